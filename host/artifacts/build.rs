@@ -16,7 +16,11 @@ fn main() -> io::Result<()> {
         println!("cargo::rerun-if-changed={}", file.display());
         if file.is_file() {
             // A newline keeps the generated table readable in an editor.
-            let _ = write!(table, "\n    ({name:?}, include_bytes!({:?})),", file.display().to_string());
+            let _ = write!(
+                table,
+                "\n    ({name:?}, include_bytes!({:?})),",
+                file.display().to_string()
+            );
         }
     }
     table.push_str("\n]");
@@ -28,5 +32,7 @@ fn main() -> io::Result<()> {
 /// `guests` in the target folder of the workspace, where `cargo xtask guests` puts them.
 fn guests_folder() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from).join("guests")
+    env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| workspace.join("target"), PathBuf::from)
+        .join("guests")
 }

@@ -11,7 +11,13 @@ pub(crate) fn check(settings: &Settings, users: &[User]) -> Result<(), Problem> 
     for (at, user) in users.iter().enumerate() {
         let credential = &user.credential;
         let kinds = [
-            (credential.exec, settings.exec, &reasons::EXEC_CREDENTIAL, "].user.exec", "it runs a program"),
+            (
+                credential.exec,
+                settings.exec,
+                &reasons::EXEC_CREDENTIAL,
+                "].user.exec",
+                "it runs a program",
+            ),
             (
                 credential.auth_provider,
                 settings.auth_provider,
@@ -19,11 +25,19 @@ pub(crate) fn check(settings: &Settings, users: &[User]) -> Result<(), Problem> 
                 "].user.auth-provider",
                 "it is one of a legacy auth provider",
             ),
-            (credential.file, settings.file, &reasons::FILE_CREDENTIAL, "].user", "it lies in a file"),
+            (
+                credential.file,
+                settings.file,
+                &reasons::FILE_CREDENTIAL,
+                "].user",
+                "it lies in a file",
+            ),
         ];
         for (there, permission, reason, field, message) in kinds {
             if there && permission == Permission::Refuse {
-                return Err(reason.problem(message).at(["users[", &at.to_string(), field].concat()));
+                return Err(reason
+                    .problem(message)
+                    .at(["users[", &at.to_string(), field].concat()));
             }
         }
     }

@@ -10,7 +10,9 @@ mod require;
 mod settings;
 mod transform;
 
-pub use settings::{Entry, Insecure, Keep, Naming, Permission, Port, PortChoice, Precedence, Settings};
+pub use settings::{
+    Entry, Insecure, Keep, Naming, Permission, Port, PortChoice, Precedence, Settings,
+};
 use transom_guest::kubeconfig::{Answer, Input, Requirement};
 use transom_guest::{About, Context, Failure, Guest, Primary, Problem, Read};
 
@@ -39,13 +41,24 @@ impl Guest for Kubeconfig {
 }
 
 impl transom_guest::Kubeconfig for Kubeconfig {
-    fn require(context: &Context<Settings>, primary: &Primary, _: &[Input]) -> Result<Requirement, Failure> {
+    fn require(
+        context: &Context<Settings>,
+        primary: &Primary,
+        _: &[Input],
+    ) -> Result<Requirement, Failure> {
         require::require(context, primary).map_err(Failure::Invalid)
     }
 
-    fn transform(context: &Context<Settings>, _: &Primary, inputs: Vec<Input>) -> Result<Answer, Failure> {
+    fn transform(
+        context: &Context<Settings>,
+        _: &Primary,
+        inputs: Vec<Input>,
+    ) -> Result<Answer, Failure> {
         let kubeconfig = transform::transform(&context.settings, inputs)?;
-        Ok(Answer { kubeconfig, ask_again_at: None })
+        Ok(Answer {
+            kubeconfig,
+            ask_again_at: None,
+        })
     }
 }
 

@@ -32,11 +32,17 @@ struct Annotations {
 ///
 /// The name is that of the annotation, the discovery name, or that of the HostedCluster. By default the annotation
 /// takes precedence, because a person wrote it.
-pub(crate) fn target_namespace(naming: &Naming, agent: &Agent, primary: &Primary) -> Result<String, Problem> {
+pub(crate) fn target_namespace(
+    naming: &Naming,
+    agent: &Agent,
+    primary: &Primary,
+) -> Result<String, Problem> {
     let annotated = annotated_name(primary)?;
     let discovers = naming.discovery && !agent.self_managed;
     let (name, field) = match annotated {
-        Some(name) if !discovers || naming.precedence == Precedence::Annotation => (name, ANNOTATION_PATH),
+        Some(name) if !discovers || naming.precedence == Precedence::Annotation => {
+            (name, ANNOTATION_PATH)
+        }
         _ if discovers => (discovery_name(naming, agent, primary), "metadata.name"),
         _ => (primary.reference.name.clone(), "metadata.name"),
     };
@@ -58,7 +64,11 @@ fn annotated_name(primary: &Primary) -> Result<Option<String>, Problem> {
         return Ok(None);
     }
     let cluster: HostedCluster = primary.read()?;
-    Ok(cluster.metadata.annotations.name.filter(|name| !name.is_empty()))
+    Ok(cluster
+        .metadata
+        .annotations
+        .name
+        .filter(|name| !name.is_empty()))
 }
 
 fn discovery_name(naming: &Naming, agent: &Agent, primary: &Primary) -> String {

@@ -14,7 +14,10 @@ pub(crate) const SERVICE: &str = "service";
 const HOME: &str = "home";
 
 /// Target and needs. They depend only on the primary, so one round is enough.
-pub(crate) fn require(context: &Context<Settings>, primary: &Primary) -> Result<Requirement, Problem> {
+pub(crate) fn require(
+    context: &Context<Settings>,
+    primary: &Primary,
+) -> Result<Requirement, Problem> {
     let hosted = &primary.reference;
     let Some(namespace) = hosted.namespace.as_deref() else {
         return Err(reasons::PRIMARY_WITHOUT_NAMESPACE
@@ -35,7 +38,8 @@ pub(crate) fn require(context: &Context<Settings>, primary: &Primary) -> Result<
         },
         Need {
             role: SOURCE.into(),
-            reference: core("Secret", [&hosted.name, "-admin-kubeconfig"].concat()).in_namespace(namespace),
+            reference: core("Secret", [&hosted.name, "-admin-kubeconfig"].concat())
+                .in_namespace(namespace),
             form: Form::Kubeconfig("kubeconfig".into()),
             absence: Absence::Fail(reasons::SOURCE_MISSING.name.into()),
         },
@@ -46,5 +50,8 @@ pub(crate) fn require(context: &Context<Settings>, primary: &Primary) -> Result<
             absence: Absence::Fail(reasons::SERVICE_MISSING.name.into()),
         },
     ];
-    Ok(Requirement { target: core("Secret", "external-managed-kubeconfig".into()).in_namespace(home), needs })
+    Ok(Requirement {
+        target: core("Secret", "external-managed-kubeconfig".into()).in_namespace(home),
+        needs,
+    })
 }

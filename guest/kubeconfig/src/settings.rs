@@ -85,7 +85,11 @@ pub struct Naming {
 
 impl Default for Naming {
     fn default() -> Self {
-        Self { precedence: Precedence::default(), discovery: true, prefix: None }
+        Self {
+            precedence: Precedence::default(),
+            discovery: true,
+            prefix: None,
+        }
     }
 }
 
@@ -147,16 +151,33 @@ impl Settings {
     pub(crate) fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         if !self.domain().is_empty() && !self.domain().split('.').all(is_label) {
-            problems.push(Problem::in_settings("clusterDomain", "not a DNS name in lower case, such as cluster.local"));
+            problems.push(Problem::in_settings(
+                "clusterDomain",
+                "not a DNS name in lower case, such as cluster.local",
+            ));
         }
-        if self.naming.prefix.as_deref().is_some_and(|prefix| !prefix.bytes().all(is_label_byte)) {
-            problems.push(Problem::in_settings("naming.prefix", "not of lower-case letters, digits and dashes"));
+        if self
+            .naming
+            .prefix
+            .as_deref()
+            .is_some_and(|prefix| !prefix.bytes().all(is_label_byte))
+        {
+            problems.push(Problem::in_settings(
+                "naming.prefix",
+                "not of lower-case letters, digits and dashes",
+            ));
         }
         if self.port.name.as_deref() == Some("") {
-            problems.push(Problem::in_settings("port.name", "empty; leave it out to find the port without a name"));
+            problems.push(Problem::in_settings(
+                "port.name",
+                "empty; leave it out to find the port without a name",
+            ));
         }
         if self.port.name.is_some() && self.port.choice == PortChoice::First {
-            problems.push(Problem::in_settings("port.choice", "has no meaning beside a name"));
+            problems.push(Problem::in_settings(
+                "port.choice",
+                "has no meaning beside a name",
+            ));
         }
         problems
     }
@@ -164,7 +185,10 @@ impl Settings {
 
 /// Whether a text is one label of a DNS name: 1 to 63 of `[a-z0-9-]`, no dash at the ends.
 pub(crate) fn is_label(text: &str) -> bool {
-    (1..=63).contains(&text.len()) && text.bytes().all(is_label_byte) && !text.starts_with('-') && !text.ends_with('-')
+    (1..=63).contains(&text.len())
+        && text.bytes().all(is_label_byte)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
 }
 
 fn is_label_byte(byte: u8) -> bool {
@@ -178,13 +202,28 @@ mod tests {
     #[test]
     fn a_cluster_domain_is_a_dns_name() {
         let accepts = |domain: &str| {
-            let settings = Settings { cluster_domain: Some(domain.to_owned()), ..Settings::default() };
+            let settings = Settings {
+                cluster_domain: Some(domain.to_owned()),
+                ..Settings::default()
+            };
             settings.check().is_empty()
         };
         for domain in ["", "cluster.local", "k8s.example-1.org", "x"] {
             assert!(accepts(domain), "{domain}");
         }
-        for domain in ["Cluster.local", "a..b", ".local", "local.", "-a", "a-", "a/b", "a b", "a:443", "a@b", "ä"] {
+        for domain in [
+            "Cluster.local",
+            "a..b",
+            ".local",
+            "local.",
+            "-a",
+            "a-",
+            "a/b",
+            "a b",
+            "a:443",
+            "a@b",
+            "ä",
+        ] {
             assert!(!accepts(domain), "{domain}");
         }
     }

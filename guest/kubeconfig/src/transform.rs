@@ -5,7 +5,8 @@ use crate::require::{SERVICE, SOURCE};
 use crate::settings::{Insecure, Keep, Permission, Settings};
 use crate::{credentials, entry, port, reasons};
 use transom_guest::kubeconfig::{
-    AuthoritySource, Cluster, Input, Proposal, ProposedCluster, ProposedUser, Service, Source, Url, User, Value,
+    AuthoritySource, Cluster, Input, Proposal, ProposedCluster, ProposedUser, Service, Source, Url,
+    User, Value,
 };
 use transom_guest::{Failure, Problem};
 
@@ -19,10 +20,12 @@ pub(crate) fn transform(settings: &Settings, inputs: Vec<Input>) -> Result<Propo
             _ => {}
         }
     }
-    let source =
-        source.ok_or_else(|| Failure::Missing(reasons::SOURCE_MISSING.problem("there is no admin kubeconfig")))?;
-    let service = service
-        .ok_or_else(|| Failure::Missing(reasons::SERVICE_MISSING.problem("there is no Service kube-apiserver")))?;
+    let source = source.ok_or_else(|| {
+        Failure::Missing(reasons::SOURCE_MISSING.problem("there is no admin kubeconfig"))
+    })?;
+    let service = service.ok_or_else(|| {
+        Failure::Missing(reasons::SERVICE_MISSING.problem("there is no Service kube-apiserver"))
+    })?;
     propose(settings, source, &service).map_err(Failure::Invalid)
 }
 
@@ -53,28 +56,44 @@ fn server(settings: &Settings, service: &Service) -> Result<Url, Problem> {
     let domain = settings.domain();
     let dot = if domain.is_empty() { "" } else { "." };
     let host = [&service.reference.name, ".", namespace, ".svc", dot, domain].concat();
-    Ok(Url { scheme: "https".into(), host, port: Some(port), path: String::new() })
+    Ok(Url {
+        scheme: "https".into(),
+        host,
+        port: Some(port),
+        path: String::new(),
+    })
 }
 
 /// The entry in use with another server, and without fields that weaken the connection to it.
-fn rewired(settings: &Settings, at: usize, cluster: Cluster, server: Url) -> Result<ProposedCluster, Problem> {
+fn rewired(
+    settings: &Settings,
+    at: usize,
+    cluster: Cluster,
+    server: Url,
+) -> Result<ProposedCluster, Problem> {
     let field = |last: &str| ["clusters[", &at.to_string(), "].cluster.", last].concat();
     if cluster.insecure && settings.insecure == Insecure::Refuse {
         let message = "the source does not verify its server";
-        return Err(reasons::INSECURE_SERVER.problem(message).at(field("insecure-skip-tls-verify")));
+        return Err(reasons::INSECURE_SERVER
+            .problem(message)
+            .at(field("insecure-skip-tls-verify")));
     }
     let mut insecure = false;
     let authorities = match cluster.authority {
         AuthoritySource::Data(authority) => vec![authority.reference],
         AuthoritySource::File => {
             let message = "the CA lies in a file";
-            return Err(reasons::FILE_AUTHORITY.problem(message).at(field("certificate-authority")));
+            return Err(reasons::FILE_AUTHORITY
+                .problem(message)
+                .at(field("certificate-authority")));
         }
         AuthoritySource::None => {
             insecure = cluster.insecure && settings.insecure == Insecure::Keep;
             if !insecure && settings.missing_authority == Permission::Refuse {
                 let message = "the source has no CA, so that its server could not be verified";
-                return Err(reasons::NO_CERTIFICATE_AUTHORITY.problem(message).at(field("certificate-authority-data")));
+                return Err(reasons::NO_CERTIFICATE_AUTHORITY
+                    .problem(message)
+                    .at(field("certificate-authority-data")));
             }
             Vec::new()
         }
@@ -87,7 +106,10 @@ fn rewired(settings: &Settings, at: usize, cluster: Cluster, server: Url) -> Res
         server,
         authorities,
         insecure,
-        proxy: cluster.proxy.filter(|_| keeps_proxy).map(|proxy| proxy.reference),
+        proxy: cluster
+            .proxy
+            .filter(|_| keeps_proxy)
+            .map(|proxy| proxy.reference),
         tls_server_name: cluster.tls_server_name.filter(|_| keeps_name),
     })
 }
@@ -110,7 +132,11 @@ fn as_it_is(cluster: Cluster) -> ProposedCluster {
 }
 
 fn same_user(user: User) -> ProposedUser {
-    ProposedUser { entry: user.entry, name: user.name, credential: user.credential.reference }
+    ProposedUser {
+        entry: user.entry,
+        name: user.name,
+        credential: user.credential.reference,
+    }
 }
 
 #[cfg(test)]
@@ -130,20 +156,38 @@ mod tests {
         let authority = prop_oneof![
             Just(AuthoritySource::None),
             Just(AuthoritySource::File),
-            Just(AuthoritySource::Data(Authority { reference: 100 + entry, ..Authority::default() })),
+            Just(AuthoritySource::Data(Authority {
+                reference: 100 + entry,
+                ..Authority::default()
+            })),
         ];
-        let proxy = prop::option::of(Just(Proxy { reference: 200 + entry, url: Url::default() }));
-        (name(), authority, any::<bool>(), proxy, prop::option::of(name())).prop_map(
-            move |(name, authority, insecure, proxy, tls_server_name)| Cluster {
-                entry,
-                name,
-                server: Url { scheme: "http".into(), host: "public".into(), port: None, path: "/x".into() },
-                authority,
-                insecure,
-                proxy,
-                tls_server_name,
-            },
+        let proxy = prop::option::of(Just(Proxy {
+            reference: 200 + entry,
+            url: Url::default(),
+        }));
+        (
+            name(),
+            authority,
+            any::<bool>(),
+            proxy,
+            prop::option::of(name()),
         )
+            .prop_map(
+                move |(name, authority, insecure, proxy, tls_server_name)| Cluster {
+                    entry,
+                    name,
+                    server: Url {
+                        scheme: "http".into(),
+                        host: "public".into(),
+                        port: None,
+                        path: "/x".into(),
+                    },
+                    authority,
+                    insecure,
+                    proxy,
+                    tls_server_name,
+                },
+            )
     }
 
     fn source() -> impl Strategy<Value = Source> {
@@ -166,23 +210,33 @@ mod tests {
             namespace: None,
         });
         (
-            (cluster(0), cluster(1), prop_oneof![1 => Just(0), 9 => 1..3_usize]),
+            (
+                cluster(0),
+                cluster(1),
+                prop_oneof![1 => Just(0), 9 => 1..3_usize],
+            ),
             prop::collection::vec(user, 1..3),
             prop::collection::vec(context, 1..3),
             name(),
         )
-            .prop_map(|((first, second, count), users, contexts, current_context)| Source {
-                clusters: [first, second].into_iter().take(count).collect(),
-                users,
-                contexts,
-                current_context,
-            })
+            .prop_map(
+                |((first, second, count), users, contexts, current_context)| Source {
+                    clusters: [first, second].into_iter().take(count).collect(),
+                    users,
+                    contexts,
+                    current_context,
+                },
+            )
     }
 
     fn settings() -> impl Strategy<Value = Settings> {
         let permission = || prop_oneof![Just(Permission::Refuse), Just(Permission::Allow)];
         let keep = || prop_oneof![Just(Keep::Drop), Just(Keep::Keep)];
-        let insecure = prop_oneof![Just(Insecure::Drop), Just(Insecure::Refuse), Just(Insecure::Keep)];
+        let insecure = prop_oneof![
+            Just(Insecure::Drop),
+            Just(Insecure::Refuse),
+            Just(Insecure::Keep)
+        ];
         let entry = prop_oneof![Just(Entry::CurrentContext), Just(Entry::Cluster)];
         (permission(), permission(), keep(), keep(), insecure, entry).prop_map(
             |(missing_authority, exec, proxy, tls_server_name, insecure, entry)| Settings {
@@ -192,15 +246,23 @@ mod tests {
                 tls_server_name,
                 insecure,
                 entry,
-                port: Port { name: None, choice: PortChoice::First },
+                port: Port {
+                    name: None,
+                    choice: PortChoice::First,
+                },
                 ..Settings::default()
             },
         )
     }
 
     fn service() -> Service {
-        let mut service =
-            Service { ports: vec![ServicePort { port: 6443, ..ServicePort::default() }], ..Service::default() };
+        let mut service = Service {
+            ports: vec![ServicePort {
+                port: 6443,
+                ..ServicePort::default()
+            }],
+            ..Service::default()
+        };
         service.reference.name = "kube-apiserver".into();
         service.reference.namespace = Some("clusters-demo".into());
         service
@@ -208,9 +270,14 @@ mod tests {
 
     /// All numbers by which an answer or a source refers to an entry, a CA or a credential.
     fn numbers(clusters: &[ProposedCluster], users: &[ProposedUser]) -> BTreeSet<u32> {
-        let authorities = clusters.iter().flat_map(|cluster| cluster.authorities.iter().copied());
+        let authorities = clusters
+            .iter()
+            .flat_map(|cluster| cluster.authorities.iter().copied());
         let proxies = clusters.iter().filter_map(|cluster| cluster.proxy);
-        authorities.chain(proxies).chain(users.iter().map(|user| user.credential)).collect()
+        authorities
+            .chain(proxies)
+            .chain(users.iter().map(|user| user.credential))
+            .collect()
     }
 
     proptest! {

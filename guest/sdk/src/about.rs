@@ -93,7 +93,12 @@ impl<T: Guest> wit::Guest for T {
             name: about.name.into(),
             version: about.version.into(),
             reads: about.reads.iter().map(Into::into).collect(),
-            reasons: about.reasons.iter().chain(&OWN_REASONS).map(Into::into).collect(),
+            reasons: about
+                .reasons
+                .iter()
+                .chain(&OWN_REASONS)
+                .map(Into::into)
+                .collect(),
             settings_schema: about.settings_schema.into(),
         }
     }
@@ -128,6 +133,10 @@ impl Reason {
 
 impl From<&Reason> for wit::Reason {
     fn from(reason: &Reason) -> Self {
-        Self { name: reason.name.into(), meaning: reason.meaning.into(), remedy: reason.remedy.into() }
+        Self {
+            name: reason.name.into(),
+            meaning: reason.meaning.into(),
+            remedy: reason.remedy.into(),
+        }
     }
 }

@@ -14,7 +14,10 @@ fn place(cursor: usize, end: usize, size: usize, align: usize) -> Option<(usize,
 pub use wasm::Arena;
 
 #[cfg(target_arch = "wasm32")]
-#[expect(unsafe_code, reason = "an allocator is unsafe by its trait; wasm32 without threads has one thread")]
+#[expect(
+    unsafe_code,
+    reason = "an allocator is unsafe by its trait; wasm32 without threads has one thread"
+)]
 mod wasm {
     use super::place;
     use core::alloc::{GlobalAlloc, Layout};
@@ -43,9 +46,16 @@ mod wasm {
 
     impl Arena {
         /// An arena that has handed out nothing.
-        #[expect(clippy::new_without_default, reason = "only the register macro makes one, in a static")]
+        #[expect(
+            clippy::new_without_default,
+            reason = "only the register macro makes one, in a static"
+        )]
         pub const fn new() -> Self {
-            Self { cursor: Cell::new(0), end: Cell::new(0), region: UnsafeCell::new([0; READY]) }
+            Self {
+                cursor: Cell::new(0),
+                end: Cell::new(0),
+                region: UnsafeCell::new([0; READY]),
+            }
         }
 
         /// Makes room for a block that does not fit: takes the region first, and grows the memory later.
@@ -59,7 +69,9 @@ mod wasm {
                     return true;
                 }
             }
-            let Some(bytes) = layout.size().checked_add(layout.align()) else { return false };
+            let Some(bytes) = layout.size().checked_add(layout.align()) else {
+                return false;
+            };
             let pages = bytes.max(STEP).div_ceil(PAGE);
             let before = memory_grow::<0>(pages);
             if before == usize::MAX {
@@ -78,7 +90,12 @@ mod wasm {
     unsafe impl GlobalAlloc for Arena {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
             loop {
-                if let Some((start, next)) = place(self.cursor.get(), self.end.get(), layout.size(), layout.align()) {
+                if let Some((start, next)) = place(
+                    self.cursor.get(),
+                    self.end.get(),
+                    layout.size(),
+                    layout.align(),
+                ) {
                     self.cursor.set(next);
                     return start as *mut u8;
                 }
@@ -97,7 +114,11 @@ mod wasm {
         unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
             let start = block as usize;
             let is_last = start + layout.size() == self.cursor.get();
-            if is_last && start.checked_add(size).is_some_and(|next| next <= self.end.get()) {
+            if is_last
+                && start
+                    .checked_add(size)
+                    .is_some_and(|next| next <= self.end.get())
+            {
                 self.cursor.set(start + size);
                 return block;
             }
@@ -105,7 +126,8 @@ mod wasm {
                 return block;
             }
             // SAFETY: the caller keeps `size` within what a layout may have, and `align` is as before.
-            let moved = unsafe { self.alloc(Layout::from_size_align_unchecked(size, layout.align())) };
+            let moved =
+                unsafe { self.alloc(Layout::from_size_align_unchecked(size, layout.align())) };
             if !moved.is_null() {
                 // SAFETY: both blocks are at least that long, and they do not overlap.
                 unsafe { ptr::copy_nonoverlapping(block, moved, layout.size()) };

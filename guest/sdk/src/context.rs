@@ -22,6 +22,10 @@ impl<S: DeserializeOwned + Default> Context<S> {
     pub(crate) fn read(raw: wit::Context) -> Result<Self, Problem> {
         crate::panic::tell();
         let settings = settings::read(&raw.settings)?;
-        Ok(Self { now_seconds: raw.now_seconds, agent: raw.agent, settings })
+        Ok(Self {
+            now_seconds: raw.now_seconds,
+            agent: raw.agent,
+            settings,
+        })
     }
 }

@@ -7,9 +7,13 @@ use crate::bindings::kubeconfig::transom::policy::{credentials, proposals};
 use crate::{Context, Failure, Guest, Primary};
 
 pub use credentials::Kubeconfig as Source;
-pub use credentials::{Authority, AuthoritySource, Cluster, ClusterContext, Credential, Proxy, Url, User};
+pub use credentials::{
+    Authority, AuthoritySource, Cluster, ClusterContext, Credential, Proxy, Url, User,
+};
 pub use proposals::{Proposal, ProposedCluster, ProposedUser};
-pub use wit::{Absence, Answer, Form, Input, Need, Protocol, Requirement, Service, ServicePort, Value};
+pub use wit::{
+    Absence, Answer, Form, Input, Need, Protocol, Requirement, Service, ServicePort, Value,
+};
 
 /// A guest that decides where a kubeconfig is written, and its content.
 pub trait Kubeconfig: Guest {
@@ -18,22 +22,38 @@ pub trait Kubeconfig: Guest {
     ///
     /// # Errors
     /// Why there is no answer; the kind of failure says how the host should react.
-    fn require(context: &Context<Self::Settings>, primary: &Primary, found: &[Input]) -> Result<Requirement, Failure>;
+    fn require(
+        context: &Context<Self::Settings>,
+        primary: &Primary,
+        found: &[Input],
+    ) -> Result<Requirement, Failure>;
 
     /// The kubeconfig to write, made of the inputs by role.
     ///
     /// # Errors
     /// Why there is no answer; the kind of failure says how the host should react.
-    fn transform(context: &Context<Self::Settings>, primary: &Primary, inputs: Vec<Input>) -> Result<Answer, Failure>;
+    fn transform(
+        context: &Context<Self::Settings>,
+        primary: &Primary,
+        inputs: Vec<Input>,
+    ) -> Result<Answer, Failure>;
 }
 
 impl<T: Kubeconfig> wit::Guest for T {
-    fn require(context: RawContext, primary: Primary, found: Vec<Input>) -> Result<Requirement, Failure> {
+    fn require(
+        context: RawContext,
+        primary: Primary,
+        found: Vec<Input>,
+    ) -> Result<Requirement, Failure> {
         let context = Context::read(context).map_err(Failure::Invalid)?;
         T::require(&context, &primary, &found)
     }
 
-    fn transform(context: RawContext, primary: Primary, inputs: Vec<Input>) -> Result<Answer, Failure> {
+    fn transform(
+        context: RawContext,
+        primary: Primary,
+        inputs: Vec<Input>,
+    ) -> Result<Answer, Failure> {
         let context = Context::read(context).map_err(Failure::Invalid)?;
         T::transform(&context, &primary, inputs)
     }

@@ -50,7 +50,9 @@ pub use about::{About, Guest, Read, Reason};
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 pub use arena::Arena;
-pub use bindings::guest::transom::policy::types::{Agent, Failure, ObjectRef, Primary, Problem, Waiting};
+pub use bindings::guest::transom::policy::types::{
+    Agent, Failure, ObjectRef, Primary, Problem, Waiting,
+};
 pub use context::Context;
 pub use kubeconfig::Kubeconfig;
 pub use settings::NoSettings;

@@ -54,7 +54,11 @@ impl Primary {
 
 /// The path of the field at which a parser stopped.
 fn path_at(text: &str, error: &serde_json::Error) -> String {
-    let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+    let before: usize = text
+        .split_inclusive('\n')
+        .take(error.line().saturating_sub(1))
+        .map(str::len)
+        .sum();
     path_to(text.as_bytes(), before.saturating_add(error.column()))
 }
 
@@ -86,7 +90,8 @@ fn path_to(text: &[u8], stop: usize) -> String {
             Some(b'"') => {
                 let end = string_end(text, at);
                 if let (true, Some(Level::Object(key))) = (expects_key, levels.last_mut()) {
-                    *key = String::from_utf8_lossy(text.get(at + 1..end).unwrap_or_default()).into_owned();
+                    *key = String::from_utf8_lossy(text.get(at + 1..end).unwrap_or_default())
+                        .into_owned();
                     expects_key = false;
                 }
                 at = end;
@@ -113,7 +118,10 @@ fn string_end(text: &[u8], start: usize) -> usize {
 
 /// A path such as `a.b[0].c`; other keys are quoted as in declared paths: `a["b.c/d"]`.
 fn join(levels: &[Level]) -> String {
-    let is_plain = |key: &str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    let is_plain = |key: &str| {
+        key.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+    };
     let mut path = String::new();
     for level in levels {
         match level {
@@ -162,9 +170,18 @@ mod tests {
             (r#"{"inner":{"number":300}}"#, Some("inner.number")),
             (r#"{"inner":{"nummer":1}}"#, Some("inner.nummer")),
             (r#"{"outer":{}}"#, Some("outer")),
-            (r#"{"list":[{"number":1},{"number":-1}]}"#, Some("list[1].number")),
-            (r#"{"list":[{"number":1},[]],"inner":{"number":1},"x":1}"#, Some("x")),
-            ("{\n \"inner\": {\n  \"number\": null\n }\n}", Some("inner.number")),
+            (
+                r#"{"list":[{"number":1},{"number":-1}]}"#,
+                Some("list[1].number"),
+            ),
+            (
+                r#"{"list":[{"number":1},[]],"inner":{"number":1},"x":1}"#,
+                Some("x"),
+            ),
+            (
+                "{\n \"inner\": {\n  \"number\": null\n }\n}",
+                Some("inner.number"),
+            ),
             (r#"{"list":[{"number":1}],"inner":3}"#, Some("inner")),
             (r#"{"inner":{"a\"}{":1}}"#, Some(r#"inner["a\"}{"]"#)),
             (r#"{"inner":{"a.b/c":1}}"#, Some(r#"inner["a.b/c"]"#)),
@@ -174,14 +191,22 @@ mod tests {
         for (text, field) in cases {
             let problem = read::<Outer>(text).unwrap_err();
             assert_eq!(problem.reason, INVALID_SETTINGS);
-            assert_eq!(problem.field.as_deref(), field, "{text}: {}", problem.message);
+            assert_eq!(
+                problem.field.as_deref(),
+                field,
+                "{text}: {}",
+                problem.message
+            );
             assert!(!problem.message.contains(" line "), "{}", problem.message);
         }
     }
 
     #[test]
     fn a_type_error_gives_the_path_and_no_value() {
-        let primary = Primary { fields: r#"{"inner":{"number":"hunter2"}}"#.into(), ..Primary::default() };
+        let primary = Primary {
+            fields: r#"{"inner":{"number":"hunter2"}}"#.into(),
+            ..Primary::default()
+        };
         let problem = primary.read::<Outer>().unwrap_err();
         assert_eq!(problem.field.as_deref(), Some("inner.number"));
         assert!(!format!("{problem:?}").contains("hunter2"));

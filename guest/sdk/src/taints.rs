@@ -14,7 +14,10 @@ pub trait Taints: Guest {
     ///
     /// # Errors
     /// Why there is no answer; the kind of failure says how the host should react.
-    fn compute(context: &Context<Self::Settings>, cluster: &ManagedCluster) -> Result<Answer, Failure>;
+    fn compute(
+        context: &Context<Self::Settings>,
+        cluster: &ManagedCluster,
+    ) -> Result<Answer, Failure>;
 }
 
 impl<T: Taints> wit::Guest for T {

@@ -55,7 +55,9 @@ pub struct Failed(Vec<(PathBuf, String)>);
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|(case, why)| write!(f, "\ncase `{}`: {why}", case.display()))
+        self.0
+            .iter()
+            .try_for_each(|(case, why)| write!(f, "\ncase `{}`: {why}", case.display()))
     }
 }
 
@@ -90,14 +92,23 @@ pub fn trigger<G: Trigger>(folder: impl AsRef<Path>) -> Result<(), Failed> {
 pub fn kubeconfig<G: Kubeconfig>(folder: impl AsRef<Path>) -> Result<(), Failed> {
     run::<G>(folder.as_ref(), |given| {
         let primary = primary::<G>(given)?.ok_or("there is no `primary`")?;
-        let (found, inputs, context) = (given.inputs("found")?, given.inputs("inputs")?, given.context()?);
-        let require = |found| <G as KubeconfigExports>::require(context.clone(), primary.clone(), found);
+        let (found, inputs, context) = (
+            given.inputs("found")?,
+            given.inputs("inputs")?,
+            given.context()?,
+        );
+        let require =
+            |found| <G as KubeconfigExports>::require(context.clone(), primary.clone(), found);
         if let Some(found) = found {
             return answer(result(require(inputs::cut(&G::ABOUT, found, require)?)));
         }
         let inputs = inputs.ok_or("there is neither `found` nor `inputs`")?;
         let inputs = inputs::cut(&G::ABOUT, inputs, require)?;
-        answer(result(<G as KubeconfigExports>::transform(context.clone(), primary.clone(), inputs)))
+        answer(result(<G as KubeconfigExports>::transform(
+            context.clone(),
+            primary.clone(),
+            inputs,
+        )))
     })
 }
 
@@ -108,7 +119,10 @@ fn of<G: Guest>(object: &ObjectRef) -> Result<Declared, String> {
 
 /// The primary of a case, cut to what the guest declares.
 fn primary<G: Guest>(given: &mut Given) -> Result<Option<Primary>, String> {
-    given.primary()?.map(|primary| of::<G>(&primary.reference)?.primary(primary)).transpose()
+    given
+        .primary()?
+        .map(|primary| of::<G>(&primary.reference)?.primary(primary))
+        .transpose()
 }
 
 /// Runs the cases of a taints guest.
@@ -120,7 +134,10 @@ pub fn taints<G: Taints>(folder: impl AsRef<Path>) -> Result<(), Failed> {
     run::<G>(folder.as_ref(), |given| {
         let cluster = given.cluster()?.ok_or("there is no `cluster`")?;
         let cluster = of::<G>(&cluster.reference)?.cluster(cluster);
-        answer(result(<G as TaintsExports>::compute(given.context()?, cluster)))
+        answer(result(<G as TaintsExports>::compute(
+            given.context()?,
+            cluster,
+        )))
     })
 }
 
@@ -140,38 +157,58 @@ fn result<T, E>(result: Result<T, E>) -> Outcome<T, E> {
 }
 
 fn answer(answer: impl Serialize) -> Result<Value, String> {
-    serde_json::to_value(answer).map_err(|error| format!("failed to write the answer down: {error}"))
+    serde_json::to_value(answer)
+        .map_err(|error| format!("failed to write the answer down: {error}"))
 }
 
 /// Runs every case of a folder.
-fn run<G: Guest>(folder: &Path, call: impl Fn(&mut Given) -> Result<Value, String>) -> Result<(), Failed> {
+fn run<G: Guest>(
+    folder: &Path,
+    call: impl Fn(&mut Given) -> Result<Value, String>,
+) -> Result<(), Failed> {
     let cases = cases(folder).map_err(|why| Failed(vec![(folder.to_owned(), why)]))?;
     let count = cases.len();
-    let failed: Vec<_> =
-        cases.into_iter().filter_map(|case| run_one::<G>(&case, &call).err().map(|why| (case, why))).collect();
+    let failed: Vec<_> = cases
+        .into_iter()
+        .filter_map(|case| run_one::<G>(&case, &call).err().map(|why| (case, why)))
+        .collect();
     if !failed.is_empty() {
         return Err(Failed(failed));
     }
     // Cargo counts all cases as one test, and hides the output of a test that passes.
-    drop(writeln!(io::stderr(), "{count} cases in {} passed", folder.display()));
+    drop(writeln!(
+        io::stderr(),
+        "{count} cases in {} passed",
+        folder.display()
+    ));
     Ok(())
 }
 
 /// The folders of cases, sorted.
 fn cases(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let entries = fs::read_dir(folder).map_err(|error| format!("failed to read the folder: {error}"))?;
+    let entries =
+        fs::read_dir(folder).map_err(|error| format!("failed to read the folder: {error}"))?;
     let mut cases = Vec::new();
     for entry in entries {
-        let path = entry.map_err(|error| format!("failed to read the folder: {error}"))?.path();
+        let path = entry
+            .map_err(|error| format!("failed to read the folder: {error}"))?
+            .path();
         if path.is_dir() {
             cases.push(path);
         }
     }
     cases.sort();
-    if cases.is_empty() { Err("there is no case in the folder".into()) } else { Ok(cases) }
+    if cases.is_empty() {
+        Err("there is no case in the folder".into())
+    } else {
+        Ok(cases)
+    }
 }
 
-fn run_one<G: Guest>(case: &Path, call: impl Fn(&mut Given) -> Result<Value, String>) -> Result<(), String> {
+fn run_one<G: Guest>(
+    case: &Path,
+    call: impl Fn(&mut Given) -> Result<Value, String>,
+) -> Result<(), String> {
     only_its_files(case)?;
     let given = read(&case.join("given.yaml"))?;
     let expected = read(&case.join("expected.yaml"))?;
@@ -198,13 +235,18 @@ fn only_its_files(case: &Path) -> Result<(), String> {
     for entry in fs::read_dir(case).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
         if name != "given.yaml" && name != "expected.yaml" {
-            return Err(format!("`{}` is no file of a case: want given.yaml and expected.yaml", name.display()));
+            return Err(format!(
+                "`{}` is no file of a case: want given.yaml and expected.yaml",
+                name.display()
+            ));
         }
     }
     Ok(())
 }
 
 fn read(path: &Path) -> Result<Value, String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("failed to read `{}`: {error}", path.display()))?;
-    serde_yaml::from_str(&text).map_err(|error| format!("failed to parse `{}`: {error}", path.display()))
+    let text = fs::read_to_string(path)
+        .map_err(|error| format!("failed to read `{}`: {error}", path.display()))?;
+    serde_yaml::from_str(&text)
+        .map_err(|error| format!("failed to parse `{}`: {error}", path.display()))
 }

@@ -20,12 +20,18 @@ pub trait Trigger: Guest {
 impl ReadyAnswer {
     /// The primary may be reconciled.
     pub fn ready() -> Self {
-        Self { readiness: Readiness::Ready, ask_again_at: None }
+        Self {
+            readiness: Readiness::Ready,
+            ask_again_at: None,
+        }
     }
 
     /// The primary may not be reconciled: state `Held` with this reason.
     pub fn not_ready(problem: crate::Problem) -> Self {
-        Self { readiness: Readiness::NotReady(problem), ask_again_at: None }
+        Self {
+            readiness: Readiness::NotReady(problem),
+            ask_again_at: None,
+        }
     }
 }
 

@@ -5,7 +5,11 @@ use crate::{Failure, ObjectRef, Problem, Waiting};
 impl Problem {
     /// A reason with a sentence; guests use [`Reason::problem`](crate::Reason::problem).
     pub(crate) fn new(reason: &str, message: impl Into<String>) -> Self {
-        Self { reason: reason.to_owned(), message: message.into(), field: None }
+        Self {
+            reason: reason.to_owned(),
+            message: message.into(),
+            field: None,
+        }
     }
 
     /// A setting that has the right form but cannot be used; for [`Guest::check`](crate::Guest::check).
@@ -23,7 +27,10 @@ impl Problem {
     /// Waits instead of failing: the guest is asked again when one of these objects appears or changes.
     #[must_use]
     pub fn waiting_for(self, objects: Vec<ObjectRef>) -> Failure {
-        Failure::Waiting(Waiting { problem: self, objects })
+        Failure::Waiting(Waiting {
+            problem: self,
+            objects,
+        })
     }
 }
 

@@ -20,25 +20,59 @@ const CONDITION: &str = "ManagedClusterConditionAvailable";
 
 /// The keys of the two taints: unavailable, unreachable.
 pub(crate) fn keys(settings: &Settings) -> (&str, &str) {
-    (settings.unavailable.key_or(UNAVAILABLE), settings.unreachable.key_or(UNREACHABLE))
+    (
+        settings.unavailable.key_or(UNAVAILABLE),
+        settings.unreachable.key_or(UNREACHABLE),
+    )
 }
 
 /// Which of the two taints the cluster should carry.
 pub(crate) fn compute(settings: &Settings, now: i64, cluster: &ManagedCluster) -> Answer {
     if cluster.deleting {
         let problem = PRIMARY_DELETING.problem("the managed cluster is being deleted");
-        return Answer { decision: Decision::Hold(problem), ask_again_at: None };
+        return Answer {
+            decision: Decision::Hold(problem),
+            ask_again_at: None,
+        };
     }
     let (unavailable, unreachable) = keys(settings);
-    let unavailable = Due { key: unavailable, taint: &settings.unavailable };
-    let unreachable = Due { key: unreachable, taint: &settings.unreachable };
-    match cluster.conditions.iter().find(|condition| condition.kind == CONDITION) {
+    let unavailable = Due {
+        key: unavailable,
+        taint: &settings.unavailable,
+    };
+    let unreachable = Due {
+        key: unreachable,
+        taint: &settings.unreachable,
+    };
+    match cluster
+        .conditions
+        .iter()
+        .find(|condition| condition.kind == CONDITION)
+    {
         Some(condition) => match condition.status {
             Status::Yes => own(None),
-            Status::No => after_grace(&unavailable, &unreachable, condition.changed_seconds, now, cluster),
-            Status::Unknown => after_grace(&unreachable, &unavailable, condition.changed_seconds, now, cluster),
+            Status::No => after_grace(
+                &unavailable,
+                &unreachable,
+                condition.changed_seconds,
+                now,
+                cluster,
+            ),
+            Status::Unknown => after_grace(
+                &unreachable,
+                &unavailable,
+                condition.changed_seconds,
+                now,
+                cluster,
+            ),
         },
-        None => after_grace(&unreachable, &unavailable, cluster.created_seconds, now, cluster),
+        None => after_grace(
+            &unreachable,
+            &unavailable,
+            cluster.created_seconds,
+            now,
+            cluster,
+        ),
     }
 }
 
@@ -57,13 +91,22 @@ impl Due<'_> {
 /// `due` once its condition has held for the grace period. Until then a cluster that carries one of the two taints
 /// keeps one: a grace period delays a first taint, but does not remove an existing one. A condition without a time
 /// counts as old.
-fn after_grace(due: &Due<'_>, other: &Due<'_>, since: Option<i64>, now: i64, cluster: &ManagedCluster) -> Answer {
+fn after_grace(
+    due: &Due<'_>,
+    other: &Due<'_>,
+    since: Option<i64>,
+    now: i64,
+    cluster: &ManagedCluster,
+) -> Answer {
     let grace = i64::from(due.taint.grace_period_seconds);
     let ends = since.map_or(i64::MIN, |since| since.saturating_add(grace));
     if grace == 0 || now >= ends || due.is_on(cluster) {
         return own(Some(due));
     }
-    Answer { ask_again_at: Some(ends), ..own(other.is_on(cluster).then_some(other)) }
+    Answer {
+        ask_again_at: Some(ends),
+        ..own(other.is_on(cluster).then_some(other))
+    }
 }
 
 fn own(taint: Option<&Due<'_>>) -> Answer {
@@ -72,7 +115,10 @@ fn own(taint: Option<&Due<'_>>) -> Answer {
         value: String::new(),
         effect: taint.effect.into(),
     });
-    Answer { decision: Decision::Own(wanted.into_iter().collect()), ask_again_at: None }
+    Answer {
+        decision: Decision::Own(wanted.into_iter().collect()),
+        ask_again_at: None,
+    }
 }
 
 #[cfg(test)]
@@ -86,23 +132,35 @@ mod tests {
         let time = || prop::option::of(prop_oneof![-500..500_i64, Just(i64::MIN), Just(i64::MAX)]);
         let condition = prop::option::of((status, time()));
         let key = prop_oneof![Just(UNAVAILABLE), Just(UNREACHABLE), Just("other")];
-        (any::<bool>(), time(), condition, prop::collection::vec(key, 0..4)).prop_map(
-            |(deleting, created_seconds, condition, keys)| ManagedCluster {
-                deleting,
-                created_seconds,
-                conditions: condition
-                    .map(|(status, changed_seconds)| Condition {
-                        kind: CONDITION.into(),
-                        status,
-                        changed_seconds,
-                        ..Condition::default()
-                    })
-                    .into_iter()
-                    .collect(),
-                taints: keys.into_iter().map(|key| Taint { key: key.into(), ..Taint::default() }).collect(),
-                ..ManagedCluster::default()
-            },
+        (
+            any::<bool>(),
+            time(),
+            condition,
+            prop::collection::vec(key, 0..4),
         )
+            .prop_map(
+                |(deleting, created_seconds, condition, keys)| ManagedCluster {
+                    deleting,
+                    created_seconds,
+                    conditions: condition
+                        .map(|(status, changed_seconds)| Condition {
+                            kind: CONDITION.into(),
+                            status,
+                            changed_seconds,
+                            ..Condition::default()
+                        })
+                        .into_iter()
+                        .collect(),
+                    taints: keys
+                        .into_iter()
+                        .map(|key| Taint {
+                            key: key.into(),
+                            ..Taint::default()
+                        })
+                        .collect(),
+                    ..ManagedCluster::default()
+                },
+            )
     }
 
     fn settings() -> impl Strategy<Value = Settings> {

@@ -20,7 +20,10 @@ impl Guest for Taints {
         reads: &[Read {
             api_version: "cluster.open-cluster-management.io/v1",
             kind: "ManagedCluster",
-            fields: &["status.conditions[ManagedClusterConditionAvailable]", "spec.taints"],
+            fields: &[
+                "status.conditions[ManagedClusterConditionAvailable]",
+                "spec.taints",
+            ],
             changes: &[],
         }],
         reasons: &[decide::PRIMARY_DELETING],
@@ -34,7 +37,11 @@ impl Guest for Taints {
 
 impl transom_guest::Taints for Taints {
     fn compute(context: &Context<Settings>, cluster: &ManagedCluster) -> Result<Answer, Failure> {
-        Ok(decide::compute(&context.settings, context.now_seconds, cluster))
+        Ok(decide::compute(
+            &context.settings,
+            context.now_seconds,
+            cluster,
+        ))
     }
 }
 

@@ -59,14 +59,27 @@ impl Settings {
     /// Refuses keys that no taint can have, and the same key for both taints.
     pub(crate) fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        for (field, taint) in [("unavailable.key", &self.unavailable), ("unreachable.key", &self.unreachable)] {
-            if taint.key.as_deref().is_some_and(|key| !is_qualified_name(key)) {
-                problems.push(Problem::in_settings(field, "not a qualified name such as example.com/down"));
+        for (field, taint) in [
+            ("unavailable.key", &self.unavailable),
+            ("unreachable.key", &self.unreachable),
+        ] {
+            if taint
+                .key
+                .as_deref()
+                .is_some_and(|key| !is_qualified_name(key))
+            {
+                problems.push(Problem::in_settings(
+                    field,
+                    "not a qualified name such as example.com/down",
+                ));
             }
         }
         let (unavailable, unreachable) = crate::decide::keys(self);
         if unavailable == unreachable {
-            problems.push(Problem::in_settings("unreachable.key", "both taints have the same key"));
+            problems.push(Problem::in_settings(
+                "unreachable.key",
+                "both taints have the same key",
+            ));
         }
         problems
     }
@@ -84,14 +97,24 @@ fn is_qualified_name(key: &str) -> bool {
     is_bounded(name, 63, u8::is_ascii_alphanumeric, in_name)
         && prefix.is_none_or(|prefix| {
             prefix.len() <= 253
-                && prefix
-                    .split('.')
-                    .all(|label| is_bounded(label, 63, |byte| lower(*byte), |byte| lower(byte) || byte == b'-'))
+                && prefix.split('.').all(|label| {
+                    is_bounded(
+                        label,
+                        63,
+                        |byte| lower(*byte),
+                        |byte| lower(byte) || byte == b'-',
+                    )
+                })
         })
 }
 
 /// Whether a text is not empty, has at most `longest` bytes, and has the right bytes at both ends and in between.
-fn is_bounded(text: &str, longest: usize, at_ends: impl Fn(&u8) -> bool, inside: impl Fn(u8) -> bool) -> bool {
+fn is_bounded(
+    text: &str,
+    longest: usize,
+    at_ends: impl Fn(&u8) -> bool,
+    inside: impl Fn(u8) -> bool,
+) -> bool {
     let bytes = text.as_bytes();
     bytes.len() <= longest
         && bytes.first().is_some_and(&at_ends)
@@ -105,11 +128,29 @@ mod tests {
 
     #[test]
     fn a_key_is_a_qualified_name() {
-        for key in ["down", "example.com/down", "a.b-c.d/X_y.z-1", &format!("{}/a", "a.".repeat(100) + "b")] {
+        for key in [
+            "down",
+            "example.com/down",
+            "a.b-c.d/X_y.z-1",
+            &format!("{}/a", "a.".repeat(100) + "b"),
+        ] {
             assert!(is_qualified_name(key), "{key}");
         }
         let long = "a".repeat(64);
-        for key in ["", "/", "a/", "/a", "a/b/c", "-a", "a-", "Example.com/a", "a..b/c", "a b", "ä", long.as_str()] {
+        for key in [
+            "",
+            "/",
+            "a/",
+            "/a",
+            "a/b/c",
+            "-a",
+            "a-",
+            "Example.com/a",
+            "a..b/c",
+            "a b",
+            "ä",
+            long.as_str(),
+        ] {
             assert!(!is_qualified_name(key), "{key}");
         }
     }

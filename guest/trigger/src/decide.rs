@@ -14,13 +14,16 @@ const KUBEADMIN_PASSWORD: &str = "status.kubeadminPassword";
 const VERSION_HISTORY: &str = "status.version.history";
 
 /// Paths of which the guest only needs to know that they changed.
-pub(crate) const CHANGES: [&str; 4] = [ANNOTATIONS, KUBECONFIG, KUBEADMIN_PASSWORD, VERSION_HISTORY];
+pub(crate) const CHANGES: [&str; 4] =
+    [ANNOTATIONS, KUBECONFIG, KUBEADMIN_PASSWORD, VERSION_HISTORY];
 
 /// Whether the primary may be reconciled.
 pub(crate) fn ready(context: &Context<Settings>, primary: &Primary) -> ReadyAnswer {
     let settings = &context.settings;
     if primary.deleting {
-        return ReadyAnswer::not_ready(reasons::PRIMARY_DELETING.problem("the hosted cluster is being deleted"));
+        return ReadyAnswer::not_ready(
+            reasons::PRIMARY_DELETING.problem("the hosted cluster is being deleted"),
+        );
     }
     if settings.honour_paused_until {
         match paused_until(primary).map(|text| Pause::read(&text, context.now_seconds)) {
@@ -31,7 +34,9 @@ pub(crate) fn ready(context: &Context<Settings>, primary: &Primary) -> ReadyAnsw
     }
     match Available::of(primary) {
         Ok(available) if available.satisfies(settings) => ReadyAnswer::ready(),
-        Ok(available) => ReadyAnswer::not_ready(reasons::NOT_AVAILABLE.problem(available.shortfall(settings))),
+        Ok(available) => {
+            ReadyAnswer::not_ready(reasons::NOT_AVAILABLE.problem(available.shortfall(settings)))
+        }
         Err(problem) => ReadyAnswer::not_ready(problem),
     }
 }
@@ -49,26 +54,40 @@ pub(crate) fn evaluate(settings: &Settings, change: &Change) -> Verdict {
     }
     if settings.honour_paused_until && change.before.fields != change.after.fields {
         // An unreadable value differs from every readable one; `ready` reports what is wrong with it.
-        let [before, after] = [&change.before, &change.after].map(|primary| paused_until(primary).ok());
+        let [before, after] =
+            [&change.before, &change.after].map(|primary| paused_until(primary).ok());
         found.extend((before != after).then_some(reasons::PAUSED_UNTIL_CHANGED.name));
     }
     let watched = [
         (on.annotations, ANNOTATIONS, &reasons::ANNOTATIONS_CHANGED),
         (on.kubeconfig, KUBECONFIG, &reasons::KUBECONFIG_CHANGED),
-        (on.kubeadmin_password, KUBEADMIN_PASSWORD, &reasons::KUBEADMIN_PASSWORD_CHANGED),
-        (on.version_history, VERSION_HISTORY, &reasons::VERSION_HISTORY_CHANGED),
+        (
+            on.kubeadmin_password,
+            KUBEADMIN_PASSWORD,
+            &reasons::KUBEADMIN_PASSWORD_CHANGED,
+        ),
+        (
+            on.version_history,
+            VERSION_HISTORY,
+            &reasons::VERSION_HISTORY_CHANGED,
+        ),
     ];
     for (on, watched, reason) in watched {
         if on && change.changed.iter().any(|path| is_under(path, watched)) {
             found.push(reason.name);
         }
     }
-    if found.is_empty() { Verdict::Ignore } else { Verdict::Run(found.into_iter().map(str::to_owned).collect()) }
+    if found.is_empty() {
+        Verdict::Ignore
+    } else {
+        Verdict::Run(found.into_iter().map(str::to_owned).collect())
+    }
 }
 
 /// How availability changed. Unreadable fields count as not available: `ready` reports what is wrong with them.
 fn availability(settings: &Settings, change: &Change) -> Option<&'static Reason> {
-    let is_available = |primary| Available::of(primary).is_ok_and(|available| available.satisfies(settings));
+    let is_available =
+        |primary| Available::of(primary).is_ok_and(|available| available.satisfies(settings));
     match (is_available(&change.before), is_available(&change.after)) {
         (false, true) => Some(&reasons::BECAME_AVAILABLE),
         (true, false) => Some(&reasons::NO_LONGER_AVAILABLE),
@@ -78,7 +97,8 @@ fn availability(settings: &Settings, change: &Change) -> Option<&'static Reason>
 
 /// Whether `path` is `watched`, or a field, key or element of it.
 fn is_under(path: &str, watched: &str) -> bool {
-    path.strip_prefix(watched).is_some_and(|rest| matches!(rest.as_bytes().first(), None | Some(b'.' | b'[')))
+    path.strip_prefix(watched)
+        .is_some_and(|rest| matches!(rest.as_bytes().first(), None | Some(b'.' | b'[')))
 }
 
 /// The condition Available of a HostedCluster, if it has one.
@@ -126,7 +146,13 @@ struct Condition {
 impl Available {
     fn of(primary: &Primary) -> Result<Self, Problem> {
         let cluster: HostedCluster = primary.read()?;
-        Ok(Self(cluster.status.conditions.into_iter().find(|condition| condition.r#type == "Available")))
+        Ok(Self(
+            cluster
+                .status
+                .conditions
+                .into_iter()
+                .find(|condition| condition.r#type == "Available"),
+        ))
     }
 
     fn satisfies(&self, settings: &Settings) -> bool {
@@ -169,7 +195,12 @@ mod tests {
 
     #[test]
     fn a_path_is_under_itself_and_its_fields_only() {
-        for path in [KUBECONFIG, "status.kubeconfig.name", "status.kubeconfig[\"name\"]", "status.kubeconfig[0]"] {
+        for path in [
+            KUBECONFIG,
+            "status.kubeconfig.name",
+            "status.kubeconfig[\"name\"]",
+            "status.kubeconfig[0]",
+        ] {
             assert!(is_under(path, KUBECONFIG), "{path}");
         }
         for path in ["status.kubeconfigs", "status", "spec.status.kubeconfig", ""] {
@@ -180,16 +211,26 @@ mod tests {
     fn primary() -> impl Strategy<Value = Primary> {
         let fields = prop_oneof![
             Just("{}"),
-            Just(r#"{"status":{"conditions":[{"type":"Available","status":"True","reason":"AsExpected"}]}}"#),
-            Just(r#"{"status":{"conditions":[{"type":"Available","status":"True","reason":"Other"}]}}"#),
-            Just(r#"{"status":{"conditions":[{"type":"Available","status":"False","reason":"AsExpected"}]}}"#),
+            Just(
+                r#"{"status":{"conditions":[{"type":"Available","status":"True","reason":"AsExpected"}]}}"#
+            ),
+            Just(
+                r#"{"status":{"conditions":[{"type":"Available","status":"True","reason":"Other"}]}}"#
+            ),
+            Just(
+                r#"{"status":{"conditions":[{"type":"Available","status":"False","reason":"AsExpected"}]}}"#
+            ),
             Just(r#"{"status":{"conditions":[{"type":"Available"}]}}"#),
             Just(r#"{"status":{"conditions":7}}"#),
-            Just(r#"{"spec":{"pausedUntil":"true"},"status":{"conditions":[{"type":"Available","status":"True"}]}}"#),
+            Just(
+                r#"{"spec":{"pausedUntil":"true"},"status":{"conditions":[{"type":"Available","status":"True"}]}}"#
+            ),
             Just(
                 r#"{"spec":{"pausedUntil":"2026-11-21T09:00:00Z"},"status":{"conditions":[{"type":"Available","status":"True"}]}}"#
             ),
-            Just(r#"{"spec":{"pausedUntil":7},"status":{"conditions":[{"type":"Available","status":"True"}]}}"#),
+            Just(
+                r#"{"spec":{"pausedUntil":7},"status":{"conditions":[{"type":"Available","status":"True"}]}}"#
+            ),
         ];
         (any::<bool>(), fields).prop_map(|(deleting, fields)| Primary {
             deleting,
@@ -199,7 +240,11 @@ mod tests {
     }
 
     fn changed() -> impl Strategy<Value = Vec<String>> {
-        let path = prop::sample::select(vec!["metadata.labels", "status.conditions[Available].reason", ANNOTATIONS]);
+        let path = prop::sample::select(vec![
+            "metadata.labels",
+            "status.conditions[Available].reason",
+            ANNOTATIONS,
+        ]);
         prop::collection::vec(path.prop_map(Into::into), 0..3)
     }
 

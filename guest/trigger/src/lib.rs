@@ -21,7 +21,11 @@ impl Guest for Trigger {
         reads: &[Read {
             api_version: "hypershift.openshift.io/v1beta1",
             kind: "HostedCluster",
-            fields: &["spec.pausedUntil", "status.conditions[Available].status", "status.conditions[Available].reason"],
+            fields: &[
+                "spec.pausedUntil",
+                "status.conditions[Available].status",
+                "status.conditions[Available].reason",
+            ],
             changes: &decide::CHANGES,
         }],
         reasons: &reasons::ALL,

@@ -33,7 +33,10 @@ impl Pause {
             Self::Open | Self::None => ("spec.pausedUntil is true", None),
         };
         let answer = ReadyAnswer::not_ready(reasons::PRIMARY_PAUSED.problem(message));
-        ReadyAnswer { ask_again_at: until, ..answer }
+        ReadyAnswer {
+            ask_again_at: until,
+            ..answer
+        }
     }
 }
 
@@ -49,12 +52,22 @@ fn rfc3339(text: &str) -> Option<i64> {
             let (clock, offset) = time.split_at_checked(at)?;
             let [hours, minutes] = numbers(offset.get(1..)?, ':', [2, 2])?;
             let seconds = (hours * 60 + minutes) * 60;
-            (clock, if offset.starts_with('-') { -seconds } else { seconds })
+            (
+                clock,
+                if offset.starts_with('-') {
+                    -seconds
+                } else {
+                    seconds
+                },
+            )
         }
     };
-    let (clock, fraction) = clock.split_once('.').map_or((clock, None), |(clock, rest)| (clock, Some(rest)));
+    let (clock, fraction) = clock
+        .split_once('.')
+        .map_or((clock, None), |(clock, rest)| (clock, Some(rest)));
     let [hour, minute, second] = numbers(clock, ':', [2, 2, 2])?;
-    let digits = fraction.is_none_or(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()));
+    let digits =
+        fraction.is_none_or(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()));
     let in_calendar = (1..=12).contains(&month) && day >= 1 && day <= days_of(year, month);
     if !digits || !in_calendar || hour > 23 || minute > 59 || second > 59 {
         return None;
@@ -68,8 +81,9 @@ fn numbers<const N: usize>(text: &str, separator: char, digits: [usize; N]) -> O
     let mut parts = text.split(separator);
     let mut numbers = [0; N];
     for (number, digits) in numbers.iter_mut().zip(digits) {
-        let part =
-            parts.next().filter(|part| part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit()))?;
+        let part = parts.next().filter(|part| {
+            part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit())
+        })?;
         *number = part.parse().ok()?;
     }
     parts.next().is_none().then_some(numbers)
@@ -90,7 +104,8 @@ fn days_of(year: i64, month: i64) -> i64 {
 /// Days from 1970-01-01 to a day of the calendar.
 fn days_before(year: i64, month: i64, day: i64) -> i64 {
     let past = year - 1;
-    let years = past * 365 + past.div_euclid(4) - past.div_euclid(100) + past.div_euclid(400) - 719_162;
+    let years =
+        past * 365 + past.div_euclid(4) - past.div_euclid(100) + past.div_euclid(400) - 719_162;
     years + (1..month).map(|month| days_of(year, month)).sum::<i64>() + day - 1
 }
 
@@ -150,11 +165,27 @@ mod tests {
         for text in ["1", "t", "T", "TRUE", "true", "True"] {
             assert_eq!(Pause::read(text, 0), Pause::Open, "{text}");
         }
-        for text in ["", "0", "f", "false", "False", "tRUE", "yes", "on", " true", "4h", "2022-02-21"] {
+        for text in [
+            "",
+            "0",
+            "f",
+            "false",
+            "False",
+            "tRUE",
+            "yes",
+            "on",
+            " true",
+            "4h",
+            "2022-02-21",
+        ] {
             assert_eq!(Pause::read(text, 0), Pause::None, "{text}");
         }
         let read = |now| Pause::read("2022-02-21T08:11:54Z", now);
         assert_eq!(read(1_645_431_113), Pause::Until(1_645_431_114));
-        assert_eq!(read(1_645_431_114), Pause::None, "a pause is over at its time");
+        assert_eq!(
+            read(1_645_431_114),
+            Pause::None,
+            "a pause is over at its time"
+        );
     }
 }

@@ -50,7 +50,10 @@ impl Settings {
     /// Refuses an empty reason, which no condition can have.
     pub(crate) fn check(&self) -> Vec<Problem> {
         match self.available_reason.as_deref() {
-            Some("") => vec![Problem::in_settings("availableReason", "empty; leave it out to accept any reason")],
+            Some("") => vec![Problem::in_settings(
+                "availableReason",
+                "empty; leave it out to accept any reason",
+            )],
             _ => Vec::new(),
         }
     }

@@ -63,14 +63,25 @@ pub(crate) async fn start(
     options: AdminOptions,
     reviews: Option<Reviews>,
 ) -> anyhow::Result<tokio::task::JoinHandle<()>> {
-    let tls = options.certificate.map(|(certificate, key)| tls::Tls::open(certificate, key)).transpose()?;
+    let tls = options
+        .certificate
+        .map(|(certificate, key)| tls::Tls::open(certificate, key))
+        .transpose()?;
     let listener = TcpListener::bind(options.address)
         .await
         .with_context(|| format!("failed to listen on --admin-address {}", options.address))?;
-    let address = listener.local_addr().context("failed to read the address of the admin server")?;
+    let address = listener
+        .local_addr()
+        .context("failed to read the address of the admin server")?;
     info!(%address, tls = tls.is_some(), "the admin server is listening");
     let gate = Gate::new(reviews);
-    let admin = Arc::new(Admin { agent, gate, tls, peers: Room::new(PEERS), readers: Room::new(READERS) });
+    let admin = Arc::new(Admin {
+        agent,
+        gate,
+        tls,
+        peers: Room::new(PEERS),
+        readers: Room::new(READERS),
+    });
     Ok(tokio::spawn(accept(admin, listener)))
 }
 
@@ -100,10 +111,14 @@ async fn converse(admin: Arc<Admin>, stream: TcpStream, peer: SocketAddr) {
 }
 
 async fn meet(admin: &Arc<Admin>, stream: TcpStream, peer: SocketAddr, leave: &Arc<Notify>) {
-    let Some(tls) = &admin.tls else { return answer(admin, stream, peer, leave).await };
+    let Some(tls) = &admin.tls else {
+        return answer(admin, stream, peer, leave).await;
+    };
     match tokio::time::timeout(PATIENCE, tls.acceptor().accept(stream)).await {
         Ok(Ok(stream)) => answer(admin, stream, peer, leave).await,
-        Ok(Err(error)) => debug!(%peer, %error, "a TLS handshake with a client of the admin server failed"),
+        Ok(Err(error)) => {
+            debug!(%peer, %error, "a TLS handshake with a client of the admin server failed")
+        }
         Err(_) => debug!(%peer, "a client of the admin server took too long for the TLS handshake"),
     }
 }
@@ -122,11 +137,17 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             let read = || {
                 reader.get_or_init(|| admin.readers.enter(leave));
             };
-            Ok::<_, std::convert::Infallible>(routes::answer(&admin.agent, &admin.gate, peer, &request, read).await)
+            Ok::<_, std::convert::Infallible>(
+                routes::answer(&admin.agent, &admin.gate, peer, &request, read).await,
+            )
         }
     });
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD_BYTES).keep_alive(false);
+    server
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(HEAD_BYTES)
+        .keep_alive(false);
     if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
         debug!(%peer, %error, "a connection to the admin server was closed early");
     }

@@ -100,7 +100,9 @@ impl Agent {
 
     /// Sets the size limit of kubeconfigs.
     pub(crate) fn limited(mut self, max_kubeconfig_bytes: usize) -> Self {
-        self.kubeconfig_limits = KubeconfigLimits { bytes: max_kubeconfig_bytes };
+        self.kubeconfig_limits = KubeconfigLimits {
+            bytes: max_kubeconfig_bytes,
+        };
         self
     }
 
@@ -133,29 +135,49 @@ impl Agent {
     /// one can be used.
     pub(crate) fn unready(&self) -> Option<&'static str> {
         if !self.started.load(Ordering::Acquire) {
-            return Some("the policies are being loaded, or the objects that they watch are being listed");
+            return Some(
+                "the policies are being loaded, or the objects that they watch are being listed",
+            );
         }
-        self.connections.all_away().then_some("no API server has answered since the start")
+        self.connections
+            .all_away()
+            .then_some("no API server has answered since the start")
     }
 
     /// The queues of all policies.
     pub(crate) fn queues(&self) -> Vec<Arc<Workqueue>> {
-        self.queues.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.queues
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
     }
 
     /// The queue of a policy.
     pub(crate) fn queue(&self, policy: &str) -> Option<Arc<Workqueue>> {
-        self.queues.read().unwrap_or_else(PoisonError::into_inner).get(policy).cloned()
+        self.queues
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(policy)
+            .cloned()
     }
 
     /// Adds the queue of a new policy.
     pub(crate) fn add_queue(&self, queue: Arc<Workqueue>) {
-        self.queues.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(&queue.policy), queue);
+        self.queues
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(Arc::clone(&queue.policy), queue);
     }
 
     /// Closes the queue of a deleted policy and forgets what was known for it. The objects that it made stay.
     pub(crate) fn remove_queue(&self, policy: &str) {
-        let queue = self.queues.write().unwrap_or_else(PoisonError::into_inner).remove(policy);
+        let queue = self
+            .queues
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(policy);
         if let Some(queue) = queue {
             queue.remove();
         }
@@ -170,7 +192,12 @@ impl Agent {
         }
         let woken = {
             let mut known = self.known.lock();
-            let keys: Vec<_> = known.told.keys().filter(|key| *key.policy == *policy).cloned().collect();
+            let keys: Vec<_> = known
+                .told
+                .keys()
+                .filter(|key| *key.policy == *policy)
+                .cloned()
+                .collect();
             for key in keys {
                 known.dependencies.remove(&key);
                 known.told.remove(&key);
@@ -194,10 +221,18 @@ impl Agent {
             let owner = {
                 let known = &mut *self.known.lock();
                 known.outputs.observe(&object);
-                known.outputs.owner(&object.reference).filter(|key| known.told.contains_key(*key)).cloned()
+                known
+                    .outputs
+                    .owner(&object.reference)
+                    .filter(|key| known.told.contains_key(*key))
+                    .cloned()
             };
             if let Some(key) = owner {
-                self.push(&key, Queued::Reconcile(Cause::Input(object.reference)), None);
+                self.push(
+                    &key,
+                    Queued::Reconcile(Cause::Input(object.reference)),
+                    None,
+                );
             }
         }
     }
@@ -206,11 +241,19 @@ impl Agent {
     pub(crate) fn tidy_status(&self, policies: &BTreeSet<String>) {
         let primaries = {
             let known = self.known.lock();
-            known.told.keys().map(|key| (key.policy.to_string(), (*key.primary).clone())).collect()
+            known
+                .told
+                .keys()
+                .map(|key| (key.policy.to_string(), (*key.primary).clone()))
+                .collect()
         };
         for error in self.connections.retain_status(policies, &primaries) {
             let (place, message) = ("status".to_owned(), error.to_string());
-            telemetry::tell(&Signal::Unreadable { place, reason: KnownReason::WriteFailed, message });
+            telemetry::tell(&Signal::Unreadable {
+                place,
+                reason: KnownReason::WriteFailed,
+                message,
+            });
         }
     }
 
@@ -227,8 +270,12 @@ impl Agent {
             wrote: false,
         };
         let mut known = self.known.lock();
-        let now = Counted { attempt: Attempt::Failed, at_seconds: told.since_seconds };
-        let counts = matches!(writes, Writes::Kubeconfig(_)) && is_news(known.counted.get(key).copied(), now, true);
+        let now = Counted {
+            attempt: Attempt::Failed,
+            at_seconds: told.since_seconds,
+        };
+        let counts = matches!(writes, Writes::Kubeconfig(_))
+            && is_news(known.counted.get(key).copied(), now, true);
         if counts {
             known.counted.insert(key.clone(), now);
         }

@@ -50,7 +50,9 @@ pub(crate) enum Command {
     )]
     Test(TestArgs),
     /// Check policies, with their components and settings.
-    #[command(after_help = "Examples:\n  transom validate\n  transom validate policies/built-in-taints/policy.yaml")]
+    #[command(
+        after_help = "Examples:\n  transom validate\n  transom validate policies/built-in-taints/policy.yaml"
+    )]
     Validate(ValidateArgs),
     /// Show the world, description and required capabilities of a component. The objects that it reads are known only at
     /// run time.
@@ -219,7 +221,10 @@ pub(crate) enum TableFormat {
 
 /// Whether a connection may have this name.
 fn is_connection(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 /// A time as Kubernetes writes it.

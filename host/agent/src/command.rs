@@ -51,7 +51,9 @@ pub(crate) fn main() -> ExitCode {
 /// # Errors
 /// When the runtime cannot be started.
 fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
     let runtime = runtime.context("failed to start the runtime")?;
     let done = runtime.block_on(work);
     // The process ends next, and with it the tasks that still wait. Dropping the runtime first would remove their
@@ -73,8 +75,12 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
         Command::Explain(args) => explain::explain(&args, screen),
         Command::Child { parent, words } => child::become_program(parent, &words),
         Command::Compile { allocation } => {
-            transom_engine::compile(allocation.as_str(), std::io::stdin(), std::io::stdout().lock())
-                .context("failed to compile")?;
+            transom_engine::compile(
+                allocation.as_str(),
+                std::io::stdin(),
+                std::io::stdout().lock(),
+            )
+            .context("failed to compile")?;
             Ok(Ending::Right)
         }
         Command::Crd => Ok(crd::crd(screen)),

@@ -34,11 +34,15 @@ pub(crate) fn get() -> Option<&'static Meters> {
 /// # Errors
 /// When a metric cannot be written, which is a bug in the agent.
 pub(crate) fn text(agent: &Agent) -> anyhow::Result<String> {
-    let Some(meters) = get() else { return Ok(String::new()) };
+    let Some(meters) = get() else {
+        return Ok(String::new());
+    };
     let mut families = meters.gather();
     families.extend(state::gather(agent));
     families.extend(process::gather());
     families.retain(|family| !family.get_metric().is_empty());
     families.sort_by(|one, other| one.name().cmp(other.name()));
-    TextEncoder::new().encode_to_string(&families).context("failed to write the metrics")
+    TextEncoder::new()
+        .encode_to_string(&families)
+        .context("failed to write the metrics")
 }

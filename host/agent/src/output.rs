@@ -53,7 +53,8 @@ impl Screen {
     /// The screen of this process.
     pub(crate) fn new() -> Self {
         Self {
-            colours: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()),
+            colours: io::stdout().is_terminal()
+                && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()),
             progress: io::stderr().is_terminal(),
             json: AtomicBool::default(),
             lost: Mutex::default(),
@@ -68,14 +69,20 @@ impl Screen {
     /// The first error of writing to standard output, if there was one. A closed pipe is no error: its reader has read
     /// enough.
     pub(crate) fn lost(&self) -> Option<io::Error> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.lost
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     fn keep(&self, written: io::Result<()>) {
         if let Err(error) = written
             && error.kind() != io::ErrorKind::BrokenPipe
         {
-            self.lost.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.lost
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert(error);
         }
     }
 
@@ -116,12 +123,23 @@ impl Screen {
     }
 
     /// Prints one line on standard error; when notes are JSON, with these fields.
-    pub(crate) fn tell<const N: usize>(&self, line: fmt::Arguments<'_>, fields: [(&str, Value); N]) {
+    pub(crate) fn tell<const N: usize>(
+        &self,
+        line: fmt::Arguments<'_>,
+        fields: [(&str, Value); N],
+    ) {
         let line = line.to_string();
         let line = match self.json.load(Ordering::Relaxed) {
             true => {
-                let said = [("timestamp", json!(now())), ("level", json!("INFO")), ("message", json!(line.trim()))];
-                let all = said.into_iter().chain(fields).map(|(key, value)| (key.to_owned(), value));
+                let said = [
+                    ("timestamp", json!(now())),
+                    ("level", json!("INFO")),
+                    ("message", json!(line.trim())),
+                ];
+                let all = said
+                    .into_iter()
+                    .chain(fields)
+                    .map(|(key, value)| (key.to_owned(), value));
                 Value::Object(all.collect()).to_string()
             }
             false => line,
@@ -145,7 +163,11 @@ impl Screen {
 
     /// A word in the colour of its meaning, padded to a width.
     pub(crate) fn tinted(&self, word: &str, tint: Tint, width: usize) -> String {
-        if self.colours { format!("{}{word:<width$}{PLAIN}", tint.mark()) } else { format!("{word:<width$}") }
+        if self.colours {
+            format!("{}{word:<width$}{PLAIN}", tint.mark())
+        } else {
+            format!("{word:<width$}")
+        }
     }
 }
 
@@ -156,7 +178,8 @@ const PLAIN: char = '\u{fdd0}';
 /// contains.
 fn coloured(line: &str) -> String {
     let marked = [Tint::Red, Tint::Green, Tint::Yellow];
-    let coded = |line: String, tint: &Tint| line.replace(tint.mark(), &format!("\x1b[{}m", *tint as u8));
+    let coded =
+        |line: String, tint: &Tint| line.replace(tint.mark(), &format!("\x1b[{}m", *tint as u8));
     marked.iter().fold(line.replace(PLAIN, "\x1b[0m"), coded)
 }
 
@@ -190,13 +213,21 @@ fn now() -> String {
 
 /// Rows as lines: every column as wide as its widest cell, the last one as it is.
 pub(crate) fn columns(rows: &[Vec<String>]) -> Vec<String> {
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+    };
     let line = |row: &Vec<String>| {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             match column + 1 == row.len() {
                 true => line.push_str(cell),
-                false => line.push_str(&format!("{cell:<width$}  ", width = width(column).unwrap_or_default())),
+                false => line.push_str(&format!(
+                    "{cell:<width$}  ",
+                    width = width(column).unwrap_or_default()
+                )),
             }
         }
         line.trim_end().to_owned()

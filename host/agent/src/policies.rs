@@ -21,12 +21,22 @@ use transom_core::policy::manifest;
 
 /// The policies that ship with the binary.
 const BUILTIN: [(&str, &str); 2] = [
-    ("builtin:built-in-taints", include_str!("../../../policies/built-in-taints/policy.yaml")),
-    ("builtin:external-managed-kubeconfig", include_str!("../../../policies/external-managed-kubeconfig/policy.yaml")),
+    (
+        "builtin:built-in-taints",
+        include_str!("../../../policies/built-in-taints/policy.yaml"),
+    ),
+    (
+        "builtin:external-managed-kubeconfig",
+        include_str!("../../../policies/external-managed-kubeconfig/policy.yaml"),
+    ),
 ];
 
 /// Limits of one file of policies.
-const LIMITS: Limits = Limits { bytes: 1 << 20, nodes: 100_000, depth: 64 };
+const LIMITS: Limits = Limits {
+    bytes: 1 << 20,
+    nodes: 100_000,
+    depth: 64,
+};
 
 /// Where policies come from.
 #[derive(Clone, Debug)]
@@ -72,7 +82,9 @@ impl Source {
     /// The source that flags name; the binary itself when they name none. `components` is the folder of the components,
     /// if that is not the folder of the policies.
     pub(crate) fn new(path: Option<&Path>, components: Option<&Path>) -> Self {
-        path.map_or(Self::Builtin, |path| Self::Path(Files::new(path, components)))
+        path.map_or(Self::Builtin, |path| {
+            Self::Path(Files::new(path, components))
+        })
     }
 
     /// What it is, for people.
@@ -92,7 +104,9 @@ impl Source {
         match self {
             Self::Builtin => {
                 let mut found = Found::default();
-                BUILTIN.iter().for_each(|(place, text)| found.take(place, place, &Base::Nowhere, text.as_bytes()));
+                BUILTIN.iter().for_each(|(place, text)| {
+                    found.take(place, place, &Base::Nowhere, text.as_bytes())
+                });
                 Ok(found)
             }
             Self::Given(given) => Ok(given.clone()),
@@ -107,11 +121,19 @@ impl Found {
         for document in parse_many(text, LIMITS) {
             match document.value {
                 Err(error) => {
-                    self.miss(file.to_owned(), format!("{place}, document {}", document.number), error.to_string());
+                    self.miss(
+                        file.to_owned(),
+                        format!("{place}, document {}", document.number),
+                        error.to_string(),
+                    );
                 }
                 Ok(value) => {
                     let policies = flatten_list(value).into_iter().filter(manifest::is_policy);
-                    let written = |value| Written { place: place.to_owned(), base: base.clone(), value };
+                    let written = |value| Written {
+                        place: place.to_owned(),
+                        base: base.clone(),
+                        value,
+                    };
                     self.policies.extend(policies.map(written));
                 }
             }
@@ -139,16 +161,24 @@ impl Found {
     /// Why a place cannot be read.
     fn why(&self, place: &str) -> Option<&str> {
         let unread = self.unread.iter().find(|unread| lies_at(place, unread))?;
-        self.broken.iter().find(|(at, _)| at.starts_with(unread.as_str())).map(|(_, why)| why.as_str())
+        self.broken
+            .iter()
+            .find(|(at, _)| at.starts_with(unread.as_str()))
+            .map(|(_, why)| why.as_str())
     }
 }
 
 /// Whether a place is another one or lies below it.
 fn lies_at(place: &str, other: &str) -> bool {
-    place.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    place
+        .strip_prefix(other)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The folder that a path to a file lies in.
 pub(crate) fn folder_of(path: &Path) -> PathBuf {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+        .to_owned()
 }

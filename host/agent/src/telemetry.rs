@@ -42,14 +42,25 @@ const USUAL_ONCE: &str = "error,transom::primary=off,transom::guest=debug,transo
 /// Sends log lines to standard error, and keeps the messages of panics out of them.
 pub(crate) fn start(format: LogFormat, once: bool) {
     let usual = EnvFilter::new(if once { USUAL_ONCE } else { USUAL });
-    let asked = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|asked| !asked.is_empty());
-    let filter = asked.and_then(|asked| EnvFilter::try_new(asked).ok()).unwrap_or(usual);
-    let shown = tracing_subscriber::registry().with(filter).with(filter_fn(may_be_shown));
+    let asked = std::env::var(EnvFilter::DEFAULT_ENV)
+        .ok()
+        .filter(|asked| !asked.is_empty());
+    let filter = asked
+        .and_then(|asked| EnvFilter::try_new(asked).ok())
+        .unwrap_or(usual);
+    let shown = tracing_subscriber::registry()
+        .with(filter)
+        .with(filter_fn(may_be_shown));
     // A line that cannot be written is lost: reporting that on standard error would panic.
-    let lines = fmt::layer().with_writer(|| lines::Lines).with_target(false).log_internal_errors(false);
+    let lines = fmt::layer()
+        .with_writer(|| lines::Lines)
+        .with_target(false)
+        .log_internal_errors(false);
     // A second start in one process (tests) keeps the first subscriber.
     let _ = match format {
-        LogFormat::Text => shown.with(lines.compact().fmt_fields(lines::Logfmt)).try_init(),
+        LogFormat::Text => shown
+            .with(lines.compact().fmt_fields(lines::Logfmt))
+            .try_init(),
         LogFormat::Json => shown.with(lines.json().flatten_event(true)).try_init(),
     };
     quiet_panics();
@@ -75,7 +86,11 @@ fn may_be_shown(line: &Metadata<'_>) -> bool {
 pub(crate) fn quiet_panics() {
     panic::set_hook(Box::new(|info| match info.location() {
         Some(place) => {
-            error!(file = place.file(), line = place.line(), "the agent panicked; this is a bug in the agent");
+            error!(
+                file = place.file(),
+                line = place.line(),
+                "the agent panicked; this is a bug in the agent"
+            );
         }
         None => error!("the agent panicked; this is a bug in the agent"),
     }));
@@ -88,11 +103,25 @@ pub(crate) fn reconciled(work: &WorkItem, report: &Report, transition: Option<Fi
     for (kind, target) in &report.writes {
         let (key, target) = (work.key.clone(), target.clone());
         tell(&match work.cause {
-            Cause::Resync => Signal::RepairedByResync { key, kind: *kind, target },
-            _ => Signal::Written { key, cause, kind: *kind, target },
+            Cause::Resync => Signal::RepairedByResync {
+                key,
+                kind: *kind,
+                target,
+            },
+            _ => Signal::Written {
+                key,
+                cause,
+                kind: *kind,
+                target,
+            },
         });
     }
-    let (policy, primary, reason, message) = (&report.policy, &report.primary, &report.reason, &report.message);
+    let (policy, primary, reason, message) = (
+        &report.policy,
+        &report.primary,
+        &report.reason,
+        &report.message,
+    );
     // One macro call for each level: the level must be known at compile time.
     macro_rules! line {
         ($level:ident) => {
@@ -131,7 +160,12 @@ fn level(report: &Report, transition: Option<First>) -> Level {
 }
 
 /// Counts the end of a reconcile; `since_cause` is how long ago it might have begun.
-pub(crate) fn counted(work: &WorkItem, report: &Report, attempt: Option<Attempt>, since_cause: Duration) {
+pub(crate) fn counted(
+    work: &WorkItem,
+    report: &Report,
+    attempt: Option<Attempt>,
+    since_cause: Duration,
+) {
     if let Some(meters) = metrics::get() {
         meters.reconciled(work.cause.as_str(), report, attempt, since_cause);
     }
@@ -145,18 +179,31 @@ pub(crate) fn wrote(key: &Key, outcome: &Outcome) {
 }
 
 /// Records a guest call: what it used, and the lines that its policy lets it log.
-pub(crate) fn called(key: &Key, asked: &'static str, receipt: &Receipt, failure: Option<&'static str>) {
+pub(crate) fn called(
+    key: &Key,
+    asked: &'static str,
+    receipt: &Receipt,
+    failure: Option<&'static str>,
+) {
     if let Some(meters) = metrics::get() {
         meters.called(&key.policy, asked, receipt, failure);
     }
     traces::invoked(asked, receipt, failure);
-    for line in receipt.log.iter().filter(|line| may_be_told(&key.policy, line.text.len())) {
+    for line in receipt
+        .log
+        .iter()
+        .filter(|line| may_be_told(&key.policy, line.text.len()))
+    {
         let level = match line.level {
             LogLevel::Debug => "debug",
             LogLevel::Info => "info",
             LogLevel::Warn => "warn",
         };
-        tell(&Signal::GuestLogged { key: key.clone(), level, line: line.text.clone() });
+        tell(&Signal::GuestLogged {
+            key: key.clone(),
+            level,
+            line: line.text.clone(),
+        });
     }
 }
 
@@ -184,7 +231,10 @@ fn may_be_told(policy: &Arc<str>, bytes: usize) -> bool {
             // Policies that are gone, or silent, are forgotten.
             logged.retain(|_, allowance| !allowance.is_over(now));
         }
-        logged.entry(Arc::clone(policy)).or_default().take(bytes as u64, now)
+        logged
+            .entry(Arc::clone(policy))
+            .or_default()
+            .take(bytes as u64, now)
     };
     if verdict.left_out_before > 0 {
         let lines = verdict.left_out_before;
@@ -227,29 +277,55 @@ pub(crate) fn tell(signal: &Signal) {
         Signal::Ignored { key } => {
             debug!(policy = %key.policy, primary = %key.primary, "the trigger guest ignored an update");
         }
-        Signal::Written { key, cause, kind, target } => {
+        Signal::Written {
+            key,
+            cause,
+            kind,
+            target,
+        } => {
             info!(target: PRIMARY, policy = %key.policy, primary = %key.primary, %target, cause, "{}", kind.past());
         }
         Signal::RepairedByResync { key, kind, target } => {
             if let Some(meters) = metrics::get() {
                 meters.repaired(&key.policy);
             }
-            let (policy, primary, cause, what) = (&key.policy, &key.primary, Cause::Resync.as_str(), kind.past());
+            let (policy, primary, cause, what) = (
+                &key.policy,
+                &key.primary,
+                Cause::Resync.as_str(),
+                kind.past(),
+            );
             warn!(target: PRIMARY, %policy, %primary, %target, cause, "{what} by a resync: no watch event had reported this difference");
         }
         Signal::PolicyLoaded { policy } => info!(%policy, "loaded"),
         Signal::PolicyReaches { policy, message } => info!(%policy, "{message}"),
         Signal::Swapped { policy } => info!(%policy, "swapped"),
-        Signal::SwapRefused { policy, reason, message, previous_revision_active } => {
+        Signal::SwapRefused {
+            policy,
+            reason,
+            message,
+            previous_revision_active,
+        } => {
             warn!(%policy, reason = reason.as_str(), previous_revision_active, "refused: {message}");
         }
-        Signal::PolicyBounded { policy, suspended: true } => info!(%policy, "suspended"),
+        Signal::PolicyBounded {
+            policy,
+            suspended: true,
+        } => info!(%policy, "suspended"),
         Signal::PolicyBounded { policy, suspended } => {
             warn!(%policy, suspended, "the previous revision stays active, within the limits of the newest manifest");
         }
-        Signal::PolicyMended { policy } => info!(%policy, "recovered: the newest revision is active again"),
-        Signal::PolicyRemoved { policy } => info!(%policy, "policy removed; its objects are left in place"),
-        Signal::Unreadable { place, reason, message } => warn!(%place, reason = reason.as_str(), "{message}"),
+        Signal::PolicyMended { policy } => {
+            info!(%policy, "recovered: the newest revision is active again")
+        }
+        Signal::PolicyRemoved { policy } => {
+            info!(%policy, "policy removed; its objects are left in place")
+        }
+        Signal::Unreadable {
+            place,
+            reason,
+            message,
+        } => warn!(%place, reason = reason.as_str(), "{message}"),
         Signal::Readable { place } => info!(%place, "readable again"),
         Signal::GuestLogged { key, level, line } => {
             let (policy, primary) = (&key.policy, &key.primary);
@@ -275,14 +351,34 @@ mod tests {
         let key = Key::new(&"p".into(), &primary);
         let reconcile = Reconcile::new(key);
         let result = match state {
-            State::Applied => Ok(Success { gone: false, outcome: Outcome::default(), kept: None, ask_again_at: None }),
+            State::Applied => Ok(Success {
+                gone: false,
+                outcome: Outcome::default(),
+                kept: None,
+                ask_again_at: None,
+            }),
             _ => Err(Failure::known(word, "")),
         };
-        let schedule = Schedule { now_seconds: 0, resync_seconds: 0, failures: 0, seed: 0 };
+        let schedule = Schedule {
+            now_seconds: 0,
+            resync_seconds: 0,
+            failures: 0,
+            seed: 0,
+        };
         let report = report::of(reconcile, result, schedule);
-        assert_eq!((report.state, report.reason.as_str()), (state, word.as_str()));
-        let writes = wrote.then_some((WriteKind::Patch, primary)).into_iter().collect();
-        Report { writes, failures, ..report }
+        assert_eq!(
+            (report.state, report.reason.as_str()),
+            (state, word.as_str())
+        );
+        let writes = wrote
+            .then_some((WriteKind::Patch, primary))
+            .into_iter()
+            .collect();
+        Report {
+            writes,
+            failures,
+            ..report
+        }
     }
 
     #[test]
@@ -291,24 +387,72 @@ mod tests {
         use State::{Applied, Failed, Held, Waiting};
         for (end, transition, expected) in [
             // `Applied` at first sight is quiet; `Applied` again is not.
-            ((Applied, KnownReason::InSync, 0, false), Some(Sight), Level::DEBUG),
-            ((Applied, KnownReason::InSync, 0, false), Some(Change), Level::INFO),
+            (
+                (Applied, KnownReason::InSync, 0, false),
+                Some(Sight),
+                Level::DEBUG,
+            ),
+            (
+                (Applied, KnownReason::InSync, 0, false),
+                Some(Change),
+                Level::INFO,
+            ),
             ((Applied, KnownReason::InSync, 0, false), None, Level::DEBUG),
             // The line of the write covers it.
-            ((Applied, KnownReason::InSync, 0, true), Some(Change), Level::DEBUG),
-            ((Waiting, KnownReason::OwnedByAnother, 0, false), Some(Sight), Level::INFO),
-            ((Held, KnownReason::Paused, 0, false), Some(Change), Level::INFO),
+            (
+                (Applied, KnownReason::InSync, 0, true),
+                Some(Change),
+                Level::DEBUG,
+            ),
+            (
+                (Waiting, KnownReason::OwnedByAnother, 0, false),
+                Some(Sight),
+                Level::INFO,
+            ),
+            (
+                (Held, KnownReason::Paused, 0, false),
+                Some(Change),
+                Level::INFO,
+            ),
             // Only a person can end this failure.
-            ((Failed, KnownReason::KubeconfigUnparsable, 0, false), Some(Sight), Level::ERROR),
-            ((Failed, KnownReason::KubeconfigUnparsable, 0, false), None, Level::DEBUG),
-            ((Failed, KnownReason::ServerUnavailable, 1, false), Some(Change), Level::WARN),
-            ((Failed, KnownReason::ServerUnavailable, 7, false), None, Level::DEBUG),
+            (
+                (Failed, KnownReason::KubeconfigUnparsable, 0, false),
+                Some(Sight),
+                Level::ERROR,
+            ),
+            (
+                (Failed, KnownReason::KubeconfigUnparsable, 0, false),
+                None,
+                Level::DEBUG,
+            ),
+            (
+                (Failed, KnownReason::ServerUnavailable, 1, false),
+                Some(Change),
+                Level::WARN,
+            ),
+            (
+                (Failed, KnownReason::ServerUnavailable, 7, false),
+                None,
+                Level::DEBUG,
+            ),
             // Common, and retried at once.
-            ((Failed, KnownReason::WriteConflict, 1, false), Some(Change), Level::DEBUG),
-            ((Failed, KnownReason::WriteConflict, 2, false), Some(Change), Level::WARN),
+            (
+                (Failed, KnownReason::WriteConflict, 1, false),
+                Some(Change),
+                Level::DEBUG,
+            ),
+            (
+                (Failed, KnownReason::WriteConflict, 2, false),
+                Some(Change),
+                Level::WARN,
+            ),
         ] {
             let (state, word, failures, wrote) = end;
-            assert_eq!(level(&report(state, word, failures, wrote), transition), expected, "{end:?} {transition:?}");
+            assert_eq!(
+                level(&report(state, word, failures, wrote), transition),
+                expected,
+                "{end:?} {transition:?}"
+            );
         }
     }
 }

@@ -19,8 +19,13 @@ fn top() -> PathBuf {
 /// The command on a folder, without cargo's variables about build folders.
 fn command(path: impl AsRef<Path>, from: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
-    command.args(["test", "-o", "json"]).arg(path.as_ref()).current_dir(from);
-    command.env_remove("CARGO_TARGET_DIR").env_remove("CARGO_BUILD_TARGET_DIR");
+    command
+        .args(["test", "-o", "json"])
+        .arg(path.as_ref())
+        .current_dir(from);
+    command
+        .env_remove("CARGO_TARGET_DIR")
+        .env_remove("CARGO_BUILD_TARGET_DIR");
     command
 }
 
@@ -31,7 +36,8 @@ fn transom_test(path: impl AsRef<Path>, from: &Path) -> Output {
 /// The rows that the command printed.
 fn rows(output: &Output) -> Vec<Value> {
     let errors = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("want a list of rows, have: {errors}"))
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("want a list of rows, have: {errors}"))
 }
 
 /// The folders of cases below a folder, found without the command.
@@ -50,10 +56,24 @@ fn cases(folder: &Path, found: &mut BTreeSet<PathBuf>) {
 fn all_pass(folder: &str) {
     let output = transom_test(folder, &top());
     let rows = rows(&output);
-    let failing: Vec<_> = rows.iter().filter(|row| row["passed"] != true).map(|row| format!("{row:#}")).collect();
-    assert!(failing.is_empty(), "{} failed:\n{}", failing.len(), failing.join("\n"));
+    let failing: Vec<_> = rows
+        .iter()
+        .filter(|row| row["passed"] != true)
+        .map(|row| format!("{row:#}"))
+        .collect();
+    assert!(
+        failing.is_empty(),
+        "{} failed:\n{}",
+        failing.len(),
+        failing.join("\n")
+    );
     assert_eq!(output.status.code(), Some(0));
-    let run = rows.iter().map(|row| top().join(row["case"].as_str().unwrap()).canonicalize().unwrap());
+    let run = rows.iter().map(|row| {
+        top()
+            .join(row["case"].as_str().unwrap())
+            .canonicalize()
+            .unwrap()
+    });
     let mut there = BTreeSet::new();
     cases(&top().join(folder), &mut there);
     assert!(!there.is_empty());
@@ -80,8 +100,15 @@ fn changed(guest: &str, case: &str, file: &str, (from, to): (&str, &str)) -> Tem
     let original = top().join("guest").join(guest).join("cases").join(case);
     for name in ["given.yaml", "expected.yaml"] {
         let text = fs::read_to_string(original.join(name)).unwrap();
-        assert!(name != file || text.contains(from), "`{from}` is not in {case}/{name} any more");
-        let text = if name == file { text.replace(from, to) } else { text };
+        assert!(
+            name != file || text.contains(from),
+            "`{from}` is not in {case}/{name} any more"
+        );
+        let text = if name == file {
+            text.replace(from, to)
+        } else {
+            text
+        };
         fs::write(copy.join(name), text).unwrap();
     }
     temporary
@@ -101,12 +128,48 @@ fn judgement(output: Output) -> (Option<i32>, String) {
 #[test]
 fn a_changed_expectation_or_argument_fails_and_names_its_place() {
     for (guest, case, file, words, place) in [
-        ("taints", "T14-swap", "expected.yaml", ("no-select", "prefer-no-select"), "ok.decision.own[0].effect"),
-        ("taints", "T14-swap", "given.yaml", ("status: 'no'", "status: 'yes'"), "ok.decision.own"),
-        ("taints", "T14-swap", "given.yaml", ("accepted", "acepted"), "cluster.acepted"),
-        ("taints", "settings-no-map", "expected.yaml", ("InvalidSettings", "Other"), "[0].reason"),
-        ("trigger", "V02-becomes-available", "expected.yaml", ("BecameAvailable", "Other"), "run[0]"),
-        ("trigger", "G02-not-available", "expected.yaml", ("not-ready", "unready"), "readiness.not-ready"),
+        (
+            "taints",
+            "T14-swap",
+            "expected.yaml",
+            ("no-select", "prefer-no-select"),
+            "ok.decision.own[0].effect",
+        ),
+        (
+            "taints",
+            "T14-swap",
+            "given.yaml",
+            ("status: 'no'", "status: 'yes'"),
+            "ok.decision.own",
+        ),
+        (
+            "taints",
+            "T14-swap",
+            "given.yaml",
+            ("accepted", "acepted"),
+            "cluster.acepted",
+        ),
+        (
+            "taints",
+            "settings-no-map",
+            "expected.yaml",
+            ("InvalidSettings", "Other"),
+            "[0].reason",
+        ),
+        (
+            "trigger",
+            "V02-becomes-available",
+            "expected.yaml",
+            ("BecameAvailable", "Other"),
+            "run[0]",
+        ),
+        (
+            "trigger",
+            "G02-not-available",
+            "expected.yaml",
+            ("not-ready", "unready"),
+            "readiness.not-ready",
+        ),
         (
             "kubeconfig",
             "T01-port-443",
@@ -128,11 +191,20 @@ fn a_changed_expectation_or_argument_fails_and_names_its_place() {
             ("port: 443", "port: 445"),
             "ok.kubeconfig.clusters[0].server.port",
         ),
-        ("kubeconfig", "N04-discovery", "expected.yaml", ("wait:", "fail:"), "ok.needs[0].absence"),
+        (
+            "kubeconfig",
+            "N04-discovery",
+            "expected.yaml",
+            ("wait:", "fail:"),
+            "ok.needs[0].absence",
+        ),
     ] {
         let (code, differences) = judged(&changed(guest, case, file, words), &top());
         assert_eq!(code, Some(1), "{case}: {words:?}");
-        assert!(differences.contains(&format!("`{place}")), "{case}: {words:?}: want {place}, have {differences}");
+        assert!(
+            differences.contains(&format!("`{place}")),
+            "{case}: {words:?}: want {place}, have {differences}"
+        );
     }
 }
 
@@ -147,7 +219,10 @@ fn an_unchanged_copy_passes_only_with_the_built_component() {
     fs::write(built.join("taints.wasm"), "no component").unwrap();
     let (code, differences) = judged(&copy, elsewhere.path());
     assert_eq!(code, Some(1));
-    assert!(differences.contains("failed to load `target/guests/taints.wasm`"), "{differences}");
+    assert!(
+        differences.contains("failed to load `target/guests/taints.wasm`"),
+        "{differences}"
+    );
     // Without a built file, the command uses the binary's own.
     fs::remove_file(built.join("taints.wasm")).unwrap();
     assert_eq!(judged(&copy, elsewhere.path()), (Some(0), "[]".to_owned()));
@@ -157,7 +232,10 @@ fn an_unchanged_copy_passes_only_with_the_built_component() {
     fs::write(own.join("taints.wasm"), "no component").unwrap();
     let (code, differences) = judged(&copy, &top());
     assert_eq!(code, Some(1));
-    assert!(differences.contains("taints/target/guests/taints.wasm`"), "{differences}");
+    assert!(
+        differences.contains("taints/target/guests/taints.wasm`"),
+        "{differences}"
+    );
 }
 
 #[test]
@@ -166,7 +244,10 @@ fn names_the_expected_path_of_a_component_that_is_not_built() {
     fs::rename(copy.path().join("taints"), copy.path().join("of-my-own")).unwrap();
     let (code, differences) = judged(&copy, copy.path());
     assert_eq!(code, Some(1));
-    assert!(differences.contains("of-my-own/target/guests/of-my-own.wasm`"), "{differences}");
+    assert!(
+        differences.contains("of-my-own/target/guests/of-my-own.wasm`"),
+        "{differences}"
+    );
 }
 
 #[test]
@@ -191,7 +272,10 @@ fn finds_a_component_where_cargo_builds_it() {
         fs::write(path, text).unwrap();
     };
     write(home.join("Cargo.toml"), "[package]\nname = \"my-guest\"\n");
-    write(copy.path().join("Cargo.toml"), "[workspace]\nmembers = [\"renamed\"]\n");
+    write(
+        copy.path().join("Cargo.toml"),
+        "[workspace]\nmembers = [\"renamed\"]\n",
+    );
     let refused = |with: &dyn Fn(&mut Command), built: &Path| {
         write(built.to_owned(), "no component");
         let mut command = command(copy.path(), elsewhere.path());
@@ -199,7 +283,10 @@ fn finds_a_component_where_cargo_builds_it() {
         with(command.env("CARGO_HOME", elsewhere.path().join("cargo")));
         let (code, differences) = judgement(command.output().unwrap());
         let wanted = format!("failed to load `{}`", built.display());
-        assert!(code == Some(1) && differences.contains(&wanted), "want {wanted}, have {differences}");
+        assert!(
+            code == Some(1) && differences.contains(&wanted),
+            "want {wanted}, have {differences}"
+        );
     };
     let usual = |_: &mut Command| {};
     let canonical = copy.path().canonicalize().unwrap();
@@ -209,9 +296,15 @@ fn finds_a_component_where_cargo_builds_it() {
     refused(&usual, &workspace.join("target/guests/my-guest.wasm"));
     refused(&usual, &home.join("target/guests/my-guest.wasm"));
     // Settings of the user, of a parent folder, and of the crate: the nearest ones apply.
-    write(elsewhere.path().join("cargo/config.toml"), "build.target-dir = \"all\"");
+    write(
+        elsewhere.path().join("cargo/config.toml"),
+        "build.target-dir = \"all\"",
+    );
     refused(&usual, &elsewhere.path().join("all/guests/my-guest.wasm"));
-    write(workspace.join(".cargo/config.toml"), "[build]\ntarget-dir = \"shared\"");
+    write(
+        workspace.join(".cargo/config.toml"),
+        "[build]\ntarget-dir = \"shared\"",
+    );
     refused(&usual, &workspace.join("shared/guests/my-guest.wasm"));
     write(home.join(".cargo/config"), "[build]\ntarget-dir = \"own\"");
     refused(&usual, &home.join("own/guests/my-guest.wasm"));
@@ -223,16 +316,25 @@ fn finds_a_component_where_cargo_builds_it() {
         }
     };
     let folder = elsewhere.path().join("built");
-    refused(&by_variable("CARGO_BUILD_TARGET_DIR", &folder), &folder.join("guests/my-guest.wasm"));
+    refused(
+        &by_variable("CARGO_BUILD_TARGET_DIR", &folder),
+        &folder.join("guests/my-guest.wasm"),
+    );
     let folder = elsewhere.path().join("target-dir");
-    refused(&by_variable("CARGO_TARGET_DIR", &folder), &folder.join("guests/my-guest.wasm"));
+    refused(
+        &by_variable("CARGO_TARGET_DIR", &folder),
+        &folder.join("guests/my-guest.wasm"),
+    );
     let named = elsewhere.path().join("named.wasm");
     let path = named.clone();
     let by_flag = move |command: &mut Command| {
         command.arg("--component").arg(&path);
     };
     refused(&by_flag, &named);
-    let builtin = command(copy.path(), elsewhere.path()).args(["--component", "builtin:taints"]).output().unwrap();
+    let builtin = command(copy.path(), elsewhere.path())
+        .args(["--component", "builtin:taints"])
+        .output()
+        .unwrap();
     assert_eq!(judgement(builtin), (Some(0), "[]".to_owned()));
 }
 
@@ -240,24 +342,47 @@ fn finds_a_component_where_cargo_builds_it() {
 fn settings_in_a_folder_never_start_a_program() {
     let copy = changed("taints", "T14-swap", "given.yaml", ("", ""));
     let home = copy.path().join("taints");
-    let (started, program) = (copy.path().join("started"), copy.path().join("toolchain/bin/cargo"));
+    let (started, program) = (
+        copy.path().join("started"),
+        copy.path().join("toolchain/bin/cargo"),
+    );
     fs::create_dir_all(program.parent().unwrap()).unwrap();
-    fs::write(&program, format!("#!/bin/sh\ntouch {}\n", started.display())).unwrap();
+    fs::write(
+        &program,
+        format!("#!/bin/sh\ntouch {}\n", started.display()),
+    )
+    .unwrap();
     fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-    fs::write(home.join("rust-toolchain.toml"), "[toolchain]\npath = \"../toolchain\"\n").unwrap();
-    assert_eq!(judgement(transom_test(&home, &home)), (Some(0), "[]".to_owned()));
+    fs::write(
+        home.join("rust-toolchain.toml"),
+        "[toolchain]\npath = \"../toolchain\"\n",
+    )
+    .unwrap();
+    assert_eq!(
+        judgement(transom_test(&home, &home)),
+        (Some(0), "[]".to_owned())
+    );
     assert!(!started.exists(), "a program of the folder was started");
 }
 
 #[test]
 fn a_component_may_be_given_for_one_guest_only() {
     for (path, wanted) in [
-        ("policies/built-in-taints/cases/T01-available", "no case belongs to a guest"),
+        (
+            "policies/built-in-taints/cases/T01-available",
+            "no case belongs to a guest",
+        ),
         ("guest", "it applies to one guest"),
     ] {
-        let output = command(path, &top()).args(["--component", "builtin:taints"]).output().unwrap();
+        let output = command(path, &top())
+            .args(["--component", "builtin:taints"])
+            .output()
+            .unwrap();
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && told.contains(wanted), "{path}: {told}");
+        assert!(
+            output.status.code() == Some(2) && told.contains(wanted),
+            "{path}: {told}"
+        );
     }
 }
 
@@ -267,13 +392,29 @@ fn names_the_newest_source_of_an_outdated_component() {
     let (copy, component) = patched(declared, declared);
     let home = copy.path().join("taints");
     let set = |path: &Path, seconds: u64| {
-        let file = fs::File::options().append(true).create(true).open(path).unwrap();
-        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+        let file = fs::File::options()
+            .append(true)
+            .create(true)
+            .open(path)
+            .unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+            .unwrap();
     };
     fs::create_dir_all(home.join("src/deep")).unwrap();
-    let sources = ["Cargo.toml", "build.rs", "settings.schema.json", "src/lib.rs", "src/deep/decide.rs"];
+    let sources = [
+        "Cargo.toml",
+        "build.rs",
+        "settings.schema.json",
+        "src/lib.rs",
+        "src/deep/decide.rs",
+    ];
     // Files from which no component is built.
-    let others = ["README.md", "policy.yaml", "cases/T14-swap/given.yaml", "target/guests/other.rs"];
+    let others = [
+        "README.md",
+        "policy.yaml",
+        "cases/T14-swap/given.yaml",
+        "target/guests/other.rs",
+    ];
     sources.iter().for_each(|file| set(&home.join(file), 100));
     others.iter().for_each(|file| set(&home.join(file), 300));
     set(&component, 100);
@@ -285,7 +426,10 @@ fn names_the_newest_source_of_an_outdated_component() {
     assert!(!told().contains("older"), "{}", told());
     for file in sources {
         set(&home.join(file), 200);
-        let wanted = format!("taints.wasm` is older than `{}`", home.canonicalize().unwrap().join(file).display());
+        let wanted = format!(
+            "taints.wasm` is older than `{}`",
+            home.canonicalize().unwrap().join(file).display()
+        );
         assert!(told().contains(&wanted), "{file}: {}", told());
         set(&home.join(file), 99);
     }
@@ -294,9 +438,17 @@ fn names_the_newest_source_of_an_outdated_component() {
 /// The taints guest of this repository in its own crate, with its cases, and with other words in its component.
 fn patched(from: &str, to: &str) -> (TempDir, PathBuf) {
     assert_eq!(from.len(), to.len(), "a component keeps its size");
-    let mut bytes = fs::read(top().join("target/guests/taints.wasm")).expect("run `cargo xtask guests`");
-    let found: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(from.as_bytes())).collect();
-    assert_eq!(found.len(), 1, "`{from}` stands {} times in the component", found.len());
+    let mut bytes =
+        fs::read(top().join("target/guests/taints.wasm")).expect("run `cargo xtask guests`");
+    let found: Vec<usize> = (0..bytes.len())
+        .filter(|at| bytes[*at..].starts_with(from.as_bytes()))
+        .collect();
+    assert_eq!(
+        found.len(),
+        1,
+        "`{from}` stands {} times in the component",
+        found.len()
+    );
     bytes[found[0]..found[0] + to.len()].copy_from_slice(to.as_bytes());
     let temporary = changed("taints", "T14-swap", "given.yaml", ("", ""));
     let built = temporary.path().join("taints/target/guests");
@@ -311,30 +463,52 @@ fn a_guest_that_declares_none_of_its_reads_fails_its_cases() {
     let declared = "status.conditions[ManagedClusterConditionAvailable]";
     let (as_it_is, _) = patched(declared, declared);
     assert_eq!(judged(&as_it_is, &top()), (Some(0), "[]".to_owned()));
-    let (blind, _) = patched(declared, "status.conditions[ManagedClusterConditionAvailablX]");
+    let (blind, _) = patched(
+        declared,
+        "status.conditions[ManagedClusterConditionAvailablX]",
+    );
     let (code, differences) = judged(&blind, &top());
-    assert_eq!(code, Some(1), "the case gives what the guest does not declare");
+    assert_eq!(
+        code,
+        Some(1),
+        "the case gives what the guest does not declare"
+    );
     assert!(differences.contains("`ok.decision"), "{differences}");
 }
 
 #[test]
 fn every_command_refuses_a_declared_path_that_matches_no_field() {
     let declared = "status.conditions[ManagedClusterConditionAvailable]";
-    let (temporary, component) = patched(declared, "status.conditionz[ManagedClusterConditionAvailable]");
+    let (temporary, component) = patched(
+        declared,
+        "status.conditionz[ManagedClusterConditionAvailable]",
+    );
     let wanted = "the nearest path that does is `status.conditions`";
     let (code, differences) = judged(&temporary, &top());
-    assert!(code == Some(1) && differences.contains(wanted), "{differences}");
+    assert!(
+        code == Some(1) && differences.contains(wanted),
+        "{differences}"
+    );
     let policy = fs::read_to_string(top().join("policies/built-in-taints/policy.yaml")).unwrap();
     let below = component.strip_prefix(temporary.path()).unwrap();
     let policy = policy.replace("builtin:taints", below.to_str().unwrap());
     let file = temporary.path().join("policy.yaml");
     fs::write(&file, policy).unwrap();
-    for words in [["validate", file.to_str().unwrap()], ["inspect", component.to_str().unwrap()]] {
-        let output = Command::new(env!("CARGO_BIN_EXE_transom")).args(words).output().unwrap();
+    for words in [
+        ["validate", file.to_str().unwrap()],
+        ["inspect", component.to_str().unwrap()],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_transom"))
+            .args(words)
+            .output()
+            .unwrap();
         let told = [output.stdout, output.stderr].concat();
         let told = String::from_utf8_lossy(&told);
         assert_eq!(output.status.code(), Some(1), "{words:?}: {told}");
-        assert!(told.contains("DescriptionInvalid") && told.contains(wanted), "{words:?}: {told}");
+        assert!(
+            told.contains("DescriptionInvalid") && told.contains(wanted),
+            "{words:?}: {told}"
+        );
     }
 }
 
@@ -356,13 +530,18 @@ fn a_case_with_a_missing_or_misspelt_file_fails_and_names_it() {
             let case = home.join("cases/T14-swap");
             match (missing, instead) {
                 ("", Some(instead)) => fs::write(case.join(instead), "").unwrap(),
-                (missing, Some(instead)) => fs::rename(case.join(missing), case.join(instead)).unwrap(),
+                (missing, Some(instead)) => {
+                    fs::rename(case.join(missing), case.join(instead)).unwrap()
+                }
                 (missing, None) => fs::remove_file(case.join(missing)).unwrap(),
             }
             let (code, differences) = judged(&temporary, &top());
             assert_eq!(code, Some(1), "{missing} {instead:?}");
             for named in [missing, instead.unwrap_or_default()] {
-                assert!(differences.contains(named), "{missing} {instead:?}: {differences}");
+                assert!(
+                    differences.contains(named),
+                    "{missing} {instead:?}: {differences}"
+                );
             }
         }
     }
@@ -370,6 +549,15 @@ fn a_case_with_a_missing_or_misspelt_file_fails_and_names_it() {
     let temporary = changed("taints", "T14-swap", "given.yaml", ("", ""));
     fs::create_dir(temporary.path().join("taints/cases/forgotten")).unwrap();
     let rows = rows(&transom_test(temporary.path(), &top()));
-    assert_eq!(rows.iter().filter(|row| row["passed"] == true).count(), 1, "{rows:?}");
-    assert!(rows.iter().any(|row| row["differences"].to_string().contains("`given.yaml` is missing")), "{rows:?}");
+    assert_eq!(
+        rows.iter().filter(|row| row["passed"] == true).count(),
+        1,
+        "{rows:?}"
+    );
+    assert!(
+        rows.iter().any(|row| row["differences"]
+            .to_string()
+            .contains("`given.yaml` is missing")),
+        "{rows:?}"
+    );
 }

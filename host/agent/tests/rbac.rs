@@ -12,9 +12,18 @@ fn root() -> PathBuf {
 /// Exit code and both outputs.
 fn rbac(words: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
-    let output = command.arg("rbac").args(words).current_dir(root()).output().unwrap();
+    let output = command
+        .arg("rbac")
+        .args(words)
+        .current_dir(root())
+        .output()
+        .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
 }
 
 /// Compares the output with a file of this test's folder; `UPDATE=1` writes the file.
@@ -23,32 +32,65 @@ fn is_as_kept(name: &str, words: &[&str]) {
     assert_eq!(code, Some(0), "{shown}");
     // The output mentions what RBAC cannot bind, and nothing else.
     let secrets = shown.contains("external-managed-kubeconfig");
-    let said = error.lines().all(|line| line.contains("every Secret of `local`")) && error.lines().count() == 1;
+    let said = error
+        .lines()
+        .all(|line| line.contains("every Secret of `local`"))
+        && error.lines().count() == 1;
     assert!(said == secrets && (secrets || error.is_empty()), "{error}");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rbac").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/rbac")
+        .join(name);
     if std::env::var_os("UPDATE").is_some() {
         fs::write(&path, &shown).unwrap();
     }
-    assert!(fs::read_to_string(&path).unwrap() == shown, "{name} differs; look at it and run this test with UPDATE=1");
+    assert!(
+        fs::read_to_string(&path).unwrap() == shown,
+        "{name} differs; look at it and run this test with UPDATE=1"
+    );
     assert!(!shown.contains("\"*\""), "a wildcard");
 }
 
 #[test]
 fn permissions_of_bundled_policies_match_the_agreed_ones() {
-    let all = ["--policy-objects", "--lease-namespace", "agents", "--admin-address", "0.0.0.0:8080"];
-    let strict = ["--policies", "policies", "--secret-reads", "strict", "--namespace", "agents"];
+    let all = [
+        "--policy-objects",
+        "--lease-namespace",
+        "agents",
+        "--admin-address",
+        "0.0.0.0:8080",
+    ];
+    let strict = [
+        "--policies",
+        "policies",
+        "--secret-reads",
+        "strict",
+        "--namespace",
+        "agents",
+    ];
     is_as_kept("watch.yaml", &[]);
     is_as_kept("strict.yaml", &[&all[..], &strict].concat());
     is_as_kept("all.txt", &[&all[..], &["-o", "table"]].concat());
     is_as_kept("read-only.txt", &["--read-only", "-o", "table"]);
-    is_as_kept("taints.json", &["--policies", "policies/built-in-taints", "-o", "json", "--service-account", "agent"]);
+    is_as_kept(
+        "taints.json",
+        &[
+            "--policies",
+            "policies/built-in-taints",
+            "-o",
+            "json",
+            "--service-account",
+            "agent",
+        ],
+    );
     is_as_kept("table.txt", &["-o", "table"]);
 }
 
 #[test]
 fn exact_namespaces_get_roles_and_other_connections_are_reported() {
     let folder = tempfile::tempdir().unwrap();
-    let shipped = fs::read_to_string(root().join("policies/external-managed-kubeconfig/policy.yaml")).unwrap();
+    let shipped =
+        fs::read_to_string(root().join("policies/external-managed-kubeconfig/policy.yaml"))
+            .unwrap();
     let exact = shipped
         .replace(r#"namespaces: ["*"]"#, "namespaces: [clusters]")
         .replace("{role: klusterlet, ", "{role: klusterlet, cluster: hub, ");
@@ -57,15 +99,32 @@ fn exact_namespaces_get_roles_and_other_connections_are_reported() {
     let (code, shown, told) = rbac(&["--policies", policies]);
     assert_eq!(code, Some(0), "{told}");
     assert!(
-        shown.contains("kind: Role\nmetadata:\n  name: \"transom-policies\"\n  namespace: \"clusters\"\n"),
+        shown.contains(
+            "kind: Role\nmetadata:\n  name: \"transom-policies\"\n  namespace: \"clusters\"\n"
+        ),
         "{shown}"
     );
-    assert!(!shown.contains("klusterlets") && told.contains("--connection hub"), "{told}");
+    assert!(
+        !shown.contains("klusterlets") && told.contains("--connection hub"),
+        "{told}"
+    );
     let (_, shown, _) = rbac(&["--policies", policies, "--connection", "hub", "-o", "table"]);
     assert_eq!(shown.lines().count(), 2, "{shown}");
-    assert!(shown.contains("klusterlets.operator.open-cluster-management.io"), "{shown}");
+    assert!(
+        shown.contains("klusterlets.operator.open-cluster-management.io"),
+        "{shown}"
+    );
     // The Lease is on `local` or, without a connection of this name, on the first one.
-    let lease = ["--policies", policies, "-o", "table", "--lease-namespace", "agents", "--context", "hub=there"];
+    let lease = [
+        "--policies",
+        policies,
+        "-o",
+        "table",
+        "--lease-namespace",
+        "agents",
+        "--context",
+        "hub=there",
+    ];
     for (more, has) in [
         (vec!["--connection", "hub"], true),
         (vec!["--connection", "hub", "--context", "here"], false),
@@ -73,7 +132,11 @@ fn exact_namespaces_get_roles_and_other_connections_are_reported() {
         (vec!["--connection", "local"], false),
     ] {
         let (_, shown, _) = rbac(&[&lease[..], &more].concat());
-        assert_eq!(shown.contains("leases.coordination.k8s.io"), has, "{more:?}: {shown}");
+        assert_eq!(
+            shown.contains("leases.coordination.k8s.io"),
+            has,
+            "{more:?}: {shown}"
+        );
     }
 }
 
@@ -82,11 +145,17 @@ fn a_refused_policy_prints_nothing_to_apply() {
     let folder = tempfile::tempdir().unwrap();
     let shipped = fs::read_to_string(root().join("policies/built-in-taints/policy.yaml")).unwrap();
     fs::write(folder.path().join("a.yaml"), &shipped).unwrap();
-    for (text, why) in [(shipped.clone(), "is defined in two places"), (shipped.replace("spec:", "spek:"), "spek")] {
+    for (text, why) in [
+        (shipped.clone(), "is defined in two places"),
+        (shipped.replace("spec:", "spek:"), "spek"),
+    ] {
         fs::write(folder.path().join("b.yaml"), text).unwrap();
         let (code, shown, told) = rbac(&["--policies", folder.path().to_str().unwrap()]);
         assert_eq!((code, shown.as_str()), (Some(1), ""));
-        assert!(told.starts_with("refused: ") && told.contains(why), "{told}");
+        assert!(
+            told.starts_with("refused: ") && told.contains(why),
+            "{told}"
+        );
     }
     let (code, _, told) = rbac(&["--policies", "no-such-folder"]);
     assert!(code == Some(2) && told.contains("no-such-folder"), "{told}");

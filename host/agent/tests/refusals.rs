@@ -13,9 +13,17 @@ fn top() -> PathBuf {
 
 /// Exit code, standard output and standard error of the binary.
 fn transom(args: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_transom")).args(args).current_dir(top()).output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_transom"))
+        .args(args)
+        .current_dir(top())
+        .output()
+        .unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
 }
 
 fn ends(args: &[&str], code: i32) {
@@ -31,35 +39,70 @@ fn validate_fails_on_a_policy_that_cannot_be_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("policy.yaml");
     let policy = fs::read_to_string(top().join(TAINTS).join("policy.yaml")).unwrap();
-    fs::write(&path, policy.replace("  primary:\n", "  surplus: 1\n  primary:\n")).unwrap();
+    fs::write(
+        &path,
+        policy.replace("  primary:\n", "  surplus: 1\n  primary:\n"),
+    )
+    .unwrap();
     let (code, out, _) = transom(&["validate", path.to_str().unwrap()]);
     assert_eq!(code, Some(1), "{out}");
-    assert!(out.contains("refused") && out.contains("spec.surplus"), "{out}");
+    assert!(
+        out.contains("refused") && out.contains("spec.surplus"),
+        "{out}"
+    );
 }
 
 #[test]
 fn validate_refuses_duplicates_and_shows_what_a_grant_reaches() {
     let folder = tempfile::tempdir().unwrap();
-    let shipped = std::fs::read_to_string(top().join("policies/external-managed-kubeconfig/policy.yaml")).unwrap();
+    let shipped =
+        std::fs::read_to_string(top().join("policies/external-managed-kubeconfig/policy.yaml"))
+            .unwrap();
     let path = folder.path().join("dup.yaml");
     std::fs::write(&path, &shipped).unwrap();
     let (code, said, _) = transom(&["validate", path.to_str().unwrap()]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("every Secret of `local`") && said.contains("spec.grant.read[0] (source)"), "{said}");
+    assert!(
+        said.contains("every Secret of `local`") && said.contains("spec.grant.read[0] (source)"),
+        "{said}"
+    );
     std::fs::write(&path, format!("{shipped}---\n{shipped}")).unwrap();
     let (code, said, _) = transom(&["validate", path.to_str().unwrap()]);
-    assert_eq!((code, said.matches("is defined in 2 places").count()), (Some(1), 2), "{said}");
+    assert_eq!(
+        (code, said.matches("is defined in 2 places").count()),
+        (Some(1), 2),
+        "{said}"
+    );
     // An error about a component names the file and the folders that were searched.
     std::fs::write(folder.path().join("bad.wasm"), "no component").unwrap();
     for (component, words) in [
-        ("bad.wasm", ["ComponentInvalid", "bad.wasm", "it is not a WebAssembly component"]),
-        ("none.wasm", ["ComponentNotFound", "none.wasm", "--components"]),
-        ("../none.wasm", ["ComponentNotAllowed", "none.wasm", "--components"]),
-        ("builtin:kubecofnig", ["ComponentNotFound", "`kubeconfig`", "`taints`"]),
+        (
+            "bad.wasm",
+            [
+                "ComponentInvalid",
+                "bad.wasm",
+                "it is not a WebAssembly component",
+            ],
+        ),
+        (
+            "none.wasm",
+            ["ComponentNotFound", "none.wasm", "--components"],
+        ),
+        (
+            "../none.wasm",
+            ["ComponentNotAllowed", "none.wasm", "--components"],
+        ),
+        (
+            "builtin:kubecofnig",
+            ["ComponentNotFound", "`kubeconfig`", "`taints`"],
+        ),
     ] {
         std::fs::write(&path, shipped.replace("builtin:kubeconfig", component)).unwrap();
         let (code, said, _) = transom(&["validate", path.to_str().unwrap()]);
-        assert!(code == Some(1) && words.iter().all(|word| said.contains(word)), "{component}: {said}");
+        assert!(
+            code == Some(1) && words.iter().all(|word| said.contains(word)),
+            "{component}: {said}"
+        );
     }
 }
 
@@ -83,9 +126,18 @@ fn inspect_says_in_one_line_that_a_file_is_not_a_component() {
     for (bytes, why) in [
         (&b""[..], "it is not a WebAssembly component"),
         (b"no\ncomponent at all", "it is not a WebAssembly component"),
-        (b"\x7fELF\x02\x01\x01\0\0\0\0\0", "it is not a WebAssembly component"),
-        (b"\0asm\x01\0\0\0", "it is a core module, not a component (`transom componentize` makes one)"),
-        (b"\0asm\x0a\0\x01\0", "it has an unsupported version of the WebAssembly format"),
+        (
+            b"\x7fELF\x02\x01\x01\0\0\0\0\0",
+            "it is not a WebAssembly component",
+        ),
+        (
+            b"\0asm\x01\0\0\0",
+            "it is a core module, not a component (`transom componentize` makes one)",
+        ),
+        (
+            b"\0asm\x0a\0\x01\0",
+            "it has an unsupported version of the WebAssembly format",
+        ),
     ] {
         fs::write(path, bytes).unwrap();
         let (code, out, errors) = transom(&["inspect", path]);
@@ -126,7 +178,13 @@ fn wrong_usage_exits_with_2_and_names_the_attempt_in_one_line() {
 
 #[test]
 fn unknown_flags_exit_with_2() {
-    for args in [&["nonsense"][..], &["render"], &["run"], &["test", "--nonsense"], &["render", ".", "--now", "noon"]] {
+    for args in [
+        &["nonsense"][..],
+        &["render"],
+        &["run"],
+        &["test", "--nonsense"],
+        &["render", ".", "--now", "noon"],
+    ] {
         ends(args, 2);
     }
 }

@@ -55,10 +55,18 @@ impl Copy {
     /// Exit code, and the row of the one case.
     fn test(&self, words: &[&str]) -> (Option<i32>, Value) {
         let mut transom = Command::new(env!("CARGO_BIN_EXE_transom"));
-        let output = transom.args(["test", "-o", "json"]).arg(self.folder.path()).args(words).current_dir(top());
+        let output = transom
+            .args(["test", "-o", "json"])
+            .arg(self.folder.path())
+            .args(words)
+            .current_dir(top());
         let output = output.output().unwrap();
-        let rows: Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|_| panic!("want rows, have {}", String::from_utf8_lossy(&output.stderr)));
+        let rows: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
+            panic!(
+                "want rows, have {}",
+                String::from_utf8_lossy(&output.stderr)
+            )
+        });
         assert_eq!(rows.as_array().map(Vec::len), Some(1), "{rows}");
         (output.status.code(), rows[0].clone())
     }
@@ -67,25 +75,52 @@ impl Copy {
 #[test]
 fn compares_only_the_named_fields_of_a_partial_object() {
     let copy = Copy::new("policies/built-in-taints", "T08-becomes-unavailable");
-    let states = copy.text().split_once("\nstates:").map(|(_, states)| format!("states:{states}")).unwrap();
+    let states = copy
+        .text()
+        .split_once("\nstates:")
+        .map(|(_, states)| format!("states:{states}"))
+        .unwrap();
     let expect = |objects: &str| fs::write(copy.file(), format!("{objects}{states}")).unwrap();
     let named = |spec: &str| {
-        format!("partialObjects:\n- kind: ManagedCluster\n  metadata: {{name: cluster1}}\n  spec: {spec}\n")
+        format!(
+            "partialObjects:\n- kind: ManagedCluster\n  metadata: {{name: cluster1}}\n  spec: {spec}\n"
+        )
     };
     let key = "cluster.open-cluster-management.io/unavailable";
     expect(&named(&format!("{{taints: [{{key: {key}}}]}}")));
     assert_eq!(copy.test(&[]).0, Some(0));
     for (objects, told) in [
-        (named("{taints: [{key: other}]}"), format!("expected \\\"other\\\", got \\\"{key}\\\"")),
-        (named("{taints: []}"), "`spec.taints`: expected [], got".to_owned()),
-        (named("{taints: null}"), "`spec.taints`: expected null, got".to_owned()),
-        (named("{hubAcceptsClient: false}"), "expected false, got true".to_owned()),
-        (String::new(), "expected it not to be written, it was".to_owned()),
         (
-            format!("{}- {{kind: ManagedCluster, metadata: {{name: c2}}}}\n", named("{}")),
+            named("{taints: [{key: other}]}"),
+            format!("expected \\\"other\\\", got \\\"{key}\\\""),
+        ),
+        (
+            named("{taints: []}"),
+            "`spec.taints`: expected [], got".to_owned(),
+        ),
+        (
+            named("{taints: null}"),
+            "`spec.taints`: expected null, got".to_owned(),
+        ),
+        (
+            named("{hubAcceptsClient: false}"),
+            "expected false, got true".to_owned(),
+        ),
+        (
+            String::new(),
+            "expected it not to be written, it was".to_owned(),
+        ),
+        (
+            format!(
+                "{}- {{kind: ManagedCluster, metadata: {{name: c2}}}}\n",
+                named("{}")
+            ),
             "expected it to be written, it was not".to_owned(),
         ),
-        ("partialObject: []\n".to_owned(), "unknown field `partialObject`".to_owned()),
+        (
+            "partialObject: []\n".to_owned(),
+            "unknown field `partialObject`".to_owned(),
+        ),
     ] {
         expect(&objects);
         let (code, row) = copy.test(&[]);
@@ -97,7 +132,11 @@ fn compares_only_the_named_fields_of_a_partial_object() {
     // A difference is updated in the same shape.
     expect(&named("{taints: [{key: other}]}"));
     assert_eq!(copy.test(&["--update"]).0, Some(0));
-    assert!(copy.text().contains(key) && !copy.text().contains("timeAdded"), "{}", copy.text());
+    assert!(
+        copy.text().contains(key) && !copy.text().contains("timeAdded"),
+        "{}",
+        copy.text()
+    );
     assert_eq!(copy.test(&[]).0, Some(0));
 }
 
@@ -105,15 +144,50 @@ fn compares_only_the_named_fields_of_a_partial_object() {
 fn an_update_makes_a_case_pass_and_keeps_correct_text() {
     let policy = "policies/built-in-taints";
     for (of, case, from, to) in [
-        (policy, "T08-becomes-unavailable", "effect: NoSelect\n", "effect: PreferNoSelect\n"),
-        (policy, "T08-becomes-unavailable", "state: Applied", "state: Held"),
-        (policy, "T08-becomes-unavailable", "causes: [Changed]", "causes: [Resync]"),
-        (policy, "T08-becomes-unavailable", "reconciled: true", "reconciled: false"),
-        ("policies/external-managed-kubeconfig", "T01-port-443", "svc.cluster.local:443", "svc.cluster.local:444"),
-        ("policies/external-managed-kubeconfig", "V09-password-rotated", "reasons: [", "reasons: [Other, "),
+        (
+            policy,
+            "T08-becomes-unavailable",
+            "effect: NoSelect\n",
+            "effect: PreferNoSelect\n",
+        ),
+        (
+            policy,
+            "T08-becomes-unavailable",
+            "state: Applied",
+            "state: Held",
+        ),
+        (
+            policy,
+            "T08-becomes-unavailable",
+            "causes: [Changed]",
+            "causes: [Resync]",
+        ),
+        (
+            policy,
+            "T08-becomes-unavailable",
+            "reconciled: true",
+            "reconciled: false",
+        ),
+        (
+            "policies/external-managed-kubeconfig",
+            "T01-port-443",
+            "svc.cluster.local:443",
+            "svc.cluster.local:444",
+        ),
+        (
+            "policies/external-managed-kubeconfig",
+            "V09-password-rotated",
+            "reasons: [",
+            "reasons: [Other, ",
+        ),
         ("guest/taints", "T14-swap", "no-select", "prefer-no-select"),
         ("guest/kubeconfig", "T01-port-443", "port: 443", "port: 444"),
-        ("guest/trigger", "V02-becomes-available", "BecameAvailable", "Other"),
+        (
+            "guest/trigger",
+            "V02-becomes-available",
+            "BecameAvailable",
+            "Other",
+        ),
     ] {
         let case = match case {
             // Its name contains more than its row.
@@ -121,22 +195,50 @@ fn an_update_makes_a_case_pass_and_keeps_correct_text() {
             case => case.to_owned(),
         };
         let copy = Copy::new(of, &case);
-        assert_eq!(copy.test(&["--update"]).1["updated"], false, "{case}: nothing to update");
+        assert_eq!(
+            copy.test(&["--update"]).1["updated"],
+            false,
+            "{case}: nothing to update"
+        );
         copy.change(from, to);
         let wrong = copy.text();
         let (code, row) = copy.test(&[]);
-        assert_eq!((code, &row["updated"], copy.text() == wrong), (Some(1), &false.into(), true), "{case}: {row}");
+        assert_eq!(
+            (code, &row["updated"], copy.text() == wrong),
+            (Some(1), &false.into(), true),
+            "{case}: {row}"
+        );
         let (code, row) = copy.test(&["--update"]);
-        assert_eq!((code, &row["updated"]), (Some(0), &true.into()), "{case}: {row}");
-        assert!(row["differences"].as_array().is_some_and(|told| !told.is_empty()), "{case}: it is not told");
-        assert!(copy.text().starts_with(wrong.lines().next().unwrap()), "{case}: the comment is gone");
+        assert_eq!(
+            (code, &row["updated"]),
+            (Some(0), &true.into()),
+            "{case}: {row}"
+        );
+        assert!(
+            row["differences"]
+                .as_array()
+                .is_some_and(|told| !told.is_empty()),
+            "{case}: it is not told"
+        );
+        assert!(
+            copy.text().starts_with(wrong.lines().next().unwrap()),
+            "{case}: the comment is gone"
+        );
         if of == policy && !from.starts_with("effect") {
             let objects = |text: &str| text.split("\nstates:").next().map(str::to_owned);
-            assert_eq!(objects(&copy.text()), objects(&wrong), "{case}: more than what differs was written");
+            assert_eq!(
+                objects(&copy.text()),
+                objects(&wrong),
+                "{case}: more than what differs was written"
+            );
         }
         let right = copy.text();
         let (code, row) = copy.test(&["--update"]);
-        assert_eq!((code, &row["updated"], copy.text() == right), (Some(0), &false.into(), true), "{case}: {row}");
+        assert_eq!(
+            (code, &row["updated"], copy.text() == right),
+            (Some(0), &false.into(), true),
+            "{case}: {row}"
+        );
         assert_eq!(
             fs::read_dir(&copy.case)
                 .unwrap()
@@ -150,16 +252,28 @@ fn an_update_makes_a_case_pass_and_keeps_correct_text() {
 
 /// The case of a row.
 fn found(of: &Path, row: &str) -> String {
-    let names = fs::read_dir(of.join("cases")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.into_iter().find(|name| name.starts_with(row)).unwrap()
+    let names = fs::read_dir(of.join("cases"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names
+        .into_iter()
+        .find(|name| name.starts_with(row))
+        .unwrap()
 }
 
 #[test]
 fn a_new_case_gets_its_expectation_unless_it_cannot_run() {
-    for (of, case) in [("policies/built-in-taints", "T08-becomes-unavailable"), ("guest/taints", "T14-swap")] {
+    for (of, case) in [
+        ("policies/built-in-taints", "T08-becomes-unavailable"),
+        ("guest/taints", "T14-swap"),
+    ] {
         let copy = Copy::new(of, case);
         fs::remove_file(copy.file()).unwrap();
-        assert_eq!(copy.test(&[]).0, Some(1), "without the flag a file that is missing is a failure");
+        assert_eq!(
+            copy.test(&[]).0,
+            Some(1),
+            "without the flag a file that is missing is a failure"
+        );
         assert!(!copy.file().exists());
         let (code, row) = copy.test(&["--update"]);
         assert_eq!((code, &row["updated"]), (Some(0), &true.into()), "{row}");
@@ -174,8 +288,16 @@ fn a_new_case_gets_its_expectation_unless_it_cannot_run() {
                     None => fs::remove_file(copy.file()).unwrap(),
                 }
                 let (code, row) = copy.test(&["--update"]);
-                assert_eq!((code, &row["updated"]), (Some(1), &false.into()), "{file}: {row}");
-                assert_eq!(fs::read_to_string(copy.file()).ok().as_deref(), expected, "{file}");
+                assert_eq!(
+                    (code, &row["updated"]),
+                    (Some(1), &false.into()),
+                    "{file}: {row}"
+                );
+                assert_eq!(
+                    fs::read_to_string(copy.file()).ok().as_deref(),
+                    expected,
+                    "{file}"
+                );
             }
             fs::remove_file(copy.case.join("then.yml")).ok();
             fs::write(copy.case.join("given.yaml"), before).unwrap();
@@ -196,7 +318,10 @@ fn never_writes_through_a_link() {
         }
         let (code, row) = copy.test(&["--update"]);
         assert_eq!((code, &row["updated"]), (Some(1), &false.into()), "{row}");
-        assert_eq!(fs::read_to_string(&elsewhere).ok().as_deref(), there.then_some("ok: wrong\n"));
+        assert_eq!(
+            fs::read_to_string(&elsewhere).ok().as_deref(),
+            there.then_some("ok: wrong\n")
+        );
         assert!(copy.file().is_symlink());
     }
 }

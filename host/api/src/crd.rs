@@ -65,27 +65,69 @@ fn of<T: JsonSchema>() -> Value {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
-    structural::from(settings.into_generator().into_root_schema_for::<T>().to_value())
+    structural::from(
+        settings
+            .into_generator()
+            .into_root_schema_for::<T>()
+            .to_value(),
+    )
 }
 
 /// What `kubectl get` shows.
 fn columns() -> Value {
     let column = |name: &str, kind: &str, path: &str, about: &str| json!({"name": name, "type": kind, "jsonPath": path, "description": about});
-    let status = |condition: &str, field: &str| format!(".status.conditions[?(@.type=='{condition}')].{field}");
+    let status = |condition: &str, field: &str| {
+        format!(".status.conditions[?(@.type=='{condition}')].{field}")
+    };
     json!([
-        column("Primary", "string", ".spec.primary.kind", "Kind of the objects that the policy is about."),
-        column("Ready", "string", &status("Ready", "status"), "Whether the policy is loaded, watched and healthy."),
-        column("Reason", "string", &status("Ready", "reason"), "Why the policy is not ready, in one word."),
-        column("Applied", "integer", ".status.counts.applied", "Primaries whose objects match the desired state."),
+        column(
+            "Primary",
+            "string",
+            ".spec.primary.kind",
+            "Kind of the objects that the policy is about."
+        ),
+        column(
+            "Ready",
+            "string",
+            &status("Ready", "status"),
+            "Whether the policy is loaded, watched and healthy."
+        ),
+        column(
+            "Reason",
+            "string",
+            &status("Ready", "reason"),
+            "Why the policy is not ready, in one word."
+        ),
+        column(
+            "Applied",
+            "integer",
+            ".status.counts.applied",
+            "Primaries whose objects match the desired state."
+        ),
         column(
             "Waiting",
             "integer",
             ".status.counts.waiting",
             "Primaries that need something that does not exist yet.",
         ),
-        column("Held", "integer", ".status.counts.held", "Primaries that are left unchanged on purpose."),
-        column("Failed", "integer", ".status.counts.failed", "Primaries whose reconcile failed."),
-        column("Age", "date", ".metadata.creationTimestamp", "Time since the policy was created."),
+        column(
+            "Held",
+            "integer",
+            ".status.counts.held",
+            "Primaries that are left unchanged on purpose."
+        ),
+        column(
+            "Failed",
+            "integer",
+            ".status.counts.failed",
+            "Primaries whose reconcile failed."
+        ),
+        column(
+            "Age",
+            "date",
+            ".metadata.creationTimestamp",
+            "Time since the policy was created."
+        ),
     ])
 }
 
@@ -110,12 +152,14 @@ mod tests {
         let mut found = Vec::new();
         every("", &schema, &mut found);
         for (place, schema) in &found {
-            let kind = schema["type"].as_str().unwrap_or_else(|| panic!("{place} has no type: {schema}"));
+            let kind = schema["type"]
+                .as_str()
+                .unwrap_or_else(|| panic!("{place} has no type: {schema}"));
             let expected = match kind {
                 "object" => {
                     let known = schema.get("properties").is_some();
-                    let texts =
-                        schema["additionalProperties"]["type"] == "string" && schema.get("maxProperties").is_some();
+                    let texts = schema["additionalProperties"]["type"] == "string"
+                        && schema.get("maxProperties").is_some();
                     known != texts || place == ".metadata" || place.ends_with(".settings")
                 }
                 "array" => schema.get("items").is_some(),
@@ -124,8 +168,14 @@ mod tests {
             };
             assert!(expected, "{place}: {schema}");
             let free = schema.get("x-kubernetes-preserve-unknown-fields").is_some();
-            assert_eq!(free, place.ends_with(".settings"), "{place} lets unknown fields pass, or should");
-            for key in ["$ref", "anyOf", "oneOf", "allOf", "const", "nullable", "title"] {
+            assert_eq!(
+                free,
+                place.ends_with(".settings"),
+                "{place} lets unknown fields pass, or should"
+            );
+            for key in [
+                "$ref", "anyOf", "oneOf", "allOf", "const", "nullable", "title",
+            ] {
                 assert!(schema.get(key).is_none(), "{place} has `{key}`");
             }
         }
@@ -138,11 +188,15 @@ mod tests {
         let mut found = Vec::new();
         every("", &schema, &mut found);
         let own = [".apiVersion", ".kind", ".metadata"];
-        for (place, schema) in
-            found.iter().filter(|(place, _)| !place.ends_with("[]") && !own.contains(&place.as_str()))
+        for (place, schema) in found
+            .iter()
+            .filter(|(place, _)| !place.ends_with("[]") && !own.contains(&place.as_str()))
         {
             let description = schema["description"].as_str().unwrap_or_default();
-            assert!(description.ends_with('.') && !description.contains('\n'), "{place}: {description:?}");
+            assert!(
+                description.ends_with('.') && !description.contains('\n'),
+                "{place}: {description:?}"
+            );
         }
     }
 }

@@ -26,5 +26,7 @@ pub fn is_reserved(key: &str) -> bool {
     let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
     key == MANAGED_BY
         || prefix == crate::GROUP
-        || prefix.strip_suffix(crate::GROUP).is_some_and(|rest| rest.ends_with('.'))
+        || prefix
+            .strip_suffix(crate::GROUP)
+            .is_some_and(|rest| rest.ends_with('.'))
 }

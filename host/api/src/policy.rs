@@ -100,7 +100,9 @@ pub struct GuestSpec {
 }
 
 /// What a guest may import.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Capability {
     /// Writing log lines, limited in number and size.
@@ -193,7 +195,9 @@ pub enum TargetSpec {
 }
 
 /// What the policy may do with an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub enum Verb {
     /// Create it.
@@ -261,10 +265,20 @@ mod tests {
     fn omitted_fields_have_defaults() {
         let spec: PolicySpec = serde_json::from_value(smallest()).unwrap();
         assert_eq!(
-            (spec.primary.cluster.as_str(), spec.primary.namespaces.as_slice()),
+            (
+                spec.primary.cluster.as_str(),
+                spec.primary.namespaces.as_slice()
+            ),
             ("local", &["*".to_owned()][..])
         );
-        assert_eq!((spec.suspend, spec.resync_seconds, spec.guests.trigger.is_none()), (false, 1800, true));
+        assert_eq!(
+            (
+                spec.suspend,
+                spec.resync_seconds,
+                spec.guests.trigger.is_none()
+            ),
+            (false, 1800, true)
+        );
         assert_eq!(
             spec.own,
             OwnSpec {
@@ -275,15 +289,23 @@ mod tests {
                 annotations: BTreeMap::new(),
             }
         );
-        let grant: KubeconfigGrant = serde_json::from_value(json!({"server": [], "ca": []})).unwrap();
-        assert_eq!((grant.insecure, grant.proxy), (InsecureGrant::Never, CarryGrant::Drop));
-        assert_eq!((grant.tls_server_name, grant.cluster_domain.as_str()), (CarryGrant::AsSource, "cluster.local"));
+        let grant: KubeconfigGrant =
+            serde_json::from_value(json!({"server": [], "ca": []})).unwrap();
+        assert_eq!(
+            (grant.insecure, grant.proxy),
+            (InsecureGrant::Never, CarryGrant::Drop)
+        );
+        assert_eq!(
+            (grant.tls_server_name, grant.cluster_domain.as_str()),
+            (CarryGrant::AsSource, "cluster.local")
+        );
     }
 
     #[test]
     fn written_policies_read_back_equal() {
         let spec: PolicySpec = serde_json::from_value(smallest()).unwrap();
-        let again: PolicySpec = serde_json::from_value(serde_json::to_value(&spec).unwrap()).unwrap();
+        let again: PolicySpec =
+            serde_json::from_value(serde_json::to_value(&spec).unwrap()).unwrap();
         assert_eq!(again, spec);
     }
 
@@ -295,9 +317,18 @@ mod tests {
             ("/guests", json!({"x": 1})),
             ("/guests/decide", json!({"x": 1})),
             ("", json!({"grant": {"x": 1}})),
-            ("", json!({"grant": {"read": [{"role": "r", "kind": "K", "name": "n", "x": 1}]}})),
-            ("", json!({"grant": {"write": [{"verbs": [], "fields": [], "x": 1}]}})),
-            ("", json!({"grant": {"write": [{"verbs": ["approve"], "fields": []}]}})),
+            (
+                "",
+                json!({"grant": {"read": [{"role": "r", "kind": "K", "name": "n", "x": 1}]}}),
+            ),
+            (
+                "",
+                json!({"grant": {"write": [{"verbs": [], "fields": [], "x": 1}]}}),
+            ),
+            (
+                "",
+                json!({"grant": {"write": [{"verbs": ["approve"], "fields": []}]}}),
+            ),
             ("", json!({"own": {"x": 1}})),
             ("", json!({"own": {"prune": "Always"}})),
             ("", json!({"own": {"labels": {"team": 1}}})),
@@ -306,7 +337,10 @@ mod tests {
             let mut spec = smallest();
             let place = spec.pointer_mut(pointer).unwrap().as_object_mut().unwrap();
             place.extend(value.as_object().unwrap().clone());
-            assert!(serde_json::from_value::<PolicySpec>(spec).is_err(), "{pointer} {value}");
+            assert!(
+                serde_json::from_value::<PolicySpec>(spec).is_err(),
+                "{pointer} {value}"
+            );
         }
     }
 }

@@ -7,7 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 
 /// What state a primary is in under one policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub enum State {
     /// The objects match the desired state.
     Applied,
@@ -275,10 +277,19 @@ mod tests {
     fn reasons_are_unique_and_explained() {
         for (index, word) in KnownReason::ALL.iter().enumerate() {
             let text = word.as_str();
-            assert!(text.starts_with(|first: char| first.is_ascii_uppercase()), "{text}");
-            assert!(word.meaning().ends_with('.') && word.remedy().ends_with('.'), "{text} is not explained");
             assert!(
-                KnownReason::ALL.iter().skip(index + 1).all(|other| other.as_str() != text),
+                text.starts_with(|first: char| first.is_ascii_uppercase()),
+                "{text}"
+            );
+            assert!(
+                word.meaning().ends_with('.') && word.remedy().ends_with('.'),
+                "{text} is not explained"
+            );
+            assert!(
+                KnownReason::ALL
+                    .iter()
+                    .skip(index + 1)
+                    .all(|other| other.as_str() != text),
                 "{text} is listed twice"
             );
         }
@@ -286,8 +297,17 @@ mod tests {
 
     #[test]
     fn displays_a_reason_by_its_name() {
-        let reasons = [Reason::from(KnownReason::OwnedByAnother), Reason::Declared("OurOwn".into())];
-        assert_eq!(serde_json::to_string(&reasons).unwrap(), r#"["OwnedByAnother","OurOwn"]"#);
-        assert_eq!(reasons.map(|reason| reason.to_string()), ["OwnedByAnother", "OurOwn"]);
+        let reasons = [
+            Reason::from(KnownReason::OwnedByAnother),
+            Reason::Declared("OurOwn".into()),
+        ];
+        assert_eq!(
+            serde_json::to_string(&reasons).unwrap(),
+            r#"["OwnedByAnother","OurOwn"]"#
+        );
+        assert_eq!(
+            reasons.map(|reason| reason.to_string()),
+            ["OwnedByAnother", "OurOwn"]
+        );
     }
 }

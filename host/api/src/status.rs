@@ -46,9 +46,18 @@ impl PolicyStatus {
 
     fn timeless(&self) -> Self {
         let mut status = self.clone();
-        status.waiting.iter_mut().for_each(|waiting| waiting.since.clear());
-        status.top_failures.iter_mut().for_each(|primary| primary.since.clear());
-        status.conditions.iter_mut().for_each(|condition| condition.last_transition_time.clear());
+        status
+            .waiting
+            .iter_mut()
+            .for_each(|waiting| waiting.since.clear());
+        status
+            .top_failures
+            .iter_mut()
+            .for_each(|primary| primary.since.clear());
+        status
+            .conditions
+            .iter_mut()
+            .for_each(|condition| condition.last_transition_time.clear());
         status
     }
 }
@@ -165,7 +174,9 @@ pub struct Condition {
 }
 
 /// The types of conditions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub enum ConditionType {
     /// All other conditions are true.
     Ready,
@@ -178,7 +189,9 @@ pub enum ConditionType {
 }
 
 /// Status of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub enum ConditionStatus {
     /// The condition is true.
     True,

@@ -5,7 +5,10 @@ static BUILTIN: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/builtin.r
 
 /// The bytes of a builtin component.
 pub(crate) fn bytes(name: &str) -> Option<&'static [u8]> {
-    BUILTIN.iter().find(|(known, _)| *known == name).map(|(_, bytes)| *bytes)
+    BUILTIN
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, bytes)| *bytes)
 }
 
 /// The names of the builtin components of this binary; empty when it was built without them.

@@ -15,8 +15,11 @@ const MAX_LINKS: usize = 32;
 
 /// With these flags a pipe opens without a writer, a terminal does not become the controlling one, and opening a link
 /// fails, so that [`Folder::at`] follows it itself.
-const FLAGS: OFlags =
-    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+const FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOCTTY);
 
 /// A folder, held open. Everything that is opened through it lies below it, whatever links, `..` or names the path
 /// has, and even if another process exchanges folders meanwhile.
@@ -75,7 +78,9 @@ struct Outside;
 
 /// Whether an error says that a path leads out of its folder.
 pub fn leads_out(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Outside>)
+    error
+        .get_ref()
+        .is_some_and(<dyn std::error::Error + Send + Sync>::is::<Outside>)
 }
 
 impl Folder {
@@ -84,9 +89,15 @@ impl Folder {
     /// # Errors
     /// When there is no such folder.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let path = if path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            path
+        };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self { root: open(path, flags, Mode::empty())? })
+        Ok(Self {
+            root: open(path, flags, Mode::empty())?,
+        })
     }
 
     /// The kind and the fingerprint of what lies at a path below the folder.
@@ -108,9 +119,14 @@ impl Folder {
             return Err(io::Error::other("it is not a regular file"));
         }
         let mut bytes = Vec::new();
-        File::from(file).take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+        File::from(file)
+            .take(most.saturating_add(1))
+            .read_to_end(&mut bytes)?;
         match bytes.len() as u64 > most {
-            true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {most} bytes"))),
+            true => Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                format!("it is larger than {most} bytes"),
+            )),
             false => Ok((bytes, fingerprint)),
         }
     }
@@ -174,7 +190,10 @@ fn parts(path: &Path) -> io::Result<Vec<OsString>> {
         Component::ParentDir => Some(Ok("..".into())),
         Component::Normal(name) => Some(Ok(name.to_owned())),
     };
-    let mut parts = path.components().filter_map(part).collect::<io::Result<Vec<_>>>()?;
+    let mut parts = path
+        .components()
+        .filter_map(part)
+        .collect::<io::Result<Vec<_>>>()?;
     parts.reverse();
     Ok(parts)
 }
@@ -189,8 +208,14 @@ fn about(file: &OwnedFd) -> io::Result<(Kind, FileIdentity)> {
     let fingerprint = FileIdentity {
         file: (stat.st_dev, stat.st_ino),
         size: u64::try_from(stat.st_size).unwrap_or_default(),
-        modified: (stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or_default()),
-        changed: (stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or_default()),
+        modified: (
+            stat.st_mtime,
+            i64::try_from(stat.st_mtime_nsec).unwrap_or_default(),
+        ),
+        changed: (
+            stat.st_ctime,
+            i64::try_from(stat.st_ctime_nsec).unwrap_or_default(),
+        ),
     };
     Ok((kind, fingerprint))
 }
@@ -206,7 +231,12 @@ mod tests {
         let outer = tempfile::tempdir().unwrap();
         let inner = outer.path().join("in");
         fs::create_dir_all(inner.join("sub/..data.1")).unwrap();
-        for (path, text) in [("secret", "s"), ("in/a", "a"), ("in/sub/b", "b"), ("in/sub/..data.1/c", "c")] {
+        for (path, text) in [
+            ("secret", "s"),
+            ("in/a", "a"),
+            ("in/sub/b", "b"),
+            ("in/sub/..data.1/c", "c"),
+        ] {
             fs::write(outer.path().join(path), text).unwrap();
         }
         for (target, link) in [
@@ -266,15 +296,29 @@ mod tests {
     fn never_waits_for_a_pipe_and_bounds_sizes() {
         let (outer, folder) = tree();
         let pipe = outer.path().join("in/pipe");
-        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&pipe)
+                .status()
+                .unwrap()
+                .success()
+        );
         assert_eq!(folder.look(Path::new("pipe")).unwrap().0, Kind::Special);
         let refused = folder.read(Path::new("pipe"), 9).unwrap_err();
         assert_eq!(refused.to_string(), "it is not a regular file");
         fs::write(outer.path().join("in/a"), "0123456789").unwrap();
-        assert_eq!(folder.read(Path::new("a"), 9).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(
+            folder.read(Path::new("a"), 9).unwrap_err().kind(),
+            io::ErrorKind::FileTooLarge
+        );
         assert!(folder.names(Path::new("."), 2).is_err());
         let names = folder.names(Path::new("sub"), 9).unwrap();
-        let kinds = [("..data", None), ("..data.1", Some(Kind::Folder)), ("b", Some(Kind::File)), ("c", None)];
+        let kinds = [
+            ("..data", None),
+            ("..data.1", Some(Kind::Folder)),
+            ("b", Some(Kind::File)),
+            ("c", None),
+        ];
         assert_eq!(names, kinds.map(|(name, kind)| (name.into(), kind)));
     }
 
@@ -288,10 +332,18 @@ mod tests {
         let other = outer.path().join("other");
         for to in [&other, &path] {
             fs::write(to, "b").unwrap();
-            File::options().write(true).open(to).unwrap().set_modified(time).unwrap();
+            File::options()
+                .write(true)
+                .open(to)
+                .unwrap()
+                .set_modified(time)
+                .unwrap();
             fs::rename(to, &path).unwrap();
             let (_, fingerprint) = folder.look(Path::new("a")).unwrap();
-            assert!(fingerprint != first && (fingerprint.size, fingerprint.modified) == (first.size, first.modified));
+            assert!(
+                fingerprint != first
+                    && (fingerprint.size, fingerprint.modified) == (first.size, first.modified)
+            );
         }
     }
 }

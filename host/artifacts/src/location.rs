@@ -50,10 +50,24 @@ impl Location {
     pub fn anywhere(text: &str) -> Self {
         let given = PathBuf::from(text);
         // Resolve a link first: the folder of its target counts.
-        let path = if given.is_symlink() { given.canonicalize().unwrap_or(given) } else { given };
+        let path = if given.is_symlink() {
+            given.canonicalize().unwrap_or(given)
+        } else {
+            given
+        };
         let root = path.parent().unwrap_or(Path::new("")).to_owned();
-        let name = path.file_name().map_or_else(|| text.to_owned(), |name| name.to_string_lossy().into_owned());
-        Self::parse(if text.starts_with("builtin:") { text } else { &name }, &Base::Components(root))
+        let name = path.file_name().map_or_else(
+            || text.to_owned(),
+            |name| name.to_string_lossy().into_owned(),
+        );
+        Self::parse(
+            if text.starts_with("builtin:") {
+                text
+            } else {
+                &name
+            },
+            &Base::Components(root),
+        )
     }
 
     /// The folder that the file must stay below, and its path from there; `None` where there is no file to watch.
@@ -69,7 +83,10 @@ impl Location {
     /// The fingerprint of the file's content now; `None` where there is no file, or none that a policy may name.
     pub fn fingerprint(&self) -> Option<FileIdentity> {
         let (root, path) = self.file()?;
-        Folder::open(root).and_then(|folder| folder.look(&path)).ok().map(|(_, fingerprint)| fingerprint)
+        Folder::open(root)
+            .and_then(|folder| folder.look(&path))
+            .ok()
+            .map(|(_, fingerprint)| fingerprint)
     }
 
     /// Reads the bytes and compares their digest with the expected one (`sha256:<hex>`).
@@ -79,29 +96,35 @@ impl Location {
     /// file that it may not name. The last error does not tell whether that file exists.
     pub fn fetch(&self, expected: Option<&str>) -> Result<Artifact, FetchError> {
         let bytes = match self {
-            Self::Builtin(name) => {
-                Cow::Borrowed(builtin::bytes(name).ok_or_else(|| FetchError::NotBuiltin { name: name.clone() })?)
-            }
+            Self::Builtin(name) => Cow::Borrowed(
+                builtin::bytes(name)
+                    .ok_or_else(|| FetchError::NotBuiltin { name: name.clone() })?,
+            ),
             Self::File(..) => Cow::Owned(self.read()?),
         };
         let digest = format!("sha256:{:x}", HexDigest(&Sha256::digest(&bytes)));
         match expected {
-            Some(wanted) if wanted != digest => {
-                Err(FetchError::Digest { location: self.to_string(), wanted: wanted.to_owned(), found: digest })
-            }
+            Some(wanted) if wanted != digest => Err(FetchError::Digest {
+                location: self.to_string(),
+                wanted: wanted.to_owned(),
+                found: digest,
+            }),
             _ => Ok(Artifact { bytes, digest }),
         }
     }
 
     fn read(&self) -> Result<Vec<u8>, FetchError> {
         let place = self.to_string();
-        let Some((root, path)) = self.file() else { return Err(FetchError::NoFiles(place)) };
+        let Some((root, path)) = self.file() else {
+            return Err(FetchError::NoFiles(place));
+        };
         let read = Folder::open(root).and_then(|folder| folder.read(&path, MAX_BYTES));
-        read.map(|(bytes, _)| bytes).map_err(|error| match error.kind() {
-            _ if leads_out(&error) => FetchError::Outside(place),
-            io::ErrorKind::FileTooLarge => FetchError::TooLarge(place),
-            _ => FetchError::File(place, error),
-        })
+        read.map(|(bytes, _)| bytes)
+            .map_err(|error| match error.kind() {
+                _ if leads_out(&error) => FetchError::Outside(place),
+                io::ErrorKind::FileTooLarge => FetchError::TooLarge(place),
+                _ => FetchError::File(place, error),
+            })
     }
 }
 
@@ -112,7 +135,9 @@ impl fmt::Display for Location {
             Self::Builtin(name) => write!(f, "builtin:{name}"),
             Self::File(Base::Nowhere, text) => f.write_str(text),
             Self::File(Base::Components(root), text) => root.join(text).display().fmt(f),
-            Self::File(Base::Beside { root, below }, text) => root.join(below).join(text).display().fmt(f),
+            Self::File(Base::Beside { root, below }, text) => {
+                root.join(below).join(text).display().fmt(f)
+            }
         }
     }
 }
@@ -129,7 +154,10 @@ pub struct Artifact {
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The binary was built without it, or there is no such guest.
-    #[error("failed to read builtin component `{name}`: it does not exist; {}", builtins())]
+    #[error(
+        "failed to read builtin component `{name}`: it does not exist; {}",
+        builtins()
+    )]
     NotBuiltin {
         /// The name that the policy gives.
         name: String,
@@ -147,7 +175,9 @@ pub enum FetchError {
     )]
     Outside(String),
     /// The file cannot be read.
-    #[error("failed to read component `{0}` (paths are relative to the policy's own file, or to `--components`)")]
+    #[error(
+        "failed to read component `{0}` (paths are relative to the policy's own file, or to `--components`)"
+    )]
     File(String, #[source] io::Error),
     /// The file is too large to be a component.
     #[error("failed to read component `{0}`: it is larger than {MAX_BYTES} bytes")]
@@ -180,7 +210,8 @@ impl FetchError {
 fn builtins() -> String {
     let names: Vec<String> = builtin::names().map(|name| format!("`{name}`")).collect();
     match names.is_empty() {
-        true => "this binary has no builtin components; run `cargo xtask guests` and build again".to_owned(),
+        true => "this binary has no builtin components; run `cargo xtask guests` and build again"
+            .to_owned(),
         false => format!("the builtin components are {}", names.join(", ")),
     }
 }
@@ -200,7 +231,10 @@ mod tests {
 
     /// The base for a policy's file in a folder of policies.
     fn beside(root: &Path) -> Base {
-        Base::Beside { root: root.to_owned(), below: PathBuf::from("team") }
+        Base::Beside {
+            root: root.to_owned(),
+            below: PathBuf::from("team"),
+        }
     }
 
     #[test]
@@ -210,7 +244,10 @@ mod tests {
         std::fs::write(folder.path().join("guest.wasm"), b"abc").unwrap();
         let location = Location::parse("../guest.wasm", &beside(folder.path()));
         let artifact = location.fetch(None).unwrap();
-        assert_eq!(artifact.digest, "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(
+            artifact.digest,
+            "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
         assert!(location.fetch(Some(&artifact.digest)).is_ok() && location.fingerprint().is_some());
         let refused = location.fetch(Some("sha256:00")).err().unwrap();
         assert_eq!(refused.reason(), KnownReason::DigestMismatch);
@@ -220,12 +257,25 @@ mod tests {
 
     #[test]
     fn names_a_missing_file() {
-        let missing = Location::parse("no.wasm", &Base::Components("/nowhere".into())).fetch(None).err().unwrap();
+        let missing = Location::parse("no.wasm", &Base::Components("/nowhere".into()))
+            .fetch(None)
+            .err()
+            .unwrap();
         assert_eq!(missing.reason(), KnownReason::ComponentNotFound);
-        assert!(missing.to_string().contains("/nowhere/no.wasm") && missing.to_string().contains("--components"));
-        let unknown = Location::parse("builtin:nothing", &Base::Nowhere).fetch(None).err().unwrap().to_string();
+        assert!(
+            missing.to_string().contains("/nowhere/no.wasm")
+                && missing.to_string().contains("--components")
+        );
+        let unknown = Location::parse("builtin:nothing", &Base::Nowhere)
+            .fetch(None)
+            .err()
+            .unwrap()
+            .to_string();
         let all = builtin::names().all(|name| unknown.contains(name));
-        assert!(all && (unknown.contains("cargo xtask guests") || builtin::names().next().is_some()), "{unknown}");
+        assert!(
+            all && (unknown.contains("cargo xtask guests") || builtin::names().next().is_some()),
+            "{unknown}"
+        );
     }
 
     #[test]
@@ -240,8 +290,15 @@ mod tests {
         let digest = format!("sha256:{}", "0".repeat(64));
         for base in bases {
             // A file that exists, one that does not, a folder, an unreadable file: all give the same answer.
-            for path in [&there, "/no/such/file", "/", "/etc/shadow", "/proc/self/environ", "../../secret", "../../no"]
-            {
+            for path in [
+                &there,
+                "/no/such/file",
+                "/",
+                "/etc/shadow",
+                "/proc/self/environ",
+                "../../secret",
+                "../../no",
+            ] {
                 let location = Location::parse(path, &base);
                 for expected in [None, Some(digest.as_str())] {
                     let refused = location.fetch(expected).err().unwrap();
@@ -250,13 +307,22 @@ mod tests {
                         (KnownReason::ComponentNotAllowed, None),
                         "{base:?} {path}"
                     );
-                    let other = Location::parse("/no/such/file", &base).fetch(expected).err().unwrap().to_string();
-                    let said = refused.to_string().replace(&location.to_string(), "/no/such/file");
+                    let other = Location::parse("/no/such/file", &base)
+                        .fetch(expected)
+                        .err()
+                        .unwrap()
+                        .to_string();
+                    let said = refused
+                        .to_string()
+                        .replace(&location.to_string(), "/no/such/file");
                     assert_eq!(said, other, "{base:?} {path}");
                 }
             }
         }
-        let linked = Location::parse("link.wasm", &Base::Components(root)).fetch(None).err().unwrap();
+        let linked = Location::parse("link.wasm", &Base::Components(root))
+            .fetch(None)
+            .err()
+            .unwrap();
         assert_eq!(linked.reason(), KnownReason::ComponentNotAllowed);
     }
 }

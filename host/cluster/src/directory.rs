@@ -90,7 +90,10 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { object_bytes: 1_572_864, file_bytes: 268_435_456 }
+        Self {
+            object_bytes: 1_572_864,
+            file_bytes: 268_435_456,
+        }
     }
 }
 
@@ -104,15 +107,34 @@ pub struct Directory {
 impl Directory {
     /// Reads the whole tree; on return every object can be read.
     pub fn open(options: DirectoryOptions) -> Result<Self, OpenError> {
-        let DirectoryOptions { name, root, own, settle, limits, writable, watch } = options;
-        let root_error = |cause| OpenError::Root { path: root.clone(), cause };
+        let DirectoryOptions {
+            name,
+            root,
+            own,
+            settle,
+            limits,
+            writable,
+            watch,
+        } = options;
+        let root_error = |cause| OpenError::Root {
+            path: root.clone(),
+            cause,
+        };
         let canonical = root.canonicalize().map_err(root_error)?;
         let is_file = !canonical.is_dir();
         let own = own.or_else(|| (!is_file).then(|| canonical.join(".transom")));
         let (own, writer) = open_own(own, &canonical, writable)?;
-        let folder =
-            if is_file { canonical.parent().map(Path::to_owned).unwrap_or_default() } else { canonical.clone() };
-        let shared = Arc::new(Shared::new(name, Tree { root: folder, own }, limits, writer));
+        let folder = if is_file {
+            canonical.parent().map(Path::to_owned).unwrap_or_default()
+        } else {
+            canonical.clone()
+        };
+        let shared = Arc::new(Shared::new(
+            name,
+            Tree { root: folder, own },
+            limits,
+            writer,
+        ));
         if is_file {
             // A file that was named explicitly is read, whatever its extension.
             let bytes = read_named(&canonical, shared.limits.file_bytes).map_err(root_error)?;
@@ -120,34 +142,65 @@ impl Directory {
             load::take_bytes(&shared, Place::new(tree::Layer::User, name), &bytes);
         } else {
             std::fs::read_dir(&canonical).map_err(root_error)?;
-            let scan = Scan { folder: &mut |_| Ok(()), later: &|_| false };
+            let scan = Scan {
+                folder: &mut |_| Ok(()),
+                later: &|_| false,
+            };
             load::refresh(&shared, load::scan(&shared, None, scan).files);
         }
         apply::forget_orphans(&shared);
-        status::publish_unreadable(&shared).map_err(|cause| OpenError::Own { path: root.clone(), cause })?;
+        status::publish_unreadable(&shared).map_err(|cause| OpenError::Own {
+            path: root.clone(),
+            cause,
+        })?;
         // A single file is read only once; only folders are watched.
-        let watch = (watch && !is_file).then(|| Watch::start(&shared, settle)).transpose();
-        let watch = watch.map_err(|cause| OpenError::Watch { path: root.clone(), cause })?;
-        Ok(Self { shared, _watch: watch })
+        let watch = (watch && !is_file)
+            .then(|| Watch::start(&shared, settle))
+            .transpose();
+        let watch = watch.map_err(|cause| OpenError::Watch {
+            path: root.clone(),
+            cause,
+        })?;
+        Ok(Self {
+            shared,
+            _watch: watch,
+        })
     }
 
     /// The objects in the bytes of one file. `place` names the file in messages.
     pub fn from_bytes(name: &str, place: &str, bytes: &[u8], limits: Limits) -> Self {
-        let tree = Tree { root: PathBuf::new(), own: None };
+        let tree = Tree {
+            root: PathBuf::new(),
+            own: None,
+        };
         let shared = Arc::new(Shared::new(name.to_owned(), tree, limits, None));
-        load::take_bytes(&shared, Place::new(tree::Layer::User, Path::new(place)), bytes);
-        Self { shared, _watch: None }
+        load::take_bytes(
+            &shared,
+            Place::new(tree::Layer::User, Path::new(place)),
+            bytes,
+        );
+        Self {
+            shared,
+            _watch: None,
+        }
     }
 
     /// A copy of the present objects in memory. Later changes of one directory do not affect the other.
     pub fn copy(&self) -> Self {
-        Self { shared: Arc::new(self.shared.copy()), _watch: None }
+        Self {
+            shared: Arc::new(self.shared.copy()),
+            _watch: None,
+        }
     }
 
     /// Sets the bytes of one file, in place of those that it had; without bytes the file has no objects. For
     /// directories in memory.
     pub fn take(&self, place: &str, bytes: &[u8]) {
-        load::take_bytes(&self.shared, Place::new(tree::Layer::User, Path::new(place)), bytes);
+        load::take_bytes(
+            &self.shared,
+            Place::new(tree::Layer::User, Path::new(place)),
+            bytes,
+        );
     }
 
     /// Sets the bytes of the agent's own file of an object, as if a user had edited it; without bytes the file is gone.
@@ -163,22 +216,34 @@ impl Directory {
 
     /// Every change from now on.
     pub fn changes(&self) -> Observations {
-        Observations { shared: Arc::clone(&self.shared), feed: self.shared.listen_from_now() }
+        Observations {
+            shared: Arc::clone(&self.shared),
+            feed: self.shared.listen_from_now(),
+        }
     }
 
     /// Every present object, `Synced`, then every change.
     pub fn observations(&self) -> Observations {
-        Observations { shared: Arc::clone(&self.shared), feed: self.shared.listen() }
+        Observations {
+            shared: Arc::clone(&self.shared),
+            feed: self.shared.listen(),
+        }
     }
 
     /// Reads objects; the results have the order of the references, and `None` for an absent object.
     pub fn read(&self, references: &[ObjectRef]) -> Vec<Result<Option<Object>, ReadFailure>> {
-        references.iter().map(|reference| self.shared.read_one(reference)).collect()
+        references
+            .iter()
+            .map(|reference| self.shared.read_one(reference))
+            .collect()
     }
 
     /// Upper bound of the bytes that an object takes once it is parsed.
     pub fn weigh(&self, reference: &ObjectRef) -> usize {
-        self.shared.store().slot(reference).map_or(0, slot::Slot::weigh)
+        self.shared
+            .store()
+            .slot(reference)
+            .map_or(0, slot::Slot::weigh)
     }
 
     /// The objects of a kind in a namespace, or in all.
@@ -191,13 +256,18 @@ impl Directory {
             name: String::new(),
         };
         let store = self.shared.store();
-        let inside = |reference: &&ObjectRef| namespace.is_none() || reference.namespace.as_deref() == namespace;
+        let inside = |reference: &&ObjectRef| {
+            namespace.is_none() || reference.namespace.as_deref() == namespace
+        };
         store.of_kind(first).filter(inside).cloned().collect()
     }
 
     /// Whether the effective object is one that the agent made whole; such an object is never a primary.
     pub fn made(&self, reference: &ObjectRef) -> bool {
-        matches!(self.shared.store().effective(reference), slot::Effective::Made(_))
+        matches!(
+            self.shared.store().effective(reference),
+            slot::Effective::Made(_)
+        )
     }
 
     /// The objects of a kind that carry the agent's stamp, including those in a user's files.
@@ -219,7 +289,10 @@ impl Directory {
 
     /// A file or folder that cannot be read now, if there is one: it may contain an object that was not found.
     pub fn unread(&self) -> Option<String> {
-        self.shared.store().unread().map(|place| format!("`{place}`"))
+        self.shared
+            .store()
+            .unread()
+            .map(|place| format!("`{place}`"))
     }
 
     /// Performs the steps of a plan in order, each only if its object is as it was read; stops at the first failure.
@@ -270,18 +343,32 @@ fn read_named(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// The path of the own folder, canonical except for its name, and the folder opened for writing if that is allowed.
-fn open_own(own: Option<PathBuf>, root: &Path, writable: bool) -> Result<(Option<PathBuf>, Option<Own>), OpenError> {
-    let Some(path) = own else { return Ok((None, None)) };
+fn open_own(
+    own: Option<PathBuf>,
+    root: &Path,
+    writable: bool,
+) -> Result<(Option<PathBuf>, Option<Own>), OpenError> {
+    let Some(path) = own else {
+        return Ok((None, None));
+    };
     let fail = |cause: io::Error| match cause.kind() {
         io::ErrorKind::WouldBlock => OpenError::InUse { path: path.clone() },
-        _ => OpenError::Own { path: path.clone(), cause },
+        _ => OpenError::Own {
+            path: path.clone(),
+            cause,
+        },
     };
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     if writable {
         std::fs::create_dir_all(parent).map_err(fail)?;
     }
     // The path before the name may contain links. The own folder itself must be a real folder.
-    let found = parent.canonicalize().map(|parent| parent.join(path.file_name().unwrap_or_default()));
+    let found = parent
+        .canonicalize()
+        .map(|parent| parent.join(path.file_name().unwrap_or_default()));
     let found = found.unwrap_or_else(|_| path.clone());
     if root.starts_with(&found) {
         return Err(OpenError::Inside { path: found });

@@ -92,7 +92,11 @@ impl Kubernetes {
     /// fails, or when the API server does not answer within 10 s.
     pub async fn connect(options: KubernetesOptions) -> Result<Self, ConnectError> {
         let server = Self::start(Settings::read(options).await?)?;
-        let said = server.standing().wait_for(Option::is_some).await.map(|said| said.clone());
+        let said = server
+            .standing()
+            .wait_for(Option::is_some)
+            .await
+            .map(|said| said.clone());
         said.ok().flatten().unwrap_or(Ok(())).map(|()| server)
     }
 
@@ -106,12 +110,28 @@ impl Kubernetes {
         let client = connect::client(&settings)?;
         let (tell, standing) = watch::channel(None);
         let resources = Resources::new(client.clone());
-        let writer = Writer::new(client.clone(), resources.clone(), settings.options.read_only);
+        let writer = Writer::new(
+            client.clone(),
+            resources.clone(),
+            settings.options.read_only,
+        );
         let counts = Arc::clone(writer.counts());
-        let shared = Arc::new(Shared::new(&settings.options.name, client.clone(), resources, counts, standing));
+        let shared = Arc::new(Shared::new(
+            &settings.options.name,
+            client.clone(),
+            resources,
+            counts,
+            standing,
+        ));
         let patience = settings.patience();
         let greeting = tokio::spawn(connect::greet(settings, client, tell)).abort_handle();
-        Ok(Self { shared, following: Mutex::default(), writer, greeting, patience })
+        Ok(Self {
+            shared,
+            following: Mutex::default(),
+            writer,
+            greeting,
+            patience,
+        })
     }
 
     /// Whether the API server has answered since the start.
@@ -127,7 +147,11 @@ impl Kubernetes {
     /// Waits until the API server has answered for the first time.
     pub async fn answered(&self) {
         // It fails only if the task that asks was aborted.
-        drop(self.standing().wait_for(|standing| matches!(standing, Some(Ok(())))).await);
+        drop(
+            self.standing()
+                .wait_for(|standing| matches!(standing, Some(Ok(()))))
+                .await,
+        );
     }
 
     /// How long the first answer may take. Longer with a credential plugin, because a person may have to sign in.
@@ -148,7 +172,10 @@ impl Kubernetes {
     /// Sets what is watched: starts, stops and restarts watches, and returns at once. The objects of a watch that ends
     /// are not reported as gone. Must be called inside a tokio runtime.
     pub fn watch(&self, wanted: Watches) {
-        let mut following = self.following.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut following = self
+            .following
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let wanted = watching::aligned(wanted);
         following.retain(|scope, _| {
             let still = wanted.contains_key(&**scope);
@@ -159,12 +186,19 @@ impl Kubernetes {
         });
         for (scope, keep) in wanted {
             let scope = Arc::new(scope);
-            if following.get(&scope).is_some_and(|running| running.keep == keep) {
+            if following
+                .get(&scope)
+                .is_some_and(|running| running.keep == keep)
+            {
                 continue;
             }
             let number = self.shared.wants(&scope, &keep);
-            let follow =
-                Follow { shared: Arc::clone(&self.shared), number, scope: Arc::clone(&scope), keep: keep.clone() };
+            let follow = Follow {
+                shared: Arc::clone(&self.shared),
+                number,
+                scope: Arc::clone(&scope),
+                keep: keep.clone(),
+            };
             let task = tokio::spawn(follow.run()).abort_handle();
             following.insert(scope, Following { keep, task });
         }
@@ -178,7 +212,10 @@ impl Kubernetes {
     /// Every change from now on. If an object changes several times before the change is taken, only its last state is
     /// reported.
     pub fn changes(&self) -> Observations {
-        Observations { feed: self.shared.listen(), shared: Arc::clone(&self.shared) }
+        Observations {
+            feed: self.shared.listen(),
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     /// Reads an object: from the cache where a completely listed watch covers it, else from the API server. While a
@@ -236,9 +273,16 @@ impl Kubernetes {
     ///
     /// # Errors
     /// The errors of [`Kubernetes::read`].
-    pub async fn read_confirmed(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
+    pub async fn read_confirmed(
+        &self,
+        reference: &ObjectRef,
+    ) -> Result<Option<Object>, ReadFailure> {
         let unconfirmed = self.shared.cache().is_unconfirmed(reference);
-        if unconfirmed { self.confirm(reference).await } else { self.read(reference).await }
+        if unconfirmed {
+            self.confirm(reference).await
+        } else {
+            self.read(reference).await
+        }
     }
 
     /// The watched objects of a kind, in a namespace or in all; sorted.
@@ -249,14 +293,18 @@ impl Kubernetes {
     /// The watched objects that carry the agent's stamp.
     pub fn stamped(&self) -> Vec<Object> {
         let ours = self.shared.cache().ours();
-        ours.iter().filter_map(|reference| self.stamped_one(reference)).collect()
+        ours.iter()
+            .filter_map(|reference| self.stamped_one(reference))
+            .collect()
     }
 
     /// The watched objects of a kind that carry the agent's stamp.
     pub fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
         let mut ours = self.shared.cache().ours();
         ours.retain(|reference| reference.api_version == api_version && reference.kind == kind);
-        ours.into_iter().filter(|reference| self.stamped_one(reference).is_some()).collect()
+        ours.into_iter()
+            .filter(|reference| self.stamped_one(reference).is_some())
+            .collect()
     }
 
     fn stamped_one(&self, reference: &ObjectRef) -> Option<Object> {

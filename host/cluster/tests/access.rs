@@ -29,13 +29,22 @@ subjects: [{kind: ServiceAccount, name: prometheus, namespace: monitoring}]
 ";
 
 fn token(cluster: &Cluster, user: &User) -> Result<String> {
-    let kubeconfig: Value = serde_yaml::from_str(&cluster.kubeconfig(user)?).ok().context("no kubeconfig")?;
-    Ok(kubeconfig["users"][0]["user"]["token"].as_str().context("no token")?.to_owned())
+    let kubeconfig: Value = serde_yaml::from_str(&cluster.kubeconfig(user)?)
+        .ok()
+        .context("no kubeconfig")?;
+    Ok(kubeconfig["users"][0]["user"]["token"]
+        .as_str()
+        .context("no token")?
+        .to_owned())
 }
 
 async fn connect(cluster: &Cluster, user: &User) -> Result<Kubernetes> {
     let kubeconfig = Some(cluster.write_kubeconfig(user)?);
-    let options = KubernetesOptions { name: "local".to_owned(), kubeconfig, ..KubernetesOptions::default() };
+    let options = KubernetesOptions {
+        name: "local".to_owned(),
+        kubeconfig,
+        ..KubernetesOptions::default()
+    };
     Ok(Kubernetes::connect(options).await?)
 }
 
@@ -44,8 +53,14 @@ async fn asks_the_api_server_once_for_each_access_review() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     let agent = cluster.service_account("transom", "agent").await?;
     let first = cluster.service_account("transom", "first").await?;
-    let reader = token(&cluster, &cluster.service_account("monitoring", "prometheus").await?)?;
-    let other = token(&cluster, &cluster.service_account("monitoring", "other").await?)?;
+    let reader = token(
+        &cluster,
+        &cluster.service_account("monitoring", "prometheus").await?,
+    )?;
+    let other = token(
+        &cluster,
+        &cluster.service_account("monitoring", "other").await?,
+    )?;
     cluster.objects().apply_manifest(RIGHTS).await?;
     // RBAC needs a moment to see a new rule; another identity shows when it has.
     let before = connect(&cluster, &first).await?;
@@ -61,21 +76,36 @@ async fn asks_the_api_server_once_for_each_access_review() -> Result<()> {
             (&*other, "/metrics", Access::Forbidden),
             ("canary", "/metrics", Access::Unauthenticated),
         ] {
-            ensure!(reviews.may(token, path).await == access, "{path} {access:?}");
+            ensure!(
+                reviews.may(token, path).await == access,
+                "{path} {access:?}"
+            );
         }
     }
     // Two requests for the known token, one for the other; none for answers in the cache.
-    let asked = wait::until("the questions in the audit log", Duration::from_secs(30), async || {
-        let lines = cluster.audit().lines()?;
-        let ours = lines.iter().filter(|line| line.user == agent.name() && line.verb == "create");
-        let asked = ours.filter(|line| line.stage == "ResponseComplete").count();
-        Ok((asked >= 7).then_some(asked))
-    })
+    let asked = wait::until(
+        "the questions in the audit log",
+        Duration::from_secs(30),
+        async || {
+            let lines = cluster.audit().lines()?;
+            let ours = lines
+                .iter()
+                .filter(|line| line.user == agent.name() && line.verb == "create");
+            let asked = ours.filter(|line| line.stage == "ResponseComplete").count();
+            Ok((asked >= 7).then_some(asked))
+        },
+    )
     .await?;
     ensure!(asked == 7, "{asked} questions");
     cluster.apiserver().kill()?;
-    ensure!(reviews.may(&reader, "/metrics").await == Access::Allowed, "what was answered is remembered");
-    ensure!(reviews.may("another", "/metrics").await == Access::Unknown, "nobody can say");
+    ensure!(
+        reviews.may(&reader, "/metrics").await == Access::Allowed,
+        "what was answered is remembered"
+    );
+    ensure!(
+        reviews.may("another", "/metrics").await == Access::Unknown,
+        "nobody can say"
+    );
     Ok(())
 }
 
@@ -84,6 +114,13 @@ async fn without_permission_to_ask_access_is_unknown() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     let agent = cluster.service_account("transom", "agent").await?;
     let own = token(&cluster, &agent)?;
-    ensure!(connect(&cluster, &agent).await?.reviews().may(&own, "/metrics").await == Access::Unknown);
+    ensure!(
+        connect(&cluster, &agent)
+            .await?
+            .reviews()
+            .may(&own, "/metrics")
+            .await
+            == Access::Unknown
+    );
     Ok(())
 }

@@ -8,7 +8,9 @@ const LONGEST_MS: u64 = 300_000;
 /// The delay before a retry, in milliseconds: one second, doubled for each earlier failure (`failures` counts from 0)
 /// up to five minutes, minus up to a quarter, which the seed decides.
 pub fn delay_ms(failures: u32, seed: u64) -> u64 {
-    let whole = FIRST_MS.saturating_mul(1u64.checked_shl(failures.min(32)).unwrap_or(u64::MAX)).min(LONGEST_MS);
+    let whole = FIRST_MS
+        .saturating_mul(1u64.checked_shl(failures.min(32)).unwrap_or(u64::MAX))
+        .min(LONGEST_MS);
     whole - spread(seed ^ u64::from(failures), whole / 4)
 }
 
@@ -28,18 +30,27 @@ mod tests {
     #[test]
     fn delays_double_up_to_the_maximum() {
         for seed in 0..200 {
-            for (failures, whole) in
-                [(0, 1_000), (1, 2_000), (5, 32_000), (9, 300_000), (40, 300_000), (u32::MAX, 300_000)]
-            {
+            for (failures, whole) in [
+                (0, 1_000),
+                (1, 2_000),
+                (5, 32_000),
+                (9, 300_000),
+                (40, 300_000),
+                (u32::MAX, 300_000),
+            ] {
                 let delay = delay_ms(failures, seed);
-                assert!((whole * 3 / 4..=whole).contains(&delay), "{failures} failures, seed {seed}: {delay}");
+                assert!(
+                    (whole * 3 / 4..=whole).contains(&delay),
+                    "{failures} failures, seed {seed}: {delay}"
+                );
             }
         }
     }
 
     #[test]
     fn seeds_spread_and_repeat() {
-        let delays: std::collections::BTreeSet<_> = (0..100).map(|seed| delay_ms(9, seed)).collect();
+        let delays: std::collections::BTreeSet<_> =
+            (0..100).map(|seed| delay_ms(9, seed)).collect();
         assert!(delays.len() > 90);
         assert_eq!(delay_ms(3, 7), delay_ms(3, 7));
     }

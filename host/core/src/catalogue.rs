@@ -31,13 +31,19 @@ impl Revision {
         let PrimaryKind { api_version, kind } = self.primary_kind();
         match &self.trigger {
             Some(guest) => (Predicate::Guest, guest.declared(api_version, kind)),
-            None => (Predicate::AnyChange, self.decide.declared(api_version, kind)),
+            None => (
+                Predicate::AnyChange,
+                self.decide.declared(api_version, kind),
+            ),
         }
     }
 
     /// Version and kind of the primaries.
     fn primary_kind(&self) -> PrimaryKind<'_> {
-        PrimaryKind { api_version: &self.policy.primary.api_version, kind: &self.policy.primary.kind }
+        PrimaryKind {
+            api_version: &self.policy.primary.api_version,
+            kind: &self.policy.primary.kind,
+        }
     }
 }
 
@@ -66,7 +72,10 @@ pub struct Place {
 
 impl From<&str> for Place {
     fn from(text: &str) -> Self {
-        Self { text: text.to_owned(), generation: None }
+        Self {
+            text: text.to_owned(),
+            generation: None,
+        }
     }
 }
 
@@ -112,7 +121,15 @@ impl Catalogue {
     pub fn with(&self, revision: Revision, place: impl Into<Place>) -> Self {
         let (name, place) = (Arc::clone(&revision.policy.name), place.into());
         let active = place.generation;
-        self.replaced(name, Entry { revision: Some(Arc::new(revision)), refused: None, place, active })
+        self.replaced(
+            name,
+            Entry {
+                revision: Some(Arc::new(revision)),
+                refused: None,
+                place,
+                active,
+            },
+        )
     }
 
     /// The catalogue in which a newer revision of a policy was refused; the last good one stays active.
@@ -121,7 +138,12 @@ impl Catalogue {
         let before = self.entries.get(name);
         let revision = before.and_then(|entry| entry.revision.clone());
         let active = before.and_then(|entry| entry.active);
-        let entry = Entry { revision, refused: Some(refusal), place: place.into(), active };
+        let entry = Entry {
+            revision,
+            refused: Some(refusal),
+            place: place.into(),
+            active,
+        };
         self.replaced(name.into(), entry)
     }
 
@@ -130,7 +152,13 @@ impl Catalogue {
     pub fn bounding(&self, revision: Arc<Revision>) -> Self {
         let name = Arc::clone(&revision.policy.name);
         let before = self.entries.get(&name).cloned().unwrap_or_default();
-        self.replaced(name, Entry { revision: Some(revision), ..before })
+        self.replaced(
+            name,
+            Entry {
+                revision: Some(revision),
+                ..before
+            },
+        )
     }
 
     /// The catalogue without a policy.
@@ -159,7 +187,10 @@ impl Catalogue {
 
     /// The last good revisions of all policies that have an object as a primary.
     pub fn about<'a>(&'a self, object: &'a ObjectRef) -> impl Iterator<Item = &'a Arc<Revision>> {
-        let revisions = self.entries.values().filter_map(|entry| entry.revision.as_ref());
+        let revisions = self
+            .entries
+            .values()
+            .filter_map(|entry| entry.revision.as_ref());
         revisions.filter(|revision| revision.policy.primary.admits(object))
     }
 
@@ -168,21 +199,31 @@ impl Catalogue {
         let mut names: Vec<_> = earlier.entries.keys().chain(self.entries.keys()).collect();
         names.sort();
         names.dedup();
-        let change = |name: &Arc<str>| difference(earlier.entries.get(name), self.entries.get(name));
-        names.into_iter().filter_map(|name| Some((Arc::clone(name), change(name)?))).collect()
+        let change =
+            |name: &Arc<str>| difference(earlier.entries.get(name), self.entries.get(name));
+        names
+            .into_iter()
+            .filter_map(|name| Some((Arc::clone(name), change(name)?)))
+            .collect()
     }
 }
 
 fn difference(old: Option<&Entry>, new: Option<&Entry>) -> Option<Change> {
-    let Some(new) = new else { return old.map(|_| Change::Removed) };
+    let Some(new) = new else {
+        return old.map(|_| Change::Removed);
+    };
     let before = old.and_then(|entry| entry.revision.as_ref());
     match (before, &new.revision) {
         (None, Some(_)) => Some(Change::Loaded),
         (Some(before), Some(after)) if before != after => Some(Change::Swapped),
-        _ if new.refused.is_some() && old.and_then(|entry| entry.refused.as_ref()) != new.refused.as_ref() => {
+        _ if new.refused.is_some()
+            && old.and_then(|entry| entry.refused.as_ref()) != new.refused.as_ref() =>
+        {
             Some(Change::Refused)
         }
-        _ if new.refused.is_none() && old.is_some_and(|entry| entry.refused.is_some()) => Some(Change::Mended),
+        _ if new.refused.is_none() && old.is_some_and(|entry| entry.refused.is_some()) => {
+            Some(Change::Mended)
+        }
         _ => None,
     }
 }
@@ -196,11 +237,18 @@ mod tests {
     fn revision(digest: &str) -> Revision {
         let mut decide = guest(&["spec"], &[]);
         decide.digest = digest.into();
-        Revision { policy: policy(&kubeconfig_manifest()), trigger: Some(guest(&["status"], &[])), decide }
+        Revision {
+            policy: policy(&kubeconfig_manifest()),
+            trigger: Some(guest(&["status"], &[])),
+            decide,
+        }
     }
 
     fn refusal(message: &str) -> Refusal {
-        Refusal { reason: KnownReason::PolicyInvalid, message: message.to_owned() }
+        Refusal {
+            reason: KnownReason::PolicyInvalid,
+            message: message.to_owned(),
+        }
     }
 
     #[test]
@@ -212,10 +260,15 @@ mod tests {
         let second = again.with(revision("sha256:2"), "file");
         let refused = second.refusing("external", refusal("b"), "file");
         let mended = refused.with(revision("sha256:2"), "file");
-        let change = |new: &Catalogue, old: &Catalogue| new.since(old).pop().map(|(_, change)| change);
+        let change =
+            |new: &Catalogue, old: &Catalogue| new.since(old).pop().map(|(_, change)| change);
         for (old, new, expected) in [
             (&empty, &never, Some(Change::Refused)),
-            (&never, &never.refusing("external", refusal("a"), "file"), None),
+            (
+                &never,
+                &never.refusing("external", refusal("a"), "file"),
+                None,
+            ),
             (&never, &first, Some(Change::Loaded)),
             (&first, &again, None),
             (&again, &second, Some(Change::Swapped)),
@@ -237,15 +290,30 @@ mod tests {
         manifest["metadata"]["name"] = json!("elsewhere");
         manifest["spec"]["primary"]["namespaces"] = json!(["other-*"]);
         elsewhere.policy = policy(&manifest);
-        let catalogue = Catalogue::default().with(revision("sha256:1"), "a").with(elsewhere, "b");
-        let about =
-            |object: &ObjectRef| catalogue.about(object).map(|found| found.policy.name.to_string()).collect::<Vec<_>>();
+        let catalogue = Catalogue::default()
+            .with(revision("sha256:1"), "a")
+            .with(elsewhere, "b");
+        let about = |object: &ObjectRef| {
+            catalogue
+                .about(object)
+                .map(|found| found.policy.name.to_string())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(about(&hosted("demo")), ["external"]);
         assert_eq!(
-            about(&ObjectRef { namespace: Some("other-1".to_owned()), ..hosted("demo") }),
+            about(&ObjectRef {
+                namespace: Some("other-1".to_owned()),
+                ..hosted("demo")
+            }),
             ["elsewhere", "external"]
         );
-        assert_eq!(about(&ObjectRef { cluster: "hub".to_owned(), ..hosted("demo") }), Vec::<String>::new());
+        assert_eq!(
+            about(&ObjectRef {
+                cluster: "hub".to_owned(),
+                ..hosted("demo")
+            }),
+            Vec::<String>::new()
+        );
         assert_eq!(about(&target("demo")), Vec::<String>::new());
     }
 
@@ -254,10 +322,24 @@ mod tests {
         let mut revision = revision("sha256:1");
         let last_seen = |revision: &Revision| {
             let (predicate, declared) = revision.predicate();
-            (predicate, declared.fields.list().iter().map(ToString::to_string).collect::<Vec<_>>())
+            (
+                predicate,
+                declared
+                    .fields
+                    .list()
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>(),
+            )
         };
-        assert_eq!(last_seen(&revision), (Predicate::Guest, vec!["status".to_owned()]));
+        assert_eq!(
+            last_seen(&revision),
+            (Predicate::Guest, vec!["status".to_owned()])
+        );
         revision.trigger = None;
-        assert_eq!(last_seen(&revision), (Predicate::AnyChange, vec!["spec".to_owned()]));
+        assert_eq!(
+            last_seen(&revision),
+            (Predicate::AnyChange, vec!["spec".to_owned()])
+        );
     }
 }

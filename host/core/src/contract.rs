@@ -35,7 +35,8 @@ impl AgentFacts {
     pub fn new(cluster_name: &str, self_managed_cluster: Option<&str>) -> Self {
         Self {
             cluster_name: cluster_name.to_owned(),
-            self_managed: self_managed_cluster.is_none_or(|own| own.eq_ignore_ascii_case(cluster_name)),
+            self_managed: self_managed_cluster
+                .is_none_or(|own| own.eq_ignore_ascii_case(cluster_name)),
         }
     }
 }

@@ -16,19 +16,32 @@ impl DependencyIndex {
     /// Adds what a key is about to read, so that a change before its reconcile ends is not missed.
     pub fn add(&mut self, key: &Key, objects: impl IntoIterator<Item = ObjectRef>) {
         for object in objects {
-            if self.reads.get(key).is_some_and(|reads| reads.contains(&object)) {
+            if self
+                .reads
+                .get(key)
+                .is_some_and(|reads| reads.contains(&object))
+            {
                 continue;
             }
-            let object =
-                self.readers.get_key_value(&object).map_or_else(|| Arc::new(object), |(known, _)| Arc::clone(known));
-            self.readers.entry(Arc::clone(&object)).or_default().insert(key.clone());
+            let object = self
+                .readers
+                .get_key_value(&object)
+                .map_or_else(|| Arc::new(object), |(known, _)| Arc::clone(known));
+            self.readers
+                .entry(Arc::clone(&object))
+                .or_default()
+                .insert(key.clone());
             self.reads.entry(key.clone()).or_default().insert(object);
         }
     }
 
     /// Replaces what a key depends on: everything that any round read or waited for, and the target. The primary does
     /// not belong here: its changes go through the trigger.
-    pub fn set<'a>(&mut self, key: &Key, objects: impl ExactSizeIterator<Item = &'a ObjectRef> + Clone) {
+    pub fn set<'a>(
+        &mut self,
+        key: &Key,
+        objects: impl ExactSizeIterator<Item = &'a ObjectRef> + Clone,
+    ) {
         let same = |reads: &BTreeSet<Arc<ObjectRef>>| {
             reads.len() == objects.len() && objects.clone().all(|object| reads.contains(object))
         };
@@ -57,7 +70,11 @@ impl DependencyIndex {
 
     /// What a key depends on, in order.
     pub fn of(&self, key: &Key) -> impl Iterator<Item = &ObjectRef> {
-        self.reads.get(key).into_iter().flatten().map(|object| &**object)
+        self.reads
+            .get(key)
+            .into_iter()
+            .flatten()
+            .map(|object| &**object)
     }
 }
 
@@ -78,7 +95,10 @@ mod tests {
         let mut dependencies = DependencyIndex::default();
         dependencies.set(&key("a"), [secret("one")].iter());
         dependencies.add(&key("a"), [secret("one"), secret("two")]);
-        assert_eq!(dependencies.concerned(&secret("two")).collect::<Vec<_>>(), [&key("a")]);
+        assert_eq!(
+            dependencies.concerned(&secret("two")).collect::<Vec<_>>(),
+            [&key("a")]
+        );
         assert_eq!(dependencies.of(&key("a")).count(), 2);
         dependencies.set(&key("a"), [secret("two")].iter());
         assert_eq!(dependencies.concerned(&secret("one")).count(), 0);
@@ -89,10 +109,19 @@ mod tests {
         let mut dependencies = DependencyIndex::default();
         dependencies.set(&key("a"), [secret("one"), secret("two")].iter());
         dependencies.set(&key("b"), [secret("two")].iter());
-        assert_eq!(dependencies.concerned(&secret("two")).collect::<Vec<_>>(), [&key("a"), &key("b")]);
+        assert_eq!(
+            dependencies.concerned(&secret("two")).collect::<Vec<_>>(),
+            [&key("a"), &key("b")]
+        );
         dependencies.set(&key("a"), [secret("one")].iter());
-        assert_eq!(dependencies.concerned(&secret("two")).collect::<Vec<_>>(), [&key("b")]);
-        assert_eq!(dependencies.of(&key("a")).collect::<Vec<_>>(), [&secret("one")]);
+        assert_eq!(
+            dependencies.concerned(&secret("two")).collect::<Vec<_>>(),
+            [&key("b")]
+        );
+        assert_eq!(
+            dependencies.of(&key("a")).collect::<Vec<_>>(),
+            [&secret("one")]
+        );
         dependencies.remove(&key("a"));
         dependencies.remove(&key("b"));
         assert!(dependencies.readers.is_empty() && dependencies.reads.is_empty());

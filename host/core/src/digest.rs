@@ -24,7 +24,9 @@ impl Digest {
     /// Digest of several values; an absent one counts as null.
     pub fn of_all<'a>(values: impl IntoIterator<Item = Option<&'a Value>>) -> Self {
         let mut hash = Sha256::new();
-        values.into_iter().for_each(|value| feed(&mut hash, value.unwrap_or(&Value::Null)));
+        values
+            .into_iter()
+            .for_each(|value| feed(&mut hash, value.unwrap_or(&Value::Null)));
         Self(hash.finalize().into())
     }
 
@@ -32,7 +34,12 @@ impl Digest {
     pub fn of_fields(fields: &Map<String, Value>, without: &[&str]) -> Self {
         let mut hash = Sha256::new();
         let metadata = fields.get("metadata").and_then(Value::as_object);
-        feed_map(&mut hash, fields.iter().filter(|(key, _)| metadata.is_none() || *key != "metadata"));
+        feed_map(
+            &mut hash,
+            fields
+                .iter()
+                .filter(|(key, _)| metadata.is_none() || *key != "metadata"),
+        );
         let kept = |(key, _): &(&String, &Value)| !without.contains(&key.as_str());
         feed_map(&mut hash, metadata.into_iter().flatten().filter(kept));
         Self(hash.finalize().into())
@@ -94,17 +101,31 @@ mod tests {
         let same = [r#"{"a":1,"b":[true,null]}"#, r#"{"b":[true,null],"a":1}"#]
             .map(|text| Digest::of(&serde_json::from_str(text).unwrap()));
         assert_eq!(same[0], same[1]);
-        let others = [json!({"a":"1","b":[true,null]}), json!({"a":1,"b":[null,true]}), json!({"a":1}), json!(null)];
+        let others = [
+            json!({"a":"1","b":[true,null]}),
+            json!({"a":1,"b":[null,true]}),
+            json!({"a":1}),
+            json!(null),
+        ];
         for other in others {
             assert_ne!(Digest::of(&other), same[0], "{other}");
         }
-        assert_ne!(Digest::of(&json!(["ab", "c"])), Digest::of(&json!(["a", "bc"])));
-        assert_ne!(Digest::of(&json!([["a"], "b"])), Digest::of(&json!([["a", "b"]])));
+        assert_ne!(
+            Digest::of(&json!(["ab", "c"])),
+            Digest::of(&json!(["a", "bc"]))
+        );
+        assert_ne!(
+            Digest::of(&json!([["a"], "b"])),
+            Digest::of(&json!([["a", "b"]]))
+        );
     }
 
     #[test]
     fn is_displayed_in_hexadecimal() {
         let shown = Digest::of_bytes(b"").to_string();
-        assert_eq!(shown, "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+        assert_eq!(
+            shown,
+            "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
     }
 }

@@ -46,7 +46,11 @@ pub struct Parsed {
 impl fmt::Debug for Parsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let error = self.value.as_ref().err();
-        write!(f, "Parsed(document {}, line {}, {error:?})", self.number, self.line)
+        write!(
+            f,
+            "Parsed(document {}, line {}, {error:?})",
+            self.number, self.line
+        )
     }
 }
 
@@ -59,7 +63,10 @@ pub fn parse_one(bytes: &[u8], limits: Limits) -> Result<Value, DocumentError> {
     for parsed in parse_many(bytes, limits) {
         let line = parsed.line;
         if found.replace(parsed.value?).is_some() {
-            return Err(DocumentError { line: Some(line), ..DocumentError::new(Fault::SeveralDocuments) });
+            return Err(DocumentError {
+                line: Some(line),
+                ..DocumentError::new(Fault::SeveralDocuments)
+            });
         }
     }
     Ok(found.unwrap_or(Value::Null))
@@ -80,10 +87,20 @@ pub fn parse_many(bytes: &[u8], limits: Limits) -> Vec<Parsed> {
 ///
 /// # Errors
 /// The first error of `each`.
-pub fn parse_each<E>(bytes: &[u8], limits: Limits, mut each: impl FnMut(Parsed) -> Result<(), E>) -> Result<(), E> {
+pub fn parse_each<E>(
+    bytes: &[u8],
+    limits: Limits,
+    mut each: impl FnMut(Parsed) -> Result<(), E>,
+) -> Result<(), E> {
     let text = match text_of(bytes, limits) {
         Ok(text) => text,
-        Err(error) => return each(Parsed { number: 1, line: error.line.unwrap_or(1), value: Err(error) }),
+        Err(error) => {
+            return each(Parsed {
+                number: 1,
+                line: error.line.unwrap_or(1),
+                value: Err(error),
+            });
+        }
     };
     let memory = Memory::of(text.len());
     let (left, mut number) = (memory.left(), 0);
@@ -104,8 +121,9 @@ fn text_of(bytes: &[u8], limits: Limits) -> Result<&str, DocumentError> {
     if bytes.len() > limits.bytes {
         return Err(DocumentError::new(Fault::TooLarge));
     }
-    let text = std::str::from_utf8(bytes)
-        .map_err(|error| DocumentError::new(Fault::InvalidUtf8).on(line_at(bytes, error.valid_up_to())))?;
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        DocumentError::new(Fault::InvalidUtf8).on(line_at(bytes, error.valid_up_to()))
+    })?;
     if let Some(at) = text.find('\0') {
         return Err(DocumentError::new(Fault::Nul).on(line_at(bytes, at)));
     }
@@ -124,21 +142,37 @@ fn parse_chunk(chunk: &Chunk<'_>, limits: Limits, memory: &Memory, all: &mut Vec
     for exact in [false, true] {
         all.clear();
         memory.back(left);
-        if chunk.json().is_none_or(|text| parse_json(text, chunk, limits, memory, exact, all).is_err()) {
+        if chunk
+            .json()
+            .is_none_or(|text| parse_json(text, chunk, limits, memory, exact, all).is_err())
+        {
             all.clear();
             memory.back(left);
             parse_yaml(chunk, limits, memory, exact, all);
         }
         let twice = |error: &DocumentError| error.fault == Fault::DuplicateKey;
-        if !all.last().is_some_and(|parsed| parsed.value.as_ref().is_err_and(twice)) {
+        if !all
+            .last()
+            .is_some_and(|parsed| parsed.value.as_ref().is_err_and(twice))
+        {
             return;
         }
     }
 }
 
-fn parse_yaml(chunk: &Chunk<'_>, limits: Limits, memory: &Memory, exact: bool, all: &mut Vec<Parsed>) {
+fn parse_yaml(
+    chunk: &Chunk<'_>,
+    limits: Limits,
+    memory: &Memory,
+    exact: bool,
+    all: &mut Vec<Parsed>,
+) {
     if let Some(fault) = cost::excess(chunk.text, limits, memory) {
-        return push(all, chunk.line, Err(DocumentError::new(fault).on(chunk.line)));
+        return push(
+            all,
+            chunk.line,
+            Err(DocumentError::new(fault).on(chunk.line)),
+        );
     }
     let left = memory.left();
     let shortened = Aside::of(chunk.text);
@@ -148,7 +182,14 @@ fn parse_yaml(chunk: &Chunk<'_>, limits: Limits, memory: &Memory, exact: bool, a
     // Parse the original text, so that the error names its true place.
     all.clear();
     memory.back(left);
-    parse_text(&Aside::nothing(chunk.text), chunk, limits, memory, exact, all);
+    parse_text(
+        &Aside::nothing(chunk.text),
+        chunk,
+        limits,
+        memory,
+        exact,
+        all,
+    );
 }
 
 /// Parses the text of a chunk as YAML; returns whether it is free of errors.
@@ -212,12 +253,19 @@ fn parse_json(
 }
 
 fn push(all: &mut Vec<Parsed>, line: usize, value: Result<Value, DocumentError>) {
-    all.push(Parsed { number: all.len() + 1, line, value });
+    all.push(Parsed {
+        number: all.len() + 1,
+        line,
+        value,
+    });
 }
 
 /// The objects of a document: the items when it is a List of any kind, else the document itself.
 pub fn flatten_list(value: Value) -> Vec<Value> {
-    let is_list = value.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"))
+    let is_list = value
+        .get("kind")
+        .and_then(Value::as_str)
+        .is_some_and(|kind| kind.ends_with("List"))
         && value.get("items").is_some_and(Value::is_array);
     match value {
         Value::Object(mut map) if is_list => match map.remove("items") {

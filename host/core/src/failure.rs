@@ -156,7 +156,13 @@ impl Failure {
 
     /// A failure with any reason and class.
     pub fn new(class: Class, reason: Reason, message: &str) -> Self {
-        Self { class, reason, message: one_line(message), objects: Vec::new(), ask_again_at: None }
+        Self {
+            class,
+            reason,
+            message: one_line(message),
+            objects: Vec::new(),
+            ask_again_at: None,
+        }
     }
 
     /// Adds the objects whose appearance or change ends it.
@@ -173,8 +179,11 @@ impl Failure {
 
     /// `InvalidObject`: a field of an object has the wrong type.
     pub fn invalid_object(object: &Object, invalid: &InvalidField) -> Self {
-        Self::known(KnownReason::InvalidObject, format!("{}: {invalid}", object.reference))
-            .about([object.reference.clone()])
+        Self::known(
+            KnownReason::InvalidObject,
+            format!("{}: {invalid}", object.reference),
+        )
+        .about([object.reference.clone()])
     }
 }
 
@@ -198,11 +207,18 @@ pub struct InvalidField {
 
 /// Makes one line: line breaks and tabs become spaces, invisible characters are escaped, long text is cut.
 pub fn one_line(text: &str) -> String {
-    let text = text.get(..text.floor_char_boundary(MAX_MESSAGE + 4)).unwrap_or_default();
+    let text = text
+        .get(..text.floor_char_boundary(MAX_MESSAGE + 4))
+        .unwrap_or_default();
     let text = text.replace(['\n', '\r', '\t'], " ");
     let shown = visible(&text);
     match shown.len() > MAX_MESSAGE {
-        true => format!("{}…", shown.get(..shown.floor_char_boundary(MAX_MESSAGE)).unwrap_or_default()),
+        true => format!(
+            "{}…",
+            shown
+                .get(..shown.floor_char_boundary(MAX_MESSAGE))
+                .unwrap_or_default()
+        ),
         false => shown.into_owned(),
     }
 }
@@ -220,8 +236,19 @@ mod tests {
 
     #[test]
     fn the_class_of_a_failure_decides_its_state() {
-        assert_eq!(Failure::known(KnownReason::OwnedByAnother, "").class.state(), State::Waiting);
-        assert_eq!(Failure::known(KnownReason::Suspended, "").class.state(), State::Held);
-        assert_eq!(Failure::known(KnownReason::WriteConflict, "").class.state(), State::Failed);
+        assert_eq!(
+            Failure::known(KnownReason::OwnedByAnother, "")
+                .class
+                .state(),
+            State::Waiting
+        );
+        assert_eq!(
+            Failure::known(KnownReason::Suspended, "").class.state(),
+            State::Held
+        );
+        assert_eq!(
+            Failure::known(KnownReason::WriteConflict, "").class.state(),
+            State::Failed
+        );
     }
 }

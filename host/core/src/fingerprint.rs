@@ -13,7 +13,9 @@ const BOOKKEEPING: [&str; 3] = ["resourceVersion", "managedFields", "generation"
 /// it count: HyperShift copies a cluster's labels onto its secrets, and no decision uses those.
 pub fn of(object: &Object) -> Digest {
     let is_secret = object.reference.kind == "Secret" && object.reference.api_version == "v1";
-    let Some(fields) = object.fields() else { return Digest::of(&object.body) };
+    let Some(fields) = object.fields() else {
+        return Digest::of(&object.body);
+    };
     if !is_secret {
         return Digest::of_fields(fields, &BOOKKEEPING);
     }
@@ -40,13 +42,20 @@ mod tests {
 
     fn object(kind: &str, body: Value) -> Digest {
         let reference = ObjectRef::local("v1", kind, Some("n"), "x");
-        of(&Object { reference, version: String::new(), body })
+        of(&Object {
+            reference,
+            version: String::new(),
+            body,
+        })
     }
 
     #[test]
     fn the_fingerprint_of_a_secret_covers_data_and_no_labels() {
         let secret = |label: &str, data: &str| {
-            object("Secret", json!({"metadata": {"labels": {"a": label}}, "data": {"k": data}}))
+            object(
+                "Secret",
+                json!({"metadata": {"labels": {"a": label}}, "data": {"k": data}}),
+            )
         };
         assert_eq!(secret("1", "x"), secret("2", "x"));
         assert_ne!(secret("1", "x"), secret("1", "y"));
@@ -55,7 +64,10 @@ mod tests {
     #[test]
     fn the_fingerprint_of_other_kinds_covers_all_but_bookkeeping() {
         let service = |version: &str, port: u16| {
-            object("Service", json!({"metadata": {"resourceVersion": version}, "spec": {"port": port}}))
+            object(
+                "Service",
+                json!({"metadata": {"resourceVersion": version}, "spec": {"port": port}}),
+            )
         };
         assert_eq!(service("1", 443), service("2", 443));
         assert_ne!(service("1", 443), service("1", 6443));

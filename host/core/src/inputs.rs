@@ -46,7 +46,10 @@ impl Found {
 /// # Errors
 /// `InputTerminating` for an object that is being deleted, else the need's reason for absence, as waiting or missing.
 pub fn judge(found: &[Found], guest: &Guest) -> Result<(), Failure> {
-    found.iter().filter(|found| found.living().is_none()).try_for_each(|found| absent(found, guest))
+    found
+        .iter()
+        .filter(|found| found.living().is_none())
+        .try_for_each(|found| absent(found, guest))
 }
 
 fn absent(found: &Found, guest: &Guest) -> Result<(), Failure> {
@@ -57,7 +60,10 @@ fn absent(found: &Found, guest: &Guest) -> Result<(), Failure> {
         Absence::Fail(word) => (Class::Missing, word),
     };
     let failure = match found.object {
-        Some(_) => Failure::known(KnownReason::InputTerminating, format!("{reference} is being deleted")),
+        Some(_) => Failure::known(
+            KnownReason::InputTerminating,
+            format!("{reference} is being deleted"),
+        ),
         None => guest.absence(class, word, format!("{reference} does not exist")),
     };
     Err(failure.about([reference.clone()]))
@@ -80,12 +86,18 @@ pub fn cross(
             (Some(_), Form::Presence) => InputValue::Present,
             (Some(object), Form::Object) => InputValue::Object(fields(object, guest)?),
             (Some(object), Form::Service) => {
-                let service = service::view(object).map_err(|invalid| Failure::invalid_object(object, &invalid))?;
+                let service = service::view(object)
+                    .map_err(|invalid| Failure::invalid_object(object, &invalid))?;
                 InputValue::Service(service)
             }
-            (Some(object), Form::Kubeconfig(key)) => InputValue::Kubeconfig(kubeconfig(found, object, key)?),
+            (Some(object), Form::Kubeconfig(key)) => {
+                InputValue::Kubeconfig(kubeconfig(found, object, key)?)
+            }
         };
-        inputs.push(Input { role: found.need.role.clone(), value });
+        inputs.push(Input {
+            role: found.need.role.clone(),
+            value,
+        });
     }
     Ok(inputs)
 }
@@ -111,7 +123,10 @@ fn shaped(object: &Object, declared: &crate::projection::Declared) -> Result<(),
     match declared.misfit(object) {
         None => Ok(()),
         Some(path) => {
-            let invalid = crate::failure::InvalidField { path, expected: "a mapping or a list as its kind requires" };
+            let invalid = crate::failure::InvalidField {
+                path,
+                expected: "a mapping or a list as its kind requires",
+            };
             Err(Failure::invalid_object(object, &invalid))
         }
     }
@@ -146,31 +161,62 @@ mod tests {
 
     fn found(absence: Absence, form: Form, body: Option<Value>) -> Found {
         let reference = ObjectRef::local("v1", "Namespace", None, "klusterlet-demo");
-        let need = Need { role: "home".to_owned(), reference: reference.clone(), form, absence };
-        Found { need, object: body.map(|body| Arc::new(object(reference, body))) }
+        let need = Need {
+            role: "home".to_owned(),
+            reference: reference.clone(),
+            form,
+            absence,
+        };
+        Found {
+            need,
+            object: body.map(|body| Arc::new(object(reference, body))),
+        }
     }
 
     #[test]
     fn a_requirement_decides_what_absence_means() {
-        let (wait, fail) = (Absence::Wait("Told".to_owned()), Absence::Fail("Told".to_owned()));
+        let (wait, fail) = (
+            Absence::Wait("Told".to_owned()),
+            Absence::Fail("Told".to_owned()),
+        );
         let dying = Some(json!({"metadata": {"deletionTimestamp": "2026-11-21T08:15:30Z"}}));
         for (absence, body, end) in [
             (wait.clone(), Some(json!({})), None),
             (wait.clone(), None, Some((Class::Waiting, "Told"))),
-            (wait.clone(), dying.clone(), Some((Class::Waiting, "InputTerminating"))),
+            (
+                wait.clone(),
+                dying.clone(),
+                Some((Class::Waiting, "InputTerminating")),
+            ),
             (fail.clone(), None, Some((Class::Missing, "Told"))),
-            (fail.clone(), dying.clone(), Some((Class::Waiting, "InputTerminating"))),
+            (
+                fail.clone(),
+                dying.clone(),
+                Some((Class::Waiting, "InputTerminating")),
+            ),
             (Absence::Fine, None, None),
             (Absence::Fine, dying.clone(), None),
-            (Absence::Wait("Untold".to_owned()), None, Some((Class::Invalid, "ContractBroken"))),
+            (
+                Absence::Wait("Untold".to_owned()),
+                None,
+                Some((Class::Invalid, "ContractBroken")),
+            ),
         ] {
-            let judged = judge(&[found(absence.clone(), Form::Presence, body)], &guest(&[], &[]));
+            let judged = judge(
+                &[found(absence.clone(), Form::Presence, body)],
+                &guest(&[], &[]),
+            );
             let failure = judged.err();
-            let seen = failure.as_ref().map(|failure| (failure.class, failure.reason.as_str()));
+            let seen = failure
+                .as_ref()
+                .map(|failure| (failure.class, failure.reason.as_str()));
             assert_eq!(seen, end, "{absence:?}");
             assert!(failure.is_none_or(|failure| failure.objects.len() == 1));
         }
-        let both = [found(wait, Form::Presence, None), found(fail, Form::Presence, None)];
+        let both = [
+            found(wait, Form::Presence, None),
+            found(fail, Form::Presence, None),
+        ];
         let failure = judge(&both, &guest(&[], &[])).unwrap_err();
         assert_eq!(failure.class, Class::Waiting, "the guest's order decides");
     }
@@ -182,25 +228,58 @@ mod tests {
     #[test]
     fn inputs_reach_the_guest_in_the_requested_form() {
         let namespace = json!({"metadata": {"labels": {"a": "b"}, "name": "n"}, "status": "odd"});
-        let cross_one = |guest: &Guest, form, body| cross(&[found(Absence::Fine, form, body)], guest, none);
+        let cross_one =
+            |guest: &Guest, form, body| cross(&[found(Absence::Fine, form, body)], guest, none);
         let labels = guest(&["metadata.labels"], &[]);
         for (form, body, value) in [
             (Form::Presence, None, InputValue::Absent),
             (Form::Presence, Some(namespace.clone()), InputValue::Present),
-            (Form::Presence, Some(json!({"metadata": {"deletionTimestamp": "x"}})), InputValue::Absent),
-            (Form::Object, Some(namespace.clone()), InputValue::Object(json!({"metadata": {"labels": {"a": "b"}}}))),
+            (
+                Form::Presence,
+                Some(json!({"metadata": {"deletionTimestamp": "x"}})),
+                InputValue::Absent,
+            ),
+            (
+                Form::Object,
+                Some(namespace.clone()),
+                InputValue::Object(json!({"metadata": {"labels": {"a": "b"}}})),
+            ),
         ] {
             let inputs = cross_one(&labels, form, body).unwrap();
-            assert_eq!(inputs, vec![Input { role: "home".to_owned(), value }]);
+            assert_eq!(
+                inputs,
+                vec![Input {
+                    role: "home".to_owned(),
+                    value
+                }]
+            );
         }
-        let failure = cross_one(&guest(&["status.phase"], &[]), Form::Object, Some(namespace)).unwrap_err();
+        let failure = cross_one(
+            &guest(&["status.phase"], &[]),
+            Form::Object,
+            Some(namespace),
+        )
+        .unwrap_err();
         assert_eq!(failure.reason, KnownReason::InvalidObject.into());
-        assert!(failure.message.contains("`status`") && !failure.message.contains("odd"), "{failure}");
+        assert!(
+            failure.message.contains("`status`") && !failure.message.contains("odd"),
+            "{failure}"
+        );
     }
 
     fn view(reference: u32, server: &str) -> SourceView {
-        let authority = Authority { reference, fingerprints: vec!["f".to_owned()], ends_seconds: Some(1), is_ca: true };
-        let server = Url { scheme: "https".to_owned(), host: server.to_owned(), port: None, path: String::new() };
+        let authority = Authority {
+            reference,
+            fingerprints: vec!["f".to_owned()],
+            ends_seconds: Some(1),
+            is_ca: true,
+        };
+        let server = Url {
+            scheme: "https".to_owned(),
+            host: server.to_owned(),
+            port: None,
+            path: String::new(),
+        };
         SourceView {
             clusters: vec![ClusterView {
                 entry: 0,
@@ -219,21 +298,54 @@ mod tests {
 
     #[test]
     fn the_digest_covers_exactly_what_the_guest_receives() {
-        let primary_of = |body: Value| primary(&object(hosted("demo"), body), &guest(&["spec"], &[])).unwrap();
+        let primary_of =
+            |body: Value| primary(&object(hosted("demo"), body), &guest(&["spec"], &[])).unwrap();
         let primary = primary_of(json!({"spec": {"a": 1}, "metadata": {"uid": "u"}}));
-        let found = [found(Absence::Fine, Form::Kubeconfig("kubeconfig".to_owned()), Some(json!({})))];
+        let found = [found(
+            Absence::Fine,
+            Form::Kubeconfig("kubeconfig".to_owned()),
+            Some(json!({})),
+        )];
         let of = |primary: &Primary, view| {
-            digest(primary, &found, &[Input { role: "home".to_owned(), value: InputValue::Kubeconfig(view) }])
+            digest(
+                primary,
+                &found,
+                &[Input {
+                    role: "home".to_owned(),
+                    value: InputValue::Kubeconfig(view),
+                }],
+            )
         };
         let reference = of(&primary, view(1, "a"));
-        assert_eq!(of(&primary, view(99, "a")), reference, "numbers of a call do not count");
         assert_eq!(
-            of(&primary_of(json!({"spec": {"a": 1}, "metadata": {"uid": "u", "resourceVersion": "8"}})), view(1, "a")),
+            of(&primary, view(99, "a")),
+            reference,
+            "numbers of a call do not count"
+        );
+        assert_eq!(
+            of(
+                &primary_of(
+                    json!({"spec": {"a": 1}, "metadata": {"uid": "u", "resourceVersion": "8"}})
+                ),
+                view(1, "a")
+            ),
             reference
         );
         assert_ne!(of(&primary, view(1, "b")), reference);
-        assert_ne!(of(&primary_of(json!({"spec": {"a": 2}, "metadata": {"uid": "u"}})), view(1, "a")), reference);
-        assert_ne!(of(&primary_of(json!({"spec": {"a": 1}, "metadata": {"uid": "v"}})), view(1, "a")), reference);
+        assert_ne!(
+            of(
+                &primary_of(json!({"spec": {"a": 2}, "metadata": {"uid": "u"}})),
+                view(1, "a")
+            ),
+            reference
+        );
+        assert_ne!(
+            of(
+                &primary_of(json!({"spec": {"a": 1}, "metadata": {"uid": "v"}})),
+                view(1, "a")
+            ),
+            reference
+        );
         assert_ne!(digest(&primary, &[], &[]), reference);
     }
 }

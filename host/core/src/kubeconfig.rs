@@ -82,15 +82,26 @@ impl Source {
     /// # Errors
     /// When it is no kubeconfig that can be used as a whole: entries that are not current must be sound, too.
     pub fn parse(bytes: &[u8], limits: &KubeconfigLimits) -> Result<Self, KubeconfigError> {
-        let budget = Limits { bytes: limits.bytes, nodes: NODES, depth: 64 };
+        let budget = Limits {
+            bytes: limits.bytes,
+            nodes: NODES,
+            depth: 64,
+        };
         let document = match document::parse_one(bytes, budget)? {
             Value::Object(map) => map,
-            Value::Null => return Err(Place::ROOT.error(KnownReason::KubeconfigEmpty, "it is empty")),
+            Value::Null => {
+                return Err(Place::ROOT.error(KnownReason::KubeconfigEmpty, "it is empty"));
+            }
             _ => return Err(Place::ROOT.error(KnownReason::NotAKubeconfig, "not a map")),
         };
         for (key, wanted) in [("apiVersion", "v1"), ("kind", "Config")] {
-            if document.get(key).is_some_and(|found| !found.is_null() && found.as_str() != Some(wanted)) {
-                return Err(Place::ROOT.field(key).error(KnownReason::NotAKubeconfig, "not the value of a kubeconfig"));
+            if document
+                .get(key)
+                .is_some_and(|found| !found.is_null() && found.as_str() != Some(wanted))
+            {
+                return Err(Place::ROOT
+                    .field(key)
+                    .error(KnownReason::NotAKubeconfig, "not the value of a kubeconfig"));
             }
         }
         shape::check(&document)?;
@@ -104,14 +115,22 @@ impl Source {
 
     /// The earliest end of the client certificates that an answer takes over, in seconds since 1970.
     pub fn ends_seconds(&self, answer: &Proposal) -> Option<i64> {
-        let users = answer.users.iter().filter_map(|user| self.view.users.get(user.entry as usize));
+        let users = answer
+            .users
+            .iter()
+            .filter_map(|user| self.view.users.get(user.entry as usize));
         users.filter_map(|user| user.credential.ends_seconds).min()
     }
 }
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Source({} clusters, {} users)", self.view.clusters.len(), self.view.users.len())
+        write!(
+            f,
+            "Source({} clusters, {} users)",
+            self.view.clusters.len(),
+            self.view.users.len()
+        )
     }
 }
 
@@ -122,6 +141,12 @@ impl From<document::DocumentError> for KubeconfigError {
             Fault::DuplicateKey => KnownReason::DuplicateEntry,
             _ => KnownReason::KubeconfigUnparsable,
         };
-        Self { reason, path: error.path, line: error.line, message: error.fault.as_str().into(), proposed: false }
+        Self {
+            reason,
+            path: error.path,
+            line: error.line,
+            message: error.fault.as_str().into(),
+            proposed: false,
+        }
     }
 }

@@ -28,7 +28,13 @@ pub enum Next<T> {
 impl<T: Clone + PartialEq> Latest<T> {
     /// Starts without a known written value.
     pub fn new(interval_ms: u64) -> Self {
-        Self { interval_ms, written: None, wanted: None, not_before_ms: 0, failures: 0 }
+        Self {
+            interval_ms,
+            written: None,
+            wanted: None,
+            not_before_ms: 0,
+            failures: 0,
+        }
     }
 
     /// Sets the value that is there already.
@@ -43,7 +49,9 @@ impl<T: Clone + PartialEq> Latest<T> {
 
     /// The value that is still to be written, now or later.
     pub fn left(&self) -> Option<&T> {
-        self.wanted.as_ref().filter(|wanted| self.written.as_ref() != Some(*wanted))
+        self.wanted
+            .as_ref()
+            .filter(|wanted| self.written.as_ref() != Some(*wanted))
     }
 
     /// What to do at this time.
@@ -58,8 +66,14 @@ impl<T: Clone + PartialEq> Latest<T> {
     /// Reports that a value was written, or that the write failed. A failed write is tried again after the interval,
     /// then after twice that, and so on.
     pub fn done(&mut self, value: T, written: bool, now_ms: u64) {
-        self.failures = if written { 0 } else { self.failures.saturating_add(1) };
-        let doubled = self.interval_ms.saturating_mul(1 << self.failures.saturating_sub(1).min(MOST_DOUBLINGS));
+        self.failures = if written {
+            0
+        } else {
+            self.failures.saturating_add(1)
+        };
+        let doubled = self
+            .interval_ms
+            .saturating_mul(1 << self.failures.saturating_sub(1).min(MOST_DOUBLINGS));
         self.not_before_ms = now_ms.saturating_add(doubled);
         self.written = written.then_some(value);
     }
@@ -78,7 +92,10 @@ mod tests {
         latest.done(1, true, 10);
         latest.want(2);
         latest.want(3);
-        assert_eq!((latest.next(10), latest.left()), (Next::At(5_010), Some(&3)));
+        assert_eq!(
+            (latest.next(10), latest.left()),
+            (Next::At(5_010), Some(&3))
+        );
         assert_eq!(latest.next(5_010), Next::Write(3));
     }
 
@@ -90,7 +107,10 @@ mod tests {
         assert_eq!((latest.next(0), latest.left()), (Next::Nothing, None));
         latest.want(2);
         latest.done(2, false, 0);
-        assert_eq!((latest.next(4_999), latest.next(5_000)), (Next::At(5_000), Next::Write(2)));
+        assert_eq!(
+            (latest.next(4_999), latest.next(5_000)),
+            (Next::At(5_000), Next::Write(2))
+        );
         latest.done(2, false, 5_000);
         assert_eq!(latest.next(5_000), Next::At(15_000));
         (0..100).for_each(|_| latest.done(2, false, 5_000));

@@ -30,7 +30,11 @@ pub struct Timing {
 impl Default for Timing {
     /// As client-go: 15, 10 and 2 seconds.
     fn default() -> Self {
-        Self { lease_ms: 15_000, hold_ms: 10_000, retry_ms: 2_000 }
+        Self {
+            lease_ms: 15_000,
+            hold_ms: 10_000,
+            retry_ms: 2_000,
+        }
     }
 }
 
@@ -139,21 +143,35 @@ impl Election {
 
     /// Records the Lease as it was read, and when the answer came.
     pub fn saw(&mut self, lease: Option<Lease>, now: Now) {
-        let (version, record) = lease.as_ref().map(|lease| (&lease.version, &lease.record)).unzip();
-        let same = self.seen.as_ref().filter(|seen| seen.lease.as_ref().map(|lease| &lease.record) == record);
+        let (version, record) = lease
+            .as_ref()
+            .map(|lease| (&lease.version, &lease.record))
+            .unzip();
+        let same = self
+            .seen
+            .as_ref()
+            .filter(|seen| seen.lease.as_ref().map(|lease| &lease.record) == record);
         let changed_ms = same.map_or(now.monotonic_ms, |seen| seen.changed_ms);
         // A write that names another version than the current one can no longer succeed.
         let there = |attempt: &Attempt| record == Some(&attempt.write.record);
-        self.attempts.retain(|attempt| there(attempt) || attempt.write.version.as_ref() == version);
+        self.attempts
+            .retain(|attempt| there(attempt) || attempt.write.version.as_ref() == version);
         self.held = self.attempts.iter().find(|attempt| there(attempt)).cloned();
-        self.seen = Some(Seen { lease, read_ms: now.monotonic_ms, changed_ms });
+        self.seen = Some(Seen {
+            lease,
+            read_ms: now.monotonic_ms,
+            changed_ms,
+        });
         (self.stale, self.not_before_ms) = (false, 0);
     }
 
     /// Records a write just before it is sent: the time to lead by it counts from now.
     pub fn sending(&mut self, write: &Write, now: Now) {
         if write.record.holder.is_some() {
-            self.attempts.push(Attempt { write: write.clone(), sent: now });
+            self.attempts.push(Attempt {
+                write: write.clone(),
+                sent: now,
+            });
             let over = self.attempts.len().saturating_sub(MAX_ATTEMPTS);
             self.attempts.drain(..over);
         }
@@ -161,7 +179,13 @@ impl Election {
 
     /// Records that a write succeeded and gave this version.
     pub fn wrote(&mut self, write: &Write, version: &str, now: Now) {
-        self.saw(Some(Lease { version: version.to_owned(), record: write.record.clone() }), now);
+        self.saw(
+            Some(Lease {
+                version: version.to_owned(),
+                record: write.record.clone(),
+            }),
+            now,
+        );
     }
 
     /// Records that a write conflicted with another version: read again soon.
@@ -188,19 +212,39 @@ impl Election {
         if now.monotonic_ms < self.not_before_ms {
             return Step::Follow(self.not_before_ms);
         }
-        let Some(seen) = self.seen.as_ref().filter(|_| !self.stale) else { return Step::Look };
+        let Some(seen) = self.seen.as_ref().filter(|_| !self.stale) else {
+            return Step::Look;
+        };
         let version = seen.lease.as_ref().map(|lease| lease.version.clone());
         match (&self.held, &seen.lease) {
-            (Some(held), _) if self.stopping => Step::Release(Write { version, record: self.released(held, now) }),
+            (Some(held), _) if self.stopping => Step::Release(Write {
+                version,
+                record: self.released(held, now),
+            }),
             _ if self.stopping => Step::Released,
             (Some(held), _) => match held.sent.monotonic_ms + retry {
                 due if due > now.monotonic_ms => Step::Wait(due),
-                _ => Step::Renew(Write { version, record: self.renewed(held, now) }),
+                _ => Step::Renew(Write {
+                    version,
+                    record: self.renewed(held, now),
+                }),
             },
-            (None, lease) => match lease.as_ref().and_then(|lease| self.ends_ms(&lease.record, seen.changed_ms)) {
-                Some(ends) if ends > now.monotonic_ms && seen.read_ms + retry <= now.monotonic_ms => Step::Look,
-                Some(ends) if ends > now.monotonic_ms => Step::Follow(ends.min(seen.read_ms + retry)),
-                _ => Step::Acquire(Write { version, record: self.acquired(lease.as_ref(), now) }),
+            (None, lease) => match lease
+                .as_ref()
+                .and_then(|lease| self.ends_ms(&lease.record, seen.changed_ms))
+            {
+                Some(ends)
+                    if ends > now.monotonic_ms && seen.read_ms + retry <= now.monotonic_ms =>
+                {
+                    Step::Look
+                }
+                Some(ends) if ends > now.monotonic_ms => {
+                    Step::Follow(ends.min(seen.read_ms + retry))
+                }
+                _ => Step::Acquire(Write {
+                    version,
+                    record: self.acquired(lease.as_ref(), now),
+                }),
             },
         }
     }
@@ -209,19 +253,28 @@ impl Election {
     /// may stand still while the machine sleeps, the wall clock may be set.
     pub fn leads_until(&self) -> Option<Now> {
         let Attempt { sent, .. } = self.held.as_ref().filter(|_| !self.stopping)?;
-        let hold_us = i64::try_from(self.hold_ms()).unwrap_or(i64::MAX).saturating_mul(1_000);
-        Some(Now { monotonic_ms: sent.monotonic_ms + self.hold_ms(), wall_us: sent.wall_us.saturating_add(hold_us) })
+        let hold_us = i64::try_from(self.hold_ms())
+            .unwrap_or(i64::MAX)
+            .saturating_mul(1_000);
+        Some(Now {
+            monotonic_ms: sent.monotonic_ms + self.hold_ms(),
+            wall_us: sent.wall_us.saturating_add(hold_us),
+        })
     }
 
     /// From when another replica may lead, in monotonic milliseconds; `None` when this replica does not lead.
     /// Requests that were sent while it led must end before.
     pub fn others_from_ms(&self) -> Option<u64> {
-        self.held.as_ref().map(|held| held.sent.monotonic_ms + self.timing.lease_ms)
+        self.held
+            .as_ref()
+            .map(|held| held.sent.monotonic_ms + self.timing.lease_ms)
     }
 
     /// Whether writing is allowed now.
     pub fn leads(&self, now: Now) -> bool {
-        self.leads_until().is_some_and(|until| now.monotonic_ms < until.monotonic_ms && now.wall_us < until.wall_us)
+        self.leads_until().is_some_and(|until| {
+            now.monotonic_ms < until.monotonic_ms && now.wall_us < until.wall_us
+        })
     }
 
     /// Always shorter than the lease, whatever the timing says.
@@ -232,15 +285,24 @@ impl Election {
     /// When a held lease ends, counted from when its last change was seen; `None` when it is free.
     fn ends_ms(&self, record: &Record, changed_ms: u64) -> Option<u64> {
         record.holder.as_ref().filter(|holder| !holder.is_empty())?;
-        let said = record.seconds.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
-        let lasts = said.map_or(self.timing.lease_ms, |seconds| (seconds * 1_000).min(LONGEST_MS));
+        let said = record
+            .seconds
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .filter(|seconds| *seconds > 0);
+        let lasts = said.map_or(self.timing.lease_ms, |seconds| {
+            (seconds * 1_000).min(LONGEST_MS)
+        });
         Some(changed_ms + lasts)
     }
 
     /// The time to write: later than in any earlier write of this replica, so that others see each renewal as a
     /// change.
     fn later_us(&self, now: Now) -> i64 {
-        let written = self.attempts.iter().filter_map(|attempt| attempt.write.record.renewed_us).max();
+        let written = self
+            .attempts
+            .iter()
+            .filter_map(|attempt| attempt.write.record.renewed_us)
+            .max();
         written.map_or(now.wall_us, |last| now.wall_us.max(last.saturating_add(1)))
     }
 
@@ -262,13 +324,20 @@ impl Election {
     }
 
     fn renewed(&self, held: &Attempt, now: Now) -> Record {
-        Record { renewed_us: Some(self.later_us(now)), ..held.write.record.clone() }
+        Record {
+            renewed_us: Some(self.later_us(now)),
+            ..held.write.record.clone()
+        }
     }
 
     /// The record without a holder; its duration of one second ends the lease for readers that look only at times,
     /// too.
     fn released(&self, held: &Attempt, now: Now) -> Record {
-        Record { holder: None, seconds: Some(1), ..self.renewed(held, now) }
+        Record {
+            holder: None,
+            seconds: Some(1),
+            ..self.renewed(held, now)
+        }
     }
 }
 

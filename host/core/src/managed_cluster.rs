@@ -18,7 +18,10 @@ pub const DEFAULT_LEASE_SECONDS: u32 = 60;
 /// The first declared field of the wrong type or with an impossible value.
 pub fn view(object: &Object, declared: &Declared) -> Result<ManagedCluster, InvalidField> {
     if let Some(path) = declared.misfit(object) {
-        return Err(InvalidField { path, expected: "a mapping or a list as a ManagedCluster requires" });
+        return Err(InvalidField {
+            path,
+            expected: "a mapping or a list as a ManagedCluster requires",
+        });
     }
     let fields = declared.fields.project(&object.body);
     let top = Place::top(&fields);
@@ -33,15 +36,35 @@ pub fn view(object: &Object, declared: &Declared) -> Result<ManagedCluster, Inva
         kubernetes_version: status.map("version")?.get("kubernetes").text()?,
         labels: pairs(&metadata.get("labels"))?,
         annotations: pairs(&metadata.get("annotations"))?,
-        claims: status.get("clusterClaims").list()?.iter().map(claim).collect::<Result<_, _>>()?,
-        conditions: status.get("conditions").list()?.iter().map(condition).collect::<Result<_, _>>()?,
-        taints: spec.get("taints").list()?.iter().map(taint).collect::<Result<_, _>>()?,
+        claims: status
+            .get("clusterClaims")
+            .list()?
+            .iter()
+            .map(claim)
+            .collect::<Result<_, _>>()?,
+        conditions: status
+            .get("conditions")
+            .list()?
+            .iter()
+            .map(condition)
+            .collect::<Result<_, _>>()?,
+        taints: spec
+            .get("taints")
+            .list()?
+            .iter()
+            .map(taint)
+            .collect::<Result<_, _>>()?,
     })
 }
 
 fn lease_duration(place: &Place<'_>) -> Result<u32, InvalidField> {
-    let Some(value) = place.value() else { return Ok(DEFAULT_LEASE_SECONDS) };
-    value.as_u64().and_then(|seconds| u32::try_from(seconds).ok()).ok_or_else(|| place.not("a number of seconds"))
+    let Some(value) = place.value() else {
+        return Ok(DEFAULT_LEASE_SECONDS);
+    };
+    value
+        .as_u64()
+        .and_then(|seconds| u32::try_from(seconds).ok())
+        .ok_or_else(|| place.not("a number of seconds"))
 }
 
 /// The entries of a map of strings, sorted by key.
@@ -55,7 +78,10 @@ fn pairs(place: &Place<'_>) -> Result<Vec<(String, String)>, InvalidField> {
 }
 
 fn claim(place: &Place<'_>) -> Result<(String, String), InvalidField> {
-    Ok((place.get("name").required_text()?, place.get("value").text()?.unwrap_or_default()))
+    Ok((
+        place.get("name").required_text()?,
+        place.get("value").text()?.unwrap_or_default(),
+    ))
 }
 
 fn condition(place: &Place<'_>) -> Result<Condition, InvalidField> {
@@ -127,18 +153,38 @@ mod tests {
     fn fills_every_declared_field() {
         let all = ["metadata.labels", "metadata.annotations", "spec", "status"];
         let cluster = read(cluster(), &all).unwrap();
-        assert_eq!((&*cluster.uid, cluster.created_seconds, cluster.deleting), ("u", Some(60), false));
-        assert_eq!((cluster.accepted, cluster.lease_duration_seconds), (true, 120));
+        assert_eq!(
+            (&*cluster.uid, cluster.created_seconds, cluster.deleting),
+            ("u", Some(60), false)
+        );
+        assert_eq!(
+            (cluster.accepted, cluster.lease_duration_seconds),
+            (true, 120)
+        );
         assert_eq!(cluster.kubernetes_version.as_deref(), Some("v1.34.4"));
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         assert_eq!(cluster.labels, [pair("a", "1"), pair("b", "2")]);
         assert_eq!(cluster.annotations, [pair("x/y", "z")]);
         assert_eq!(cluster.claims, [pair("id", "7")]);
         let (available, joined) = (&cluster.conditions[0], &cluster.conditions[1]);
-        assert_eq!((available.status, &*available.reason, available.changed_seconds), (Status::Unknown, "R", Some(7)));
-        assert_eq!((&*joined.kind, joined.status, joined.changed_seconds), ("Joined", Status::Yes, None));
-        let taint =
-            Taint { key: "k".to_owned(), value: String::new(), effect: Effect::NoSelect, added_seconds: Some(5) };
+        assert_eq!(
+            (
+                available.status,
+                &*available.reason,
+                available.changed_seconds
+            ),
+            (Status::Unknown, "R", Some(7))
+        );
+        assert_eq!(
+            (&*joined.kind, joined.status, joined.changed_seconds),
+            ("Joined", Status::Yes, None)
+        );
+        let taint = Taint {
+            key: "k".to_owned(),
+            value: String::new(),
+            effect: Effect::NoSelect,
+            added_seconds: Some(5),
+        };
         assert_eq!(cluster.taints, [taint]);
     }
 
@@ -158,23 +204,64 @@ mod tests {
         for (pointer, value, path) in [
             ("/status", json!("x"), "status"),
             ("/status/version", json!("x"), "status.version"),
-            ("/status/version/kubernetes", json!(1), "status.version.kubernetes"),
+            (
+                "/status/version/kubernetes",
+                json!(1),
+                "status.version.kubernetes",
+            ),
             ("/status/conditions", json!({}), "status.conditions"),
-            ("/status/conditions/1/status", json!("Maybe"), "status.conditions[1].status"),
-            ("/status/conditions/1/status", json!(true), "status.conditions[1].status"),
-            ("/status/conditions/0/lastTransitionTime", json!("now"), "status.conditions[0].lastTransitionTime"),
-            ("/status/clusterClaims/0", json!({"value": "x"}), "status.clusterClaims[0].name"),
-            ("/spec/hubAcceptsClient", json!("yes"), "spec.hubAcceptsClient"),
-            ("/spec/leaseDurationSeconds", json!(-1), "spec.leaseDurationSeconds"),
-            ("/spec/taints/0/effect", json!("NoExecute"), "spec.taints[0].effect"),
+            (
+                "/status/conditions/1/status",
+                json!("Maybe"),
+                "status.conditions[1].status",
+            ),
+            (
+                "/status/conditions/1/status",
+                json!(true),
+                "status.conditions[1].status",
+            ),
+            (
+                "/status/conditions/0/lastTransitionTime",
+                json!("now"),
+                "status.conditions[0].lastTransitionTime",
+            ),
+            (
+                "/status/clusterClaims/0",
+                json!({"value": "x"}),
+                "status.clusterClaims[0].name",
+            ),
+            (
+                "/spec/hubAcceptsClient",
+                json!("yes"),
+                "spec.hubAcceptsClient",
+            ),
+            (
+                "/spec/leaseDurationSeconds",
+                json!(-1),
+                "spec.leaseDurationSeconds",
+            ),
+            (
+                "/spec/taints/0/effect",
+                json!("NoExecute"),
+                "spec.taints[0].effect",
+            ),
             ("/metadata/labels", json!([]), "metadata.labels"),
             ("/metadata/labels/a", json!(1), "metadata.labels.a"),
         ] {
             let mut body = cluster();
             *body.pointer_mut(pointer).unwrap() = value;
-            let fields =
-                ["metadata.labels", "spec", "status.version.kubernetes", "status.conditions", "status.clusterClaims"];
-            assert_eq!(read(body, &fields).map_err(|invalid| invalid.path), Err(path.to_owned()), "{pointer}");
+            let fields = [
+                "metadata.labels",
+                "spec",
+                "status.version.kubernetes",
+                "status.conditions",
+                "status.clusterClaims",
+            ];
+            assert_eq!(
+                read(body, &fields).map_err(|invalid| invalid.path),
+                Err(path.to_owned()),
+                "{pointer}"
+            );
         }
     }
 }

@@ -21,13 +21,20 @@ struct Keys {
 impl Keys {
     /// The keys that a policy wants.
     fn wanted(own: &OwnSpec) -> Self {
-        Self { labels: own.labels.keys().cloned().collect(), annotations: own.annotations.keys().cloned().collect() }
+        Self {
+            labels: own.labels.keys().cloned().collect(),
+            annotations: own.annotations.keys().cloned().collect(),
+        }
     }
 
     /// The keys that a policy put on an object; none on an object without a stamp, whatever its annotation lists.
     fn of(object: &Object) -> Self {
-        let said = object.annotation(labels::MANAGED_KEYS).filter(|_| Stamp::read(object).is_some());
-        let mut keys: Self = said.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let said = object
+            .annotation(labels::MANAGED_KEYS)
+            .filter(|_| Stamp::read(object).is_some());
+        let mut keys: Self = said
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default();
         keys.labels.retain(|key| !labels::is_reserved(key));
         keys.annotations.retain(|key| !labels::is_reserved(key));
         keys
@@ -43,9 +50,18 @@ pub(crate) fn changed(own: &OwnSpec, existing: &Object) -> Vec<String> {
     let had = Keys::of(existing);
     let mut changed = Vec::new();
     for (field, wanted, had) in fields(own, &had) {
-        let wrong = wanted.iter().filter(|(key, value)| at(existing, field, key) != Some(&Value::from(value.as_str())));
-        let left = had.iter().filter(|key| !wanted.contains_key(*key) && at(existing, field, key).is_some());
-        changed.extend(wrong.map(|(key, _)| key).chain(left).map(|key| format!("metadata.{field}.{key}")));
+        let wrong = wanted
+            .iter()
+            .filter(|(key, value)| at(existing, field, key) != Some(&Value::from(value.as_str())));
+        let left = had
+            .iter()
+            .filter(|key| !wanted.contains_key(*key) && at(existing, field, key).is_some());
+        changed.extend(
+            wrong
+                .map(|(key, _)| key)
+                .chain(left)
+                .map(|key| format!("metadata.{field}.{key}")),
+        );
     }
     if had != Keys::wanted(own) {
         changed.push(format!("metadata.annotations.{}", labels::MANAGED_KEYS));
@@ -57,10 +73,17 @@ pub(crate) fn changed(own: &OwnSpec, existing: &Object) -> Vec<String> {
 pub(crate) fn put(own: &OwnSpec, existing: Option<&Object>, body: &mut Value) {
     let had = existing.map(Keys::of).unwrap_or_default();
     for (field, wanted, had) in fields(own, &had) {
-        let mut map =
-            body.pointer(&format!("/metadata/{field}")).and_then(Value::as_object).cloned().unwrap_or_default();
+        let mut map = body
+            .pointer(&format!("/metadata/{field}"))
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default();
         map.retain(|key, _| !had.contains(key));
-        map.extend(wanted.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))));
+        map.extend(
+            wanted
+                .iter()
+                .map(|(key, value)| (key.clone(), Value::from(value.as_str()))),
+        );
         if field == "annotations" {
             note(&Keys::wanted(own), &mut map);
         }
@@ -77,16 +100,28 @@ pub(crate) fn view(object: &Object) -> Value {
         return Value::Null;
     }
     let values = |field, keys: &BTreeSet<String>| {
-        keys.iter().map(|key| json!([key, at(object, field, key)])).collect::<Vec<_>>()
+        keys.iter()
+            .map(|key| json!([key, at(object, field, key)]))
+            .collect::<Vec<_>>()
     };
-    json!([values("labels", &keys.labels), values("annotations", &keys.annotations)])
+    json!([
+        values("labels", &keys.labels),
+        values("annotations", &keys.annotations)
+    ])
 }
 
 fn fields<'a>(
     own: &'a OwnSpec,
     had: &'a Keys,
-) -> [(&'static str, &'a BTreeMap<String, String>, &'a BTreeSet<String>); 2] {
-    [("labels", &own.labels, &had.labels), ("annotations", &own.annotations, &had.annotations)]
+) -> [(
+    &'static str,
+    &'a BTreeMap<String, String>,
+    &'a BTreeSet<String>,
+); 2] {
+    [
+        ("labels", &own.labels, &had.labels),
+        ("annotations", &own.annotations, &had.annotations),
+    ]
 }
 
 fn at<'a>(object: &'a Object, field: &str, key: &str) -> Option<&'a Value> {
@@ -96,7 +131,9 @@ fn at<'a>(object: &'a Object, field: &str, key: &str) -> Option<&'a Value> {
 /// Lists the keys in the annotation, or removes the annotation when there are none.
 fn note(keys: &Keys, annotations: &mut Map<String, Value>) {
     match serde_json::to_string(keys) {
-        Ok(text) if !keys.is_empty() => drop(annotations.insert(labels::MANAGED_KEYS.to_owned(), text.into())),
+        Ok(text) if !keys.is_empty() => {
+            drop(annotations.insert(labels::MANAGED_KEYS.to_owned(), text.into()))
+        }
         _ => drop(annotations.remove(labels::MANAGED_KEYS)),
     }
 }

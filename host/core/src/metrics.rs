@@ -50,12 +50,24 @@ impl Kind {
 impl Metric {
     /// Whether it is exposed only when the hypershift-addon agent's names are requested.
     pub fn is_compatibility(&self) -> bool {
-        [COMPATIBILITY_COPY_TOTAL.name, COMPATIBILITY_COPY_FAILURES.name].contains(&self.name)
+        [
+            COMPATIBILITY_COPY_TOTAL.name,
+            COMPATIBILITY_COPY_FAILURES.name,
+        ]
+        .contains(&self.name)
     }
 
     /// Whether it has no value while nothing goes wrong, no guest logs, or no API server is connected.
     pub fn is_rare(&self) -> bool {
-        let rare = [OVERDUE, REPAIRED, CALL_FAILURES, CALL_LOG_LINES, REQUESTS, WATCH_RESTARTS, WATCH_OBJECTS];
+        let rare = [
+            OVERDUE,
+            REPAIRED,
+            CALL_FAILURES,
+            CALL_LOG_LINES,
+            REQUESTS,
+            WATCH_RESTARTS,
+            WATCH_OBJECTS,
+        ];
         rare.iter().any(|rare| rare.name == self.name)
     }
 }
@@ -96,14 +108,20 @@ pub fn attempt(
     if !matches!(writes, Writes::Kubeconfig(_)) || !primary_read {
         return None;
     }
-    let wrote = report.writes.iter().any(|(kind, _)| matches!(kind, WriteKind::Create | WriteKind::Update));
+    let wrote = report
+        .writes
+        .iter()
+        .any(|(kind, _)| matches!(kind, WriteKind::Create | WriteKind::Update));
     let first_conflict = report.is_first_conflict();
     let attempt = match report.state {
         State::Failed => (!first_conflict).then_some(Attempt::Failed),
         State::Applied => Some(Attempt::Succeeded),
         State::Held | State::Waiting => wrote.then_some(Attempt::Succeeded),
     }?;
-    let now = Counted { attempt, at_seconds: report.at_seconds };
+    let now = Counted {
+        attempt,
+        at_seconds: report.at_seconds,
+    };
     (wrote || is_news(before, now, timed)).then_some(now)
 }
 
@@ -111,7 +129,9 @@ pub fn attempt(
 pub fn is_news(before: Option<Counted>, now: Counted, timed: bool) -> bool {
     let same = before.filter(|before| before.attempt == now.attempt);
     // After a clock was set back, counting starts anew.
-    let just_counted = |before: Counted| (0..SAME_SECONDS).contains(&now.at_seconds.saturating_sub(before.at_seconds));
+    let just_counted = |before: Counted| {
+        (0..SAME_SECONDS).contains(&now.at_seconds.saturating_sub(before.at_seconds))
+    };
     same.is_none_or(|before| !timed && !just_counted(before))
 }
 
@@ -128,12 +148,24 @@ mod tests {
 
     fn report(state: State, word: KnownReason, writes: &[WriteKind], failures: u32) -> Report {
         let result = match state {
-            State::Applied => Ok(Success { gone: false, outcome: Outcome::default(), kept: None, ask_again_at: None }),
+            State::Applied => Ok(Success {
+                gone: false,
+                outcome: Outcome::default(),
+                kept: None,
+                ask_again_at: None,
+            }),
             _ => Err(Failure::known(word, "")),
         };
         let report = sample::report(result);
-        assert_eq!((report.state, report.reason.as_str()), (state, word.as_str()));
-        Report { writes: writes.iter().map(|kind| (*kind, target("demo"))).collect(), failures, ..report }
+        assert_eq!(
+            (report.state, report.reason.as_str()),
+            (state, word.as_str())
+        );
+        Report {
+            writes: writes.iter().map(|kind| (*kind, target("demo"))).collect(),
+            failures,
+            ..report
+        }
     }
 
     #[test]
@@ -141,23 +173,85 @@ mod tests {
         let writes = policy(&kubeconfig_manifest()).writes;
         use Attempt::{Failed, Succeeded};
         for (state, word, kinds, failures, expected) in [
-            (State::Applied, KnownReason::InSync, &[][..], 0, Some(Succeeded)),
-            (State::Applied, KnownReason::InSync, &[WriteKind::Create][..], 0, Some(Succeeded)),
-            (State::Applied, KnownReason::InSync, &[WriteKind::Update][..], 0, Some(Succeeded)),
-            (State::Waiting, KnownReason::OwnedByAnother, &[][..], 0, None),
-            (State::Waiting, KnownReason::StillNeeded, &[WriteKind::Create, WriteKind::Delete][..], 0, Some(Succeeded)),
-            (State::Waiting, KnownReason::StillNeeded, &[WriteKind::Delete][..], 0, None),
+            (
+                State::Applied,
+                KnownReason::InSync,
+                &[][..],
+                0,
+                Some(Succeeded),
+            ),
+            (
+                State::Applied,
+                KnownReason::InSync,
+                &[WriteKind::Create][..],
+                0,
+                Some(Succeeded),
+            ),
+            (
+                State::Applied,
+                KnownReason::InSync,
+                &[WriteKind::Update][..],
+                0,
+                Some(Succeeded),
+            ),
+            (
+                State::Waiting,
+                KnownReason::OwnedByAnother,
+                &[][..],
+                0,
+                None,
+            ),
+            (
+                State::Waiting,
+                KnownReason::StillNeeded,
+                &[WriteKind::Create, WriteKind::Delete][..],
+                0,
+                Some(Succeeded),
+            ),
+            (
+                State::Waiting,
+                KnownReason::StillNeeded,
+                &[WriteKind::Delete][..],
+                0,
+                None,
+            ),
             (State::Held, KnownReason::Suspended, &[][..], 0, None),
-            (State::Failed, KnownReason::KubeconfigEmpty, &[][..], 0, Some(Failed)),
-            (State::Failed, KnownReason::WriteFailed, &[][..], 1, Some(Failed)),
+            (
+                State::Failed,
+                KnownReason::KubeconfigEmpty,
+                &[][..],
+                0,
+                Some(Failed),
+            ),
+            (
+                State::Failed,
+                KnownReason::WriteFailed,
+                &[][..],
+                1,
+                Some(Failed),
+            ),
             (State::Failed, KnownReason::WriteConflict, &[][..], 1, None),
-            (State::Failed, KnownReason::WriteConflict, &[][..], 2, Some(Failed)),
+            (
+                State::Failed,
+                KnownReason::WriteConflict,
+                &[][..],
+                2,
+                Some(Failed),
+            ),
         ] {
             let report = report(state, word, kinds, failures);
-            let counted = |writes, read| attempt(writes, read, false, None, &report).map(|counted| counted.attempt);
-            assert_eq!(counted(&writes, true), expected, "{word:?} {kinds:?} {failures}");
+            let counted = |writes, read| {
+                attempt(writes, read, false, None, &report).map(|counted| counted.attempt)
+            };
+            assert_eq!(
+                counted(&writes, true),
+                expected,
+                "{word:?} {kinds:?} {failures}"
+            );
             assert_eq!(counted(&writes, false), None, "nothing was read: {word:?}");
-            let taints = Writes::Taints(TaintsRule { keys: BTreeSet::new() });
+            let taints = Writes::Taints(TaintsRule {
+                keys: BTreeSet::new(),
+            });
             assert_eq!(counted(&taints, true), None, "no kubeconfig: {word:?}");
         }
     }
@@ -170,13 +264,22 @@ mod tests {
         let counted: Vec<_> = rows
             .iter()
             .filter_map(|(at_seconds, timed, report)| {
-                let report = Report { at_seconds: *at_seconds, ..report.clone() };
+                let report = Report {
+                    at_seconds: *at_seconds,
+                    ..report.clone()
+                };
                 let counted = attempt(&writes, true, *timed, before, &report)?;
                 before = Some(counted);
                 Some(counted.attempt)
             })
             .collect();
-        (counted.len(), counted.iter().filter(|attempt| **attempt == Attempt::Failed).count())
+        (
+            counted.len(),
+            counted
+                .iter()
+                .filter(|attempt| **attempt == Attempt::Failed)
+                .count(),
+        )
     }
 
     #[test]
@@ -190,17 +293,30 @@ mod tests {
         let conflict = |failures| report(State::Failed, KnownReason::WriteConflict, &[], failures);
         // Right at the start and at two resyncs: three successful attempts.
         assert_eq!(
-            counts(&[(0, false, right.clone()), (1_800, false, right.clone()), (3_600, false, right.clone())]),
+            counts(&[
+                (0, false, right.clone()),
+                (1_800, false, right.clone()),
+                (3_600, false, right.clone())
+            ]),
             (3, 0)
         );
         // A failure is retried a thousand times, also with another reason: one attempt.
-        let mut tries: Vec<_> = (0..1_000).map(|n| (n * 300, n > 0, missing(u32::try_from(n).unwrap() + 1))).collect();
+        let mut tries: Vec<_> = (0..1_000)
+            .map(|n| (n * 300, n > 0, missing(u32::try_from(n).unwrap() + 1)))
+            .collect();
         tries.push((400_000, true, away(1_001)));
         assert_eq!(counts(&tries), (1, 1));
         // The retry that succeeds counts, written or not; a resync of a failure is an attempt of its own.
         tries.push((400_300, true, right.clone()));
         assert_eq!(counts(&tries), (2, 1));
-        assert_eq!(counts(&[(0, false, missing(1)), (1_800, false, missing(9)), (2_000, true, wrote.clone())]), (3, 2));
+        assert_eq!(
+            counts(&[
+                (0, false, missing(1)),
+                (1_800, false, missing(9)),
+                (2_000, true, wrote.clone())
+            ]),
+            (3, 2)
+        );
         // A time that a guest asks for each second makes no new attempts, unless something is written.
         let mut asked: Vec<_> = (0..100).map(|n| (n, n > 0, right.clone())).collect();
         asked.push((100, true, wrote.clone()));
@@ -215,24 +331,47 @@ mod tests {
         let failed = report(State::Failed, KnownReason::KubeconfigEmpty, &[], 0);
         let right = report(State::Applied, KnownReason::InSync, &[], 0);
         for one in [failed.clone(), right.clone()] {
-            let hour: Vec<_> = (0..3_600).map(|second| (second, false, one.clone())).collect();
+            let hour: Vec<_> = (0..3_600)
+                .map(|second| (second, false, one.clone()))
+                .collect();
             assert_eq!(counts(&hour).0, 60, "{:?}", one.state);
         }
         // A changed result counts at once, and a clock that was set back does not suppress it.
-        assert_eq!(counts(&[(0, false, right.clone()), (1, false, failed.clone()), (2, false, right.clone())]), (3, 1));
-        assert_eq!(counts(&[(9_000, false, right.clone()), (5, false, right)]), (2, 0));
+        assert_eq!(
+            counts(&[
+                (0, false, right.clone()),
+                (1, false, failed.clone()),
+                (2, false, right.clone())
+            ]),
+            (3, 1)
+        );
+        assert_eq!(
+            counts(&[(9_000, false, right.clone()), (5, false, right)]),
+            (2, 0)
+        );
     }
 
     #[test]
     fn names_and_labels_are_valid_for_prometheus() {
-        let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        let plain = |text: &str| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+        };
         let mut names: Vec<_> = ALL.iter().map(|metric| metric.name).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), ALL.len());
         for metric in ALL {
-            assert!(plain(metric.name) && metric.labels.iter().all(|label| plain(label)), "{}", metric.name);
-            assert!(metric.help.ends_with('.') && !metric.unit.is_empty(), "{}", metric.name);
+            assert!(
+                plain(metric.name) && metric.labels.iter().all(|label| plain(label)),
+                "{}",
+                metric.name
+            );
+            assert!(
+                metric.help.ends_with('.') && !metric.unit.is_empty(),
+                "{}",
+                metric.name
+            );
             if let Kind::Histogram(bounds) = metric.kind {
                 assert!(bounds.is_sorted() && bounds.len() <= 16, "{}", metric.name);
             }
@@ -241,8 +380,19 @@ mod tests {
 
     #[test]
     fn the_two_metric_names_of_the_existing_agent_are_exact() {
-        assert_eq!(COPY_TOTAL.name, "hypershift_addon_agent_kubeconfig_secret_copy_total");
-        assert_eq!(COPY_FAILURES.name, "hypershift_addon_agent_kubeconfig_secret_copy_failures");
-        assert_eq!(ALL.iter().filter(|metric| metric.is_compatibility()).count(), 2);
+        assert_eq!(
+            COPY_TOTAL.name,
+            "hypershift_addon_agent_kubeconfig_secret_copy_total"
+        );
+        assert_eq!(
+            COPY_FAILURES.name,
+            "hypershift_addon_agent_kubeconfig_secret_copy_failures"
+        );
+        assert_eq!(
+            ALL.iter()
+                .filter(|metric| metric.is_compatibility())
+                .count(),
+            2
+        );
     }
 }

@@ -37,7 +37,9 @@ impl Object {
 
     /// Whether it carries a deletion timestamp.
     pub fn deleting(&self) -> bool {
-        self.body.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+        self.body
+            .pointer("/metadata/deletionTimestamp")
+            .is_some_and(|at| !at.is_null())
     }
 
     /// A label's value.
@@ -47,13 +49,21 @@ impl Object {
 
     /// An annotation's value.
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.body.get("metadata")?.get("annotations")?.get(key)?.as_str()
+        self.body
+            .get("metadata")?
+            .get("annotations")?
+            .get(key)?
+            .as_str()
     }
 
     /// Whether a user paused it: it has the annotation [`labels::PAUSED`] with any value but `false`.
     pub fn paused(&self) -> bool {
-        let value = self.body.get("metadata").and_then(|metadata| metadata.get("annotations")?.get(labels::PAUSED));
-        !matches!(value, None | Some(Value::Null | Value::Bool(false))) && value != Some(&Value::from("false"))
+        let value = self
+            .body
+            .get("metadata")
+            .and_then(|metadata| metadata.get("annotations")?.get(labels::PAUSED));
+        !matches!(value, None | Some(Value::Null | Value::Bool(false)))
+            && value != Some(&Value::from("false"))
     }
 
     /// The base64 text under a key of a Secret's `data`.
@@ -103,7 +113,16 @@ mod tests {
         ] {
             let body = json!({"metadata": {"annotations": annotations}});
             let reference = ObjectRef::local("v1", "Node", None, "x");
-            assert_eq!(Object { reference, version: String::new(), body }.paused(), paused, "{annotations}");
+            assert_eq!(
+                Object {
+                    reference,
+                    version: String::new(),
+                    body
+                }
+                .paused(),
+                paused,
+                "{annotations}"
+            );
         }
     }
 }

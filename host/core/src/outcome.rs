@@ -31,7 +31,12 @@ pub struct StepOutcome {
 impl StepOutcome {
     /// The result of a step that changed nothing.
     pub fn failed(step: &Step, failure: WriteFailure) -> Self {
-        Self { target: step.target().clone(), kind: step.kind(), result: Err(failure), left: None }
+        Self {
+            target: step.target().clone(),
+            kind: step.kind(),
+            result: Err(failure),
+            left: None,
+        }
     }
 }
 
@@ -72,7 +77,12 @@ pub struct WriteFailure {
 impl Outcome {
     /// The first write that failed.
     pub fn failure(&self) -> Option<(&ObjectRef, &WriteFailure)> {
-        self.steps.iter().find_map(|step| step.result.as_ref().err().map(|failure| (&step.target, failure)))
+        self.steps.iter().find_map(|step| {
+            step.result
+                .as_ref()
+                .err()
+                .map(|failure| (&step.target, failure))
+        })
     }
 
     /// Whether every step was tried and succeeded.

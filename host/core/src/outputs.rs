@@ -19,14 +19,19 @@ impl Outputs {
         self.gone(&object.reference);
         if let Some(stamp) = Stamp::read(object) {
             let key = stamp.key();
-            self.by_key.entry(key.clone()).or_default().insert(object.reference.clone());
+            self.by_key
+                .entry(key.clone())
+                .or_default()
+                .insert(object.reference.clone());
             self.owner.insert(object.reference.clone(), key);
         }
     }
 
     /// Records that an object is gone.
     pub fn gone(&mut self, object: &ObjectRef) {
-        let Some(key) = self.owner.remove(object) else { return };
+        let Some(key) = self.owner.remove(object) else {
+            return;
+        };
         if let Some(objects) = self.by_key.get_mut(&key) {
             objects.remove(object);
             if objects.is_empty() {
@@ -68,7 +73,10 @@ mod tests {
         outputs.observe(&stamped("one", "demo"));
         outputs.observe(&stamped("two", "demo"));
         outputs.observe(&object(target("three"), json!({})));
-        assert_eq!(outputs.of(&key("demo")).collect::<Vec<_>>(), [&target("one"), &target("two")]);
+        assert_eq!(
+            outputs.of(&key("demo")).collect::<Vec<_>>(),
+            [&target("one"), &target("two")]
+        );
         outputs.observe(&stamped("one", "other"));
         outputs.observe(&object(target("two"), json!({})));
         assert_eq!(outputs.keys().collect::<Vec<_>>(), [&key("other")]);

@@ -25,13 +25,22 @@ impl Contender {
     /// The contender for a primary; without uid and creation time when the primary cannot be read.
     pub fn of(key: &Key, primary: Option<&Object>) -> Self {
         let uid = primary.map(Object::uid).unwrap_or_default().to_owned();
-        Self { key: key.clone(), uid, created_seconds: primary.and_then(Object::created_seconds) }
+        Self {
+            key: key.clone(),
+            uid,
+            created_seconds: primary.and_then(Object::created_seconds),
+        }
     }
 
     /// Orders contenders: older first, without a creation time last; then by namespace, name, and the rest of the key.
     fn rank(&self) -> (i64, Option<&str>, &str, &Key) {
         let created = self.created_seconds.unwrap_or(i64::MAX);
-        (created, self.key.primary.namespace.as_deref(), &self.key.primary.name, &self.key)
+        (
+            created,
+            self.key.primary.namespace.as_deref(),
+            &self.key.primary.name,
+            &self.key,
+        )
     }
 }
 
@@ -88,7 +97,10 @@ impl OwnershipIndex {
     /// Adds a primary that must be located before any unstamped target of its policy is written. Call this for every
     /// primary that exists at the start (or when a policy is loaded), before the first reconcile.
     pub fn expect(&mut self, key: &Key) {
-        self.unlocated.entry(Arc::clone(&key.policy)).or_default().insert(key.clone());
+        self.unlocated
+            .entry(Arc::clone(&key.policy))
+            .or_default()
+            .insert(key.clone());
     }
 
     /// Sets where the targets of a policy may lie: contenders of other policies with a target there wait for its
@@ -99,7 +111,8 @@ impl OwnershipIndex {
             namespace: rule.namespace.wildcard("*"),
             name: rule.name.wildcard("*"),
         };
-        self.reach.insert(Arc::clone(policy), rules.iter().map(reach).collect());
+        self.reach
+            .insert(Arc::clone(policy), rules.iter().map(reach).collect());
     }
 
     /// Records the target that a reconcile found for a primary. Returns the keys to wake.
@@ -110,7 +123,10 @@ impl OwnershipIndex {
             _ => Vec::new(),
         };
         self.target_of.insert(key.clone(), target.clone());
-        self.by_target.entry(target).or_default().insert(key.clone(), contender);
+        self.by_target
+            .entry(target)
+            .or_default()
+            .insert(key.clone(), contender);
         woken.extend(self.locate(&key));
         woken
     }
@@ -120,10 +136,15 @@ impl OwnershipIndex {
     /// unreadable or gone, that holds only until it is located. Returns the keys to wake.
     pub fn keep(&mut self, contender: Contender, stamped: Option<&ObjectRef>) -> Vec<Key> {
         let key = &contender.key;
-        let believed =
-            !contender.uid.is_empty() || self.unlocated.get(&key.policy).is_some_and(|keys| keys.contains(key));
+        let believed = !contender.uid.is_empty()
+            || self
+                .unlocated
+                .get(&key.policy)
+                .is_some_and(|keys| keys.contains(key));
         match stamped {
-            Some(target) if believed && !self.target_of.contains_key(key) => self.set(contender, target.clone()),
+            Some(target) if believed && !self.target_of.contains_key(key) => {
+                self.set(contender, target.clone())
+            }
             _ => self.locate(key),
         }
     }
@@ -140,7 +161,12 @@ impl OwnershipIndex {
 
     /// A policy is gone with all its primaries. Returns the keys to wake.
     pub fn remove_policy(&mut self, policy: &str) -> Vec<Key> {
-        let keys: Vec<Key> = self.target_of.keys().filter(|key| *key.policy == *policy).cloned().collect();
+        let keys: Vec<Key> = self
+            .target_of
+            .keys()
+            .filter(|key| *key.policy == *policy)
+            .cloned()
+            .collect();
         self.unlocated.remove(policy);
         self.reach.remove(policy);
         let mut woken = self.deferred.remove(policy).unwrap_or_default();
@@ -153,13 +179,17 @@ impl OwnershipIndex {
     /// contender that must wait for locations is remembered and returned when the last one is known. `others`: it also
     /// waits for the primaries of other policies that may want its target.
     pub fn decide(&mut self, key: &Key, stamp: Option<&Stamp>, others: bool) -> Ownership {
-        let contenders = self.target_of.get(key).and_then(|target| self.by_target.get(target));
+        let contenders = self
+            .target_of
+            .get(key)
+            .and_then(|target| self.by_target.get(target));
         let Some((contenders, me)) = contenders.and_then(|all| Some((all, all.get(key)?))) else {
             // Callers call `set` first. Without a claim of this key, no other claim can be held against it.
             return Ownership::Owner { sole: true };
         };
         let stamped = |contender: &&Contender| {
-            let same = |stamp: &Stamp| contender.uid.is_empty() || stamp.source.uid == contender.uid;
+            let same =
+                |stamp: &Stamp| contender.uid.is_empty() || stamp.source.uid == contender.uid;
             stamp.is_some_and(|stamp| stamp.names(&contender.key) && same(stamp))
         };
         let owner = match contenders.values().find(stamped) {
@@ -173,12 +203,19 @@ impl OwnershipIndex {
                     }
                     return Ownership::Pending { remaining };
                 }
-                contenders.values().min_by_key(|contender| contender.rank()).unwrap_or(me)
+                contenders
+                    .values()
+                    .min_by_key(|contender| contender.rank())
+                    .unwrap_or(me)
             }
         };
         match owner.key == *key {
-            true => Ownership::Owner { sole: contenders.len() == 1 },
-            false => Ownership::OwnedBy { owner: owner.key.clone() },
+            true => Ownership::Owner {
+                sole: contenders.len() == 1,
+            },
+            false => Ownership::OwnedBy {
+                owner: owner.key.clone(),
+            },
         }
     }
 
@@ -189,7 +226,9 @@ impl OwnershipIndex {
 
     /// Whether another key wants a target.
     pub fn wanted_by_another(&self, target: &ObjectRef, key: &Key) -> bool {
-        self.by_target.get(target).is_some_and(|contenders| contenders.keys().any(|other| other != key))
+        self.by_target
+            .get(target)
+            .is_some_and(|contenders| contenders.keys().any(|other| other != key))
     }
 
     /// The target that a key wants.
@@ -203,7 +242,9 @@ impl OwnershipIndex {
         let named = stamp.map(Stamp::key);
         let reaches = |policy: &Arc<str>| {
             let reach = self.reach.get(policy).zip(self.target_of.get(key));
-            others && reach.is_some_and(|(reach, target)| reach.iter().any(|reach| reach.holds(target)))
+            others
+                && reach
+                    .is_some_and(|(reach, target)| reach.iter().any(|reach| reach.holds(target)))
         };
         let waits = |(policy, keys): &(&Arc<str>, &BTreeSet<Key>)| {
             !keys.is_empty()
@@ -211,13 +252,21 @@ impl OwnershipIndex {
                     || named.as_ref().is_some_and(|named| keys.contains(named))
                     || reaches(policy))
         };
-        self.unlocated.iter().filter(waits).map(|(policy, _)| Arc::clone(policy)).collect()
+        self.unlocated
+            .iter()
+            .filter(waits)
+            .map(|(policy, _)| Arc::clone(policy))
+            .collect()
     }
 
     /// Removes a claim; returns the other contenders of that target.
     fn release(&mut self, key: &Key) -> Vec<Key> {
-        let Some(target) = self.target_of.remove(key) else { return Vec::new() };
-        let Some(contenders) = self.by_target.get_mut(&target) else { return Vec::new() };
+        let Some(target) = self.target_of.remove(key) else {
+            return Vec::new();
+        };
+        let Some(contenders) = self.by_target.get_mut(&target) else {
+            return Vec::new();
+        };
         contenders.remove(key);
         let others: Vec<Key> = contenders.keys().cloned().collect();
         if others.is_empty() {
@@ -228,7 +277,9 @@ impl OwnershipIndex {
 
     /// Marks a primary as located. With the last one of its policy, returns the keys that waited for it.
     fn locate(&mut self, key: &Key) -> Vec<Key> {
-        let Some(keys) = self.unlocated.get_mut(&key.policy) else { return Vec::new() };
+        let Some(keys) = self.unlocated.get_mut(&key.policy) else {
+            return Vec::new();
+        };
         keys.remove(key);
         if !keys.is_empty() {
             return Vec::new();
@@ -247,13 +298,21 @@ mod tests {
     use crate::sample::{hosted, key, kubeconfig_manifest, policy, stamp, target};
 
     fn contender(name: &str, created: Option<i64>) -> Contender {
-        Contender { key: key(name), uid: format!("uid-{name}"), created_seconds: created }
+        Contender {
+            key: key(name),
+            uid: format!("uid-{name}"),
+            created_seconds: created,
+        }
     }
 
     fn in_namespace(namespace: &str, name: &str) -> Contender {
         let mut reference = hosted(name);
         reference.namespace = Some(namespace.to_owned());
-        Contender { key: Key::new(&"external".into(), &reference), uid: String::new(), created_seconds: None }
+        Contender {
+            key: Key::new(&"external".into(), &reference),
+            uid: String::new(),
+            created_seconds: None,
+        }
     }
 
     /// The contender that keeps the target which all of these claim, whatever the order in which they came.
@@ -281,15 +340,41 @@ mod tests {
 
     #[test]
     fn ownership_goes_by_labels_then_age_then_namespace_then_name() {
-        let (old, young, ageless) = (contender("z", Some(1)), contender("y", Some(2)), contender("a", None));
+        let (old, young, ageless) = (
+            contender("z", Some(1)),
+            contender("y", Some(2)),
+            contender("a", None),
+        );
         assert_eq!(owner(std::slice::from_ref(&young), None), young.key);
-        assert_eq!(owner(&[young.clone(), old.clone(), ageless.clone()], None), old.key);
+        assert_eq!(
+            owner(&[young.clone(), old.clone(), ageless.clone()], None),
+            old.key
+        );
         assert_eq!(owner(&[young.clone(), ageless.clone()], None), young.key);
-        assert_eq!(owner(&[young.clone(), old.clone()], Some(&stamp("y", "uid-y"))), young.key);
-        assert_eq!(owner(&[young.clone(), old.clone()], Some(&stamp("y", "another uid"))), old.key);
-        assert_eq!(owner(&[young, old.clone()], Some(&stamp("nobody", "uid-y"))), old.key);
-        let (first, second, third) = (in_namespace("a", "z"), in_namespace("b", "a"), in_namespace("b", "c"));
-        assert_eq!(owner(&[third.clone(), second.clone(), first.clone()], None), first.key);
+        assert_eq!(
+            owner(&[young.clone(), old.clone()], Some(&stamp("y", "uid-y"))),
+            young.key
+        );
+        assert_eq!(
+            owner(
+                &[young.clone(), old.clone()],
+                Some(&stamp("y", "another uid"))
+            ),
+            old.key
+        );
+        assert_eq!(
+            owner(&[young, old.clone()], Some(&stamp("nobody", "uid-y"))),
+            old.key
+        );
+        let (first, second, third) = (
+            in_namespace("a", "z"),
+            in_namespace("b", "a"),
+            in_namespace("b", "c"),
+        );
+        assert_eq!(
+            owner(&[third.clone(), second.clone(), first.clone()], None),
+            first.key
+        );
         assert_eq!(owner(&[third, second.clone()], None), second.key);
     }
 
@@ -307,15 +392,34 @@ mod tests {
             }
             ownership.set(young.clone(), target("demo"));
             if !held_first {
-                assert_eq!(ownership.decide(&young.key, None, true), Ownership::Pending { remaining: 1 });
-                assert_eq!(ownership.set(old.clone(), target("demo")), vec![young.key.clone()]);
+                assert_eq!(
+                    ownership.decide(&young.key, None, true),
+                    Ownership::Pending { remaining: 1 }
+                );
+                assert_eq!(
+                    ownership.set(old.clone(), target("demo")),
+                    vec![young.key.clone()]
+                );
             }
-            assert_eq!(ownership.decide(&young.key, None, true), Ownership::OwnedBy { owner: old.key.clone() });
+            assert_eq!(
+                ownership.decide(&young.key, None, true),
+                Ownership::OwnedBy {
+                    owner: old.key.clone()
+                }
+            );
             // It fails, is suspended or waits later: its claim stays until it has another target or is gone.
             assert_eq!(ownership.keep(old.clone(), None), []);
-            assert_eq!(ownership.decide(&young.key, None, true), Ownership::OwnedBy { owner: old.key.clone() });
+            assert_eq!(
+                ownership.decide(&young.key, None, true),
+                Ownership::OwnedBy {
+                    owner: old.key.clone()
+                }
+            );
             assert_eq!(ownership.remove(&old.key), vec![young.key.clone()]);
-            assert_eq!(ownership.decide(&young.key, None, true), Ownership::Owner { sole: true });
+            assert_eq!(
+                ownership.decide(&young.key, None, true),
+                Ownership::Owner { sole: true }
+            );
         }
     }
 
@@ -337,11 +441,26 @@ mod tests {
         let (a, b) = (contender("a", Some(1)), contender("b", Some(2)));
         assert_eq!(ownership.set(a.clone(), target("demo")), []);
         assert_eq!(ownership.set(b.clone(), target("demo")), []);
-        assert_eq!(ownership.decide(&b.key, None, true), Ownership::OwnedBy { owner: a.key.clone() });
+        assert_eq!(
+            ownership.decide(&b.key, None, true),
+            Ownership::OwnedBy {
+                owner: a.key.clone()
+            }
+        );
         assert!(ownership.wanted_by_another(&target("demo"), &a.key));
-        assert_eq!(ownership.set(a.clone(), target("demo")), [], "claiming the same again releases nothing");
-        assert_eq!(ownership.set(a.clone(), target("elsewhere")), vec![b.key.clone()]);
-        assert_eq!(ownership.decide(&b.key, None, true), Ownership::Owner { sole: true });
+        assert_eq!(
+            ownership.set(a.clone(), target("demo")),
+            [],
+            "claiming the same again releases nothing"
+        );
+        assert_eq!(
+            ownership.set(a.clone(), target("elsewhere")),
+            vec![b.key.clone()]
+        );
+        assert_eq!(
+            ownership.decide(&b.key, None, true),
+            Ownership::Owner { sole: true }
+        );
         ownership.set(a.clone(), target("demo"));
         assert_eq!(ownership.remove(&a.key), vec![b.key.clone()]);
         assert_eq!(ownership.remove(&b.key), []);
@@ -351,17 +470,40 @@ mod tests {
     #[test]
     fn nothing_unmanaged_is_written_before_all_targets_are_known() {
         let mut ownership = OwnershipIndex::default();
-        let (a, b, c) = (contender("a", Some(1)), contender("b", Some(2)), contender("c", Some(3)));
+        let (a, b, c) = (
+            contender("a", Some(1)),
+            contender("b", Some(2)),
+            contender("c", Some(3)),
+        );
         for key in [&a.key, &b.key, &c.key] {
             ownership.expect(key);
         }
         ownership.set(b.clone(), target("demo"));
-        assert_eq!(ownership.decide(&b.key, None, true), Ownership::Pending { remaining: 2 });
-        assert_eq!(ownership.decide(&b.key, Some(&stamp("b", "uid-b")), true), Ownership::Owner { sole: true });
-        assert_eq!(ownership.decide(&b.key, Some(&stamp("a", "uid-a")), true), Ownership::Pending { remaining: 2 });
-        assert_eq!(ownership.keep(c, None), [], "a primary without a target counts as located");
-        assert_eq!(ownership.set(a.clone(), target("demo")), vec![b.key.clone()]);
-        assert_eq!(ownership.decide(&b.key, None, true), Ownership::OwnedBy { owner: a.key });
+        assert_eq!(
+            ownership.decide(&b.key, None, true),
+            Ownership::Pending { remaining: 2 }
+        );
+        assert_eq!(
+            ownership.decide(&b.key, Some(&stamp("b", "uid-b")), true),
+            Ownership::Owner { sole: true }
+        );
+        assert_eq!(
+            ownership.decide(&b.key, Some(&stamp("a", "uid-a")), true),
+            Ownership::Pending { remaining: 2 }
+        );
+        assert_eq!(
+            ownership.keep(c, None),
+            [],
+            "a primary without a target counts as located"
+        );
+        assert_eq!(
+            ownership.set(a.clone(), target("demo")),
+            vec![b.key.clone()]
+        );
+        assert_eq!(
+            ownership.decide(&b.key, None, true),
+            Ownership::OwnedBy { owner: a.key }
+        );
     }
 
     #[test]
@@ -370,7 +512,10 @@ mod tests {
             key: Key::new(&policy.into(), &contender.key.primary),
             ..contender
         };
-        let (old, young) = (of("b", contender("old", Some(1))), of("a", contender("young", Some(2))));
+        let (old, young) = (
+            of("b", contender("old", Some(1))),
+            of("a", contender("young", Some(2))),
+        );
         let mut ownership = OwnershipIndex::default();
         let rules = |namespace: &str| {
             let mut manifest = kubeconfig_manifest();
@@ -386,19 +531,42 @@ mod tests {
         }
         ownership.set(young.clone(), target("demo"));
         // It does not wait forever for other policies: later the caller passes `others: false`.
-        assert_eq!(ownership.decide(&young.key, None, false), Ownership::Owner { sole: true });
-        assert_eq!(ownership.decide(&young.key, None, true), Ownership::Pending { remaining: 1 });
-        assert_eq!(ownership.set(old.clone(), target("demo")), vec![young.key.clone()]);
-        assert_eq!(ownership.decide(&young.key, None, true), Ownership::OwnedBy { owner: old.key.clone() });
+        assert_eq!(
+            ownership.decide(&young.key, None, false),
+            Ownership::Owner { sole: true }
+        );
+        assert_eq!(
+            ownership.decide(&young.key, None, true),
+            Ownership::Pending { remaining: 1 }
+        );
+        assert_eq!(
+            ownership.set(old.clone(), target("demo")),
+            vec![young.key.clone()]
+        );
+        assert_eq!(
+            ownership.decide(&young.key, None, true),
+            Ownership::OwnedBy {
+                owner: old.key.clone()
+            }
+        );
         // It does not wait for a removed policy, nor for one with targets elsewhere.
         ownership.expect(&old.key);
         ownership.remove(&young.key);
         ownership.set(young.clone(), target("demo"));
-        assert_eq!(ownership.decide(&young.key, None, true), Ownership::Pending { remaining: 1 });
-        assert_eq!(ownership.remove_policy(&old.key.policy), vec![young.key.clone()]);
+        assert_eq!(
+            ownership.decide(&young.key, None, true),
+            Ownership::Pending { remaining: 1 }
+        );
+        assert_eq!(
+            ownership.remove_policy(&old.key.policy),
+            vec![young.key.clone()]
+        );
         ownership.reaches(&old.key.policy, &rules("elsewhere-*"));
         ownership.expect(&old.key);
-        assert_eq!(ownership.decide(&young.key, None, true), Ownership::Owner { sole: true });
+        assert_eq!(
+            ownership.decide(&young.key, None, true),
+            Ownership::Owner { sole: true }
+        );
     }
 
     #[test]
@@ -408,9 +576,15 @@ mod tests {
         ownership.expect(&a.key);
         ownership.expect(&b.key);
         ownership.set(b.clone(), target("demo"));
-        assert_eq!(ownership.decide(&b.key, None, true), Ownership::Pending { remaining: 1 });
+        assert_eq!(
+            ownership.decide(&b.key, None, true),
+            Ownership::Pending { remaining: 1 }
+        );
         assert_eq!(ownership.remove(&a.key), vec![b.key.clone()]);
-        assert_eq!(ownership.decide(&b.key, None, true), Ownership::Owner { sole: true });
+        assert_eq!(
+            ownership.decide(&b.key, None, true),
+            Ownership::Owner { sole: true }
+        );
     }
 
     #[test]
@@ -421,24 +595,44 @@ mod tests {
         ownership.set(b.clone(), target("demo"));
         assert_eq!(
             ownership.decide(&b.key, Some(&stamp("a", "uid-a")), true),
-            Ownership::OwnedBy { owner: a.key.clone() }
+            Ownership::OwnedBy {
+                owner: a.key.clone()
+            }
         );
         ownership.set(a.clone(), target("elsewhere"));
         ownership.keep(a.clone(), Some(&target("demo")));
-        assert_eq!(ownership.target(&a.key), Some(&target("elsewhere")), "what it wants counts more than an old stamp");
+        assert_eq!(
+            ownership.target(&a.key),
+            Some(&target("elsewhere")),
+            "what it wants counts more than an old stamp"
+        );
     }
 
     #[test]
     fn an_owner_unreadable_at_startup_keeps_its_objects_until_it_is_gone() {
-        let unreadable = || Contender { key: key("a"), uid: String::new(), created_seconds: None };
-        let (mut ownership, b, stamp) = (OwnershipIndex::default(), contender("b", Some(1)), stamp("a", "uid-a"));
+        let unreadable = || Contender {
+            key: key("a"),
+            uid: String::new(),
+            created_seconds: None,
+        };
+        let (mut ownership, b, stamp) = (
+            OwnershipIndex::default(),
+            contender("b", Some(1)),
+            stamp("a", "uid-a"),
+        );
         ownership.expect(&key("a"));
         ownership.keep(unreadable(), Some(&target("demo")));
         ownership.set(b.clone(), target("demo"));
-        assert_eq!(ownership.decide(&b.key, Some(&stamp), true), Ownership::OwnedBy { owner: key("a") });
+        assert_eq!(
+            ownership.decide(&b.key, Some(&stamp), true),
+            Ownership::OwnedBy { owner: key("a") }
+        );
         assert_eq!(ownership.remove(&key("a")), vec![b.key.clone()]);
         ownership.keep(unreadable(), Some(&target("demo")));
-        assert_eq!(ownership.decide(&b.key, Some(&stamp), true), Ownership::Owner { sole: true });
+        assert_eq!(
+            ownership.decide(&b.key, Some(&stamp), true),
+            Ownership::Owner { sole: true }
+        );
     }
 
     #[test]
@@ -451,10 +645,24 @@ mod tests {
         let ours = contender("b", Some(1));
         ownership.expect(&theirs.key);
         ownership.set(ours.clone(), target("demo"));
-        assert_eq!(ownership.decide(&ours.key, Some(&stamp), true), Ownership::Pending { remaining: 1 });
-        assert_eq!(ownership.set(theirs.clone(), target("demo")), vec![ours.key.clone()]);
-        assert_eq!(ownership.decide(&ours.key, Some(&stamp), true), Ownership::OwnedBy { owner: theirs.key.clone() });
+        assert_eq!(
+            ownership.decide(&ours.key, Some(&stamp), true),
+            Ownership::Pending { remaining: 1 }
+        );
+        assert_eq!(
+            ownership.set(theirs.clone(), target("demo")),
+            vec![ours.key.clone()]
+        );
+        assert_eq!(
+            ownership.decide(&ours.key, Some(&stamp), true),
+            Ownership::OwnedBy {
+                owner: theirs.key.clone()
+            }
+        );
         assert_eq!(ownership.remove_policy("other"), vec![ours.key.clone()]);
-        assert_eq!(ownership.decide(&ours.key, Some(&stamp), true), Ownership::Owner { sole: true });
+        assert_eq!(
+            ownership.decide(&ours.key, Some(&stamp), true),
+            Ownership::Owner { sole: true }
+        );
     }
 }

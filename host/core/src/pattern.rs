@@ -78,7 +78,10 @@ impl Pattern {
         let mut parts: Vec<Part> = Vec::new();
         let mut at = 0;
         while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-            let (part, length) = next(rest, names).map_err(|error| PatternError { at: at + error.at, ..error })?;
+            let (part, length) = next(rest, names).map_err(|error| PatternError {
+                at: at + error.at,
+                ..error
+            })?;
             if is_open(&part) && parts.last().is_some_and(is_open) {
                 return Err(Wrong::Stars.at(at));
             }
@@ -92,7 +95,10 @@ impl Pattern {
         if stars > MAX_STARS || parts.iter().filter(|part| is_open(part)).count() > MAX_OPEN {
             return Err(Wrong::Stars.at(0));
         }
-        Ok(Self { text: text.into(), parts })
+        Ok(Self {
+            text: text.into(),
+            parts,
+        })
     }
 
     /// Whether a name matches for a primary as it is now.
@@ -117,9 +123,11 @@ impl Pattern {
         let mut stars = captured.stars.iter();
         let text = |part: &Part| match part {
             Part::Star => stars.next().cloned(),
-            Part::Template(template) => {
-                captured.templates.iter().find(|(known, _)| known == template).map(|(_, name)| name.clone())
-            }
+            Part::Template(template) => captured
+                .templates
+                .iter()
+                .find(|(known, _)| known == template)
+                .map(|(_, name)| name.clone()),
             Part::Text(text) => Some(text.to_string()),
             Part::PrimaryNamespace => primary.namespace.clone(),
             Part::PrimaryName => Some(primary.name.clone()),
@@ -146,7 +154,9 @@ impl Pattern {
     /// it is.
     pub fn shown(&self, data: &TemplateData<'_>) -> String {
         let part = |part: &Part| match part {
-            Part::Template(template) => template.resolve(data).unwrap_or_else(|| format!("{{{template}}}")),
+            Part::Template(template) => template
+                .resolve(data)
+                .unwrap_or_else(|| format!("{{{template}}}")),
             Part::Star => "*".to_owned(),
             Part::Text(text) => text.to_string(),
             Part::PrimaryNamespace => data.object.reference.namespace.clone().unwrap_or_default(),
@@ -157,7 +167,10 @@ impl Pattern {
 
     /// How many stars it has.
     pub fn stars(&self) -> usize {
-        self.parts.iter().filter(|part| **part == Part::Star).count()
+        self.parts
+            .iter()
+            .filter(|part| **part == Part::Star)
+            .count()
     }
 
     /// Its templates, other than the primary's own name or namespace.
@@ -170,11 +183,17 @@ impl Pattern {
 
     /// Whether it takes anything from the primary.
     pub fn is_template(&self) -> bool {
-        self.parts.iter().any(|part| !matches!(part, Part::Text(_) | Part::Star))
+        self.parts
+            .iter()
+            .any(|part| !matches!(part, Part::Text(_) | Part::Star))
     }
 
     fn matched(&self, name: &str, against: Against<'_>) -> Option<Captures> {
-        let slots: Vec<Slot<'_>> = self.parts.iter().map(|part| slot(part, against)).collect::<Option<_>>()?;
+        let slots: Vec<Slot<'_>> = self
+            .parts
+            .iter()
+            .map(|part| slot(part, against))
+            .collect::<Option<_>>()?;
         let mut captured = Captures::default();
         matches(&slots, name, &mut captured).then_some(captured)
     }
@@ -202,7 +221,10 @@ fn next(rest: &str, names: &Names) -> Result<(Part, usize), PatternError> {
             Some(text) => Ok((Part::Text(text.into()), end)),
         };
     };
-    let inside = after.split_once('}').map(|(inside, _)| inside).ok_or(Wrong::Unclosed.at(0))?;
+    let inside = after
+        .split_once('}')
+        .map(|(inside, _)| inside)
+        .ok_or(Wrong::Unclosed.at(0))?;
     let part = match inside {
         "primary.namespace" => Part::PrimaryNamespace,
         "primary.name" => Part::PrimaryName,
@@ -210,7 +232,10 @@ fn next(rest: &str, names: &Names) -> Result<(Part, usize), PatternError> {
             Part::Template(Arc::clone(names.get(name).ok_or(Wrong::Name.at(1))?))
         }
         template => {
-            let read = Template::parse(template).map_err(|error| PatternError { at: error.at + 1, ..error })?;
+            let read = Template::parse(template).map_err(|error| PatternError {
+                at: error.at + 1,
+                ..error
+            })?;
             Part::Template(Arc::new(read))
         }
     };
@@ -229,7 +254,9 @@ fn slot<'a>(part: &'a Part, against: Against<'a>) -> Option<Slot<'a>> {
         (Part::Text(text), _) => Slot::Text(Cow::Borrowed(text)),
         (Part::PrimaryNamespace, _) => Slot::Text(Cow::Borrowed(primary?.namespace.as_deref()?)),
         (Part::PrimaryName, _) => Slot::Text(Cow::Borrowed(&primary?.name)),
-        (Part::Template(template), Against::Primary(data)) => Slot::Text(Cow::Owned(template.resolve(data)?)),
+        (Part::Template(template), Against::Primary(data)) => {
+            Slot::Text(Cow::Owned(template.resolve(data)?))
+        }
         (Part::Template(template), Against::Former(_)) => Slot::Any(template),
         (Part::Template(_), Against::Nobody) => return None,
     })
@@ -238,9 +265,13 @@ fn slot<'a>(part: &'a Part, against: Against<'a>) -> Option<Slot<'a>> {
 /// Matches slot by slot; an open slot tries the shortest text first. The work is bounded: three open slots over names
 /// of 253 bytes.
 fn matches(slots: &[Slot<'_>], name: &str, captured: &mut Captures) -> bool {
-    let Some((first, others)) = slots.split_first() else { return name.is_empty() };
+    let Some((first, others)) = slots.split_first() else {
+        return name.is_empty();
+    };
     if let Slot::Text(text) = first {
-        return name.strip_prefix(&**text).is_some_and(|after| matches(others, after, captured));
+        return name
+            .strip_prefix(&**text)
+            .is_some_and(|after| matches(others, after, captured));
     }
     for end in name.char_indices().map(|(at, _)| at).chain([name.len()]) {
         let (text, after) = name.split_at(end);
@@ -294,7 +325,10 @@ mod tests {
     }
 
     fn stars(texts: &[&str]) -> Captures {
-        Captures { stars: texts.iter().map(|text| (*text).to_owned()).collect(), ..Captures::default() }
+        Captures {
+            stars: texts.iter().map(|text| (*text).to_owned()).collect(),
+            ..Captures::default()
+        }
     }
 
     #[test]
@@ -306,8 +340,16 @@ mod tests {
             ("klusterlet-*", "klusterle-demo", None),
             ("{primary.namespace}-*", "clusters-demo", Some(vec!["demo"])),
             ("{primary.namespace}-*", "other-demo", None),
-            ("{primary.name}-admin-kubeconfig", "demo-admin-kubeconfig", Some(vec![])),
-            ("*-admin-kubeconfig", "a-admin-kubeconfig-admin-kubeconfig", Some(vec!["a-admin-kubeconfig"])),
+            (
+                "{primary.name}-admin-kubeconfig",
+                "demo-admin-kubeconfig",
+                Some(vec![]),
+            ),
+            (
+                "*-admin-kubeconfig",
+                "a-admin-kubeconfig-admin-kubeconfig",
+                Some(vec!["a-admin-kubeconfig"]),
+            ),
             ("a*b*c", "a1b2b3c", Some(vec!["1", "2b3"])),
             ("kube-apiserver", "kube-apiserver2", None),
         ] {
@@ -315,7 +357,13 @@ mod tests {
             assert_eq!(found, expected.as_deref().map(stars), "{pattern} on {name}");
             let agent = agent("local", true);
             let object = object(primary(), json!({}));
-            let matches = parse(pattern).matches(name, &TemplateData { object: &object, agent: &agent });
+            let matches = parse(pattern).matches(
+                name,
+                &TemplateData {
+                    object: &object,
+                    agent: &agent,
+                },
+            );
             assert_eq!(matches, expected.is_some(), "{pattern} on {name}");
         }
     }
@@ -324,14 +372,23 @@ mod tests {
     fn a_cluster_scoped_primary_has_no_namespace() {
         let primary = ObjectRef::local("v1", "Node", None, "a");
         assert_eq!(parse("{primary.namespace}").captures("", &primary), None);
-        assert_eq!(parse("{primary.namespace}").fill(&Captures::default(), &primary), None);
+        assert_eq!(
+            parse("{primary.namespace}").fill(&Captures::default(), &primary),
+            None
+        );
     }
 
     #[test]
     fn fills_stars_in_order() {
         let fill = |pattern: &str, texts: &[&str]| parse(pattern).fill(&stars(texts), &primary());
-        assert_eq!(fill("klusterlet-*", &["demo"]).as_deref(), Some("klusterlet-demo"));
-        assert_eq!(fill("{primary.name}-*-*", &["a", "b"]).as_deref(), Some("demo-a-b"));
+        assert_eq!(
+            fill("klusterlet-*", &["demo"]).as_deref(),
+            Some("klusterlet-demo")
+        );
+        assert_eq!(
+            fill("{primary.name}-*-*", &["a", "b"]).as_deref(),
+            Some("demo-a-b")
+        );
         assert_eq!(fill("*-*", &["a"]), None);
     }
 
@@ -344,16 +401,27 @@ mod tests {
             ("{primary.namespace}-*", "team-*", "team-*-*"),
             ("{primary.namespace}{primary.name}*", "*", "*"),
             ("*-{primary.name}-x", "*", "*-*-x"),
-            ("klusterlet-{primary.labels[\"a\"] | primary.name}", "clusters", "klusterlet-*"),
+            (
+                "klusterlet-{primary.labels[\"a\"] | primary.name}",
+                "clusters",
+                "klusterlet-*",
+            ),
         ] {
-            assert_eq!(parse(pattern).wildcard(namespace), wildcard, "{pattern} in {namespace}");
+            assert_eq!(
+                parse(pattern).wildcard(namespace),
+                wildcard,
+                "{pattern} in {namespace}"
+            );
         }
     }
 
     #[test]
     fn names_the_position_of_an_error_in_a_pattern() {
         let twice = "\"a\" ".repeat(9);
-        let names = Names::from([("known".to_owned(), Arc::new(Template::parse("primary.name").unwrap()))]);
+        let names = Names::from([(
+            "known".to_owned(),
+            Arc::new(Template::parse("primary.name").unwrap()),
+        )]);
         for (text, at, wrong) in [
             ("", 0, Wrong::Empty),
             ("**", 1, Wrong::Stars),
@@ -388,21 +456,31 @@ mod tests {
             ("{\"*\"}", 1, Wrong::Text),
             ("{\"\" primary.name}", 1, Wrong::Text),
             (&*format!("{{{twice}}}"), 33, Wrong::TooMany),
-            (&*format!("{{{}}}", ["primary.name"; 9].join("|")), 104, Wrong::TooMany),
+            (
+                &*format!("{{{}}}", ["primary.name"; 9].join("|")),
+                104,
+                Wrong::TooMany,
+            ),
         ] {
             assert_eq!(Pattern::parse(text, &names), Err(wrong.at(at)), "{text}");
         }
     }
 
-    const MANAGED: &str =
-        "klusterlet-{primary.annotations[\"a.b/c\"] | agent.remoteCluster \"-\" primary.name | primary.name}";
+    const MANAGED: &str = "klusterlet-{primary.annotations[\"a.b/c\"] | agent.remoteCluster \"-\" primary.name | primary.name}";
 
     /// Which names a pattern admits for the HostedCluster `demo.x` with a value as its annotation `a.b/c` and its
     /// label `l`.
     fn admitted(pattern: &str, value: serde_json::Value, remote: bool) -> String {
-        let metadata = json!({"annotations": {"a.b/c": value, "other": "o"}, "labels": {"l": value}});
-        let (object, agent) = (object(hosted("demo.x"), json!({"metadata": metadata})), agent("spoke", !remote));
-        let data = TemplateData { object: &object, agent: &agent };
+        let metadata =
+            json!({"annotations": {"a.b/c": value, "other": "o"}, "labels": {"l": value}});
+        let (object, agent) = (
+            object(hosted("demo.x"), json!({"metadata": metadata})),
+            agent("spoke", !remote),
+        );
+        let data = TemplateData {
+            object: &object,
+            agent: &agent,
+        };
         let pattern = parse(pattern);
         let shown = pattern.shown(&data);
         match pattern.matches(&shown, &data) {
@@ -420,13 +498,37 @@ mod tests {
             (MANAGED, &none, true, "klusterlet-spoke-demo.x"),
             (MANAGED, &empty, true, "klusterlet-spoke-demo.x"),
             (MANAGED, &none, false, "klusterlet-demo.x"),
-            ("{primary.labels[\"l\"]|primary.namespace}", &some, true, "c1"),
-            ("{primary.labels[\"l\"]|primary.namespace}", &none, true, "clusters"),
-            ("{primary.namespace}-{dashed(primary.name)}", &none, true, "clusters-demo-x"),
-            ("{primary.namespace}-{primary.name}", &none, true, "clusters-demo.x"),
+            (
+                "{primary.labels[\"l\"]|primary.namespace}",
+                &some,
+                true,
+                "c1",
+            ),
+            (
+                "{primary.labels[\"l\"]|primary.namespace}",
+                &none,
+                true,
+                "clusters",
+            ),
+            (
+                "{primary.namespace}-{dashed(primary.name)}",
+                &none,
+                true,
+                "clusters-demo-x",
+            ),
+            (
+                "{primary.namespace}-{primary.name}",
+                &none,
+                true,
+                "clusters-demo.x",
+            ),
             ("{primary.annotations[\"a.b/c\"]}", &none, true, "nothing"),
         ] {
-            assert_eq!(admitted(pattern, value.clone(), remote), expected, "{pattern} of {value}");
+            assert_eq!(
+                admitted(pattern, value.clone(), remote),
+                expected,
+                "{pattern} of {value}"
+            );
         }
     }
 
@@ -445,11 +547,20 @@ mod tests {
         ] {
             let pattern = parse(MANAGED);
             let metadata = json!({"annotations": {"a.b/c": value}});
-            let (object, agent) = (object(hosted("demo"), json!({"metadata": metadata})), agent("spoke", false));
-            let data = TemplateData { object: &object, agent: &agent };
+            let (object, agent) = (
+                object(hosted("demo"), json!({"metadata": metadata})),
+                agent("spoke", false),
+            );
+            let data = TemplateData {
+                object: &object,
+                agent: &agent,
+            };
             let text = value.as_str().unwrap_or("7");
             for name in [text, "x", "", "demo", "spoke-demo", "other"] {
-                assert!(!pattern.matches(&format!("klusterlet-{name}"), &data), "{value} admits {name}");
+                assert!(
+                    !pattern.matches(&format!("klusterlet-{name}"), &data),
+                    "{value} admits {name}"
+                );
             }
         }
         // A name that is too long as a whole is not valid either.
@@ -462,12 +573,22 @@ mod tests {
     fn finds_managed_objects_even_if_the_primary_changed() {
         let (target, role) = (parse(MANAGED), parse(MANAGED));
         let captured = target.captures("klusterlet-old", &primary()).unwrap();
-        assert_eq!(role.fill(&captured, &primary()).as_deref(), Some("klusterlet-old"));
-        assert_eq!(parse("klusterlet-{primary.name \"-x\"}").fill(&captured, &primary()), None, "another template");
+        assert_eq!(
+            role.fill(&captured, &primary()).as_deref(),
+            Some("klusterlet-old")
+        );
+        assert_eq!(
+            parse("klusterlet-{primary.name \"-x\"}").fill(&captured, &primary()),
+            None,
+            "another template"
+        );
         assert_eq!(target.captures("klusterlet-", &primary()), None);
         assert_eq!(target.captures("klusterlet-../x", &primary()), None);
         let twice = parse("{primary.labels[\"l\"]}-x-{primary.labels[\"l\"]}");
-        assert!(twice.captures("a-x-b", &primary()).is_none() && twice.captures("a-b-x-a-b", &primary()).is_some());
+        assert!(
+            twice.captures("a-x-b", &primary()).is_none()
+                && twice.captures("a-b-x-a-b", &primary()).is_some()
+        );
         let hostile = parse("{primary.labels[\"l\"]}-*-*");
         assert_eq!(hostile.captures(&"a".repeat(253), &primary()), None);
     }

@@ -27,7 +27,11 @@ pub struct Plan {
 impl Plan {
     /// A plan of at most one step.
     pub fn new(key: &Key, step: Option<Step>) -> Self {
-        Self { policy: key.policy.to_string(), primary: (*key.primary).clone(), steps: step.into_iter().collect() }
+        Self {
+            policy: key.policy.to_string(),
+            primary: (*key.primary).clone(),
+            steps: step.into_iter().collect(),
+        }
     }
 }
 

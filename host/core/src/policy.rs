@@ -40,10 +40,26 @@ impl Policy {
     /// Each field that names a connection, with that connection.
     pub fn clusters(&self) -> impl Iterator<Item = (String, &str)> {
         let reads = self.reads.iter().enumerate();
-        let reads = reads.map(|(at, rule)| (format!("spec.grant.read[{at}].cluster"), rule.cluster.as_str()));
+        let reads = reads.map(|(at, rule)| {
+            (
+                format!("spec.grant.read[{at}].cluster"),
+                rule.cluster.as_str(),
+            )
+        });
         let writes = self.secrets().iter().enumerate();
-        let writes = writes.map(|(at, rule)| (format!("spec.grant.write[{at}].cluster"), rule.cluster.as_str()));
-        [("spec.primary.cluster".to_owned(), self.primary.cluster.as_str())].into_iter().chain(reads).chain(writes)
+        let writes = writes.map(|(at, rule)| {
+            (
+                format!("spec.grant.write[{at}].cluster"),
+                rule.cluster.as_str(),
+            )
+        });
+        [(
+            "spec.primary.cluster".to_owned(),
+            self.primary.cluster.as_str(),
+        )]
+        .into_iter()
+        .chain(reads)
+        .chain(writes)
     }
 }
 
@@ -115,16 +131,24 @@ pub struct TaintsRule {
 impl PrimaryRule {
     /// Whether an object is a primary.
     pub fn admits(&self, object: &ObjectRef) -> bool {
-        let kind = self.cluster == object.cluster && self.api_version == object.api_version && self.kind == object.kind;
+        let kind = self.cluster == object.cluster
+            && self.api_version == object.api_version
+            && self.kind == object.kind;
         let namespace = object.namespace.as_deref();
-        kind && namespace.is_none_or(|name| self.namespaces.iter().any(|pattern| pattern.matches_text(name)))
+        kind && namespace.is_none_or(|name| {
+            self.namespaces
+                .iter()
+                .any(|pattern| pattern.matches_text(name))
+        })
     }
 }
 
 impl ReadRule {
     /// Whether an object may be read for a primary.
     pub fn admits(&self, object: &ObjectRef, data: &TemplateData<'_>) -> bool {
-        let kind = self.cluster == object.cluster && self.api_version == object.api_version && self.kind == object.kind;
+        let kind = self.cluster == object.cluster
+            && self.api_version == object.api_version
+            && self.kind == object.kind;
         let namespace = match (&self.namespace, &object.namespace) {
             (None, None) => true,
             (Some(pattern), Some(name)) => pattern.matches(name, data),
@@ -135,8 +159,16 @@ impl ReadRule {
 
     /// What it admits for a primary, for people: `Secret clusters/demo-admin-kubeconfig`.
     pub fn shown(&self, data: &TemplateData<'_>) -> String {
-        let namespace = self.namespace.as_ref().map(|pattern| format!("{}/", pattern.shown(data)));
-        format!("{} {}{}", self.kind, namespace.unwrap_or_default(), self.name.shown(data))
+        let namespace = self
+            .namespace
+            .as_ref()
+            .map(|pattern| format!("{}/", pattern.shown(data)));
+        format!(
+            "{} {}{}",
+            self.kind,
+            namespace.unwrap_or_default(),
+            self.name.shown(data)
+        )
     }
 }
 
@@ -169,10 +201,17 @@ impl Policy {
     /// `Suspended` or `Paused`.
     pub fn held(&self, primary: &Object) -> Result<(), Failure> {
         if self.suspend {
-            return Err(Failure::known(KnownReason::Suspended, "the policy is suspended"));
+            return Err(Failure::known(
+                KnownReason::Suspended,
+                "the policy is suspended",
+            ));
         }
         if primary.paused() {
-            let message = format!("{} has the annotation {}", primary.reference, labels::PAUSED);
+            let message = format!(
+                "{} has the annotation {}",
+                primary.reference,
+                labels::PAUSED
+            );
             return Err(Failure::known(KnownReason::Paused, message));
         }
         Ok(())
@@ -187,19 +226,36 @@ impl Policy {
     ///
     /// # Errors
     /// `WriteNotGranted`, with what is granted for this primary.
-    pub fn secret(&self, target: &ObjectRef, data: &TemplateData<'_>) -> Result<&SecretRule, Failure> {
-        self.secrets().iter().find(|rule| rule.admits(target, data)).ok_or_else(|| {
-            let granted =
-                |rule: &SecretRule| format!("Secret {}/{}", rule.namespace.shown(data), rule.name.shown(data));
-            let granted: Vec<_> = self.secrets().iter().map(granted).collect();
-            let message = format!("the policy does not grant writing {target}; granted: {}", granted.join(", "));
-            Failure::known(KnownReason::WriteNotGranted, message)
-        })
+    pub fn secret(
+        &self,
+        target: &ObjectRef,
+        data: &TemplateData<'_>,
+    ) -> Result<&SecretRule, Failure> {
+        self.secrets()
+            .iter()
+            .find(|rule| rule.admits(target, data))
+            .ok_or_else(|| {
+                let granted = |rule: &SecretRule| {
+                    format!(
+                        "Secret {}/{}",
+                        rule.namespace.shown(data),
+                        rule.name.shown(data)
+                    )
+                };
+                let granted: Vec<_> = self.secrets().iter().map(granted).collect();
+                let message = format!(
+                    "the policy does not grant writing {target}; granted: {}",
+                    granted.join(", ")
+                );
+                Failure::known(KnownReason::WriteNotGranted, message)
+            })
     }
 
     /// The write grant that covers a Secret which was made for a primary; the primary may be gone or changed since.
     pub fn made(&self, output: &ObjectRef, primary: &ObjectRef) -> Option<&SecretRule> {
-        self.secrets().iter().find(|rule| rule.made(output, primary))
+        self.secrets()
+            .iter()
+            .find(|rule| rule.made(output, primary))
     }
 
     fn secrets(&self) -> &[SecretRule] {
@@ -230,13 +286,21 @@ mod tests {
     #[test]
     fn the_policy_or_the_primary_may_suspend() {
         let reason = |policy: &Policy, body| {
-            policy.held(&object(hosted("demo"), body)).map_err(|failure| (failure.reason, failure.class))
+            policy
+                .held(&object(hosted("demo"), body))
+                .map_err(|failure| (failure.reason, failure.class))
         };
         let paused = json!({"metadata": {"annotations": {"transom.dev/paused": "true"}}});
         let mut policy = policy(&kubeconfig_manifest());
         assert_eq!(reason(&policy, json!({})), Ok(()));
-        assert_eq!(reason(&policy, paused.clone()), Err((KnownReason::Paused.into(), Class::Held)));
+        assert_eq!(
+            reason(&policy, paused.clone()),
+            Err((KnownReason::Paused.into(), Class::Held))
+        );
         policy.suspend = true;
-        assert_eq!(reason(&policy, paused), Err((KnownReason::Suspended.into(), Class::Held)));
+        assert_eq!(
+            reason(&policy, paused),
+            Err((KnownReason::Suspended.into(), Class::Held))
+        );
     }
 }

@@ -73,7 +73,9 @@ impl Paths {
     /// The union of several sets of paths.
     pub fn union<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut union = Self::default();
-        all.into_iter().flat_map(|paths| &paths.list).for_each(|path| union.add(path.clone()));
+        all.into_iter()
+            .flat_map(|paths| &paths.list)
+            .for_each(|path| union.add(path.clone()));
         union
     }
 
@@ -100,13 +102,18 @@ fn select(node: &Node, value: &Value, misshapen: Misshapen) -> Option<Value> {
             let kept: Map<_, _> = node
                 .fields
                 .iter()
-                .filter_map(|(key, below)| Some((key.to_string(), select(below, map.get(&**key)?, misshapen)?)))
+                .filter_map(|(key, below)| {
+                    Some((key.to_string(), select(below, map.get(&**key)?, misshapen)?))
+                })
                 .collect();
             let odd = misshapen == Misshapen::Emptied && !node.elements.is_empty();
             (!kept.is_empty() || odd).then_some(Value::Object(kept))
         }
         Value::Array(items) => {
-            let kept: Vec<_> = items.iter().filter_map(|item| select_element(node, item, misshapen)).collect();
+            let kept: Vec<_> = items
+                .iter()
+                .filter_map(|item| select_element(node, item, misshapen))
+                .collect();
             let odd = misshapen == Misshapen::Emptied && !node.fields.is_empty();
             (!kept.is_empty() || odd).then_some(Value::Array(kept))
         }
@@ -121,9 +128,11 @@ fn select(node: &Node, value: &Value, misshapen: Misshapen) -> Option<Value> {
 fn select_element(node: &Node, item: &Value, misshapen: Misshapen) -> Option<Value> {
     let Some(kind) = type_of(item) else {
         // Without a `type` it may be any element, so the fact that it is there must stay.
-        return (misshapen == Misshapen::Emptied && !node.elements.is_empty()).then_some(Value::Null);
+        return (misshapen == Misshapen::Emptied && !node.elements.is_empty())
+            .then_some(Value::Null);
     };
-    let mut kept = select(node.elements.get(kind)?, item, misshapen).unwrap_or_else(|| Value::Object(Map::new()));
+    let mut kept = select(node.elements.get(kind)?, item, misshapen)
+        .unwrap_or_else(|| Value::Object(Map::new()));
     if let Some(map) = kept.as_object_mut() {
         map.insert("type".to_owned(), Value::from(kind));
     }
@@ -174,9 +183,10 @@ fn at<'a>(path: &Path, value: &'a Value) -> Vec<&'a Value> {
             .into_iter()
             .flat_map(|value| match (segment, value) {
                 (Segment::Field(key), Value::Object(map)) => map.get(&**key).into_iter().collect(),
-                (Segment::Element(element), Value::Array(items)) => {
-                    items.iter().filter(|item| type_of(item) == Some(element)).collect()
-                }
+                (Segment::Element(element), Value::Array(items)) => items
+                    .iter()
+                    .filter(|item| type_of(item) == Some(element))
+                    .collect(),
                 _ => Vec::new(),
             })
             .filter(|value| !value.is_null())
@@ -204,11 +214,20 @@ fn differing_keys(path: &Path, old: &[&Value], new: &[&Value]) -> Vec<String> {
         [Value::Object(map)] => Some(map.clone()),
         _ => None,
     };
-    let (Some(old), Some(new)) = (map_of(old), map_of(new)) else { return vec![path.to_string()] };
+    let (Some(old), Some(new)) = (map_of(old), map_of(new)) else {
+        return vec![path.to_string()];
+    };
     let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let differing: Vec<_> =
-        keys.into_iter().filter(|key| old.get(*key) != new.get(*key)).map(|key| path.child(key).to_string()).collect();
-    if differing.is_empty() { vec![path.to_string()] } else { differing }
+    let differing: Vec<_> = keys
+        .into_iter()
+        .filter(|key| old.get(*key) != new.get(*key))
+        .map(|key| path.child(key).to_string())
+        .collect();
+    if differing.is_empty() {
+        vec![path.to_string()]
+    } else {
+        differing
+    }
 }
 
 /// What one guest declared of one kind.
@@ -226,7 +245,10 @@ impl Declared {
     /// # Errors
     /// The first text that is not a path.
     pub fn compile(read: &Read) -> Result<Self, PathError> {
-        Ok(Self { fields: Paths::parse(&read.fields)?, changes: Paths::parse(&read.changes)? })
+        Ok(Self {
+            fields: Paths::parse(&read.fields)?,
+            changes: Paths::parse(&read.changes)?,
+        })
     }
 
     /// An object as its guest sees it.
@@ -242,15 +264,26 @@ impl Declared {
 
     /// Cuts the primary of a case to what crosses.
     pub fn cut(&self, primary: Primary) -> Primary {
-        Primary { fields: self.fields.project(&primary.fields), ..primary }
+        Primary {
+            fields: self.fields.project(&primary.fields),
+            ..primary
+        }
     }
 
     /// Cuts the change of a case to what crosses; `changed` keeps the paths that are declared or lie below a declared
     /// one.
     pub fn cut_change(&self, change: Change) -> Change {
-        let Change { before, after, mut changed } = change;
+        let Change {
+            before,
+            after,
+            mut changed,
+        } = change;
         changed.retain(|text| Path::parse(text).is_ok_and(|path| self.covers(&path)));
-        Change { before: self.cut(before), after: self.cut(after), changed }
+        Change {
+            before: self.cut(before),
+            after: self.cut(after),
+            changed,
+        }
     }
 
     fn covers(&self, path: &Path) -> bool {
@@ -271,8 +304,10 @@ impl Declared {
             match at(path, &object.body).as_slice() {
                 [] => {}
                 [Value::Object(map)] => {
-                    fingerprints
-                        .extend(map.iter().map(|(key, value)| (path.child(key).to_string(), Digest::of(value))));
+                    fingerprints.extend(
+                        map.iter()
+                            .map(|(key, value)| (path.child(key).to_string(), Digest::of(value))),
+                    );
                 }
                 found => {
                     let all = Value::Array(found.iter().map(|value| (*value).clone()).collect());
@@ -295,7 +330,13 @@ mod tests {
     fn an_element_without_a_type_may_match_any_and_is_kept() {
         let paths = Paths::parse(&["status.conditions[Available].status"]).unwrap();
         let place = Some("status.conditions".to_owned());
-        for odd in [json!("text"), json!(null), json!(["x"]), json!({"status": "True"}), json!({"type": 1})] {
+        for odd in [
+            json!("text"),
+            json!(null),
+            json!(["x"]),
+            json!({"status": "True"}),
+            json!({"type": 1}),
+        ] {
             let mut body = json!({"status": {"conditions": [odd, {"type": "Other"}]}});
             assert_eq!(paths.misfit(&body), place, "{odd}");
             let kept = paths.retain(&body);
@@ -329,7 +370,10 @@ mod tests {
         for (declared, left) in [
             (vec![], json!({})),
             (vec!["status.nothing", "spec.secret.deeper"], json!({})),
-            (vec!["metadata.annotations[\"a.b/c\"]"], json!({"metadata": {"annotations": {"a.b/c": "1"}}})),
+            (
+                vec!["metadata.annotations[\"a.b/c\"]"],
+                json!({"metadata": {"annotations": {"a.b/c": "1"}}}),
+            ),
             (
                 vec!["status.version.history", "metadata.name"],
                 json!({"metadata": {"name": "demo"}, "status": {"version": {"history": [{"state": "Completed"}]}}}),
@@ -339,7 +383,10 @@ mod tests {
                 json!({"status": {"conditions": [{"type": "Available", "status": "True", "reason": "AsExpected"}]}}),
             ),
             (
-                vec!["status.conditions[Other].status", "status.conditions[Available].reason"],
+                vec![
+                    "status.conditions[Other].status",
+                    "status.conditions[Available].reason",
+                ],
                 json!({"status": {"conditions": [{"type": "Available", "reason": "AsExpected"}, {"type": "Other", "status": "False"}]}}),
             ),
             (
@@ -347,14 +394,22 @@ mod tests {
                 json!({"status": {"version": {"history": [{"state": "Completed"}], "desired": "x"}}}),
             ),
         ] {
-            assert_eq!(paths(&declared).project(&hosted_cluster()), left, "{declared:?}");
+            assert_eq!(
+                paths(&declared).project(&hosted_cluster()),
+                left,
+                "{declared:?}"
+            );
         }
     }
 
     #[test]
     fn differences_are_named_by_key() {
-        let declared =
-            paths(&["status.version.history", "metadata.annotations", "status.conditions[Available]", "spec.x"]);
+        let declared = paths(&[
+            "status.version.history",
+            "metadata.annotations",
+            "status.conditions[Available]",
+            "spec.x",
+        ]);
         let before = hosted_cluster();
         for (pointer, value, differing) in [
             ("/metadata/name", json!("x"), vec![]),
@@ -362,12 +417,32 @@ mod tests {
             (
                 "/metadata/annotations",
                 json!({"a.b/c": "2", "e": "1"}),
-                vec!["metadata.annotations.d", "metadata.annotations.e", "metadata.annotations[\"a.b/c\"]"],
+                vec![
+                    "metadata.annotations.d",
+                    "metadata.annotations.e",
+                    "metadata.annotations[\"a.b/c\"]",
+                ],
             ),
-            ("/metadata/annotations", json!(null), vec!["metadata.annotations.d", "metadata.annotations[\"a.b/c\"]"]),
-            ("/metadata/annotations", json!("odd"), vec!["metadata.annotations"]),
-            ("/status/version/history", json!([]), vec!["status.version.history"]),
-            ("/status/conditions/0/status", json!("False"), vec!["status.conditions[Available].status"]),
+            (
+                "/metadata/annotations",
+                json!(null),
+                vec!["metadata.annotations.d", "metadata.annotations[\"a.b/c\"]"],
+            ),
+            (
+                "/metadata/annotations",
+                json!("odd"),
+                vec!["metadata.annotations"],
+            ),
+            (
+                "/status/version/history",
+                json!([]),
+                vec!["status.version.history"],
+            ),
+            (
+                "/status/conditions/0/status",
+                json!("False"),
+                vec!["status.conditions[Available].status"],
+            ),
             ("/status/conditions/1/status", json!("True"), vec![]),
             (
                 "/status",
@@ -383,7 +458,11 @@ mod tests {
             let mut after = before.clone();
             *after.pointer_mut(pointer).unwrap() = value;
             assert_eq!(changed(&before, &after, &declared), differing, "{pointer}");
-            assert_eq!(changed(&after, &before, &declared), differing, "{pointer}, back");
+            assert_eq!(
+                changed(&after, &before, &declared),
+                differing,
+                "{pointer}, back"
+            );
         }
     }
 
@@ -392,18 +471,30 @@ mod tests {
         let declared = paths(&["c[X].s"]);
         let twice = json!({"c": [{"type": "X", "s": 1}, {"type": "X", "s": 2}]});
         assert_eq!(declared.project(&twice), twice);
-        assert_eq!(changed(&json!({"c": [{"type": "X", "s": 1}]}), &twice, &declared), ["c[X].s"]);
+        assert_eq!(
+            changed(&json!({"c": [{"type": "X", "s": 1}]}), &twice, &declared),
+            ["c[X].s"]
+        );
     }
 
     #[test]
     fn wrong_shapes_are_named() {
-        let declared = paths(&["status.conditions[Available].status", "status.version.history"]);
+        let declared = paths(&[
+            "status.conditions[Available].status",
+            "status.version.history",
+        ]);
         for (value, place) in [
             (json!({}), None),
             (json!({"status": null}), None),
-            (json!({"status": {"conditions": [], "version": {"history": 3}}}), None),
+            (
+                json!({"status": {"conditions": [], "version": {"history": 3}}}),
+                None,
+            ),
             (json!({"status": "x"}), Some("status")),
-            (json!({"status": {"conditions": {}}}), Some("status.conditions")),
+            (
+                json!({"status": {"conditions": {}}}),
+                Some("status.conditions"),
+            ),
             (json!({"status": {"version": []}}), Some("status.version")),
             (json!([]), Some("")),
         ] {
@@ -417,11 +508,23 @@ mod tests {
             api_version: "v1".to_owned(),
             kind: "X".to_owned(),
             fields: vec![],
-            changes: vec!["metadata.annotations".to_owned(), "status.version.history".to_owned()],
+            changes: vec![
+                "metadata.annotations".to_owned(),
+                "status.version.history".to_owned(),
+            ],
         };
-        let fingerprints = Declared::compile(&read).unwrap().fingerprints(&object(hosted("demo"), hosted_cluster()));
+        let fingerprints = Declared::compile(&read)
+            .unwrap()
+            .fingerprints(&object(hosted("demo"), hosted_cluster()));
         let places: Vec<_> = fingerprints.keys().collect();
-        assert_eq!(places, ["metadata.annotations.d", "metadata.annotations[\"a.b/c\"]", "status.version.history"]);
+        assert_eq!(
+            places,
+            [
+                "metadata.annotations.d",
+                "metadata.annotations[\"a.b/c\"]",
+                "status.version.history"
+            ]
+        );
     }
 
     /// JSON with few keys, so that paths hit.
@@ -447,7 +550,8 @@ mod tests {
 
     fn declared() -> impl Strategy<Value = Vec<String>> {
         let tail = prop_oneof!["\\.[abc]", "\\[[XY]\\]"];
-        let path = ("[abc]", proptest::collection::vec(tail, 0..3)).prop_map(|(head, tail)| head + &tail.concat());
+        let path = ("[abc]", proptest::collection::vec(tail, 0..3))
+            .prop_map(|(head, tail)| head + &tail.concat());
         proptest::collection::vec(path, 0..4)
     }
 

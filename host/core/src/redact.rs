@@ -30,7 +30,10 @@ impl Marks {
 
     /// The same, but names of contexts, clusters and users in kubeconfigs are shown.
     pub fn showing_names(self) -> Self {
-        Self { names: true, ..self }
+        Self {
+            names: true,
+            ..self
+        }
     }
 
     /// Whether names are shown.
@@ -43,7 +46,12 @@ impl Marks {
         let mut hash = Sha256::new();
         hash.update(self.key);
         hash.update(bytes);
-        let mark: String = hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let mark: String = hash
+            .finalize()
+            .iter()
+            .take(4)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         Value::String(format!("<redacted {kind}, {} bytes, {mark}>", bytes.len()))
     }
 
@@ -71,15 +79,24 @@ impl fmt::Debug for Marks {
 /// ManifestWork), and kubectl's copies of whole objects.
 pub fn redact(object: &Value, marks: &Marks) -> Value {
     match object {
-        Value::Object(map) if map.get("kind").and_then(Value::as_str) == Some("Secret") => secret(map, marks),
-        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), field(key, value, marks))).collect(),
+        Value::Object(map) if map.get("kind").and_then(Value::as_str) == Some("Secret") => {
+            secret(map, marks)
+        }
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| (key.clone(), field(key, value, marks)))
+            .collect(),
         Value::Array(items) => items.iter().map(|item| redact(item, marks)).collect(),
         other => other.clone(),
     }
 }
 
 fn field(key: &str, value: &Value, marks: &Marks) -> Value {
-    if key == LAST_APPLIED { marks.hide_value("copy", value) } else { redact(value, marks) }
+    if key == LAST_APPLIED {
+        marks.hide_value("copy", value)
+    } else {
+        redact(value, marks)
+    }
 }
 
 fn secret(map: &Map<String, Value>, marks: &Marks) -> Value {
@@ -110,10 +127,14 @@ fn metadata(value: &Value, marks: &Marks) -> Value {
 
 /// The values of a Secret; one that is a kubeconfig is shown as its structure.
 fn data(value: &Value, marks: &Marks, bytes_of: impl Fn(&str) -> Option<Vec<u8>>) -> Value {
-    let Value::Object(map) = value else { return marks.hide_value("data", value) };
+    let Value::Object(map) = value else {
+        return marks.hide_value("data", value);
+    };
     let one = |(key, value): (&String, &Value)| {
         let bytes = value.as_str().and_then(&bytes_of);
-        let source = bytes.as_deref().and_then(|bytes| Source::parse(bytes, &KubeconfigLimits::default()).ok());
+        let source = bytes
+            .as_deref()
+            .and_then(|bytes| Source::parse(bytes, &KubeconfigLimits::default()).ok());
         let shown = match (source, bytes) {
             (Some(source), _) => source.redacted(marks),
             (None, Some(bytes)) => marks.hide("data", &bytes),

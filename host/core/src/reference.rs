@@ -40,7 +40,9 @@ impl ObjectRef {
 
     /// The group without the version, empty for the core group.
     pub fn group(&self) -> &str {
-        self.api_version.split_once('/').map_or("", |(group, _)| group)
+        self.api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group)
     }
 }
 

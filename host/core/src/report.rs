@@ -36,7 +36,11 @@ impl End {
 
     /// The reason of an end that is not a failure.
     fn reason(self) -> KnownReason {
-        if self == Self::Gone { KnownReason::SourceDeleted } else { KnownReason::InSync }
+        if self == Self::Gone {
+            KnownReason::SourceDeleted
+        } else {
+            KnownReason::InSync
+        }
     }
 }
 
@@ -97,7 +101,12 @@ pub struct Reconcile {
 impl Reconcile {
     /// A reconcile that has read nothing yet.
     pub fn new(key: Key) -> Self {
-        Self { key, target: None, inputs: None, observed_generation: None }
+        Self {
+            key,
+            target: None,
+            inputs: None,
+            observed_generation: None,
+        }
     }
 }
 
@@ -138,8 +147,13 @@ pub fn of(reconcile: Reconcile, result: Result<Success, Failure>, schedule: Sche
     };
     let writes = outcome.steps.into_iter().filter(|step| step.result.is_ok());
     let (failures, retry_ms) = retry(end.end, schedule);
-    let resync_after_ms = end.resynced().then(|| resync::delay_ms(schedule.resync_seconds, schedule.seed)).flatten();
-    let asked_ms = end.ask_again_at.map(|at| until_ms(at, schedule.now_seconds));
+    let resync_after_ms = end
+        .resynced()
+        .then(|| resync::delay_ms(schedule.resync_seconds, schedule.seed))
+        .flatten();
+    let asked_ms = end
+        .ask_again_at
+        .map(|at| until_ms(at, schedule.now_seconds));
     Report {
         policy: reconcile.key.policy.to_string(),
         primary: (*reconcile.key.primary).clone(),
@@ -174,8 +188,19 @@ impl Ending {
 }
 
 fn failed(failure: Failure) -> Ending {
-    let Failure { class, reason, message, ask_again_at, .. } = failure;
-    Ending { end: End::Ended(class), reason, message, ask_again_at }
+    let Failure {
+        class,
+        reason,
+        message,
+        ask_again_at,
+        ..
+    } = failure;
+    Ending {
+        end: End::Ended(class),
+        reason,
+        message,
+        ask_again_at,
+    }
 }
 
 /// A failed write fails the reconcile; an output that cannot be pruned yet makes it wait.
@@ -190,13 +215,26 @@ fn ending(success: &Success) -> Ending {
         return failed(kept.clone().until(success.ask_again_at));
     }
     let end = if success.gone { End::Gone } else { End::InSync };
-    Ending { end, reason: end.reason().into(), message: told(&success.outcome), ask_again_at: success.ask_again_at }
+    Ending {
+        end,
+        reason: end.reason().into(),
+        message: told(&success.outcome),
+        ask_again_at: success.ask_again_at,
+    }
 }
 
 /// The writes that were done, in one line.
 fn told(outcome: &Outcome) -> String {
-    let done: Vec<String> = outcome.steps.iter().map(|step| format!("{} {}", step.kind.past(), step.target)).collect();
-    if done.is_empty() { "nothing to do".to_owned() } else { done.join(", ") }
+    let done: Vec<String> = outcome
+        .steps
+        .iter()
+        .map(|step| format!("{} {}", step.kind.past(), step.target))
+        .collect();
+    if done.is_empty() {
+        "nothing to do".to_owned()
+    } else {
+        done.join(", ")
+    }
 }
 
 /// Failures in a row, and the delay before the retry: none after the first conflict, back-off for the rest. The
@@ -206,16 +244,21 @@ fn retry(end: End, schedule: Schedule) -> (u32, Option<u64>) {
     let Schedule { failures, seed, .. } = schedule;
     let delay = match end {
         End::Ended(Class::Missing | Class::Unreachable) => Some(backoff::delay_ms(failures, seed)),
-        End::Ended(Class::Conflict) => {
-            Some(failures.checked_sub(1).map_or(0, |again| backoff::delay_ms(again.min(CONFLICTS), seed)))
-        }
+        End::Ended(Class::Conflict) => Some(
+            failures
+                .checked_sub(1)
+                .map_or(0, |again| backoff::delay_ms(again.min(CONFLICTS), seed)),
+        ),
         End::InSync | End::Gone | End::Ended(_) => None,
     };
     (delay.map_or(0, |_| failures.saturating_add(1)), delay)
 }
 
 fn until_ms(at_seconds: i64, now_seconds: i64) -> u64 {
-    u64::try_from(at_seconds.saturating_sub(now_seconds)).unwrap_or_default().saturating_mul(1_000).max(SHORTEST_MS)
+    u64::try_from(at_seconds.saturating_sub(now_seconds))
+        .unwrap_or_default()
+        .saturating_mul(1_000)
+        .max(SHORTEST_MS)
 }
 
 #[cfg(test)]
@@ -227,20 +270,44 @@ mod tests {
     const NOW: i64 = 1_000;
 
     fn report(result: Result<Success, Failure>, failures: u32) -> Report {
-        let reconcile =
-            Reconcile { key: key("demo"), target: Some(target("demo")), inputs: None, observed_generation: Some(3) };
-        of(reconcile, result, Schedule { now_seconds: NOW, resync_seconds: 0, failures, seed: 7 })
+        let reconcile = Reconcile {
+            key: key("demo"),
+            target: Some(target("demo")),
+            inputs: None,
+            observed_generation: Some(3),
+        };
+        of(
+            reconcile,
+            result,
+            Schedule {
+                now_seconds: NOW,
+                resync_seconds: 0,
+                failures,
+                seed: 7,
+            },
+        )
     }
 
     fn success(results: &[Result<(), KnownReason>]) -> Success {
         let step = |result: &Result<(), KnownReason>| StepOutcome {
             target: target("demo"),
             kind: WriteKind::Create,
-            result: result.map_err(|reason| WriteFailure { reason, message: "disk full".to_owned() }),
+            result: result.map_err(|reason| WriteFailure {
+                reason,
+                message: "disk full".to_owned(),
+            }),
             left: None,
         };
-        let outcome = Outcome { steps: results.iter().map(step).collect(), stopped: None };
-        Success { gone: false, outcome, kept: None, ask_again_at: None }
+        let outcome = Outcome {
+            steps: results.iter().map(step).collect(),
+            stopped: None,
+        };
+        Success {
+            gone: false,
+            outcome,
+            kept: None,
+            ask_again_at: None,
+        }
     }
 
     fn seen(report: &Report) -> (State, &str, u32) {
@@ -253,17 +320,52 @@ mod tests {
         let failure = |word| Err(Failure::known(word, "m"));
         for (result, end, again) in [
             (Ok(success(&[])), (State::Applied, "InSync", 0), None),
-            (Ok(success(&[Err(KnownReason::WriteFailed)])), (State::Failed, "WriteFailed", 1), Some(first)),
-            (Ok(success(&[Err(KnownReason::WriteConflict)])), (State::Failed, "WriteConflict", 1), Some(0)),
-            (failure(KnownReason::Suspended), (State::Held, "Suspended", 0), None),
-            (failure(KnownReason::OwnedByAnother), (State::Waiting, "OwnedByAnother", 0), None),
-            (failure(KnownReason::ReadFailed), (State::Failed, "ReadFailed", 1), Some(first)),
-            (failure(KnownReason::KubeconfigEmpty), (State::Failed, "KubeconfigEmpty", 0), None),
-            (failure(KnownReason::GuestTrapped), (State::Failed, "GuestTrapped", 0), None),
+            (
+                Ok(success(&[Err(KnownReason::WriteFailed)])),
+                (State::Failed, "WriteFailed", 1),
+                Some(first),
+            ),
+            (
+                Ok(success(&[Err(KnownReason::WriteConflict)])),
+                (State::Failed, "WriteConflict", 1),
+                Some(0),
+            ),
+            (
+                failure(KnownReason::Suspended),
+                (State::Held, "Suspended", 0),
+                None,
+            ),
+            (
+                failure(KnownReason::OwnedByAnother),
+                (State::Waiting, "OwnedByAnother", 0),
+                None,
+            ),
+            (
+                failure(KnownReason::ReadFailed),
+                (State::Failed, "ReadFailed", 1),
+                Some(first),
+            ),
+            (
+                failure(KnownReason::KubeconfigEmpty),
+                (State::Failed, "KubeconfigEmpty", 0),
+                None,
+            ),
+            (
+                failure(KnownReason::GuestTrapped),
+                (State::Failed, "GuestTrapped", 0),
+                None,
+            ),
         ] {
             let report = report(result.clone(), 0);
-            assert_eq!((seen(&report), report.again_after_ms), (end, again), "{result:?}");
-            assert_eq!((report.at_seconds, report.observed_generation), (NOW, Some(3)));
+            assert_eq!(
+                (seen(&report), report.again_after_ms),
+                (end, again),
+                "{result:?}"
+            );
+            assert_eq!(
+                (report.at_seconds, report.observed_generation),
+                (NOW, Some(3))
+            );
         }
     }
 
@@ -271,9 +373,15 @@ mod tests {
     fn repeated_failures_back_off_and_any_other_outcome_resets() {
         let failure = |word| Err(Failure::known(word, "m"));
         let again = |word, failures| report(failure(word), failures).again_after_ms;
-        assert_eq!(again(KnownReason::ReadFailed, 4), Some(backoff::delay_ms(4, 7)));
+        assert_eq!(
+            again(KnownReason::ReadFailed, 4),
+            Some(backoff::delay_ms(4, 7))
+        );
         for (failures, before) in [(1, 0), (3, 2), (4, 2), (50, 2)] {
-            assert_eq!(again(KnownReason::WriteConflict, failures), Some(backoff::delay_ms(before, 7)));
+            assert_eq!(
+                again(KnownReason::WriteConflict, failures),
+                Some(backoff::delay_ms(before, 7))
+            );
         }
         assert_eq!(report(failure(KnownReason::ReadFailed), 4).failures, 5);
         assert_eq!(report(failure(KnownReason::OwnedByAnother), 4).failures, 0);
@@ -285,7 +393,11 @@ mod tests {
         let asked = |at| Failure::known(KnownReason::KubeconfigEmpty, "m").until(Some(at));
         assert_eq!(report(Err(asked(NOW + 60)), 0).again_after_ms, Some(60_000));
         for at in [i64::MIN, NOW - 60, NOW, NOW + 1, NOW + 5] {
-            assert_eq!(report(Err(asked(at)), 0).again_after_ms, Some(5_000), "{at}");
+            assert_eq!(
+                report(Err(asked(at)), 0).again_after_ms,
+                Some(5_000),
+                "{at}"
+            );
         }
         assert_eq!(report(Err(asked(NOW + 6)), 0).again_after_ms, Some(6_000));
         assert_eq!(
@@ -296,7 +408,12 @@ mod tests {
 
     #[test]
     fn a_resync_happens_whatever_else_is_scheduled() {
-        let schedule = Schedule { now_seconds: NOW, resync_seconds: 1_800, failures: 3, seed: 7 };
+        let schedule = Schedule {
+            now_seconds: NOW,
+            resync_seconds: 1_800,
+            failures: 3,
+            seed: 7,
+        };
         let reconcile = Reconcile::new(key("demo"));
         let seen = |result| {
             let report = of(reconcile.clone(), result, schedule);
@@ -304,11 +421,26 @@ mod tests {
         };
         let (resync, retry) = (resync::delay_ms(1_800, 7), Some(backoff::delay_ms(3, 7)));
         assert_eq!(seen(Ok(success(&[]))), (None, resync));
-        assert_eq!(seen(Ok(Success { ask_again_at: Some(NOW + 9), ..success(&[]) })), (Some(9_000), resync));
-        assert_eq!(seen(Err(Failure::known(KnownReason::ReadFailed, "m"))), (retry, resync));
-        assert_eq!(seen(Err(Failure::known(KnownReason::KubeconfigEmpty, "m"))), (None, resync));
         assert_eq!(
-            seen(Ok(Success { gone: true, ..success(&[Ok(())]) })),
+            seen(Ok(Success {
+                ask_again_at: Some(NOW + 9),
+                ..success(&[])
+            })),
+            (Some(9_000), resync)
+        );
+        assert_eq!(
+            seen(Err(Failure::known(KnownReason::ReadFailed, "m"))),
+            (retry, resync)
+        );
+        assert_eq!(
+            seen(Err(Failure::known(KnownReason::KubeconfigEmpty, "m"))),
+            (None, resync)
+        );
+        assert_eq!(
+            seen(Ok(Success {
+                gone: true,
+                ..success(&[Ok(())])
+            })),
             (None, None),
             "what is gone is not resynced"
         );
@@ -320,16 +452,30 @@ mod tests {
         assert_eq!(report.writes, [(WriteKind::Create, target("demo"))]);
         assert_eq!(report.message, "disk full");
         let done = super::tests::report(Ok(success(&[Ok(())])), 0);
-        assert_eq!(done.message, "created Secret klusterlet-demo/external-managed-kubeconfig");
+        assert_eq!(
+            done.message,
+            "created Secret klusterlet-demo/external-managed-kubeconfig"
+        );
     }
 
     #[test]
     fn a_guest_reason_never_changes_host_behaviour() {
         for word in KnownReason::ALL {
-            let told = |class| Err(Failure::new(class, Reason::Declared(word.as_str().into()), "m"));
+            let told = |class| {
+                Err(Failure::new(
+                    class,
+                    Reason::Declared(word.as_str().into()),
+                    "m",
+                ))
+            };
             for class in [Class::Held, Class::Waiting, Class::Missing, Class::Invalid] {
-                let (said, plain) =
-                    (report(told(class), 0), report(Err(Failure::new(class, Reason::Declared("X".into()), "m")), 0));
+                let (said, plain) = (
+                    report(told(class), 0),
+                    report(
+                        Err(Failure::new(class, Reason::Declared("X".into()), "m")),
+                        0,
+                    ),
+                );
                 assert_eq!(
                     (said.end, said.again_after_ms, said.failures),
                     (plain.end, plain.again_after_ms, plain.failures)
@@ -345,14 +491,27 @@ mod tests {
         success.outcome.stopped = Some(stopped);
         let report = report(Ok(success), 0);
         assert_eq!(seen(&report), (State::Failed, "WriteBudgetExceeded", 0));
-        assert_eq!((report.writes.len(), report.again_after_ms), (1, Some(9_000)));
+        assert_eq!(
+            (report.writes.len(), report.again_after_ms),
+            (1, Some(9_000))
+        );
     }
 
     #[test]
     fn waits_for_objects_that_could_not_be_pruned() {
         let kept = Failure::known(KnownReason::StillNeeded, "kept");
-        let report = report(Ok(Success { kept: Some(kept), ask_again_at: Some(NOW + 5), ..success(&[Ok(())]) }), 0);
+        let report = report(
+            Ok(Success {
+                kept: Some(kept),
+                ask_again_at: Some(NOW + 5),
+                ..success(&[Ok(())])
+            }),
+            0,
+        );
         assert_eq!(seen(&report), (State::Waiting, "StillNeeded", 0));
-        assert_eq!((report.writes.len(), report.again_after_ms), (1, Some(5_000)));
+        assert_eq!(
+            (report.writes.len(), report.again_after_ms),
+            (1, Some(5_000))
+        );
     }
 }

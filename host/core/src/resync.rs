@@ -16,7 +16,11 @@ mod tests {
     fn resyncs_are_spread_around_the_setting() {
         assert_eq!(delay_ms(0, 1), None);
         let delays: Vec<_> = (0..500).filter_map(|seed| delay_ms(1_800, seed)).collect();
-        assert!(delays.iter().all(|delay| (1_620_000..=1_980_000).contains(delay)));
+        assert!(
+            delays
+                .iter()
+                .all(|delay| (1_620_000..=1_980_000).contains(delay))
+        );
         assert!(delays.iter().min() < Some(&1_650_000) && delays.iter().max() > Some(&1_950_000));
     }
 }

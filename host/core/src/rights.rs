@@ -140,12 +140,19 @@ pub struct Own<'a> {
 pub fn home<'a>(servers: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let mut servers = servers.into_iter();
     let first = servers.next()?;
-    Some(if first == LOCAL { first } else { servers.find(|name| *name == LOCAL).unwrap_or(first) })
+    Some(if first == LOCAL {
+        first
+    } else {
+        servers.find(|name| *name == LOCAL).unwrap_or(first)
+    })
 }
 
 /// The rights that policies need on one connection; on [`home`] also those of the agent itself.
 pub fn of(policies: &[&Policy], asked: Asked<'_>) -> Rights {
-    let mut needed = Needed { asked, rights: Rights::new() };
+    let mut needed = Needed {
+        asked,
+        rights: Rights::new(),
+    };
     let whole = policies.iter().map(|policy| (*policy, None));
     for (scope, (_, because)) in plan::explained(whole, asked.connection, asked.secrets) {
         needed.scope(&scope, &[Verb::List, Verb::Watch], &because);
@@ -170,7 +177,12 @@ struct Needed<'a> {
 }
 
 impl Needed<'_> {
-    fn add(&mut self, objects: Objects, verbs: &[Verb], because: impl IntoIterator<Item = Because>) {
+    fn add(
+        &mut self,
+        objects: Objects,
+        verbs: &[Verb],
+        because: impl IntoIterator<Item = Because>,
+    ) {
         let right = self.rights.entry(objects).or_default();
         right.verbs.extend(verbs);
         right.because.extend(because);
@@ -178,8 +190,15 @@ impl Needed<'_> {
 
     /// Group and kind of a scope.
     fn kind<'s>(&self, scope: &'s Scope) -> (&'s str, Kind) {
-        let group = scope.api_version.split_once('/').map_or("", |(group, _)| group);
-        (group, kinds::known(group, &scope.kind).unwrap_or_else(|| (self.asked.kind)(group, &scope.kind)))
+        let group = scope
+            .api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group);
+        (
+            group,
+            kinds::known(group, &scope.kind)
+                .unwrap_or_else(|| (self.asked.kind)(group, &scope.kind)),
+        )
     }
 
     /// Adds a right to the objects of a scope. RBAC can limit it by names only, not by other selectors.
@@ -196,12 +215,18 @@ impl Needed<'_> {
 
     /// Secrets are read by exact name where no watch shows for certain whether they exist.
     fn reads(&mut self, policy: &Policy) {
-        let secrets =
-            policy.reads.iter().enumerate().filter(|(_, rule)| rule.kind == "Secret" && rule.api_version == "v1");
+        let secrets = policy
+            .reads
+            .iter()
+            .enumerate()
+            .filter(|(_, rule)| rule.kind == "Secret" && rule.api_version == "v1");
         let connection = self.asked.connection;
         for (index, rule) in secrets.filter(|(_, rule)| rule.cluster == connection) {
             let because = because(policy, plan::read_line(index, rule));
-            for (scope, _) in plan::read(policy, None, rule).into_iter().filter(|(scope, _)| scope.name.is_none()) {
+            for (scope, _) in plan::read(policy, None, rule)
+                .into_iter()
+                .filter(|(scope, _)| scope.name.is_none())
+            {
                 self.scope(&scope, &[Verb::Get], &because);
             }
         }
@@ -210,13 +235,22 @@ impl Needed<'_> {
     /// A Secret is created by a server-side apply, whose path names it, so that RBAC can limit both `create` and
     /// `patch` by name. An object that was in the way of a write is read again by its name.
     fn writes(&mut self, policy: &Policy) {
-        let Asked { connection, read_only, .. } = self.asked;
+        let Asked {
+            connection,
+            read_only,
+            ..
+        } = self.asked;
         match &policy.writes {
             Writes::Kubeconfig(rules) => {
-                for (index, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.cluster == connection) {
+                for (index, rule) in rules
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, rule)| rule.cluster == connection)
+                {
                     let because = because(policy, plan::write_line(index));
                     let granted = rule.verbs.iter().filter(|_| !read_only);
-                    let mut verbs: Vec<Verb> = granted.flat_map(|verb| requests(*verb)).copied().collect();
+                    let mut verbs: Vec<Verb> =
+                        granted.flat_map(|verb| requests(*verb)).copied().collect();
                     for (scope, _) in plan::target(policy, rule) {
                         if !read_only || scope.name.is_none() {
                             verbs.push(Verb::Get);
@@ -227,10 +261,16 @@ impl Needed<'_> {
             }
             Writes::Taints(_) if policy.primary.cluster == connection => {
                 let why = because(policy, plan::write_line(0));
-                for (scope, _) in plan::primary(policy, None).into_iter().filter(|_| !read_only) {
+                for (scope, _) in plan::primary(policy, None)
+                    .into_iter()
+                    .filter(|_| !read_only)
+                {
                     self.scope(&scope, &[Verb::Get, Verb::Patch], &why);
                 }
-                let line = format!("{} (checks whether a webhook sets the times of taints)", plan::write_line(0));
+                let line = format!(
+                    "{} (checks whether a webhook sets the times of taints)",
+                    plan::write_line(0)
+                );
                 let webhooks = Objects {
                     namespace: None,
                     group: "admissionregistration.k8s.io".to_owned(),
@@ -250,9 +290,18 @@ impl Needed<'_> {
         }
         for (scope, _) in plan::primary(policy, None) {
             let (_, kind) = self.kind(&scope);
-            let namespace = if kind.namespaced { scope.namespace } else { Some(EVENTS_OF_CLUSTER.to_owned()) };
+            let namespace = if kind.namespaced {
+                scope.namespace
+            } else {
+                Some(EVENTS_OF_CLUSTER.to_owned())
+            };
             let (group, resource) = ("events.k8s.io".to_owned(), "events".to_owned());
-            let objects = Objects { namespace, group, resource, name: None };
+            let objects = Objects {
+                namespace,
+                group,
+                resource,
+                name: None,
+            };
             let because = because(policy, "spec.primary (warnings)".to_owned());
             self.add(objects, &[Verb::Create, Verb::Patch], because);
         }
@@ -264,15 +313,50 @@ impl Needed<'_> {
         let (policies, reviews, access) = (GROUP, "authentication.k8s.io", "authorization.k8s.io");
         let says = own.policies && !self.asked.read_only;
         for (wanted, group, resource, verbs, why) in [
-            (own.lease.is_some(), "coordination.k8s.io", "leases", &[Get, Create, Update][..], "runs leader election"),
-            (own.policies, policies, "fleetpolicies", &[List, Watch], "watches its policies"),
-            (says, policies, "fleetpolicies/status", &[Patch], "writes the status of its policies"),
-            (own.reviews, reviews, "tokenreviews", &[Create], "authenticates readers of its metrics"),
-            (own.reviews, access, "subjectaccessreviews", &[Create], "authorizes readers of its metrics"),
+            (
+                own.lease.is_some(),
+                "coordination.k8s.io",
+                "leases",
+                &[Get, Create, Update][..],
+                "runs leader election",
+            ),
+            (
+                own.policies,
+                policies,
+                "fleetpolicies",
+                &[List, Watch],
+                "watches its policies",
+            ),
+            (
+                says,
+                policies,
+                "fleetpolicies/status",
+                &[Patch],
+                "writes the status of its policies",
+            ),
+            (
+                own.reviews,
+                reviews,
+                "tokenreviews",
+                &[Create],
+                "authenticates readers of its metrics",
+            ),
+            (
+                own.reviews,
+                access,
+                "subjectaccessreviews",
+                &[Create],
+                "authorizes readers of its metrics",
+            ),
         ] {
             let lease = own.lease.filter(|_| resource == "leases");
             let (namespace, name) = (lease.map(str::to_owned), lease.map(|_| LEASE.to_owned()));
-            let objects = Objects { namespace, group: group.to_owned(), resource: resource.to_owned(), name };
+            let objects = Objects {
+                namespace,
+                group: group.to_owned(),
+                resource: resource.to_owned(),
+                name,
+            };
             if wanted {
                 self.add(objects, verbs, [Because::Agent(why)]);
             }
@@ -290,7 +374,10 @@ fn requests(verb: Granted) -> &'static [Verb] {
 }
 
 fn because(policy: &Policy, line: String) -> BTreeSet<Because> {
-    BTreeSet::from([Because::Policy { policy: Arc::clone(&policy.name), line }])
+    BTreeSet::from([Because::Policy {
+        policy: Arc::clone(&policy.name),
+        line,
+    }])
 }
 
 #[cfg(test)]
@@ -310,10 +397,21 @@ mod tests {
     fn rights(manifests: &[Value], connection: &str, secrets: SecretReads) -> Rights {
         let kind = |_: &str, kind: &str| kinds::guess(kind);
         let policies: Vec<_> = manifests.iter().map(policy).collect();
-        let own = Own { lease: Some("transom"), policies: true, reviews: true };
+        let own = Own {
+            lease: Some("transom"),
+            policies: true,
+            reviews: true,
+        };
         of(
             &policies.iter().collect::<Vec<_>>(),
-            Asked { connection, home: LOCAL, secrets, read_only: false, own, kind: &kind },
+            Asked {
+                connection,
+                home: LOCAL,
+                secrets,
+                read_only: false,
+                own,
+                kind: &kind,
+            },
         )
     }
 
@@ -321,23 +419,47 @@ mod tests {
     fn read_only(manifests: &[Value], secrets: SecretReads) -> Vec<String> {
         let kind = |_: &str, kind: &str| kinds::guess(kind);
         let policies: Vec<_> = manifests.iter().map(policy).collect();
-        let asked =
-            Asked { connection: LOCAL, home: LOCAL, secrets, read_only: true, own: Own::default(), kind: &kind };
+        let asked = Asked {
+            connection: LOCAL,
+            home: LOCAL,
+            secrets,
+            read_only: true,
+            own: Own::default(),
+            kind: &kind,
+        };
         let rights = of(&policies.iter().collect::<Vec<_>>(), asked);
-        assert_eq!(shown(&rights).len(), rights.len(), "more than the policies need");
+        assert_eq!(
+            shown(&rights).len(),
+            rights.len(),
+            "more than the policies need"
+        );
         shown(&rights)
     }
 
     /// `namespace/resource.group/name: verbs`, with `*` for all; without those of the agent itself.
     fn shown(rights: &Rights) -> Vec<String> {
-        let ours = |right: &&Right| right.because.iter().any(|because| matches!(because, Because::Policy { .. }));
+        let ours = |right: &&Right| {
+            right
+                .because
+                .iter()
+                .any(|because| matches!(because, Because::Policy { .. }))
+        };
         let or_all = |text: &Option<String>| text.clone().unwrap_or_else(|| "*".to_owned());
         let one = |(objects, right): (&Objects, &Right)| {
             let verbs: Vec<_> = right.verbs.iter().map(|verb| verb.as_str()).collect();
             let (namespace, name) = (or_all(&objects.namespace), or_all(&objects.name));
-            format!("{namespace}/{}.{}/{name}: {}", objects.resource, objects.group, verbs.join(" "))
+            format!(
+                "{namespace}/{}.{}/{name}: {}",
+                objects.resource,
+                objects.group,
+                verbs.join(" ")
+            )
         };
-        rights.iter().filter(|(_, right)| ours(right)).map(one).collect()
+        rights
+            .iter()
+            .filter(|(_, right)| ours(right))
+            .map(one)
+            .collect()
     }
 
     const KLUSTERLETS: &str = "*/klusterlets.operator.open-cluster-management.io/*: list watch";
@@ -351,13 +473,31 @@ mod tests {
         assert_eq!(home(["hub", "edge"]), Some("hub"));
         assert_eq!(home(["hub", LOCAL, "edge"]), Some(LOCAL));
         let kind = |_: &str, kind: &str| kinds::guess(kind);
-        let own = Own { lease: Some("transom"), policies: true, reviews: true };
+        let own = Own {
+            lease: Some("transom"),
+            policies: true,
+            reviews: true,
+        };
         let count = |connection, home, read_only| {
-            let asked = Asked { connection, home, secrets: SecretReads::Watch, read_only, own, kind: &kind };
+            let asked = Asked {
+                connection,
+                home,
+                secrets: SecretReads::Watch,
+                read_only,
+                own,
+                kind: &kind,
+            };
             of(&[], asked).len()
         };
         // Read-only, the status of policies is not written.
-        assert_eq!([count("hub", "hub", false), count("hub", "hub", true), count(LOCAL, "hub", false)], [5, 4, 0]);
+        assert_eq!(
+            [
+                count("hub", "hub", false),
+                count("hub", "hub", true),
+                count(LOCAL, "hub", false)
+            ],
+            [5, 4, 0]
+        );
     }
 
     #[test]
@@ -376,7 +516,10 @@ mod tests {
             ]
         );
         let strict = shown(&rights(&manifests, LOCAL, SecretReads::Strict));
-        let secrets: Vec<_> = strict.iter().filter(|line| line.contains("secrets")).collect();
+        let secrets: Vec<_> = strict
+            .iter()
+            .filter(|line| line.contains("secrets"))
+            .collect();
         let target = "*/secrets./external-managed-kubeconfig: list watch create patch delete";
         assert_eq!(secrets, ["*/secrets./*: get", target]);
         assert_eq!(rights(&manifests, "hub", SecretReads::Watch), Rights::new());
@@ -445,21 +588,51 @@ mod tests {
     fn a_permission_covered_by_another_keeps_its_reason() {
         let other = with(
             kubeconfig_manifest(),
-            &[("/metadata/name", json!("other")), ("/spec/primary/namespaces", json!(["clusters"]))],
+            &[
+                ("/metadata/name", json!("other")),
+                ("/spec/primary/namespaces", json!(["clusters"])),
+            ],
         );
         let rights = rights(&[kubeconfig_manifest(), other], LOCAL, SecretReads::Watch);
-        assert!(rights.keys().all(|objects| objects.namespace.as_deref().is_none_or(|name| name == "transom")));
-        let hosted = rights.iter().find(|(objects, _)| objects.resource == "hostedclusters").unwrap().1;
+        assert!(rights.keys().all(|objects| {
+            objects
+                .namespace
+                .as_deref()
+                .is_none_or(|name| name == "transom")
+        }));
+        let hosted = rights
+            .iter()
+            .find(|(objects, _)| objects.resource == "hostedclusters")
+            .unwrap()
+            .1;
         let reasons: Vec<_> = hosted.because.iter().map(ToString::to_string).collect();
-        assert_eq!(reasons, ["policy external, spec.primary", "policy other, spec.primary"]);
-        let source = rights.iter().find(|(objects, _)| objects.resource == "secrets" && objects.name.is_none());
-        let reasons: Vec<_> = source.unwrap().1.because.iter().map(ToString::to_string).collect();
-        assert!(reasons.contains(&"policy other, spec.grant.read[0] (source)".to_owned()), "{reasons:?}");
+        assert_eq!(
+            reasons,
+            [
+                "policy external, spec.primary",
+                "policy other, spec.primary"
+            ]
+        );
+        let source = rights
+            .iter()
+            .find(|(objects, _)| objects.resource == "secrets" && objects.name.is_none());
+        let reasons: Vec<_> = source
+            .unwrap()
+            .1
+            .because
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert!(
+            reasons.contains(&"policy other, spec.grant.read[0] (source)".to_owned()),
+            "{reasons:?}"
+        );
     }
 
     #[test]
     fn warns_of_access_to_all_secrets_but_not_to_named_ones() {
-        let said = |manifest: &Value, reads, read_only| every_secret(&policy(manifest), reads, read_only);
+        let said =
+            |manifest: &Value, reads, read_only| every_secret(&policy(manifest), reads, read_only);
         let bound = with(
             kubeconfig_manifest(),
             &[
@@ -470,24 +643,47 @@ mod tests {
         );
         for reads in [SecretReads::Watch, SecretReads::Strict] {
             let all = said(&kubeconfig_manifest(), reads, false);
-            assert!(all.len() == 1 && all[0].contains("every Secret of `local`"), "{all:?}");
+            assert!(
+                all.len() == 1 && all[0].contains("every Secret of `local`"),
+                "{all:?}"
+            );
             assert!(all[0].contains("spec.grant.read[0] (source)"), "{all:?}");
             assert_eq!(said(&bound, reads, false), Vec::<String>::new());
             assert_eq!(said(&taints_manifest(), reads, false), Vec::<String>::new());
         }
-        let named = with(kubeconfig_manifest(), &[("/spec/grant/write/0/name", json!("access-*"))]);
-        let writes =
-            |read_only| said(&named, SecretReads::Strict, read_only)[0].contains("create, patch, delete every Secret");
+        let named = with(
+            kubeconfig_manifest(),
+            &[("/spec/grant/write/0/name", json!("access-*"))],
+        );
+        let writes = |read_only| {
+            said(&named, SecretReads::Strict, read_only)[0]
+                .contains("create, patch, delete every Secret")
+        };
         assert!(writes(false) && !writes(true));
-        let elsewhere = with(kubeconfig_manifest(), &[("/spec/grant/read/0/cluster", json!("hub"))]);
-        assert_eq!(said(&elsewhere, SecretReads::Strict, false).iter().filter(|one| one.contains("`hub`")).count(), 1);
+        let elsewhere = with(
+            kubeconfig_manifest(),
+            &[("/spec/grant/read/0/cluster", json!("hub"))],
+        );
+        assert_eq!(
+            said(&elsewhere, SecretReads::Strict, false)
+                .iter()
+                .filter(|one| one.contains("`hub`"))
+                .count(),
+            1
+        );
     }
 
     #[test]
     fn without_policies_the_agent_needs_few_permissions() {
         let rights = rights(&[], LOCAL, SecretReads::Watch);
-        let lease = rights.iter().find(|(objects, _)| objects.resource == "leases").unwrap();
-        assert_eq!((lease.0.namespace.as_deref(), lease.0.name.as_deref()), (Some("transom"), Some(LEASE)));
+        let lease = rights
+            .iter()
+            .find(|(objects, _)| objects.resource == "leases")
+            .unwrap();
+        assert_eq!(
+            (lease.0.namespace.as_deref(), lease.0.name.as_deref()),
+            (Some("transom"), Some(LEASE))
+        );
         assert_eq!((rights.len(), shown(&rights)), (5, vec![]));
         assert!(read_only(&[], SecretReads::Watch).is_empty());
     }

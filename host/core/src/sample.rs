@@ -67,28 +67,57 @@ pub(crate) fn key(name: &str) -> Key {
 /// The Secret that is written for a managed cluster.
 pub(crate) fn target(cluster: &str) -> ObjectRef {
     let namespace = format!("klusterlet-{cluster}");
-    ObjectRef::local("v1", "Secret", Some(&namespace), "external-managed-kubeconfig")
+    ObjectRef::local(
+        "v1",
+        "Secret",
+        Some(&namespace),
+        "external-managed-kubeconfig",
+    )
 }
 
 /// The stamp of an object that was made for `clusters/<name>` with a uid.
 pub(crate) fn stamp(name: &str, uid: &str) -> Stamp {
-    let source = Source { reference: hosted(name), uid: uid.to_owned() };
-    Stamp { policy: "external".to_owned(), source, inputs: "sha256:0".to_owned(), component: "sha256:1".to_owned() }
+    let source = Source {
+        reference: hosted(name),
+        uid: uid.to_owned(),
+    };
+    Stamp {
+        policy: "external".to_owned(),
+        source,
+        inputs: "sha256:0".to_owned(),
+        component: "sha256:1".to_owned(),
+    }
 }
 
 /// The report of a reconcile of `clusters/demo` with this result.
 pub(crate) fn report(result: Result<Success, Failure>) -> Report {
     let reconcile = Reconcile::new(key("demo"));
-    report::of(reconcile, result, Schedule { now_seconds: 0, resync_seconds: 0, failures: 0, seed: 7 })
+    report::of(
+        reconcile,
+        result,
+        Schedule {
+            now_seconds: 0,
+            resync_seconds: 0,
+            failures: 0,
+            seed: 7,
+        },
+    )
 }
 
 pub(crate) fn object(reference: ObjectRef, body: Value) -> Object {
-    Object { reference, version: "7".to_owned(), body }
+    Object {
+        reference,
+        version: "7".to_owned(),
+        body,
+    }
 }
 
 /// An agent whose cluster is the hub's own, or another one.
 pub(crate) fn agent(cluster_name: &str, self_managed: bool) -> AgentFacts {
-    AgentFacts { cluster_name: cluster_name.to_owned(), self_managed }
+    AgentFacts {
+        cluster_name: cluster_name.to_owned(),
+        self_managed,
+    }
 }
 
 /// A guest that reads these paths of HostedClusters and Namespaces, and may answer with `Told` and `NoClusters`.
@@ -100,7 +129,11 @@ pub(crate) fn guest(fields: &[&str], changes: &[&str]) -> Guest {
         fields: texts(fields),
         changes: texts(changes),
     };
-    let reason = |word: &str| DeclaredReason { name: word.to_owned(), meaning: "m".to_owned(), remedy: "r".to_owned() };
+    let reason = |word: &str| DeclaredReason {
+        name: word.to_owned(),
+        meaning: "m".to_owned(),
+        remedy: "r".to_owned(),
+    };
     let description = Description {
         name: "sample".to_owned(),
         version: "1".to_owned(),

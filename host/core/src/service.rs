@@ -14,15 +14,29 @@ pub fn view(object: &Object) -> Result<Service, InvalidField> {
     let spec = Place::top(&object.body).map("spec")?;
     let addresses = match spec.get("clusterIPs").list()? {
         listed if listed.is_empty() => spec.get("clusterIP").text()?.into_iter().collect(),
-        listed => listed.iter().map(Place::required_text).collect::<Result<Vec<_>, _>>()?,
+        listed => listed
+            .iter()
+            .map(Place::required_text)
+            .collect::<Result<Vec<_>, _>>()?,
     };
     Ok(Service {
         reference: object.reference.clone(),
-        service_type: spec.get("type").text()?.unwrap_or_else(|| "ClusterIP".to_owned()),
+        service_type: spec
+            .get("type")
+            .text()?
+            .unwrap_or_else(|| "ClusterIP".to_owned()),
         cluster_ips: addresses,
-        external_name: spec.get("externalName").text()?.filter(|name| !name.is_empty()),
+        external_name: spec
+            .get("externalName")
+            .text()?
+            .filter(|name| !name.is_empty()),
         ingress: ingress(&Place::top(&object.body).map("status")?)?,
-        ports: spec.get("ports").list()?.iter().map(port).collect::<Result<_, _>>()?,
+        ports: spec
+            .get("ports")
+            .list()?
+            .iter()
+            .map(port)
+            .collect::<Result<_, _>>()?,
     })
 }
 
@@ -53,7 +67,10 @@ fn port(place: &Place<'_>) -> Result<ServicePort, InvalidField> {
         target_port: target_port(&place.get("targetPort"))?,
         node_port: field::port(&place.get("nodePort"))?,
         protocol,
-        app_protocol: place.get("appProtocol").text()?.filter(|name| !name.is_empty()),
+        app_protocol: place
+            .get("appProtocol")
+            .text()?
+            .filter(|name| !name.is_empty()),
     })
 }
 
@@ -110,14 +127,25 @@ mod tests {
 
     #[test]
     fn absent_fields_have_defaults() {
-        for spec in [json!(null), json!({}), json!({"ports": null, "clusterIP": null})] {
+        for spec in [
+            json!(null),
+            json!({}),
+            json!({"ports": null, "clusterIP": null}),
+        ] {
             let service = read(spec).unwrap();
             assert_eq!(
-                (service.service_type.as_str(), service.ports.len(), service.cluster_ips.len()),
+                (
+                    service.service_type.as_str(),
+                    service.ports.len(),
+                    service.cluster_ips.len()
+                ),
                 ("ClusterIP", 0, 0)
             );
         }
-        assert_eq!(read(json!({"clusterIP": "None"})).unwrap().cluster_ips, ["None"]);
+        assert_eq!(
+            read(json!({"clusterIP": "None"})).unwrap().cluster_ips,
+            ["None"]
+        );
     }
 
     #[test]
@@ -125,19 +153,34 @@ mod tests {
         let reference = ObjectRef::local("v1", "Service", Some("clusters-demo"), "kube-apiserver");
         let ingress = |status: Value| {
             let service = view(&object(reference.clone(), json!({"status": status})));
-            service.map(|service| service.ingress).map_err(|invalid| invalid.path)
+            service
+                .map(|service| service.ingress)
+                .map_err(|invalid| invalid.path)
         };
-        let both =
-            json!({"loadBalancer": {"ingress": [{"hostname": "lb.example.com", "ip": ""}, {"ip": "192.0.2.1"}]}});
-        assert_eq!(ingress(both), Ok(vec!["lb.example.com".to_owned(), "192.0.2.1".to_owned()]));
-        for none in [json!(null), json!({}), json!({"loadBalancer": null}), json!({"loadBalancer": {"ingress": []}})] {
+        let both = json!({"loadBalancer": {"ingress": [{"hostname": "lb.example.com", "ip": ""}, {"ip": "192.0.2.1"}]}});
+        assert_eq!(
+            ingress(both),
+            Ok(vec!["lb.example.com".to_owned(), "192.0.2.1".to_owned()])
+        );
+        for none in [
+            json!(null),
+            json!({}),
+            json!({"loadBalancer": null}),
+            json!({"loadBalancer": {"ingress": []}}),
+        ] {
             assert_eq!(ingress(none), Ok(vec![]));
         }
         for (status, path) in [
             (json!([]), "status"),
             (json!({"loadBalancer": 1}), "status.loadBalancer"),
-            (json!({"loadBalancer": {"ingress": ["x"]}}), "status.loadBalancer.ingress[0]"),
-            (json!({"loadBalancer": {"ingress": [{"ip": 1}]}}), "status.loadBalancer.ingress[0].ip"),
+            (
+                json!({"loadBalancer": {"ingress": ["x"]}}),
+                "status.loadBalancer.ingress[0]",
+            ),
+            (
+                json!({"loadBalancer": {"ingress": [{"ip": 1}]}}),
+                "status.loadBalancer.ingress[0].ip",
+            ),
         ] {
             assert_eq!(ingress(status), Err(path.to_owned()));
         }
@@ -154,12 +197,25 @@ mod tests {
             (json!({"ports": ["x"]}), "spec.ports[0]"),
             (json!({"ports": [{}]}), "spec.ports[0].port"),
             (json!({"ports": [{"port": 0}]}), "spec.ports[0].port"),
-            (json!({"ports": [{"port": 1}, {"port": 65536}]}), "spec.ports[1].port"),
+            (
+                json!({"ports": [{"port": 1}, {"port": 65536}]}),
+                "spec.ports[1].port",
+            ),
             (json!({"ports": [{"port": "6443"}]}), "spec.ports[0].port"),
-            (json!({"ports": [{"port": 1, "targetPort": true}]}), "spec.ports[0].targetPort"),
-            (json!({"ports": [{"port": 1, "protocol": "tcp"}]}), "spec.ports[0].protocol"),
+            (
+                json!({"ports": [{"port": 1, "targetPort": true}]}),
+                "spec.ports[0].targetPort",
+            ),
+            (
+                json!({"ports": [{"port": 1, "protocol": "tcp"}]}),
+                "spec.ports[0].protocol",
+            ),
         ] {
-            assert_eq!(read(spec.clone()).map_err(|invalid| invalid.path), Err(path.to_owned()), "{spec}");
+            assert_eq!(
+                read(spec.clone()).map_err(|invalid| invalid.path),
+                Err(path.to_owned()),
+                "{spec}"
+            );
         }
     }
 }

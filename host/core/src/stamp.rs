@@ -36,7 +36,10 @@ impl Stamp {
     pub fn of(key: &Key, primary: &Object, inputs: &str, component: &str) -> Self {
         Self {
             policy: key.policy.to_string(),
-            source: Source { reference: primary.reference.clone(), uid: primary.uid().to_owned() },
+            source: Source {
+                reference: primary.reference.clone(),
+                uid: primary.uid().to_owned(),
+            },
             inputs: inputs.to_owned(),
             component: component.to_owned(),
         }
@@ -74,14 +77,27 @@ impl Stamp {
     /// Puts the stamp on a body; every other label and annotation stays.
     pub fn put(&self, body: &mut Value) {
         let source = serde_json::to_string(&self.source).unwrap_or_default();
-        let labels = [(labels::MANAGED_BY, labels::MANAGER), (labels::POLICY, &*self.policy)];
-        let annotations =
-            [(labels::SOURCE, &*source), (labels::INPUTS, &*self.inputs), (labels::COMPONENT, &*self.component)];
+        let labels = [
+            (labels::MANAGED_BY, labels::MANAGER),
+            (labels::POLICY, &*self.policy),
+        ];
+        let annotations = [
+            (labels::SOURCE, &*source),
+            (labels::INPUTS, &*self.inputs),
+            (labels::COMPONENT, &*self.component),
+        ];
         let mut whole = map_of(Some(body.take()));
         let mut metadata = map_of(whole.remove("metadata"));
-        for (field, entries) in [("labels", labels.as_slice()), ("annotations", annotations.as_slice())] {
+        for (field, entries) in [
+            ("labels", labels.as_slice()),
+            ("annotations", annotations.as_slice()),
+        ] {
             let mut map = map_of(metadata.remove(field));
-            map.extend(entries.iter().map(|(key, value)| ((*key).to_owned(), Value::from(*value))));
+            map.extend(
+                entries
+                    .iter()
+                    .map(|(key, value)| ((*key).to_owned(), Value::from(*value))),
+            );
             metadata.insert(field.to_owned(), map.into());
         }
         whole.insert("metadata".to_owned(), metadata.into());
@@ -91,7 +107,10 @@ impl Stamp {
 
 /// Marks a stamped body as adopted: the object existed before. An object that is created again has no such mark.
 pub fn put_adopted(body: &mut Value) {
-    if let Some(map) = body.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+    if let Some(map) = body
+        .pointer_mut("/metadata/labels")
+        .and_then(Value::as_object_mut)
+    {
         map.insert(labels::ADOPTED.to_owned(), Value::from("true"));
     }
 }
@@ -110,17 +129,29 @@ mod tests {
     use serde_json::json;
 
     fn stamp() -> Stamp {
-        let reference = ObjectRef::local("hypershift.openshift.io/v1beta1", "HostedCluster", Some("clusters"), "demo");
+        let reference = ObjectRef::local(
+            "hypershift.openshift.io/v1beta1",
+            "HostedCluster",
+            Some("clusters"),
+            "demo",
+        );
         Stamp {
             policy: "p".to_owned(),
-            source: Source { reference, uid: "u1".to_owned() },
+            source: Source {
+                reference,
+                uid: "u1".to_owned(),
+            },
             inputs: "sha256:1".to_owned(),
             component: "sha256:2".to_owned(),
         }
     }
 
     fn object(body: Value) -> Object {
-        Object { reference: ObjectRef::local("v1", "Secret", Some("n"), "s"), version: String::new(), body }
+        Object {
+            reference: ObjectRef::local("v1", "Secret", Some("n"), "s"),
+            version: String::new(),
+            body,
+        }
     }
 
     #[test]
@@ -147,7 +178,10 @@ mod tests {
             let mut body = whole.clone();
             *body.pointer_mut(pointer).unwrap() = json!("x");
             let read = Stamp::read(&object(body));
-            assert!(read.is_none_or(|read| !read.same_owner(&stamp())), "{pointer}");
+            assert!(
+                read.is_none_or(|read| !read.same_owner(&stamp())),
+                "{pointer}"
+            );
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
 use std::collections::BTreeMap;
 use transom_api::status::{
-    Condition, ConditionStatus, ConditionType, Counts, MAX_LISTED, MAX_MESSAGE, MAX_TOP_FAILURES, PolicyStatus,
-    PrimaryStatus, RevisionStatus, WaitingStatus, WatchStatus,
+    Condition, ConditionStatus, ConditionType, Counts, MAX_LISTED, MAX_MESSAGE, MAX_TOP_FAILURES,
+    PolicyStatus, PrimaryStatus, RevisionStatus, WaitingStatus, WatchStatus,
 };
 use transom_api::{KnownReason, Reason, State};
 
@@ -71,22 +71,35 @@ pub fn is_overdue(state: State, reason: &Reason, since_seconds: i64, now_seconds
 
 /// The status of a policy.
 pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -> PolicyStatus {
-    let mut sum = Sum { now_seconds: known.now_seconds, ..Sum::default() };
+    let mut sum = Sum {
+        now_seconds: known.now_seconds,
+        ..Sum::default()
+    };
     primaries.for_each(|standing| sum.take(standing));
     let entry = known.entry;
     let revision = entry.revision.as_ref().map(|revision| RevisionStatus {
         generation: entry.active,
         decide: revision.decide.digest.to_string(),
-        trigger: revision.trigger.as_ref().map(|trigger| trigger.digest.to_string()),
+        trigger: revision
+            .trigger
+            .as_ref()
+            .map(|trigger| trigger.digest.to_string()),
     });
-    let mut watch_errors: Vec<_> = known.watch_errors.iter().filter(|watch| concerns(entry, watch)).cloned().collect();
+    let mut watch_errors: Vec<_> = known
+        .watch_errors
+        .iter()
+        .filter(|watch| concerns(entry, watch))
+        .cloned()
+        .collect();
     watch_errors.sort();
     watch_errors.dedup();
     let said = match (&entry.revision, &entry.refused) {
         // Never active: its needs and its health are unknown.
-        (None, Some(refused)) => {
-            [loaded(entry), unknown(ConditionType::Watched, refused), unknown(ConditionType::Healthy, refused)]
-        }
+        (None, Some(refused)) => [
+            loaded(entry),
+            unknown(ConditionType::Watched, refused),
+            unknown(ConditionType::Healthy, refused),
+        ],
         _ => [loaded(entry), watched(&watch_errors), sum.healthy()],
     };
     let said = std::iter::once(ready(&said)).chain(said);
@@ -107,18 +120,27 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
 
 /// Whether an active policy depends on a watch.
 fn concerns(entry: &Entry, watch: &WatchStatus) -> bool {
-    let Some(policy) = entry.revision.as_ref().map(|revision| &revision.policy) else { return false };
+    let Some(policy) = entry.revision.as_ref().map(|revision| &revision.policy) else {
+        return false;
+    };
     let is = |cluster: &str, api_version: &str, kind: &str| {
         // A file that cannot be read may hold any kind.
         (watch.cluster == cluster && watch.kind.is_empty())
-            || (watch.cluster.as_str(), watch.api_version.as_str(), watch.kind.as_str()) == (cluster, api_version, kind)
+            || (
+                watch.cluster.as_str(),
+                watch.api_version.as_str(),
+                watch.kind.as_str(),
+            ) == (cluster, api_version, kind)
     };
     let written = match &policy.writes {
         Writes::Kubeconfig(rules) => rules.iter().any(|rule| is(&rule.cluster, "v1", "Secret")),
         Writes::Taints(_) => false,
     };
     let primary = &policy.primary;
-    let read = policy.reads.iter().any(|rule| is(&rule.cluster, &rule.api_version, &rule.kind));
+    let read = policy
+        .reads
+        .iter()
+        .any(|rule| is(&rule.cluster, &rule.api_version, &rule.kind));
     written || read || is(&primary.cluster, &primary.api_version, &primary.kind)
 }
 
@@ -132,7 +154,9 @@ struct Said {
 
 fn condition(said: Said, known: Known<'_>) -> Condition {
     let status = said.status;
-    let before = known.before.and_then(|before| before.conditions.iter().find(|one| one.kind == said.kind));
+    let before = known
+        .before
+        .and_then(|before| before.conditions.iter().find(|one| one.kind == said.kind));
     let since = match before {
         Some(before) if before.status == status => before.last_transition_time.clone(),
         _ => format_rfc3339(known.now_seconds),
@@ -148,17 +172,29 @@ fn condition(said: Said, known: Known<'_>) -> Condition {
 }
 
 fn holds(is_so: bool) -> ConditionStatus {
-    if is_so { ConditionStatus::True } else { ConditionStatus::False }
+    if is_so {
+        ConditionStatus::True
+    } else {
+        ConditionStatus::False
+    }
 }
 
 fn unknown(kind: ConditionType, refused: &Refusal) -> Said {
     let message = "No revision of the policy is active.".to_owned();
-    Said { kind, status: ConditionStatus::Unknown, reason: refused.reason.as_str().to_owned(), message }
+    Said {
+        kind,
+        status: ConditionStatus::Unknown,
+        reason: refused.reason.as_str().to_owned(),
+        message,
+    }
 }
 
 fn loaded(entry: &Entry) -> Said {
     let (reason, message) = match &entry.refused {
-        None => (KnownReason::Loaded, KnownReason::Loaded.meaning().to_owned()),
+        None => (
+            KnownReason::Loaded,
+            KnownReason::Loaded.meaning().to_owned(),
+        ),
         Some(refused) => (refused.reason, refused.message.clone()),
     };
     Said {
@@ -173,28 +209,58 @@ fn loaded(entry: &Entry) -> Said {
 /// does not hold gives the message.
 fn ready(said: &[Said]) -> Said {
     let bad = said.iter().find(|one| one.status == ConditionStatus::False);
-    let open = bad.or_else(|| said.iter().find(|one| one.status == ConditionStatus::Unknown));
+    let open = bad.or_else(|| {
+        said.iter()
+            .find(|one| one.status == ConditionStatus::Unknown)
+    });
     let speaks = open.or(said.last());
     Said {
         kind: ConditionType::Ready,
         status: open.map_or(ConditionStatus::True, |one| one.status),
-        reason: open.map_or_else(|| KnownReason::InSync.as_str().to_owned(), |one| one.reason.clone()),
+        reason: open.map_or_else(
+            || KnownReason::InSync.as_str().to_owned(),
+            |one| one.reason.clone(),
+        ),
         message: speaks.map(|one| one.message.clone()).unwrap_or_default(),
     }
 }
 
 fn watched(watch_errors: &[WatchStatus]) -> Said {
     let (reason, message) = match watch_errors {
-        [] => (KnownReason::InSync.as_str().to_owned(), "Everything that the policy needs is watched.".to_owned()),
+        [] => (
+            KnownReason::InSync.as_str().to_owned(),
+            "Everything that the policy needs is watched.".to_owned(),
+        ),
         [first, ..] => {
-            let more =
-                if watch_errors.len() > 1 { format!(" (and {} more)", watch_errors.len() - 1) } else { String::new() };
-            let WatchStatus { api_version, kind, cluster, message, .. } = first;
-            let what = if kind.is_empty() { String::new() } else { format!("{kind} of {api_version} on ") };
-            (first.reason.clone(), format!("{what}{cluster}: {message}{more}"))
+            let more = if watch_errors.len() > 1 {
+                format!(" (and {} more)", watch_errors.len() - 1)
+            } else {
+                String::new()
+            };
+            let WatchStatus {
+                api_version,
+                kind,
+                cluster,
+                message,
+                ..
+            } = first;
+            let what = if kind.is_empty() {
+                String::new()
+            } else {
+                format!("{kind} of {api_version} on ")
+            };
+            (
+                first.reason.clone(),
+                format!("{what}{cluster}: {message}{more}"),
+            )
         }
     };
-    Said { kind: ConditionType::Watched, status: holds(watch_errors.is_empty()), reason, message }
+    Said {
+        kind: ConditionType::Watched,
+        status: holds(watch_errors.is_empty()),
+        reason,
+        message,
+    }
 }
 
 /// Primaries of one state and reason.
@@ -217,7 +283,13 @@ struct Sum<'a> {
 
 impl<'a> Sum<'a> {
     fn take(&mut self, standing: Standing<'a>) {
-        let Standing { primary, state, reason, since_seconds, .. } = standing;
+        let Standing {
+            primary,
+            state,
+            reason,
+            since_seconds,
+            ..
+        } = standing;
         let counts = &mut self.counts;
         let of_state = match state {
             State::Applied => &mut counts.applied,
@@ -231,12 +303,16 @@ impl<'a> Sum<'a> {
             return;
         }
         let overdue = is_overdue(state, reason, since_seconds, self.now_seconds);
-        let group = self.groups.entry((state, reason)).or_insert(Group { since_seconds, ..Group::default() });
+        let group = self.groups.entry((state, reason)).or_insert(Group {
+            since_seconds,
+            ..Group::default()
+        });
         group.count = group.count.saturating_add(1);
         group.overdue = group.overdue.saturating_add(u32::from(overdue));
         group.since_seconds = group.since_seconds.min(since_seconds);
         if state == State::Failed || overdue {
-            self.top_failures.insert((state != State::Failed, since_seconds, primary), standing);
+            self.top_failures
+                .insert((state != State::Failed, since_seconds, primary), standing);
             if self.top_failures.len() > MAX_TOP_FAILURES {
                 self.top_failures.pop_last();
             }
@@ -258,8 +334,13 @@ impl<'a> Sum<'a> {
 
     /// The groups of these states, the largest first.
     fn largest(&self, states: &[State]) -> Vec<(State, &'a Reason, Group)> {
-        let of_states = self.groups.iter().filter(|((state, _), _)| states.contains(state));
-        let mut groups: Vec<_> = of_states.map(|((state, reason), group)| (*state, *reason, *group)).collect();
+        let of_states = self
+            .groups
+            .iter()
+            .filter(|((state, _), _)| states.contains(state));
+        let mut groups: Vec<_> = of_states
+            .map(|((state, reason), group)| (*state, *reason, *group))
+            .collect();
         groups.sort_by_key(|(_, _, group)| std::cmp::Reverse(group.count));
         groups
     }
@@ -273,20 +354,46 @@ impl<'a> Sum<'a> {
             expected_seconds: expected_seconds(state, reason),
             overdue: group.overdue,
         };
-        self.largest(&[State::Held, State::Waiting]).into_iter().take(MAX_LISTED).map(shown).collect()
+        self.largest(&[State::Held, State::Waiting])
+            .into_iter()
+            .take(MAX_LISTED)
+            .map(shown)
+            .collect()
     }
 
     fn healthy(&self) -> Said {
         let failed = self.largest(&[State::Failed]);
-        let groups = if failed.is_empty() { self.largest(&[State::Held, State::Waiting]) } else { failed };
-        let reason = groups.first().map_or(KnownReason::InSync.as_str(), |(_, reason, _)| reason.as_str()).to_owned();
-        let Counts { total, applied, held, waiting, failed } = self.counts;
-        let mut message = format!("{applied} of {total} applied, {held} held, {waiting} waiting, {failed} failed");
+        let groups = if failed.is_empty() {
+            self.largest(&[State::Held, State::Waiting])
+        } else {
+            failed
+        };
+        let reason = groups
+            .first()
+            .map_or(KnownReason::InSync.as_str(), |(_, reason, _)| {
+                reason.as_str()
+            })
+            .to_owned();
+        let Counts {
+            total,
+            applied,
+            held,
+            waiting,
+            failed,
+        } = self.counts;
+        let mut message = format!(
+            "{applied} of {total} applied, {held} held, {waiting} waiting, {failed} failed"
+        );
         for (at, (_, reason, group)) in groups.iter().take(COUNTED).enumerate() {
             message.push_str(if at == 0 { ": " } else { ", " });
             message.push_str(&format!("{} {reason}", group.count));
         }
-        Said { kind: ConditionType::Healthy, status: holds(failed == 0), reason, message }
+        Said {
+            kind: ConditionType::Healthy,
+            status: holds(failed == 0),
+            reason,
+            message,
+        }
     }
 }
 
@@ -310,10 +417,21 @@ mod tests {
     const NOW: i64 = 1_000_000;
 
     fn entry() -> Entry {
-        let revision =
-            Revision { policy: policy(&kubeconfig_manifest()), trigger: None, decide: guest(&["spec"], &[]) };
-        let place = Place { text: "external".to_owned(), generation: Some(4) };
-        Entry { revision: Some(Arc::new(revision)), refused: None, place, active: Some(4) }
+        let revision = Revision {
+            policy: policy(&kubeconfig_manifest()),
+            trigger: None,
+            decide: guest(&["spec"], &[]),
+        };
+        let place = Place {
+            text: "external".to_owned(),
+            generation: Some(4),
+        };
+        Entry {
+            revision: Some(Arc::new(revision)),
+            refused: None,
+            place,
+            active: Some(4),
+        }
     }
 
     fn status(
@@ -322,20 +440,36 @@ mod tests {
         now: i64,
         primaries: &[(&str, State, Reason, i64)],
     ) -> PolicyStatus {
-        let primaries: Vec<_> =
-            primaries.iter().map(|(name, state, reason, since)| (hosted(name), *state, reason, *since)).collect();
-        let standings = primaries.iter().map(|(primary, state, reason, since)| Standing {
-            primary,
-            state: *state,
-            reason,
-            message: "told",
-            since_seconds: *since,
-        });
-        of(Known { entry, watch_errors: &[], before, now_seconds: now }, standings)
+        let primaries: Vec<_> = primaries
+            .iter()
+            .map(|(name, state, reason, since)| (hosted(name), *state, reason, *since))
+            .collect();
+        let standings = primaries
+            .iter()
+            .map(|(primary, state, reason, since)| Standing {
+                primary,
+                state: *state,
+                reason,
+                message: "told",
+                since_seconds: *since,
+            });
+        of(
+            Known {
+                entry,
+                watch_errors: &[],
+                before,
+                now_seconds: now,
+            },
+            standings,
+        )
     }
 
     fn said(status: &PolicyStatus, kind: ConditionType) -> (ConditionStatus, &str, &str) {
-        let condition = status.conditions.iter().find(|condition| condition.kind == kind).unwrap();
+        let condition = status
+            .conditions
+            .iter()
+            .find(|condition| condition.kind == kind)
+            .unwrap();
         (condition.status, &condition.reason, &condition.message)
     }
 
@@ -352,44 +486,105 @@ mod tests {
             NOW,
             &[
                 ("right", State::Applied, KnownReason::InSync.into(), 5),
-                ("late", State::Waiting, declared("ServiceMissing"), NOW - 901),
-                ("early", State::Waiting, declared("ServiceMissing"), NOW - 900),
+                (
+                    "late",
+                    State::Waiting,
+                    declared("ServiceMissing"),
+                    NOW - 901,
+                ),
+                (
+                    "early",
+                    State::Waiting,
+                    declared("ServiceMissing"),
+                    NOW - 900,
+                ),
                 ("paused", State::Held, KnownReason::Paused.into(), 7),
                 ("newer", failed.0, failed.1.clone(), NOW),
                 ("older", failed.0, failed.1, NOW - 9),
             ],
         );
-        assert_eq!(status.counts, Counts { total: 6, applied: 1, held: 1, waiting: 2, failed: 2 });
-        let names: Vec<_> = status.top_failures.iter().map(|primary| primary.name.as_str()).collect();
+        assert_eq!(
+            status.counts,
+            Counts {
+                total: 6,
+                applied: 1,
+                held: 1,
+                waiting: 2,
+                failed: 2
+            }
+        );
+        let names: Vec<_> = status
+            .top_failures
+            .iter()
+            .map(|primary| primary.name.as_str())
+            .collect();
         assert_eq!(names, ["older", "newer", "late"]);
         let waiting: Vec<_> = status
             .waiting
             .iter()
-            .map(|one| (one.reason.as_str(), one.count, one.overdue, one.expected_seconds))
+            .map(|one| {
+                (
+                    one.reason.as_str(),
+                    one.count,
+                    one.overdue,
+                    one.expected_seconds,
+                )
+            })
             .collect();
-        assert_eq!(waiting, [("ServiceMissing", 2, 1, Some(900)), ("Paused", 1, 0, None)]);
+        assert_eq!(
+            waiting,
+            [("ServiceMissing", 2, 1, Some(900)), ("Paused", 1, 0, None)]
+        );
         assert_eq!(status.waiting[0].since, format_rfc3339(NOW - 901));
         assert_eq!(
             said(&status, ConditionType::Healthy),
-            (ConditionStatus::False, "GuestTrapped", "1 of 6 applied, 1 held, 2 waiting, 2 failed: 2 GuestTrapped")
+            (
+                ConditionStatus::False,
+                "GuestTrapped",
+                "1 of 6 applied, 1 held, 2 waiting, 2 failed: 2 GuestTrapped"
+            )
         );
-        assert_eq!((status.observed_generation, status.revision.unwrap().generation), (Some(4), Some(4)));
+        assert_eq!(
+            (
+                status.observed_generation,
+                status.revision.unwrap().generation
+            ),
+            (Some(4), Some(4))
+        );
     }
 
     #[test]
     fn a_policy_is_ready_when_every_condition_holds() {
         let entry = entry();
-        let refused = Refusal { reason: KnownReason::PolicyInvalid, message: "spec: no".to_owned() };
-        let newer = Entry { refused: Some(refused), ..entry.clone() };
-        let never = Entry { revision: None, active: None, ..newer.clone() };
+        let refused = Refusal {
+            reason: KnownReason::PolicyInvalid,
+            message: "spec: no".to_owned(),
+        };
+        let newer = Entry {
+            refused: Some(refused),
+            ..entry.clone()
+        };
+        let never = Entry {
+            revision: None,
+            active: None,
+            ..newer.clone()
+        };
         let failed = [("a", State::Failed, KnownReason::GuestTrapped.into(), NOW)];
         let waits = [("a", State::Waiting, KnownReason::OwnedByAnother.into(), NOW)];
         for (entry, primaries, expected) in [
             (&entry, &[][..], (ConditionStatus::True, "InSync")),
             (&entry, &waits[..], (ConditionStatus::True, "InSync")),
-            (&entry, &failed[..], (ConditionStatus::False, "GuestTrapped")),
+            (
+                &entry,
+                &failed[..],
+                (ConditionStatus::False, "GuestTrapped"),
+            ),
             (&newer, &[][..], (ConditionStatus::False, "PolicyInvalid")),
-            (&newer, &failed[..], (ConditionStatus::False, "PolicyInvalid")),
+            (
+                &newer,
+                &failed[..],
+                (ConditionStatus::False, "PolicyInvalid"),
+            ),
             (&never, &[][..], (ConditionStatus::False, "PolicyInvalid")),
         ] {
             let status = status(entry, None, NOW, primaries);
@@ -405,9 +600,17 @@ mod tests {
             reason: "ReadForbidden".to_owned(),
             message: "no".to_owned(),
         };
-        let known = Known { entry: &entry, watch_errors: &[watch_errors], before: None, now_seconds: NOW };
+        let known = Known {
+            entry: &entry,
+            watch_errors: &[watch_errors],
+            before: None,
+            now_seconds: NOW,
+        };
         let status = of(known, std::iter::empty());
-        assert_eq!(said(&status, ConditionType::Ready).0, ConditionStatus::False);
+        assert_eq!(
+            said(&status, ConditionType::Ready).0,
+            ConditionStatus::False
+        );
         assert_eq!(said(&status, ConditionType::Ready).1, "ReadForbidden");
     }
 
@@ -416,10 +619,22 @@ mod tests {
         let nobody = status(&entry(), None, NOW, &[]);
         assert_eq!(
             said(&nobody, ConditionType::Healthy),
-            (ConditionStatus::True, "InSync", "0 of 0 applied, 0 held, 0 waiting, 0 failed")
+            (
+                ConditionStatus::True,
+                "InSync",
+                "0 of 0 applied, 0 held, 0 waiting, 0 failed"
+            )
         );
-        let waits = status(&entry(), None, NOW, &[("a", State::Waiting, KnownReason::OwnedByAnother.into(), NOW)]);
-        assert_eq!(said(&waits, ConditionType::Healthy).0, ConditionStatus::True);
+        let waits = status(
+            &entry(),
+            None,
+            NOW,
+            &[("a", State::Waiting, KnownReason::OwnedByAnother.into(), NOW)],
+        );
+        assert_eq!(
+            said(&waits, ConditionType::Healthy).0,
+            ConditionStatus::True
+        );
         assert_eq!(said(&waits, ConditionType::Healthy).1, "OwnedByAnother");
         assert_eq!(said(&waits, ConditionType::Loaded).1, "Loaded");
         assert_eq!(said(&waits, ConditionType::Watched).1, "InSync");
@@ -427,36 +642,83 @@ mod tests {
 
     #[test]
     fn a_refused_revision_explains_why_and_the_previous_stays_active() {
-        let refused = Some(Refusal { reason: KnownReason::PolicyInvalid, message: "x".repeat(2_000) });
-        let place = Place { text: "external".to_owned(), generation: Some(5) };
-        let entry = Entry { refused, place, ..entry() };
+        let refused = Some(Refusal {
+            reason: KnownReason::PolicyInvalid,
+            message: "x".repeat(2_000),
+        });
+        let place = Place {
+            text: "external".to_owned(),
+            generation: Some(5),
+        };
+        let entry = Entry {
+            refused,
+            place,
+            ..entry()
+        };
         let status = status(&entry, None, NOW, &[]);
         let (holds, reason, message) = said(&status, ConditionType::Loaded);
         assert_eq!((holds, reason), (ConditionStatus::False, "PolicyInvalid"));
         assert!(message.len() <= MAX_MESSAGE && message.ends_with('…'));
-        assert_eq!((status.observed_generation, status.revision.unwrap().generation), (Some(5), Some(4)));
+        assert_eq!(
+            (
+                status.observed_generation,
+                status.revision.unwrap().generation
+            ),
+            (Some(5), Some(4))
+        );
     }
 
     #[test]
     fn a_policy_that_was_never_active_has_only_unknown_conditions() {
-        let refused = Some(Refusal { reason: KnownReason::ComponentNotFound, message: "no such file".to_owned() });
-        let status = status(&Entry { revision: None, refused, ..entry() }, None, NOW, &[]);
-        assert_eq!(said(&status, ConditionType::Loaded), (ConditionStatus::False, "ComponentNotFound", "no such file"));
+        let refused = Some(Refusal {
+            reason: KnownReason::ComponentNotFound,
+            message: "no such file".to_owned(),
+        });
+        let status = status(
+            &Entry {
+                revision: None,
+                refused,
+                ..entry()
+            },
+            None,
+            NOW,
+            &[],
+        );
+        assert_eq!(
+            said(&status, ConditionType::Loaded),
+            (ConditionStatus::False, "ComponentNotFound", "no such file")
+        );
         for kind in [ConditionType::Watched, ConditionType::Healthy] {
             let (holds, reason, _) = said(&status, kind);
-            assert_eq!((holds, reason), (ConditionStatus::Unknown, "ComponentNotFound"));
+            assert_eq!(
+                (holds, reason),
+                (ConditionStatus::Unknown, "ComponentNotFound")
+            );
         }
     }
 
     #[test]
     fn a_condition_keeps_its_time_until_it_changes() {
-        let failed = [("a", State::Failed, Reason::from(KnownReason::GuestTrapped), NOW)];
+        let failed = [(
+            "a",
+            State::Failed,
+            Reason::from(KnownReason::GuestTrapped),
+            NOW,
+        )];
         let first = status(&entry(), None, NOW, &failed);
         let same = status(&entry(), Some(&first), NOW + 60, &failed);
         assert_eq!(same, first, "time alone changes nothing");
-        let mended =
-            status(&entry(), Some(&same), NOW + 90, &[("a", State::Applied, KnownReason::InSync.into(), NOW + 90)]);
-        let times: Vec<_> = mended.conditions.iter().map(|one| (one.kind, one.last_transition_time.as_str())).collect();
+        let mended = status(
+            &entry(),
+            Some(&same),
+            NOW + 90,
+            &[("a", State::Applied, KnownReason::InSync.into(), NOW + 90)],
+        );
+        let times: Vec<_> = mended
+            .conditions
+            .iter()
+            .map(|one| (one.kind, one.last_transition_time.as_str()))
+            .collect();
         let (then, now) = (format_rfc3339(NOW), format_rfc3339(NOW + 90));
         assert_eq!(
             times,
@@ -471,19 +733,36 @@ mod tests {
 
     #[test]
     fn the_size_of_a_status_is_bounded() {
-        let names: Vec<_> =
-            (0..5_000).map(|at| (format!("n{at:04}"), declared(&format!("Reason{}", at % 100)))).collect();
+        let names: Vec<_> = (0..5_000)
+            .map(|at| {
+                (
+                    format!("n{at:04}"),
+                    declared(&format!("Reason{}", at % 100)),
+                )
+            })
+            .collect();
         let all: Vec<_> = names
             .iter()
             .enumerate()
             .map(|(at, (name, reason))| {
-                (name.as_str(), if at % 2 == 0 { State::Failed } else { State::Waiting }, reason.clone(), 1)
+                (
+                    name.as_str(),
+                    if at % 2 == 0 {
+                        State::Failed
+                    } else {
+                        State::Waiting
+                    },
+                    reason.clone(),
+                    1,
+                )
             })
             .collect();
         let status = status(&entry(), None, NOW, &all);
         let bytes = serde_json::to_string(&status).unwrap().len();
         assert!(
-            status.top_failures.len() == MAX_TOP_FAILURES && status.waiting.len() == MAX_LISTED && bytes < 16 * 1024,
+            status.top_failures.len() == MAX_TOP_FAILURES
+                && status.waiting.len() == MAX_LISTED
+                && bytes < 16 * 1024,
             "{bytes} bytes"
         );
     }
@@ -499,15 +778,29 @@ mod tests {
             message: "not allowed".to_owned(),
         };
         let entry = entry();
-        let watch_errors = [watch("Service"), watch("Secret"), watch("Service"), watch("Pod")];
+        let watch_errors = [
+            watch("Service"),
+            watch("Secret"),
+            watch("Service"),
+            watch("Pod"),
+        ];
         let status = of(
-            Known { entry: &entry, watch_errors: &watch_errors, before: None, now_seconds: NOW },
+            Known {
+                entry: &entry,
+                watch_errors: &watch_errors,
+                before: None,
+                now_seconds: NOW,
+            },
             std::iter::empty(),
         );
         assert_eq!(status.watch_errors, [watch("Secret"), watch("Service")]);
         assert_eq!(
             said(&status, ConditionType::Watched),
-            (ConditionStatus::False, "ReadForbidden", "Secret of v1 on local: not allowed (and 1 more)")
+            (
+                ConditionStatus::False,
+                "ReadForbidden",
+                "Secret of v1 on local: not allowed (and 1 more)"
+            )
         );
     }
 
@@ -524,12 +817,21 @@ mod tests {
         let entry = entry();
         let watch_errors = [file("local"), file("elsewhere")];
         let status = of(
-            Known { entry: &entry, watch_errors: &watch_errors, before: None, now_seconds: NOW },
+            Known {
+                entry: &entry,
+                watch_errors: &watch_errors,
+                before: None,
+                now_seconds: NOW,
+            },
             std::iter::empty(),
         );
         assert_eq!(
             said(&status, ConditionType::Watched),
-            (ConditionStatus::False, "ManifestInvalid", "local: a\\u001b.yaml: document 1, line 2: not UTF-8")
+            (
+                ConditionStatus::False,
+                "ManifestInvalid",
+                "local: a\\u001b.yaml: document 1, line 2: not UTF-8"
+            )
         );
         assert_eq!(status.watch_errors.len(), 1);
     }
@@ -537,10 +839,23 @@ mod tests {
     #[test]
     fn every_reason_of_waiting_has_an_expected_time() {
         use crate::failure::Class;
-        for word in KnownReason::ALL.iter().filter(|word| Class::of(**word) == Class::Waiting) {
-            assert!(expected_seconds(State::Waiting, &(*word).into()).is_some(), "{}", word.as_str());
+        for word in KnownReason::ALL
+            .iter()
+            .filter(|word| Class::of(**word) == Class::Waiting)
+        {
+            assert!(
+                expected_seconds(State::Waiting, &(*word).into()).is_some(),
+                "{}",
+                word.as_str()
+            );
         }
-        assert_eq!(expected_seconds(State::Held, &KnownReason::Suspended.into()), None);
-        assert_eq!(expected_seconds(State::Held, &declared("NotAvailable")), Some(3_600));
+        assert_eq!(
+            expected_seconds(State::Held, &KnownReason::Suspended.into()),
+            None
+        );
+        assert_eq!(
+            expected_seconds(State::Held, &declared("NotAvailable")),
+            Some(3_600)
+        );
     }
 }

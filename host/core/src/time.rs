@@ -10,7 +10,9 @@ pub fn parse_rfc3339(text: &str) -> Option<i64> {
 
 /// `2026-11-21T08:15:30Z` for seconds since 1970; the epoch when they lie outside the calendar.
 pub fn format_rfc3339(seconds: i64) -> String {
-    Timestamp::from_second(seconds).unwrap_or_default().to_string()
+    Timestamp::from_second(seconds)
+        .unwrap_or_default()
+        .to_string()
 }
 
 #[cfg(test)]
@@ -19,18 +21,29 @@ mod tests {
 
     #[test]
     fn times_read_and_write() {
-        for (text, seconds) in
-            [("1970-01-01T00:00:00Z", 0), ("2022-02-21T08:11:54Z", 1_645_431_114), ("1969-12-31T23:59:59Z", -1)]
-        {
+        for (text, seconds) in [
+            ("1970-01-01T00:00:00Z", 0),
+            ("2022-02-21T08:11:54Z", 1_645_431_114),
+            ("1969-12-31T23:59:59Z", -1),
+        ] {
             assert_eq!(parse_rfc3339(text), Some(seconds), "{text}");
             assert_eq!(format_rfc3339(seconds), text);
         }
-        assert_eq!(parse_rfc3339("2022-02-21T10:11:54+02:00"), Some(1_645_431_114));
+        assert_eq!(
+            parse_rfc3339("2022-02-21T10:11:54+02:00"),
+            Some(1_645_431_114)
+        );
     }
 
     #[test]
     fn refuses_invalid_times() {
-        for text in ["", "2022-02-21", "2023-02-29T00:00:00Z", "2022-02-21T08:11:54", "x"] {
+        for text in [
+            "",
+            "2022-02-21",
+            "2023-02-29T00:00:00Z",
+            "2022-02-21T08:11:54",
+            "x",
+        ] {
             assert_eq!(parse_rfc3339(text), None, "{text}");
         }
     }

@@ -22,7 +22,11 @@ impl LastSeen {
     /// The record of an object as it is now. After the agent's own write to the primary, the record of the written
     /// object is the new *before*: the reconcile that wrote it has seen it.
     pub fn of(object: &Object, declared: &Declared) -> Self {
-        Self { primary: declared.primary(object), fingerprints: declared.fingerprints(object), paused: object.paused() }
+        Self {
+            primary: declared.primary(object),
+            fingerprints: declared.fingerprints(object),
+            paused: object.paused(),
+        }
     }
 }
 
@@ -67,21 +71,40 @@ pub fn observe(
 ) -> PredicateResult {
     let last_seen = LastSeen::of(object, declared);
     let Some(before) = before.filter(|before| before.primary.uid == last_seen.primary.uid) else {
-        return PredicateResult::Enqueue { cause: Cause::Added, last_seen };
+        return PredicateResult::Enqueue {
+            cause: Cause::Added,
+            last_seen,
+        };
     };
     // A pause is a matter of user and host: no guest can hide its end.
     if before.paused != last_seen.paused {
-        return PredicateResult::Enqueue { cause: Cause::Changed(vec![pause()]), last_seen };
+        return PredicateResult::Enqueue {
+            cause: Cause::Changed(vec![pause()]),
+            last_seen,
+        };
     }
     let changed = differing(declared, before, &last_seen);
     match (changed.is_empty(), predicate) {
         (true, _) => PredicateResult::Ignore,
         // No guest can judge a field of another shape; the reconcile reports what is wrong with it.
-        _ if declared.misfit(object).is_some() => PredicateResult::Enqueue { cause: Cause::Undecided, last_seen },
-        (false, Predicate::AnyChange) => PredicateResult::Enqueue { cause: Cause::Changed(changed), last_seen },
+        _ if declared.misfit(object).is_some() => PredicateResult::Enqueue {
+            cause: Cause::Undecided,
+            last_seen,
+        },
+        (false, Predicate::AnyChange) => PredicateResult::Enqueue {
+            cause: Cause::Changed(changed),
+            last_seen,
+        },
         (false, Predicate::Guest) => {
-            let change = Change { before: before.primary.clone(), after: last_seen.primary.clone(), changed };
-            PredicateResult::Ask { change: Box::new(change), last_seen }
+            let change = Change {
+                before: before.primary.clone(),
+                after: last_seen.primary.clone(),
+                changed,
+            };
+            PredicateResult::Ask {
+                change: Box::new(change),
+                last_seen,
+            }
         }
     }
 }
@@ -93,10 +116,19 @@ fn pause() -> String {
 
 /// The declared paths that differ, sorted; the start of a deletion always counts.
 fn differing(declared: &Declared, before: &LastSeen, after: &LastSeen) -> Vec<String> {
-    let mut paths: BTreeSet<String> =
-        projection::changed(&before.primary.fields, &after.primary.fields, &declared.fields).into_iter().collect();
+    let mut paths: BTreeSet<String> = projection::changed(
+        &before.primary.fields,
+        &after.primary.fields,
+        &declared.fields,
+    )
+    .into_iter()
+    .collect();
     let marked = before.fingerprints.keys().chain(after.fingerprints.keys());
-    paths.extend(marked.filter(|path| before.fingerprints.get(*path) != after.fingerprints.get(*path)).cloned());
+    paths.extend(
+        marked
+            .filter(|path| before.fingerprints.get(*path) != after.fingerprints.get(*path))
+            .cloned(),
+    );
     if before.primary.deleting != after.primary.deleting {
         paths.insert("metadata.deletionTimestamp".to_owned());
     }
@@ -110,7 +142,10 @@ mod tests {
     use serde_json::{Value, json};
 
     fn declared() -> Declared {
-        let guest = guest(&["status.conditions[Available]", "status.version"], &["metadata.annotations"]);
+        let guest = guest(
+            &["status.conditions[Available]", "status.version"],
+            &["metadata.annotations"],
+        );
         guest.declared(HOSTED.0, HOSTED.1).clone()
     }
 
@@ -133,24 +168,50 @@ mod tests {
     }
 
     fn moved(predicate: Predicate, body: Value) -> PredicateResult {
-        observe(predicate, &declared(), Some(&last_seen(&primary())), &object(hosted("demo"), body))
+        observe(
+            predicate,
+            &declared(),
+            Some(&last_seen(&primary())),
+            &object(hosted("demo"), body),
+        )
     }
 
     #[test]
     fn asks_no_guest_at_first_sight_or_after_a_new_uid() {
-        let first = observe(Predicate::Guest, &declared(), None, &object(hosted("demo"), primary()));
-        assert_eq!(first, PredicateResult::Enqueue { cause: Cause::Added, last_seen: last_seen(&primary()) });
+        let first = observe(
+            Predicate::Guest,
+            &declared(),
+            None,
+            &object(hosted("demo"), primary()),
+        );
+        assert_eq!(
+            first,
+            PredicateResult::Enqueue {
+                cause: Cause::Added,
+                last_seen: last_seen(&primary())
+            }
+        );
         let anew = with("/metadata/uid", json!("u2"));
         assert_eq!(
             moved(Predicate::Guest, anew.clone()),
-            PredicateResult::Enqueue { cause: Cause::Added, last_seen: last_seen(&anew) }
+            PredicateResult::Enqueue {
+                cause: Cause::Added,
+                last_seen: last_seen(&anew)
+            }
         );
     }
 
     #[test]
     fn ignores_undeclared_fields() {
-        for body in [primary(), with("/metadata/labels/a", json!("c")), with("/metadata/resourceVersion", json!("9"))] {
-            assert_eq!(moved(Predicate::Guest, body.clone()), PredicateResult::Ignore);
+        for body in [
+            primary(),
+            with("/metadata/labels/a", json!("c")),
+            with("/metadata/resourceVersion", json!("9")),
+        ] {
+            assert_eq!(
+                moved(Predicate::Guest, body.clone()),
+                PredicateResult::Ignore
+            );
             assert_eq!(moved(Predicate::AnyChange, body), PredicateResult::Ignore);
         }
     }
@@ -158,7 +219,11 @@ mod tests {
     #[test]
     fn asks_the_guest_about_declared_differences_without_hidden_values() {
         let after = with("/metadata/annotations/note", json!("also private"));
-        let PredicateResult::Ask { change, last_seen: next } = moved(Predicate::Guest, after.clone()) else {
+        let PredicateResult::Ask {
+            change,
+            last_seen: next,
+        } = moved(Predicate::Guest, after.clone())
+        else {
             panic!("not asked")
         };
         assert_eq!(change.changed, ["metadata.annotations.note"]);
@@ -170,15 +235,30 @@ mod tests {
     #[test]
     fn without_a_guest_every_declared_difference_triggers() {
         for (pointer, value, path) in [
-            ("/status/conditions/0/status", json!("False"), "status.conditions[Available].status"),
-            ("/status/version", json!({"history": []}), "status.version.history"),
-            ("/metadata/deletionTimestamp", json!("2026-11-21T08:15:30Z"), "metadata.deletionTimestamp"),
+            (
+                "/status/conditions/0/status",
+                json!("False"),
+                "status.conditions[Available].status",
+            ),
+            (
+                "/status/version",
+                json!({"history": []}),
+                "status.version.history",
+            ),
+            (
+                "/metadata/deletionTimestamp",
+                json!("2026-11-21T08:15:30Z"),
+                "metadata.deletionTimestamp",
+            ),
         ] {
             let after = with(pointer, value);
             let cause = Cause::Changed(vec![path.to_owned()]);
             assert_eq!(
                 moved(Predicate::AnyChange, after.clone()),
-                PredicateResult::Enqueue { cause, last_seen: last_seen(&after) },
+                PredicateResult::Enqueue {
+                    cause,
+                    last_seen: last_seen(&after)
+                },
                 "{pointer}"
             );
         }
@@ -189,13 +269,21 @@ mod tests {
         let after = with("/status", json!("odd"));
         assert_eq!(
             moved(Predicate::Guest, after.clone()),
-            PredicateResult::Enqueue { cause: Cause::Undecided, last_seen: last_seen(&after) }
+            PredicateResult::Enqueue {
+                cause: Cause::Undecided,
+                last_seen: last_seen(&after)
+            }
         );
     }
 
     #[test]
     fn asks_no_guest_about_a_pause() {
-        let body = |value: &str| with("/metadata/annotations", json!({"note": "private", "transom.dev/paused": value}));
+        let body = |value: &str| {
+            with(
+                "/metadata/annotations",
+                json!({"note": "private", "transom.dev/paused": value}),
+            )
+        };
         let nothing = Declared::default();
         for (before, after, counts) in [
             (primary(), body("true"), true),
@@ -204,13 +292,26 @@ mod tests {
             (body("true"), body("until tomorrow"), false),
             (primary(), body("false"), false),
         ] {
-            for (declared, predicate) in
-                [(&declared(), Predicate::Guest), (&nothing, Predicate::Guest), (&nothing, Predicate::AnyChange)]
-            {
-                let [before, after] = [&before, &after].map(|body| object(hosted("demo"), body.clone()));
-                let moved = observe(predicate, declared, Some(&LastSeen::of(&before, declared)), &after);
-                let cause = Cause::Changed(vec!["metadata.annotations[\"transom.dev/paused\"]".to_owned()]);
-                let expected = PredicateResult::Enqueue { cause, last_seen: LastSeen::of(&after, declared) };
+            for (declared, predicate) in [
+                (&declared(), Predicate::Guest),
+                (&nothing, Predicate::Guest),
+                (&nothing, Predicate::AnyChange),
+            ] {
+                let [before, after] =
+                    [&before, &after].map(|body| object(hosted("demo"), body.clone()));
+                let moved = observe(
+                    predicate,
+                    declared,
+                    Some(&LastSeen::of(&before, declared)),
+                    &after,
+                );
+                let cause = Cause::Changed(vec![
+                    "metadata.annotations[\"transom.dev/paused\"]".to_owned(),
+                ]);
+                let expected = PredicateResult::Enqueue {
+                    cause,
+                    last_seen: LastSeen::of(&after, declared),
+                };
                 assert_eq!(moved == expected, counts, "{after:?} {moved:?}");
             }
         }
@@ -218,8 +319,14 @@ mod tests {
 
     #[test]
     fn own_writes_do_not_trigger() {
-        let written = object(hosted("demo"), with("/status/version", json!({"history": []})));
+        let written = object(
+            hosted("demo"),
+            with("/status/version", json!({"history": []})),
+        );
         let before = LastSeen::of(&written, &declared());
-        assert_eq!(observe(Predicate::AnyChange, &declared(), Some(&before), &written), PredicateResult::Ignore);
+        assert_eq!(
+            observe(Predicate::AnyChange, &declared(), Some(&before), &written),
+            PredicateResult::Ignore
+        );
     }
 }

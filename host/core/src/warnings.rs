@@ -11,9 +11,15 @@ use std::sync::Arc;
 use transom_api::State;
 
 /// For each primary: five at once, then one in five minutes.
-const OF_PRIMARY: Rate = Rate { burst: 5, interval_ms: 300_000 };
+const OF_PRIMARY: Rate = Rate {
+    burst: 5,
+    interval_ms: 300_000,
+};
 /// In total: 25 at once, then one a second.
-const IN_ALL: Rate = Rate { burst: 25, interval_ms: 1_000 };
+const IN_ALL: Rate = Rate {
+    burst: 25,
+    interval_ms: 1_000,
+};
 /// A warning that was not repeated for so many milliseconds counts as new; an API server keeps Events for an hour.
 const FORGOTTEN_MS: u64 = 3_300_000;
 /// The interval between two sweeps of old warnings, in milliseconds.
@@ -77,7 +83,11 @@ pub fn is_worth(report: &Report) -> bool {
 
 impl Default for Warnings {
     fn default() -> Self {
-        Self { in_all: Bucket::new(IN_ALL), primaries: BTreeMap::new(), swept_ms: 0 }
+        Self {
+            in_all: Bucket::new(IN_ALL),
+            primaries: BTreeMap::new(),
+            swept_ms: 0,
+        }
     }
 }
 
@@ -91,8 +101,15 @@ impl Warnings {
         let primary = self
             .primaries
             .entry(key.clone())
-            .or_insert_with(|| Primary { bucket: Bucket::new(OF_PRIMARY), said: BTreeMap::new() });
-        let said = primary.said.entry(reason.into()).or_insert(Said { event: Event::None, count: 0, last_ms: now_ms });
+            .or_insert_with(|| Primary {
+                bucket: Bucket::new(OF_PRIMARY),
+                said: BTreeMap::new(),
+            });
+        let said = primary.said.entry(reason.into()).or_insert(Said {
+            event: Event::None,
+            count: 0,
+            last_ms: now_ms,
+        });
         said.count = said.count.saturating_add(1);
         said.last_ms = now_ms;
         // Repeated before the first Event got its name: the next one counts it.
@@ -103,7 +120,10 @@ impl Warnings {
         primary.bucket.take(now_ms);
         self.in_all.take(now_ms);
         match &said.event {
-            Event::There(name) => Telling::Again { name: Arc::clone(name), count: said.count },
+            Event::There(name) => Telling::Again {
+                name: Arc::clone(name),
+                count: said.count,
+            },
             Event::None | Event::Asked => {
                 (said.event, said.count) = (Event::Asked, 1);
                 Telling::New
@@ -113,7 +133,11 @@ impl Warnings {
 
     /// Records the Event of a warning; `None` when it could not be created, or no longer exists.
     pub fn told(&mut self, key: &Key, reason: &str, name: Option<Arc<str>>) {
-        if let Some(said) = self.primaries.get_mut(key).and_then(|primary| primary.said.get_mut(reason)) {
+        if let Some(said) = self
+            .primaries
+            .get_mut(key)
+            .and_then(|primary| primary.said.get_mut(reason))
+        {
             said.event = name.map_or(Event::None, Event::There);
         }
     }
@@ -125,7 +149,9 @@ impl Warnings {
         }
         self.swept_ms = now_ms;
         self.primaries.retain(|_, primary| {
-            primary.said.retain(|_, said| now_ms.saturating_sub(said.last_ms) < FORGOTTEN_MS);
+            primary
+                .said
+                .retain(|_, said| now_ms.saturating_sub(said.last_ms) < FORGOTTEN_MS);
             !(primary.said.is_empty() && primary.bucket.is_full(now_ms))
         });
     }
@@ -143,11 +169,21 @@ mod tests {
         let mut warnings = Warnings::default();
         assert_eq!(warnings.say(&key("a"), "One", 0), Telling::New);
         warnings.told(&key("a"), "One", Some("a.1".into()));
-        assert_eq!(warnings.say(&key("a"), "One", 1), Telling::Again { name: "a.1".into(), count: 2 });
+        assert_eq!(
+            warnings.say(&key("a"), "One", 1),
+            Telling::Again {
+                name: "a.1".into(),
+                count: 2
+            }
+        );
         assert_eq!(warnings.say(&key("a"), "Two", 2), Telling::New);
         assert_eq!(warnings.say(&key("b"), "One", 3), Telling::New);
         warnings.told(&key("a"), "One", None);
-        assert_eq!(warnings.say(&key("a"), "One", 4), Telling::New, "the Event was gone");
+        assert_eq!(
+            warnings.say(&key("a"), "One", 4),
+            Telling::New,
+            "the Event was gone"
+        );
     }
 
     #[test]
@@ -155,11 +191,25 @@ mod tests {
         let mut warnings = Warnings::default();
         assert_eq!(warnings.say(&key("a"), "One", 0), Telling::New);
         assert_eq!(warnings.say(&key("a"), "One", 2), Telling::Nothing);
-        assert_eq!(warnings.say(&key("a"), "Two", 2), Telling::New, "another reason is another Event");
+        assert_eq!(
+            warnings.say(&key("a"), "Two", 2),
+            Telling::New,
+            "another reason is another Event"
+        );
         warnings.told(&key("a"), "One", Some("a.1".into()));
-        assert_eq!(warnings.say(&key("a"), "One", 3), Telling::Again { name: "a.1".into(), count: 3 });
+        assert_eq!(
+            warnings.say(&key("a"), "One", 3),
+            Telling::Again {
+                name: "a.1".into(),
+                count: 3
+            }
+        );
         warnings.told(&key("a"), "Two", None);
-        assert_eq!(warnings.say(&key("a"), "Two", 4), Telling::New, "it could not be made");
+        assert_eq!(
+            warnings.say(&key("a"), "Two", 4),
+            Telling::New,
+            "it could not be made"
+        );
     }
 
     #[test]
@@ -168,19 +218,27 @@ mod tests {
         warnings.say(&key("a"), "One", 0);
         warnings.told(&key("a"), "One", Some("a.1".into()));
         let counts: Vec<u32> = (1..100)
-            .filter_map(|second| match warnings.say(&key("a"), "One", second * 10_000) {
-                Telling::Again { count, .. } => Some(count),
-                _ => None,
-            })
+            .filter_map(
+                |second| match warnings.say(&key("a"), "One", second * 10_000) {
+                    Telling::Again { count, .. } => Some(count),
+                    _ => None,
+                },
+            )
             .collect();
-        assert_eq!(counts, [2, 3, 4, 5, 31, 61, 91], "the count goes on while nothing is told");
+        assert_eq!(
+            counts,
+            [2, 3, 4, 5, 31, 61, 91],
+            "the count goes on while nothing is told"
+        );
     }
 
     #[test]
     fn all_primaries_together_get_25_events_then_one_a_second() {
         let mut warnings = Warnings::default();
         let told = |warnings: &mut Warnings, from: usize, now: u64| {
-            (from..from + 100).filter(|n| warnings.say(&key(&n.to_string()), "One", now) == Telling::New).count()
+            (from..from + 100)
+                .filter(|n| warnings.say(&key(&n.to_string()), "One", now) == Telling::New)
+                .count()
         };
         assert_eq!(told(&mut warnings, 0, MINUTE), 25);
         assert_eq!(told(&mut warnings, 100, MINUTE + 10_000), 10);

@@ -60,7 +60,11 @@ impl Keep {
         let any = |wildcards: &[Arc<str>], name: &str| {
             wildcards.is_empty() || wildcards.iter().any(|wildcard| matches(wildcard, name))
         };
-        any(&self.names, &object.name) && object.namespace.as_deref().is_none_or(|name| any(&self.namespaces, name))
+        any(&self.names, &object.name)
+            && object
+                .namespace
+                .as_deref()
+                .is_none_or(|name| any(&self.namespaces, name))
     }
 
     /// Also keeps what another one keeps.
@@ -75,12 +79,18 @@ impl Keep {
         };
         union(&mut self.names, other.names);
         union(&mut self.namespaces, other.namespaces);
-        self.fields = self.fields.take().zip(other.fields).map(|(mine, theirs)| Paths::union([&mine, &theirs]));
+        self.fields = self
+            .fields
+            .take()
+            .zip(other.fields)
+            .map(|(mine, theirs)| Paths::union([&mine, &theirs]));
     }
 
     /// The part of an object's body that is kept.
     pub fn project(&self, mut body: Value) -> Value {
-        let Some(map) = body.as_object_mut() else { return body };
+        let Some(map) = body.as_object_mut() else {
+            return body;
+        };
         let mut metadata = map.remove("metadata").unwrap_or_default();
         if let Some(metadata) = metadata.as_object_mut() {
             metadata.remove("managedFields");
@@ -102,14 +112,34 @@ impl Keep {
 
 /// The watch of the policies themselves.
 pub fn policies() -> (Scope, Keep) {
-    let (api_version, kind) = (transom_api::API_VERSION.to_owned(), transom_api::KIND.to_owned());
-    (Scope { api_version, kind, namespace: None, name: None, fields: None, labels: None }, Keep::default())
+    let (api_version, kind) = (
+        transom_api::API_VERSION.to_owned(),
+        transom_api::KIND.to_owned(),
+    );
+    (
+        Scope {
+            api_version,
+            kind,
+            namespace: None,
+            name: None,
+            fields: None,
+            labels: None,
+        },
+        Keep::default(),
+    )
 }
 
 /// Whether a watch would have an object of its connection if it existed, so that absence needs no read. False for a
 /// watch that selects by labels, or by fields other than the name: the object may exist without being selected.
 pub fn covers(scope: &Scope, keep: &Keep, reference: &ObjectRef) -> bool {
-    let Scope { api_version, kind, namespace, name, fields, labels } = scope;
+    let Scope {
+        api_version,
+        kind,
+        namespace,
+        name,
+        fields,
+        labels,
+    } = scope;
     *api_version == reference.api_version
         && *kind == reference.kind
         && fields.is_none()
@@ -121,10 +151,18 @@ pub fn covers(scope: &Scope, keep: &Keep, reference: &ObjectRef) -> bool {
 
 /// Whether a name matches a wildcard.
 pub(crate) fn matches(wildcard: &str, name: &str) -> bool {
-    let Some((first, others)) = wildcard.split_once('*') else { return wildcard == name };
+    let Some((first, others)) = wildcard.split_once('*') else {
+        return wildcard == name;
+    };
     let (middle, last) = others.rsplit_once('*').unwrap_or(("", others));
-    let inner = name.strip_prefix(first).and_then(|rest| rest.strip_suffix(last));
-    let found = |rest: &mut &str, piece: &str| rest.split_once(piece).map(|(_, after)| *rest = after).is_some();
+    let inner = name
+        .strip_prefix(first)
+        .and_then(|rest| rest.strip_suffix(last));
+    let found = |rest: &mut &str, piece: &str| {
+        rest.split_once(piece)
+            .map(|(_, after)| *rest = after)
+            .is_some()
+    };
     inner.is_some_and(|mut rest| middle.split('*').all(|piece| found(&mut rest, piece)))
 }
 
@@ -140,10 +178,13 @@ mod tests {
             namespaces: vec!["clusters".into(), "team-*".into()],
             fields: None,
         };
-        let admits =
-            |namespace: &str, name: &str| keep.admits(&ObjectRef::local("v1", "Secret", Some(namespace), name));
+        let admits = |namespace: &str, name: &str| {
+            keep.admits(&ObjectRef::local("v1", "Secret", Some(namespace), name))
+        };
         assert!(admits("clusters", "a-admin-kubeconfig") && admits("team-1", "-admin-kubeconfig"));
-        assert!(!admits("clusters", "a-admin-kubeconfig-2") && !admits("other", "a-admin-kubeconfig"));
+        assert!(
+            !admits("clusters", "a-admin-kubeconfig-2") && !admits("other", "a-admin-kubeconfig")
+        );
         assert!(Keep::default().admits(&ObjectRef::local("v1", "Namespace", None, "x")));
     }
 
@@ -179,21 +220,85 @@ mod tests {
             labels: None,
         };
         let some = |text: &str| Some(text.to_owned());
-        let names = |name: &str| Keep { names: vec![name.into()], ..Keep::default() };
+        let names = |name: &str| Keep {
+            names: vec![name.into()],
+            ..Keep::default()
+        };
         for (scope, keep, expected) in [
             (all.clone(), Keep::default(), true),
             (all.clone(), names("s*"), true),
             (all.clone(), names("t*"), false),
-            (all.clone(), Keep { namespaces: vec!["m".into()], ..Keep::default() }, false),
-            (Scope { namespace: some("n"), name: some("s"), ..all.clone() }, Keep::default(), true),
-            (Scope { namespace: some("m"), ..all.clone() }, Keep::default(), false),
-            (Scope { name: some("t"), ..all.clone() }, Keep::default(), false),
-            (Scope { kind: "Service".to_owned(), ..all.clone() }, Keep::default(), false),
-            (Scope { api_version: "v2".to_owned(), ..all.clone() }, Keep::default(), false),
-            (Scope { fields: some("type=Opaque"), ..all.clone() }, Keep::default(), false),
-            (Scope { labels: some("a=b"), ..all.clone() }, Keep::default(), false),
+            (
+                all.clone(),
+                Keep {
+                    namespaces: vec!["m".into()],
+                    ..Keep::default()
+                },
+                false,
+            ),
+            (
+                Scope {
+                    namespace: some("n"),
+                    name: some("s"),
+                    ..all.clone()
+                },
+                Keep::default(),
+                true,
+            ),
+            (
+                Scope {
+                    namespace: some("m"),
+                    ..all.clone()
+                },
+                Keep::default(),
+                false,
+            ),
+            (
+                Scope {
+                    name: some("t"),
+                    ..all.clone()
+                },
+                Keep::default(),
+                false,
+            ),
+            (
+                Scope {
+                    kind: "Service".to_owned(),
+                    ..all.clone()
+                },
+                Keep::default(),
+                false,
+            ),
+            (
+                Scope {
+                    api_version: "v2".to_owned(),
+                    ..all.clone()
+                },
+                Keep::default(),
+                false,
+            ),
+            (
+                Scope {
+                    fields: some("type=Opaque"),
+                    ..all.clone()
+                },
+                Keep::default(),
+                false,
+            ),
+            (
+                Scope {
+                    labels: some("a=b"),
+                    ..all.clone()
+                },
+                Keep::default(),
+                false,
+            ),
         ] {
-            assert_eq!(covers(&scope, &keep, &secret), expected, "{scope:?} {keep:?}");
+            assert_eq!(
+                covers(&scope, &keep, &secret),
+                expected,
+                "{scope:?} {keep:?}"
+            );
         }
     }
 
@@ -202,8 +307,15 @@ mod tests {
         let body = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "n", "managedFields": [1]},
             "spec": {"a": 1, "b": 2}});
         let fields = Some(Paths::parse(&["spec.a"]).unwrap());
-        let kept = Keep { fields, ..Keep::default() }.project(body.clone());
-        assert_eq!(kept, json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "n"}, "spec": {"a": 1}}));
+        let kept = Keep {
+            fields,
+            ..Keep::default()
+        }
+        .project(body.clone());
+        assert_eq!(
+            kept,
+            json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "n"}, "spec": {"a": 1}})
+        );
         let whole = Keep::default().project(body);
         assert_eq!(whole.pointer("/spec/b"), Some(&json!(2)));
         assert_eq!(whole.pointer("/metadata"), Some(&json!({"name": "n"})));

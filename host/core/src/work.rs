@@ -16,14 +16,19 @@ pub struct Key {
 impl Key {
     /// The key of a primary under a policy.
     pub fn new(policy: &Arc<str>, primary: &ObjectRef) -> Self {
-        Self { policy: Arc::clone(policy), primary: Arc::new(primary.clone()) }
+        Self {
+            policy: Arc::clone(policy),
+            primary: Arc::new(primary.clone()),
+        }
     }
 
     /// A seed for back-off and resync that differs between keys; `run` makes it differ between runs of the agent.
     pub fn seed(&self, run: u64) -> u64 {
         self.to_string()
             .bytes()
-            .fold(run ^ 0xcbf2_9ce4_8422_2325, |seed, byte| (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+            .fold(run ^ 0xcbf2_9ce4_8422_2325, |seed, byte| {
+                (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            })
     }
 }
 

@@ -28,7 +28,12 @@ const CANARY: &str = "canary-7f3a";
 
 /// JSON of any shape, with the field names that decisions read.
 fn json_value() -> impl Strategy<Value = Value> {
-    let text = prop_oneof![Just(CANARY.to_owned()), Just("True".to_owned()), Just("NoSelect".to_owned()), "\\PC{0,12}"];
+    let text = prop_oneof![
+        Just(CANARY.to_owned()),
+        Just("True".to_owned()),
+        Just("NoSelect".to_owned()),
+        "\\PC{0,12}"
+    ];
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -59,8 +64,10 @@ fn json_value() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(5, 48, 6, move |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::Array),
-            proptest::collection::vec((name.clone(), inner), 0..6)
-                .prop_map(|entries| entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+            proptest::collection::vec((name.clone(), inner), 0..6).prop_map(|entries| entries
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect()),
         ]
     })
 }
@@ -82,7 +89,11 @@ fn object() -> impl Strategy<Value = Object> {
     });
     body.prop_map(|body| {
         let reference = ObjectRef::local(MANAGED_CLUSTER.0, MANAGED_CLUSTER.1, None, "c");
-        Object { reference, version: "7".to_owned(), body }
+        Object {
+            reference,
+            version: "7".to_owned(),
+            body,
+        }
     })
 }
 
@@ -119,7 +130,12 @@ fn everything() -> Declared {
         "status.clusterClaims",
     ];
     let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-    let read = Read { api_version: String::new(), kind: String::new(), fields: texts.clone(), changes: texts };
+    let read = Read {
+        api_version: String::new(),
+        kind: String::new(),
+        fields: texts.clone(),
+        changes: texts,
+    };
     Declared::compile(&read).unwrap()
 }
 

@@ -26,8 +26,13 @@ const NOW: i64 = 1_795_248_000;
 
 /// Runs every case of an area twice: both answers must be equal.
 fn check_area(area: &str, decide: impl Fn(&Value) -> Value) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(area);
-    let mut cases: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/cases")
+        .join(area);
+    let mut cases: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     cases.retain(|case| case.is_dir());
     cases.sort();
     assert!(!cases.is_empty(), "{} has no cases", folder.display());
@@ -35,16 +40,30 @@ fn check_area(area: &str, decide: impl Fn(&Value) -> Value) {
     for case in cases {
         let given = read(&case.join("given.yaml"));
         let decided = decide(&given);
-        assert_eq!(decide(&given), decided, "{} is decided differently the second time", case.display());
+        assert_eq!(
+            decide(&given),
+            decided,
+            "{} is decided differently the second time",
+            case.display()
+        );
         if decided != read(&case.join("expected.yaml")) {
-            wrong.push(format!("{}:\n{}", case.display(), serde_yaml::to_string(&decided).unwrap()));
+            wrong.push(format!(
+                "{}:\n{}",
+                case.display(),
+                serde_yaml::to_string(&decided).unwrap()
+            ));
         }
     }
-    assert!(wrong.is_empty(), "these were decided otherwise than expected:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "these were decided otherwise than expected:\n{}",
+        wrong.join("\n")
+    );
 }
 
 fn read(path: &Path) -> Value {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text =
+        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -66,18 +85,29 @@ fn step(step: &Step) -> Value {
         Step::Update { desired, changed } => {
             json!({"update": desired.body, "version": desired.version, "changed": changed})
         }
-        Step::Patch { reference, version, fields } => {
+        Step::Patch {
+            reference,
+            version,
+            fields,
+        } => {
             let fields: serde_json::Map<_, _> = fields.iter().cloned().collect();
             json!({"patch": reference.to_string(), "version": version, "fields": fields})
         }
-        Step::Delete { reference, version, why, .. } => {
+        Step::Delete {
+            reference,
+            version,
+            why,
+            ..
+        } => {
             json!({"delete": reference.to_string(), "version": version, "why": why})
         }
     }
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value[field].as_str().unwrap_or_else(|| panic!("`{field}` is missing"))
+    value[field]
+        .as_str()
+        .unwrap_or_else(|| panic!("`{field}` is missing"))
 }
 
 /// A manifest as a cluster would give it.
@@ -91,18 +121,27 @@ fn object(body: &Value) -> Object {
     };
     Object {
         reference,
-        version: body["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned(),
+        version: body["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
         body: body.clone(),
     }
 }
 
 fn strings(value: &Value) -> Vec<String> {
-    value.as_array().into_iter().flatten().map(|item| item.as_str().unwrap().to_owned()).collect()
+    value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|item| item.as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// The bundled policy, with `own` and the verbs of its grant from the case.
 fn policy(given: &Value) -> Policy {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies/external-managed-kubeconfig/policy.yaml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../policies/external-managed-kubeconfig/policy.yaml");
     let mut whole = read(&path);
     if let Some(own) = given.get("own") {
         whole["spec"]["own"] = own.clone();
@@ -114,7 +153,12 @@ fn policy(given: &Value) -> Policy {
 }
 
 fn hosted(name: &str) -> ObjectRef {
-    ObjectRef::local("hypershift.openshift.io/v1beta1", "HostedCluster", Some("clusters"), name)
+    ObjectRef::local(
+        "hypershift.openshift.io/v1beta1",
+        "HostedCluster",
+        Some("clusters"),
+        name,
+    )
 }
 
 fn key(name: &str) -> Key {
@@ -122,7 +166,12 @@ fn key(name: &str) -> Key {
 }
 
 fn target(cluster: &str) -> ObjectRef {
-    ObjectRef::local("v1", "Secret", Some(&format!("klusterlet-{cluster}")), "external-managed-kubeconfig")
+    ObjectRef::local(
+        "v1",
+        "Secret",
+        Some(&format!("klusterlet-{cluster}")),
+        "external-managed-kubeconfig",
+    )
 }
 
 fn claim(given: &Value) -> Ownership {
@@ -131,7 +180,9 @@ fn claim(given: &Value) -> Ownership {
         Some("shared") => Ownership::Owner { sole: false },
         Some("unlocated") => Ownership::Pending { remaining: 3 },
         Some(other) => match other.split_once('/') {
-            Some((policy, name)) => Ownership::OwnedBy { owner: Key::new(&policy.into(), &hosted(name)) },
+            Some((policy, name)) => Ownership::OwnedBy {
+                owner: Key::new(&policy.into(), &hosted(name)),
+            },
             None => Ownership::OwnedBy { owner: key(other) },
         },
     }
@@ -144,18 +195,28 @@ fn secrets() {
         let (content, credential) = (text(given, "content"), text(given, "credential"));
         let as_text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         let existing = given.get("existing").map(object);
-        let primary = Object { reference: hosted("demo"), version: String::new(), body: json!({}) };
+        let primary = Object {
+            reference: hosted("demo"),
+            version: String::new(),
+            body: json!({}),
+        };
         let agent = AgentFacts::new("local-cluster", None);
         let wanted = kubeconfig::Wanted {
             policy: &policy(given),
             key: &key("demo"),
-            data: TemplateData { object: &primary, agent: &agent },
+            data: TemplateData {
+                object: &primary,
+                agent: &agent,
+            },
             target: &target("demo"),
             existing: existing.as_ref(),
             ownership: claim(&given["claim"]),
             stamp: Stamp {
                 policy: "external-managed-kubeconfig".to_owned(),
-                source: Source { reference: hosted("demo"), uid: "uid-demo".to_owned() },
+                source: Source {
+                    reference: hosted("demo"),
+                    uid: "uid-demo".to_owned(),
+                },
                 inputs: "sha256:inputs".to_owned(),
                 component: "sha256:component".to_owned(),
             },
@@ -166,8 +227,13 @@ fn secrets() {
             },
         };
         let mut contention = Contention::default();
-        let (there, nothing) = (contention::whole(existing.as_ref()), contention::whole(None));
-        contention.permit(&target("demo"), nothing, nothing, NOW).unwrap();
+        let (there, nothing) = (
+            contention::whole(existing.as_ref()),
+            contention::whole(None),
+        );
+        contention
+            .permit(&target("demo"), nothing, nothing, NOW)
+            .unwrap();
         for ago in given["foreignChanges"].as_array().into_iter().flatten() {
             // Each time the agent had left nothing, and finds the current object instead.
             contention.written();
@@ -179,9 +245,19 @@ fn secrets() {
 
 /// Base64 as text, so that a case can be read.
 fn readable(mut plan: Value) -> Value {
-    for step in plan.get_mut("steps").and_then(Value::as_array_mut).into_iter().flatten() {
+    for step in plan
+        .get_mut("steps")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         for write in ["create", "update"] {
-            for value in step.get_mut(write).and_then(|body| body["data"].as_object_mut()).into_iter().flatten() {
+            for value in step
+                .get_mut(write)
+                .and_then(|body| body["data"].as_object_mut())
+                .into_iter()
+                .flatten()
+            {
                 let bytes = STANDARD.decode(value.1.as_str().unwrap()).unwrap();
                 *value.1 = json!(String::from_utf8(bytes).unwrap());
             }
@@ -194,8 +270,15 @@ fn readable(mut plan: Value) -> Value {
 #[test]
 fn taints() {
     check_area("taints", |given| {
-        let wanted: Vec<Wanted> = given["wanted"].as_array().unwrap().iter().map(wanted_taint).collect();
-        let rule = TaintsRule { keys: strings(&given["owned"]).into_iter().collect() };
+        let wanted: Vec<Wanted> = given["wanted"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(wanted_taint)
+            .collect();
+        let rule = TaintsRule {
+            keys: strings(&given["owned"]).into_iter().collect(),
+        };
         let added = match given["timeAdded"].as_str() {
             Some(at) => taints::TimeAdded::SetByUs(time::parse_rfc3339(at).unwrap()),
             None => taints::TimeAdded::SetByCluster,
@@ -205,7 +288,14 @@ fn taints() {
             "metadata": {"name": "c1", "resourceVersion": "7"}, "spec": given["spec"],
         }));
         let key = Key::new(&"built-in-taints".into(), &primary.reference);
-        shown(taints::plan(&key, &primary, &rule, &wanted, added, (&mut Contention::default(), NOW)))
+        shown(taints::plan(
+            &key,
+            &primary,
+            &rule,
+            &wanted,
+            added,
+            (&mut Contention::default(), NOW),
+        ))
     });
 }
 
@@ -215,7 +305,11 @@ fn wanted_taint(given: &Value) -> Wanted {
         "PreferNoSelect" => Effect::PreferNoSelect,
         _ => Effect::NoSelectIfNew,
     };
-    Wanted { key: text(given, "key").to_owned(), value: given["value"].as_str().unwrap_or_default().to_owned(), effect }
+    Wanted {
+        key: text(given, "key").to_owned(),
+        value: given["value"].as_str().unwrap_or_default().to_owned(),
+        effect,
+    }
 }
 
 /// What is pruned for the HostedCluster `demo`; `present` lists the names of existing Klusterlets.
@@ -226,17 +320,33 @@ fn prunes() {
         let present = strings(&given["present"]);
         let mut ownership = OwnershipIndex::default();
         for other in strings(&given["claimedByOthers"]) {
-            let contender = Contender { key: key("other"), uid: String::new(), created_seconds: None };
+            let contender = Contender {
+                key: key("other"),
+                uid: String::new(),
+                created_seconds: None,
+            };
             ownership.set(contender, target(&other));
         }
         let candidate = |body: &Value| {
             let object = object(body);
             let mut kept_by = prune::keepers(&policy, &key("demo"), &object.reference);
             kept_by.retain(|keeper| present.contains(&keeper.name));
-            Candidate { object: object.into(), kept_by }
+            Candidate {
+                object: object.into(),
+                kept_by,
+            }
         };
-        let candidates: Vec<Candidate> = given["outputs"].as_array().unwrap().iter().map(candidate).collect();
-        let why = if text(given, "why") == "gone" { Undesired::SourceDeleted } else { Undesired::TargetMoved };
+        let candidates: Vec<Candidate> = given["outputs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(candidate)
+            .collect();
+        let why = if text(given, "why") == "gone" {
+            Undesired::SourceDeleted
+        } else {
+            Undesired::TargetMoved
+        };
         let pruned = prune::plan(&policy, &key("demo"), &candidates, &ownership, why);
         let mut all = shown(Ok(pruned.plan));
         if let Some(kept) = &pruned.kept {

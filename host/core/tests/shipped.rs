@@ -17,34 +17,80 @@ use transom_core::work::Key;
 const ANNOTATION: &str = "cluster.open-cluster-management.io/managedcluster-name";
 
 fn shipped() -> Policy {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies/external-managed-kubeconfig/policy.yaml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../policies/external-managed-kubeconfig/policy.yaml");
     let value: Value = serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     check::policy(manifest::parse(&value).unwrap()).unwrap()
 }
 
 fn hosted(name: &str, annotation: &Value) -> Object {
-    let reference = ObjectRef::local("hypershift.openshift.io/v1beta1", "HostedCluster", Some("clusters"), name);
-    Object { reference, version: String::new(), body: json!({"metadata": {"annotations": {ANNOTATION: annotation}}}) }
+    let reference = ObjectRef::local(
+        "hypershift.openshift.io/v1beta1",
+        "HostedCluster",
+        Some("clusters"),
+        name,
+    );
+    Object {
+        reference,
+        version: String::new(),
+        body: json!({"metadata": {"annotations": {ANNOTATION: annotation}}}),
+    }
 }
 
 fn target(cluster: &str) -> ObjectRef {
-    ObjectRef::local("v1", "Secret", Some(&format!("klusterlet-{cluster}")), "external-managed-kubeconfig")
+    ObjectRef::local(
+        "v1",
+        "Secret",
+        Some(&format!("klusterlet-{cluster}")),
+        "external-managed-kubeconfig",
+    )
 }
 
 /// Why a guest may not write the secret of a managed cluster after it requested its namespace.
 fn refused(data: &TemplateData<'_>, cluster: &str) -> Option<String> {
     let namespace = ObjectRef::local("v1", "Namespace", None, &format!("klusterlet-{cluster}"));
-    let need = |reference| Need { role: "home".to_owned(), reference, form: Form::Presence, absence: Absence::Fine };
-    let ask = |needs| Rounds::default().answer(&shipped(), data, Requirement { target: target(cluster), needs });
+    let need = |reference| Need {
+        role: "home".to_owned(),
+        reference,
+        form: Form::Presence,
+        absence: Absence::Fine,
+    };
+    let ask = |needs| {
+        Rounds::default().answer(
+            &shipped(),
+            data,
+            Requirement {
+                target: target(cluster),
+                needs,
+            },
+        )
+    };
     let (written, read) = (ask(vec![]).err(), ask(vec![need(namespace)]).err());
-    assert_eq!(written.is_none(), read.is_none(), "{cluster}: {written:?} {read:?}");
+    assert_eq!(
+        written.is_none(),
+        read.is_none(),
+        "{cluster}: {written:?} {read:?}"
+    );
     written.map(|failure| failure.reason.as_str().to_owned())
 }
 
 #[test]
 fn a_guest_reaches_only_its_own_managed_cluster() {
-    let (own, remote) = (AgentFacts::new("local-cluster", None), AgentFacts::new("spoke", Some("hub")));
-    let candidates = ["demo", "spoke-demo", "c1", "other", "spoke-other", "spoke-c1", "demo-c1", "c1-demo", "spoke"];
+    let (own, remote) = (
+        AgentFacts::new("local-cluster", None),
+        AgentFacts::new("spoke", Some("hub")),
+    );
+    let candidates = [
+        "demo",
+        "spoke-demo",
+        "c1",
+        "other",
+        "spoke-other",
+        "spoke-c1",
+        "demo-c1",
+        "c1-demo",
+        "spoke",
+    ];
     for (annotation, agent, granted) in [
         (json!(null), &own, "demo"),
         (json!(""), &own, "demo"),
@@ -53,10 +99,17 @@ fn a_guest_reaches_only_its_own_managed_cluster() {
         (json!("c1"), &remote, "c1"),
     ] {
         let object = hosted("demo", &annotation);
-        let data = TemplateData { object: &object, agent };
+        let data = TemplateData {
+            object: &object,
+            agent,
+        };
         for cluster in candidates {
             let expected = (cluster != granted).then(|| "WriteNotGranted".to_owned());
-            assert_eq!(refused(&data, cluster), expected, "{annotation} {agent:?}: {cluster}");
+            assert_eq!(
+                refused(&data, cluster),
+                expected,
+                "{annotation} {agent:?}: {cluster}"
+            );
         }
     }
 }
@@ -65,11 +118,30 @@ fn a_guest_reaches_only_its_own_managed_cluster() {
 fn no_value_of_the_annotation_extends_the_grant() {
     let agent = AgentFacts::new("local-cluster", None);
     let long = "a".repeat(300);
-    for annotation in ["*", "**", "../x", "a/b", "c1*", "c1 ", " ", "{primary.name}", "C1", "-a", "a-", &long] {
+    for annotation in [
+        "*",
+        "**",
+        "../x",
+        "a/b",
+        "c1*",
+        "c1 ",
+        " ",
+        "{primary.name}",
+        "C1",
+        "-a",
+        "a-",
+        &long,
+    ] {
         let object = hosted("demo", &json!(annotation));
-        let data = TemplateData { object: &object, agent: &agent };
+        let data = TemplateData {
+            object: &object,
+            agent: &agent,
+        };
         for cluster in ["demo", "other", "c1", "x", "a", "b", annotation] {
-            assert!(refused(&data, cluster).is_some(), "{annotation:?} reaches {cluster}");
+            assert!(
+                refused(&data, cluster).is_some(),
+                "{annotation:?} reaches {cluster}"
+            );
         }
     }
 }
@@ -78,7 +150,10 @@ fn no_value_of_the_annotation_extends_the_grant() {
 fn a_refusal_names_what_is_granted() {
     let agent = AgentFacts::new("local-cluster", None);
     let object = hosted("demo", &json!("c1"));
-    let data = TemplateData { object: &object, agent: &agent };
+    let data = TemplateData {
+        object: &object,
+        agent: &agent,
+    };
     let end = |target, needs| {
         let end = Rounds::default().answer(&shipped(), &data, Requirement { target, needs });
         end.err().map(|failure| failure.message).unwrap_or_default()
@@ -88,16 +163,24 @@ fn a_refusal_names_what_is_granted() {
         "the policy does not grant writing Secret klusterlet-other/external-managed-kubeconfig; \
          granted: Secret klusterlet-c1/external-managed-kubeconfig"
     );
-    let need =
-        |role: &str, reference| Need { role: role.to_owned(), reference, form: Form::Presence, absence: Absence::Fine };
-    let service = |namespace: &str| ObjectRef::local("v1", "Service", Some(namespace), "kube-apiserver");
+    let need = |role: &str, reference| Need {
+        role: role.to_owned(),
+        reference,
+        form: Form::Presence,
+        absence: Absence::Fine,
+    };
+    let service =
+        |namespace: &str| ObjectRef::local("v1", "Service", Some(namespace), "kube-apiserver");
     assert_eq!(
         end(target("c1"), vec![need("svc", service("clusters-demo"))]),
         "the policy does not grant reading Service clusters-demo/kube-apiserver as `svc`; its roles are source, \
          service, home, klusterlet"
     );
     assert_eq!(
-        end(target("c1"), vec![need("service", service("clusters-other"))]),
+        end(
+            target("c1"),
+            vec![need("service", service("clusters-other"))]
+        ),
         "the policy does not grant reading Service clusters-other/kube-apiserver as `service`; granted: Service \
          clusters-demo/kube-apiserver"
     );
@@ -108,13 +191,25 @@ fn a_refusal_names_what_is_granted() {
 #[test]
 fn objects_created_under_an_earlier_name_are_still_managed() {
     let policy = shipped();
-    let key = Key::new(&"external-managed-kubeconfig".into(), &hosted("demo", &json!(null)).reference);
+    let key = Key::new(
+        &"external-managed-kubeconfig".into(),
+        &hosted("demo", &json!(null)).reference,
+    );
     for cluster in ["demo", "c1", "spoke-demo"] {
-        assert!(policy.made(&target(cluster), &key.primary).is_some(), "{cluster}");
+        assert!(
+            policy.made(&target(cluster), &key.primary).is_some(),
+            "{cluster}"
+        );
         let keepers = prune::keepers(&policy, &key, &target(cluster));
         let names: Vec<_> = keepers.iter().map(|keeper| keeper.name.clone()).collect();
         assert_eq!(names, [format!("klusterlet-{cluster}")]);
     }
-    let elsewhere = ObjectRef { namespace: Some("kube-system".to_owned()), ..target("demo") };
-    assert!(policy.made(&elsewhere, &key.primary).is_none() && prune::keepers(&policy, &key, &elsewhere).is_empty());
+    let elsewhere = ObjectRef {
+        namespace: Some("kube-system".to_owned()),
+        ..target("demo")
+    };
+    assert!(
+        policy.made(&elsewhere, &key.primary).is_none()
+            && prune::keepers(&policy, &key, &elsewhere).is_empty()
+    );
 }

@@ -18,15 +18,26 @@ pub(crate) struct CallState {
 
 impl CallState {
     pub(crate) fn new(limits: Limits, receipt: Receipt) -> Self {
-        Self { limits, receipt, panicked: None }
+        Self {
+            limits,
+            receipt,
+            panicked: None,
+        }
     }
 }
 
 impl ResourceLimiter for CallState {
-    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         let (total, allowed) = (&mut self.receipt.memory_bytes, self.limits.memory_bytes);
         match grown(*total, current, desired) {
-            wanted if wanted > allowed => Err(CallFailure::MemoryExceeded { wanted, allowed }.into()),
+            wanted if wanted > allowed => {
+                Err(CallFailure::MemoryExceeded { wanted, allowed }.into())
+            }
             // Growth beyond the module's own maximum returns -1, on every engine and under every budget.
             _ if maximum.is_some_and(|maximum| desired > maximum) => Ok(false),
             wanted => {
@@ -40,17 +51,28 @@ impl ResourceLimiter for CallState {
         // Do not return -1 here: the guest's answer would depend on what memory the machine had left.
         let text = error.to_string();
         if text.contains(BEYOND_ANY_MEMORY) {
-            let (wanted, allowed) =
-                (self.receipt.memory_bytes.saturating_add(LARGEST_MEMORY as u64), self.limits.memory_bytes);
+            let (wanted, allowed) = (
+                self.receipt
+                    .memory_bytes
+                    .saturating_add(LARGEST_MEMORY as u64),
+                self.limits.memory_bytes,
+            );
             return Err(CallFailure::MemoryExceeded { wanted, allowed }.into());
         }
         Err(CallFailure::NoRoom(text).into())
     }
 
-    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         let (total, allowed) = (&mut self.receipt.table_elements, self.limits.table_elements);
         match grown(*total, current, desired) {
-            wanted if wanted > allowed => Err(CallFailure::TablesExceeded { wanted, allowed }.into()),
+            wanted if wanted > allowed => {
+                Err(CallFailure::TablesExceeded { wanted, allowed }.into())
+            }
             _ if maximum.is_some_and(|maximum| desired > maximum) => Ok(false),
             wanted => {
                 *total = wanted;
@@ -81,18 +103,30 @@ impl log::Host for CallState {
         let (limits, used) = (&self.limits, &mut self.receipt);
         let bytes = used.log_bytes.saturating_add(message.len() as u64);
         if used.host_calls >= limits.host_calls {
-            return Err(CallFailure::HostCallsExceeded { allowed: limits.host_calls }.into());
+            return Err(CallFailure::HostCallsExceeded {
+                allowed: limits.host_calls,
+            }
+            .into());
         }
         if used.log_lines >= limits.log_lines {
-            return Err(CallFailure::LogLinesExceeded { allowed: limits.log_lines }.into());
+            return Err(CallFailure::LogLinesExceeded {
+                allowed: limits.log_lines,
+            }
+            .into());
         }
         if bytes > limits.log_bytes {
-            return Err(CallFailure::LogBytesExceeded { allowed: limits.log_bytes }.into());
+            return Err(CallFailure::LogBytesExceeded {
+                allowed: limits.log_bytes,
+            }
+            .into());
         }
         used.host_calls += 1;
         used.log_lines += 1;
         used.log_bytes = bytes;
-        used.log.push(LogLine { level: level.into(), text: printable(&message) });
+        used.log.push(LogLine {
+            level: level.into(),
+            text: printable(&message),
+        });
         Ok(())
     }
 }
@@ -100,7 +134,10 @@ impl log::Host for CallState {
 impl panic::Host for CallState {
     fn panicked(&mut self, message: String) -> wasmtime::Result<()> {
         if self.receipt.host_calls >= self.limits.host_calls {
-            return Err(CallFailure::HostCallsExceeded { allowed: self.limits.host_calls }.into());
+            return Err(CallFailure::HostCallsExceeded {
+                allowed: self.limits.host_calls,
+            }
+            .into());
         }
         self.receipt.host_calls += 1;
         self.panicked.get_or_insert_with(|| printable(&message));

@@ -42,7 +42,11 @@ impl Inner {
     /// The code of these bytes: at once when a guest already runs it, else compiled after those before it. In haste
     /// only what is cheap to compile is compiled.
     pub(crate) fn compiled(&self, bytes: &[u8], hasty: bool) -> Result<Arc<Compiled>, LoadError> {
-        at_most("its size in bytes", bytes.len() as u64, self.options.max_component_bytes)?;
+        at_most(
+            "its size in bytes",
+            bytes.len() as u64,
+            self.options.max_component_bytes,
+        )?;
         let digest = digest(bytes);
         if let Some(found) = self.find(&digest) {
             return Ok(found);
@@ -60,19 +64,33 @@ impl Inner {
             None if trusted => self.code(bytes, &digest, None)?,
             None if hasty && lock(&self.slow).contains(&digest) => return Err(LoadError::Slow),
             None => {
-                _turn = lock(if hasty { &self.compiling_hastily } else { &self.compiling });
+                _turn = lock(if hasty {
+                    &self.compiling_hastily
+                } else {
+                    &self.compiling
+                });
                 if let Some(found) = self.find(&digest) {
                     return Ok(found);
                 }
                 let patient = self.options.compiler.as_ref().map(Compiler::patient);
                 let allowed = patient.map(|patient| if hasty { compiler::HASTY } else { patient });
-                self.code(bytes, &digest, allowed).map_err(|error| self.refuse(&digest, error, hasty))?
+                self.code(bytes, &digest, allowed)
+                    .map_err(|error| self.refuse(&digest, error, hasty))?
             }
         };
         within_pool(&component, &self.options)?;
         let code = component.image_range();
-        let counted = if trusted { 0 } else { (code.end as u64).saturating_sub(code.start as u64) };
-        let compiled = Arc::new(Compiled { component, digest: digest.clone(), size: bytes.len() as u64, counted });
+        let counted = if trusted {
+            0
+        } else {
+            (code.end as u64).saturating_sub(code.start as u64)
+        };
+        let compiled = Arc::new(Compiled {
+            component,
+            digest: digest.clone(),
+            size: bytes.len() as u64,
+            counted,
+        });
         self.take(&compiled)?;
         Ok(compiled)
     }
@@ -81,10 +99,18 @@ impl Inner {
     fn take(&self, compiled: &Arc<Compiled>) -> Result<(), LoadError> {
         let mut all = lock(&self.compiled);
         all.retain(|_, code| code.strong_count() > 0);
-        let used: u64 = all.values().filter_map(Weak::upgrade).map(|code| code.counted).sum();
+        let used: u64 = all
+            .values()
+            .filter_map(Weak::upgrade)
+            .map(|code| code.counted)
+            .sum();
         if compiled.counted > 0 {
             let what = "the compiled code of all components in bytes";
-            at_most(what, used.saturating_add(compiled.counted), self.options.max_code_bytes)?;
+            at_most(
+                what,
+                used.saturating_add(compiled.counted),
+                self.options.max_code_bytes,
+            )?;
         }
         all.insert(compiled.digest.clone(), Arc::downgrade(compiled));
         Ok(())
@@ -125,7 +151,12 @@ impl Inner {
     }
 
     /// Compiles code, and keeps it for later engines; in a separate process where `allowed` sets its limits.
-    fn code(&self, bytes: &[u8], digest: &str, allowed: Option<Allowed>) -> Result<Component, LoadError> {
+    fn code(
+        &self,
+        bytes: &[u8],
+        digest: &str,
+        allowed: Option<Allowed>,
+    ) -> Result<Component, LoadError> {
         is_component(bytes)?;
         vet(bytes)?;
         let failed = |error: wasmtime::Error| invalid(&format!("{error:#}"));
@@ -153,7 +184,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn at_most(what: &'static str, found: u64, allowed: u64) -> Result<(), LoadError> {
     if found > allowed {
-        return Err(LoadError::TooLarge { what, found, allowed });
+        return Err(LoadError::TooLarge {
+            what,
+            found,
+            allowed,
+        });
     }
     Ok(())
 }
@@ -162,12 +197,12 @@ fn at_most(what: &'static str, found: u64, allowed: u64) -> Result<(), LoadError
 fn is_component(bytes: &[u8]) -> Result<(), LoadError> {
     match bytes.split_at_checked(8) {
         Some((b"\0asm\x0d\0\x01\0", _)) => Ok(()),
-        Some((b"\0asm\x01\0\0\0", _)) => {
-            Err(invalid("it is a core module, not a component (`transom componentize` makes one)"))
-        }
-        Some((head, _)) if head.starts_with(b"\0asm") => {
-            Err(invalid("it has an unsupported version of the WebAssembly format"))
-        }
+        Some((b"\0asm\x01\0\0\0", _)) => Err(invalid(
+            "it is a core module, not a component (`transom componentize` makes one)",
+        )),
+        Some((head, _)) if head.starts_with(b"\0asm") => Err(invalid(
+            "it has an unsupported version of the WebAssembly format",
+        )),
         _ => Err(invalid("it is not a WebAssembly component")),
     }
 }
@@ -177,10 +212,25 @@ fn within_pool(component: &Component, options: &EngineOptions) -> Result<(), Loa
     let Some(required) = component.resources_required() else {
         return Err(invalid("it imports a core module"));
     };
-    at_most("its number of memories", required.num_memories.into(), MEMORIES.into())?;
-    at_most("its number of tables", required.num_tables.into(), TABLES.into())?;
-    let memory = required.max_initial_memory_size.unwrap_or(0).saturating_mul(PAGE);
-    at_most("its initial memory in bytes", memory, options.max_memory_bytes)?;
+    at_most(
+        "its number of memories",
+        required.num_memories.into(),
+        MEMORIES.into(),
+    )?;
+    at_most(
+        "its number of tables",
+        required.num_tables.into(),
+        TABLES.into(),
+    )?;
+    let memory = required
+        .max_initial_memory_size
+        .unwrap_or(0)
+        .saturating_mul(PAGE);
+    at_most(
+        "its initial memory in bytes",
+        memory,
+        options.max_memory_bytes,
+    )?;
     let table = required.max_initial_table_size.unwrap_or(0);
     if table > options.max_table_elements {
         return Err(invalid(&format!("its initial table has {table} elements")));

@@ -18,7 +18,10 @@ const OTHERS: u32 = 0o077;
 
 /// Loads code that this program compiled: from a file that only this user can have written, complete and of the right
 /// component, or just received from a child process.
-#[expect(unsafe_code, reason = "deserialising trusts its bytes: whoever calls this knows that we made them")]
+#[expect(
+    unsafe_code,
+    reason = "deserialising trusts its bytes: whoever calls this knows that we made them"
+)]
 pub(crate) fn believe(wasm: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Component> {
     // SAFETY: no other user can have written these bytes, and wasmtime itself compares version and settings.
     unsafe { Component::deserialize(wasm, code) }
@@ -26,7 +29,11 @@ pub(crate) fn believe(wasm: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<
 
 /// A checksum that binds code to its component.
 fn checksum(digest: &str, code: &[u8]) -> Vec<u8> {
-    Sha256::new().chain_update(digest).chain_update(code).finalize().to_vec()
+    Sha256::new()
+        .chain_update(digest)
+        .chain_update(code)
+        .finalize()
+        .to_vec()
 }
 
 fn fill(partial: &Path, digest: &str, code: &[u8]) -> io::Result<()> {
@@ -38,7 +45,11 @@ fn fill(partial: &Path, digest: &str, code: &[u8]) -> io::Result<()> {
 /// Creates a new file, in place of one that an earlier process with the same id left.
 fn anew(path: &Path) -> io::Result<fs::File> {
     let _ = fs::remove_file(path);
-    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
 }
 
 /// A folder of compiled code.
@@ -52,13 +63,20 @@ impl Cache {
     /// The cache in a folder, which is created when it is missing; `None` when it cannot be used or other users have
     /// access.
     pub(crate) fn open(folder: &Path) -> Option<Self> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .ok()?;
         let probe = folder.join(format!(".{}", process::id()));
         let user = anew(&probe).and_then(|file| file.metadata()).ok()?.uid();
         fs::remove_file(&probe).ok()?;
         let about = fs::symlink_metadata(folder).ok()?;
         let ours = about.is_dir() && about.uid() == user && about.mode() & OTHERS == 0;
-        ours.then(|| Self { folder: folder.to_owned(), user })
+        ours.then(|| Self {
+            folder: folder.to_owned(),
+            user,
+        })
     }
 
     /// The code of the component with this digest, if an engine with the same version and settings kept it.
@@ -76,7 +94,10 @@ impl Cache {
         let file = self.file(wasm, digest);
         let partial = file.with_extension(format!("partial-{}", process::id()));
         // Code that cannot be kept is compiled again the next time.
-        if fill(&partial, digest, code).and_then(|()| fs::rename(&partial, &file)).is_err() {
+        if fill(&partial, digest, code)
+            .and_then(|()| fs::rename(&partial, &file))
+            .is_err()
+        {
             let _ = fs::remove_file(&partial);
         }
         self.prune();
@@ -85,7 +106,10 @@ impl Cache {
     fn bytes(&self, path: &Path) -> io::Result<Vec<u8>> {
         // Open without following or blocking: a link is refused, and a pipe does not wait for a writer.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let mut file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let mut file = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(path)?;
         let about = file.metadata()?;
         if !about.is_file() || about.uid() != self.user || about.mode() & OTHERS != 0 {
             return Err(io::Error::other("not ours alone"));
@@ -100,13 +124,15 @@ impl Cache {
         let mut hasher = DefaultHasher::new();
         wasm.precompile_compatibility_hash().hash(&mut hasher);
         let digest = digest.trim_start_matches("sha256:");
-        self.folder.join(format!("{digest}-{:016x}.code", hasher.finish()))
+        self.folder
+            .join(format!("{digest}-{:016x}.code", hasher.finish()))
     }
 
     fn prune(&self) {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let mut all: Vec<_> =
-            entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
+        let mut all: Vec<_> = entries
+            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+            .collect();
         all.sort();
         let excess = all.len().saturating_sub(KEPT);
         for (_, path) in all.into_iter().take(excess) {

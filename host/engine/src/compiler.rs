@@ -15,7 +15,10 @@ use std::{fs, thread};
 /// The most bytes that one compilation takes, besides the program itself.
 pub const COMPILATION_BYTES: u64 = 96 << 20;
 /// The limits of a compilation that others wait for; some six times what a guest written in Rust takes.
-pub(crate) const HASTY: Allowed = Allowed { bytes: 32 << 20, seconds: 2 };
+pub(crate) const HASTY: Allowed = Allowed {
+    bytes: 32 << 20,
+    seconds: 2,
+};
 /// The most bytes that all compilations together take: a hasty one beside a patient one.
 pub const COMPILING_BYTES: u64 = COMPILATION_BYTES + HASTY.bytes;
 /// Ticks per second in which Linux counts the processor time of a process.
@@ -48,15 +51,27 @@ const REFUSED: u8 = 1;
 impl Compiler {
     /// The limits of a compilation that blocks no other work.
     pub(crate) fn patient(&self) -> Allowed {
-        Allowed { bytes: COMPILATION_BYTES, seconds: self.seconds }
+        Allowed {
+            bytes: COMPILATION_BYTES,
+            seconds: self.seconds,
+        }
     }
 
     /// The code of a component, for an engine with this allocation.
-    pub(crate) fn code(&self, bytes: &[u8], allocation: Allocation, allowed: Allowed) -> Result<Vec<u8>, LoadError> {
-        let failed = |error: io::Error| LoadError::Invalid(format!("failed to run the compiler: {error}"));
+    pub(crate) fn code(
+        &self,
+        bytes: &[u8],
+        allocation: Allocation,
+        allowed: Allowed,
+    ) -> Result<Vec<u8>, LoadError> {
+        let failed =
+            |error: io::Error| LoadError::Invalid(format!("failed to run the compiler: {error}"));
         let mut command = Command::new(&self.program);
         command.args(&self.words).arg(allocation.name()).env_clear();
-        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let piped = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut child = piped.spawn().map_err(failed)?;
         let (mut stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let (watched, mut said) = thread::scope(|scope| {
@@ -79,8 +94,12 @@ impl Compiler {
                 said.remove(0);
                 Ok(said)
             }
-            Some(_) => Err(LoadError::Invalid(printable(&String::from_utf8_lossy(&said[1..])))),
-            None => Err(LoadError::Invalid("the compiler process ended without a result".to_owned())),
+            Some(_) => Err(LoadError::Invalid(printable(&String::from_utf8_lossy(
+                &said[1..],
+            )))),
+            None => Err(LoadError::Invalid(
+                "the compiler process ended without a result".to_owned(),
+            )),
         }
     }
 }
@@ -101,10 +120,16 @@ fn watch(child: &mut Child, allowed: Allowed) -> io::Result<Result<(), LoadError
             ("its compilation memory in bytes", memory, allowed.bytes),
             ("its compilation time in seconds", seconds, allowed.seconds),
         ];
-        if let Some((what, found, allowed)) = over.into_iter().find(|(_, found, allowed)| found > allowed) {
+        if let Some((what, found, allowed)) =
+            over.into_iter().find(|(_, found, allowed)| found > allowed)
+        {
             child.kill()?;
             child.wait()?;
-            return Ok(Err(LoadError::TooLarge { what, found, allowed }));
+            return Ok(Err(LoadError::TooLarge {
+                what,
+                found,
+                allowed,
+            }));
         }
         thread::sleep(LOOK);
     }
@@ -114,16 +139,32 @@ fn watch(child: &mut Child, allowed: Allowed) -> io::Result<Result<(), LoadError
 /// The anonymous memory of a process; 0 once it has ended.
 fn anonymous_bytes(process: &std::path::Path) -> u64 {
     let status = fs::read_to_string(process.join("status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();
-    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap_or_default() << 10
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))
+        .unwrap_or_default();
+    line.trim()
+        .trim_end_matches("kB")
+        .trim()
+        .parse::<u64>()
+        .unwrap_or_default()
+        << 10
 }
 
 /// The processor time that a process has used, in seconds.
 fn seconds(process: &std::path::Path) -> u64 {
     let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
     // Fields 14 and 15; the second is a name in parentheses, which may hold spaces.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_ascii_whitespace();
-    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() / TICKS
+    let fields = stat
+        .rsplit_once(')')
+        .map_or("", |(_, fields)| fields)
+        .split_ascii_whitespace();
+    fields
+        .skip(11)
+        .take(2)
+        .filter_map(|ticks| ticks.parse::<u64>().ok())
+        .sum::<u64>()
+        / TICKS
 }
 
 /// The compiler's side: compiles what it reads for an engine with the named allocation, and writes the code. Exits
@@ -131,19 +172,32 @@ fn seconds(process: &std::path::Path) -> u64 {
 ///
 /// # Errors
 /// When the input cannot be read or the output not written.
-pub fn compile(allocation: &str, mut from: impl Read + Send + 'static, mut to: impl Write) -> io::Result<()> {
+pub fn compile(
+    allocation: &str,
+    mut from: impl Read + Send + 'static,
+    mut to: impl Write,
+) -> io::Result<()> {
     let mut length = [0; 8];
     from.read_exact(&mut length)?;
     let mut bytes = Vec::new();
-    from.by_ref().take(u64::from_le_bytes(length)).read_to_end(&mut bytes)?;
+    from.by_ref()
+        .take(u64::from_le_bytes(length))
+        .read_to_end(&mut bytes)?;
     thread::spawn(move || {
         // The parent sends nothing more: this read returns when the parent closes the pipe.
         drop(from.read(&mut [0]));
         std::process::exit(1);
     });
-    let way = Allocation::ALL.into_iter().find(|way| way.name() == allocation).unwrap_or(Allocation::SmallOnDemand);
-    let options = EngineOptions { concurrency: 1, ..EngineOptions::default() };
-    let code = wasmtime::Engine::new(&config(&options, way)).and_then(|wasm| wasm.precompile_component(&bytes));
+    let way = Allocation::ALL
+        .into_iter()
+        .find(|way| way.name() == allocation)
+        .unwrap_or(Allocation::SmallOnDemand);
+    let options = EngineOptions {
+        concurrency: 1,
+        ..EngineOptions::default()
+    };
+    let code = wasmtime::Engine::new(&config(&options, way))
+        .and_then(|wasm| wasm.precompile_component(&bytes));
     match code {
         Ok(code) => {
             to.write_all(&[CODE])?;

@@ -3,7 +3,9 @@
 use crate::engine::{Allocation, EngineOptions};
 use crate::run::FRAMES;
 use std::num::NonZeroUsize;
-use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Strategy};
+use wasmtime::{
+    Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Strategy,
+};
 
 /// Linear memories that one component may have.
 pub(crate) const MEMORIES: u32 = 2;
@@ -41,7 +43,11 @@ pub(crate) fn config(options: &EngineOptions, allocation: Allocation) -> Config 
 #[cfg(feature = "recorder")]
 pub(crate) fn recorded(options: &EngineOptions, recorder: crate::MemoryRecorder) -> Config {
     let mut config = deterministic();
-    config.max_wasm_stack(options.stack_bytes).memory_reservation(0).memory_guard_size(0).memory_init_cow(false);
+    config
+        .max_wasm_stack(options.stack_bytes)
+        .memory_reservation(0)
+        .memory_guard_size(0)
+        .memory_init_cow(false);
     config.with_host_memory(std::sync::Arc::new(recorder));
     config
 }
@@ -83,7 +89,9 @@ fn pool(options: &EngineOptions) -> PoolingAllocationConfig {
         .max_unused_warm_slots(calls);
     if PoolingAllocationConfig::is_pagemap_scan_available() {
         // Without the scan the kernel cannot say which pages were written, and keeping them costs more than it saves.
-        pool.pagemap_scan(Enabled::Yes).linear_memory_keep_resident(KEEP_RESIDENT).table_keep_resident(KEEP_RESIDENT);
+        pool.pagemap_scan(Enabled::Yes)
+            .linear_memory_keep_resident(KEEP_RESIDENT)
+            .table_keep_resident(KEEP_RESIDENT);
     }
     pool
 }

@@ -17,12 +17,18 @@ const PATHS: usize = 64;
 const NAME_CHARS: usize = 64;
 
 /// Checks a description; returns the reasons that the guest may answer with.
-pub(crate) fn check(description: &Description, world: World) -> Result<BTreeSet<String>, LoadError> {
+pub(crate) fn check(
+    description: &Description,
+    world: World,
+) -> Result<BTreeSet<String>, LoadError> {
     named("name", &description.name)?;
     named("version", &description.version)?;
     at_most("kinds that it reads", description.reads.len(), KINDS)?;
     at_most("reasons", description.reasons.len(), REASONS)?;
-    description.reads.iter().try_for_each(|read| check_read(read, world))?;
+    description
+        .reads
+        .iter()
+        .try_for_each(|read| check_read(read, world))?;
     schema(&description.settings_schema)?;
     let mut words = BTreeSet::new();
     for reason in &description.reasons {
@@ -49,23 +55,35 @@ fn is_reason(word: &str) -> bool {
 fn check_read(read: &Read, world: World) -> Result<(), LoadError> {
     named("apiVersion", &read.api_version)?;
     named("kind", &read.kind)?;
-    at_most("paths of one kind", read.fields.len() + read.changes.len(), PATHS)?;
+    at_most(
+        "paths of one kind",
+        read.fields.len() + read.changes.len(),
+        PATHS,
+    )?;
     let compiled = Declared::compile(read).map_err(|error| error.to_string());
     // Only a taints guest gets a record; to the others every declared field crosses.
     let fault = match compiled {
-        Ok(_) => (world == World::Taints).then(|| declared::fault(read)).flatten(),
+        Ok(_) => (world == World::Taints)
+            .then(|| declared::fault(read))
+            .flatten(),
         Err(error) => Some(error),
     };
     match fault {
         None => Ok(()),
-        Some(fault) => refuse(format!("invalid reads of {}: {}", read.kind, printable(&fault))),
+        Some(fault) => refuse(format!(
+            "invalid reads of {}: {}",
+            read.kind,
+            printable(&fault)
+        )),
     }
 }
 
 /// Checks that a text is printable, not empty and not too long.
 fn named(what: &str, text: &str) -> Result<(), LoadError> {
     if text.is_empty() || text.len() > NAME_CHARS || !text.chars().all(|c| c.is_ascii_graphic()) {
-        return refuse(format!("its {what} must have 1 to {NAME_CHARS} printable characters"));
+        return refuse(format!(
+            "its {what} must have 1 to {NAME_CHARS} printable characters"
+        ));
     }
     Ok(())
 }
@@ -74,13 +92,18 @@ fn schema(text: &str) -> Result<(), LoadError> {
     match serde_json::from_str::<serde_json::Value>(text) {
         Ok(schema) if schema.is_object() => Ok(()),
         Ok(_) => refuse("its settings schema is not a JSON object".to_owned()),
-        Err(error) => refuse(format!("its settings schema is not JSON: line {}", error.line())),
+        Err(error) => refuse(format!(
+            "its settings schema is not JSON: line {}",
+            error.line()
+        )),
     }
 }
 
 fn at_most(what: &str, found: usize, allowed: usize) -> Result<(), LoadError> {
     if found > allowed {
-        return refuse(format!("it declares {found} {what}; the limit is {allowed}"));
+        return refuse(format!(
+            "it declares {found} {what}; the limit is {allowed}"
+        ));
     }
     Ok(())
 }
@@ -110,12 +133,22 @@ mod tests {
     }
 
     fn declared(word: &str) -> DeclaredReason {
-        DeclaredReason { name: word.to_owned(), meaning: String::new(), remedy: String::new() }
+        DeclaredReason {
+            name: word.to_owned(),
+            meaning: String::new(),
+            remedy: String::new(),
+        }
     }
 
     #[test]
     fn a_valid_description_gives_its_reasons() {
-        assert_eq!(check(&good(), World::Trigger).unwrap().into_iter().collect::<Vec<_>>(), ["NotReady"]);
+        assert_eq!(
+            check(&good(), World::Trigger)
+                .unwrap()
+                .into_iter()
+                .collect::<Vec<_>>(),
+            ["NotReady"]
+        );
     }
 
     #[test]
@@ -124,12 +157,24 @@ mod tests {
         let faults: [(Fault, &str); 11] = [
             (|d| d.name.clear(), "its name"),
             (|d| d.version = "a b".to_owned(), "its version"),
-            (|d| d.reads = vec![d.reads[0].clone(); KINDS + 1], "17 kinds"),
-            (|d| d.reads[0].fields = vec!["a".to_owned(); PATHS], "65 paths"),
+            (
+                |d| d.reads = vec![d.reads[0].clone(); KINDS + 1],
+                "17 kinds",
+            ),
+            (
+                |d| d.reads[0].fields = vec!["a".to_owned(); PATHS],
+                "65 paths",
+            ),
             (|d| d.reads[0].fields.push("a[".to_owned()), "of Node"),
-            (|d| d.reasons = vec![declared("A"); REASONS + 1], "33 reasons"),
+            (
+                |d| d.reasons = vec![declared("A"); REASONS + 1],
+                "33 reasons",
+            ),
             (|d| d.reasons.push(declared("notCamel")), "`notCamel`"),
-            (|d| d.reasons.push(declared(&"A".repeat(NAME_CHARS + 1))), "CamelCase"),
+            (
+                |d| d.reasons.push(declared(&"A".repeat(NAME_CHARS + 1))),
+                "CamelCase",
+            ),
             (|d| d.reasons.push(declared("NotReady")), "twice"),
             (|d| d.settings_schema = "[]".to_owned(), "not a JSON object"),
             (|d| d.settings_schema = "{".to_owned(), "not JSON: line 1"),
@@ -139,7 +184,10 @@ mod tests {
             fault(&mut description);
             let error = check(&description, World::Trigger).unwrap_err();
             assert_eq!(error.reason(), "DescriptionInvalid");
-            assert!(error.to_string().contains(named), "{error} does not name {named}");
+            assert!(
+                error.to_string().contains(named),
+                "{error} does not name {named}"
+            );
         }
     }
 
@@ -155,6 +203,9 @@ mod tests {
         typo.reads[0].fields.push("status.clusterClaim".to_owned());
         let refused = check(&typo, World::Taints).unwrap_err();
         assert_eq!(refused.reason(), "DescriptionInvalid");
-        assert!(refused.to_string().contains("`status.clusterClaims`"), "{refused}");
+        assert!(
+            refused.to_string().contains("`status.clusterClaims`"),
+            "{refused}"
+        );
     }
 }

@@ -146,19 +146,31 @@ impl Engine {
     /// # Errors
     /// As for [`Engine::new`].
     #[cfg(feature = "recorder")]
-    pub fn recorded(options: EngineOptions, recorder: crate::MemoryRecorder) -> Result<Self, EngineError> {
+    pub fn recorded(
+        options: EngineOptions,
+        recorder: crate::MemoryRecorder,
+    ) -> Result<Self, EngineError> {
         let config = crate::config::recorded(&options, recorder);
-        let wasm = wasmtime::Engine::new(&config).map_err(|error| EngineError::Setup(error.to_string()))?;
+        let wasm = wasmtime::Engine::new(&config)
+            .map_err(|error| EngineError::Setup(error.to_string()))?;
         Self::assemble(wasm, Allocation::SmallOnDemand, options)
     }
 
-    fn assemble(wasm: wasmtime::Engine, allocation: Allocation, options: EngineOptions) -> Result<Self, EngineError> {
+    fn assemble(
+        wasm: wasmtime::Engine,
+        allocation: Allocation,
+        options: EngineOptions,
+    ) -> Result<Self, EngineError> {
         let setup = |error: wasmtime::Error| EngineError::Setup(error.to_string());
         let mut without_log = Linker::new(&wasm);
-        panic::add_to_linker::<_, HasSelf<_>>(&mut without_log, |state: &mut CallState| state).map_err(setup)?;
+        panic::add_to_linker::<_, HasSelf<_>>(&mut without_log, |state: &mut CallState| state)
+            .map_err(setup)?;
         let mut with_log = without_log.clone();
-        log::add_to_linker::<_, HasSelf<_>>(&mut with_log, |state: &mut CallState| state).map_err(setup)?;
-        let gate = Arc::new(Gate::new(usize::try_from(options.concurrency).unwrap_or(usize::MAX)));
+        log::add_to_linker::<_, HasSelf<_>>(&mut with_log, |state: &mut CallState| state)
+            .map_err(setup)?;
+        let gate = Arc::new(Gate::new(
+            usize::try_from(options.concurrency).unwrap_or(usize::MAX),
+        ));
         let ticker = options.ticker;
         let cache = options.code_cache.as_deref().and_then(Cache::open);
         let inner = Arc::new(Inner {
@@ -179,14 +191,20 @@ impl Engine {
         if ticker == Ticker::EveryMillisecond {
             start_ticker(&inner)?;
         }
-        Ok(Self { inner, hasty: false })
+        Ok(Self {
+            inner,
+            hasty: false,
+        })
     }
 
     /// The same engine for loads that other work waits for: a component that takes long to compile gives
     /// [`LoadError::Slow`].
     #[must_use]
     pub fn hasty(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), hasty: true }
+        Self {
+            inner: Arc::clone(&self.inner),
+            hasty: true,
+        }
     }
 
     /// Advances deadlines by one millisecond. Only needed with [`Ticker::Manual`].
@@ -233,19 +251,28 @@ fn start_ticker(inner: &Arc<Inner>) -> Result<(), EngineError> {
             weak.upgrade().iter().for_each(|inner| inner.tick());
         }
     };
-    std::thread::Builder::new().name("transom-ticker".to_owned()).spawn(run).map_err(EngineError::Ticker)?;
+    std::thread::Builder::new()
+        .name("transom-ticker".to_owned())
+        .spawn(run)
+        .map_err(EngineError::Ticker)?;
     Ok(())
 }
 
 /// Tries the best way first: address space may be scarce (`ulimit -v`, gVisor), kernels may be old.
 fn probe(options: &EngineOptions) -> Result<(wasmtime::Engine, Allocation), EngineError> {
     let ways: &[Allocation] = match options.allocate {
-        Allocate::PoolIfPossible => &[Allocation::Pool, Allocation::OnDemand, Allocation::SmallOnDemand],
+        Allocate::PoolIfPossible => &[
+            Allocation::Pool,
+            Allocation::OnDemand,
+            Allocation::SmallOnDemand,
+        ],
         Allocate::OnDemand => &[Allocation::OnDemand, Allocation::SmallOnDemand],
     };
     let mut last = String::new();
     for &way in ways {
-        match wasmtime::Engine::new(&config(options, way)).and_then(|wasm| fits(&wasm, way).map(|()| wasm)) {
+        match wasmtime::Engine::new(&config(options, way))
+            .and_then(|wasm| fits(&wasm, way).map(|()| wasm))
+        {
             Ok(wasm) => return Ok((wasm, way)),
             Err(error) => last = format!("{error:#}"),
         }

@@ -57,7 +57,9 @@ pub enum LoadError {
 
 /// `; it has the exports of taints-guest`.
 fn found_text(found: Option<World>) -> String {
-    found.map_or_else(String::new, |world| format!("; it has the exports of {}", world.name()))
+    found.map_or_else(String::new, |world| {
+        format!("; it has the exports of {}", world.name())
+    })
 }
 
 impl LoadError {

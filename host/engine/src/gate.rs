@@ -25,8 +25,19 @@ pub(crate) struct Permit<'a>(&'a Gate);
 
 impl Gate {
     pub(crate) fn new(places: usize) -> Self {
-        let state = State { free: places, inside: 0, waiting: 0, now: 0, resting: false, closed: false };
-        Self { state: Mutex::new(state), changed: Condvar::new(), called: Condvar::new() }
+        let state = State {
+            free: places,
+            inside: 0,
+            waiting: 0,
+            now: 0,
+            resting: false,
+            closed: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            called: Condvar::new(),
+        }
     }
 
     /// Waits for a place for at most so many ticks.
@@ -38,7 +49,10 @@ impl Gate {
                 return None;
             }
             state.waiting += 1;
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
             state.waiting -= 1;
         }
         state.free -= 1;
@@ -54,7 +68,10 @@ impl Gate {
         let mut state = self.lock();
         state.resting = true;
         while state.inside == 0 && !state.closed {
-            state = self.called.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .called
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         state.resting = false;
         !state.closed

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use transom_core::contract::decide::{Input, KubeconfigAnswer, Requirement};
 use transom_core::contract::description::{Description, World};
 use transom_core::contract::taints::{Decision, ManagedCluster};
-use transom_core::contract::{Change, Context, Primary, Problem, Readiness, Refusal, Timed, Verdict};
+use transom_core::contract::{
+    Change, Context, Primary, Problem, Readiness, Refusal, Timed, Verdict,
+};
 
 /// A guest of one world. Cheap to clone; many threads can call it at once.
 ///
@@ -68,7 +70,8 @@ impl Guest {
             Some(&self.loaded.words),
             |lower| lower.text(settings),
             |store, instance, settings| {
-                let asked: description::Validate<'_> = instance.get_typed_func(&mut *store, validate)?;
+                let asked: description::Validate<'_> =
+                    instance.get_typed_func(&mut *store, validate)?;
                 Ok(asked.call(store, (&settings,))?.0)
             },
             Lift::objections,
@@ -76,8 +79,15 @@ impl Guest {
     }
 
     /// Asks a trigger guest whether a primary may be reconciled.
-    pub fn ready(&self, limits: &Limits, context: &Context, primary: &Primary) -> Call<Timed<Readiness>> {
-        let Exports::Trigger { ready, .. } = &self.loaded.exports else { return self.wrong_world() };
+    pub fn ready(
+        &self,
+        limits: &Limits,
+        context: &Context,
+        primary: &Primary,
+    ) -> Call<Timed<Readiness>> {
+        let Exports::Trigger { ready, .. } = &self.loaded.exports else {
+            return self.wrong_world();
+        };
         self.loaded.code.call(
             limits,
             Some(&self.loaded.words),
@@ -92,13 +102,16 @@ impl Guest {
 
     /// Asks a trigger guest for a verdict on a change.
     pub fn evaluate(&self, limits: &Limits, context: &Context, change: &Change) -> Call<Verdict> {
-        let Exports::Trigger { evaluate, .. } = &self.loaded.exports else { return self.wrong_world() };
+        let Exports::Trigger { evaluate, .. } = &self.loaded.exports else {
+            return self.wrong_world();
+        };
         self.loaded.code.call(
             limits,
             Some(&self.loaded.words),
             |lower| lower.for_evaluate(context, change),
             |store, instance, (context, change)| {
-                let asked: trigger::Evaluate<'_> = instance.get_typed_func(&mut *store, evaluate)?;
+                let asked: trigger::Evaluate<'_> =
+                    instance.get_typed_func(&mut *store, evaluate)?;
                 Ok(asked.call(store, (&context, &change))?.0)
             },
             Lift::verdict,
@@ -113,13 +126,16 @@ impl Guest {
         primary: &Primary,
         found: &[Input],
     ) -> Call<Result<Requirement, Refusal>> {
-        let Exports::Kubeconfig { require, .. } = &self.loaded.exports else { return self.wrong_world() };
+        let Exports::Kubeconfig { require, .. } = &self.loaded.exports else {
+            return self.wrong_world();
+        };
         self.loaded.code.call(
             limits,
             Some(&self.loaded.words),
             |lower| lower.for_kubeconfig(context, primary, found),
             |store, instance, (context, primary, found)| {
-                let asked: kubeconfig::Require<'_> = instance.get_typed_func(&mut *store, require)?;
+                let asked: kubeconfig::Require<'_> =
+                    instance.get_typed_func(&mut *store, require)?;
                 Ok(asked.call(store, (&context, &primary, &found))?.0)
             },
             Lift::requirement,
@@ -134,13 +150,16 @@ impl Guest {
         primary: &Primary,
         inputs: &[Input],
     ) -> Call<Result<KubeconfigAnswer, Refusal>> {
-        let Exports::Kubeconfig { transform, .. } = &self.loaded.exports else { return self.wrong_world() };
+        let Exports::Kubeconfig { transform, .. } = &self.loaded.exports else {
+            return self.wrong_world();
+        };
         self.loaded.code.call(
             limits,
             Some(&self.loaded.words),
             |lower| lower.for_kubeconfig(context, primary, inputs),
             |store, instance, (context, primary, inputs)| {
-                let asked: kubeconfig::Transform<'_> = instance.get_typed_func(&mut *store, transform)?;
+                let asked: kubeconfig::Transform<'_> =
+                    instance.get_typed_func(&mut *store, transform)?;
                 Ok(asked.call(store, (&context, &primary, &inputs))?.0)
             },
             Lift::kubeconfig,
@@ -154,7 +173,9 @@ impl Guest {
         context: &Context,
         cluster: &ManagedCluster,
     ) -> Call<Result<Timed<Decision>, Refusal>> {
-        let Exports::Taints { compute } = &self.loaded.exports else { return self.wrong_world() };
+        let Exports::Taints { compute } = &self.loaded.exports else {
+            return self.wrong_world();
+        };
         self.loaded.code.call(
             limits,
             Some(&self.loaded.words),
@@ -168,13 +189,21 @@ impl Guest {
     }
 
     fn wrong_world<T>(&self) -> Call<T> {
-        Call { result: Err(CallFailure::WrongWorld(self.loaded.world)), receipt: Receipt::default() }
+        Call {
+            result: Err(CallFailure::WrongWorld(self.loaded.world)),
+            receipt: Receipt::default(),
+        }
     }
 }
 
 impl fmt::Debug for Guest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Description { name, version, .. } = &self.loaded.description;
-        write!(f, "Guest({} {name} {version}, {})", self.loaded.world.name(), self.digest())
+        write!(
+            f,
+            "Guest({} {name} {version}, {})",
+            self.loaded.world.name(),
+            self.digest()
+        )
     }
 }

@@ -42,14 +42,18 @@ fn is_free(import: &str) -> bool {
 
 /// Whether an import is this interface, in the generation that is served.
 fn is_ours(import: &str, interface: &str) -> bool {
-    let ours = |(named, version): (&str, &str)| named == interface && (version == "0.1" || version.starts_with("0.1."));
+    let ours = |(named, version): (&str, &str)| {
+        named == interface && (version == "0.1" || version.starts_with("0.1."))
+    };
     import.split_once('@').is_some_and(ours)
 }
 
 impl Capabilities {
     /// These and no others.
     pub fn of(granted: impl IntoIterator<Item = Capability>) -> Self {
-        Self { granted: granted.into_iter().collect() }
+        Self {
+            granted: granted.into_iter().collect(),
+        }
     }
 
     /// Whether this one is granted.
@@ -62,14 +66,17 @@ impl Capabilities {
 pub(crate) fn imports(component: &Component) -> Vec<String> {
     let engine = component.engine();
     let ty = component.component_type();
-    let names = ty.imports(engine).filter(|(_, import)| gives_something(engine, &import.ty));
+    let names = ty
+        .imports(engine)
+        .filter(|(_, import)| gives_something(engine, &import.ty));
     names.map(|(name, _)| name.to_owned()).collect()
 }
 
 /// The imports that are not granted.
 pub(crate) fn denied(imports: &[String], granted: &Capabilities) -> Vec<String> {
-    let denied =
-        |import: &&String| !is_free(import) && !Capability::of(import).is_some_and(|needed| granted.has(needed));
+    let denied = |import: &&String| {
+        !is_free(import) && !Capability::of(import).is_some_and(|needed| granted.has(needed))
+    };
     imports.iter().filter(denied).cloned().collect()
 }
 
@@ -93,7 +100,9 @@ fn gives_something(engine: &wasmtime::Engine, item: &ComponentItem) -> bool {
 }
 
 fn instance_gives_something(engine: &wasmtime::Engine, instance: &ComponentInstance) -> bool {
-    instance.exports(engine).any(|(_, export)| gives_something(engine, &export.ty))
+    instance
+        .exports(engine)
+        .any(|(_, export)| gives_something(engine, &export.ty))
 }
 
 #[cfg(test)]
@@ -126,15 +135,28 @@ mod tests {
             ("transom:policy/panic", false),
             ("other:policy/panic@0.1.0", false),
         ] {
-            assert_eq!(denied(&[import.to_owned()], &none).is_empty(), free, "{import}");
+            assert_eq!(
+                denied(&[import.to_owned()], &none).is_empty(),
+                free,
+                "{import}"
+            );
         }
     }
 
     #[test]
     fn names_imports_that_are_not_granted() {
-        let imports = ["transom:policy/log@0.1.0".to_owned(), "wasi:random/random@0.2.0".to_owned()];
+        let imports = [
+            "transom:policy/log@0.1.0".to_owned(),
+            "wasi:random/random@0.2.0".to_owned(),
+        ];
         assert_eq!(denied(&imports, &Capabilities::default()), imports);
-        assert_eq!(denied(&imports, &Capabilities::of([Capability::Log])), imports[1..]);
-        assert_eq!(needs(&imports), (Capabilities::of([Capability::Log]), imports[1..].to_vec()));
+        assert_eq!(
+            denied(&imports, &Capabilities::of([Capability::Log])),
+            imports[1..]
+        );
+        assert_eq!(
+            needs(&imports),
+            (Capabilities::of([Capability::Log]), imports[1..].to_vec())
+        );
     }
 }

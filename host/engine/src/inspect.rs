@@ -38,13 +38,29 @@ impl Engine {
         let imports = imports(component);
         let (needs, ungrantable) = needs(&imports);
         let ty = component.component_type();
-        let exports: Vec<_> = ty.exports(component.engine()).map(|(name, _)| name.to_owned()).collect();
+        let exports: Vec<_> = ty
+            .exports(component.engine())
+            .map(|(name, _)| name.to_owned())
+            .collect();
         let world = fitting(component);
         let description = match world {
-            Some(world) => self.load(bytes, world, &needs).map(|guest| guest.description().clone()),
-            None => Err(LoadError::Invalid("it does not have the exports of any world".to_owned())),
+            Some(world) => self
+                .load(bytes, world, &needs)
+                .map(|guest| guest.description().clone()),
+            None => Err(LoadError::Invalid(
+                "it does not have the exports of any world".to_owned(),
+            )),
         };
         let (digest, size) = (compiled.digest.clone(), compiled.size);
-        Ok(Inspection { digest, size, imports, exports, world, needs, ungrantable, description })
+        Ok(Inspection {
+            digest,
+            size,
+            imports,
+            exports,
+            world,
+            needs,
+            ungrantable,
+            description,
+        })
     }
 }

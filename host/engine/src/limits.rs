@@ -48,7 +48,9 @@ impl Limits {
     /// converted), and its log.
     pub fn bytes(&self) -> u64 {
         let answer = self.answer_bytes.saturating_mul(2);
-        [self.argument_bytes, answer, self.log_bytes].into_iter().fold(self.memory_bytes, u64::saturating_add)
+        [self.argument_bytes, answer, self.log_bytes]
+            .into_iter()
+            .fold(self.memory_bytes, u64::saturating_add)
     }
 }
 
@@ -70,7 +72,10 @@ mod tests {
             ("bytes of log of one call", limits.log_bytes),
             ("calls of the host", limits.host_calls),
         ] {
-            assert!(page.contains(&format!("\n| {limit} | {most} |\n")), "{limit}: {most}");
+            assert!(
+                page.contains(&format!("\n| {limit} | {most} |\n")),
+                "{limit}: {most}"
+            );
         }
     }
 }

@@ -27,9 +27,17 @@ pub(crate) struct About {
 
 /// The functions of a world.
 pub(crate) enum Exports {
-    Trigger { ready: Function, evaluate: Function },
-    Kubeconfig { require: Function, transform: Function },
-    Taints { compute: Function },
+    Trigger {
+        ready: Function,
+        evaluate: Function,
+    },
+    Kubeconfig {
+        require: Function,
+        transform: Function,
+    },
+    Taints {
+        compute: Function,
+    },
 }
 
 /// Finds the functions by name; the error says what is missing.
@@ -41,19 +49,33 @@ fn locate(component: &Component, world: World) -> Result<(About, Exports), Strin
         let found = component.get_export_index(Some(&instance), function);
         found.ok_or_else(|| format!("its `{interface}` has no `{function}`"))
     };
-    let about = About { describe: find("guest", "describe")?, validate: find("guest", "validate")? };
+    let about = About {
+        describe: find("guest", "describe")?,
+        validate: find("guest", "validate")?,
+    };
     let exports = match world {
-        World::Trigger => Exports::Trigger { ready: find("trigger", "ready")?, evaluate: find("trigger", "evaluate")? },
-        World::Kubeconfig => {
-            Exports::Kubeconfig { require: find("kubeconfig", "require")?, transform: find("kubeconfig", "transform")? }
-        }
-        World::Taints => Exports::Taints { compute: find("taints", "compute")? },
+        World::Trigger => Exports::Trigger {
+            ready: find("trigger", "ready")?,
+            evaluate: find("trigger", "evaluate")?,
+        },
+        World::Kubeconfig => Exports::Kubeconfig {
+            require: find("kubeconfig", "require")?,
+            transform: find("kubeconfig", "transform")?,
+        },
+        World::Taints => Exports::Taints {
+            compute: find("taints", "compute")?,
+        },
     };
     Ok((about, exports))
 }
 
 /// Compares the types of all functions with the contract; a call compares only its own.
-fn check(about: &About, exports: &Exports, store: &mut Store<CallState>, instance: &Instance) -> WasmResult<()> {
+fn check(
+    about: &About,
+    exports: &Exports,
+    store: &mut Store<CallState>,
+    instance: &Instance,
+) -> WasmResult<()> {
     let _: description::Describe = instance.get_typed_func(&mut *store, about.describe)?;
     let _: description::Validate<'_> = instance.get_typed_func(&mut *store, about.validate)?;
     match exports {
@@ -79,43 +101,78 @@ impl Engine {
     ///
     /// # Errors
     /// The first thing that is wrong with the component.
-    pub fn load(&self, bytes: &[u8], world: World, granted: &Capabilities) -> Result<Guest, LoadError> {
+    pub fn load(
+        &self,
+        bytes: &[u8],
+        world: World,
+        granted: &Capabilities,
+    ) -> Result<Guest, LoadError> {
         let code = self.link(bytes, world, granted)?;
         let located = locate(&code.compiled.component, world);
         let (about, exports) = located.map_err(|missing| mismatch(&code, world, &missing))?;
         let description = describe(&code, &about, &exports, world)?;
         let words = crate::description::check(&description, world)?;
-        Ok(Guest::from(Arc::new(Loaded { code, about, exports, world, description, words })))
+        Ok(Guest::from(Arc::new(Loaded {
+            code,
+            about,
+            exports,
+            world,
+            description,
+            words,
+        })))
     }
 
     /// Linked code, after checking that its imports are granted.
-    pub(crate) fn link(&self, bytes: &[u8], world: World, granted: &Capabilities) -> Result<Runnable, LoadError> {
+    pub(crate) fn link(
+        &self,
+        bytes: &[u8],
+        world: World,
+        granted: &Capabilities,
+    ) -> Result<Runnable, LoadError> {
         let compiled = self.inner.compiled(bytes, self.hasty)?;
         let denied = denied(&imports(&compiled.component), granted);
         if !denied.is_empty() {
             return Err(LoadError::ImportNotGranted(denied));
         }
-        let linker = if granted.has(Capability::Log) { &self.inner.with_log } else { &self.inner.without_log };
+        let linker = if granted.has(Capability::Log) {
+            &self.inner.with_log
+        } else {
+            &self.inner.without_log
+        };
         // The names are granted, so only the types of the imports can differ.
-        let pre = linker.instantiate_pre(&compiled.component).map_err(|error| LoadError::WorldMismatch {
-            expected: world,
-            found: None,
-            detail: printable(&format!("{error:#}")),
-        })?;
-        Ok(Runnable { engine: self.inner.clone(), compiled, pre })
+        let pre = linker
+            .instantiate_pre(&compiled.component)
+            .map_err(|error| LoadError::WorldMismatch {
+                expected: world,
+                found: None,
+                detail: printable(&format!("{error:#}")),
+            })?;
+        Ok(Runnable {
+            engine: self.inner.clone(),
+            compiled,
+            pre,
+        })
     }
 }
 
 /// Asks the component for its description, after comparing the types of its exports.
-fn describe(code: &Runnable, about: &About, exports: &Exports, world: World) -> Result<Description, LoadError> {
+fn describe(
+    code: &Runnable,
+    about: &About,
+    exports: &Exports,
+    world: World,
+) -> Result<Description, LoadError> {
     let mut mismatched = None;
     let ask = |store: &mut Store<CallState>, instance: &Instance, ()| {
         check(about, exports, store, instance)
             .inspect_err(|error| mismatched = Some(mismatch(code, world, &format!("{error:#}"))))?;
-        let describe: description::Describe = instance.get_typed_func(&mut *store, about.describe)?;
+        let describe: description::Describe =
+            instance.get_typed_func(&mut *store, about.describe)?;
         Ok(describe.call(store, ())?.0)
     };
-    let described = code.call(&Limits::default(), None, |_| (), ask, Lift::description).result;
+    let described = code
+        .call(&Limits::default(), None, |_| (), ask, Lift::description)
+        .result;
     match mismatched {
         Some(mismatch) => Err(mismatch),
         None => described.map_err(|failure| match failure {
@@ -128,10 +185,16 @@ fn describe(code: &Runnable, about: &About, exports: &Exports, world: World) -> 
 
 fn mismatch(code: &Runnable, expected: World, detail: &str) -> LoadError {
     let found = fitting(&code.compiled.component).filter(|found| *found != expected);
-    LoadError::WorldMismatch { expected, found, detail: printable(detail) }
+    LoadError::WorldMismatch {
+        expected,
+        found,
+        detail: printable(detail),
+    }
 }
 
 /// The world whose functions a component has, by name.
 pub(crate) fn fitting(component: &Component) -> Option<World> {
-    [World::Trigger, World::Kubeconfig, World::Taints].into_iter().find(|world| locate(component, *world).is_ok())
+    [World::Trigger, World::Kubeconfig, World::Taints]
+        .into_iter()
+        .find(|world| locate(component, *world).is_ok())
 }

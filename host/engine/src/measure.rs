@@ -21,7 +21,11 @@ impl Lower {
 
     pub(crate) fn text(&mut self, text: &str) -> String {
         self.bytes = self.bytes.saturating_add(text.len() as u64);
-        if self.fits() { text.to_owned() } else { String::new() }
+        if self.fits() {
+            text.to_owned()
+        } else {
+            String::new()
+        }
     }
 
     pub(crate) fn maybe(&mut self, text: Option<&str>) -> Option<String> {
@@ -35,9 +39,19 @@ impl Lower {
         text
     }
 
-    pub(crate) fn list<T, U>(&mut self, items: &[T], mut make: impl FnMut(&mut Self, &T) -> U) -> Vec<U> {
-        self.bytes = self.bytes.saturating_add((items.len() * size_of::<U>()) as u64);
-        if self.fits() { items.iter().map(|item| make(self, item)).collect() } else { Vec::new() }
+    pub(crate) fn list<T, U>(
+        &mut self,
+        items: &[T],
+        mut make: impl FnMut(&mut Self, &T) -> U,
+    ) -> Vec<U> {
+        self.bytes = self
+            .bytes
+            .saturating_add((items.len() * size_of::<U>()) as u64);
+        if self.fits() {
+            items.iter().map(|item| make(self, item)).collect()
+        } else {
+            Vec::new()
+        }
     }
 }
 
@@ -51,7 +65,11 @@ pub(crate) struct Lift<'a> {
 impl<'a> Lift<'a> {
     /// With the reasons that the guest declared; `None` while it describes itself.
     pub(crate) fn new(declared: Option<&'a BTreeSet<String>>) -> Self {
-        Self { bytes: 0, broken: None, declared }
+        Self {
+            bytes: 0,
+            broken: None,
+            declared,
+        }
     }
 
     pub(crate) fn text(&mut self, text: String) -> String {
@@ -71,7 +89,10 @@ impl<'a> Lift<'a> {
     /// A reason, which must be declared.
     pub(crate) fn reason(&mut self, word: String) -> String {
         let word = self.text(word);
-        if self.declared.is_some_and(|declared| !declared.contains(&word)) {
+        if self
+            .declared
+            .is_some_and(|declared| !declared.contains(&word))
+        {
             self.breaks(format!(
                 "it answered with reason `{}`, which its description does not declare",
                 printable(&word)
@@ -84,8 +105,14 @@ impl<'a> Lift<'a> {
         self.broken.get_or_insert(how);
     }
 
-    pub(crate) fn list<T, U>(&mut self, items: Vec<T>, mut make: impl FnMut(&mut Self, T) -> U) -> Vec<U> {
-        self.bytes = self.bytes.saturating_add((items.len() * size_of::<T>()) as u64);
+    pub(crate) fn list<T, U>(
+        &mut self,
+        items: Vec<T>,
+        mut make: impl FnMut(&mut Self, T) -> U,
+    ) -> Vec<U> {
+        self.bytes = self
+            .bytes
+            .saturating_add((items.len() * size_of::<T>()) as u64);
         items.into_iter().map(|item| make(self, item)).collect()
     }
 }

@@ -65,7 +65,10 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped() {
-        assert_eq!(printable("a\nb\u{1b}[31m\u{202e}ü"), "a\\nb\\u001b[31m\\u202eü");
+        assert_eq!(
+            printable("a\nb\u{1b}[31m\u{202e}ü"),
+            "a\\nb\\u001b[31m\\u202eü"
+        );
     }
 
     #[test]

@@ -35,7 +35,10 @@ struct Recorded {
 /// Bytes of the largest memory; the budget of a call is smaller.
 const CAPACITY: usize = 64 << 20;
 
-#[expect(unsafe_code, reason = "a memory of one's own is unsafe by its traits; it never moves and is freed once")]
+#[expect(
+    unsafe_code,
+    reason = "a memory of one's own is unsafe by its traits; it never moves and is freed once"
+)]
 mod owned {
     use super::*;
 
@@ -59,7 +62,12 @@ mod owned {
             }
             let bytes = Box::leak(vec![0; CAPACITY].into_boxed_slice());
             let base = NonNull::from(bytes).cast();
-            Ok(Box::new(Recorded { base, capacity: CAPACITY, size: minimum, recorder: self.clone() }))
+            Ok(Box::new(Recorded {
+                base,
+                capacity: CAPACITY,
+                size: minimum,
+                recorder: self.clone(),
+            }))
         }
     }
 
@@ -89,9 +97,15 @@ mod owned {
     impl Drop for Recorded {
         fn drop(&mut self) {
             // SAFETY: these are the base and the length that `Box::leak` gave, and the guest is gone.
-            let bytes = unsafe { Box::from_raw(slice_from_raw_parts_mut(self.base.as_ptr(), self.capacity)) };
+            let bytes = unsafe {
+                Box::from_raw(slice_from_raw_parts_mut(self.base.as_ptr(), self.capacity))
+            };
             let seen = bytes.get(..self.size).unwrap_or_default().to_vec();
-            self.recorder.kept.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
+            self.recorder
+                .kept
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(seen);
         }
     }
 }

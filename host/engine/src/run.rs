@@ -44,13 +44,28 @@ impl Runnable {
         let limits = self.within_engine(limits);
         let mut arguments = Lower::new(limits.argument_bytes);
         let lowered = lower(&mut arguments);
-        let mut receipt = Receipt { argument_bytes: arguments.bytes, ..Receipt::default() };
+        let mut receipt = Receipt {
+            argument_bytes: arguments.bytes,
+            ..Receipt::default()
+        };
         if !arguments.fits() {
-            let failure = CallFailure::ArgumentTooLarge { wanted: arguments.bytes, allowed: limits.argument_bytes };
-            return Call { result: Err(failure), receipt };
+            let failure = CallFailure::ArgumentTooLarge {
+                wanted: arguments.bytes,
+                allowed: limits.argument_bytes,
+            };
+            return Call {
+                result: Err(failure),
+                receipt,
+            };
         }
-        let answer = self.run(&limits, &mut receipt, |store, instance| ask(store, instance, lowered));
-        let result = answer.and_then(|answer| take(&limits, &mut receipt, declared, |lifted| lift(lifted, answer)));
+        let answer = self.run(&limits, &mut receipt, |store, instance| {
+            ask(store, instance, lowered)
+        });
+        let result = answer.and_then(|answer| {
+            take(&limits, &mut receipt, declared, |lifted| {
+                lift(lifted, answer)
+            })
+        });
         Call { result, receipt }
     }
 
@@ -73,22 +88,38 @@ impl Runnable {
     ) -> Result<R, CallFailure> {
         let patience = limits.time_ms.saturating_mul(PATIENCE);
         let Some(_permit) = self.engine.gate.enter(patience) else {
-            return Err(CallFailure::Busy { allowed_ms: patience });
+            return Err(CallFailure::Busy {
+                allowed_ms: patience,
+            });
         };
         let started = Instant::now();
-        let mut store = Store::new(&self.engine.wasm, CallState::new(limits.clone(), std::mem::take(receipt)));
+        let mut store = Store::new(
+            &self.engine.wasm,
+            CallState::new(limits.clone(), std::mem::take(receipt)),
+        );
         store.limiter(|state| state);
         store.set_epoch_deadline(limits.time_ms.min(FOR_EVER));
         // One bound for everything that a guest can make the host copy at once; `classify` finds out which budget it
         // broke.
-        store.set_hostcall_fuel(usize::try_from(limits.answer_bytes.max(limits.log_bytes)).unwrap_or(usize::MAX));
-        let instance = self.pre.instantiate(&mut store).map_err(|error| (error, CallFailure::Unstartable as Other));
+        store.set_hostcall_fuel(
+            usize::try_from(limits.answer_bytes.max(limits.log_bytes)).unwrap_or(usize::MAX),
+        );
+        let instance = self
+            .pre
+            .instantiate(&mut store)
+            .map_err(|error| (error, CallFailure::Unstartable as Other));
         let answer = instance.and_then(|instance| {
-            ask(&mut store, &instance).map_err(|error| (error, CallFailure::ContractBroken as Other))
+            ask(&mut store, &instance)
+                .map_err(|error| (error, CallFailure::ContractBroken as Other))
         });
-        let CallState { receipt: used, panicked, .. } = store.into_data();
+        let CallState {
+            receipt: used,
+            panicked,
+            ..
+        } = store.into_data();
         *receipt = used;
-        let answer = answer.map_err(|(error, other)| classify(&error, limits, panicked.as_deref(), other));
+        let answer =
+            answer.map_err(|(error, other)| classify(&error, limits, panicked.as_deref(), other));
         receipt.micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         receipt.stack_overflowed = matches!(answer, Err(CallFailure::StackOverflowed));
         answer
@@ -115,7 +146,9 @@ fn take<'d, T>(
     let answer = lift(&mut lifted);
     receipt.answer_bytes = lifted.bytes;
     if lifted.bytes > limits.answer_bytes {
-        return Err(CallFailure::AnswerTooLarge { allowed: limits.answer_bytes });
+        return Err(CallFailure::AnswerTooLarge {
+            allowed: limits.answer_bytes,
+        });
     }
     match lifted.broken {
         Some(how) => Err(CallFailure::ContractBroken(how)),
@@ -133,17 +166,29 @@ pub(crate) const FRAMES: usize = 32;
 type Other = fn(String) -> CallFailure;
 
 /// Which limit fired, from wasmtime's error and the guest's panic message; `other` where none did.
-fn classify(error: &wasmtime::Error, limits: &Limits, panicked: Option<&str>, other: Other) -> CallFailure {
+fn classify(
+    error: &wasmtime::Error,
+    limits: &Limits,
+    panicked: Option<&str>,
+    other: Other,
+) -> CallFailure {
     if let Some(failure) = error.downcast_ref::<CallFailure>() {
         return failure.clone();
     }
-    let frames = error.downcast_ref::<WasmBacktrace>().map_or(&[][..], WasmBacktrace::frames);
+    let frames = error
+        .downcast_ref::<WasmBacktrace>()
+        .map_or(&[][..], WasmBacktrace::frames);
     match error.downcast_ref::<Trap>() {
         Some(Trap::MemoryOutOfBounds) if recursed(frames) => return CallFailure::StackOverflowed,
-        Some(Trap::Interrupt) => return CallFailure::TimedOut { allowed_ms: limits.time_ms },
+        Some(Trap::Interrupt) => {
+            return CallFailure::TimedOut {
+                allowed_ms: limits.time_ms,
+            };
+        }
         Some(Trap::StackOverflow) => return CallFailure::StackOverflowed,
         Some(trap) => {
-            let what = panicked.map_or_else(|| trap.to_string(), |said| format!("it panicked: {said}"));
+            let what =
+                panicked.map_or_else(|| trap.to_string(), |said| format!("it panicked: {said}"));
             return CallFailure::Trapped(printable(&format!("{what}{}", place(frames))));
         }
         None => {}
@@ -152,11 +197,17 @@ fn classify(error: &wasmtime::Error, limits: &Limits, panicked: Option<&str>, ot
     if text.contains(COPIED_TOO_MUCH) {
         // The guest's frames are on the stack only while it calls the host, and it calls the host only to pass text.
         return match error.downcast_ref::<WasmBacktrace>() {
-            Some(_) => CallFailure::LogBytesExceeded { allowed: limits.log_bytes },
-            None => CallFailure::AnswerTooLarge { allowed: limits.answer_bytes },
+            Some(_) => CallFailure::LogBytesExceeded {
+                allowed: limits.log_bytes,
+            },
+            None => CallFailure::AnswerTooLarge {
+                allowed: limits.answer_bytes,
+            },
         };
     }
-    if error.is::<wasmtime::PoolConcurrencyLimitError>() || error.root_cause().is::<std::io::Error>() {
+    if error.is::<wasmtime::PoolConcurrencyLimitError>()
+        || error.root_cause().is::<std::io::Error>()
+    {
         return CallFailure::NoRoom(text);
     }
     other(printable(&text))
@@ -167,8 +218,15 @@ fn classify(error: &wasmtime::Error, limits: &Limits, panicked: Option<&str>, ot
 fn place(frames: &[wasmtime::FrameInfo]) -> String {
     let names = frames.iter().filter_map(wasmtime::FrameInfo::func_name);
     let names = names.map(|name| format!("{:#}", rustc_demangle::demangle(name)));
-    let names: Vec<_> = names.filter(|name| !PANICKING.iter().any(|part| name.contains(part))).take(4).collect();
-    if names.is_empty() { String::new() } else { format!(" in {}", names.join(" < ")) }
+    let names: Vec<_> = names
+        .filter(|name| !PANICKING.iter().any(|part| name.contains(part)))
+        .take(4)
+        .collect();
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!(" in {}", names.join(" < "))
+    }
 }
 
 /// Parts of the names of functions that only lead from a panic to the trap.
@@ -190,7 +248,11 @@ const RECURSING: usize = 4;
 /// memory with nothing below it. Then some function called itself, directly or not, up to the last kept frame.
 fn recursed(frames: &[wasmtime::FrameInfo]) -> bool {
     frames.len() >= FRAMES
-        && frames
-            .iter()
-            .any(|frame| frames.iter().filter(|other| other.func_index() == frame.func_index()).count() >= RECURSING)
+        && frames.iter().any(|frame| {
+            frames
+                .iter()
+                .filter(|other| other.func_index() == frame.func_index())
+                .count()
+                >= RECURSING
+        })
 }

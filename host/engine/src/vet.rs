@@ -19,10 +19,18 @@ pub(crate) const RANGES: &str = "the number of bulk memory operations in one of 
 pub(crate) fn vet(bytes: &[u8]) -> Result<(), LoadError> {
     for payload in Parser::new(0).parse_all(bytes) {
         let Ok(payload) = payload else { return Ok(()) };
-        let Payload::CodeSectionEntry(body) = payload else { continue };
-        let Ok(found) = ranges(&body) else { return Ok(()) };
+        let Payload::CodeSectionEntry(body) = payload else {
+            continue;
+        };
+        let Ok(found) = ranges(&body) else {
+            return Ok(());
+        };
         if found > MOST {
-            return Err(LoadError::TooLarge { what: RANGES, found, allowed: MOST });
+            return Err(LoadError::TooLarge {
+                what: RANGES,
+                found,
+                allowed: MOST,
+            });
         }
     }
     Ok(())

@@ -41,9 +41,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "--package=transom",
         "--package=transom-bench",
     ]))?;
-    let (release, bench) = (workspace.target.join("release"), workspace.target.join("bench"));
+    let (release, bench) = (
+        workspace.target.join("release"),
+        workspace.target.join("bench"),
+    );
     let mut measure = Command::new(release.join("transom-bench"));
-    measure.arg("run").arg("--transom").arg(release.join("transom"));
+    measure
+        .arg("run")
+        .arg("--transom")
+        .arg(release.join("transom"));
     measure.arg("--guests").arg(workspace.target.join("guests"));
     measure.arg("--work").arg(bench.join("fleets"));
     if args.what.is_some() {
@@ -53,7 +59,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             .args(["--only", "cluster"])
             .arg("--out")
             .arg(bench.join("cluster.json"));
-        measure.args(["--hosted", &args.hosted.to_string(), "--managed", &args.managed.to_string()]);
+        measure.args([
+            "--hosted",
+            &args.hosted.to_string(),
+            "--managed",
+            &args.managed.to_string(),
+        ]);
         return process::run(&mut measure);
     }
     measure.arg("--out").arg(bench.join("bench.json"));

@@ -13,26 +13,70 @@ struct Step {
 }
 
 /// The first step of both.
-const FORMAT: Step = Step { what: "format", run: || cargo(&["fmt", "--all", "--check"]) };
+const FORMAT: Step = Step {
+    what: "format",
+    run: || cargo(&["fmt", "--all", "--check"]),
+};
 
 /// The steps of `cargo xtask test`, cheapest first. Guests come before the first build, so that nothing is compiled twice.
 const STEPS: [Step; 8] = [
     FORMAT,
-    Step { what: "guests", run: || guests::run(&guests::Args::default()) },
-    Step { what: "servers", run: || servers::prepare().map(drop) },
+    Step {
+        what: "guests",
+        run: || guests::run(&guests::Args::default()),
+    },
+    Step {
+        what: "servers",
+        run: || servers::prepare().map(drop),
+    },
     Step {
         what: "clippy, warnings denied",
-        run: || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        run: || {
+            cargo(&[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ])
+        },
     },
     Step {
         what: "clippy with traces, warnings denied",
-        run: || cargo(&["clippy", "--workspace", "--all-targets", "--features", TRACES, "--", "-D", "warnings"]),
+        run: || {
+            cargo(&[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--features",
+                TRACES,
+                "--",
+                "-D",
+                "warnings",
+            ])
+        },
     },
-    Step { what: "documentation, warnings denied", run: documentation },
-    Step { what: "tests", run: tests },
+    Step {
+        what: "documentation, warnings denied",
+        run: documentation,
+    },
+    Step {
+        what: "tests",
+        run: tests,
+    },
     Step {
         what: "tests with traces",
-        run: || cargo(&["test", "--workspace", "--features", TRACES, "--test", "traces"]),
+        run: || {
+            cargo(&[
+                "test",
+                "--workspace",
+                "--features",
+                TRACES,
+                "--test",
+                "traces",
+            ])
+        },
     },
 ];
 
@@ -45,9 +89,21 @@ const UNIT: [Step; 3] = [
     FORMAT,
     Step {
         what: "clippy of api, core and guests, warnings denied",
-        run: || cargo(&[&["clippy"], &DECIDING[..], &["--all-targets", "--", "-D", "warnings"]].concat()),
+        run: || {
+            cargo(
+                &[
+                    &["clippy"],
+                    &DECIDING[..],
+                    &["--all-targets", "--", "-D", "warnings"],
+                ]
+                .concat(),
+            )
+        },
     },
-    Step { what: "tests of api, core and guests", run: || cargo(&[&["test"], &DECIDING[..]].concat()) },
+    Step {
+        what: "tests of api, core and guests",
+        run: || cargo(&[&["test"], &DECIDING[..]].concat()),
+    },
 ];
 
 /// The packages that decide.
@@ -76,7 +132,11 @@ fn take(steps: &[Step]) -> Result<()> {
         progress::step(&format!("[{}/{}] {}", index + 1, steps.len(), step.what));
         (step.run)().with_context(|| format!("failed at step `{}`", step.what))?;
     }
-    progress::say(&format!("==> all {} steps passed in {} s", steps.len(), start.elapsed().as_secs()));
+    progress::say(&format!(
+        "==> all {} steps passed in {} s",
+        steps.len(),
+        start.elapsed().as_secs()
+    ));
     Ok(())
 }
 
@@ -93,7 +153,10 @@ fn tests() -> Result<()> {
 pub(crate) fn test(words: &[&str]) -> Result<Command> {
     let binary = workspace::read()?.target.join("debug/transom");
     let mut tests = in_root(&["test", "--workspace"])?;
-    tests.args(words).env("TRANSOM_BINARY", binary).env(servers::VARIABLE, servers::prepare()?);
+    tests
+        .args(words)
+        .env("TRANSOM_BINARY", binary)
+        .env(servers::VARIABLE, servers::prepare()?);
     Ok(tests)
 }
 

@@ -23,7 +23,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let folder = servers::prepare()?;
     progress::step("building the program that starts them (some minutes the first time)");
     let mut program = Command::new(workspace::program("transom-test-cluster")?);
-    program.current_dir(workspace::read()?.root).env(servers::VARIABLE, folder);
-    program.args(["--hosted", &args.hosted.to_string(), "--managed", &args.managed.to_string()]);
+    program
+        .current_dir(workspace::read()?.root)
+        .env(servers::VARIABLE, folder);
+    program.args([
+        "--hosted",
+        &args.hosted.to_string(),
+        "--managed",
+        &args.managed.to_string(),
+    ]);
     Err(program.exec()).context("failed to start the cluster")
 }

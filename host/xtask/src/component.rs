@@ -16,7 +16,10 @@ pub(crate) enum Written {
 
 /// Encodes a core module with its embedded world as a component, and validates the result.
 pub(crate) fn encode(module: &[u8]) -> Result<Vec<u8>> {
-    ComponentEncoder::default().validate(true).module(module)?.encode()
+    ComponentEncoder::default()
+        .validate(true)
+        .module(module)?
+        .encode()
 }
 
 /// Writes atomically, and only when the content differs.
@@ -24,11 +27,15 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<Written> {
     if fs::read(path).is_ok_and(|there| there == bytes) {
         return Ok(Written::Same);
     }
-    let folder = path.parent().with_context(|| format!("`{}` has no parent folder", path.display()))?;
-    fs::create_dir_all(folder).with_context(|| format!("failed to create the folder `{}`", folder.display()))?;
+    let folder = path
+        .parent()
+        .with_context(|| format!("`{}` has no parent folder", path.display()))?;
+    fs::create_dir_all(folder)
+        .with_context(|| format!("failed to create the folder `{}`", folder.display()))?;
     let draft = path.with_extension(format!("{}.tmp", std::process::id()));
     fs::write(&draft, bytes).with_context(|| format!("failed to write `{}`", draft.display()))?;
-    fs::rename(&draft, path).with_context(|| format!("failed to put `{}` in place", path.display()))?;
+    fs::rename(&draft, path)
+        .with_context(|| format!("failed to put `{}` in place", path.display()))?;
     Ok(Written::New)
 }
 
@@ -56,15 +63,27 @@ mod tests {
         assert_eq!(write(&path, b"one").unwrap(), Written::Same);
         assert_eq!(write(&path, b"two").unwrap(), Written::New);
         assert_eq!(fs::read(&path).unwrap(), b"two");
-        assert_eq!(fs::read_dir(folder.path().join("guests")).unwrap().count(), 1);
+        assert_eq!(
+            fs::read_dir(folder.path().join("guests")).unwrap().count(),
+            1
+        );
     }
 
     #[test]
     fn an_unchanged_component_is_at_least_as_new_as_its_module() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, module) = (folder.path().join("a.component"), folder.path().join("a.wasm"));
+        let (path, module) = (
+            folder.path().join("a.component"),
+            folder.path().join("a.wasm"),
+        );
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        let set = |path: &Path, time| File::options().append(true).create(true).open(path)?.set_modified(time);
+        let set = |path: &Path, time| {
+            File::options()
+                .append(true)
+                .create(true)
+                .open(path)?
+                .set_modified(time)
+        };
         let changed = || fs::metadata(&path).unwrap().modified().unwrap();
         fs::write(&path, b"one").unwrap();
         for (of_module, expected) in [(20, 20), (5, 10)] {

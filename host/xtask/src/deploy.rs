@@ -9,5 +9,9 @@ use std::process::Command;
 pub(crate) fn run() -> Result<()> {
     let transom = workspace::program("transom")?;
     let mut deploy = Command::new(workspace::program("transom-test-deploy")?);
-    process::run(deploy.current_dir(workspace::read()?.root).env("TRANSOM_BINARY", transom))
+    process::run(
+        deploy
+            .current_dir(workspace::read()?.root)
+            .env("TRANSOM_BINARY", transom),
+    )
 }

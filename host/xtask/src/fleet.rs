@@ -25,14 +25,26 @@ pub(crate) struct Args {
 
 /// Writes the fleet.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let fleet = Fleet { clusters: args.clusters, managed: args.managed, seed: args.seed };
+    let fleet = Fleet {
+        clusters: args.clusters,
+        managed: args.managed,
+        seed: args.seed,
+    };
     let written = fleet.write(&args.out)?;
     for file in fleet.files()? {
         let path = args.out.join(&file.path);
-        fs::write(&path, for_servers(&file.text)).with_context(|| format!("failed to write `{}`", path.display()))?;
+        fs::write(&path, for_servers(&file.text))
+            .with_context(|| format!("failed to write `{}`", path.display()))?;
     }
-    let (files, objects, mebibytes) = (written.files, written.objects, written.bytes as f64 / 1_048_576.0);
-    progress::say(&format!("{}: {objects} objects in {files} files, {mebibytes:.1} MiB", args.out.display()));
+    let (files, objects, mebibytes) = (
+        written.files,
+        written.objects,
+        written.bytes as f64 / 1_048_576.0,
+    );
+    progress::say(&format!(
+        "{}: {objects} objects in {files} files, {mebibytes:.1} MiB",
+        args.out.display()
+    ));
     Ok(())
 }
 
@@ -66,11 +78,18 @@ mod tests {
         let given = "# c\nkind: A\nmetadata:\n  name: a\n  uid: 1\n  resourceVersion: \"2\"\n  labels:\n    uid: stays\n  ownerReferences:\n  - kind: B\n    uid: 3\n  generation: 4\n  annotations: {}\nspec:\n  uid: stays\n  generation: 5\n---\nmetadata:\n  ownerReferences:\n  - uid: 1\nspec: {}\n";
         let kept = "# c\nkind: A\nmetadata:\n  name: a\n  labels:\n    uid: stays\n  annotations: {}\nspec:\n  uid: stays\n  generation: 5\n---\nmetadata:\nspec: {}\n";
         assert_eq!(for_servers(given), kept);
-        let fleet = Fleet { clusters: 2, managed: 3, seed: 1 };
+        let fleet = Fleet {
+            clusters: 2,
+            managed: 3,
+            seed: 1,
+        };
         for file in fleet.files().unwrap() {
             let text = for_servers(&file.text);
             let removed = file.text.lines().count() - text.lines().count();
-            assert!(!text.contains("\n  uid: ") && !text.contains("ownerReferences") && removed > 2, "{text}");
+            assert!(
+                !text.contains("\n  uid: ") && !text.contains("ownerReferences") && removed > 2,
+                "{text}"
+            );
         }
     }
 }

@@ -19,8 +19,20 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     guests::run(&guests::Args::default())?;
     // The tests `cases` of the agent's own package make cargo build the binary; none of them has this name.
-    let words = ["--test", "e2e", "--test", "cases", "--", "fuzz::long", "--exact", "--ignored", "--nocapture"];
+    let words = [
+        "--test",
+        "e2e",
+        "--test",
+        "cases",
+        "--",
+        "fuzz::long",
+        "--exact",
+        "--ignored",
+        "--nocapture",
+    ];
     let mut cargo = check::test(&words)?;
-    cargo.env("TRANSOM_FUZZ_SEED", args.seed.to_string()).env("TRANSOM_FUZZ_MINUTES", args.minutes.to_string());
+    cargo
+        .env("TRANSOM_FUZZ_SEED", args.seed.to_string())
+        .env("TRANSOM_FUZZ_MINUTES", args.minutes.to_string());
     process::run(&mut cargo).context("the fuzz run failed; see the findings above")
 }

@@ -21,8 +21,13 @@ pub(crate) struct Args {
 impl Args {
     /// All guests that ship, and one fixture.
     pub(crate) fn shipped_and(workspace: &Workspace, fixture: &str) -> Self {
-        let wanted = workspace.guests.iter().filter(|guest| !guest.fixture || guest.name() == fixture);
-        Self { names: wanted.map(|guest| guest.package.clone()).collect() }
+        let wanted = workspace
+            .guests
+            .iter()
+            .filter(|guest| !guest.fixture || guest.name() == fixture);
+        Self {
+            names: wanted.map(|guest| guest.package.clone()).collect(),
+        }
     }
 }
 
@@ -31,16 +36,21 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let workspace = workspace::read()?;
     let wanted = chosen(&workspace.guests, &args.names)?;
     if wanted.is_empty() {
-        progress::say("no guest to build: no package under guest/ or tests/fixtures/ has crate type cdylib");
+        progress::say(
+            "no guest to build: no package under guest/ or tests/fixtures/ has crate type cdylib",
+        );
         return Ok(());
     }
     let compiler = wasm_std::ensure()?;
     if compiler == Compiler::Debian && !workspace.target.join("wasm").is_dir() {
-        progress::say("    building the standard library from source; this takes about two minutes, once");
+        progress::say(
+            "    building the standard library from source; this takes about two minutes, once",
+        );
     }
     // One cargo run per shipped guest: built together, their dependencies would share features, and that would change
     // digests.
-    let (fixtures, shipped): (Vec<&Guest>, Vec<&Guest>) = wanted.into_iter().partition(|guest| guest.fixture);
+    let (fixtures, shipped): (Vec<&Guest>, Vec<&Guest>) =
+        wanted.into_iter().partition(|guest| guest.fixture);
     for guest in shipped {
         build(&workspace, compiler, &[guest])?;
     }
@@ -59,17 +69,26 @@ fn chosen<'a>(guests: &'a [Guest], names: &[String]) -> Result<Vec<&'a Guest>> {
 }
 
 fn find<'a>(guests: &'a [Guest], name: &str) -> Result<&'a Guest> {
-    guests.iter().find(|guest| guest.name() == name || guest.package == name).with_context(|| {
-        let known: Vec<&str> = guests.iter().map(Guest::name).collect();
-        format!("no guest `{name}`; known guests: {}", known.join(", "))
-    })
+    guests
+        .iter()
+        .find(|guest| guest.name() == name || guest.package == name)
+        .with_context(|| {
+            let known: Vec<&str> = guests.iter().map(Guest::name).collect();
+            format!("no guest `{name}`; known guests: {}", known.join(", "))
+        })
 }
 
 fn build(workspace: &Workspace, compiler: Compiler, guests: &[&Guest]) -> Result<()> {
     let mut cargo = compiler.build();
     cargo
         .current_dir(&workspace.root)
-        .args(["--lib", "--profile", "guest", "--config", &wasm_std::reproducible(&workspace.root)])
+        .args([
+            "--lib",
+            "--profile",
+            "guest",
+            "--config",
+            &wasm_std::reproducible(&workspace.root),
+        ])
         .args(["--message-format=json-render-diagnostics", "--target-dir"])
         .arg(workspace.target.join("wasm"));
     for guest in guests {
@@ -88,9 +107,10 @@ fn build(workspace: &Workspace, compiler: Compiler, guests: &[&Guest]) -> Result
 
 fn encode(workspace: &Workspace, guest: &Guest, module: &Path) -> Result<()> {
     let name = guest.name();
-    let bytes = fs::read(module).with_context(|| format!("failed to read `{}`", module.display()))?;
-    let component =
-        component::encode(&bytes).with_context(|| format!("failed to encode guest `{name}` as a component"))?;
+    let bytes =
+        fs::read(module).with_context(|| format!("failed to read `{}`", module.display()))?;
+    let component = component::encode(&bytes)
+        .with_context(|| format!("failed to encode guest `{name}` as a component"))?;
     let path = workspace.target.join("guests").join(format!("{name}.wasm"));
     let state = match component::write(&path, &component)? {
         Written::New => "new",
@@ -100,14 +120,20 @@ fn encode(workspace: &Workspace, guest: &Guest, module: &Path) -> Result<()> {
             "unchanged"
         }
     };
-    let shown = path.strip_prefix(&workspace.root).unwrap_or(&path).display();
+    let shown = path
+        .strip_prefix(&workspace.root)
+        .unwrap_or(&path)
+        .display();
     progress::say(&format!("{shown}  {} bytes, {state}", component.len()));
     Ok(())
 }
 
 /// Package and file of every module in cargo's messages.
 fn modules_of(messages: &str) -> Vec<(String, PathBuf)> {
-    messages.lines().filter_map(|line| module_of(&serde_json::from_str(line).ok()?)).collect()
+    messages
+        .lines()
+        .filter_map(|line| module_of(&serde_json::from_str(line).ok()?))
+        .collect()
 }
 
 fn module_of(message: &Value) -> Option<(String, PathBuf)> {
@@ -118,8 +144,15 @@ fn module_of(message: &Value) -> Option<(String, PathBuf)> {
         .as_array()?
         .iter()
         .filter_map(Value::as_str)
-        .find(|file| Path::new(file).extension().is_some_and(|extension| extension == "wasm"))?;
-    Some((package_of(message["package_id"].as_str()?)?, PathBuf::from(module)))
+        .find(|file| {
+            Path::new(file)
+                .extension()
+                .is_some_and(|extension| extension == "wasm")
+        })?;
+    Some((
+        package_of(message["package_id"].as_str()?)?,
+        PathBuf::from(module),
+    ))
 }
 
 /// The name in a package id: `path+file:///w/guest/taints#transom-taints@0.1.0`, or `path+file:///w/loops#0.1.0`.
@@ -137,8 +170,14 @@ mod tests {
 
     fn guests() -> Vec<Guest> {
         vec![
-            Guest { package: "transom-taints".into(), fixture: false },
-            Guest { package: "loops".into(), fixture: true },
+            Guest {
+                package: "transom-taints".into(),
+                fixture: false,
+            },
+            Guest {
+                package: "loops".into(),
+                fixture: true,
+            },
         ]
     }
 
@@ -147,7 +186,10 @@ mod tests {
         let guests = guests();
         let names = |wanted: &[&str]| -> Result<Vec<String>> {
             let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
-            Ok(chosen(&guests, &wanted)?.iter().map(|guest| guest.name().to_owned()).collect())
+            Ok(chosen(&guests, &wanted)?
+                .iter()
+                .map(|guest| guest.name().to_owned())
+                .collect())
         };
         assert_eq!(names(&[]).unwrap(), ["taints", "loops"]);
         assert_eq!(names(&["transom-taints"]).unwrap(), ["taints"]);
@@ -166,7 +208,10 @@ mod tests {
         assert_eq!(
             found,
             [
-                ("transom-taints".to_owned(), PathBuf::from("/t/transom_taints.wasm")),
+                (
+                    "transom-taints".to_owned(),
+                    PathBuf::from("/t/transom_taints.wasm")
+                ),
                 ("loops".to_owned(), PathBuf::from("/t/loops.wasm")),
             ]
         );

@@ -23,7 +23,8 @@ pub(crate) fn run() -> Result<()> {
     for (path, text) in files() {
         let file = root.join(path);
         if let Some(folder) = file.parent() {
-            fs::create_dir_all(folder).with_context(|| format!("failed to create `{}`", folder.display()))?;
+            fs::create_dir_all(folder)
+                .with_context(|| format!("failed to create `{}`", folder.display()))?;
         }
         fs::write(&file, text).with_context(|| format!("failed to write `{}`", file.display()))?;
         progress::say(&format!("    {path}"));
@@ -35,9 +36,18 @@ pub(crate) fn run() -> Result<()> {
 fn files() -> [(&'static str, String); 5] {
     [
         ("host/deploy/monitoring/rules.yaml", rules::text()),
-        ("host/deploy/monitoring/dashboards/service-level.json", json(&dashboards::objectives())),
-        ("host/deploy/monitoring/dashboards/generation.json", json(&dashboards::indicators())),
-        ("host/deploy/monitoring/dashboards/agent.json", json(&dashboards::agent())),
+        (
+            "host/deploy/monitoring/dashboards/service-level.json",
+            json(&dashboards::objectives()),
+        ),
+        (
+            "host/deploy/monitoring/dashboards/generation.json",
+            json(&dashboards::indicators()),
+        ),
+        (
+            "host/deploy/monitoring/dashboards/agent.json",
+            json(&dashboards::agent()),
+        ),
         ("host/docs/metrics.md", document::text()),
     ]
 }
@@ -65,7 +75,10 @@ mod tests {
                 true => value(&committed) == value(&text),
                 false => committed == text,
             };
-            assert!(same, "{path} is not up to date: run `cargo xtask monitoring`");
+            assert!(
+                same,
+                "{path} is not up to date: run `cargo xtask monitoring`"
+            );
         }
     }
 }

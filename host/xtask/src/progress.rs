@@ -1,7 +1,10 @@
 //! Prints the progress of a task; the only place that does.
 
 /// One line on standard error.
-#[expect(clippy::print_stderr, reason = "the progress of a task is what its user came to see")]
+#[expect(
+    clippy::print_stderr,
+    reason = "the progress of a task is what its user came to see"
+)]
 pub(crate) fn say(line: &str) {
     eprintln!("{line}");
 }

@@ -24,7 +24,10 @@ pub(crate) const VARIABLE: &str = "TRANSOM_SERVERS";
 /// Prepares them, and prints how tests find them without `cargo xtask test`.
 pub(crate) fn run() -> Result<()> {
     let folder = prepare()?;
-    progress::say(&format!("    ready; for `cargo test` alone: export {VARIABLE}={}", folder.display()));
+    progress::say(&format!(
+        "    ready; for `cargo test` alone: export {VARIABLE}={}",
+        folder.display()
+    ));
     Ok(())
 }
 
@@ -32,7 +35,8 @@ pub(crate) fn run() -> Result<()> {
 pub(crate) fn prepare() -> Result<PathBuf> {
     let workspace = workspace::read()?;
     let folder = folder(&workspace)?;
-    fs::create_dir_all(&folder).with_context(|| format!("failed to create `{}`", folder.display()))?;
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("failed to create `{}`", folder.display()))?;
     let _alone = lock(&folder)?;
     let recipe = workspace.root.join("tests/servers");
     binaries::prepare(&recipe, &folder)?;
@@ -46,7 +50,8 @@ pub(crate) fn prepare() -> Result<PathBuf> {
 
 /// The folder's absolute path, because tests run in folders of their own.
 fn folder(workspace: &Workspace) -> Result<PathBuf> {
-    let folder = env::var_os(VARIABLE).map_or_else(|| workspace.target.join("servers"), PathBuf::from);
+    let folder =
+        env::var_os(VARIABLE).map_or_else(|| workspace.target.join("servers"), PathBuf::from);
     std::path::absolute(&folder).with_context(|| format!("failed to find `{}`", folder.display()))
 }
 

@@ -10,7 +10,13 @@ use std::process::Command;
 pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
 
 /// Debian's second, newer Rust: it can build the standard library from source.
-const PACKAGES: [&str; 5] = ["rustc-web", "cargo-web", "rust-web-src", "lld-22", "rust-web-llvm"];
+const PACKAGES: [&str; 5] = [
+    "rustc-web",
+    "cargo-web",
+    "rust-web-src",
+    "lld-22",
+    "rust-web-llvm",
+];
 
 /// The compiler of guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +47,8 @@ impl Compiler {
 /// It adds to `.cargo/config.toml`.
 pub(crate) fn reproducible(root: &Path) -> String {
     let home = std::env::home_dir().unwrap_or_default();
-    let registry = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
+    let registry =
+        std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
     let flags = [(registry.as_path(), "/cargo"), (root, "/transom")]
         .map(|(folder, name)| format!("--remap-path-prefix={}={name}", folder.display()));
     format!("target.{TARGET}.rustflags={flags:?}")
@@ -52,8 +59,15 @@ pub(crate) fn ensure() -> Result<Compiler> {
     if ours_has_library() {
         return Ok(Compiler::Ours);
     }
-    progress::step(&format!("installing the standard library of {TARGET} (rustup target add)"));
-    if process::probe(Command::new("rustup").args(["target", "add", TARGET]).env("RUSTUP_MAX_RETRIES", "0")).is_some()
+    progress::step(&format!(
+        "installing the standard library of {TARGET} (rustup target add)"
+    ));
+    if process::probe(
+        Command::new("rustup")
+            .args(["target", "add", TARGET])
+            .env("RUSTUP_MAX_RETRIES", "0"),
+    )
+    .is_some()
         && ours_has_library()
     {
         return Ok(Compiler::Ours);
@@ -75,7 +89,8 @@ fn ensure_debian() -> Result<()> {
         return Ok(());
     }
     let install = format!("apt-get update && apt-get install -y {}", missing.join(" "));
-    let wanted = format!("guests need the standard library of {TARGET}: run `rustup target add {TARGET}`");
+    let wanted =
+        format!("guests need the standard library of {TARGET}: run `rustup target add {TARGET}`");
     if process::probe(Command::new("apt-get").arg("--version")).is_none() {
         bail!("{wanted}");
     }
@@ -85,28 +100,49 @@ fn ensure_debian() -> Result<()> {
     progress::step(&format!("installing {}", missing.join(" ")));
     let apt = || {
         let mut apt = Command::new("apt-get");
-        apt.env("DEBIAN_FRONTEND", "noninteractive").args(["-q", "-y"]);
+        apt.env("DEBIAN_FRONTEND", "noninteractive")
+            .args(["-q", "-y"]);
         apt
     };
     process::run(apt().arg("update"))?;
-    process::run(apt().args(["install", "--no-install-recommends"]).args(&missing))
-        .map_err(|error| error.context(wanted))
+    process::run(
+        apt()
+            .args(["install", "--no-install-recommends"])
+            .args(&missing),
+    )
+    .map_err(|error| error.context(wanted))
 }
 
 fn missing_packages() -> Vec<&'static str> {
     let installed = |package: &str| {
-        process::probe(Command::new("dpkg-query").args(["-W", "-f", "${db:Status-Status}", package]))
-            .is_some_and(|status| status == "installed")
+        process::probe(Command::new("dpkg-query").args([
+            "-W",
+            "-f",
+            "${db:Status-Status}",
+            package,
+        ]))
+        .is_some_and(|status| status == "installed")
     };
-    PACKAGES.into_iter().filter(|package| !installed(package)).collect()
+    PACKAGES
+        .into_iter()
+        .filter(|package| !installed(package))
+        .collect()
 }
 
 /// Debian's cargo, without the variables that rustup's cargo has set: their paths would load the wrong compiler.
 fn debian_cargo() -> Command {
     let mut cargo = Command::new("/usr/bin/cargo");
-    for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "LD_LIBRARY_PATH", "RUST_RECURSION_COUNT"] {
+    for name in [
+        "CARGO",
+        "RUSTC",
+        "RUSTUP_TOOLCHAIN",
+        "LD_LIBRARY_PATH",
+        "RUST_RECURSION_COUNT",
+    ] {
         cargo.env_remove(name);
     }
-    cargo.env("PATH", "/usr/bin:/bin").env("RUSTC_BOOTSTRAP", "1");
+    cargo
+        .env("PATH", "/usr/bin:/bin")
+        .env("RUSTC_BOOTSTRAP", "1");
     cargo
 }

@@ -28,7 +28,9 @@ pub(crate) struct Guest {
 impl Guest {
     /// Name of the component: the package's, without the prefix of the project.
     pub(crate) fn name(&self) -> &str {
-        self.package.strip_prefix("transom-").unwrap_or(&self.package)
+        self.package
+            .strip_prefix("transom-")
+            .unwrap_or(&self.package)
     }
 }
 
@@ -41,7 +43,13 @@ pub(crate) fn cargo() -> Command {
 /// features of `cargo build --workspace` and are not built a second time.
 pub(crate) fn program(name: &str) -> Result<PathBuf> {
     let workspace = read()?;
-    process::run(cargo().current_dir(&workspace.root).args(["build", "--quiet", "--workspace", "--bin", name]))?;
+    process::run(cargo().current_dir(&workspace.root).args([
+        "build",
+        "--quiet",
+        "--workspace",
+        "--bin",
+        name,
+    ]))?;
     Ok(workspace.target.join("debug").join(name))
 }
 
@@ -49,36 +57,63 @@ pub(crate) fn program(name: &str) -> Result<PathBuf> {
 pub(crate) fn read() -> Result<Workspace> {
     // The variable of this run comes first: the path that was compiled in may belong to another work tree that shares
     // the target folder.
-    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let here =
+        std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let manifest = Path::new(&here).join("../../Cargo.toml");
     let text = process::output(
-        cargo().args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"]).arg(&manifest),
+        cargo()
+            .args([
+                "metadata",
+                "--no-deps",
+                "--format-version=1",
+                "--manifest-path",
+            ])
+            .arg(&manifest),
     )?;
-    let metadata: Value = serde_json::from_str(&text).context("failed to read the output of `cargo metadata`")?;
+    let metadata: Value =
+        serde_json::from_str(&text).context("failed to read the output of `cargo metadata`")?;
     let folder = |key: &str| {
-        metadata[key].as_str().map(PathBuf::from).with_context(|| format!("`cargo metadata` names no `{key}`"))
+        metadata[key]
+            .as_str()
+            .map(PathBuf::from)
+            .with_context(|| format!("`cargo metadata` names no `{key}`"))
     };
     let root = folder("workspace_root")?;
-    Ok(Workspace { target: folder("target_directory")?, guests: guests_of(&metadata, &root), root })
+    Ok(Workspace {
+        target: folder("target_directory")?,
+        guests: guests_of(&metadata, &root),
+        root,
+    })
 }
 
 /// The packages under `guest/` and `tests/fixtures/` with a target of crate type `cdylib`.
 fn guests_of(metadata: &Value, root: &Path) -> Vec<Guest> {
-    let packages = metadata["packages"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut guests: Vec<Guest> = packages.iter().filter_map(|package| guest_of(package, root)).collect();
+    let packages = metadata["packages"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let mut guests: Vec<Guest> = packages
+        .iter()
+        .filter_map(|package| guest_of(package, root))
+        .collect();
     guests.sort_by(|a, b| (a.fixture, &a.package).cmp(&(b.fixture, &b.package)));
     guests
 }
 
 fn guest_of(package: &Value, root: &Path) -> Option<Guest> {
     let name = package["name"].as_str()?;
-    let manifest = Path::new(package["manifest_path"].as_str()?).strip_prefix(root).ok()?;
+    let manifest = Path::new(package["manifest_path"].as_str()?)
+        .strip_prefix(root)
+        .ok()?;
     let fixture = manifest.starts_with("tests/fixtures");
-    let cdylib = package["targets"]
-        .as_array()?
-        .iter()
-        .any(|target| target["crate_types"].as_array().is_some_and(|types| types.iter().any(|kind| kind == "cdylib")));
-    (cdylib && (fixture || manifest.starts_with("guest"))).then(|| Guest { package: name.to_owned(), fixture })
+    let cdylib = package["targets"].as_array()?.iter().any(|target| {
+        target["crate_types"]
+            .as_array()
+            .is_some_and(|types| types.iter().any(|kind| kind == "cdylib"))
+    });
+    (cdylib && (fixture || manifest.starts_with("guest"))).then(|| Guest {
+        package: name.to_owned(),
+        fixture,
+    })
 }
 
 #[cfg(test)]
@@ -100,7 +135,10 @@ mod tests {
             package("bad", "elsewhere", "cdylib"),
         ]});
         let found = guests_of(&metadata, Path::new("/w"));
-        let names: Vec<(&str, bool)> = found.iter().map(|guest| (guest.name(), guest.fixture)).collect();
+        let names: Vec<(&str, bool)> = found
+            .iter()
+            .map(|guest| (guest.name(), guest.fixture))
+            .collect();
         assert_eq!(names, [("taints", false), ("loops", true)]);
     }
 }

@@ -98,7 +98,10 @@ impl Run {
             directory::memory(&programs, &self.work, &mut table)?;
         }
         if self.only.contains(&Part::Cluster) {
-            let sizes = cluster::Sizes { hosted: self.hosted, managed: self.managed };
+            let sizes = cluster::Sizes {
+                hosted: self.hosted,
+                managed: self.managed,
+            };
             cluster::measure(&programs, &self.work, sizes, &mut table)?;
         }
         table.finish(&self.out)

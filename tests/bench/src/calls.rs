@@ -26,13 +26,25 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
     let limits = Limits::default();
     let compute = |asked: &Asked, context: &Context, cluster: &ManagedCluster| -> Result<()> {
         let answer = asked.guest.compute(&limits, context, cluster).result?;
-        drop(black_box(answer.map_err(|refusal| anyhow!("the guest refused: {refusal:?}"))?));
+        drop(black_box(answer.map_err(|refusal| {
+            anyhow!("the guest refused: {refusal:?}")
+        })?));
         Ok(())
     };
     let [base, transformed, reconciled, computed, native] = times([
         &mut || compute(&scene.calm, &calm, &empty),
-        &mut || gathered.transform(scene).map(|answer| drop(black_box(answer))),
-        &mut || match black_box(scene.trigger.guest.evaluate(&limits, &asked, &change).result?) {
+        &mut || {
+            gathered
+                .transform(scene)
+                .map(|answer| drop(black_box(answer)))
+        },
+        &mut || match black_box(
+            scene
+                .trigger
+                .guest
+                .evaluate(&limits, &asked, &change)
+                .result?,
+        ) {
             Verdict::Run(_) => Ok(()),
             Verdict::Ignore => bail!("the trigger guest ignores an upgrade"),
         },
@@ -47,24 +59,43 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
         fastest: Some(times.min / floor.min),
         target: Some(target),
     };
-    table.add(named("kubeconfig `transform`", transformed, EMPTY, base, 3.0))?;
+    table.add(named(
+        "kubeconfig `transform`",
+        transformed,
+        EMPTY,
+        base,
+        3.0,
+    ))?;
     table.add(named("trigger `evaluate`", reconciled, EMPTY, base, 3.0))?;
     table.add(named("taints `compute`", computed, EMPTY, base, 2.0))?;
-    table.add(named("kubeconfig `transform`", transformed, "native parse, edit, write", native, 0.1))
+    table.add(named(
+        "kubeconfig `transform`",
+        transformed,
+        "native parse, edit, write",
+        native,
+        0.1,
+    ))
 }
 
 /// The baseline of calls.
 const EMPTY: &str = "empty call";
 
 fn managed(asked: &Asked, object: &Object) -> Result<ManagedCluster> {
-    let declared = asked.described.declared(&object.reference.api_version, &object.reference.kind);
-    managed_cluster::view(object, declared).map_err(|invalid| anyhow!("{} is not {}", invalid.path, invalid.expected))
+    let declared = asked
+        .described
+        .declared(&object.reference.api_version, &object.reference.kind);
+    managed_cluster::view(object, declared)
+        .map_err(|invalid| anyhow!("{} is not {}", invalid.path, invalid.expected))
 }
 
 /// A ManagedCluster without anything.
 fn bare(reference: &ObjectRef) -> Object {
     let body = serde_json::json!({"metadata": {"name": reference.name}});
-    Object { reference: reference.clone(), version: String::new(), body }
+    Object {
+        reference: reference.clone(),
+        version: String::new(),
+        body,
+    }
 }
 
 /// The HostedCluster is upgraded, and its conditions change: the guest has to read both sides.
@@ -75,7 +106,12 @@ fn change(scene: &Scene) -> Result<Change> {
     after.body["status"]["conditions"][4]["reason"] = "Upgraded".into();
     let described = &scene.trigger.described;
     let declared = described.declared(&before.reference.api_version, &before.reference.kind);
-    match trigger::observe(Predicate::Guest, declared, Some(&LastSeen::of(&before, declared)), &after) {
+    match trigger::observe(
+        Predicate::Guest,
+        declared,
+        Some(&LastSeen::of(&before, declared)),
+        &after,
+    ) {
         PredicateResult::Ask { change, .. } => Ok(*change),
         _ => bail!("the upgrade is not put to the trigger guest"),
     }

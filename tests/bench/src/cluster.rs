@@ -34,7 +34,12 @@ pub(crate) struct Sizes {
 }
 
 /// Measures everything on its own server.
-pub(crate) fn measure(programs: &Programs, work: &Path, sizes: Sizes, table: &mut Table) -> Result<()> {
+pub(crate) fn measure(
+    programs: &Programs,
+    work: &Path,
+    sizes: Sizes,
+    table: &mut Table,
+) -> Result<()> {
     Runtime::new()?.block_on(async {
         let scene = Scene::hosted(work, sizes.hosted).await?;
         let writes = first::first(programs, &scene, table).await?;
@@ -48,7 +53,14 @@ pub(crate) fn measure(programs: &Programs, work: &Path, sizes: Sizes, table: &mu
 }
 
 fn row(what: String, figure: Figure, against: &str, floor: Figure, target: Option<f64>) -> Row {
-    Row { what, figure, against: against.to_owned(), floor, fastest: None, target }
+    Row {
+        what,
+        figure,
+        against: against.to_owned(),
+        floor,
+        fastest: None,
+        target,
+    }
 }
 
 fn count(things: usize) -> Figure {
@@ -57,6 +69,15 @@ fn count(things: usize) -> Figure {
 
 /// All requests by verb, of the measured program and of the bench.
 fn verbs(what: impl Fn(&str) -> String, ours: &Verbs, against: &str, floor: &Verbs) -> Row {
-    let what = what(&format!("all requests by the server's own counters ({})", ours.shown()));
-    row(what, count(ours.sum()), &format!("{against} ({})", floor.shown()), count(floor.sum()), None)
+    let what = what(&format!(
+        "all requests by the server's own counters ({})",
+        ours.shown()
+    ));
+    row(
+        what,
+        count(ours.sum()),
+        &format!("{against} ({})", floor.shown()),
+        count(floor.sum()),
+        None,
+    )
 }

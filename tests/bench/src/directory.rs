@@ -19,7 +19,15 @@ const MANY: usize = 10_000;
 
 /// `run --once` from nothing, and again with nothing to do.
 pub(crate) fn once(programs: &Programs, work: &Path, table: &mut Table) -> Result<()> {
-    let (fleet, _) = fleet(work, "hosted", Fleet { clusters: CLUSTERS, managed: 0, seed: 1 })?;
+    let (fleet, _) = fleet(
+        work,
+        "hosted",
+        Fleet {
+            clusters: CLUSTERS,
+            managed: 0,
+            seed: 1,
+        },
+    )?;
     let (own, written) = (fleet.join(".transom"), work.join("written"));
     let (dir, into) = (shown(&fleet), shown(&written));
     let (hosted, objects) = (shown(&fleet.join("hosted")), shown(&own.join("objects")));
@@ -33,13 +41,29 @@ pub(crate) fn once(programs: &Programs, work: &Path, table: &mut Table) -> Resul
         || {
             aside.put(&written)?;
             fs::create_dir_all(&written)?;
-            Ok(programs.floor(&["parse", &hosted, "--write", &CLUSTERS.to_string(), "--into", &into]))
+            Ok(programs.floor(&[
+                "parse",
+                &hosted,
+                "--write",
+                &CLUSTERS.to_string(),
+                "--into",
+                &into,
+            ]))
         },
     )?;
     let what = "`run --once`, 1,000 HostedClusters, from nothing";
     add(table, what, "parse them, write 1,000 files", pair, 3.0)?;
-    let pair = pairs(|| Ok(programs.transom(&again)), || Ok(programs.floor(&["parse", &hosted, &objects])))?;
-    add(table, "the same again, with nothing to do", "parse inputs and results", pair, 1.3)
+    let pair = pairs(
+        || Ok(programs.transom(&again)),
+        || Ok(programs.floor(&["parse", &hosted, &objects])),
+    )?;
+    add(
+        table,
+        "the same again, with nothing to do",
+        "parse inputs and results",
+        pair,
+        1.3,
+    )
 }
 
 /// `render` of many ManagedClusters in one JSON file.
@@ -47,7 +71,13 @@ pub(crate) fn render(programs: &Programs, work: &Path, table: &mut Table) -> Res
     let file = work.join("managed.json");
     if !file.exists() {
         let mut items = Vec::with_capacity(MANY);
-        for manifest in (Fleet { clusters: 0, managed: MANY, seed: 1 }).files()? {
+        for manifest in (Fleet {
+            clusters: 0,
+            managed: MANY,
+            seed: 1,
+        })
+        .files()?
+        {
             items.push(serde_yaml::from_str::<serde_json::Value>(&manifest.text)?);
         }
         let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items});
@@ -59,14 +89,35 @@ pub(crate) fn render(programs: &Programs, work: &Path, table: &mut Table) -> Res
         || Ok(programs.transom(&["render", &file, "--now", NOW, "-o", "json"])),
         || Ok(programs.floor(&["json", &file])),
     )?;
-    add(table, "`render` of 10,000 ManagedClusters in one JSON file", "parse it with serde_json", pair, 2.0)
+    add(
+        table,
+        "`render` of 10,000 ManagedClusters in one JSON file",
+        "parse it with serde_json",
+        pair,
+        2.0,
+    )
 }
 
 /// Peak memory of `run --once`.
 pub(crate) fn memory(programs: &Programs, work: &Path, table: &mut Table) -> Result<()> {
-    let (fleet, bytes) = fleet(work, "hosted-many", Fleet { clusters: MANY, managed: 0, seed: 1 })?;
+    let (fleet, bytes) = fleet(
+        work,
+        "hosted-many",
+        Fleet {
+            clusters: MANY,
+            managed: 0,
+            seed: 1,
+        },
+    )?;
     remove(&fleet.join(".transom"))?;
-    let peak = process::peak(&mut programs.transom(&["run", "--once", "--now", NOW, "--dir", &shown(&fleet)]))?;
+    let peak = process::peak(&mut programs.transom(&[
+        "run",
+        "--once",
+        "--now",
+        NOW,
+        "--dir",
+        &shown(&fleet),
+    ]))?;
     let manifests = bytes as f64 / f64::from(1 << 20);
     table.add(Row {
         what: "peak memory of `run --once`, 10,000 HostedClusters".to_owned(),
@@ -105,7 +156,10 @@ fn pairs(
 
 fn middle(costs: &[Cost]) -> Cost {
     let of = |figure: fn(&Cost) -> f64| median(&costs.iter().map(figure).collect::<Vec<_>>());
-    Cost { wall_millis: of(|cost| cost.wall_millis), cpu_millis: of(|cost| cost.cpu_millis) }
+    Cost {
+        wall_millis: of(|cost| cost.wall_millis),
+        cpu_millis: of(|cost| cost.cpu_millis),
+    }
 }
 
 /// The output of earlier runs, removed at the end: creating files right after removing others costs ext4 several times
@@ -119,7 +173,10 @@ impl Aside {
     fn new(folder: PathBuf) -> Result<Self> {
         remove(&folder)?;
         fs::create_dir_all(&folder)?;
-        Ok(Self { folder, next: Cell::new(0) })
+        Ok(Self {
+            folder,
+            next: Cell::new(0),
+        })
     }
 
     fn put(&self, path: &Path) -> Result<()> {
@@ -139,13 +196,27 @@ impl Drop for Aside {
 }
 
 /// One row for the wall time, one for the CPU time.
-fn add(table: &mut Table, what: &str, against: &str, (ours, floor): (Cost, Cost), target: f64) -> Result<()> {
-    for (kind, figure, floor) in
-        [("wall", ours.wall_millis, floor.wall_millis), ("CPU", ours.cpu_millis, floor.cpu_millis)]
-    {
+fn add(
+    table: &mut Table,
+    what: &str,
+    against: &str,
+    (ours, floor): (Cost, Cost),
+    target: f64,
+) -> Result<()> {
+    for (kind, figure, floor) in [
+        ("wall", ours.wall_millis, floor.wall_millis),
+        ("CPU", ours.cpu_millis, floor.cpu_millis),
+    ] {
         let (figure, floor) = (Figure::Millis(figure), Figure::Millis(floor));
         let what = format!("{what}, {kind} time");
-        table.add(Row { what, figure, against: against.to_owned(), floor, fastest: None, target: Some(target) })?;
+        table.add(Row {
+            what,
+            figure,
+            against: against.to_owned(),
+            floor,
+            fastest: None,
+            target: Some(target),
+        })?;
     }
     Ok(())
 }

@@ -14,7 +14,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use transom_core::document::{Limits, parse_many};
 
 /// The maximum cost of a file.
-const LIMITS: Limits = Limits { bytes: 256 << 20, nodes: 10_000_000, depth: 100 };
+const LIMITS: Limits = Limits {
+    bytes: 256 << 20,
+    nodes: 10_000_000,
+    depth: 100,
+};
 /// Bytes of one written file, about the size of a Secret with a kubeconfig.
 const WRITTEN: usize = 8 << 10;
 
@@ -56,15 +60,25 @@ enum Floor {
 /// Runs one.
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.floor {
-        Floor::Parse { folders, write, into } => {
+        Floor::Parse {
+            folders,
+            write,
+            into,
+        } => {
             let mut files = Vec::new();
-            folders.iter().try_for_each(|folder| walk(folder, &mut files))?;
-            share(files.len(), &|index| files.get(index).map_or(Ok(()), |file| parse(file)))?;
-            into.as_ref().map_or(Ok(()), |into| share(*write, &|index| put(into, index)))
+            folders
+                .iter()
+                .try_for_each(|folder| walk(folder, &mut files))?;
+            share(files.len(), &|index| {
+                files.get(index).map_or(Ok(()), |file| parse(file))
+            })?;
+            into.as_ref()
+                .map_or(Ok(()), |into| share(*write, &|index| put(into, index)))
         }
         Floor::Server { kubeconfig, floor } => server::run(kubeconfig, floor),
         Floor::Json { file } => {
-            let bytes = fs::read(file).with_context(|| format!("failed to read `{}`", file.display()))?;
+            let bytes =
+                fs::read(file).with_context(|| format!("failed to read `{}`", file.display()))?;
             let value: serde_json::Value = serde_json::from_slice(&bytes)?;
             drop(black_box(value));
             Ok(())
@@ -74,7 +88,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// All files below a folder, with their metadata read.
 fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| format!("failed to list `{}`", folder.display()))? {
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("failed to list `{}`", folder.display()))?
+    {
         let entry = entry?;
         if entry.metadata()?.is_dir() {
             walk(&entry.path(), files)?;
@@ -86,7 +102,8 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 fn parse(file: &Path) -> Result<()> {
-    let mut open = File::open(file).with_context(|| format!("failed to open `{}`", file.display()))?;
+    let mut open =
+        File::open(file).with_context(|| format!("failed to open `{}`", file.display()))?;
     let mut bytes = Vec::with_capacity(usize::try_from(open.metadata()?.len())?);
     open.read_to_end(&mut bytes)?;
     drop(black_box(parse_many(&bytes, LIMITS)));
@@ -94,8 +111,15 @@ fn parse(file: &Path) -> Result<()> {
 }
 
 fn put(into: &Path, index: usize) -> Result<()> {
-    let (unfinished, target) = (into.join(format!("{index}.tmp")), into.join(format!("{index}.yaml")));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+    let (unfinished, target) = (
+        into.join(format!("{index}.tmp")),
+        into.join(format!("{index}.yaml")),
+    );
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&unfinished)?;
     file.write_all(&[b'a'; WRITTEN])?;
     drop(file);
     fs::rename(unfinished, target)?;
@@ -118,6 +142,8 @@ fn share(many: usize, each: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()>
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..cores).map(|_| scope.spawn(work)).collect();
         work()?;
-        others.into_iter().try_for_each(|other| other.join().unwrap_or(Ok(())))
+        others
+            .into_iter()
+            .try_for_each(|other| other.join().unwrap_or(Ok(())))
     })
 }

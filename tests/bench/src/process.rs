@@ -31,7 +31,9 @@ impl Programs {
     /// The program at a path, and this one.
     pub(crate) fn new(transom: &Path) -> Result<Self> {
         let floor = std::env::current_exe().context("failed to find this program")?;
-        let transom = transom.canonicalize().with_context(|| format!("failed to find `{}`", transom.display()))?;
+        let transom = transom
+            .canonicalize()
+            .with_context(|| format!("failed to find `{}`", transom.display()))?;
         Ok(Self { transom, floor })
     }
 
@@ -50,7 +52,11 @@ impl Programs {
 
 fn command(program: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(program);
-    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command
 }
 
@@ -58,17 +64,24 @@ fn command(program: &Path, words: &[&str]) -> Command {
 pub(crate) fn run(command: &mut Command) -> Result<Cost> {
     let before = children_millis()?;
     let start = Instant::now();
-    let status = command.status().with_context(|| format!("failed to start {command:?}"))?;
+    let status = command
+        .status()
+        .with_context(|| format!("failed to start {command:?}"))?;
     let wall_millis = start.elapsed().as_secs_f64() * 1e3;
     if !matches!(status.code(), Some(0 | 3)) {
         bail!("{command:?} ended with {status}");
     }
-    Ok(Cost { wall_millis, cpu_millis: children_millis()? - before })
+    Ok(Cost {
+        wall_millis,
+        cpu_millis: children_millis()? - before,
+    })
 }
 
 /// Runs it to its end and returns its peak memory, in mebibytes.
 pub(crate) fn peak(command: &mut Command) -> Result<f64> {
-    let mut child = command.spawn().with_context(|| format!("failed to start {command:?}"))?;
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("failed to start {command:?}"))?;
     let mut peak = 0.0;
     loop {
         // The kernel keeps the peak, so occasional looks miss nothing but the very end.
@@ -84,8 +97,15 @@ pub(crate) fn peak(command: &mut Command) -> Result<f64> {
 /// The peak memory of a process so far, in mebibytes; none if it has exited.
 pub(crate) fn peak_of(id: u32) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok().map(|kibibytes| kibibytes / 1024.0)
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim()
+        .strip_suffix(" kB")?
+        .trim()
+        .parse::<f64>()
+        .ok()
+        .map(|kibibytes| kibibytes / 1024.0)
 }
 
 /// CPU time of a running process.
@@ -101,7 +121,9 @@ fn children_millis() -> Result<f64> {
 /// User and system time in a file of `/proc`; the first of the two is at this position after the name.
 fn ticks(path: &str, at: usize) -> Result<f64> {
     let text = fs::read_to_string(path).with_context(|| format!("failed to read `{path}`"))?;
-    sum(&text, at).map(|ticks| ticks * TICK_MILLIS).with_context(|| format!("failed to understand `{path}`"))
+    sum(&text, at)
+        .map(|ticks| ticks * TICK_MILLIS)
+        .with_context(|| format!("failed to understand `{path}`"))
 }
 
 fn sum(text: &str, at: usize) -> Option<f64> {

@@ -46,14 +46,20 @@ pub(crate) fn times<const N: usize>(candidates: [Candidate<'_>; N]) -> Result<[T
 }
 
 fn of(times: &[f64]) -> Times {
-    Times { min: times.iter().copied().fold(f64::INFINITY, f64::min), median: median(times) }
+    Times {
+        min: times.iter().copied().fold(f64::INFINITY, f64::min),
+        median: median(times),
+    }
 }
 
 /// The median; infinity if there are no figures.
 pub(crate) fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::INFINITY)
+    sorted
+        .get(sorted.len() / 2)
+        .copied()
+        .unwrap_or(f64::INFINITY)
 }
 
 /// The smallest figure that this percentage of the figures does not exceed; infinity if there are none.
@@ -77,7 +83,13 @@ mod tests {
     #[test]
     fn one_of_a_hundred_may_be_slower() {
         let times: Vec<f64> = (1..=300).rev().map(f64::from).collect();
-        assert_eq!((percentile(&times, 99), percentile(&times, 50)), (297.0, 150.0));
-        assert_eq!((percentile(&times[..60], 99), percentile(&[], 99)), (300.0, f64::INFINITY));
+        assert_eq!(
+            (percentile(&times, 99), percentile(&times, 50)),
+            (297.0, 150.0)
+        );
+        assert_eq!(
+            (percentile(&times[..60], 99), percentile(&[], 99)),
+            (300.0, f64::INFINITY)
+        );
     }
 }

@@ -17,7 +17,8 @@ use transom_engine::{Capabilities, Engine, EngineOptions};
 const HOSTED: &str = include_str!("../documents/hosted-cluster.yaml");
 const MANAGED: &str = include_str!("../documents/managed-cluster.yaml");
 const KUBECONFIG: &str = include_str!("../documents/kubeconfig.yaml");
-const KUBECONFIG_POLICY: &str = include_str!("../../../policies/external-managed-kubeconfig/policy.yaml");
+const KUBECONFIG_POLICY: &str =
+    include_str!("../../../policies/external-managed-kubeconfig/policy.yaml");
 const TAINTS_POLICY: &str = include_str!("../../../policies/built-in-taints/policy.yaml");
 
 /// A guest with its description.
@@ -53,22 +54,41 @@ impl Scene {
         let engine = Engine::new(EngineOptions::default())?;
         let (policy, taints_policy) = (policy(KUBECONFIG_POLICY)?, policy(TAINTS_POLICY)?);
         let empty = serde_json::Map::new();
-        let load = |name: &str, world, settings: &serde_json::Map<String, serde_json::Value>| -> Result<Asked> {
+        let load = |name: &str,
+                    world,
+                    settings: &serde_json::Map<String, serde_json::Value>|
+         -> Result<Asked> {
             let path = guests.join(name).with_extension("wasm");
-            let bytes = std::fs::read(&path)
-                .with_context(|| format!("failed to read `{}`: run `cargo xtask guests`", path.display()))?;
+            let bytes = std::fs::read(&path).with_context(|| {
+                format!(
+                    "failed to read `{}`: run `cargo xtask guests`",
+                    path.display()
+                )
+            })?;
             let guest = engine.load(&bytes, world, &Capabilities::default())?;
-            let described = catalogue::guest::Guest::load(guest.digest(), guest.description().clone(), settings);
-            Ok(Asked { described: described.map_err(|failure| anyhow!("{failure}"))?, guest })
+            let described = catalogue::guest::Guest::load(
+                guest.digest(),
+                guest.description().clone(),
+                settings,
+            );
+            Ok(Asked {
+                described: described.map_err(|failure| anyhow!("{failure}"))?,
+                guest,
+            })
         };
-        let trigger_settings = policy.trigger.as_ref().map_or(&empty, |spec| &spec.settings);
+        let trigger_settings = policy
+            .trigger
+            .as_ref()
+            .map_or(&empty, |spec| &spec.settings);
         Ok(Self {
             trigger: load("trigger", World::Trigger, trigger_settings)?,
             kubeconfig: load("kubeconfig", World::Kubeconfig, &policy.decide.settings)?,
             taints: load("taints", World::Taints, &taints_policy.decide.settings)?,
             calm: load("calm", World::Taints, &empty)?,
             objects: objects(HOSTED)?,
-            managed: objects(MANAGED)?.pop().context("failed to find the ManagedCluster")?,
+            managed: objects(MANAGED)?
+                .pop()
+                .context("failed to find the ManagedCluster")?,
             policy,
             _engine: engine,
         })
@@ -77,12 +97,19 @@ impl Scene {
     /// The guest's context besides its arguments.
     pub(crate) fn context(asked: &Asked) -> Context {
         let agent = AgentFacts::new("local-cluster", None);
-        Context { now_seconds: 1_795_000_000, settings: asked.described.settings.clone(), agent }
+        Context {
+            now_seconds: 1_795_000_000,
+            settings: asked.described.settings.clone(),
+            agent,
+        }
     }
 
     /// The HostedCluster.
     pub(crate) fn hosted(&self) -> Result<&Object> {
-        let found = self.objects.iter().find(|object| object.reference.kind == "HostedCluster");
+        let found = self
+            .objects
+            .iter()
+            .find(|object| object.reference.kind == "HostedCluster");
         found.context("failed to find the HostedCluster")
     }
 
@@ -98,7 +125,11 @@ fn policy(text: &str) -> Result<Policy> {
 }
 
 fn objects(text: &str) -> Result<Vec<Object>> {
-    let limits = Limits { bytes: 1 << 20, nodes: 100_000, depth: 64 };
+    let limits = Limits {
+        bytes: 1 << 20,
+        nodes: 100_000,
+        depth: 64,
+    };
     let mut objects = Vec::new();
     for parsed in parse_many(text.as_bytes(), limits) {
         let mut body = parsed.value?;
@@ -106,7 +137,11 @@ fn objects(text: &str) -> Result<Vec<Object>> {
             // The kubeconfig is in a separate file, for human readers.
             body["data"] = serde_json::json!({"kubeconfig": STANDARD.encode(KUBECONFIG)});
         }
-        let text = |pointer: &str| body.pointer(pointer).and_then(serde_json::Value::as_str).map(str::to_owned);
+        let text = |pointer: &str| {
+            body.pointer(pointer)
+                .and_then(serde_json::Value::as_str)
+                .map(str::to_owned)
+        };
         let reference = ObjectRef {
             cluster: LOCAL.to_owned(),
             api_version: text("/apiVersion").unwrap_or_default(),
@@ -114,7 +149,11 @@ fn objects(text: &str) -> Result<Vec<Object>> {
             namespace: text("/metadata/namespace"),
             name: text("/metadata/name").unwrap_or_default(),
         };
-        objects.push(Object { reference, version: String::new(), body });
+        objects.push(Object {
+            reference,
+            version: String::new(),
+            body,
+        });
     }
     Ok(objects)
 }

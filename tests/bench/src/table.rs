@@ -22,7 +22,10 @@ pub(crate) enum Figure {
 impl Figure {
     fn amount(self) -> f64 {
         match self {
-            Self::Micros(amount) | Self::Millis(amount) | Self::Mebibytes(amount) | Self::Count(amount) => amount,
+            Self::Micros(amount)
+            | Self::Millis(amount)
+            | Self::Mebibytes(amount)
+            | Self::Count(amount) => amount,
         }
     }
 
@@ -67,7 +70,11 @@ pub(crate) struct Row {
 impl Row {
     fn ratio(&self) -> f64 {
         // If the baseline is zero, zero is the best result.
-        if self.figure.amount() == 0.0 { 0.0 } else { self.figure.amount() / self.floor.amount() }
+        if self.figure.amount() == 0.0 {
+            0.0
+        } else {
+            self.figure.amount() / self.floor.amount()
+        }
     }
 
     fn reached(&self) -> Option<bool> {
@@ -81,8 +88,11 @@ impl Row {
             self.against.clone(),
             self.floor.shown(),
             format!("{:.2}", self.ratio()),
-            self.target.map_or("-".to_owned(), |target| format!("{target:.2}")),
-            self.reached().map_or("-", |reached| if reached { "yes" } else { "no" }).to_owned(),
+            self.target
+                .map_or("-".to_owned(), |target| format!("{target:.2}")),
+            self.reached()
+                .map_or("-", |reached| if reached { "yes" } else { "no" })
+                .to_owned(),
         ]
     }
 
@@ -109,7 +119,10 @@ impl Table {
     /// Prints the table and writes it as JSON.
     pub(crate) fn finish(&self, out: &Path) -> Result<()> {
         let mut stdout = io::stdout().lock();
-        writeln!(stdout, "| what | figure | floor |  | ratio | target | reached |")?;
+        writeln!(
+            stdout,
+            "| what | figure | floor |  | ratio | target | reached |"
+        )?;
         writeln!(stdout, "|---|---|---|---|---|---|---|")?;
         for row in &self.0 {
             writeln!(stdout, "| {} |", row.cells().join(" | "))?;
@@ -130,7 +143,14 @@ mod tests {
 
     fn row(figure: f64, target: Option<f64>) -> Row {
         let (figure, floor) = (Figure::Micros(figure), Figure::Micros(2.0));
-        Row { what: "w".to_owned(), against: "a".to_owned(), figure, floor, fastest: None, target }
+        Row {
+            what: "w".to_owned(),
+            against: "a".to_owned(),
+            figure,
+            floor,
+            fastest: None,
+            target,
+        }
     }
 
     #[test]
@@ -138,6 +158,9 @@ mod tests {
         assert_eq!(row(6.0, Some(3.0)).reached(), Some(true));
         assert_eq!(row(6.1, Some(3.0)).reached(), Some(false));
         assert_eq!(row(6.0, None).reached(), None);
-        assert_eq!(row(250.0, Some(3.0)).cells().join("|"), "w|250 us|a|2.00 us|125.00|3.00|no");
+        assert_eq!(
+            row(250.0, Some(3.0)).cells().join("|"),
+            "w|250 us|a|2.00 us|125.00|3.00|no"
+        );
     }
 }

@@ -45,7 +45,10 @@ pub(crate) fn measure(programs: &Programs, work: &Path, table: &mut Table) -> Re
     for clusters in FLEETS {
         let Cost { cpu, wall } = change(programs, work, clusters)?;
         let (cpu_floor, wall_floor) = *first.get_or_insert((cpu, wall));
-        for (kind, figure, floor) in [("CPU of the agent", cpu, cpu_floor), ("rename to result", wall, wall_floor)] {
+        for (kind, figure, floor) in [
+            ("CPU of the agent", cpu, cpu_floor),
+            ("rename to result", wall, wall_floor),
+        ] {
             table.add(Row {
                 what: format!("one changed file, {clusters} HostedClusters watched, {kind}"),
                 figure: Figure::Millis(figure),
@@ -60,11 +63,26 @@ pub(crate) fn measure(programs: &Programs, work: &Path, table: &mut Table) -> Re
 }
 
 fn change(programs: &Programs, work: &Path, clusters: usize) -> Result<Cost> {
-    let (folder, _) = fleet(work, &format!("watched-{clusters}"), Fleet { clusters, managed: 0, seed: 1 })?;
+    let (folder, _) = fleet(
+        work,
+        &format!("watched-{clusters}"),
+        Fleet {
+            clusters,
+            managed: 0,
+            seed: 1,
+        },
+    )?;
     let words = ["run", "--dir", &shown(&folder)];
-    let mut agent = Agent(programs.transom(&words).spawn().context("failed to start the agent")?);
+    let mut agent = Agent(
+        programs
+            .transom(&words)
+            .spawn()
+            .context("failed to start the agent")?,
+    );
     let settled = folder.join(".transom/status/external-managed-kubeconfig");
-    wait(&mut agent, "a status for each primary", || fs::read_dir(&settled).is_ok_and(|all| all.count() == clusters))?;
+    wait(&mut agent, "a status for each primary", || {
+        fs::read_dir(&settled).is_ok_and(|all| all.count() == clusters)
+    })?;
     thread::sleep(IDLE);
     let idle = idle_share(&agent)?;
     let (start, before) = (Instant::now(), process::cpu_millis(agent.0.id())?);
@@ -73,8 +91,12 @@ fn change(programs: &Programs, work: &Path, clusters: usize) -> Result<Cost> {
         let watched = Watched::of(&folder, turn % 3);
         walls.push(watched.change(&mut agent, turn)?);
     }
-    let spent = process::cpu_millis(agent.0.id())? - before - idle * start.elapsed().as_secs_f64() * 1e3;
-    Ok(Cost { cpu: spent / CHANGES as f64, wall: median(&walls) })
+    let spent =
+        process::cpu_millis(agent.0.id())? - before - idle * start.elapsed().as_secs_f64() * 1e3;
+    Ok(Cost {
+        cpu: spent / CHANGES as f64,
+        wall: median(&walls),
+    })
 }
 
 /// CPU time of an idle agent, as a share of wall time.
@@ -95,8 +117,14 @@ impl Watched {
     fn of(folder: &Path, index: usize) -> Self {
         let namespace = format!("klusterlet-{}", managed_name(index));
         Self {
-            manifest: folder.join("hosted").join(hosted_name(index)).with_extension("yaml"),
-            result: folder.join(".transom/objects").join(namespace).join("Secret.external-managed-kubeconfig.yaml"),
+            manifest: folder
+                .join("hosted")
+                .join(hosted_name(index))
+                .with_extension("yaml"),
+            result: folder
+                .join(".transom/objects")
+                .join(namespace)
+                .join("Secret.external-managed-kubeconfig.yaml"),
             beside: folder.with_extension("next"),
         }
     }
@@ -105,20 +133,29 @@ impl Watched {
     fn change(&self, agent: &mut Agent, turn: usize) -> Result<f64> {
         let text = fs::read_to_string(&self.manifest)
             .with_context(|| format!("failed to read `{}`", self.manifest.display()))?;
-        let before = fs::read(&self.result).with_context(|| format!("failed to read `{}`", self.result.display()))?;
+        let before = fs::read(&self.result)
+            .with_context(|| format!("failed to read `{}`", self.result.display()))?;
         fs::write(&self.beside, with_port(&text, 7000 + turn)?)?;
         let start = Instant::now();
         fs::rename(&self.beside, &self.manifest)?;
-        wait(agent, "the new result", || fs::read(&self.result).is_ok_and(|now| now != before))?;
+        wait(agent, "the new result", || {
+            fs::read(&self.result).is_ok_and(|now| now != before)
+        })?;
         Ok(start.elapsed().as_secs_f64() * 1e3)
     }
 }
 
 /// The manifest with another port of its Service.
 fn with_port(text: &str, port: usize) -> Result<String> {
-    let (head, ports) = text.rsplit_once("\n  ports:").context("failed to find the ports of the Service")?;
-    let (before, behind) = ports.split_once(" port: ").context("failed to find a port")?;
-    let (_, rest) = behind.split_once('\n').context("failed to find the end of a port")?;
+    let (head, ports) = text
+        .rsplit_once("\n  ports:")
+        .context("failed to find the ports of the Service")?;
+    let (before, behind) = ports
+        .split_once(" port: ")
+        .context("failed to find a port")?;
+    let (_, rest) = behind
+        .split_once('\n')
+        .context("failed to find the end of a port")?;
     Ok(format!("{head}\n  ports:{before} port: {port}\n{rest}"))
 }
 
@@ -144,6 +181,9 @@ mod tests {
     #[test]
     fn only_the_port_of_the_service_changes() {
         let text = "port: 1\n  ports:\n  - nodePort: 31443\n    port: 6443\n    protocol: TCP\n";
-        assert_eq!(with_port(text, 7).unwrap(), text.replace(" port: 6443", " port: 7"));
+        assert_eq!(
+            with_port(text, 7).unwrap(),
+            text.replace(" port: 6443", " port: 7")
+        );
     }
 }

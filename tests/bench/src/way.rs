@@ -24,7 +24,8 @@ use transom_engine::Limits;
 /// Seconds since 1970 for the validity of certificates.
 const NOW: i64 = 1_795_000_000;
 /// The server that the native rewrite sets.
-pub(crate) const SERVER: &str = "https://kube-apiserver.clusters-hosted-00000.svc.cluster.local:6443";
+pub(crate) const SERVER: &str =
+    "https://kube-apiserver.clusters-hosted-00000.svc.cluster.local:6443";
 
 /// The inputs that a guest requested.
 pub(crate) struct Gathered {
@@ -43,11 +44,13 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
     if !written.contains(SERVER) {
         bail!("failed to find the new server in what the way wrote");
     }
-    let [way, native]: [Times; 2] = times([&mut || found.way().map(|text| drop(black_box(text))), &mut || {
-        native::rewrite(scene.text(), SERVER).map(|text| drop(black_box(text)))
-    }])?;
+    let [way, native]: [Times; 2] = times([
+        &mut || found.way().map(|text| drop(black_box(text))),
+        &mut || native::rewrite(scene.text(), SERVER).map(|text| drop(black_box(text))),
+    ])?;
     table.add(Row {
-        what: "whole way of a kubeconfig: parse, ready, require, transform, check, write out".to_owned(),
+        what: "whole way of a kubeconfig: parse, ready, require, transform, check, write out"
+            .to_owned(),
         figure: Figure::Micros(way.median),
         against: "native parse, edit, write".to_owned(),
         floor: Figure::Micros(native.median),
@@ -65,7 +68,10 @@ pub(crate) struct Objects<'a> {
 impl<'a> Objects<'a> {
     /// Those of a scene.
     pub(crate) fn of(scene: &'a Scene) -> Self {
-        Self { scene, objects: scene.objects.iter().cloned().map(Arc::new).collect() }
+        Self {
+            scene,
+            objects: scene.objects.iter().cloned().map(Arc::new).collect(),
+        }
     }
 
     /// From the Secret's bytes to the text of the new kubeconfig.
@@ -74,9 +80,15 @@ impl<'a> Objects<'a> {
         let hosted = scene.hosted()?;
         let Asked { guest, described } = &scene.trigger;
         let view = inputs::primary(hosted, described).map_err(told)?;
-        match guest.ready(&Limits::default(), &Scene::context(&scene.trigger), &view).result?.answer {
+        match guest
+            .ready(&Limits::default(), &Scene::context(&scene.trigger), &view)
+            .result?
+            .answer
+        {
             Readiness::Ready => {}
-            Readiness::NotReady(problem) => bail!("the HostedCluster is not ready: {}", problem.message),
+            Readiness::NotReady(problem) => {
+                bail!("the HostedCluster is not ready: {}", problem.message)
+            }
         }
         let gathered = self.gather()?;
         let proposal = gathered.transform(scene)?;
@@ -91,13 +103,27 @@ impl<'a> Objects<'a> {
         let context = Scene::context(asked);
         let (mut rounds, mut crossed, mut source) = (Rounds::default(), Vec::new(), None);
         loop {
-            let answer = asked.guest.require(&Limits::default(), &context, &view, &crossed).result?;
+            let answer = asked
+                .guest
+                .require(&Limits::default(), &context, &view, &crossed)
+                .result?;
             let answer = answer.map_err(|refusal| anyhow!("the guest refused: {refusal:?}"))?;
-            let data = TemplateData { object: hosted, agent: &context.agent };
-            match rounds.answer(&self.scene.policy, &data, answer).map_err(told)? {
+            let data = TemplateData {
+                object: hosted,
+                agent: &context.agent,
+            };
+            match rounds
+                .answer(&self.scene.policy, &data, answer)
+                .map_err(told)?
+            {
                 Next::Complete(complete) => {
                     let source = source.context("failed to find the kubeconfig among the needs")?;
-                    return Ok(Gathered { view, inputs: crossed, source, target: complete.target });
+                    return Ok(Gathered {
+                        view,
+                        inputs: crossed,
+                        source,
+                        target: complete.target,
+                    });
                 }
                 Next::Read(needs) => (crossed, source) = self.read(needs)?,
             }
@@ -106,8 +132,19 @@ impl<'a> Objects<'a> {
 
     fn read(&self, needs: Vec<Need>) -> Result<(Vec<Input>, Option<Source>)> {
         let mut source = None;
-        let object = |need: &Need| self.objects.iter().find(|object| object.reference == need.reference).cloned();
-        let found: Vec<Found> = needs.into_iter().map(|need| Found { object: object(&need), need }).collect();
+        let object = |need: &Need| {
+            self.objects
+                .iter()
+                .find(|object| object.reference == need.reference)
+                .cloned()
+        };
+        let found: Vec<Found> = needs
+            .into_iter()
+            .map(|need| Found {
+                object: object(&need),
+                need,
+            })
+            .collect();
         let described = &self.scene.kubeconfig.described;
         inputs::judge(&found, described).map_err(told)?;
         let inputs = inputs::cross(&found, described, |_, object, key| {
@@ -126,15 +163,27 @@ impl Gathered {
     /// Asks the guest for the kubeconfig.
     pub(crate) fn transform(&self, scene: &Scene) -> Result<Proposal> {
         let asked = &scene.kubeconfig;
-        let answer =
-            asked.guest.transform(&Limits::default(), &Scene::context(asked), &self.view, &self.inputs).result?;
-        Ok(answer.map_err(|refusal| anyhow!("the guest refused: {refusal:?}"))?.answer)
+        let answer = asked
+            .guest
+            .transform(
+                &Limits::default(),
+                &Scene::context(asked),
+                &self.view,
+                &self.inputs,
+            )
+            .result?;
+        Ok(answer
+            .map_err(|refusal| anyhow!("the guest refused: {refusal:?}"))?
+            .answer)
     }
 
     /// Checks the answer against the grant, and writes it.
     fn check(&self, scene: &Scene, proposal: &Proposal) -> Result<String> {
         let context = Scene::context(&scene.kubeconfig);
-        let data = TemplateData { object: scene.hosted()?, agent: &context.agent };
+        let data = TemplateData {
+            object: scene.hosted()?,
+            agent: &context.agent,
+        };
         let rule = scene.policy.secret(&self.target, &data).map_err(told)?;
         let terms = Terms {
             grant: &rule.kubeconfig,

@@ -60,7 +60,10 @@ pub struct Target {
 impl Line {
     /// Whether it requests a change, successful or not.
     pub fn is_write(&self) -> bool {
-        matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
+        matches!(
+            self.verb.as_str(),
+            "create" | "update" | "patch" | "delete" | "deletecollection"
+        )
     }
 }
 
@@ -89,14 +92,26 @@ impl Audit {
         file.read_to_string(&mut text).with_context(about)?;
         // The last line may be incomplete.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole.lines().map(|line| parse(line).with_context(about)).collect()
+        whole
+            .lines()
+            .map(|line| parse(line).with_context(about))
+            .collect()
     }
 }
 
 fn parse(line: &str) -> Result<Line> {
     let event: Value = serde_json::from_str(line)?;
-    let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let code = event.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or_default();
+    let text = |pointer: &str| {
+        event
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let code = event
+        .pointer("/responseStatus/code")
+        .and_then(Value::as_u64)
+        .unwrap_or_default();
     Ok(Line {
         id: text("/auditID"),
         stage: text("/stage"),
@@ -132,10 +147,29 @@ mod tests {
             "annotations":{"authorization.k8s.io/decision":"forbid","authorization.k8s.io/reason":"r"}}"#,
         )
         .unwrap();
-        assert_eq!((line.verb.as_str(), line.user.as_str(), line.code, line.allowed), ("get", "u", 403, false));
-        let target =
-            Target { resource: "secrets".into(), namespace: "n".into(), name: "s".into(), ..Target::default() };
+        assert_eq!(
+            (
+                line.verb.as_str(),
+                line.user.as_str(),
+                line.code,
+                line.allowed
+            ),
+            ("get", "u", 403, false)
+        );
+        let target = Target {
+            resource: "secrets".into(),
+            namespace: "n".into(),
+            name: "s".into(),
+            ..Target::default()
+        };
         assert_eq!(line.target, Some(target));
-        assert_eq!((line.reason.as_str(), line.received.as_str(), line.reached.as_str()), ("r", "1", "2"));
+        assert_eq!(
+            (
+                line.reason.as_str(),
+                line.received.as_str(),
+                line.reached.as_str()
+            ),
+            ("r", "1", "2")
+        );
     }
 }

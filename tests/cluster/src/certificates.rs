@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose, SanType,
 };
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -32,10 +32,16 @@ impl Authority {
     /// Generates a new CA.
     pub(crate) fn new() -> Result<Self> {
         let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "transom-test-cluster");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "transom-test-cluster");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
-        let issuer = CertifiedIssuer::self_signed(params, key()?).context("failed to make a certificate authority")?;
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyCertSign,
+        ];
+        let issuer = CertifiedIssuer::self_signed(params, key()?)
+            .context("failed to make a certificate authority")?;
         Ok(Self(issuer))
     }
 
@@ -47,9 +53,14 @@ impl Authority {
     /// A certificate for a server on loopback.
     pub(crate) fn server(&self) -> Result<Pair> {
         let names: Vec<String> = NAMES.map(str::to_owned).into();
-        let mut params = CertificateParams::new(names).context("failed to name the server's certificate")?;
-        params.distinguished_name.push(DnType::CommonName, "localhost");
-        params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let mut params =
+            CertificateParams::new(names).context("failed to name the server's certificate")?;
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "localhost");
+        params
+            .subject_alt_names
+            .push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign(params)
     }
@@ -59,7 +70,9 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, user);
         for group in groups {
-            params.distinguished_name.push(DnType::OrganizationName, *group);
+            params
+                .distinguished_name
+                .push(DnType::OrganizationName, *group);
         }
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign(params)
@@ -68,8 +81,13 @@ impl Authority {
     fn sign(&self, mut params: CertificateParams) -> Result<Pair> {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         let key = key()?;
-        let certificate = params.signed_by(&key, &self.0).context("failed to sign a certificate")?;
-        Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
+        let certificate = params
+            .signed_by(&key, &self.0)
+            .context("failed to sign a certificate")?;
+        Ok(Pair {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        })
     }
 }
 

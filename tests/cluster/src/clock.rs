@@ -19,7 +19,9 @@ impl Clock {
     /// # Errors
     /// When its file cannot be written.
     pub fn at(file: &Path, time: &str) -> Result<Self> {
-        let clock = Self { file: file.to_owned() };
+        let clock = Self {
+            file: file.to_owned(),
+        };
         clock.set(time)?;
         Ok(clock)
     }

@@ -48,11 +48,18 @@ pub struct Cluster {
 impl Cluster {
     /// Starts the servers and waits until they are ready; about five seconds on a quiet machine.
     pub async fn start(options: &Options) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("transom-cluster-").tempdir();
+        let folder = tempfile::Builder::new()
+            .prefix("transom-cluster-")
+            .tempdir();
         let folder = folder.context("failed to make a folder for the cluster")?;
-        let ports = Ports { etcd: ports::free()?, peer: ports::free()?, apiserver: ports::free()? };
+        let ports = Ports {
+            etcd: ports::free()?,
+            peer: ports::free()?,
+            apiserver: ports::free()?,
+        };
         let authority = Authority::new()?;
-        let admin = User::with_certificate("admin", &authority.client("admin", &["system:masters"])?);
+        let admin =
+            User::with_certificate("admin", &authority.client("admin", &["system:masters"])?);
         let kubeconfig = admin.kubeconfig(&server(ports), &authority.pem())?;
         let objects = Objects::new(user::client(&kubeconfig).await?);
         let keeper = Keeper::start(folder.path())?;
@@ -60,11 +67,25 @@ impl Cluster {
         let log = |name: &str| folder.path().join(format!("{name}.log"));
         let mut flags = flags::apiserver(folder.path(), ports, &authority)?;
         flags.extend(options.apiserver.iter().cloned());
-        let apiserver =
-            Process::new("kube-apiserver", servers::binary("kube-apiserver")?, flags, log("kube-apiserver"), group);
+        let apiserver = Process::new(
+            "kube-apiserver",
+            servers::binary("kube-apiserver")?,
+            flags,
+            log("kube-apiserver"),
+            group,
+        );
         let flags = flags::etcd(folder.path(), ports, options.fsync);
         let etcd = Process::new("etcd", servers::binary("etcd")?, flags, log("etcd"), group);
-        let cluster = Self { _keeper: keeper, apiserver, etcd, authority, ports, admin, objects, folder };
+        let cluster = Self {
+            _keeper: keeper,
+            apiserver,
+            etcd,
+            authority,
+            ports,
+            admin,
+            objects,
+            folder,
+        };
         cluster.etcd.start()?;
         cluster.apiserver.start()?;
         cluster.ready().await?;
@@ -86,7 +107,9 @@ impl Cluster {
     async fn look(&self) -> kube::Result<()> {
         let client = self.objects.client();
         for (path, name) in [("", "readyz"), ("/api/v1/namespaces", "default")] {
-            let look = Request::new(path).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+            let look = Request::new(path)
+                .get(name, &GetParams::default())
+                .map_err(kube::Error::BuildRequest)?;
             client.request_text(look).await?;
         }
         Ok(())
@@ -158,13 +181,19 @@ impl Cluster {
 
     /// A user by certificate, with only the permissions that RBAC gives to its name and groups.
     pub fn user(&self, name: &str, groups: &[&str]) -> Result<User> {
-        Ok(User::with_certificate(name, &self.authority.client(name, groups)?))
+        Ok(User::with_certificate(
+            name,
+            &self.authority.client(name, groups)?,
+        ))
     }
 
     /// A service account with a token for an hour; creates the namespace and the account if they are missing.
     pub async fn service_account(&self, namespace: &str, name: &str) -> Result<User> {
         let token = self.objects.token(namespace, name).await?;
-        Ok(User::with_token(&format!("system:serviceaccount:{namespace}:{name}"), &token))
+        Ok(User::with_token(
+            &format!("system:serviceaccount:{namespace}:{name}"),
+            &token,
+        ))
     }
 
     /// A kubeconfig as YAML; it contains the user's credential.
@@ -179,8 +208,12 @@ impl Cluster {
 
     /// Writes the kubeconfig of a user into the folder of the cluster, and returns its path.
     pub fn write_kubeconfig(&self, user: &User) -> Result<PathBuf> {
-        let path = self.folder.path().join(format!("{}.kubeconfig", user.name().replace(':', "-")));
-        fs::write(&path, self.kubeconfig(user)?).with_context(|| format!("failed to write `{}`", path.display()))?;
+        let path = self
+            .folder
+            .path()
+            .join(format!("{}.kubeconfig", user.name().replace(':', "-")));
+        fs::write(&path, self.kubeconfig(user)?)
+            .with_context(|| format!("failed to write `{}`", path.display()))?;
         Ok(path)
     }
 
@@ -192,8 +225,12 @@ impl Cluster {
     /// The real kubectl as a user.
     pub fn kubectl(&self, user: &User) -> Result<Command> {
         let mut kubectl = Command::new(servers::binary("kubectl")?);
-        kubectl.arg("--kubeconfig").arg(self.write_kubeconfig(user)?);
-        kubectl.arg("--cache-dir").arg(self.folder.path().join("kubectl"));
+        kubectl
+            .arg("--kubeconfig")
+            .arg(self.write_kubeconfig(user)?);
+        kubectl
+            .arg("--cache-dir")
+            .arg(self.folder.path().join("kubectl"));
         Ok(kubectl)
     }
 }

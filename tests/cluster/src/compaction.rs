@@ -14,15 +14,24 @@ impl Cluster {
         let about = "failed to compact etcd";
         let address = self.etcd_server().parse().context(about)?;
         let etcd = Client::try_from(Config::new(address)).context(about)?;
-        let status = ask(&etcd, "/v3/maintenance/status", &json!({})).await.context(about)?;
+        let status = ask(&etcd, "/v3/maintenance/status", &json!({}))
+            .await
+            .context(about)?;
         let revision = &status["header"]["revision"];
-        ask(&etcd, "/v3/kv/compaction", &json!({"revision": revision, "physical": true})).await.context(about)?;
+        ask(
+            &etcd,
+            "/v3/kv/compaction",
+            &json!({"revision": revision, "physical": true}),
+        )
+        .await
+        .context(about)?;
         Ok(())
     }
 }
 
 /// etcd accepts JSON beside its own protocol.
 async fn ask(etcd: &Client, path: &str, body: &Value) -> Result<Value> {
-    let request = Request::new(path).create(&PostParams::default(), body.to_string().into_bytes())?;
+    let request =
+        Request::new(path).create(&PostParams::default(), body.to_string().into_bytes())?;
     Ok(etcd.request(request).await?)
 }

@@ -34,7 +34,11 @@ impl Cluster {
 
     /// Installs the kind `FleetPolicy`, so that `transom run --policy-objects` works.
     pub async fn install_policy_crd(&self) -> Result<()> {
-        self.install("fleetpolicies.transom.dev", transom_api::crd::policy().to_string().into_bytes()).await
+        self.install(
+            "fleetpolicies.transom.dev",
+            transom_api::crd::policy().to_string().into_bytes(),
+        )
+        .await
     }
 
     /// Installs a CRD that accepts any field of any type, as older CRDs did; a label marks it.
@@ -42,10 +46,10 @@ impl Cluster {
         let mut crd: Value = serde_yaml::from_slice(&published(name)?)?;
         crd["metadata"]["labels"] = json!({LOOSE: "true"});
         for version in crd["spec"]["versions"].as_array_mut().into_iter().flatten() {
-            version["schema"] =
-                json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+            version["schema"] = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
         }
-        self.install(name, serde_yaml::to_string(&crd)?.into_bytes()).await
+        self.install(name, serde_yaml::to_string(&crd)?.into_bytes())
+            .await
     }
 
     async fn install_crd(&self, name: &str) -> Result<()> {
@@ -54,21 +58,43 @@ impl Cluster {
 
     async fn install(&self, name: &str, text: Vec<u8>) -> Result<()> {
         let about = || format!("failed to install the CRD `{name}`");
-        let mut request = Request::new(PATH).create(&PostParams::default(), text).with_context(about)?;
+        let mut request = Request::new(PATH)
+            .create(&PostParams::default(), text)
+            .with_context(about)?;
         // The API server parses YAML itself, so it gets exactly the published text.
-        request.headers_mut().insert("content-type", "application/yaml".parse().with_context(about)?);
-        self.objects().client().request::<Value>(request).await.with_context(about)?;
+        request.headers_mut().insert(
+            "content-type",
+            "application/yaml".parse().with_context(about)?,
+        );
+        self.objects()
+            .client()
+            .request::<Value>(request)
+            .await
+            .with_context(about)?;
         self.wait_for_crd(name).await
     }
 
     /// Waits until a CRD is served.
     pub async fn wait_for_crd(&self, name: &str) -> Result<()> {
         let crds: Api<CustomResourceDefinition> = Api::all(self.objects().client().clone());
-        wait::until(&format!("an established CRD `{name}`"), DEADLINE, async || {
-            let crd = crds.get(name).await.with_context(|| format!("failed to read the CRD `{name}`"))?;
-            let conditions = crd.status.and_then(|status| status.conditions).unwrap_or_default();
-            Ok(conditions.iter().any(|it| it.type_ == "Established" && it.status == "True").then_some(()))
-        })
+        wait::until(
+            &format!("an established CRD `{name}`"),
+            DEADLINE,
+            async || {
+                let crd = crds
+                    .get(name)
+                    .await
+                    .with_context(|| format!("failed to read the CRD `{name}`"))?;
+                let conditions = crd
+                    .status
+                    .and_then(|status| status.conditions)
+                    .unwrap_or_default();
+                Ok(conditions
+                    .iter()
+                    .any(|it| it.type_ == "Established" && it.status == "True")
+                    .then_some(()))
+            },
+        )
         .await
     }
 }
@@ -76,19 +102,37 @@ impl Cluster {
 /// The text of a CRD.
 fn published(name: &str) -> Result<Vec<u8>> {
     let path = servers::folder()?.join("crds").join(format!("{name}.yaml"));
-    fs::read(&path).with_context(|| format!("failed to read `{}`; run `cargo xtask servers`", path.display()))
+    fs::read(&path).with_context(|| {
+        format!(
+            "failed to read `{}`; run `cargo xtask servers`",
+            path.display()
+        )
+    })
 }
 
 /// Names of the CRDs that `cargo xtask servers` prepared, in order.
 pub fn available_crds() -> Result<Vec<String>> {
     let folder = servers::folder()?.join("crds");
-    let about = || format!("failed to read `{}`; run `cargo xtask servers`", folder.display());
+    let about = || {
+        format!(
+            "failed to read `{}`; run `cargo xtask servers`",
+            folder.display()
+        )
+    };
     let mut names = Vec::new();
     for entry in fs::read_dir(&folder).with_context(about)? {
-        let name = entry.with_context(about)?.file_name().to_string_lossy().into_owned();
+        let name = entry
+            .with_context(about)?
+            .file_name()
+            .to_string_lossy()
+            .into_owned();
         names.extend(name.strip_suffix(".yaml").map(str::to_owned));
     }
     names.sort();
-    ensure!(!names.is_empty(), "`{}` holds no CRD; run `cargo xtask servers`", folder.display());
+    ensure!(
+        !names.is_empty(),
+        "`{}` holds no CRD; run `cargo xtask servers`",
+        folder.display()
+    );
     Ok(names)
 }

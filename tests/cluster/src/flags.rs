@@ -6,8 +6,7 @@ use std::fs;
 use std::path::Path;
 
 /// Each request once, when it is answered; a watch also when it begins. All users are included.
-const AUDIT: &str =
-    "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: Metadata\n";
+const AUDIT: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: Metadata\n";
 
 /// The ports of the servers, all on loopback.
 #[derive(Clone, Copy)]
@@ -22,7 +21,10 @@ pub(crate) struct Ports {
 
 /// Flags of etcd; without `fsync` it is faster and loses writes when the machine (not the process) fails.
 pub(crate) fn etcd(folder: &Path, ports: Ports, fsync: bool) -> Vec<String> {
-    let (client, peer) = (format!("http://127.0.0.1:{}", ports.etcd), format!("http://127.0.0.1:{}", ports.peer));
+    let (client, peer) = (
+        format!("http://127.0.0.1:{}", ports.etcd),
+        format!("http://127.0.0.1:{}", ports.peer),
+    );
     let mut flags = vec![
         "--name=test".to_owned(),
         format!("--data-dir={}", folder.join("etcd").display()),
@@ -52,12 +54,24 @@ pub(crate) fn apiserver(folder: &Path, ports: Ports, authority: &Authority) -> R
         format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={}", ports.apiserver),
-        format!("--tls-cert-file={}", file("server.crt", &server.certificate)?),
-        format!("--tls-private-key-file={}", file("server.key", &server.key)?),
+        format!(
+            "--tls-cert-file={}",
+            file("server.crt", &server.certificate)?
+        ),
+        format!(
+            "--tls-private-key-file={}",
+            file("server.key", &server.key)?
+        ),
         format!("--client-ca-file={}", file("ca.crt", &authority.pem())?),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        format!("--service-account-key-file={}", file("service-accounts.pub", &public)?),
-        format!("--service-account-signing-key-file={}", file("service-accounts.key", &private)?),
+        format!(
+            "--service-account-key-file={}",
+            file("service-accounts.pub", &public)?
+        ),
+        format!(
+            "--service-account-signing-key-file={}",
+            file("service-accounts.key", &private)?
+        ),
         "--service-cluster-ip-range=172.30.0.0/16".to_owned(),
         "--authorization-mode=RBAC".to_owned(),
         // The endpoints of the API server's own Service may not be on loopback, and no test needs them.

@@ -13,7 +13,13 @@ const NAMESPACE: &str = "clusters";
 /// Files that are uploaded concurrently.
 const PARALLEL: usize = 16;
 /// What the server sets in the metadata of an object.
-const SET_BY_SERVER: [&str; 5] = ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"];
+const SET_BY_SERVER: [&str; 5] = [
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "managedFields",
+];
 
 /// What was installed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,8 +34,12 @@ impl Cluster {
         let objects = self.objects();
         objects.namespace(NAMESPACE).await?;
         let files = fleet.files().context("failed to make a fleet")?;
-        let created = stream::iter(files).map(|file| install(objects, file.text)).buffer_unordered(PARALLEL);
-        let objects = created.try_fold(0, async |sum, count| Ok(sum + count)).await?;
+        let created = stream::iter(files)
+            .map(|file| install(objects, file.text))
+            .buffer_unordered(PARALLEL);
+        let objects = created
+            .try_fold(0, async |sum, count| Ok(sum + count))
+            .await?;
         Ok(Installed { objects })
     }
 }
@@ -54,8 +64,15 @@ fn prepare(object: &mut Value, identifiers: &[(Value, String)]) {
             metadata.remove(key);
         }
     }
-    for owner in object["metadata"]["ownerReferences"].as_array_mut().into_iter().flatten() {
-        if let Some((_, real)) = identifiers.iter().find(|(written, _)| *written == owner["uid"]) {
+    for owner in object["metadata"]["ownerReferences"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+    {
+        if let Some((_, real)) = identifiers
+            .iter()
+            .find(|(written, _)| *written == owner["uid"])
+        {
             owner["uid"] = json!(real);
         }
     }
@@ -67,11 +84,18 @@ fn prepare(object: &mut Value, identifiers: &[(Value, String)]) {
 /// The server assigns addresses and node ports. A fleet has more Services than there are node ports, so none are
 /// requested.
 fn prepare_service(spec: &mut Value) {
-    let Some(fields) = spec.as_object_mut() else { return };
+    let Some(fields) = spec.as_object_mut() else {
+        return;
+    };
     fields.remove("clusterIP");
     fields.remove("clusterIPs");
     fields.insert("allocateLoadBalancerNodePorts".to_owned(), json!(false));
-    for port in spec["ports"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+    for port in spec["ports"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
         port.remove("nodePort");
     }
 }

@@ -16,9 +16,18 @@ impl Keeper {
     /// Starts the leader; `folder` is removed with the group.
     pub(crate) fn start(folder: &Path) -> Result<Self> {
         let mut shell = Command::new("sh");
-        shell.args(["-c", SCRIPT, "keeper"]).arg(folder).process_group(0);
-        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        shell.spawn().context("failed to start `sh`, which ends the servers when we end").map(Self)
+        shell
+            .args(["-c", SCRIPT, "keeper"])
+            .arg(folder)
+            .process_group(0);
+        shell
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        shell
+            .spawn()
+            .context("failed to start `sh`, which ends the servers when we end")
+            .map(Self)
     }
 
     /// The process group for the servers.

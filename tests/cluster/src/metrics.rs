@@ -25,9 +25,18 @@ impl Cluster {
     /// The API server's current counters.
     pub async fn metrics(&self) -> Result<Metrics> {
         let about = "failed to read the metrics of the API server";
-        let look = Request::new("").get("metrics", &GetParams::default()).context(about)?;
+        let look = Request::new("")
+            .get("metrics", &GetParams::default())
+            .context(about)?;
         Ok(Metrics(
-            self.objects().client().request_text(look).await.context(about)?.lines().filter_map(sample).collect(),
+            self.objects()
+                .client()
+                .request_text(look)
+                .await
+                .context(about)?
+                .lines()
+                .filter_map(sample)
+                .collect(),
         ))
     }
 }
@@ -35,15 +44,26 @@ impl Cluster {
 impl Metrics {
     /// The sum over all samples of a name that have these labels.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
-        let has =
-            |sample: &Sample| labels.iter().all(|(key, value)| sample.labels.get(*key).is_some_and(|v| v == value));
-        self.0.iter().filter(|sample| sample.name == name && has(sample)).map(|sample| sample.value).sum()
+        let has = |sample: &Sample| {
+            labels
+                .iter()
+                .all(|(key, value)| sample.labels.get(*key).is_some_and(|v| v == value))
+        };
+        self.0
+            .iter()
+            .filter(|sample| sample.name == name && has(sample))
+            .map(|sample| sample.value)
+            .sum()
     }
 
     /// Requests by verb and resource, all users together.
     pub fn requests(&self) -> Requests {
         let mut requests = Requests::new();
-        for sample in self.0.iter().filter(|sample| sample.name == "apiserver_request_total") {
+        for sample in self
+            .0
+            .iter()
+            .filter(|sample| sample.name == "apiserver_request_total")
+        {
             let label = |key: &str| sample.labels.get(key).map_or("", String::as_str);
             let mut resource = label("resource").to_owned();
             for (before, key) in [('.', "group"), ('/', "subresource")] {
@@ -53,7 +73,9 @@ impl Metrics {
                 }
             }
             // A counter is an integer, far below the precision limit of f64.
-            *requests.entry((label("verb").to_owned(), resource)).or_default() += sample.value as u64;
+            *requests
+                .entry((label("verb").to_owned(), resource))
+                .or_default() += sample.value as u64;
         }
         requests
     }
@@ -72,10 +94,17 @@ fn sample(line: &str) -> Option<Sample> {
     let mut labels = BTreeMap::new();
     while let Some((key, after)) = rest.split_once("=\"") {
         let end = closing(after)?;
-        labels.insert(key.trim_start_matches(',').to_owned(), after[..end].to_owned());
+        labels.insert(
+            key.trim_start_matches(',').to_owned(),
+            after[..end].to_owned(),
+        );
         rest = &after[end + 1..];
     }
-    Some(Sample { name: name.to_owned(), labels, value: value.parse().ok()? })
+    Some(Sample {
+        name: name.to_owned(),
+        labels,
+        value: value.parse().ok()?,
+    })
 }
 
 /// Where the quoted value ends; an escaped quote is part of it.
@@ -100,15 +129,23 @@ mod tests {
             apiserver_request_total{code=\"200\",group=\"a.b\",resource=\"c\",subresource=\"status\",verb=\"PATCH\"} 4\n\
             process_cpu_seconds_total 1.5\n";
         let metrics = Metrics(text.lines().filter_map(sample).collect());
-        let of = |verb: &str, resource: &str| metrics.requests()[&(verb.to_owned(), resource.to_owned())];
+        let of = |verb: &str, resource: &str| {
+            metrics.requests()[&(verb.to_owned(), resource.to_owned())]
+        };
         assert_eq!((of("GET", "secrets"), of("PATCH", "c.a.b/status")), (3, 4));
         assert_eq!(metrics.cpu_seconds(), 1.5);
-        assert_eq!(metrics.sum("apiserver_request_total", &[("code", "404")]), 1.0);
+        assert_eq!(
+            metrics.sum("apiserver_request_total", &[("code", "404")]),
+            1.0
+        );
     }
 
     #[test]
     fn label_values_may_contain_quotes_and_braces() {
         let found = sample(r#"x{a="b\"c,d=}",e="f"} 3"#).unwrap();
-        assert_eq!((found.labels["a"].as_str(), found.labels["e"].as_str()), (r#"b\"c,d=}"#, "f"));
+        assert_eq!(
+            (found.labels["a"].as_str(), found.labels["e"].as_str()),
+            (r#"b\"c,d=}"#, "f")
+        );
     }
 }

@@ -26,8 +26,7 @@ impl Cluster {
     pub async fn finalize_namespace(&self, name: &str) -> Result<()> {
         self.empty(name).await?;
         let about = || format!("failed to finalise namespace `{name}`");
-        let body =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {"finalizers": []}});
+        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {"finalizers": []}});
         let request = Request::new("/api/v1/namespaces").replace_subresource(
             "finalize",
             name,
@@ -35,24 +34,42 @@ impl Cluster {
             body.to_string().into_bytes(),
         );
         let client = self.objects().client();
-        client.request::<Value>(request.with_context(about)?).await.with_context(about)?;
+        client
+            .request::<Value>(request.with_context(about)?)
+            .await
+            .with_context(about)?;
         let namespaces: Api<Namespace> = Api::all(client.clone());
-        wait::until(&format!("the end of namespace `{name}`"), DEADLINE, async || {
-            Ok(namespaces.get_opt(name).await.with_context(about)?.is_none().then_some(()))
-        })
+        wait::until(
+            &format!("the end of namespace `{name}`"),
+            DEADLINE,
+            async || {
+                Ok(namespaces
+                    .get_opt(name)
+                    .await
+                    .with_context(about)?
+                    .is_none()
+                    .then_some(()))
+            },
+        )
         .await
     }
 
     async fn empty(&self, namespace: &str) -> Result<()> {
         let about = || format!("failed to empty namespace `{namespace}`");
         let client = self.objects().client();
-        let discovery = Discovery::new(client.clone()).run_aggregated().await.with_context(about)?;
+        let discovery = Discovery::new(client.clone())
+            .run_aggregated()
+            .await
+            .with_context(about)?;
         for group in discovery.groups() {
             for (resource, capabilities) in group.recommended_resources() {
                 let deletable = capabilities.supports_operation(verbs::DELETE_COLLECTION);
                 if capabilities.scope == Scope::Namespaced && deletable {
-                    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-                    let deleted = api.delete_collection(&DeleteParams::default(), &ListParams::default()).await;
+                    let api: Api<DynamicObject> =
+                        Api::namespaced_with(client.clone(), namespace, &resource);
+                    let deleted = api
+                        .delete_collection(&DeleteParams::default(), &ListParams::default())
+                        .await;
                     deleted.with_context(about)?;
                 }
             }

@@ -24,7 +24,10 @@ pub struct Objects {
 impl Objects {
     /// Starts without any known kind.
     pub fn new(client: Client) -> Self {
-        Self { client, known: Mutex::default() }
+        Self {
+            client,
+            known: Mutex::default(),
+        }
     }
 
     /// The client behind it.
@@ -33,7 +36,12 @@ impl Objects {
     }
 
     /// The objects of a kind; `api_version` is group and version, and no namespace means all namespaces.
-    pub async fn api(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Result<Api<DynamicObject>> {
+    pub async fn api(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: Option<&str>,
+    ) -> Result<Api<DynamicObject>> {
         let (resource, scope) = self.resolve(api_version, kind).await?;
         Ok(match namespace {
             Some(namespace) if scope == Scope::Namespaced => {
@@ -60,11 +68,19 @@ impl Objects {
     }
 
     /// As a JSON patch: a merge patch would drop every null, and some are required.
-    async fn write_status(&self, api: &Api<DynamicObject>, name: &str, status: &Value) -> Result<DynamicObject> {
+    async fn write_status(
+        &self,
+        api: &Api<DynamicObject>,
+        name: &str,
+        status: &Value,
+    ) -> Result<DynamicObject> {
         let patch = Patch::Merge(json!([{"op": "add", "path": "/status", "value": status}]));
         let request = Request::new(api.resource_url());
-        let mut request = request.patch_subresource("status", name, &PatchParams::default(), &patch)?;
-        request.headers_mut().insert("content-type", "application/json-patch+json".parse()?);
+        let mut request =
+            request.patch_subresource("status", name, &PatchParams::default(), &patch)?;
+        request
+            .headers_mut()
+            .insert("content-type", "application/json-patch+json".parse()?);
         Ok(self.client.request(request).await?)
     }
 
@@ -73,7 +89,13 @@ impl Objects {
         let what = named(&object);
         let (api, object) = self.parsed(object).await?;
         let name = object.metadata.name.clone().unwrap_or_default();
-        let applied = api.patch(&name, &PatchParams::apply(OWNER).force(), &Patch::Apply(&object)).await;
+        let applied = api
+            .patch(
+                &name,
+                &PatchParams::apply(OWNER).force(),
+                &Patch::Apply(&object),
+            )
+            .await;
         applied.with_context(|| format!("failed to apply {what}"))
     }
 
@@ -87,48 +109,71 @@ impl Objects {
 
     /// Creates a namespace unless it exists.
     pub async fn namespace(&self, name: &str) -> Result<()> {
-        self.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).map_ok(drop).await
+        self.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+            .map_ok(drop)
+            .await
     }
 
     /// A token of a service account; creates the account and its namespace if they are missing.
     pub(crate) async fn token(&self, namespace: &str, name: &str) -> Result<String> {
         self.namespace(namespace).await?;
-        let account =
-            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}});
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}});
         self.apply(account).await?;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
         let request = TokenRequest {
-            spec: TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() },
+            spec: TokenRequestSpec {
+                expiration_seconds: Some(3600),
+                ..TokenRequestSpec::default()
+            },
             ..TokenRequest::default()
         };
-        let answer = accounts.create_token_request(name, &PostParams::default(), &request).await;
-        let answer =
-            answer.with_context(|| format!("failed to get a token of service account `{namespace}/{name}`"))?;
-        answer.status.map(|status| status.token).context("the API server answered a token request without a token")
+        let answer = accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await;
+        let answer = answer.with_context(|| {
+            format!("failed to get a token of service account `{namespace}/{name}`")
+        })?;
+        answer
+            .status
+            .map(|status| status.token)
+            .context("the API server answered a token request without a token")
     }
 
     async fn parsed(&self, object: Value) -> Result<(Api<DynamicObject>, DynamicObject)> {
         let what = named(&object);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
-        let parsed: DynamicObject =
-            serde_json::from_value(object).ok().with_context(|| format!("{what} is no object"))?;
-        let api = self.api(&version, &kind, parsed.metadata.namespace.as_deref()).await?;
+        let parsed: DynamicObject = serde_json::from_value(object)
+            .ok()
+            .with_context(|| format!("{what} is no object"))?;
+        let api = self
+            .api(&version, &kind, parsed.metadata.namespace.as_deref())
+            .await?;
         Ok((api, parsed))
     }
 
     async fn resolve(&self, api_version: &str, kind: &str) -> Result<(ApiResource, Scope)> {
         let key = (api_version.to_owned(), kind.to_owned());
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let known = self
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&key)
+            .cloned();
         if let Some(known) = known {
             return Ok(known);
         }
         let about = || format!("failed to find kind `{kind}` of `{api_version}` on the API server");
         let version: GroupVersion = api_version.parse().with_context(about)?;
         let full = GroupVersionKind::gvk(&version.group, &version.version, kind);
-        let (resource, capabilities) = discovery::pinned_kind(&self.client, &full).await.with_context(about)?;
+        let (resource, capabilities) = discovery::pinned_kind(&self.client, &full)
+            .await
+            .with_context(about)?;
         let found = (resource, capabilities.scope);
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, found.clone());
+        self.known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, found.clone());
         Ok(found)
     }
 }
@@ -140,7 +185,10 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Value>> {
     // The text of a parser's error may quote a value.
     let documents: Option<Vec<Value>> = documents.map(Result::ok).collect();
     let documents = documents.context("a manifest is not well-formed YAML")?;
-    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+    Ok(documents
+        .into_iter()
+        .filter(|document| !document.is_null())
+        .collect())
 }
 
 /// Kind and name for an error message.
@@ -148,5 +196,9 @@ fn named(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
     let name = [text(&metadata["namespace"]), text(&metadata["name"])];
-    format!("{} `{}`", text(&object["kind"]), name.join("/").trim_start_matches('/'))
+    format!(
+        "{} `{}`",
+        text(&object["kind"]),
+        name.join("/").trim_start_matches('/')
+    )
 }

@@ -35,21 +35,37 @@ async fn play(args: &Args) -> Result<()> {
     cluster.install_all_crds().await?;
     cluster.install_policy_crd().await?;
     say("==> creating the fleet");
-    let fleet = Fleet { clusters: args.hosted, managed: args.managed, seed: 1 };
+    let fleet = Fleet {
+        clusters: args.hosted,
+        managed: args.managed,
+        seed: 1,
+    };
     let installed = cluster.install_fleet(fleet).await?;
     if let Some(transom) = &args.show {
         return show::show(&cluster, transom).await;
     }
     let kubeconfig = cluster.write_kubeconfig(cluster.admin())?;
-    let kubectl = cluster.kubectl(cluster.admin())?.get_program().display().to_string();
+    let kubectl = cluster
+        .kubectl(cluster.admin())?
+        .get_program()
+        .display()
+        .to_string();
     say(&format!(
         "    {} objects: {} HostedClusters, {} ManagedClusters",
         installed.objects, args.hosted, args.managed
     ));
-    say(&format!("==> ready at {}; Ctrl-C ends it and removes all of it", cluster.server()));
+    say(&format!(
+        "==> ready at {}; Ctrl-C ends it and removes all of it",
+        cluster.server()
+    ));
     say(&format!("    export KUBECONFIG={}", kubeconfig.display()));
-    say(&format!("    {kubectl} get hostedclusters,managedclusters -A"));
-    say(&format!("    audit log: {}", cluster.folder().join("audit.log").display()));
+    say(&format!(
+        "    {kubectl} get hostedclusters,managedclusters -A"
+    ));
+    say(&format!(
+        "    audit log: {}",
+        cluster.folder().join("audit.log").display()
+    ));
     std::future::pending().await
 }
 

@@ -26,8 +26,21 @@ pub struct Process {
 
 impl Process {
     /// A server that is not started yet; its output is appended to `log`.
-    pub(crate) fn new(name: &'static str, program: PathBuf, flags: Vec<String>, log: PathBuf, group: i32) -> Self {
-        Self { name, program, flags, log, group, child: Mutex::new(None) }
+    pub(crate) fn new(
+        name: &'static str,
+        program: PathBuf,
+        flags: Vec<String>,
+        log: PathBuf,
+        group: i32,
+    ) -> Self {
+        Self {
+            name,
+            program,
+            flags,
+            log,
+            group,
+            child: Mutex::new(None),
+        }
     }
 
     /// Starts it without waiting until it serves; an error if it is already running.
@@ -37,26 +50,45 @@ impl Process {
         let log = File::options().create(true).append(true).open(&self.log);
         let log = log.with_context(|| format!("failed to open `{}`", self.log.display()))?;
         let mut command = Command::new(&self.program);
-        command.args(&self.flags).process_group(self.group).stdin(Stdio::null());
-        command.stdout(log.try_clone().context("failed to share a log")?).stderr(log);
-        let started = command.spawn().with_context(|| format!("failed to start `{}`", self.program.display()))?;
+        command
+            .args(&self.flags)
+            .process_group(self.group)
+            .stdin(Stdio::null());
+        command
+            .stdout(log.try_clone().context("failed to share a log")?)
+            .stderr(log);
+        let started = command
+            .spawn()
+            .with_context(|| format!("failed to start `{}`", self.program.display()))?;
         *child = Some(started);
         Ok(())
     }
 
     /// Kills it (SIGKILL) and waits for its end; does nothing if it is not running.
     pub fn kill(&self) -> Result<()> {
-        let Some(mut child) = self.child().take() else { return Ok(()) };
-        child.kill().with_context(|| format!("failed to kill {}", self.name))?;
-        child.wait().with_context(|| format!("failed to wait for the end of {}", self.name))?;
+        let Some(mut child) = self.child().take() else {
+            return Ok(());
+        };
+        child
+            .kill()
+            .with_context(|| format!("failed to kill {}", self.name))?;
+        child
+            .wait()
+            .with_context(|| format!("failed to wait for the end of {}", self.name))?;
         Ok(())
     }
 
     /// Freezes it (SIGSTOP), and waits until all its threads have stopped; its connections stay open and silent.
     pub fn freeze(&self) -> Result<()> {
         self.signal("-STOP")?;
-        let id = self.id().with_context(|| format!("{} does not run", self.name))?;
-        wait::until(&format!("the standstill of {}", self.name), DEADLINE, || is_stopped(id).then_some(()))?;
+        let id = self
+            .id()
+            .with_context(|| format!("{} does not run", self.name))?;
+        wait::until(
+            &format!("the standstill of {}", self.name),
+            DEADLINE,
+            || is_stopped(id).then_some(()),
+        )?;
         Ok(())
     }
 
@@ -72,22 +104,33 @@ impl Process {
 
     /// Its entire output since the cluster was created.
     pub fn log(&self) -> Result<String> {
-        fs::read_to_string(&self.log).with_context(|| format!("failed to read `{}`", self.log.display()))
+        fs::read_to_string(&self.log)
+            .with_context(|| format!("failed to read `{}`", self.log.display()))
     }
 
     /// An error with the end of its log if it has exited by itself.
     pub(crate) fn check(&self) -> Result<()> {
-        let ended = self.child().as_mut().and_then(|child| child.try_wait().ok().flatten());
+        let ended = self
+            .child()
+            .as_mut()
+            .and_then(|child| child.try_wait().ok().flatten());
         let Some(status) = ended else { return Ok(()) };
         let log = self.log()?;
         let lines: Vec<&str> = log.lines().collect();
         let tail = lines[lines.len().saturating_sub(TAIL)..].join("\n");
-        bail!("{} ended with {status}; the end of its log:\n{tail}", self.name)
+        bail!(
+            "{} ended with {status}; the end of its log:\n{tail}",
+            self.name
+        )
     }
 
     fn signal(&self, signal: &str) -> Result<()> {
-        let id = self.id().with_context(|| format!("{} does not run", self.name))?;
-        let status = Command::new("kill").args([signal, &id.to_string()]).status();
+        let id = self
+            .id()
+            .with_context(|| format!("{} does not run", self.name))?;
+        let status = Command::new("kill")
+            .args([signal, &id.to_string()])
+            .status();
         let status = status.with_context(|| format!("failed to start `kill {signal} {id}`"))?;
         ensure!(status.success(), "`kill {signal} {id}` ended with {status}");
         Ok(())
@@ -100,11 +143,14 @@ impl Process {
 
 /// Whether every thread of a process is stopped: the signal reaches one thread first, and the others a moment later.
 fn is_stopped(id: u32) -> bool {
-    let Ok(threads) = fs::read_dir(format!("/proc/{id}/task")) else { return false };
+    let Ok(threads) = fs::read_dir(format!("/proc/{id}/task")) else {
+        return false;
+    };
     threads.flatten().all(|thread| {
         let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
         // The state follows the name, which is in parentheses.
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('T'))
     })
 }
 

@@ -65,8 +65,12 @@ impl Proxy {
     /// Starts one that forwards everything unchanged. Clients need a token to authenticate: the proxy terminates their
     /// TLS.
     pub async fn start(cluster: &Cluster) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("failed to listen for a proxy")?;
-        let address = listener.local_addr().context("failed to ask for the address of a proxy")?;
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .context("failed to listen for a proxy")?;
+        let address = listener
+            .local_addr()
+            .context("failed to ask for the address of a proxy")?;
         let client = user::client(&cluster.kubeconfig(&User::nobody())?).await?;
         let (cuts, cut) = watch::channel(());
         let (stops, stop) = watch::channel(None);
@@ -87,7 +91,16 @@ impl Proxy {
                 connections.spawn(serve(stream, behind.clone()));
             }
         });
-        Ok(Self { address, fault, stops, late, cuts, met, gone, serving })
+        Ok(Self {
+            address,
+            fault,
+            stops,
+            late,
+            cuts,
+            met,
+            gone,
+            serving,
+        })
     }
 
     /// Its address; plain HTTP, so that its responses need no certificate.
@@ -149,7 +162,8 @@ async fn serve(stream: TcpStream, mut behind: Behind) {
     behind.cuts.mark_unchanged();
     let asked = behind.clone();
     let service = service_fn(move |request| answer(asked.clone(), request));
-    let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let connection =
+        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         // The client has noticed when its connection breaks.
         _ = connection => {}
@@ -158,12 +172,19 @@ async fn serve(stream: TcpStream, mut behind: Behind) {
 }
 
 async fn answer(mut behind: Behind, request: Request<Incoming>) -> Result<Response<Counted>> {
-    let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("", |path| path.as_str());
     let stopped = |stop: &Option<&str>| stop.is_some_and(|text| path.contains(text));
     if stopped(&behind.stops.borrow()) {
         held(&behind.met).push(Instant::now());
     }
-    behind.stops.wait_for(|stop| !stopped(stop)).await.context("the proxy is gone")?;
+    behind
+        .stops
+        .wait_for(|stop| !stopped(stop))
+        .await
+        .context("the proxy is gone")?;
     let writes = request.method() != Method::GET;
     let fault = *held(&behind.fault);
     if fault.is_some() {
@@ -172,10 +193,15 @@ async fn answer(mut behind: Behind, request: Request<Incoming>) -> Result<Respon
     let answer = match fault {
         None => carried(&behind.client, request).await,
         Some(Fault::Half) => half(carried(&behind.client, request).await?).await,
-        Some(Fault::NoJson) => said(Response::builder(), "<html><body>Please sign in.</body></html>"),
+        Some(Fault::NoJson) => said(
+            Response::builder(),
+            "<html><body>Please sign in.</body></html>",
+        ),
         Some(Fault::Code(code, seconds)) => {
             let head = Response::builder().status(code);
-            let head = seconds.into_iter().fold(head, |head, seconds| head.header(RETRY_AFTER, seconds));
+            let head = seconds
+                .into_iter()
+                .fold(head, |head, seconds| head.header(RETRY_AFTER, seconds));
             said(head, "something is wrong; please try again later\n")
         }
     }?;
@@ -190,8 +216,14 @@ async fn answer(mut behind: Behind, request: Request<Incoming>) -> Result<Respon
 async fn carried(client: &Client, request: Request<Incoming>) -> Result<Response<Body>> {
     let (mut head, body) = request.into_parts();
     head.headers.remove(HOST);
-    let bytes = body.collect().await.context("failed to read a request")?.to_bytes();
-    Ok(client.send(Request::from_parts(head, Body::from(bytes))).await?)
+    let bytes = body
+        .collect()
+        .await
+        .context("failed to read a request")?
+        .to_bytes();
+    Ok(client
+        .send(Request::from_parts(head, Body::from(bytes)))
+        .await?)
 }
 
 /// The same body; counts an expiry that the server reports inside the stream of an older watch.
@@ -212,11 +244,21 @@ async fn half(answer: Response<Body>) -> Result<Response<Body>> {
     let (mut head, mut body) = answer.into_parts();
     head.headers.remove(CONTENT_LENGTH);
     head.headers.remove(TRANSFER_ENCODING);
-    let first = body.frame().await.transpose()?.and_then(|frame| frame.into_data().ok()).unwrap_or_default();
-    Ok(Response::from_parts(head, Body::from(first.slice(..first.len() / 2))))
+    let first = body
+        .frame()
+        .await
+        .transpose()?
+        .and_then(|frame| frame.into_data().ok())
+        .unwrap_or_default();
+    Ok(Response::from_parts(
+        head,
+        Body::from(first.slice(..first.len() / 2)),
+    ))
 }
 
 fn said(head: hyper::http::response::Builder, text: &'static str) -> Result<Response<Body>> {
     let body = Body::from(Bytes::from_static(text.as_bytes()));
-    head.header(CONTENT_TYPE, "text/html").body(body).context("failed to make an answer")
+    head.header(CONTENT_TYPE, "text/html")
+        .body(body)
+        .context("failed to make an answer")
 }

@@ -18,7 +18,11 @@ pub(crate) fn binary(name: &str) -> Result<PathBuf> {
         None => ("TRANSOM_SERVERS", folder()?),
     };
     let path = folder.join(name);
-    ensure!(path.is_file(), "`{}` of {variable} holds no `{name}`; run `cargo xtask servers`", folder.display());
+    ensure!(
+        path.is_file(),
+        "`{}` of {variable} holds no `{name}`; run `cargo xtask servers`",
+        folder.display()
+    );
     Ok(path)
 }
 
@@ -40,6 +44,9 @@ pub fn registration() -> Result<Command> {
 /// A file that does not come from `KUBEBUILDER_ASSETS`.
 pub(crate) fn beside(name: &str) -> Result<PathBuf> {
     let path = folder()?.join(name);
-    ensure!(path.is_file(), "TRANSOM_SERVERS holds no `{name}`; run `cargo xtask servers`");
+    ensure!(
+        path.is_file(),
+        "TRANSOM_SERVERS holds no `{name}`; run `cargo xtask servers`"
+    );
     Ok(path)
 }

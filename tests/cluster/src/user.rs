@@ -21,17 +21,26 @@ impl User {
     pub(crate) fn with_certificate(name: &str, pair: &Pair) -> Self {
         let [certificate, key] = [&pair.certificate, &pair.key].map(|pem| STANDARD.encode(pem));
         let credential = json!({"client-certificate-data": certificate, "client-key-data": key});
-        Self { name: name.to_owned(), credential }
+        Self {
+            name: name.to_owned(),
+            credential,
+        }
     }
 
     /// By token.
     pub(crate) fn with_token(name: &str, token: &str) -> Self {
-        Self { name: name.to_owned(), credential: json!({"token": token}) }
+        Self {
+            name: name.to_owned(),
+            credential: json!({"token": token}),
+        }
     }
 
     /// Without a credential.
     pub(crate) fn nobody() -> Self {
-        Self { name: "nobody".to_owned(), credential: json!({}) }
+        Self {
+            name: "nobody".to_owned(),
+            credential: json!({}),
+        }
     }
 
     /// Its name in RBAC and the audit log, `system:serviceaccount:<namespace>:<name>` for a service account.
@@ -46,7 +55,8 @@ impl User {
 
     /// A kubeconfig as YAML, for a server with this CA.
     pub(crate) fn kubeconfig(&self, server: &str, authority: &str) -> Result<String> {
-        let cluster = json!({"server": server, "certificate-authority-data": STANDARD.encode(authority)});
+        let cluster =
+            json!({"server": server, "certificate-authority-data": STANDARD.encode(authority)});
         let document = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
             "clusters": [{"name": "test", "cluster": cluster}],
@@ -65,7 +75,8 @@ impl fmt::Debug for User {
 
 /// A client without retries: a test counts exactly its own requests.
 pub(crate) async fn client(kubeconfig: &str) -> Result<Client> {
-    let read = Kubeconfig::from_yaml(kubeconfig).context("failed to read a kubeconfig of our own")?;
+    let read =
+        Kubeconfig::from_yaml(kubeconfig).context("failed to read a kubeconfig of our own")?;
     let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
     let mut config = config.context("failed to use a kubeconfig of our own")?;
     config.default_retry = false;

@@ -7,7 +7,11 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Looks until it gets a value; after `deadline` an error names what did not appear. An error of a look ends the wait.
-pub async fn until<T>(what: &str, deadline: Duration, mut look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+pub async fn until<T>(
+    what: &str,
+    deadline: Duration,
+    mut look: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
     let start = Instant::now();
     loop {
         if let Some(seen) = look().await? {

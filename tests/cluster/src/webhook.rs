@@ -58,9 +58,11 @@ impl Webhook {
     /// Starts to answer.
     pub async fn start(answer: impl Fn(&Value) -> Say + Send + Sync + 'static) -> Result<Self> {
         let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
-        let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).map_err(|error| anyhow::anyhow!(error))?;
-        let config =
-            ServerConfig::builder().with_no_client_auth().with_single_cert(vec![own.cert.der().clone()], key)?;
+        let key = PrivateKeyDer::try_from(own.signing_key.serialize_der())
+            .map_err(|error| anyhow::anyhow!(error))?;
+        let config = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![own.cert.der().clone()], key)?;
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("https://{}/", listener.local_addr()?);
@@ -69,11 +71,17 @@ impl Webhook {
         let serving = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, answer, count) = (acceptor.clone(), Arc::clone(&answer), Arc::clone(&count));
+                let (acceptor, answer, count) =
+                    (acceptor.clone(), Arc::clone(&answer), Arc::clone(&count));
                 connections.spawn(async move { serve(acceptor, stream, &*answer, &count).await });
             }
         });
-        Ok(Self { url, authority: own.cert.pem(), asked, serving })
+        Ok(Self {
+            url,
+            authority: own.cert.pem(),
+            asked,
+            serving,
+        })
     }
 
     /// How often it was called.
@@ -84,7 +92,10 @@ impl Webhook {
     /// Stops answering and closes its connections.
     pub async fn stop(mut self) -> Result<()> {
         self.serving.abort();
-        ensure!((&mut self.serving).await.is_err(), "a webhook had ended before it was stopped");
+        ensure!(
+            (&mut self.serving).await.is_err(),
+            "a webhook had ended before it was stopped"
+        );
         Ok(())
     }
 
@@ -102,12 +113,19 @@ impl Webhook {
     /// Removes a configuration; the API server notices soon.
     pub async fn uninstall(objects: &Objects, name: &str) -> Result<()> {
         let configurations = objects.api(ADMISSION, KIND, None).await?;
-        configurations.delete(name, &DeleteParams::default()).await?;
+        configurations
+            .delete(name, &DeleteParams::default())
+            .await?;
         Ok(())
     }
 
     fn configuration(&self, asks: Asks<'_>) -> Value {
-        let Asks { name, group, resource, scope } = asks;
+        let Asks {
+            name,
+            group,
+            resource,
+            scope,
+        } = asks;
         let mut webhook = json!({
             "name": format!("{name}.example.org"),
             "clientConfig": {"url": self.url, "caBundle": STANDARD.encode(&self.authority)},
@@ -128,13 +146,21 @@ impl Drop for Webhook {
 }
 
 /// Answers the requests of one connection; if the connection breaks, the API server retries.
-async fn serve(acceptor: TlsAcceptor, stream: TcpStream, answer: &Answer, asked: &AtomicUsize) -> Result<()> {
+async fn serve(
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    answer: &Answer,
+    asked: &AtomicUsize,
+) -> Result<()> {
     let mut stream = BufReader::new(acceptor.accept(stream).await?);
     loop {
         let mut length = 0;
         loop {
             let mut line = String::new();
-            ensure!(stream.read_line(&mut line).await? > 0, "the connection ended");
+            ensure!(
+                stream.read_line(&mut line).await? > 0,
+                "the connection ended"
+            );
             let line = line.trim().to_ascii_lowercase();
             if let Some(value) = line.strip_prefix("content-length:") {
                 length = value.trim().parse()?;
@@ -148,10 +174,15 @@ async fn serve(acceptor: TlsAcceptor, stream: TcpStream, answer: &Answer, asked:
         asked.fetch_add(1, Ordering::SeqCst);
         let review: Value = serde_json::from_slice(&body)?;
         let answer = review_of(&review["request"], answer(&review["request"])).to_string();
-        let head =
-            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", answer.len());
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            answer.len()
+        );
         stream.write_all(head.as_bytes()).await?;
-        stream.write_all(answer.as_bytes()).await.context("failed to answer")?;
+        stream
+            .write_all(answer.as_bytes())
+            .await
+            .context("failed to answer")?;
         stream.flush().await?;
     }
 }

@@ -58,8 +58,13 @@ impl Wire {
     pub fn to(server: &str) -> Result<Self> {
         let target = server.trim_start_matches("https://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").context("failed to listen for a wire")?;
-        let address = listener.local_addr().context("failed to ask for the address of a wire")?;
-        let wire = Self { address, gate: Arc::default() };
+        let address = listener
+            .local_addr()
+            .context("failed to ask for the address of a wire")?;
+        let wire = Self {
+            address,
+            gate: Arc::default(),
+        };
         let gate = Arc::clone(&wire.gate);
         thread::spawn(move || {
             for from in listener.incoming().flatten() {
@@ -114,7 +119,10 @@ impl Gate {
             };
             !state.cut && (parted || number < state.silent_before)
         };
-        let state = self.changed.wait_while(self.state(), held).unwrap_or_else(PoisonError::into_inner);
+        let state = self
+            .changed
+            .wait_while(self.state(), held)
+            .unwrap_or_else(PoisonError::into_inner);
         if let Carries::Slowly(bytes) = state.carries {
             let pause = Duration::from_secs(1).mul_f64(length as f64 / f64::from(bytes.max(1)));
             let slow = |state: &mut State| state.carries == Carries::Slowly(bytes) && !state.cut;
@@ -128,8 +136,10 @@ fn join(from: TcpStream, target: &str, gate: &Arc<Gate>) -> Result<()> {
         return Ok(());
     }
     let to = TcpStream::connect(target)?;
-    let ways =
-        [(from.try_clone()?, to.try_clone()?, Way::ToServer), (to.try_clone()?, from.try_clone()?, Way::FromServer)];
+    let ways = [
+        (from.try_clone()?, to.try_clone()?, Way::ToServer),
+        (to.try_clone()?, from.try_clone()?, Way::FromServer),
+    ];
     let number = {
         let mut state = gate.state();
         state.open.extend([from, to]);
@@ -146,7 +156,13 @@ fn join(from: TcpStream, target: &str, gate: &Arc<Gate>) -> Result<()> {
     Ok(())
 }
 
-fn carry(mut from: &TcpStream, mut to: &TcpStream, gate: &Gate, number: u64, way: Way) -> io::Result<()> {
+fn carry(
+    mut from: &TcpStream,
+    mut to: &TcpStream,
+    gate: &Gate,
+    number: u64,
+    way: Way,
+) -> io::Result<()> {
     let mut bytes = [0; CHUNK];
     loop {
         let length = from.read(&mut bytes)?;

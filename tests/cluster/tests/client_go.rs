@@ -6,17 +6,28 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use transom_api::policy::KubeconfigGrant;
-use transom_core::contract::credentials::{AuthoritySource, Proposal, ProposedCluster, ProposedUser, SourceView};
+use transom_core::contract::credentials::{
+    AuthoritySource, Proposal, ProposedCluster, ProposedUser, SourceView,
+};
 use transom_core::document::{Limits, client_go, parse_one};
 use transom_core::kubeconfig::{KubeconfigLimits, Source, Terms};
 use transom_test_cluster::kubectl;
 
-const CASE: &str = "../../policies/external-managed-kubeconfig/cases/T12-client-certificate/given.yaml";
+const CASE: &str =
+    "../../policies/external-managed-kubeconfig/cases/T12-client-certificate/given.yaml";
 
 /// client-go's version of a kubeconfig in a file.
 fn rewritten(file: &Path) -> Result<String> {
-    let written = kubectl()?.arg("--kubeconfig").arg(file).args(["config", "view", "--raw"]).output()?;
-    ensure!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    let written = kubectl()?
+        .arg("--kubeconfig")
+        .arg(file)
+        .args(["config", "view", "--raw"])
+        .output()?;
+    ensure!(
+        written.status.success(),
+        "{}",
+        String::from_utf8_lossy(&written.stderr)
+    );
     Ok(String::from_utf8(written.stdout)?)
 }
 
@@ -25,7 +36,10 @@ fn admin() -> Result<Value> {
     let given = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(CASE))?;
     for document in serde_yaml::Deserializer::from_str(&given) {
         let object = <Value as serde::Deserialize>::deserialize(document)?;
-        if let Some(text) = object.pointer("/stringData/kubeconfig").and_then(Value::as_str) {
+        if let Some(text) = object
+            .pointer("/stringData/kubeconfig")
+            .and_then(Value::as_str)
+        {
             return Ok(serde_yaml::from_str(text)?);
         }
     }
@@ -71,8 +85,14 @@ fn every_kind() -> Result<Value> {
         ("token", json!({"token": "12e4"})),
         ("y", json!({"username": "u", "password": "0x1f"})),
         ("exec", json!({"exec": exec})),
-        ("provider", json!({"auth-provider": {"name": "oidc", "config": {"client-id": "a", "id-token": "e.y.J"}}})),
-        ("files", json!({"client-certificate": "/a.crt", "client-key": "/a.key"})),
+        (
+            "provider",
+            json!({"auth-provider": {"name": "oidc", "config": {"client-id": "a", "id-token": "e.y.J"}}}),
+        ),
+        (
+            "files",
+            json!({"client-certificate": "/a.crt", "client-key": "/a.key"}),
+        ),
         ("token-file", json!({"tokenFile": "/var/run/token"})),
         (
             "as",
@@ -81,12 +101,18 @@ fn every_kind() -> Result<Value> {
         ),
     ];
     for (name, user) in more {
-        config["users"].as_array_mut().context("users")?.push(json!({"name": name, "user": user}));
+        config["users"]
+            .as_array_mut()
+            .context("users")?
+            .push(json!({"name": name, "user": user}));
     }
     let extension = json!({"a10": 1, "a9": 2.5, "aB": {}, "a_b": [], "x": null, "big": 1e30, "small": 1e-9, "1": [[1, [2]], {"k": "v"}]});
     let other = json!({"server": "https://[2001:db8::1]:6443/k8s/c-1", "tls-server-name": "1.2.3", "proxy-url": "socks5://p:1",
         "insecure-skip-tls-verify": true, "disable-compression": true, "extensions": [{"name": "x", "extension": extension}]});
-    config["clusters"].as_array_mut().context("clusters")?.push(json!({"name": "other # x", "cluster": other}));
+    config["clusters"]
+        .as_array_mut()
+        .context("clusters")?
+        .push(json!({"name": "other # x", "cluster": other}));
     Ok(config)
 }
 
@@ -104,7 +130,14 @@ fn ours(bytes: &[u8], server: Option<&str>) -> Result<String> {
         "credentials": ["ClientCertificate", "Token", "Basic", "Exec", "AuthProvider", "File"],
     }))?;
     let now_seconds = 1_795_248_000;
-    let terms = Terms { grant: &grant, source_role: "source", inputs: &[], primary: &Value::Null, now_seconds, limits };
+    let terms = Terms {
+        grant: &grant,
+        source_role: "source",
+        inputs: &[],
+        primary: &Value::Null,
+        now_seconds,
+        limits,
+    };
     Ok(source.assemble(&answer, &terms)?.to_yaml().to_owned())
 }
 
@@ -115,15 +148,29 @@ fn rewrites_client_go_output_byte_for_byte() -> Result<()> {
     for config in [admin()?, every_kind()?] {
         fs::write(&file, config.to_string())?;
         let theirs = rewritten(&file)?;
-        ensure!(ours(theirs.as_bytes(), None)? == theirs, "an unchanged document is written otherwise");
+        ensure!(
+            ours(theirs.as_bytes(), None)? == theirs,
+            "an unchanged document is written otherwise"
+        );
         fs::write(&file, &theirs)?;
         // Then both client-go and Transom change the server.
         let moved = ours(theirs.as_bytes(), Some("moved.example.com"))?;
         let name = config["clusters"][0]["name"].as_str().context("a name")?;
         let port = "--server=https://moved.example.com:6443";
-        let set = kubectl()?.arg("--kubeconfig").arg(&file).args(["config", "set-cluster", name, port]).output()?;
-        ensure!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
-        ensure!(fs::read_to_string(&file)? == moved, "a moved server is written otherwise");
+        let set = kubectl()?
+            .arg("--kubeconfig")
+            .arg(&file)
+            .args(["config", "set-cluster", name, port])
+            .output()?;
+        ensure!(
+            set.status.success(),
+            "{}",
+            String::from_utf8_lossy(&set.stderr)
+        );
+        ensure!(
+            fs::read_to_string(&file)? == moved,
+            "a moved server is written otherwise"
+        );
         ensure!(rewritten(&file)? == moved);
     }
     Ok(())
@@ -172,7 +219,10 @@ fn texts() -> Vec<String> {
     let long = "this is a very long text that goes on and on, beyond eighty columns, to see where the line is folded by whoever writes it";
     for start in ["", "a: ", "\t", "- ", "'"] {
         all.push(format!("{start}{long}"));
-        all.push(format!("{start}{}", long.replace(" b", "  b").replace(" t", "   t")));
+        all.push(format!(
+            "{start}{}",
+            long.replace(" b", "  b").replace(" t", "   t")
+        ));
     }
     all.push("x".repeat(200));
     all.push(format!("{} y z", "x".repeat(79)));
@@ -194,11 +244,28 @@ fn quotes_and_folds_texts_and_keys_like_client_go() -> Result<()> {
     let file = folder.path().join("config");
     let texts = texts();
     // yaml.v2 has no consistent order for keys of digits and letters: the result depends on its sorting algorithm.
-    let keys = texts.iter().filter(|text| !text.starts_with(|first: char| first.is_ascii_digit()));
-    let mut keyed: serde_json::Map<_, _> =
-        keys.map(|text| (text.clone(), json!([text, {"deeper": {"deep": text}}]))).collect();
-    keyed.extend(["k_9", "k10", "k9", "kB", "k-b", "0", "1", "10", "9"].map(|key| (key.to_owned(), json!({key: []}))));
-    let numbers = json!([0.1, 123_456.75, 1_234_567.5, 1e21, 1e-5, -2.5e-4, 1e100, -7, 1_000_000, u64::MAX]);
+    let keys = texts
+        .iter()
+        .filter(|text| !text.starts_with(|first: char| first.is_ascii_digit()));
+    let mut keyed: serde_json::Map<_, _> = keys
+        .map(|text| (text.clone(), json!([text, {"deeper": {"deep": text}}])))
+        .collect();
+    keyed.extend(
+        ["k_9", "k10", "k9", "kB", "k-b", "0", "1", "10", "9"]
+            .map(|key| (key.to_owned(), json!({key: []}))),
+    );
+    let numbers = json!([
+        0.1,
+        123_456.75,
+        1_234_567.5,
+        1e21,
+        1e-5,
+        -2.5e-4,
+        1e100,
+        -7,
+        1_000_000,
+        u64::MAX
+    ]);
     let mut config = json!({
         "apiVersion": "v1", "kind": "Config", "clusters": [], "contexts": [], "current-context": "",
         "extensions": [{"name": "x", "extension": {"texts": texts, "keyed": keyed, "numbers": numbers}}], "users": [],
@@ -209,7 +276,12 @@ fn quotes_and_folds_texts_and_keys_like_client_go() -> Result<()> {
         config[empty] = Value::Null;
     }
     let ours = client_go::to_yaml(&config);
-    let differ: Vec<_> = ours.lines().zip(theirs.lines()).filter(|(ours, theirs)| ours != theirs).take(20).collect();
+    let differ: Vec<_> = ours
+        .lines()
+        .zip(theirs.lines())
+        .filter(|(ours, theirs)| ours != theirs)
+        .take(20)
+        .collect();
     ensure!(ours == theirs, "{differ:#?}");
     Ok(())
 }
@@ -241,19 +313,31 @@ fn resolves_merge_keys_like_client_go() -> Result<()> {
     fs::write(&file, MERGED)?;
     let by_name = |document: &Value| -> std::collections::BTreeMap<String, Value> {
         let clusters = document["clusters"].as_array().into_iter().flatten();
-        clusters.map(|entry| (entry["name"].to_string(), entry["cluster"].clone())).collect()
+        clusters
+            .map(|entry| (entry["name"].to_string(), entry["cluster"].clone()))
+            .collect()
     };
     let theirs = by_name(&serde_yaml::from_str(&rewritten(&file)?)?);
-    let limits = Limits { bytes: 1 << 20, nodes: 10_000, depth: 20 };
+    let limits = Limits {
+        bytes: 1 << 20,
+        nodes: 10_000,
+        depth: 20,
+    };
     let mut ours = by_name(&parse_one(MERGED.as_bytes(), limits)?);
     // A quoted merge key is a field that client-go does not know and drops.
-    let quoted = ours.get_mut("\"quoted\"").and_then(Value::as_object_mut).context("no such cluster")?;
+    let quoted = ours
+        .get_mut("\"quoted\"")
+        .and_then(Value::as_object_mut)
+        .context("no such cluster")?;
     ensure!(quoted.remove("<<").is_some(), "a quoted key was merged");
     ensure!(ours.len() == 8 && ours == theirs, "{ours:#?} {theirs:#?}");
     for wrong in ["x", "~", "[1]", "[*a, x]", "[[*a]]"] {
         let text = MERGED.replace("{<<: [], ", &format!("{{<<: {wrong}, "));
         fs::write(&file, &text)?;
-        ensure!(rewritten(&file).is_err() && parse_one(text.as_bytes(), limits).is_err(), "{wrong}");
+        ensure!(
+            rewritten(&file).is_err() && parse_one(text.as_bytes(), limits).is_err(),
+            "{wrong}"
+        );
     }
     Ok(())
 }

@@ -24,7 +24,8 @@ const CRDS: [&str; 3] = [
 /// Whether the API server lets a user read a secret.
 async fn may_read(cluster: &Cluster, user: &User, name: &str) -> Result<bool> {
     let client = cluster.client(user).await?;
-    let secrets: kube::Api<k8s_openapi::api::core::v1::Secret> = kube::Api::namespaced(client, "default");
+    let secrets: kube::Api<k8s_openapi::api::core::v1::Secret> =
+        kube::Api::namespaced(client, "default");
     match secrets.get_opt(name).await {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if status.code == 403 => Ok(false),
@@ -34,7 +35,11 @@ async fn may_read(cluster: &Cluster, user: &User, name: &str) -> Result<bool> {
 
 async fn line(cluster: &Cluster, since: Mark, wanted: impl Fn(&Line) -> bool) -> Result<Line> {
     wait::until("a line of the audit log", DEADLINE, async || {
-        Ok(cluster.audit().since(since)?.into_iter().find(|line| wanted(line)))
+        Ok(cluster
+            .audit()
+            .since(since)?
+            .into_iter()
+            .find(|line| wanted(line)))
     })
     .await
 }
@@ -42,19 +47,35 @@ async fn line(cluster: &Cluster, since: Mark, wanted: impl Fn(&Line) -> bool) ->
 #[tokio::test]
 async fn users_have_only_their_permissions_and_requests_are_audited() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
-    let (nobody, somebody) = (cluster.user("nobody", &[])?, cluster.user("somebody", &["readers"])?);
+    let (nobody, somebody) = (
+        cluster.user("nobody", &[])?,
+        cluster.user("somebody", &["readers"])?,
+    );
     let agent = cluster.service_account("transom", "agent").await?;
     cluster.objects().apply_manifest(RIGHTS).await?;
     let mark = cluster.audit().mark()?;
-    for (user, may) in [(&nobody, false), (&somebody, true), (&agent, true), (cluster.admin(), true)] {
+    for (user, may) in [
+        (&nobody, false),
+        (&somebody, true),
+        (&agent, true),
+        (cluster.admin(), true),
+    ] {
         // The API server learns of new permissions by a watch.
-        wait::until("the rights", DEADLINE, async || Ok((may_read(&cluster, user, "any").await? == may).then_some(())))
-            .await?;
+        wait::until("the rights", DEADLINE, async || {
+            Ok((may_read(&cluster, user, "any").await? == may).then_some(()))
+        })
+        .await?;
     }
     let denied = line(&cluster, mark, |line| line.user == "nobody").await?;
-    assert_eq!((denied.verb.as_str(), denied.code, denied.allowed), ("get", 403, false));
+    assert_eq!(
+        (denied.verb.as_str(), denied.code, denied.allowed),
+        ("get", 403, false)
+    );
     assert_eq!(denied.uri, "/api/v1/namespaces/default/secrets/any");
-    assert_eq!(denied.target.map(|target| (target.resource, target.name)), Some(("secrets".into(), "any".into())));
+    assert_eq!(
+        denied.target.map(|target| (target.resource, target.name)),
+        Some(("secrets".into(), "any".into()))
+    );
     let account = |line: &Line| line.user == "system:serviceaccount:transom:agent" && line.allowed;
     let allowed = line(&cluster, mark, account).await?;
     assert_eq!(allowed.code, 404);
@@ -83,24 +104,60 @@ async fn the_real_crds_accept_the_fleet_with_its_status() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_all_crds().await?;
     let before = cluster.metrics().await?.requests();
-    let installed = cluster.install_fleet(Fleet { clusters: 12, managed: 20, seed: 1 }).await?;
+    let installed = cluster
+        .install_fleet(Fleet {
+            clusters: 12,
+            managed: 20,
+            seed: 1,
+        })
+        .await?;
     // One of the HostedClusters has no klusterlet namespace yet: each has five objects, that one has four.
     assert_eq!(installed.objects, 12 * 5 - 1 + 20);
-    let hosted = cluster.objects().api(HOSTED, "HostedCluster", Some("clusters")).await?;
+    let hosted = cluster
+        .objects()
+        .api(HOSTED, "HostedCluster", Some("clusters"))
+        .await?;
     let hosted = hosted.get(&fleet::hosted_name(0)).await?;
     assert_eq!(
         hosted.data["status"]["kubeconfig"]["name"],
         json!(format!("{}-admin-kubeconfig", fleet::hosted_name(0)))
     );
-    let secrets = cluster.objects().api("v1", "Secret", Some("clusters")).await?;
-    let secret = secrets.get(&format!("{}-admin-kubeconfig", fleet::hosted_name(0))).await?;
-    assert_eq!(secret.metadata.owner_references.unwrap_or_default()[0].uid, hosted.metadata.uid.unwrap_or_default());
-    let managed = cluster.objects().api(MANAGED, "ManagedCluster", None).await?.get(&fleet::managed_name(7)).await?;
-    let conditions = managed.data["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-    assert!(conditions.iter().any(|it| it["reason"] == "ManagedClusterKubeAPIServerUnavailable"), "{conditions:?}");
+    let secrets = cluster
+        .objects()
+        .api("v1", "Secret", Some("clusters"))
+        .await?;
+    let secret = secrets
+        .get(&format!("{}-admin-kubeconfig", fleet::hosted_name(0)))
+        .await?;
+    assert_eq!(
+        secret.metadata.owner_references.unwrap_or_default()[0].uid,
+        hosted.metadata.uid.unwrap_or_default()
+    );
+    let managed = cluster
+        .objects()
+        .api(MANAGED, "ManagedCluster", None)
+        .await?
+        .get(&fleet::managed_name(7))
+        .await?;
+    let conditions = managed.data["status"]["conditions"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    assert!(
+        conditions
+            .iter()
+            .any(|it| it["reason"] == "ManagedClusterKubeAPIServerUnavailable"),
+        "{conditions:?}"
+    );
     let after = cluster.metrics().await?.requests();
-    let key = ("POST".to_owned(), "managedclusters.cluster.open-cluster-management.io".to_owned());
-    assert_eq!(after.get(&key).copied().unwrap_or_default() - before.get(&key).copied().unwrap_or_default(), 20);
+    let key = (
+        "POST".to_owned(),
+        "managedclusters.cluster.open-cluster-management.io".to_owned(),
+    );
+    assert_eq!(
+        after.get(&key).copied().unwrap_or_default()
+            - before.get(&key).copied().unwrap_or_default(),
+        20
+    );
     Ok(())
 }
 
@@ -108,10 +165,12 @@ async fn the_real_crds_accept_the_fleet_with_its_status() -> Result<()> {
 async fn servers_recover_with_their_data_from_kill_and_freeze() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_crds(&CRDS).await?;
-    let object: Value =
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}});
+    let object: Value = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}});
     let created = cluster.objects().create(object).await?;
-    let maps = cluster.objects().api("v1", "ConfigMap", Some("default")).await?;
+    let maps = cluster
+        .objects()
+        .api("v1", "ConfigMap", Some("default"))
+        .await?;
 
     cluster.restart_apiserver().await?;
     assert_eq!(maps.get("a").await?.metadata.uid, created.metadata.uid);
@@ -120,7 +179,12 @@ async fn servers_recover_with_their_data_from_kill_and_freeze() -> Result<()> {
     cluster.wait_for_crd(CRDS[0]).await?;
 
     cluster.apiserver().freeze()?;
-    assert!(tokio::time::timeout(Duration::from_millis(200), maps.get("a")).await.is_err(), "a frozen server answered");
+    assert!(
+        tokio::time::timeout(Duration::from_millis(200), maps.get("a"))
+            .await
+            .is_err(),
+        "a frozen server answered"
+    );
     cluster.apiserver().thaw()?;
     assert_eq!(maps.get("a").await?.metadata.uid, created.metadata.uid);
     Ok(())
@@ -136,10 +200,17 @@ async fn a_deleted_namespace_terminates_until_finalized() -> Result<()> {
     let refused = cluster
         .objects()
         .create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "b", "namespace": "home"}}));
-    assert!(refused.await.is_err(), "a namespace that is Terminating took an object");
+    assert!(
+        refused.await.is_err(),
+        "a namespace that is Terminating took an object"
+    );
     cluster.finalize_namespace("home").await?;
     cluster.objects().namespace("home").await?;
-    cluster.objects().create(object).await.context("the object of the old namespace is still there")?;
+    cluster
+        .objects()
+        .create(object)
+        .await
+        .context("the object of the old namespace is still there")?;
     Ok(())
 }
 
@@ -147,9 +218,15 @@ async fn a_deleted_namespace_terminates_until_finalized() -> Result<()> {
 async fn a_stopped_cluster_leaves_nothing() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     let left = Left::of(&cluster);
-    let version = cluster.kubectl(cluster.admin())?.args(["version", "-o", "json"]).output()?;
+    let version = cluster
+        .kubectl(cluster.admin())?
+        .args(["version", "-o", "json"])
+        .output()?;
     let version: Value = serde_json::from_slice(&version.stdout)?;
-    assert_eq!(version["serverVersion"]["gitVersion"], version["clientVersion"]["gitVersion"]);
+    assert_eq!(
+        version["serverVersion"]["gitVersion"],
+        version["clientVersion"]["gitVersion"]
+    );
     drop(cluster);
     assert_eq!(left.seen(), Vec::<String>::new());
     Ok(())
@@ -160,17 +237,28 @@ async fn a_killed_process_leaves_nothing() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let told = folder.path().join("told");
     let mut process = Command::new(std::env::current_exe()?);
-    process.args(["--exact", "holds_a_cluster_until_it_is_killed", "--ignored"]).env("TOLD", &told);
+    process
+        .args(["--exact", "holds_a_cluster_until_it_is_killed", "--ignored"])
+        .env("TOLD", &told);
     let mut process = process.spawn()?;
     let left = wait::until("a cluster of the other process", 3 * DEADLINE, async || {
         anyhow::ensure!(process.try_wait()?.is_none(), "the other process ended");
-        Ok(std::fs::read_to_string(&told).ok().and_then(|text| text.strip_suffix('\n').map(Left::told)))
+        Ok(std::fs::read_to_string(&told)
+            .ok()
+            .and_then(|text| text.strip_suffix('\n').map(Left::told)))
     })
     .await?;
-    assert_eq!(left.seen().len(), 3, "a cluster is a folder and two processes");
+    assert_eq!(
+        left.seen().len(),
+        3,
+        "a cluster is a folder and two processes"
+    );
     process.kill()?;
     process.wait()?;
-    wait::until("the end of all", DEADLINE, async || Ok(left.seen().is_empty().then_some(()))).await
+    wait::until("the end of all", DEADLINE, async || {
+        Ok(left.seen().is_empty().then_some(()))
+    })
+    .await
 }
 
 #[tokio::test]
@@ -187,9 +275,15 @@ struct Left(Vec<String>);
 
 impl Left {
     fn of(cluster: &Cluster) -> Self {
-        let ids = [cluster.apiserver().id(), cluster.etcd().id()].into_iter().flatten();
+        let ids = [cluster.apiserver().id(), cluster.etcd().id()]
+            .into_iter()
+            .flatten();
         let processes = ids.map(|id| format!("/proc/{id}"));
-        Self(processes.chain([cluster.folder().display().to_string()]).collect())
+        Self(
+            processes
+                .chain([cluster.folder().display().to_string()])
+                .collect(),
+        )
     }
 
     fn told(text: &str) -> Self {
@@ -198,7 +292,11 @@ impl Left {
 
     /// Those that still exist.
     fn seen(&self) -> Vec<String> {
-        self.0.iter().filter(|path| std::path::Path::new(path).exists()).cloned().collect()
+        self.0
+            .iter()
+            .filter(|path| std::path::Path::new(path).exists())
+            .cloned()
+            .collect()
     }
 }
 
@@ -206,11 +304,20 @@ impl Left {
 async fn a_watch_from_before_a_compaction_is_too_old() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     let object = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}});
-    let old = cluster.objects().create(object("a")).await?.metadata.resource_version.unwrap_or_default();
+    let old = cluster
+        .objects()
+        .create(object("a"))
+        .await?
+        .metadata
+        .resource_version
+        .unwrap_or_default();
     cluster.objects().create(object("b")).await?;
     cluster.compact().await?;
     cluster.restart_apiserver().await?;
-    let maps = cluster.objects().api("v1", "ConfigMap", Some("default")).await?;
+    let maps = cluster
+        .objects()
+        .api("v1", "ConfigMap", Some("default"))
+        .await?;
     let code = match maps.watch(&WatchParams::default(), &old).await {
         Err(kube::Error::Api(status)) => status.code,
         Err(error) => return Err(error).context("the watch failed otherwise"),

@@ -19,13 +19,21 @@ impl Playing {
     fn start(words: &[&str], log: &Path) -> Result<Self> {
         let file = File::create(log)?;
         let mut program = Command::new(env!("CARGO_BIN_EXE_transom-test-cluster"));
-        program.args(words).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        Ok(Self(program.spawn().context("failed to start the program")?))
+        program
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file);
+        Ok(Self(
+            program.spawn().context("failed to start the program")?,
+        ))
     }
 
     /// Waits until it exits successfully.
     fn end(&mut self) -> Result<()> {
-        let status = wait::until("the end of the program", DEADLINE, || self.0.try_wait().ok().flatten())?;
+        let status = wait::until("the end of the program", DEADLINE, || {
+            self.0.try_wait().ok().flatten()
+        })?;
         ensure!(status.success(), "it ended with {status}");
         Ok(())
     }
@@ -44,17 +52,35 @@ fn shows_the_main_task_and_the_second_run_writes_nothing() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let log = folder.path().join("log");
     let transom = program::binary()?.display().to_string();
-    let mut playing = Playing::start(&["--hosted", "3", "--managed", "8", "--show", &transom], &log)?;
+    let mut playing = Playing::start(
+        &["--hosted", "3", "--managed", "8", "--show", &transom],
+        &log,
+    )?;
     let ended = playing.end();
     let said = fs::read_to_string(&log)?;
     ended.with_context(|| said.clone())?;
     // Three secrets, and a taint on the one ManagedCluster that is not available; one has a taint that it should not
     // have.
-    let last = said.lines().rfind(|line| line.contains("writes of the first run")).context("it shows no writes")?;
-    ensure!(last.trim() == "writes of the first run: 5; of the second: 0", "{last}");
-    let secrets = said.lines().filter(|line| line.starts_with("klusterlet-hosted-")).count();
-    ensure!(secrets == 3 && said.contains("cluster.open-cluster-management.io/unavailable"), "{said}");
-    ensure!(!said.contains("PRIVATE KEY") && !said.contains("client-key-data"), "it shows a credential");
+    let last = said
+        .lines()
+        .rfind(|line| line.contains("writes of the first run"))
+        .context("it shows no writes")?;
+    ensure!(
+        last.trim() == "writes of the first run: 5; of the second: 0",
+        "{last}"
+    );
+    let secrets = said
+        .lines()
+        .filter(|line| line.starts_with("klusterlet-hosted-"))
+        .count();
+    ensure!(
+        secrets == 3 && said.contains("cluster.open-cluster-management.io/unavailable"),
+        "{said}"
+    );
+    ensure!(
+        !said.contains("PRIVATE KEY") && !said.contains("client-key-data"),
+        "it shows a credential"
+    );
     Ok(())
 }
 
@@ -65,25 +91,54 @@ fn a_playground_cluster_runs_until_stopped() -> Result<()> {
     let mut playing = Playing::start(&["--hosted", "2", "--managed", "3"], &log)?;
     let said = wait::until("a cluster that is ready", DEADLINE, || {
         let ended = playing.0.try_wait().ok().flatten().is_some();
-        fs::read_to_string(&log).ok().filter(|said| ended || said.contains("audit log: "))
+        fs::read_to_string(&log)
+            .ok()
+            .filter(|said| ended || said.contains("audit log: "))
     })?;
-    let after = |word: &str| said.lines().find_map(|line| Some(line.split_once(word)?.1.trim().to_owned()));
+    let after = |word: &str| {
+        said.lines()
+            .find_map(|line| Some(line.split_once(word)?.1.trim().to_owned()))
+    };
     let kubeconfig = after("export KUBECONFIG=").with_context(|| said.clone())?;
     // The commands that it suggests.
-    let line = said.lines().find(|line| line.contains(" get hostedclusters")).context("it tells no command")?;
+    let line = said
+        .lines()
+        .find(|line| line.contains(" get hostedclusters"))
+        .context("it tells no command")?;
     let mut words = line.split_whitespace();
     let mut kubectl = Command::new(words.next().context("no command")?);
-    let output = kubectl.args(words).args(["-o", "name"]).env("KUBECONFIG", &kubeconfig).output()?;
+    let output = kubectl
+        .args(words)
+        .args(["-o", "name"])
+        .env("KUBECONFIG", &kubeconfig)
+        .output()?;
     let shown = String::from_utf8(output.stdout)?;
-    ensure!(shown.lines().count() == 5, "it shows {shown}{}", String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        shown.lines().count() == 5,
+        "it shows {shown}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     // Our own kind is installed, too: it accepts the bundled policies.
     let program = line.split_whitespace().next().context("no command")?;
     let policy = program::policy("built-in-taints");
-    let applied = Command::new(program).args(["apply", "-f"]).arg(policy).env("KUBECONFIG", &kubeconfig).output()?;
-    ensure!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
-    let interrupted = Command::new("kill").args(["-INT", &playing.0.id().to_string()]).status()?;
+    let applied = Command::new(program)
+        .args(["apply", "-f"])
+        .arg(policy)
+        .env("KUBECONFIG", &kubeconfig)
+        .output()?;
+    ensure!(
+        applied.status.success(),
+        "{}",
+        String::from_utf8_lossy(&applied.stderr)
+    );
+    let interrupted = Command::new("kill")
+        .args(["-INT", &playing.0.id().to_string()])
+        .status()?;
     ensure!(interrupted.success(), "it had ended");
     playing.end()?;
-    ensure!(!Path::new(&kubeconfig).exists(), "its folder was left behind");
+    ensure!(
+        !Path::new(&kubeconfig).exists(),
+        "its folder was left behind"
+    );
     Ok(())
 }

@@ -7,7 +7,9 @@ use kube::core::Request;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use transom_api::status::{Condition, ConditionStatus, ConditionType, Counts, PolicyStatus, PrimaryStatus};
+use transom_api::status::{
+    Condition, ConditionStatus, ConditionType, Counts, PolicyStatus, PrimaryStatus,
+};
 use transom_api::{API_VERSION, State};
 use transom_core::policy::{check, manifest};
 use transom_test_cluster::{Cluster, Options, wait};
@@ -23,24 +25,37 @@ fn policies() -> PathBuf {
 }
 
 fn shipped(name: &str) -> Result<Value> {
-    Ok(serde_yaml::from_str(&std::fs::read_to_string(policies().join(name).join("policy.yaml"))?)?)
+    Ok(serde_yaml::from_str(&std::fs::read_to_string(
+        policies().join(name).join("policy.yaml"),
+    )?)?)
 }
 
 /// The bundled policies, with the settings of each of their cases.
 fn accepted() -> Result<Vec<Value>> {
     let mut worn = shipped("external-managed-kubeconfig")?;
     worn["metadata"]["name"] = json!("worn");
-    worn["spec"]["own"]["labels"] = json!({"team": "blue", "example.com/tier_1.a": "", "x-transom.dev/a": "1"});
+    worn["spec"]["own"]["labels"] =
+        json!({"team": "blue", "example.com/tier_1.a": "", "x-transom.dev/a": "1"});
     worn["spec"]["own"]["annotations"] = json!({"example.com/note": "a b: ä"});
     let mut all = vec![worn];
     for name in ["external-managed-kubeconfig", "built-in-taints"] {
         all.push(shipped(name)?);
         for case in std::fs::read_dir(policies().join(name).join("cases"))? {
             let given = std::fs::read_to_string(case?.path().join("given.yaml"))?;
-            let settings = given.split("\n---").find(|document| document.contains("kind: Case"));
-            let settings: Value = settings.map(serde_yaml::from_str).transpose()?.unwrap_or_default();
+            let settings = given
+                .split("\n---")
+                .find(|document| document.contains("kind: Case"));
+            let settings: Value = settings
+                .map(serde_yaml::from_str)
+                .transpose()?
+                .unwrap_or_default();
             let names = settings.pointer("/spec/names").cloned();
-            let Some(settings) = settings.pointer("/spec/settings").and_then(Value::as_object) else { continue };
+            let Some(settings) = settings
+                .pointer("/spec/settings")
+                .and_then(Value::as_object)
+            else {
+                continue;
+            };
             let mut policy = shipped(name)?;
             if let Some(names) = names {
                 policy["spec"]["grant"]["names"] = names;
@@ -62,7 +77,11 @@ async fn cluster() -> Result<(Cluster, Api<DynamicObject>)> {
     cluster.wait_for_crd("fleetpolicies.transom.dev").await?;
     // A kind is served a moment before discovery lists it.
     let api = wait::until("the kind FleetPolicy", DEADLINE, async || {
-        Ok(cluster.objects().api(API_VERSION, "FleetPolicy", None).await.ok())
+        Ok(cluster
+            .objects()
+            .api(API_VERSION, "FleetPolicy", None)
+            .await
+            .ok())
     });
     let api = api.await?;
     Ok((cluster, api))
@@ -70,10 +89,12 @@ async fn cluster() -> Result<(Cluster, Api<DynamicObject>)> {
 
 /// Creates like `kubectl`: the server refuses a field that the schema does not know.
 async fn create(api: &Api<DynamicObject>, policy: &Value) -> Result<Value, String> {
-    let request = Request::new(PATH).create(&PostParams::default(), policy.to_string().into_bytes());
+    let request =
+        Request::new(PATH).create(&PostParams::default(), policy.to_string().into_bytes());
     let mut request = request.map_err(|error| format!("not checked: {error}"))?;
-    *request.uri_mut() =
-        format!("{PATH}?fieldValidation=Strict").parse().map_err(|error| format!("not checked: {error}"))?;
+    *request.uri_mut() = format!("{PATH}?fieldValidation=Strict")
+        .parse()
+        .map_err(|error| format!("not checked: {error}"))?;
     match api.clone().into_client().request(request).await {
         Ok(created) => Ok(created),
         Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => Err(status.message),
@@ -88,7 +109,8 @@ async fn accepts_what_a_directory_accepts_and_reads_it_back_equal() -> Result<()
         let written = manifest::parse(&policy)?;
         check::policy(written.clone())?;
         let created = create(&api, &policy).await;
-        let created = created.map_err(|why| anyhow::anyhow!("{}: {why}", policy["metadata"]["name"]))?;
+        let created =
+            created.map_err(|why| anyhow::anyhow!("{}: {why}", policy["metadata"]["name"]))?;
         let read = manifest::parse(&created)?;
         assert_eq!(read, written, "{}", policy["metadata"]["name"]);
         check::policy(read)?;
@@ -101,14 +123,22 @@ async fn accepts_what_a_directory_accepts_and_reads_it_back_equal() -> Result<()
 /// (null removes the field).
 const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/metadata/name", r#""A""#),
-    ('k', "/metadata/name", r#""aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa""#),
+    (
+        'k',
+        "/metadata/name",
+        r#""aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa""#,
+    ),
     ('k', "/spec", "null"),
     ('k', "/spec", "{}"),
     ('k', "/spec/suspended", "true"),
     ('k', "/spec/suspend", r#""yes""#),
     ('k', "/spec/resyncSeconds", "-1"),
     ('k', "/spec/resyncSeconds", "4294967296"),
-    ('k', "/spec/primary", r#"{"apiVersion": "v1", "kind": "Secret"}"#),
+    (
+        'k',
+        "/spec/primary",
+        r#"{"apiVersion": "v1", "kind": "Secret"}"#,
+    ),
     ('k', "/spec/primary/kind", "null"),
     ('k', "/spec/primary/kind", r#""hostedCluster""#),
     ('k', "/spec/primary/apiVersion", r#""a/b/c""#),
@@ -120,20 +150,44 @@ const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/spec/guests/decide", "null"),
     ('k', "/spec/guests/decide/component", r#""""#),
     ('k', "/spec/guests/decide/digest", r#""sha256:12""#),
-    ('k', "/spec/guests/trigger/capabilities", r#"["log", "log"]"#),
+    (
+        'k',
+        "/spec/guests/trigger/capabilities",
+        r#"["log", "log"]"#,
+    ),
     ('k', "/spec/guests/trigger/capabilities", r#"["clock"]"#),
     ('k', "/spec/guests/trigger/settings", "[]"),
-    ('k', "/spec/guests/other", r#"{"component": "builtin:trigger"}"#),
+    (
+        'k',
+        "/spec/guests/other",
+        r#"{"component": "builtin:trigger"}"#,
+    ),
     ('k', "/spec/grant", "null"),
     ('k', "/spec/grant/names", "null"),
     ('k', "/spec/grant/names", "{}"),
     ('k', "/spec/grant/names/a-b", r#""primary.name""#),
     ('k', "/spec/grant/names/managedCluster", r#""""#),
     ('k', "/spec/grant/names/managedCluster", r#""primary.uid""#),
-    ('k', "/spec/grant/names/managedCluster", r#""primary.name |""#),
-    ('k', "/spec/grant/names/managedCluster", r#""primary.annotations[a]""#),
-    ('k', "/spec/grant/names/managedCluster", r#""\"*\" primary.name""#),
-    ('k', "/spec/grant/names/managedCluster", r#""dashed(\"a\")""#),
+    (
+        'k',
+        "/spec/grant/names/managedCluster",
+        r#""primary.name |""#,
+    ),
+    (
+        'k',
+        "/spec/grant/names/managedCluster",
+        r#""primary.annotations[a]""#,
+    ),
+    (
+        'k',
+        "/spec/grant/names/managedCluster",
+        r#""\"*\" primary.name""#,
+    ),
+    (
+        'k',
+        "/spec/grant/names/managedCluster",
+        r#""dashed(\"a\")""#,
+    ),
     ('k', "/spec/grant/read", "null"),
     ('k', "/spec/grant/read/1/role", r#""source""#),
     ('k', "/spec/grant/read/1/role", r#""a b""#),
@@ -167,15 +221,43 @@ const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/spec/grant/write/0/taintKeys", r#"["a"]"#),
     ('k', "/spec/grant/write/0/kubeconfig/server", "[]"),
     ('k', "/spec/grant/write/0/kubeconfig/server", r#"["home"]"#),
-    ('k', "/spec/grant/write/0/kubeconfig/server", r#"["nobody"]"#),
-    ('k', "/spec/grant/write/0/kubeconfig/server", r#"["https://a?b"]"#),
-    ('k', "/spec/grant/write/0/kubeconfig/server", r#"["https://user@a"]"#),
-    ('k', "/spec/grant/write/0/kubeconfig/server", r#"["ftp://a"]"#),
+    (
+        'k',
+        "/spec/grant/write/0/kubeconfig/server",
+        r#"["nobody"]"#,
+    ),
+    (
+        'k',
+        "/spec/grant/write/0/kubeconfig/server",
+        r#"["https://a?b"]"#,
+    ),
+    (
+        'k',
+        "/spec/grant/write/0/kubeconfig/server",
+        r#"["https://user@a"]"#,
+    ),
+    (
+        'k',
+        "/spec/grant/write/0/kubeconfig/server",
+        r#"["ftp://a"]"#,
+    ),
     ('k', "/spec/grant/write/0/kubeconfig/ca", r#"["service"]"#),
     ('k', "/spec/grant/write/0/kubeconfig/ca", "[]"),
-    ('k', "/spec/grant/write/0/kubeconfig/credentials", r#"["Token", "Token"]"#),
-    ('k', "/spec/grant/write/0/kubeconfig/credentials", r#"["Key"]"#),
-    ('k', "/spec/grant/write/0/kubeconfig/clusterDomain", r#""a b""#),
+    (
+        'k',
+        "/spec/grant/write/0/kubeconfig/credentials",
+        r#"["Token", "Token"]"#,
+    ),
+    (
+        'k',
+        "/spec/grant/write/0/kubeconfig/credentials",
+        r#"["Key"]"#,
+    ),
+    (
+        'k',
+        "/spec/grant/write/0/kubeconfig/clusterDomain",
+        r#""a b""#,
+    ),
     ('k', "/spec/grant/write/0/kubeconfig/proxy", r#""Yes""#),
     ('k', "/spec/own/keepUntilAbsent", r#"["nobody"]"#),
     ('k', "/spec/own/adopt", r#""Always""#),
@@ -183,7 +265,11 @@ const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/spec/own/labels", r#"{"team": "a b"}"#),
     ('k', "/spec/own/labels", r#"{"a b": "x"}"#),
     ('k', "/spec/own/labels", r#"{"A/a": "x"}"#),
-    ('k', "/spec/own/labels", r#"{"app.kubernetes.io/managed-by": "x"}"#),
+    (
+        'k',
+        "/spec/own/labels",
+        r#"{"app.kubernetes.io/managed-by": "x"}"#,
+    ),
     ('k', "/spec/own/labels", r#"{"transom.dev/policy": "x"}"#),
     ('k', "/spec/own/annotations", r#"{"/a": "x"}"#),
     ('k', "/spec/own/annotations", r#"{"x.transom.dev/a": "x"}"#),
@@ -209,7 +295,10 @@ const REFUSED: &[(char, &str, &str)] = &[
 fn changed(mut policy: Value, place: &str, value: &str) -> Result<Value> {
     let value: Value = serde_json::from_str(value)?;
     let (parent, name) = place.rsplit_once('/').context("a place has a name")?;
-    match policy.pointer_mut(parent).with_context(|| format!("there is no {parent}"))? {
+    match policy
+        .pointer_mut(parent)
+        .with_context(|| format!("there is no {parent}"))?
+    {
         Value::Object(map) if value.is_null() => drop(map.remove(name)),
         Value::Object(map) => drop(map.insert(name.to_owned(), value)),
         Value::Array(list) => match list.get_mut(name.parse::<usize>()?) {
@@ -224,14 +313,32 @@ fn changed(mut policy: Value, place: &str, value: &str) -> Result<Value> {
 #[tokio::test]
 async fn refuses_what_a_directory_refuses() -> Result<()> {
     let (_cluster, api) = cluster().await?;
-    let (kubeconfig, taints) = (shipped("external-managed-kubeconfig")?, shipped("built-in-taints")?);
+    let (kubeconfig, taints) = (
+        shipped("external-managed-kubeconfig")?,
+        shipped("built-in-taints")?,
+    );
     let mut wrong = Vec::new();
     for (which, place, value) in REFUSED {
-        let policy = changed(if *which == 'k' { kubeconfig.clone() } else { taints.clone() }, place, value)?;
+        let policy = changed(
+            if *which == 'k' {
+                kubeconfig.clone()
+            } else {
+                taints.clone()
+            },
+            place,
+            value,
+        )?;
         let here = manifest::parse(&policy).and_then(check::policy);
         let there = create(&api, &policy).await;
-        if here.is_ok() || !there.as_ref().is_err_and(|why| !why.starts_with("not checked")) {
-            wrong.push(format!("{place} = {value}: {:?} here, {there:?} there", here.map(|policy| policy.name)));
+        if here.is_ok()
+            || !there
+                .as_ref()
+                .is_err_and(|why| !why.starts_with("not checked"))
+        {
+            wrong.push(format!(
+                "{place} = {value}: {:?} here, {there:?} there",
+                here.map(|policy| policy.name)
+            ));
         }
         let name = policy["metadata"]["name"].as_str().unwrap_or_default();
         if there.is_ok() {
@@ -251,7 +358,10 @@ async fn nulls_are_absent_fields_for_both() -> Result<()> {
     policy["spec"]["grant"]["read"][0]["cluster"] = json!(null);
     let created = create(&api, &policy).await.map_err(anyhow::Error::msg)?;
     assert_eq!(manifest::parse(&created)?, manifest::parse(&policy)?);
-    assert_eq!(created.pointer("/spec/guests/trigger/settings/availableReason"), Some(&Value::Null));
+    assert_eq!(
+        created.pointer("/spec/guests/trigger/settings/availableReason"),
+        Some(&Value::Null)
+    );
     Ok(())
 }
 
@@ -271,7 +381,13 @@ async fn a_status_reads_back_equal_and_is_displayed() -> Result<()> {
     };
     let status = PolicyStatus {
         observed_generation: Some(1),
-        counts: Counts { total: 3, applied: 1, held: 0, waiting: 1, failed: 1 },
+        counts: Counts {
+            total: 3,
+            applied: 1,
+            held: 0,
+            waiting: 1,
+            failed: 1,
+        },
         top_failures: vec![PrimaryStatus {
             namespace: None,
             name: "c1".to_owned(),
@@ -283,30 +399,50 @@ async fn a_status_reads_back_equal_and_is_displayed() -> Result<()> {
         conditions: vec![
             condition(ConditionType::Ready, ConditionStatus::False, "GuestTrapped"),
             condition(ConditionType::Loaded, ConditionStatus::True, "Loaded"),
-            condition(ConditionType::Healthy, ConditionStatus::False, "GuestTrapped"),
+            condition(
+                ConditionType::Healthy,
+                ConditionStatus::False,
+                "GuestTrapped",
+            ),
         ],
         ..PolicyStatus::default()
     };
     let patch = json!({"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": "built-in-taints"}, "status": status});
-    let written =
-        api.patch_status("built-in-taints", &PatchParams::apply("test").force(), &Patch::Apply(&patch)).await?;
+    let written = api
+        .patch_status(
+            "built-in-taints",
+            &PatchParams::apply("test").force(),
+            &Patch::Apply(&patch),
+        )
+        .await?;
     let read: PolicyStatus = serde_json::from_value(written.data["status"].clone())?;
     assert_eq!(read, status);
-    let shown = cluster.kubectl(cluster.admin())?.args(["get", "transom", "--no-headers"]).output()?;
+    let shown = cluster
+        .kubectl(cluster.admin())?
+        .args(["get", "transom", "--no-headers"])
+        .output()?;
     let shown = String::from_utf8(shown.stdout)?;
     let words: Vec<_> = shown.split_whitespace().take(8).collect();
     assert_eq!(
         words,
-        ["fleetpolicy.transom.dev/built-in-taints", "ManagedCluster", "False", "GuestTrapped", "1", "1", "0", "1"].map(
-            |word| {
-                // Without another kind of the category the name is unique.
-                if shown.starts_with("fleetpolicy.") {
-                    word
-                } else {
-                    word.trim_start_matches("fleetpolicy.transom.dev/")
-                }
+        [
+            "fleetpolicy.transom.dev/built-in-taints",
+            "ManagedCluster",
+            "False",
+            "GuestTrapped",
+            "1",
+            "1",
+            "0",
+            "1"
+        ]
+        .map(|word| {
+            // Without another kind of the category the name is unique.
+            if shown.starts_with("fleetpolicy.") {
+                word
+            } else {
+                word.trim_start_matches("fleetpolicy.transom.dev/")
             }
-        )
+        })
     );
     let _: &Map<String, Value> = written.data["spec"].as_object().context("the spec stays")?;
     Ok(())
@@ -315,24 +451,44 @@ async fn a_status_reads_back_equal_and_is_displayed() -> Result<()> {
 #[tokio::test]
 async fn applies_one_more_role_and_replaces_write_grants_as_one_list() -> Result<()> {
     let (cluster, api) = cluster().await?;
-    create(&api, &shipped("built-in-taints")?).await.map_err(anyhow::Error::msg)?;
-    create(&api, &shipped("external-managed-kubeconfig")?).await.map_err(anyhow::Error::msg)?;
+    create(&api, &shipped("built-in-taints")?)
+        .await
+        .map_err(anyhow::Error::msg)?;
+    create(&api, &shipped("external-managed-kubeconfig")?)
+        .await
+        .map_err(anyhow::Error::msg)?;
     let file = cluster.folder().join("more.yaml");
     let apply = |name: &str, spec: Value| -> Result<String> {
-        let policy =
-            json!({"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": name}, "spec": spec});
+        let policy = json!({"apiVersion": API_VERSION, "kind": "FleetPolicy", "metadata": {"name": name}, "spec": spec});
         std::fs::write(&file, policy.to_string())?;
         let mut kubectl = cluster.kubectl(cluster.admin())?;
-        let output = kubectl.args(["apply", "--server-side", "--field-manager", "other", "-f"]).arg(&file).output()?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let output = kubectl
+            .args(["apply", "--server-side", "--field-manager", "other", "-f"])
+            .arg(&file)
+            .output()?;
+        ensure!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         Ok(name.to_owned())
     };
     // Roles are distinguished by name.
     let more = json!({"role": "more", "kind": "ConfigMap", "namespace": "a", "name": "b"});
-    let name = apply("external-managed-kubeconfig", json!({"grant": {"read": [more]}}))?;
+    let name = apply(
+        "external-managed-kubeconfig",
+        json!({"grant": {"read": [more]}}),
+    )?;
     let roles = |policy: &DynamicObject| -> Vec<String> {
-        let read = policy.data.pointer("/spec/grant/read").and_then(Value::as_array).cloned().unwrap_or_default();
-        read.iter().filter_map(|grant| grant["role"].as_str().map(str::to_owned)).collect()
+        let read = policy
+            .data
+            .pointer("/spec/grant/read")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        read.iter()
+            .filter_map(|grant| grant["role"].as_str().map(str::to_owned))
+            .collect()
     };
     let mut expected: Vec<String> = shipped(&name)?["spec"]["grant"]["read"]
         .as_array()
@@ -343,9 +499,11 @@ async fn applies_one_more_role_and_replaces_write_grants_as_one_list() -> Result
     expected.push("more".to_owned());
     assert_eq!(roles(&api.get(&name).await?), expected);
     // Nothing distinguishes write grants, especially two of one kind: a change must list all of them.
-    let write =
-        json!([{"target": "primary", "verbs": ["patch"], "fields": ["spec.taints"], "taintKeys": ["a.example/b"]}]);
+    let write = json!([{"target": "primary", "verbs": ["patch"], "fields": ["spec.taints"], "taintKeys": ["a.example/b"]}]);
     let whole = apply("built-in-taints", json!({"grant": {"write": write}}));
-    ensure!(whole.is_err_and(|error| error.to_string().contains("conflict")), "a list was taken from its owner");
+    ensure!(
+        whole.is_err_and(|error| error.to_string().contains("conflict")),
+        "a list was taken from its owner"
+    );
     Ok(())
 }

@@ -10,14 +10,22 @@ pub fn context(settings: &str) -> Context {
     Context {
         now_seconds: 1_795_000_000,
         settings: settings.into(),
-        agent: AgentFacts { cluster_name: "local-cluster".to_owned(), self_managed: true },
+        agent: AgentFacts {
+            cluster_name: "local-cluster".to_owned(),
+            self_managed: true,
+        },
     }
 }
 
 /// A managed cluster that is available and has a taint of its user.
 pub fn managed_cluster() -> ManagedCluster {
     ManagedCluster {
-        reference: ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "spoke-1"),
+        reference: ObjectRef::local(
+            "cluster.open-cluster-management.io/v1",
+            "ManagedCluster",
+            None,
+            "spoke-1",
+        ),
         uid: "0b0f3e0c-9c1e-4d0e-8a75-1f6f0a7c2b11".to_owned(),
         created_seconds: Some(1_700_000_000),
         deleting: false,
@@ -45,7 +53,12 @@ pub fn managed_cluster() -> ManagedCluster {
 /// A hosted cluster with a uid and a few fields.
 pub fn hosted_cluster() -> Primary {
     Primary {
-        reference: ObjectRef::local("hypershift.openshift.io/v1beta1", "HostedCluster", Some("clusters"), "demo"),
+        reference: ObjectRef::local(
+            "hypershift.openshift.io/v1beta1",
+            "HostedCluster",
+            Some("clusters"),
+            "demo",
+        ),
         uid: "6e1d4a3c-0d5e-4f3e-bb0c-2f2f64c3a001".to_owned(),
         created_seconds: Some(1_700_000_000),
         deleting: false,

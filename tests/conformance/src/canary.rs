@@ -22,7 +22,9 @@ pub struct Canaries {
 impl Canaries {
     /// Starts with the mark that all planted texts share.
     pub fn new() -> Self {
-        let mut canaries = Self { planted: Vec::new() };
+        let mut canaries = Self {
+            planted: Vec::new(),
+        };
         canaries.plant("the mark", MARK.as_bytes());
         canaries
     }
@@ -34,17 +36,32 @@ impl Canaries {
             // Whole groups of three, from each of the three offsets at which a group can begin.
             let rest = bytes.get(skipped..).unwrap_or_default();
             let whole = rest.get(..rest.len() / 3 * 3).unwrap_or_default();
-            self.planted.push((format!("{place}, in base64"), STANDARD.encode(whole).into_bytes()));
+            self.planted.push((
+                format!("{place}, in base64"),
+                STANDARD.encode(whole).into_bytes(),
+            ));
         }
     }
 
     /// Searches for every piece of a PEM document: of its text, and of its decoded bytes.
     pub fn plant_pem(&mut self, place: &str, pem: &str) {
-        let lines: Vec<&str> = pem.lines().filter(|line| !line.starts_with("-----")).collect();
-        for (number, line) in lines.iter().enumerate().filter(|(_, line)| line.len() == 64) {
+        let lines: Vec<&str> = pem
+            .lines()
+            .filter(|line| !line.starts_with("-----"))
+            .collect();
+        for (number, line) in lines
+            .iter()
+            .enumerate()
+            .filter(|(_, line)| line.len() == 64)
+        {
             self.plant(&format!("{place}, line {number}"), line.as_bytes());
         }
-        for (number, piece) in STANDARD.decode(lines.concat()).unwrap_or_default().chunks_exact(24).enumerate() {
+        for (number, piece) in STANDARD
+            .decode(lines.concat())
+            .unwrap_or_default()
+            .chunks_exact(24)
+            .enumerate()
+        {
             self.plant(&format!("{place}, piece {number}"), piece);
         }
     }
@@ -58,11 +75,20 @@ impl Canaries {
     pub fn found_in(&self, memory: &[u8]) -> Vec<&str> {
         let mut by_start: HashMap<&[u8], Vec<&(String, Vec<u8>)>> = HashMap::new();
         for planted in &self.planted {
-            by_start.entry(planted.1.get(..START).unwrap_or_default()).or_default().push(planted);
+            by_start
+                .entry(planted.1.get(..START).unwrap_or_default())
+                .or_default()
+                .push(planted);
         }
-        let places = memory.windows(START).enumerate().filter(|(_, window)| *window != [0; START]);
-        let begun = places.filter_map(|(at, window)| Some((memory.get(at..)?, by_start.get(window)?)));
-        let found = begun.flat_map(|(rest, planted)| planted.iter().filter(|(_, bytes)| rest.starts_with(bytes)));
+        let places = memory
+            .windows(START)
+            .enumerate()
+            .filter(|(_, window)| *window != [0; START]);
+        let begun =
+            places.filter_map(|(at, window)| Some((memory.get(at..)?, by_start.get(window)?)));
+        let found = begun.flat_map(|(rest, planted)| {
+            planted.iter().filter(|(_, bytes)| rest.starts_with(bytes))
+        });
         found.map(|(place, _)| place.as_str()).collect()
     }
 }
@@ -120,7 +146,10 @@ pub fn document(authority: &str, certificate: &str, key: &str) -> Value {
 
 /// The inputs of a kubeconfig guest, around one source.
 pub fn inputs(source: SourceView) -> Vec<Input> {
-    let input = |role: &str, value| Input { role: role.to_owned(), value };
+    let input = |role: &str, value| Input {
+        role: role.to_owned(),
+        value,
+    };
     vec![
         input("source", InputValue::Kubeconfig(source)),
         input("service", InputValue::Service(service())),

@@ -17,9 +17,11 @@ pub fn root() -> PathBuf {
 /// # Errors
 /// When it has not been built; the message says how.
 pub fn built(name: &str) -> Result<Vec<u8>> {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let target =
+        env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let path = target.join("guests").join(name).with_extension("wasm");
-    fs::read(&path).with_context(|| format!("guest `{name}` is not built: run `cargo xtask guests`"))
+    fs::read(&path)
+        .with_context(|| format!("guest `{name}` is not built: run `cargo xtask guests`"))
 }
 
 /// A fixture in text form as a component of its world, `taints-guest` unless its first line says `;; world: ...`.
@@ -33,9 +35,11 @@ pub fn hostile(name: &str) -> Result<Vec<u8>> {
     let folder = root().join("tests/fixtures/hostile");
     let read = |name: &str| {
         let path = folder.join(name).with_extension("wat");
-        fs::read_to_string(&path).with_context(|| format!("failed to read fixture `{}`", path.display()))
+        fs::read_to_string(&path)
+            .with_context(|| format!("failed to read fixture `{}`", path.display()))
     };
-    complete(&read(name)?, &read("common")?).with_context(|| format!("failed to encode fixture `{name}`"))
+    complete(&read(name)?, &read("common")?)
+        .with_context(|| format!("failed to encode fixture `{name}`"))
 }
 
 /// A guest that answers correctly and contains this text in addition; the world is `taints-guest`.
@@ -43,7 +47,14 @@ pub fn hostile(name: &str) -> Result<Vec<u8>> {
 /// # Errors
 /// When the text is not part of a module.
 pub fn good_with(text: &str) -> Result<Vec<u8>> {
-    let read = |name: &str| fs::read_to_string(root().join("tests/fixtures/hostile").join(name).with_extension("wat"));
+    let read = |name: &str| {
+        fs::read_to_string(
+            root()
+                .join("tests/fixtures/hostile")
+                .join(name)
+                .with_extension("wat"),
+        )
+    };
     complete(&format!("{}\n{text}", read("good")?), &read("common")?)
 }
 
@@ -66,13 +77,21 @@ pub fn taints_module(special: &str) -> Result<Vec<u8>> {
 }
 
 fn complete(special: &str, common: &str) -> Result<Vec<u8>> {
-    let world = special.lines().next().and_then(|line| line.strip_prefix(";; world: ")).unwrap_or("taints-guest");
+    let world = special
+        .lines()
+        .next()
+        .and_then(|line| line.strip_prefix(";; world: "))
+        .unwrap_or("taints-guest");
     component(&whole(special, common), world)
 }
 
 /// The text of a module: its special part, and the part that every guest has.
 fn whole(special: &str, common: &str) -> String {
-    let memory = if special.contains("(memory ") { "" } else { "(memory (export \"memory\") 1)" };
+    let memory = if special.contains("(memory ") {
+        ""
+    } else {
+        "(memory (export \"memory\") 1)"
+    };
     format!("(module\n{special}\n{memory}\n{common})")
 }
 
@@ -82,10 +101,13 @@ fn whole(special: &str, common: &str) -> String {
 /// When its text is not a module of its world.
 pub fn holding_for(word: &str) -> Result<Vec<u8>> {
     let path = root().join("tests/fixtures/hostile/common.wat");
-    let common = fs::read_to_string(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    let common = fs::read_to_string(&path)
+        .with_context(|| format!("failed to read `{}`", path.display()))?;
     // The reason "Seen" is at 544, and its length is where the description points.
     let length = format!("\\20\\02\\00\\00\\{:02x}\\00\\00\\00", word.len());
-    let common = common.replacen(r"\20\02\00\00\04\00\00\00", &length, 1).replace("\"Seen\"", &format!("\"{word}\""));
+    let common = common
+        .replacen(r"\20\02\00\00\04\00\00\00", &length, 1)
+        .replace("\"Seen\"", &format!("\"{word}\""));
     let special = format!(
         r#"(memory (export "memory") 1)
         (func (export "transom:policy/guest@0.1.0#validate") (param i32 i32) (result i32) (i32.const 1024))
@@ -105,7 +127,10 @@ pub fn holding_for(word: &str) -> Result<Vec<u8>> {
 /// # Errors
 /// When the text is not a module of that world.
 pub fn component(text: &str, world: &str) -> Result<Vec<u8>> {
-    ComponentEncoder::default().validate(true).module(&module(text, world)?)?.encode()
+    ComponentEncoder::default()
+        .validate(true)
+        .module(&module(text, world)?)?
+        .encode()
 }
 
 /// The same as a compiler outputs it: a core module that names its world.

@@ -16,7 +16,13 @@ const NONE: &str = "none";
 /// The bundled dashboards.
 const DASHBOARDS: [&str; 3] = ["agent", "generation", "service-level"];
 /// The flags of `transom run` in both ways of installing that affect permissions.
-const INSTALLED: [&str; 5] = ["--policy-objects", "--lease-namespace", "transom", "--admin-address", "0.0.0.0:8080"];
+const INSTALLED: [&str; 5] = [
+    "--policy-objects",
+    "--lease-namespace",
+    "transom",
+    "--admin-address",
+    "0.0.0.0:8080",
+];
 
 /// A generated file.
 #[derive(Debug)]
@@ -41,16 +47,31 @@ pub fn all() -> Result<Vec<Generated>> {
     all.extend(monitoring()?);
     for policy in POLICIES {
         let text = read(&format!("policies/{policy}/policy.yaml"))?;
-        all.push(Generated::new(&format!("host/deploy/chart/files/{policy}.yaml"), &text));
+        all.push(Generated::new(
+            &format!("host/deploy/chart/files/{policy}.yaml"),
+            &text,
+        ));
     }
-    for (reads, read_only) in [("watch", false), ("strict", false), ("watch", true), ("strict", true)] {
+    for (reads, read_only) in [
+        ("watch", false),
+        ("strict", false),
+        ("watch", true),
+        ("strict", true),
+    ] {
         for policies in [BOTH, POLICIES[0], POLICIES[1], NONE] {
             let text = rbac(policies, reads, read_only)?;
             let end = if read_only { "-read-only" } else { "" };
-            all.push(Generated::new(&format!("host/deploy/chart/files/rbac/{policies}-{reads}{end}.yaml"), &text));
+            all.push(Generated::new(
+                &format!("host/deploy/chart/files/rbac/{policies}-{reads}{end}.yaml"),
+                &text,
+            ));
             match (policies, reads, read_only) {
-                (BOTH, "watch", false) => all.push(Generated::new("host/deploy/base/rbac.yaml", &text)),
-                (BOTH, "strict", false) => all.push(Generated::new("host/deploy/strict/rbac.yaml", &text)),
+                (BOTH, "watch", false) => {
+                    all.push(Generated::new("host/deploy/base/rbac.yaml", &text))
+                }
+                (BOTH, "strict", false) => {
+                    all.push(Generated::new("host/deploy/strict/rbac.yaml", &text))
+                }
                 _ => {}
             }
         }
@@ -63,11 +84,17 @@ fn monitoring() -> Result<Vec<Generated>> {
     let rules = read("host/deploy/monitoring/rules.yaml")?;
     let mut all = vec![
         Generated::new("host/deploy/chart/files/rules.yaml", &rules),
-        Generated::new("host/deploy/monitoring/prometheusrule.yaml", &prometheus_rule(&rules)),
+        Generated::new(
+            "host/deploy/monitoring/prometheusrule.yaml",
+            &prometheus_rule(&rules),
+        ),
     ];
     for name in DASHBOARDS {
         let text = read(&format!("host/deploy/monitoring/dashboards/{name}.json"))?;
-        all.push(Generated::new(&format!("host/deploy/chart/files/dashboards/{name}.json"), &text));
+        all.push(Generated::new(
+            &format!("host/deploy/chart/files/dashboards/{name}.json"),
+            &text,
+        ));
     }
     Ok(all)
 }
@@ -93,12 +120,18 @@ spec:
 }
 
 fn read(path: &str) -> Result<String> {
-    fs::read_to_string(program::root().join(path)).with_context(|| format!("failed to read `{path}`"))
+    fs::read_to_string(program::root().join(path))
+        .with_context(|| format!("failed to read `{path}`"))
 }
 
 /// The output of `transom rbac`, with a header line.
 fn rbac(policies: &str, reads: &str, read_only: bool) -> Result<String> {
-    let mut flags = [&["--name", "transom"], &INSTALLED[..], &["--secret-reads", reads]].concat();
+    let mut flags = [
+        &["--name", "transom"],
+        &INSTALLED[..],
+        &["--secret-reads", reads],
+    ]
+    .concat();
     flags.extend(read_only.then_some("--read-only"));
     let mut transom = Command::new(program::binary()?);
     transom.arg("rbac").args(&flags);
@@ -110,7 +143,9 @@ fn rbac(policies: &str, reads: &str, read_only: bool) -> Result<String> {
             "an agent without policies".to_owned()
         }
         one => {
-            transom.arg("--policies").arg(program::root().join("policies").join(one));
+            transom
+                .arg("--policies")
+                .arg(program::root().join("policies").join(one));
             format!("the policy {one}")
         }
     };
@@ -130,12 +165,23 @@ fn reasons() -> Result<String> {
     let mut text = "# Reasons: why something is as it is\n\nMade by `cargo xtask deploy`. The same word stands in conditions, Events, metrics and logs, and `transom explain <word>` says what stands here.\n\n| reason | cause | cure |\n|---|---|---|\n".to_owned();
     // Writing to a string does not fail.
     for word in KnownReason::ALL {
-        let _ = writeln!(text, "| `{word}` | {} | {} |", word.meaning(), word.remedy(), word = word.as_str());
+        let _ = writeln!(
+            text,
+            "| `{word}` | {} | {} |",
+            word.meaning(),
+            word.remedy(),
+            word = word.as_str()
+        );
     }
-    text.push_str("\n## Reasons of guests\n\n| reason | guest | cause | cure |\n|---|---|---|---|\n");
+    text.push_str(
+        "\n## Reasons of guests\n\n| reason | guest | cause | cure |\n|---|---|---|---|\n",
+    );
     for line in explain(None)?.lines() {
         let mut columns = line.split_whitespace();
-        let (word, whose) = (columns.next().unwrap_or_default(), columns.next().unwrap_or_default());
+        let (word, whose) = (
+            columns.next().unwrap_or_default(),
+            columns.next().unwrap_or_default(),
+        );
         if OF_THE_AGENT.contains(&whose) {
             continue;
         }
@@ -172,12 +218,18 @@ pub fn write(all: &[Generated]) -> Result<Vec<&str>> {
         fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).with_context(about)?;
         fs::write(&path, &file.text).with_context(about)?;
     }
-    Ok(differing.into_iter().map(|file| file.path.as_str()).collect())
+    Ok(differing
+        .into_iter()
+        .map(|file| file.path.as_str())
+        .collect())
 }
 
 impl Generated {
     fn new(path: &str, text: &str) -> Self {
-        Self { path: path.to_owned(), text: text.to_owned() }
+        Self {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        }
     }
 
     /// Whether the committed file has the required content.
@@ -197,8 +249,15 @@ mod tests {
     #[test]
     fn a_reason_of_several_guests_has_a_text_for_each() {
         let explained = "Gone (agent)\n  What it means: a1\n  What to do:    a2\nGone (taints)\n  What it means: b1\n  What to do:    b2\nGone (trigger)\n  What it means: c1\n  What to do:    c2\n";
-        for (whose, first, second) in [("agent", "a1", "a2"), ("taints", "b1", "b2"), ("trigger", "c1", "c2")] {
-            assert_eq!(of_guest(explained, "Gone", whose).unwrap(), (first.to_owned(), second.to_owned()));
+        for (whose, first, second) in [
+            ("agent", "a1", "a2"),
+            ("taints", "b1", "b2"),
+            ("trigger", "c1", "c2"),
+        ] {
+            assert_eq!(
+                of_guest(explained, "Gone", whose).unwrap(),
+                (first.to_owned(), second.to_owned())
+            );
         }
         assert!(of_guest(explained, "Gone", "nobody").is_err());
     }

@@ -10,6 +10,11 @@ fn main() -> anyhow::Result<()> {
     for path in &written {
         writeln!(out, "{path}  new")?;
     }
-    writeln!(out, "{} generated files, {} of them changed", all.len(), written.len())?;
+    writeln!(
+        out,
+        "{} generated files, {} of them changed",
+        all.len(),
+        written.len()
+    )?;
     Ok(())
 }

@@ -25,10 +25,15 @@ impl Page {
     /// When the page does not exist, or has no command.
     pub fn read(name: &'static str) -> Result<Self> {
         let path = program::root().join("host/docs").join(name);
-        let text = fs::read_to_string(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("failed to read `{}`", path.display()))?;
         let commands = commands(&text);
         ensure!(!commands.is_empty(), "{name} has no command");
-        Ok(Self { name, commands, followed: RefCell::default() })
+        Ok(Self {
+            name,
+            commands,
+            followed: RefCell::default(),
+        })
     }
 
     /// The one command with all these words, with `<...>` filled in.
@@ -37,14 +42,26 @@ impl Page {
     /// When no command has them, or several do, or a `<...>` remains.
     pub fn command(&self, words: &[&str], fill: &[(&str, &str)]) -> Result<String> {
         let [index] = self.found(words)[..] else {
-            bail!("{}: not exactly one command has {words:?}: {:#?}", self.name, self.commands);
+            bail!(
+                "{}: not exactly one command has {words:?}: {:#?}",
+                self.name,
+                self.commands
+            );
         };
         let mut command = self.commands[index].clone();
         for (blank, with) in fill {
-            ensure!(command.contains(blank), "{}: `{command}` has no {blank}", self.name);
+            ensure!(
+                command.contains(blank),
+                "{}: `{command}` has no {blank}",
+                self.name
+            );
             command = command.replace(blank, with);
         }
-        ensure!(!command.contains(" <") && !command.contains("=<"), "{}: fill in `{command}`", self.name);
+        ensure!(
+            !command.contains(" <") && !command.contains("=<"),
+            "{}: fill in `{command}`",
+            self.name
+        );
         self.followed.borrow_mut().insert(index);
         Ok(command)
     }
@@ -55,14 +72,24 @@ impl Page {
     /// When there is none.
     pub fn all(&self, words: &[&str]) -> Result<Vec<String>> {
         let found = self.found(words);
-        ensure!(!found.is_empty(), "{}: no command has {words:?}: {:#?}", self.name, self.commands);
+        ensure!(
+            !found.is_empty(),
+            "{}: no command has {words:?}: {:#?}",
+            self.name,
+            self.commands
+        );
         self.followed.borrow_mut().extend(&found);
-        Ok(found.into_iter().map(|index| self.commands[index].clone()).collect())
+        Ok(found
+            .into_iter()
+            .map(|index| self.commands[index].clone())
+            .collect())
     }
 
     fn found(&self, words: &[&str]) -> Vec<usize> {
         let has = |command: &str| words.iter().all(|word| command.contains(word));
-        (0..self.commands.len()).filter(|index| has(&self.commands[*index])).collect()
+        (0..self.commands.len())
+            .filter(|index| has(&self.commands[*index]))
+            .collect()
     }
 
     /// Checks that every command of the page was run.
@@ -71,9 +98,17 @@ impl Page {
     /// With the commands that were not run.
     pub fn is_followed(&self) -> Result<()> {
         let followed = self.followed.borrow();
-        let left = self.commands.iter().enumerate().filter(|(index, _)| !followed.contains(index));
+        let left = self
+            .commands
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !followed.contains(index));
         let left: Vec<&String> = left.map(|(_, command)| command).collect();
-        ensure!(left.is_empty(), "{} has commands that no test follows: {left:#?}", self.name);
+        ensure!(
+            left.is_empty(),
+            "{} has commands that no test follows: {left:#?}",
+            self.name
+        );
         Ok(())
     }
 }
@@ -85,18 +120,33 @@ impl Page {
 /// When these programs do not exist.
 pub fn shell(cluster: &Cluster, command: &str) -> Result<Command> {
     let mut bash = Command::new("bash");
-    bash.args(["-o", "errexit", "-o", "pipefail", "-c", command]).current_dir(program::root());
+    bash.args(["-o", "errexit", "-o", "pipefail", "-c", command])
+        .current_dir(program::root());
     let mut path = Vec::new();
     for program in [kubectl()?, helm()?] {
-        path.extend(Path::new(program.get_program()).parent().map(Path::to_path_buf));
+        path.extend(
+            Path::new(program.get_program())
+                .parent()
+                .map(Path::to_path_buf),
+        );
     }
-    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
-    bash.env("PATH", std::env::join_paths(path).context("a path of PATH has a colon in it")?);
+    path.extend(std::env::split_paths(
+        &std::env::var_os("PATH").unwrap_or_default(),
+    ));
+    bash.env(
+        "PATH",
+        std::env::join_paths(path).context("a path of PATH has a colon in it")?,
+    );
     bash.env("KUBECONFIG", cluster.write_kubeconfig(cluster.admin())?);
     let home = cluster.folder().join("home");
     fs::create_dir_all(&home)?;
     bash.env("HOME", &home);
-    for name in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "KUBECACHEDIR"] {
+    for name in [
+        "HELM_CACHE_HOME",
+        "HELM_CONFIG_HOME",
+        "HELM_DATA_HOME",
+        "KUBECACHEDIR",
+    ] {
         bash.env(name, home.join(name));
     }
     Ok(bash)
@@ -162,14 +212,23 @@ $ none: 1
 ";
 
     fn page() -> Page {
-        Page { name: "page.md", commands: commands(PAGE), followed: RefCell::default() }
+        Page {
+            name: "page.md",
+            commands: commands(PAGE),
+            followed: RefCell::default(),
+        }
     }
 
     #[test]
     fn reads_commands_as_a_shell_would() {
         assert_eq!(
             page().commands,
-            ["one --flag    # a remark", "two \\\n--more <name>", "three 'a\nb' | four", "five"]
+            [
+                "one --flag    # a remark",
+                "two \\\n--more <name>",
+                "three 'a\nb' | four",
+                "five"
+            ]
         );
     }
 
@@ -179,7 +238,11 @@ $ none: 1
         assert!(page.command(&["six"], &[]).is_err(), "nobody says six");
         assert!(page.command(&["e"], &[]).is_err(), "several do");
         assert!(page.command(&["two"], &[]).is_err(), "a blank is left");
-        assert_eq!(page.command(&["two", "--more"], &[("<name>", "x")]).unwrap(), "two \\\n--more x");
+        assert_eq!(
+            page.command(&["two", "--more"], &[("<name>", "x")])
+                .unwrap(),
+            "two \\\n--more x"
+        );
         assert_eq!(page.all(&["o"]).unwrap().len(), 3);
         for words in ["one", "three"] {
             page.command(&[words], &[]).unwrap();

@@ -21,7 +21,9 @@ pub fn folder(name: &str) -> PathBuf {
 /// With helm's error.
 pub fn chart(arguments: &[&str]) -> Result<Vec<Value>> {
     let mut helm = helm()?;
-    helm.args(["template", "transom"]).arg(folder("chart")).args(["--namespace", "transom", "--include-crds"]);
+    helm.args(["template", "transom"])
+        .arg(folder("chart"))
+        .args(["--namespace", "transom", "--include-crds"]);
     objects(&said(helm.args(arguments))?)
 }
 
@@ -39,11 +41,21 @@ pub fn kustomization(name: &str) -> Result<Vec<Value>> {
 /// # Errors
 /// When it cannot be written.
 pub fn overlay(components: &[&str]) -> Result<TempDir> {
-    let overlay = tempfile::Builder::new().prefix("overlay-").tempdir().context("failed to make a folder")?;
-    let deploy = folder(".").canonicalize().context("failed to find host/deploy")?;
+    let overlay = tempfile::Builder::new()
+        .prefix("overlay-")
+        .tempdir()
+        .context("failed to make a folder")?;
+    let deploy = folder(".")
+        .canonicalize()
+        .context("failed to find host/deploy")?;
     let link = overlay.path().join("deploy");
-    std::os::unix::fs::symlink(&deploy, &link).with_context(|| format!("failed to write `{}`", link.display()))?;
-    let list = components.iter().map(|name| format!("deploy/{name}")).collect::<Vec<_>>().join(", ");
+    std::os::unix::fs::symlink(&deploy, &link)
+        .with_context(|| format!("failed to write `{}`", link.display()))?;
+    let list = components
+        .iter()
+        .map(|name| format!("deploy/{name}"))
+        .collect::<Vec<_>>()
+        .join(", ");
     let path = overlay.path().join("kustomization.yaml");
     let text = format!("resources: [deploy/base]\ncomponents: [{list}]\n");
     fs::write(&path, text).with_context(|| format!("failed to write `{}`", path.display()))?;
@@ -55,11 +67,21 @@ pub fn overlay(components: &[&str]) -> Result<TempDir> {
 /// # Errors
 /// When it cannot be started, or fails.
 pub fn said(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("failed to start {:?}", command.get_program()))?;
+    let output = command
+        .output()
+        .with_context(|| format!("failed to start {:?}", command.get_program()))?;
     if !output.status.success() {
         let program = PathBuf::from(command.get_program());
-        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        bail!("{name} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+        let name = program
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        bail!(
+            "{name} ended with {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
     String::from_utf8(output.stdout).context("a command printed something else than text")
 }
@@ -71,7 +93,8 @@ pub fn said(command: &mut Command) -> Result<String> {
 pub fn objects(text: &str) -> Result<Vec<Value>> {
     let mut objects = Vec::new();
     for document in serde_yaml::Deserializer::from_str(text) {
-        let value = Value::deserialize(document).context("what was rendered is not well-formed YAML")?;
+        let value =
+            Value::deserialize(document).context("what was rendered is not well-formed YAML")?;
         if !value.is_null() {
             objects.push(value);
         }
@@ -81,7 +104,13 @@ pub fn objects(text: &str) -> Result<Vec<Value>> {
 
 /// `Kind namespace/name`, which identifies an object.
 pub fn name(object: &Value) -> String {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let place = match text("/metadata/namespace") {
         namespace if namespace.is_empty() => String::new(),
         namespace => format!("{namespace}/"),

@@ -26,14 +26,19 @@ impl Agent {
     /// # Errors
     /// When it cannot be started.
     pub fn start(command: &mut Command, log: PathBuf) -> Result<Self> {
-        let file = File::create(&log).with_context(|| format!("failed to make `{}`", log.display()))?;
+        let file =
+            File::create(&log).with_context(|| format!("failed to make `{}`", log.display()))?;
         let child = command
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
             .context("failed to start the agent")?;
-        Ok(Self { child, log, bound: None })
+        Ok(Self {
+            child,
+            log,
+            bound: None,
+        })
     }
 
     /// The same within a memory limit.
@@ -77,13 +82,20 @@ impl Agent {
     pub fn held(&mut self) -> Result<Option<u64>> {
         let ended = self.ended()?;
         let peak = self.bound.as_ref().context("it has no bound")?.held()?;
-        ensure!(ended.is_none(), "the agent ended within its bound: {ended:?}\n{}", self.log()?);
+        ensure!(
+            ended.is_none(),
+            "the agent ended within its bound: {ended:?}\n{}",
+            self.log()?
+        );
         Ok(peak)
     }
 
     fn bytes(&self, name: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).context("the agent is not running")?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .context("the agent is not running")?;
         let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
         Ok(kibibytes * 1024)
     }
@@ -96,7 +108,13 @@ impl Agent {
         let own = self.child.id().to_string();
         let mut children = Vec::new();
         for entry in fs::read_dir("/proc")? {
-            let Some(number) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            let Some(number) = entry?
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+            else {
+                continue;
+            };
             if process(number).is_some_and(|(_, parent)| parent == own) {
                 children.push(number);
             }
@@ -127,7 +145,9 @@ impl Agent {
     /// # Errors
     /// When it has already exited.
     pub fn signal(&self, signal: &str) -> Result<()> {
-        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status()?;
+        let sent = Command::new("kill")
+            .args([signal, &self.child.id().to_string()])
+            .status()?;
         ensure!(sent.success(), "the agent had ended before it got {signal}");
         Ok(())
     }
@@ -138,7 +158,9 @@ impl Agent {
     /// When it does not exit, or exits with an error.
     pub fn stop(mut self) -> Result<String> {
         self.signal("-TERM")?;
-        let status = wait::until("the end of the agent", DEADLINE, || self.child.try_wait().ok().flatten())?;
+        let status = wait::until("the end of the agent", DEADLINE, || {
+            self.child.try_wait().ok().flatten()
+        })?;
         ensure!(status.success(), "the agent ended with {status}");
         self.log()
     }

@@ -42,8 +42,16 @@ struct Version {
 }
 
 const VERSIONS: [Version; 2] = [
-    Version { limit: "memory.limit_in_bytes", peak: "memory.max_usage_in_bytes", events: "memory.oom_control" },
-    Version { limit: "memory.max", peak: "memory.peak", events: "memory.events" },
+    Version {
+        limit: "memory.limit_in_bytes",
+        peak: "memory.max_usage_in_bytes",
+        events: "memory.oom_control",
+    },
+    Version {
+        limit: "memory.max",
+        peak: "memory.peak",
+        events: "memory.events",
+    },
 ];
 
 impl Bound {
@@ -54,7 +62,10 @@ impl Bound {
     /// When there is no way to limit memory.
     pub fn new(bytes: u64, children: u64) -> Result<Self> {
         match Group::new(bytes) {
-            Some(group) => Ok(Self { bytes, way: Way::Group(group) }),
+            Some(group) => Ok(Self {
+                bytes,
+                way: Way::Group(group),
+            }),
             None => Self::limit(bytes - children),
         }
     }
@@ -64,9 +75,18 @@ impl Bound {
     /// # Errors
     /// When the shell knows no such limit.
     pub fn limit(bytes: u64) -> Result<Self> {
-        let bound = Self { bytes, way: Way::Limit };
-        let tried = bound.on(&Command::new("true")).status().context("failed to run a shell")?;
-        ensure!(tried.success(), "memory can be bounded neither by a control group nor by `ulimit -d`");
+        let bound = Self {
+            bytes,
+            way: Way::Limit,
+        };
+        let tried = bound
+            .on(&Command::new("true"))
+            .status()
+            .context("failed to run a shell")?;
+        ensure!(
+            tried.success(),
+            "memory can be bounded neither by a control group nor by `ulimit -d`"
+        );
         Ok(bound)
     }
 
@@ -74,7 +94,10 @@ impl Bound {
     pub fn on(&self, command: &Command) -> Command {
         let mut within = Command::new("sh");
         let bound = match &self.way {
-            Way::Group(group) => format!("echo $$ > '{}'", group.folder.join("cgroup.procs").display()),
+            Way::Group(group) => format!(
+                "echo $$ > '{}'",
+                group.folder.join("cgroup.procs").display()
+            ),
             Way::Limit => format!("ulimit -d {}", self.bytes >> 10),
         };
         within
@@ -99,10 +122,19 @@ impl Bound {
     /// # Errors
     /// When a process was killed, or the kernel does not provide this.
     pub fn held(&self) -> Result<Option<u64>> {
-        let Way::Group(group) = &self.way else { return Ok(None) };
+        let Way::Group(group) = &self.way else {
+            return Ok(None);
+        };
         let events = fs::read_to_string(group.folder.join(group.version.events))?;
-        let killed = events.lines().find_map(|line| line.strip_prefix("oom_kill ")).context("no count of kills")?;
-        ensure!(killed.trim() == "0", "{killed} processes were killed beyond {} MiB", self.bytes >> 20);
+        let killed = events
+            .lines()
+            .find_map(|line| line.strip_prefix("oom_kill "))
+            .context("no count of kills")?;
+        ensure!(
+            killed.trim() == "0",
+            "{killed} processes were killed beyond {} MiB",
+            self.bytes >> 20
+        );
         // A kernel before 5.19 has no peak value for a cgroup v2 group.
         let peak = fs::read_to_string(group.folder.join(group.version.peak)).ok();
         Ok(peak.and_then(|peak| peak.trim().parse().ok()))
@@ -119,7 +151,9 @@ impl Group {
             let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));
             let root = match controllers {
                 "" => Path::new("/sys/fs/cgroup"),
-                controllers if controllers.split(',').any(|one| one == "memory") => Path::new("/sys/fs/cgroup/memory"),
+                controllers if controllers.split(',').any(|one| one == "memory") => {
+                    Path::new("/sys/fs/cgroup/memory")
+                }
                 _ => continue,
             };
             let own = root.join(path);
@@ -136,7 +170,9 @@ impl Group {
         if !place.starts_with("/sys/fs/cgroup") || fs::create_dir(&folder).is_err() {
             return None;
         }
-        let version = VERSIONS.iter().find(|version| folder.join(version.limit).exists());
+        let version = VERSIONS
+            .iter()
+            .find(|version| folder.join(version.limit).exists());
         let Some(version) = version else {
             drop(fs::remove_dir(&folder));
             return None;
@@ -149,7 +185,10 @@ impl Group {
     fn set(&self, bytes: u64) -> Result<()> {
         fs::write(self.folder.join(self.version.limit), bytes.to_string())?;
         let enter = format!("echo $$ > '{}'", self.folder.join("cgroup.procs").display());
-        let entered = Command::new("sh").args(["-c", &enter]).stderr(Stdio::null()).status()?;
+        let entered = Command::new("sh")
+            .args(["-c", &enter])
+            .stderr(Stdio::null())
+            .status()?;
         if !entered.success() {
             bail!("no process may enter");
         }
@@ -161,7 +200,9 @@ impl Drop for Group {
     fn drop(&mut self) {
         // A killed process leaves the group a little later. A process that remains keeps the group, where it can be
         // seen.
-        drop(wait::until("the end of a control group", DEADLINE, || fs::remove_dir(&self.folder).ok()));
+        drop(wait::until("the end of a control group", DEADLINE, || {
+            fs::remove_dir(&self.folder).ok()
+        }));
     }
 }
 
@@ -171,17 +212,31 @@ mod tests {
 
     /// Whether a shell can allocate this many MiB in a child process within a limit.
     fn holds(bound: &Bound, mebibytes: u64) -> bool {
-        let script = format!("head -c {mebibytes}m /dev/zero | tail -c {mebibytes}m > /dev/null && echo whole");
+        let script = format!(
+            "head -c {mebibytes}m /dev/zero | tail -c {mebibytes}m > /dev/null && echo whole"
+        );
         let mut command = Command::new("sh");
         command.args(["-c", &script]).stderr(Stdio::null());
-        bound.on(&command).stderr(Stdio::null()).output().is_ok_and(|done| done.stdout == b"whole\n")
+        bound
+            .on(&command)
+            .stderr(Stdio::null())
+            .output()
+            .is_ok_and(|done| done.stdout == b"whole\n")
     }
 
     #[test]
     fn kills_a_process_only_beyond_its_bound() {
-        for bound in [Bound::new(64 << 20, 0).unwrap(), Bound::limit(64 << 20).unwrap()] {
+        for bound in [
+            Bound::new(64 << 20, 0).unwrap(),
+            Bound::limit(64 << 20).unwrap(),
+        ] {
             assert!(holds(&bound, 20), "{bound:?}");
-            assert!(bound.held().is_ok_and(|peak| peak.is_none_or(|peak| peak > 20 << 20)), "{bound:?}");
+            assert!(
+                bound
+                    .held()
+                    .is_ok_and(|peak| peak.is_none_or(|peak| peak > 20 << 20)),
+                "{bound:?}"
+            );
             assert!(!holds(&bound, 200), "{bound:?}");
             let killed = bound.held().is_err();
             assert_eq!(killed, matches!(bound.way, Way::Group(_)), "{bound:?}");

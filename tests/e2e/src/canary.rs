@@ -24,7 +24,8 @@ impl Canaries {
         for skipped in 0..3 {
             let rest = text.as_bytes().get(skipped..).unwrap_or_default();
             let whole = rest.get(..rest.len() / 3 * 3).unwrap_or_default();
-            self.planted.push((format!("{place}, in base64"), STANDARD.encode(whole)));
+            self.planted
+                .push((format!("{place}, in base64"), STANDARD.encode(whole)));
         }
     }
 
@@ -52,7 +53,10 @@ mod tests {
     fn finds_a_canary_raw_and_in_base64_at_any_offset() {
         let mut canaries = Canaries::default();
         let text = canaries.plant("token");
-        assert_eq!(canaries.found_in(b"nothing of the kind"), Vec::<&str>::new());
+        assert_eq!(
+            canaries.found_in(b"nothing of the kind"),
+            Vec::<&str>::new()
+        );
         assert_eq!(canaries.found_in(format!("x{text}y").as_bytes()), ["token"]);
         for before in ["", "a", "ab", "abc"] {
             let encoded = STANDARD.encode(format!("{before}{text}after"));

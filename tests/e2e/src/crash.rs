@@ -53,12 +53,19 @@ impl Crash {
             let reader = scope.spawn(|| read_all(&stage, &over, &read));
             let killed = self.kill_all(&stage, span);
             over.store(true, Ordering::Relaxed);
-            reader.join().map_err(|_| anyhow::anyhow!("the reader panicked"))??;
+            reader
+                .join()
+                .map_err(|_| anyhow::anyhow!("the reader panicked"))??;
             killed
         })?;
         ensure!(stage.once()?.status.success(), "the last start failed");
         let compared = compare(&stage, self.clusters)?;
-        Ok(Survived { at_work, unfinished, read: read.into_inner(), compared })
+        Ok(Survived {
+            at_work,
+            unfinished,
+            read: read.into_inner(),
+            compared,
+        })
     }
 
     /// Returns how many kills met the agent while working, and how many in the middle of a file.
@@ -74,8 +81,13 @@ impl Crash {
                 command.arg("--once");
             }
             let mut agent = Agent::start(&mut command, stage.path("log"))?;
-            let (start, instant) = (Instant::now(), span.mul_f64((numbers.take() % 1000) as f64 / 1000.0));
-            wait::until("the instant of the kill", DEADLINE, || (start.elapsed() >= instant).then_some(()))?;
+            let (start, instant) = (
+                Instant::now(),
+                span.mul_f64((numbers.take() % 1000) as f64 / 1000.0),
+            );
+            wait::until("the instant of the kill", DEADLINE, || {
+                (start.elapsed() >= instant).then_some(())
+            })?;
             at_work += usize::from(agent.ended()?.is_none());
             agent.kill()?;
             unfinished += usize::from(!tree::files(&stage.own().join("tmp"))?.is_empty());
@@ -92,7 +104,10 @@ impl Crash {
             let port = 1024 + numbers.take() % 60_000;
             let (at, old) = port_of(&text).context("the Service has no port")?;
             let (before, after) = text.split_at(at);
-            put(&path, format!("{before}{}", after.replacen(old, &port.to_string(), 1)).as_bytes())?;
+            put(
+                &path,
+                format!("{before}{}", after.replacen(old, &port.to_string(), 1)).as_bytes(),
+            )?;
         }
         for _ in 0..self.clusters / 4 {
             let index = (numbers.take() % self.clusters as u64) as usize;
@@ -105,7 +120,9 @@ impl Crash {
 
 fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => bail!("failed to remove `{}`: {error}", path.display()),
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            bail!("failed to remove `{}`: {error}", path.display())
+        }
         _ => Ok(()),
     }
 }
@@ -118,7 +135,8 @@ fn read_all(stage: &Stage, over: &AtomicBool, read: &AtomicUsize) -> Result<()> 
             for path in tree::files(&stage.own().join(folder))? {
                 match fs::read_to_string(&path) {
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                    text => whole(folder, &text?).with_context(|| format!("half of `{}`", path.display()))?,
+                    text => whole(folder, &text?)
+                        .with_context(|| format!("half of `{}`", path.display()))?,
                 }
                 read.fetch_add(1, Ordering::Relaxed);
             }
@@ -134,24 +152,41 @@ fn whole(folder: &str, text: &str) -> Result<()> {
     if folder == "objects" {
         return Secret::parse(text).map(|_| ());
     }
-    let patch: serde_yaml::Value = serde_yaml::from_str(text).ok().context("the patch is not YAML")?;
-    ensure!(patch["fields"][0]["path"].as_str() == Some("spec.taints"), "the patch has no field");
+    let patch: serde_yaml::Value = serde_yaml::from_str(text)
+        .ok()
+        .context("the patch is not YAML")?;
+    ensure!(
+        patch["fields"][0]["path"].as_str() == Some("spec.taints"),
+        "the patch has no field"
+    );
     Ok(())
 }
 
 /// Compares with an undisturbed run over the same manifests; returns the number of compared files.
 fn compare(stage: &Stage, clusters: usize) -> Result<usize> {
     let other = Stage::new(0, 0)?;
-    for (path, _) in tree::contents(&stage.fleet)?.iter().filter(|(path, _)| !path.starts_with(".transom")) {
+    for (path, _) in tree::contents(&stage.fleet)?
+        .iter()
+        .filter(|(path, _)| !path.starts_with(".transom"))
+    {
         put(&other.fleet.join(path), &fs::read(stage.fleet.join(path))?)?;
     }
     ensure!(other.once()?.status.success(), "the undisturbed run failed");
     let mut compared = 0;
     for folder in ["objects", "patches"] {
-        let (ours, theirs) = (tree::contents(&stage.own().join(folder))?, tree::contents(&other.own().join(folder))?);
-        let differing: Vec<_> =
-            ours.keys().chain(theirs.keys()).filter(|path| ours.get(*path) != theirs.get(*path)).collect();
-        ensure!(differing.is_empty(), "differ from an undisturbed run: {differing:?}");
+        let (ours, theirs) = (
+            tree::contents(&stage.own().join(folder))?,
+            tree::contents(&other.own().join(folder))?,
+        );
+        let differing: Vec<_> = ours
+            .keys()
+            .chain(theirs.keys())
+            .filter(|path| ours.get(*path) != theirs.get(*path))
+            .collect();
+        ensure!(
+            differing.is_empty(),
+            "differ from an undisturbed run: {differing:?}"
+        );
         compared += ours.len();
     }
     ensure!(compared > clusters, "hardly anything was made");

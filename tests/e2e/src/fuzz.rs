@@ -66,7 +66,10 @@ impl Fuzz {
                 let file = keep.join(format!("{}-{number}", self.seed));
                 std::fs::create_dir_all(keep)?;
                 std::fs::write(&file, &attempt.input)?;
-                tried.findings.push(format!("attempt {number}: {wrong}; its input is `{}`", file.display()));
+                tried.findings.push(format!(
+                    "attempt {number}: {wrong}; its input is `{}`",
+                    file.display()
+                ));
             }
         }
         Ok(tried)
@@ -82,15 +85,26 @@ struct Attempt {
 
 /// Proves that the search works: it must find what is shown on purpose.
 fn sees(transom: &Transom, cases: &[plant::Case], seed: u64) -> Result<()> {
-    let good = cases.iter().find(|case| case.path.ends_with("external-managed-kubeconfig/cases/G03-available"));
+    let good = cases.iter().find(|case| {
+        case.path
+            .ends_with("external-managed-kubeconfig/cases/G03-available")
+    });
     let good = good.context("there is no case G03-available")?;
     let (bytes, canaries) = plant::whole(good, &mut Dice::new(seed, u64::MAX))?;
     let file = transom.put("given.yaml", &bytes)?;
     let shown = transom.run(&["render".into(), file.clone().into(), "--reveal".into()])?;
     let found = canaries.found_in(&program::decoded(&shown.output));
-    ensure!(!found.is_empty(), "the search is blind: it does not find what `--reveal` shows");
+    ensure!(
+        !found.is_empty(),
+        "the search is blind: it does not find what `--reveal` shows"
+    );
     let hidden = transom.run(&["render".into(), file.into()])?;
-    ensure!(canaries.found_in(&program::decoded(&hidden.output)).is_empty(), "a credential is shown without mutation");
+    ensure!(
+        canaries
+            .found_in(&program::decoded(&hidden.output))
+            .is_empty(),
+        "a credential is shown without mutation"
+    );
     Ok(())
 }
 
@@ -98,12 +112,21 @@ fn sees(transom: &Transom, cases: &[plant::Case], seed: u64) -> Result<()> {
 fn case(transom: &Transom, cases: &[plant::Case], dice: &mut Dice) -> Result<Attempt> {
     let (input, canaries) = plant::mutated(dice.pick(cases), dice)?;
     let file = transom.put("given.yaml", &input)?;
-    let forms: [&[&str]; 4] = [&["-o", "yaml"], &["-o", "json"], &["-o", "table"], &["--diff"]];
+    let forms: [&[&str]; 4] = [
+        &["-o", "yaml"],
+        &["-o", "json"],
+        &["-o", "table"],
+        &["--diff"],
+    ];
     let form = *dice.pick(&forms);
     let mut words = vec!["render".into(), file.into_os_string()];
     words.extend(form.iter().map(Into::into));
     let ended = transom.run(&words)?;
-    Ok(Attempt { input, canaries: canaries.count(), wrong: ended.wrong(Kind::Render, &canaries) })
+    Ok(Attempt {
+        input,
+        canaries: canaries.count(),
+        wrong: ended.wrong(Kind::Render, &canaries),
+    })
 }
 
 /// The policies that are mutated.
@@ -115,16 +138,38 @@ fn policy(transom: &Transom, cases: &[plant::Case], dice: &mut Dice) -> Result<A
     let path: PathBuf = crate::program::policy(name);
     let input = mutate::policy(&path, dice)?;
     let policy = transom.put("policy.yaml", &input)?;
-    let wanted = if path.to_string_lossy().contains("taints") { "T04-unknown" } else { "G03-available" };
-    let case = cases.iter().find(|case| case.path.ends_with(wanted)).context("the case is gone")?;
+    let wanted = if path.to_string_lossy().contains("taints") {
+        "T04-unknown"
+    } else {
+        "G03-available"
+    };
+    let case = cases
+        .iter()
+        .find(|case| case.path.ends_with(wanted))
+        .context("the case is gone")?;
     let (given, canaries) = plant::whole(case, dice)?;
     let given = transom.put("given.yaml", &given)?;
     let words = match dice.below(4) {
         0 => vec!["validate".into(), policy.into_os_string()],
         1 => vec!["rbac".into(), "--policies".into(), policy.into_os_string()],
-        2 => vec!["render".into(), given.into(), "--policies".into(), policy.into(), "--diff".into()],
-        _ => vec!["render".into(), given.into(), "--policies".into(), policy.into_os_string()],
+        2 => vec![
+            "render".into(),
+            given.into(),
+            "--policies".into(),
+            policy.into(),
+            "--diff".into(),
+        ],
+        _ => vec![
+            "render".into(),
+            given.into(),
+            "--policies".into(),
+            policy.into_os_string(),
+        ],
     };
     let ended = transom.run(&words)?;
-    Ok(Attempt { input, canaries: canaries.count(), wrong: ended.wrong(Kind::Render, &canaries) })
+    Ok(Attempt {
+        input,
+        canaries: canaries.count(),
+        wrong: ended.wrong(Kind::Render, &canaries),
+    })
 }

@@ -31,9 +31,13 @@ pub fn get(address: SocketAddr, path: &str) -> Result<Answer> {
 /// As for [`get`].
 pub fn metric(admin: SocketAddr, name: &str, holding: &str) -> Result<f64> {
     let text = get(admin, "/metrics")?.body;
-    let lines = text.lines().filter(|line| line.starts_with(name) && line.contains(holding));
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with(name) && line.contains(holding));
     let values = lines.filter_map(|line| line.rsplit_once(' '));
-    Ok(values.filter_map(|(_, value)| value.parse::<f64>().ok()).sum())
+    Ok(values
+        .filter_map(|(_, value)| value.parse::<f64>().ok())
+        .sum())
 }
 
 /// Gets a path with a token.
@@ -41,7 +45,12 @@ pub fn metric(admin: SocketAddr, name: &str, holding: &str) -> Result<f64> {
 /// # Errors
 /// As for [`get`].
 pub fn get_as(address: SocketAddr, path: &str, token: &str) -> Result<Answer> {
-    ask(address, "GET", path, &format!("Authorization: Bearer {token}\r\n"))
+    ask(
+        address,
+        "GET",
+        path,
+        &format!("Authorization: Bearer {token}\r\n"),
+    )
 }
 
 /// Sends a request without a body.
@@ -56,19 +65,32 @@ pub fn send(address: SocketAddr, method: &str, path: &str) -> Result<Answer> {
 fn ask(address: SocketAddr, method: &str, path: &str, headers: &str) -> Result<Answer> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n{headers}\r\n").as_bytes())?;
+    stream.write_all(
+        format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n{headers}\r\n").as_bytes(),
+    )?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     let text = String::from_utf8(bytes).context("the answer is no text")?;
-    let (head, body) = text.split_once("\r\n\r\n").context("the answer has no head")?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("the answer has no status")?;
-    Ok(Answer { status, body: body.to_owned() })
+    let (head, body) = text
+        .split_once("\r\n\r\n")
+        .context("the answer has no head")?;
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .context("the answer has no status")?;
+    Ok(Answer {
+        status,
+        body: body.to_owned(),
+    })
 }
 
 /// A text, escaped for a query.
 pub fn escaped(text: &str) -> String {
     let byte = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+            char::from(byte).to_string()
+        }
         _ => format!("%{byte:02X}"),
     };
     text.bytes().map(byte).collect()
@@ -80,6 +102,9 @@ mod tests {
 
     #[test]
     fn escapes_everything_except_plain_letters() {
-        assert_eq!(escaped("rate(a_b{c=\"d\"}[5m])"), "rate%28a_b%7Bc%3D%22d%22%7D%5B5m%5D%29");
+        assert_eq!(
+            escaped("rate(a_b{c=\"d\"}[5m])"),
+            "rate%28a_b%7Bc%3D%22d%22%7D%5B5m%5D%29"
+        );
     }
 }

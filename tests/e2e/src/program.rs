@@ -30,7 +30,13 @@ fn build() -> Result<PathBuf> {
     }
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["build", "--workspace", "--bin", "transom", "--message-format=json-render-diagnostics"])
+        .args([
+            "build",
+            "--workspace",
+            "--bin",
+            "transom",
+            "--message-format=json-render-diagnostics",
+        ])
         .current_dir(root())
         .stderr(Stdio::inherit())
         .output()
@@ -47,7 +53,11 @@ fn build() -> Result<PathBuf> {
 fn executable_of(message: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
     let is_ours = message.pointer("/target/name")?.as_str()? == "transom";
-    message.get("executable")?.as_str().filter(|_| is_ours).map(PathBuf::from)
+    message
+        .get("executable")?
+        .as_str()
+        .filter(|_| is_ours)
+        .map(PathBuf::from)
 }
 
 /// The file of a bundled policy.
@@ -65,7 +75,11 @@ pub fn root() -> PathBuf {
 /// # Errors
 /// When it has not been built; the message says how.
 pub fn component(name: &str) -> Result<Vec<u8>> {
-    let target = binary()?.parent().and_then(Path::parent).context("the binary lies in no target folder")?;
+    let target = binary()?
+        .parent()
+        .and_then(Path::parent)
+        .context("the binary lies in no target folder")?;
     let path = target.join("guests").join(name).with_extension("wasm");
-    fs::read(&path).with_context(|| format!("component `{name}` is not built: run `cargo xtask guests`"))
+    fs::read(&path)
+        .with_context(|| format!("component `{name}` is not built: run `cargo xtask guests`"))
 }

@@ -24,9 +24,14 @@ pub struct Prometheus {
 /// When they do not exist.
 pub fn tool(name: &str) -> Result<PathBuf> {
     let folder = std::env::var_os("TRANSOM_SERVERS").map(PathBuf::from);
-    let folder = folder.context("TRANSOM_SERVERS is not set; run `cargo xtask servers`, it prints what to set")?;
+    let folder = folder
+        .context("TRANSOM_SERVERS is not set; run `cargo xtask servers`, it prints what to set")?;
     let path = folder.join(name);
-    ensure!(path.is_file(), "there is no `{name}` in `{}`; run `cargo xtask servers`", folder.display());
+    ensure!(
+        path.is_file(),
+        "there is no `{name}` in `{}`; run `cargo xtask servers`",
+        folder.display()
+    );
     Ok(path)
 }
 
@@ -48,20 +53,32 @@ pub fn expressions() -> Result<BTreeSet<String>> {
         }
         let dashboard: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
         let panels = dashboard["panels"].as_array().context("no panels")?;
-        let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+        let targets = panels
+            .iter()
+            .flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
         all.extend(targets.filter_map(|target| Some(target["expr"].as_str()?.to_owned())));
     }
     let rules: Value = serde_yaml::from_str(&fs::read_to_string(monitoring().join("rules.yaml"))?)?;
     let groups = rules["groups"].as_array().context("no groups")?;
-    for rule in groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten()) {
+    for rule in groups
+        .iter()
+        .flat_map(|group| group["rules"].as_array().into_iter().flatten())
+    {
         let expression = rule["expr"].as_str().context("no expression")?;
         if rule["record"].is_string() {
             all.insert(expression.to_owned());
             continue;
         }
         for side in expression.split(" and ") {
-            let compared = [" > ", " < ", " != "].iter().find_map(|sign| side.rsplit_once(sign));
-            all.insert(compared.context("an alert that compares nothing")?.0.to_owned());
+            let compared = [" > ", " < ", " != "]
+                .iter()
+                .find_map(|sign| side.rsplit_once(sign));
+            all.insert(
+                compared
+                    .context("an alert that compares nothing")?
+                    .0
+                    .to_owned(),
+            );
         }
     }
     Ok(all)
@@ -86,8 +103,14 @@ impl Prometheus {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let log = File::create(folder.join("log"))?;
         let child = Command::new(tool("prometheus")?)
-            .arg(format!("--config.file={}", folder.join("prometheus.yaml").display()))
-            .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
+            .arg(format!(
+                "--config.file={}",
+                folder.join("prometheus.yaml").display()
+            ))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                folder.join("data").display()
+            ))
             .arg(format!("--web.listen-address={address}"))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -96,7 +119,9 @@ impl Prometheus {
             .context("failed to start Prometheus")?;
         let started = Self { child, address };
         wait::until("a Prometheus that is ready", DEADLINE, || {
-            http::get(address, "/-/ready").ok().filter(|answer| answer.status == 200)
+            http::get(address, "/-/ready")
+                .ok()
+                .filter(|answer| answer.status == 200)
         })?;
         Ok(started)
     }
@@ -106,16 +131,28 @@ impl Prometheus {
     /// # Errors
     /// When Prometheus refuses the expression.
     pub fn query(&self, expression: &str) -> Result<Vec<f64>> {
-        let answer = http::get(self.address, &format!("/api/v1/query?query={}", http::escaped(expression)))?;
+        let answer = http::get(
+            self.address,
+            &format!("/api/v1/query?query={}", http::escaped(expression)),
+        )?;
         let document: Value = serde_json::from_str(&answer.body)?;
-        ensure!(document["status"] == "success", "`{expression}`: {}", document["error"]);
-        let rows = document["data"]["result"].as_array().context("the answer has no result")?;
+        ensure!(
+            document["status"] == "success",
+            "`{expression}`: {}",
+            document["error"]
+        );
+        let rows = document["data"]["result"]
+            .as_array()
+            .context("the answer has no result")?;
         // A scalar is one pair; a vector is rows with one pair each.
         let pairs: Vec<&Value> = match document["data"]["resultType"].as_str() {
             Some("vector") => rows.iter().map(|row| &row["value"][1]).collect(),
             _ => rows.iter().skip(1).collect(),
         };
-        pairs.into_iter().map(|value| Ok(value.as_str().context("no value")?.parse()?)).collect()
+        pairs
+            .into_iter()
+            .map(|value| Ok(value.as_str().context("no value")?.parse()?))
+            .collect()
     }
 
     /// Waits until an expression has an accepted value; NaN does not count.
@@ -123,8 +160,11 @@ impl Prometheus {
     /// # Errors
     /// When it never gets one.
     pub fn wait_for(&self, expression: &str, is: impl Fn(f64) -> bool) -> Result<()> {
-        let look =
-            || self.query(expression).ok().filter(|values| values.iter().any(|value| !value.is_nan() && is(*value)));
+        let look = || {
+            self.query(expression)
+                .ok()
+                .filter(|values| values.iter().any(|value| !value.is_nan() && is(*value)))
+        };
         wait::until(&format!("the value of `{expression}`"), DEADLINE, look)?;
         Ok(())
     }
@@ -136,9 +176,14 @@ impl Prometheus {
     pub fn rule_errors(&self) -> Result<Vec<String>> {
         let answer = http::get(self.address, "/api/v1/rules")?;
         let document: Value = serde_json::from_str(&answer.body)?;
-        let groups = document["data"]["groups"].as_array().context("there are no groups")?;
-        let rules = groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten());
-        let errors = rules.filter_map(|rule| rule["lastError"].as_str().filter(|error| !error.is_empty()));
+        let groups = document["data"]["groups"]
+            .as_array()
+            .context("there are no groups")?;
+        let rules = groups
+            .iter()
+            .flat_map(|group| group["rules"].as_array().into_iter().flatten());
+        let errors =
+            rules.filter_map(|rule| rule["lastError"].as_str().filter(|error| !error.is_empty()));
         Ok(errors.map(str::to_owned).collect())
     }
 }

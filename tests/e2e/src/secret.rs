@@ -20,7 +20,10 @@ pub struct Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Secret").field("component", &self.component).field("server", &self.server).finish()
+        out.debug_struct("Secret")
+            .field("component", &self.component)
+            .field("server", &self.server)
+            .finish()
     }
 }
 
@@ -30,7 +33,8 @@ impl Secret {
     /// # Errors
     /// When there is none, or any part of it is invalid.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("failed to read `{}`", path.display()))?;
         Self::parse(&text).with_context(|| format!("failed to use `{}`", path.display()))
     }
 
@@ -39,19 +43,42 @@ impl Secret {
     /// # Errors
     /// When there is none, or any part of it is invalid.
     pub fn parse(text: &str) -> Result<Self> {
-        let mut documents = text.split("\n---\n").filter(|document| document.contains("kind: Secret"));
+        let mut documents = text
+            .split("\n---\n")
+            .filter(|document| document.contains("kind: Secret"));
         let document = documents.next().context("there is no Secret")?;
         // Parser errors may quote the input.
-        let secret: Value = serde_yaml::from_str(document).ok().context("the Secret is not YAML")?;
-        let encoded = secret["data"]["kubeconfig"].as_str().context("the Secret has no kubeconfig")?;
-        let bytes = STANDARD.decode(encoded).ok().context("the kubeconfig is not base64")?;
-        let mut rest: Value = serde_yaml::from_slice(&bytes).ok().context("the kubeconfig is not YAML")?;
-        let server = rest["clusters"][0]["cluster"]["server"].as_str().context("it names no server")?.to_owned();
+        let secret: Value = serde_yaml::from_str(document)
+            .ok()
+            .context("the Secret is not YAML")?;
+        let encoded = secret["data"]["kubeconfig"]
+            .as_str()
+            .context("the Secret has no kubeconfig")?;
+        let bytes = STANDARD
+            .decode(encoded)
+            .ok()
+            .context("the kubeconfig is not base64")?;
+        let mut rest: Value = serde_yaml::from_slice(&bytes)
+            .ok()
+            .context("the kubeconfig is not YAML")?;
+        let server = rest["clusters"][0]["cluster"]["server"]
+            .as_str()
+            .context("it names no server")?
+            .to_owned();
         let key = &rest["users"][0]["user"]["client-key-data"];
-        ensure!(key.as_str().is_some_and(|key| STANDARD.decode(key).is_ok()), "it holds no whole key");
+        ensure!(
+            key.as_str().is_some_and(|key| STANDARD.decode(key).is_ok()),
+            "it holds no whole key"
+        );
         rest["clusters"][0]["cluster"]["server"] = Value::Null;
-        let component = secret["metadata"]["annotations"]["transom.dev/component"].as_str().unwrap_or_default();
-        Ok(Self { component: component.to_owned(), server, rest })
+        let component = secret["metadata"]["annotations"]["transom.dev/component"]
+            .as_str()
+            .unwrap_or_default();
+        Ok(Self {
+            component: component.to_owned(),
+            server,
+            rest,
+        })
     }
 
     /// Whether everything except the server is equal.

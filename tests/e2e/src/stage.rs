@@ -37,7 +37,11 @@ impl Stage {
     /// When it cannot be generated or written.
     pub fn new(clusters: usize, managed: usize) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let stage = Self { fleet: folder.path().join("fleet"), policies: folder.path().join("policies"), folder };
+        let stage = Self {
+            fleet: folder.path().join("fleet"),
+            policies: folder.path().join("policies"),
+            folder,
+        };
         for file in files(clusters, managed)? {
             put(&stage.fleet.join(&file.path), file.text.as_bytes())?;
         }
@@ -51,7 +55,9 @@ impl Stage {
     /// When there is no binary.
     pub fn transom(&self) -> Result<Command> {
         let mut command = Command::new(program::binary()?);
-        command.current_dir(self.folder.path()).env_remove("RUST_LOG");
+        command
+            .current_dir(self.folder.path())
+            .env_remove("RUST_LOG");
         Ok(command)
     }
 
@@ -96,7 +102,8 @@ impl Stage {
 
     /// The manifests of a HostedCluster.
     pub fn hosted(&self, index: usize) -> PathBuf {
-        self.fleet.join(format!("hosted/{}.yaml", fleet::hosted_name(index)))
+        self.fleet
+            .join(format!("hosted/{}.yaml", fleet::hosted_name(index)))
     }
 
     /// The manifest of a ManagedCluster.
@@ -107,12 +114,16 @@ impl Stage {
     /// The managed secret of a HostedCluster.
     pub fn secret(&self, index: usize) -> PathBuf {
         let namespace = format!("klusterlet-{}", fleet::managed_name(index));
-        self.own().join(format!("objects/{namespace}/Secret.external-managed-kubeconfig.yaml"))
+        self.own().join(format!(
+            "objects/{namespace}/Secret.external-managed-kubeconfig.yaml"
+        ))
     }
 
     /// The agent's patch of a ManagedCluster.
     pub fn patch(&self, name: &str) -> PathBuf {
-        self.own().join(format!("patches/_cluster/ManagedCluster.{name}_cluster.open-cluster-management.io.yaml"))
+        self.own().join(format!(
+            "patches/_cluster/ManagedCluster.{name}_cluster.open-cluster-management.io.yaml"
+        ))
     }
 
     /// The keys of the taints of a ManagedCluster, including the agent's patch.
@@ -120,18 +131,43 @@ impl Stage {
     /// # Errors
     /// When the folder or the object cannot be read.
     pub fn taints(&self, name: &str) -> Result<Vec<String>> {
-        let options = DirectoryOptions { writable: false, watch: false, ..DirectoryOptions::new(LOCAL, &self.fleet) };
-        let reference = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, name);
-        let object = Directory::open(options)?.read(&[reference]).pop().context("nothing was read")??;
-        let taints = object.context("there is no such ManagedCluster")?.body.pointer("/spec/taints").cloned();
-        let taints = taints.as_ref().and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
-        Ok(taints.iter().filter_map(|taint| Some(taint["key"].as_str()?.to_owned())).collect())
+        let options = DirectoryOptions {
+            writable: false,
+            watch: false,
+            ..DirectoryOptions::new(LOCAL, &self.fleet)
+        };
+        let reference = ObjectRef::local(
+            "cluster.open-cluster-management.io/v1",
+            "ManagedCluster",
+            None,
+            name,
+        );
+        let object = Directory::open(options)?
+            .read(&[reference])
+            .pop()
+            .context("nothing was read")??;
+        let taints = object
+            .context("there is no such ManagedCluster")?
+            .body
+            .pointer("/spec/taints")
+            .cloned();
+        let taints = taints
+            .as_ref()
+            .and_then(serde_json::Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        Ok(taints
+            .iter()
+            .filter_map(|taint| Some(taint["key"].as_str()?.to_owned()))
+            .collect())
     }
 
     /// The agent's status of a HostedCluster.
     pub fn hosted_status(&self, index: usize) -> PathBuf {
         let name = fleet::hosted_name(index);
-        self.own().join(format!("status/external-managed-kubeconfig/clusters.{name}.yaml"))
+        self.own().join(format!(
+            "status/external-managed-kubeconfig/clusters.{name}.yaml"
+        ))
     }
 
     /// The agent's status of a policy.
@@ -144,7 +180,8 @@ impl Stage {
     /// # Errors
     /// When the file does not contain it.
     pub fn edit(&self, path: &Path, from: &str, to: &str) -> Result<()> {
-        let text = fs::read_to_string(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("failed to read `{}`", path.display()))?;
         if !text.contains(from) {
             bail!("`{}` does not hold what the test edits", path.display());
         }
@@ -155,9 +192,16 @@ impl Stage {
     ///
     /// # Errors
     /// When this never happens.
-    pub fn wait_for_secret(&self, index: usize, what: &str, is: impl Fn(&Secret) -> bool) -> Result<Secret> {
+    pub fn wait_for_secret(
+        &self,
+        index: usize,
+        what: &str,
+        is: impl Fn(&Secret) -> bool,
+    ) -> Result<Secret> {
         let path = self.secret(index);
-        Ok(wait::until(what, DEADLINE, || Secret::read(&path).ok().filter(&is))?)
+        Ok(wait::until(what, DEADLINE, || {
+            Secret::read(&path).ok().filter(&is)
+        })?)
     }
 
     /// Waits until the agent has created a secret, with any kind of credential.
@@ -166,7 +210,9 @@ impl Stage {
     /// When this never happens.
     pub fn wait_for_secret_file(&self, index: usize) -> Result<()> {
         let path = self.secret(index);
-        Ok(wait::until("the secret", DEADLINE, || path.exists().then_some(()))?)
+        Ok(wait::until("the secret", DEADLINE, || {
+            path.exists().then_some(())
+        })?)
     }
 
     /// Waits until a file contains a text.
@@ -175,7 +221,12 @@ impl Stage {
     /// When this never happens.
     pub fn wait_for_text(&self, path: &Path, text: &str) -> Result<()> {
         let what = format!("`{text}` in {}", path.display());
-        let look = || fs::read_to_string(path).ok().filter(|there| there.contains(text)).map(|_| ());
+        let look = || {
+            fs::read_to_string(path)
+                .ok()
+                .filter(|there| there.contains(text))
+                .map(|_| ())
+        };
         Ok(wait::until(&what, DEADLINE, look)?)
     }
 
@@ -185,7 +236,9 @@ impl Stage {
     /// When this never happens.
     pub fn wait_for_end(&self, path: &Path) -> Result<()> {
         let what = format!("the end of {}", path.display());
-        Ok(wait::until(&what, DEADLINE, || (!path.exists()).then_some(()))?)
+        Ok(wait::until(&what, DEADLINE, || {
+            (!path.exists()).then_some(())
+        })?)
     }
 
     /// Writes a bundled policy, with some texts replaced.
@@ -195,10 +248,16 @@ impl Stage {
     pub fn put_policy(&self, name: &str, changes: &[(&str, &str)]) -> Result<()> {
         let mut text = fs::read_to_string(program::policy(name))?;
         for (from, to) in changes {
-            ensure!(text.contains(from), "the policy {name} does not hold `{from}`");
+            ensure!(
+                text.contains(from),
+                "the policy {name} does not hold `{from}`"
+            );
             text = text.replace(from, to);
         }
-        put(&self.policies.join(name).join("policy.yaml"), text.as_bytes())
+        put(
+            &self.policies.join(name).join("policy.yaml"),
+            text.as_bytes(),
+        )
     }
 }
 
@@ -207,7 +266,9 @@ impl Stage {
 /// # Errors
 /// When the file cannot be written.
 pub fn put(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().with_context(|| format!("`{}` has no folder", path.display()))?;
+    let folder = path
+        .parent()
+        .with_context(|| format!("`{}` has no folder", path.display()))?;
     fs::create_dir_all(folder)?;
     let draft = path.with_extension("draft~");
     fs::write(&draft, bytes).with_context(|| format!("failed to write `{}`", draft.display()))?;
@@ -228,7 +289,13 @@ fn files(clusters: usize, managed: usize) -> Result<Vec<File>> {
     if let Some(files) = known.get(&(clusters, managed)) {
         return Ok(files.clone());
     }
-    let files: Vec<File> = Fleet { clusters, managed, seed: SEED }.files()?.collect();
+    let files: Vec<File> = Fleet {
+        clusters,
+        managed,
+        seed: SEED,
+    }
+    .files()?
+    .collect();
     known.insert((clusters, managed), files.clone());
     Ok(files)
 }

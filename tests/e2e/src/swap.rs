@@ -16,7 +16,10 @@ use transom_support::fleet;
 /// The policy whose component is replaced.
 pub const POLICY: &str = "external-managed-kubeconfig";
 /// The two versions, each with the end of the server's host name that only it writes.
-const VERSIONS: [(&str, &str); 2] = [("kubeconfig", ".svc.cluster.local"), ("fixture-second", ".svc")];
+const VERSIONS: [(&str, &str); 2] = [
+    ("kubeconfig", ".svc.cluster.local"),
+    ("fixture-second", ".svc"),
+];
 /// The generator makes the fourth cluster unavailable and the sixth without a namespace.
 const WAITING: [usize; 2] = [3, 5];
 
@@ -61,21 +64,40 @@ impl Swap {
         versions.put(&stage, 0)?;
         let agent = Agent::start(&mut stage.run()?, stage.path("log"))?;
         versions.wait_for_all(&stage, self.clusters, 0)?;
-        let (over, edits, read) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (over, edits, read) = (
+            AtomicBool::new(false),
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+        );
         let memory = std::thread::scope(|scope| {
             let editor = scope.spawn(|| edit_all(&stage, self.clusters, &over, &edits));
             let reader = scope.spawn(|| versions.read_all(&stage, &over, &read));
             let memory = self.swap_all(&stage, &agent, &versions);
             over.store(true, Ordering::Relaxed);
-            editor.join().map_err(|_| anyhow::anyhow!("the editor panicked"))??;
-            reader.join().map_err(|_| anyhow::anyhow!("the reader panicked"))??;
+            editor
+                .join()
+                .map_err(|_| anyhow::anyhow!("the editor panicked"))??;
+            reader
+                .join()
+                .map_err(|_| anyhow::anyhow!("the reader panicked"))??;
             memory
         })?;
         versions.wait_for_all(&stage, self.clusters, self.swaps % 2)?;
         let log = agent.stop()?;
-        let swapped = log.lines().filter(|line| line.contains(" swapped ")).count();
-        ensure!(swapped == self.swaps, "{swapped} swaps were told, {} were made", self.swaps);
-        Ok(Swapped { edits: edits.into_inner(), read: read.into_inner(), memory })
+        let swapped = log
+            .lines()
+            .filter(|line| line.contains(" swapped "))
+            .count();
+        ensure!(
+            swapped == self.swaps,
+            "{swapped} swaps were told, {} were made",
+            self.swaps
+        );
+        Ok(Swapped {
+            edits: edits.into_inner(),
+            read: read.into_inner(),
+            memory,
+        })
     }
 
     /// Replaces the component; each time every secret must reach the new version before the next swap. Returns the
@@ -100,7 +122,10 @@ impl Versions {
     fn read() -> Result<Self> {
         let [(first, _), (second, _)] = VERSIONS;
         let bytes = [program::component(first)?, program::component(second)?];
-        Ok(Self { bytes, digests: Mutex::default() })
+        Ok(Self {
+            bytes,
+            digests: Mutex::default(),
+        })
     }
 
     fn put(&self, stage: &Stage, version: usize) -> Result<()> {
@@ -111,12 +136,25 @@ impl Versions {
     /// The version that wrote a secret, by its content; equal digests must always mean the same version.
     fn version_of(&self, secret: &Secret) -> Result<usize> {
         let host = secret.server.rsplit_once(':').map_or("", |(host, _)| host);
-        let version =
-            VERSIONS.iter().position(|(_, end)| host.ends_with(end)).context("the server is of no version")?;
-        let mut digests = self.digests.lock().map_err(|_| anyhow::anyhow!("a thread panicked"))?;
+        let version = VERSIONS
+            .iter()
+            .position(|(_, end)| host.ends_with(end))
+            .context("the server is of no version")?;
+        let mut digests = self
+            .digests
+            .lock()
+            .map_err(|_| anyhow::anyhow!("a thread panicked"))?;
         let known = *digests.entry(secret.component.clone()).or_insert(version);
-        ensure!(known == version, "{} wrote as version {known} and as version {version}", secret.component);
-        ensure!(digests.len() <= 2, "more than two components wrote: {:?}", digests.keys());
+        ensure!(
+            known == version,
+            "{} wrote as version {known} and as version {version}",
+            secret.component
+        );
+        ensure!(
+            digests.len() <= 2,
+            "more than two components wrote: {:?}",
+            digests.keys()
+        );
         Ok(version)
     }
 
@@ -175,12 +213,19 @@ fn edit_all(stage: &Stage, clusters: usize, over: &AtomicBool, edits: &AtomicUsi
             let (at, old) = port_of(&text).context("the Service has no port")?;
             port = if port == 60_000 { 10_000 } else { port + 1 };
             let (before, after) = text.split_at(at);
-            put(&path, format!("{before}{}", after.replacen(old, &port.to_string(), 1)).as_bytes())?;
+            put(
+                &path,
+                format!("{before}{}", after.replacen(old, &port.to_string(), 1)).as_bytes(),
+            )?;
             edits.fetch_add(1, Ordering::Relaxed);
             // One change at a time reaches its secret, so that changes and swaps run concurrently and neither starves.
             if index == 0 {
                 let reached = |secret: &Secret| secret.server.ends_with(&format!(":{port}"));
-                stage.wait_for_secret(index, &format!("the port of {}", fleet::hosted_name(index)), reached)?;
+                stage.wait_for_secret(
+                    index,
+                    &format!("the port of {}", fleet::hosted_name(index)),
+                    reached,
+                )?;
             }
         }
     }

@@ -65,11 +65,17 @@ pub fn contents(folder: &Path) -> Result<BTreeMap<PathBuf, u64>> {
 pub fn prints(folder: &Path) -> Result<BTreeMap<PathBuf, Print>> {
     by_path(folder, |path| {
         let about = fs::metadata(path)?;
-        Ok(Print { inode: about.ino(), modified: about.modified()? })
+        Ok(Print {
+            inode: about.ino(),
+            modified: about.modified()?,
+        })
     })
 }
 
-fn by_path<T>(folder: &Path, of: impl Fn(&Path) -> std::io::Result<T>) -> Result<BTreeMap<PathBuf, T>> {
+fn by_path<T>(
+    folder: &Path,
+    of: impl Fn(&Path) -> std::io::Result<T>,
+) -> Result<BTreeMap<PathBuf, T>> {
     let one = |path: PathBuf| {
         let value = of(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
         Ok((path.strip_prefix(folder).unwrap_or(&path).to_owned(), value))

@@ -60,15 +60,26 @@ pub enum FleetError {
 impl Fleet {
     /// All files of the fleet, generated one after the other.
     pub fn files(self) -> Result<impl Iterator<Item = File>, IdentityError> {
-        let identities: Result<Vec<Identity>, IdentityError> =
-            (0..IDENTITIES.min(self.clusters as u64)).map(|place| Identity::generate(self.seed, place)).collect();
+        let identities: Result<Vec<Identity>, IdentityError> = (0..IDENTITIES
+            .min(self.clusters as u64))
+            .map(|place| Identity::generate(self.seed, place))
+            .collect();
         let identities = identities?;
         let hosted = (0..self.clusters).filter_map(move |index| {
             let identity = identities.get(index % identities.len().max(1))?;
-            Some(hosted::file(index, identity, &mut Numbers::new(self.seed, place(1, index))))
+            Some(hosted::file(
+                index,
+                identity,
+                &mut Numbers::new(self.seed, place(1, index)),
+            ))
         });
-        let managed = (0..self.managed)
-            .map(move |index| managed::file(index, self.clusters, &mut Numbers::new(self.seed, place(2, index))));
+        let managed = (0..self.managed).map(move |index| {
+            managed::file(
+                index,
+                self.clusters,
+                &mut Numbers::new(self.seed, place(2, index)),
+            )
+        });
         Ok(hosted.chain(managed))
     }
 

@@ -3,8 +3,9 @@
 
 use crate::numbers::Numbers;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, Error as CertificateError, ExtendedKeyUsagePurpose,
-    IsCa, KeyIdMethod, KeyUsagePurpose, PublicKeyData, SerialNumber, SignatureAlgorithm, SigningKey, date_time_ymd,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, Error as CertificateError,
+    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyUsagePurpose, PublicKeyData, SerialNumber,
+    SignatureAlgorithm, SigningKey, date_time_ymd,
 };
 use rsa::pkcs1::{EncodeRsaPrivateKey as _, EncodeRsaPublicKey as _, LineEnding};
 use rsa::pkcs1v15::SigningKey as Pkcs1v15;
@@ -41,10 +42,15 @@ impl Identity {
     /// The identity for a seed and a place in it; takes about a second if the RSA arithmetic is not optimised.
     pub fn generate(seed: u64, place: u64) -> Result<Self, IdentityError> {
         let mut numbers = Numbers::new(seed, place);
-        let authority = CertifiedIssuer::self_signed(authority(&mut numbers)?, Key::generate(&mut numbers)?)?;
+        let authority =
+            CertifiedIssuer::self_signed(authority(&mut numbers)?, Key::generate(&mut numbers)?)?;
         let key = Key::generate(&mut numbers)?;
         let certificate = administrator(&mut numbers)?.signed_by(&key, &authority)?;
-        Ok(Self { ca: authority.pem(), certificate: certificate.pem(), key: key.pem()? })
+        Ok(Self {
+            ca: authority.pem(),
+            certificate: certificate.pem(),
+            key: key.pem()?,
+        })
     }
 }
 
@@ -57,24 +63,36 @@ impl std::fmt::Debug for Identity {
 fn authority(numbers: &mut Numbers) -> Result<CertificateParams, IdentityError> {
     let mut params = params(numbers, "root-ca", "openshift")?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages =
-        vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment, KeyUsagePurpose::KeyCertSign];
+    params.key_usages = vec![
+        KeyUsagePurpose::DigitalSignature,
+        KeyUsagePurpose::KeyEncipherment,
+        KeyUsagePurpose::KeyCertSign,
+    ];
     Ok(params)
 }
 
 fn administrator(numbers: &mut Numbers) -> Result<CertificateParams, IdentityError> {
     let mut params = params(numbers, "system:admin", "system:masters")?;
     params.use_authority_key_identifier_extension = true;
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+    params.key_usages = vec![
+        KeyUsagePurpose::DigitalSignature,
+        KeyUsagePurpose::KeyEncipherment,
+    ];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     Ok(params)
 }
 
 /// Valid from 2020 to 2099, so that no test depends on the day it runs.
-fn params(numbers: &mut Numbers, name: &str, unit: &str) -> Result<CertificateParams, IdentityError> {
+fn params(
+    numbers: &mut Numbers,
+    name: &str,
+    unit: &str,
+) -> Result<CertificateParams, IdentityError> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
-    params.distinguished_name.push(DnType::OrganizationalUnitName, unit);
+    params
+        .distinguished_name
+        .push(DnType::OrganizationalUnitName, unit);
     params.not_before = date_time_ymd(2020, 1, 1);
     params.not_after = date_time_ymd(2099, 12, 31);
     params.serial_number = Some(SerialNumber::from(numbers.take() >> 1));
@@ -113,7 +131,9 @@ impl PublicKeyData for Key {
 impl SigningKey for Key {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, CertificateError> {
         let signer = Pkcs1v15::<Sha256>::new(self.private.clone());
-        let signature = signer.try_sign(message).map_err(|_| CertificateError::RemoteKeyError)?;
+        let signature = signer
+            .try_sign(message)
+            .map_err(|_| CertificateError::RemoteKeyError)?;
         Ok(signature.to_vec())
     }
 }
@@ -135,22 +155,41 @@ mod tests {
         let certificate = Certificate::from_pem(&identity.certificate).unwrap();
         let key = RsaPrivateKey::from_pkcs1_pem(&identity.key).unwrap();
 
-        let of_certificate = certificate.tbs_certificate().subject_public_key_info().subject_public_key.raw_bytes();
-        assert_eq!(of_certificate, RsaPublicKey::from(&key).to_pkcs1_der().unwrap().as_bytes());
+        let of_certificate = certificate
+            .tbs_certificate()
+            .subject_public_key_info()
+            .subject_public_key
+            .raw_bytes();
+        assert_eq!(
+            of_certificate,
+            RsaPublicKey::from(&key).to_pkcs1_der().unwrap().as_bytes()
+        );
         let issuer = rsa::pkcs1::DecodeRsaPublicKey::from_pkcs1_der(
-            ca.tbs_certificate().subject_public_key_info().subject_public_key.raw_bytes(),
+            ca.tbs_certificate()
+                .subject_public_key_info()
+                .subject_public_key
+                .raw_bytes(),
         );
         let issuer = VerifyingKey::<Sha256>::new(issuer.unwrap());
         for signed in [&ca, &certificate] {
             let signature = Signature::try_from(signed.signature().raw_bytes()).unwrap();
-            issuer.verify(&signed.tbs_certificate().to_der().unwrap(), &signature).unwrap();
+            issuer
+                .verify(&signed.tbs_certificate().to_der().unwrap(), &signature)
+                .unwrap();
         }
-        assert_eq!(certificate.tbs_certificate().issuer(), ca.tbs_certificate().subject());
+        assert_eq!(
+            certificate.tbs_certificate().issuer(),
+            ca.tbs_certificate().subject()
+        );
     }
 
     #[test]
     fn a_key_is_never_shown() {
-        let identity = Identity { ca: String::new(), certificate: String::new(), key: "canary".to_owned() };
+        let identity = Identity {
+            ca: String::new(),
+            certificate: String::new(),
+            key: "canary".to_owned(),
+        };
         assert_eq!(format!("{identity:?}"), "Identity(..)");
     }
 }

@@ -66,7 +66,10 @@ mod tests {
     #[test]
     fn numbers_match_splitmix64() {
         let mut numbers = Numbers(0);
-        assert_eq!([numbers.take(), numbers.take()], [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4]);
+        assert_eq!(
+            [numbers.take(), numbers.take()],
+            [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4]
+        );
     }
 
     #[test]

@@ -6,7 +6,9 @@ pub(crate) fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut filled = String::with_capacity(template.len() * 2);
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
-        let Some((name, behind)) = after.split_once("}}") else { break };
+        let Some((name, behind)) = after.split_once("}}") else {
+            break;
+        };
         filled.push_str(before);
         match values.iter().find(|(known, _)| *known == name) {
             Some((_, value)) => filled.push_str(value),
@@ -28,6 +30,9 @@ mod tests {
 
     #[test]
     fn fills_placeholders_and_keeps_unknown_ones() {
-        assert_eq!(fill("a {{b}}{{b}} {{c}} }} {{", &[("b", "x")]), "a xx {{c}} }} {{");
+        assert_eq!(
+            fill("a {{b}}{{b}} {{c}} }} {{", &[("b", "x")]),
+            "a xx {{c}} }} {{"
+        );
     }
 }

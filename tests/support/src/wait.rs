@@ -6,14 +6,21 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Looks until it gets a value; after `deadline` an error names what did not appear.
-pub fn until<T>(what: &str, deadline: Duration, mut look: impl FnMut() -> Option<T>) -> Result<T, TooLate> {
+pub fn until<T>(
+    what: &str,
+    deadline: Duration,
+    mut look: impl FnMut() -> Option<T>,
+) -> Result<T, TooLate> {
     let start = Instant::now();
     loop {
         if let Some(seen) = look() {
             return Ok(seen);
         }
         if start.elapsed() > deadline {
-            return Err(TooLate { what: what.to_owned(), deadline });
+            return Err(TooLate {
+                what: what.to_owned(),
+                deadline,
+            });
         }
         std::thread::sleep(PAUSE);
     }
@@ -28,7 +35,12 @@ pub struct TooLate {
 
 impl std::fmt::Display for TooLate {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{} did not come within {} s", self.what, self.deadline.as_secs_f64())
+        write!(
+            out,
+            "{} did not come within {} s",
+            self.what,
+            self.deadline.as_secs_f64()
+        )
     }
 }
 

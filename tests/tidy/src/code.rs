@@ -3,7 +3,11 @@
 
 /// The text with comments and literals blanked; lines keep their numbers.
 pub fn only(text: &str) -> String {
-    let mut scanner = Scanner { rest: text, code: String::with_capacity(text.len()), previous: ' ' };
+    let mut scanner = Scanner {
+        rest: text,
+        code: String::with_capacity(text.len()),
+        previous: ' ',
+    };
     while scanner.step() {}
     scanner.code
 }
@@ -17,7 +21,9 @@ struct Scanner<'a> {
 impl Scanner<'_> {
     /// Takes one comment, literal or character; false at the end.
     fn step(&mut self) -> bool {
-        let Some(first) = self.rest.chars().next() else { return false };
+        let Some(first) = self.rest.chars().next() else {
+            return false;
+        };
         let taken = match first {
             '/' if self.rest.starts_with("//") => self.rest.find('\n').unwrap_or(self.rest.len()),
             '/' if self.rest.starts_with("/*") => block_comment(self.rest),
@@ -30,7 +36,8 @@ impl Scanner<'_> {
             self.code.push(first);
             self.rest = &self.rest[first.len_utf8()..];
         } else {
-            self.code.extend(self.rest[..taken].chars().filter(|char| *char == '\n'));
+            self.code
+                .extend(self.rest[..taken].chars().filter(|char| *char == '\n'));
             self.code.push(' ');
             self.rest = &self.rest[taken..];
         }
@@ -91,7 +98,9 @@ fn raw_string(text: &str) -> usize {
         return 0;
     }
     let end = format!("\"{}", "#".repeat(hashes));
-    text[2 + hashes..].find(&end).map_or(text.len(), |at| 2 + hashes + at + end.len())
+    text[2 + hashes..]
+        .find(&end)
+        .map_or(text.len(), |at| 2 + hashes + at + end.len())
 }
 
 /// Whether the code contains the word, not as part of a longer one.
@@ -113,7 +122,11 @@ pub fn test_lines(code: &str) -> Vec<bool> {
     let mut marks = vec![false; lines.len()];
     let mut at = 0;
     while at < lines.len() {
-        let end = if lines[at].trim_end() == "#[cfg(test)]" { module_end(&lines, at) } else { at };
+        let end = if lines[at].trim_end() == "#[cfg(test)]" {
+            module_end(&lines, at)
+        } else {
+            at
+        };
         marks[at..end].fill(true);
         at = end.max(at + 1);
     }
@@ -126,12 +139,18 @@ fn module_end(lines: &[&str], start: usize) -> usize {
     while lines.get(at).is_some_and(|line| line.starts_with("#[")) {
         at += 1;
     }
-    if !lines.get(at).is_some_and(|line| line.starts_with("mod ") || line.contains(" mod ")) {
+    if !lines
+        .get(at)
+        .is_some_and(|line| line.starts_with("mod ") || line.contains(" mod "))
+    {
         return start;
     }
     let mut depth = 0_i64;
     for (offset, line) in lines[at..].iter().enumerate() {
-        depth += line.chars().map(|char| i64::from(char == '{') - i64::from(char == '}')).sum::<i64>();
+        depth += line
+            .chars()
+            .map(|char| i64::from(char == '{') - i64::from(char == '}'))
+            .sum::<i64>();
         if depth <= 0 {
             return at + offset + 1;
         }
@@ -148,7 +167,10 @@ mod tests {
         let text = "let a = \"unsafe \\\" {\"; // unsafe\nlet b = r#\"unsafe \"x\" \"#; /* unsafe /* a */ b */ let c = '\"'; let d: &'static str = b\"unsafe\";";
         let code = only(text);
         assert!(!code.contains("unsafe"), "{code}");
-        assert!(code.contains("let c =") && code.contains("&'static str"), "{code}");
+        assert!(
+            code.contains("let c =") && code.contains("&'static str"),
+            "{code}"
+        );
         assert_eq!(code.lines().count(), 2);
     }
 
@@ -161,7 +183,12 @@ mod tests {
     #[test]
     fn test_modules_end_at_their_closing_brace() {
         let code = "fn a() {}\n#[cfg(test)]\n#[expect(x)]\nmod tests {\n    fn b() {\n    }\n}\nfn c() {}\n#[cfg(test)]\nmod more;\nfn d() {}\n#[cfg(test)]\nuse a;\n";
-        let marked: Vec<usize> = test_lines(code).iter().enumerate().filter(|(_, is)| **is).map(|(at, _)| at).collect();
+        let marked: Vec<usize> = test_lines(code)
+            .iter()
+            .enumerate()
+            .filter(|(_, is)| **is)
+            .map(|(at, _)| at)
+            .collect();
         assert_eq!(marked, [1, 2, 3, 4, 5, 6, 8, 9]);
     }
 }

@@ -16,31 +16,61 @@ const KUBE: [&str; 3] = ["kube", "kube-client", "kube-runtime"];
 /// The rule for a package of the host, by folder.
 fn border(folder: &str) -> Option<Border> {
     Some(match folder {
-        "host/api" => Border { ours: &[], never: &["tokio", "tracing", "wasmtime"] },
-        "host/core" => Border { ours: &["transom-api"], never: &["tokio", "tracing", "wasmtime", "notify", "anyhow"] },
-        "host/engine" => Border { ours: &["transom-core"], never: &[] },
-        "host/cluster" => Border { ours: &["transom-core", "transom-api"], never: &["wasmtime"] },
-        "host/artifacts" => Border { ours: &["transom-core", "transom-api"], never: &["wasmtime"] },
+        "host/api" => Border {
+            ours: &[],
+            never: &["tokio", "tracing", "wasmtime"],
+        },
+        "host/core" => Border {
+            ours: &["transom-api"],
+            never: &["tokio", "tracing", "wasmtime", "notify", "anyhow"],
+        },
+        "host/engine" => Border {
+            ours: &["transom-core"],
+            never: &[],
+        },
+        "host/cluster" => Border {
+            ours: &["transom-core", "transom-api"],
+            never: &["wasmtime"],
+        },
+        "host/artifacts" => Border {
+            ours: &["transom-core", "transom-api"],
+            never: &["wasmtime"],
+        },
         "host/agent" => Border {
-            ours: &["transom-api", "transom-core", "transom-engine", "transom-cluster", "transom-artifacts"],
+            ours: &[
+                "transom-api",
+                "transom-core",
+                "transom-engine",
+                "transom-cluster",
+                "transom-artifacts",
+            ],
             never: &["wasmtime", "wit-bindgen"],
         },
-        "guest/sdk" => Border { ours: &[], never: &["tokio", "wasmtime", "anyhow"] },
-        _ if folder.starts_with("guest/") || folder.starts_with("tests/fixtures/") => {
-            Border { ours: &["transom-guest"], never: &["tokio", "wasmtime"] }
-        }
+        "guest/sdk" => Border {
+            ours: &[],
+            never: &["tokio", "wasmtime", "anyhow"],
+        },
+        _ if folder.starts_with("guest/") || folder.starts_with("tests/fixtures/") => Border {
+            ours: &["transom-guest"],
+            never: &["tokio", "wasmtime"],
+        },
         _ => return None,
     })
 }
 
 /// Dependencies that break a rule.
 pub fn check(packages: &[Package]) -> Vec<Finding> {
-    packages.iter().flat_map(|package| of_package(package, packages)).collect()
+    packages
+        .iter()
+        .flat_map(|package| of_package(package, packages))
+        .collect()
 }
 
 fn of_package(package: &Package, packages: &[Package]) -> Vec<Finding> {
     // Tools and tests may use everything; nothing that ships may use them.
-    if package.folder == "host/xtask" || (package.folder.starts_with("tests/") && !is_fixture(package)) {
+    if package.folder == "host/xtask"
+        || (package.folder.starts_with("tests/") && !is_fixture(package))
+    {
         return Vec::new();
     }
     let Some(border) = border(&package.folder) else {
@@ -49,10 +79,19 @@ fn of_package(package: &Package, packages: &[Package]) -> Vec<Finding> {
             "has no border yet: add its folder to `border` in tests/tidy/src/dependencies.rs",
         )];
     };
-    package.dependencies.iter().filter_map(|dependency| crossing(package, dependency, &border, packages)).collect()
+    package
+        .dependencies
+        .iter()
+        .filter_map(|dependency| crossing(package, dependency, &border, packages))
+        .collect()
 }
 
-fn crossing(package: &Package, dependency: &Dependency, border: &Border, packages: &[Package]) -> Option<Finding> {
+fn crossing(
+    package: &Package,
+    dependency: &Dependency,
+    border: &Border,
+    packages: &[Package],
+) -> Option<Finding> {
     let name = dependency.name.as_str();
     if let Some(ours) = packages.iter().find(|ours| ours.name == name) {
         let for_tests = dependency.dev && ours.folder.starts_with("tests/");
@@ -72,7 +111,12 @@ fn is_fixture(package: &Package) -> bool {
 }
 
 fn finding(package: &Package, sentence: &str) -> Finding {
-    Finding { rule: Rule::Dependency, place: format!("`{}`", package.name), amount: 1, sentence: sentence.to_owned() }
+    Finding {
+        rule: Rule::Dependency,
+        place: format!("`{}`", package.name),
+        amount: 1,
+        sentence: sentence.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -90,27 +134,65 @@ mod tests {
             ("transom-taints", "guest/taints"),
             ("transom-support", "tests/support"),
         ];
-        let mut packages: Vec<Package> = known.map(|(name, folder)| package(name, folder, &[])).into();
+        let mut packages: Vec<Package> = known
+            .map(|(name, folder)| package(name, folder, &[]))
+            .into();
         packages.push(package("probe", folder, on));
-        check(&packages).into_iter().map(|finding| finding.to_string()).collect()
+        check(&packages)
+            .into_iter()
+            .map(|finding| finding.to_string())
+            .collect()
     }
 
     fn package(name: &str, folder: &str, on: &[&str]) -> Package {
         let dependencies = on.iter().map(|name| match name.strip_prefix("dev:") {
-            Some(name) => Dependency { name: name.to_owned(), dev: true },
-            None => Dependency { name: (*name).to_owned(), dev: false },
+            Some(name) => Dependency {
+                name: name.to_owned(),
+                dev: true,
+            },
+            None => Dependency {
+                name: (*name).to_owned(),
+                dev: false,
+            },
         });
-        Package { name: name.to_owned(), folder: folder.to_owned(), dependencies: dependencies.collect() }
+        Package {
+            name: name.to_owned(),
+            folder: folder.to_owned(),
+            dependencies: dependencies.collect(),
+        }
     }
 
     #[test]
     fn accepts_what_the_table_allows() {
-        assert!(findings("host/core", &["transom-api", "serde", "dev:transom-support", "dev:proptest"]).is_empty());
-        assert!(findings("host/agent", &["transom-engine", "transom-cluster", "tokio"]).is_empty());
+        assert!(
+            findings(
+                "host/core",
+                &[
+                    "transom-api",
+                    "serde",
+                    "dev:transom-support",
+                    "dev:proptest"
+                ]
+            )
+            .is_empty()
+        );
+        assert!(
+            findings(
+                "host/agent",
+                &["transom-engine", "transom-cluster", "tokio"]
+            )
+            .is_empty()
+        );
         assert!(findings("host/engine", &["transom-core", "wasmtime", "tracing"]).is_empty());
         assert!(findings("host/cluster", &["transom-core", "kube"]).is_empty());
         assert!(findings("guest/new", &["transom-guest", "serde_json"]).is_empty());
-        assert!(findings("tests/conformance", &["transom-engine", "wasmtime", "transom-taints"]).is_empty());
+        assert!(
+            findings(
+                "tests/conformance",
+                &["transom-engine", "wasmtime", "transom-taints"]
+            )
+            .is_empty()
+        );
     }
 
     #[test]
@@ -154,7 +236,9 @@ mod tests {
     fn finds_a_package_without_a_rule() {
         assert_eq!(
             findings("host/new", &[]),
-            ["`probe`: has no border yet: add its folder to `border` in tests/tidy/src/dependencies.rs"]
+            [
+                "`probe`: has no border yet: add its folder to `border` in tests/tidy/src/dependencies.rs"
+            ]
         );
     }
 }

@@ -69,7 +69,11 @@ pub fn apply(rules: &[Rule], findings: Vec<Finding>, exceptions: &[Exception]) -
                 && amount_at(exception, &findings) <= exception.most
         })
     };
-    let mut left: Vec<Finding> = findings.iter().filter(|finding| !covered(finding)).cloned().collect();
+    let mut left: Vec<Finding> = findings
+        .iter()
+        .filter(|finding| !covered(finding))
+        .cloned()
+        .collect();
     left.extend(stale);
     left
 }
@@ -86,10 +90,20 @@ fn amount_at(exception: &Exception, findings: &[Finding]) -> usize {
 mod tests {
     use super::*;
 
-    const LONG: Exception = Exception { rule: Rule::Size, place: "a.rs", most: 310, reason: "one table" };
+    const LONG: Exception = Exception {
+        rule: Rule::Size,
+        place: "a.rs",
+        most: 310,
+        reason: "one table",
+    };
 
     fn long(amount: usize) -> Finding {
-        Finding { rule: Rule::Size, place: "a.rs".to_owned(), amount, sentence: String::new() }
+        Finding {
+            rule: Rule::Size,
+            place: "a.rs".to_owned(),
+            amount,
+            sentence: String::new(),
+        }
     }
 
     fn left(findings: Vec<Finding>) -> usize {

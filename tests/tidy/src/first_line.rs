@@ -11,15 +11,25 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
 fn finding(source: &Source) -> Option<Finding> {
     let wanted = wanted(source)?;
     // A shebang and the package of a WIT file must come before anything else.
-    let skipped =
-        |line: &&str| line.starts_with("#!/") || source.is("wit") && (line.starts_with("package ") || line.is_empty());
-    let first = source.text.lines().find(|line| !skipped(line)).unwrap_or_default();
-    let says = first.strip_prefix(wanted).is_some_and(|words| words.trim().len() > 2);
+    let skipped = |line: &&str| {
+        line.starts_with("#!/")
+            || source.is("wit") && (line.starts_with("package ") || line.is_empty())
+    };
+    let first = source
+        .text
+        .lines()
+        .find(|line| !skipped(line))
+        .unwrap_or_default();
+    let says = first
+        .strip_prefix(wanted)
+        .is_some_and(|words| words.trim().len() > 2);
     (!says).then(|| Finding {
         rule: Rule::FirstLine,
         place: source.path.clone(),
         amount: 1,
-        sentence: format!("begin it with a `{wanted}` line that says what it is for and what it never does"),
+        sentence: format!(
+            "begin it with a `{wanted}` line that says what it is for and what it never does"
+        ),
     })
 }
 
@@ -39,7 +49,9 @@ fn wanted(source: &Source) -> Option<&'static str> {
     if source.is("md") {
         return Some("# ");
     }
-    let commented = ["toml", "yaml", "yml", "sh"].iter().any(|extension| source.is(extension));
+    let commented = ["toml", "yaml", "yml", "sh"]
+        .iter()
+        .any(|extension| source.is(extension));
     (commented || source.text.starts_with("#!/")).then_some("#")
 }
 

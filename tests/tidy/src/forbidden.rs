@@ -49,7 +49,9 @@ const COMPARING: [&str; 3] = ["contains(", "matches!(", "eq("];
 
 /// Whether a line compares a reason, or branches by one.
 fn compares_reasons(line: &str) -> bool {
-    let arm = line.split_once("=>").is_some_and(|(pattern, _)| pattern.contains("KnownReason::"));
+    let arm = line
+        .split_once("=>")
+        .is_some_and(|(pattern, _)| pattern.contains("KnownReason::"));
     arm || COMPARISONS.iter().any(|form| match form.ends_with(')') {
         true => line.contains(form) && COMPARING.iter().any(|call| line.contains(call)),
         false => line.contains(form),
@@ -58,7 +60,11 @@ fn compares_reasons(line: &str) -> bool {
 
 /// Places with a forbidden word.
 pub fn check(sources: &[Source]) -> Vec<Finding> {
-    sources.iter().filter(|source| source.is("rs")).flat_map(of_file).collect()
+    sources
+        .iter()
+        .filter(|source| source.is("rs"))
+        .flat_map(of_file)
+        .collect()
 }
 
 fn of_file(source: &Source) -> Vec<Finding> {
@@ -66,10 +72,18 @@ fn of_file(source: &Source) -> Vec<Finding> {
     let tests = code::test_lines(&code);
     let mut findings = Vec::new();
     for ((number, line), in_test) in code.lines().enumerate().zip(tests) {
-        let place = Place { path: &source.path, in_test: in_test || source.is_test() };
+        let place = Place {
+            path: &source.path,
+            in_test: in_test || source.is_test(),
+        };
         if let Some((rule, advice)) = place.forbids(line) {
             let sentence = format!("line {}: {advice}", number + 1);
-            findings.push(Finding { rule, place: source.path.clone(), amount: 1, sentence });
+            findings.push(Finding {
+                rule,
+                place: source.path.clone(),
+                amount: 1,
+                sentence,
+            });
         }
     }
     findings
@@ -86,10 +100,15 @@ impl Place<'_> {
     fn forbids(&self, line: &str) -> Option<(Rule, String)> {
         let loosens = line.contains("expect(unsafe_code") || line.contains("allow(unsafe_code");
         if (code::has_word(line, "unsafe") || loosens)
-            && !UNSAFE_PLACES.iter().any(|place| self.path.starts_with(place))
+            && !UNSAFE_PLACES
+                .iter()
+                .any(|place| self.path.starts_with(place))
         {
             let places = UNSAFE_PLACES.join(", ");
-            return Some((Rule::Unsafe, format!("`unsafe` has its place only in {places}; find a safe way")));
+            return Some((
+                Rule::Unsafe,
+                format!("`unsafe` has its place only in {places}; find a safe way"),
+            ));
         }
         if line.contains("#[allow(") || line.contains("#![allow(") {
             return Some((
@@ -97,13 +116,19 @@ impl Place<'_> {
                 "write `#[expect(…, reason = \"…\")]`: it goes when its reason goes".to_owned(),
             ));
         }
-        if self.in_test && ["sleep(", "sleep_until(", "sleep_ms("].iter().any(|call| line.contains(call)) {
+        if self.in_test
+            && ["sleep(", "sleep_until(", "sleep_ms("]
+                .iter()
+                .any(|call| line.contains(call))
+        {
             return Some((
                 Rule::Sleep,
-                "wait for a state with a deadline (transom-support, `wait`), not for time to pass".to_owned(),
+                "wait for a state with a deadline (transom-support, `wait`), not for time to pass"
+                    .to_owned(),
             ));
         }
-        if self.path.starts_with("host/agent/src/agent") && !self.in_test && compares_reasons(line) {
+        if self.path.starts_with("host/agent/src/agent") && !self.in_test && compares_reasons(line)
+        {
             return Some((
                 Rule::Reason,
                 "the agent compares no reasons: act by `report::End` or `failure::Class`, which no guest can say"
@@ -112,7 +137,10 @@ impl Place<'_> {
         }
         if self.path.starts_with("host/core/src/") && !self.in_test {
             let effect = EFFECTS.iter().find(|effect| code::has_word(line, effect))?;
-            return Some((Rule::Pure, format!("`{effect}` makes the core impure; take the value as an argument")));
+            return Some((
+                Rule::Pure,
+                format!("`{effect}` makes the core impure; take the value as an argument"),
+            ));
         }
         None
     }
@@ -123,28 +151,64 @@ mod tests {
     use super::*;
 
     fn rules(path: &str, text: &str) -> Vec<Rule> {
-        check(&[Source::new(path, text)]).into_iter().map(|finding| finding.rule).collect()
+        check(&[Source::new(path, text)])
+            .into_iter()
+            .map(|finding| finding.rule)
+            .collect()
     }
 
     #[test]
     fn finds_unsafe_outside_its_places() {
-        assert_eq!(rules("host/core/src/a.rs", "fn a() { unsafe { b() } }\n"), [Rule::Unsafe]);
-        assert_eq!(rules("host/agent/src/a.rs", "#[expect(unsafe_code, reason = \"x\")]\n"), [Rule::Unsafe]);
-        assert_eq!(rules("guest/sdk/src/arena.rs", "unsafe impl A for B {}\n"), []);
-        assert_eq!(rules("host/core/src/a.rs", "// unsafe\n#![forbid(unsafe_code)]\n"), []);
+        assert_eq!(
+            rules("host/core/src/a.rs", "fn a() { unsafe { b() } }\n"),
+            [Rule::Unsafe]
+        );
+        assert_eq!(
+            rules(
+                "host/agent/src/a.rs",
+                "#[expect(unsafe_code, reason = \"x\")]\n"
+            ),
+            [Rule::Unsafe]
+        );
+        assert_eq!(
+            rules("guest/sdk/src/arena.rs", "unsafe impl A for B {}\n"),
+            []
+        );
+        assert_eq!(
+            rules("host/core/src/a.rs", "// unsafe\n#![forbid(unsafe_code)]\n"),
+            []
+        );
     }
 
     #[test]
     fn finds_allow_but_not_expect() {
-        assert_eq!(rules("host/agent/src/a.rs", "#![allow(dead_code)]\n"), [Rule::Allow]);
-        assert_eq!(rules("host/agent/src/a.rs", "#[expect(dead_code, reason = \"x\")]\n"), []);
+        assert_eq!(
+            rules("host/agent/src/a.rs", "#![allow(dead_code)]\n"),
+            [Rule::Allow]
+        );
+        assert_eq!(
+            rules(
+                "host/agent/src/a.rs",
+                "#[expect(dead_code, reason = \"x\")]\n"
+            ),
+            []
+        );
     }
 
     #[test]
     fn finds_sleeping_in_tests_only() {
         let sleeping = "fn a() { thread::sleep(b); }\n";
-        assert_eq!(rules("tests/conformance/tests/a.rs", sleeping), [Rule::Sleep]);
-        assert_eq!(rules("host/agent/src/a.rs", &format!("#[cfg(test)]\nmod tests {{\n{sleeping}}}\n")), [Rule::Sleep]);
+        assert_eq!(
+            rules("tests/conformance/tests/a.rs", sleeping),
+            [Rule::Sleep]
+        );
+        assert_eq!(
+            rules(
+                "host/agent/src/a.rs",
+                &format!("#[cfg(test)]\nmod tests {{\n{sleeping}}}\n")
+            ),
+            [Rule::Sleep]
+        );
         assert_eq!(rules("host/agent/src/a.rs", sleeping), []);
     }
 
@@ -159,9 +223,21 @@ mod tests {
             "KnownReason::OwnershipPending => return,",
             "match report.reason.as_str() {",
         ] {
-            assert_eq!(rules("host/agent/src/agent/a.rs", &format!("{line}\n")), [Rule::Reason], "{line}");
-            assert_eq!(rules("host/agent/src/command/a.rs", &format!("{line}\n")), [], "what is only shown: {line}");
-            assert_eq!(rules("host/core/src/a.rs", &format!("{line}\n")), [], "{line}");
+            assert_eq!(
+                rules("host/agent/src/agent/a.rs", &format!("{line}\n")),
+                [Rule::Reason],
+                "{line}"
+            );
+            assert_eq!(
+                rules("host/agent/src/command/a.rs", &format!("{line}\n")),
+                [],
+                "what is only shown: {line}"
+            );
+            assert_eq!(
+                rules("host/core/src/a.rs", &format!("{line}\n")),
+                [],
+                "{line}"
+            );
         }
         for line in [
             "if report.end == End::Ended(Class::Standby) {",
@@ -170,13 +246,20 @@ mod tests {
             "screen.note(format_args!(x, told.reason));",
             "Err(error) => Err(Failure::known(KnownReason::ReadFailed, error)),",
         ] {
-            assert_eq!(rules("host/agent/src/agent/a.rs", &format!("{line}\n")), [], "{line}");
+            assert_eq!(
+                rules("host/agent/src/agent/a.rs", &format!("{line}\n")),
+                [],
+                "{line}"
+            );
         }
     }
 
     #[test]
     fn finds_effects_in_the_core() {
-        assert_eq!(rules("host/core/src/a.rs", "let now = Instant::now();\n"), [Rule::Pure]);
+        assert_eq!(
+            rules("host/core/src/a.rs", "let now = Instant::now();\n"),
+            [Rule::Pure]
+        );
         assert_eq!(rules("host/core/src/a.rs", "use std::env;\n"), [Rule::Pure]);
         assert_eq!(rules("host/core/src/a.rs", "use std::net::IpAddr;\n"), []);
         assert_eq!(rules("host/agent/src/a.rs", "use std::env;\n"), []);

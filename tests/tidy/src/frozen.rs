@@ -13,22 +13,33 @@ pub const RECORD: &str = "tests/tidy/released.sha256";
 
 /// Released files that differ from their record, lack one, or were removed.
 pub fn check(sources: &[Source]) -> Vec<Finding> {
-    let record = sources.iter().find(|source| source.path == RECORD).map_or("", |source| &source.text);
+    let record = sources
+        .iter()
+        .find(|source| source.path == RECORD)
+        .map_or("", |source| &source.text);
     let recorded: BTreeMap<&str, &str> = record.lines().filter_map(entry).collect();
     let released: BTreeMap<&str, String> = sources
         .iter()
         .filter(|source| source.path.starts_with(FOLDER))
         .map(|source| (source.path.as_str(), sha256(&source.text)))
         .collect();
-    let changed = released.iter().filter_map(|(path, digest)| match recorded.get(path) {
-        None => Some(finding(path, &format!("is released but not recorded; add `{digest}  {path}` to {RECORD}"))),
-        Some(known) if known != digest => {
-            Some(finding(path, "is released and was changed; undo it and make a new generation"))
-        }
-        Some(_) => None,
-    });
+    let changed = released
+        .iter()
+        .filter_map(|(path, digest)| match recorded.get(path) {
+            None => Some(finding(
+                path,
+                &format!("is released but not recorded; add `{digest}  {path}` to {RECORD}"),
+            )),
+            Some(known) if known != digest => Some(finding(
+                path,
+                "is released and was changed; undo it and make a new generation",
+            )),
+            Some(_) => None,
+        });
     let gone = recorded.keys().filter(|path| !released.contains_key(*path));
-    changed.chain(gone.map(|path| finding(path, "is released and is gone; bring it back"))).collect()
+    changed
+        .chain(gone.map(|path| finding(path, "is released and is gone; bring it back")))
+        .collect()
 }
 
 fn entry(line: &str) -> Option<(&str, &str)> {
@@ -40,11 +51,19 @@ fn entry(line: &str) -> Option<(&str, &str)> {
 }
 
 fn sha256(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(text.as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 fn finding(place: &str, sentence: &str) -> Finding {
-    Finding { rule: Rule::Frozen, place: place.to_owned(), amount: 1, sentence: sentence.to_owned() }
+    Finding {
+        rule: Rule::Frozen,
+        place: place.to_owned(),
+        amount: 1,
+        sentence: sentence.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -56,8 +75,15 @@ mod tests {
     fn sentences(released: Option<&str>, recorded: Option<&str>) -> Vec<String> {
         let mut sources = Vec::new();
         sources.extend(released.map(|text| Source::new(PATH, text)));
-        sources.extend(recorded.map(|text| Source::new(RECORD, &format!("# released\n{}  {PATH}\n", sha256(text)))));
-        check(&sources).into_iter().map(|finding| finding.sentence).collect()
+        sources.extend(
+            recorded.map(|text| {
+                Source::new(RECORD, &format!("# released\n{}  {PATH}\n", sha256(text)))
+            }),
+        );
+        check(&sources)
+            .into_iter()
+            .map(|finding| finding.sentence)
+            .collect()
     }
 
     #[test]
@@ -75,6 +101,9 @@ mod tests {
 
     #[test]
     fn digests_match_sha256sum() {
-        assert_eq!(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(
+            sha256("abc"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
     }
 }

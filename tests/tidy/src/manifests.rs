@@ -5,26 +5,41 @@ use crate::tree::Source;
 
 /// Manifests that do not inherit.
 pub fn check(sources: &[Source]) -> Vec<Finding> {
-    sources.iter().filter(|source| source.path.ends_with("/Cargo.toml")).flat_map(of_manifest).collect()
+    sources
+        .iter()
+        .filter(|source| source.path.ends_with("/Cargo.toml"))
+        .flat_map(of_manifest)
+        .collect()
 }
 
 fn of_manifest(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !source.text.contains("[lints]\nworkspace = true") {
-        findings.push(finding(source, "add `[lints]` with `workspace = true`: every package has the same lints"));
+        findings.push(finding(
+            source,
+            "add `[lints]` with `workspace = true`: every package has the same lints",
+        ));
     }
     if !source.text.contains("\ndescription = \"") {
-        findings.push(finding(source, "add a `description`: one sentence on what the package is for"));
+        findings.push(finding(
+            source,
+            "add a `description`: one sentence on what the package is for",
+        ));
     }
     let mut section = "";
     for line in source.text.lines() {
         if line.starts_with('[') {
             section = line;
-        } else if section.contains("dependencies") && is_dependency(line) && !line.contains("workspace = true") {
+        } else if section.contains("dependencies")
+            && is_dependency(line)
+            && !line.contains("workspace = true")
+        {
             let name = line.split(['=', '.', ' ']).next().unwrap_or_default();
             findings.push(finding(
                 source,
-                &format!("write `{name}.workspace = true` and put the version in the root manifest"),
+                &format!(
+                    "write `{name}.workspace = true` and put the version in the root manifest"
+                ),
             ));
         }
     }
@@ -36,7 +51,12 @@ fn is_dependency(line: &str) -> bool {
 }
 
 fn finding(source: &Source, sentence: &str) -> Finding {
-    Finding { rule: Rule::Manifest, place: source.path.clone(), amount: 1, sentence: sentence.to_owned() }
+    Finding {
+        rule: Rule::Manifest,
+        place: source.path.clone(),
+        amount: 1,
+        sentence: sentence.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -56,9 +76,17 @@ mod tests {
 
     #[test]
     fn finds_what_does_not_inherit() {
-        assert_eq!(findings(&GOOD.replace("[lints]\nworkspace = true\n", "")), 1);
+        assert_eq!(
+            findings(&GOOD.replace("[lints]\nworkspace = true\n", "")),
+            1
+        );
         assert_eq!(findings(&GOOD.replace("description = \"b\"\n", "")), 1);
         assert_eq!(findings(&format!("{GOOD}tokio = \"1\"\n")), 1);
-        assert_eq!(findings(&format!("{GOOD}\n[dev-dependencies]\ntempfile = {{ version = \"3\" }}\n")), 1);
+        assert_eq!(
+            findings(&format!(
+                "{GOOD}\n[dev-dependencies]\ntempfile = {{ version = \"3\" }}\n"
+            )),
+            1
+        );
     }
 }

@@ -5,7 +5,17 @@ use crate::finding::{Finding, Rule};
 use crate::tree::Source;
 
 /// Forbidden names of files, folders and modules.
-const MODULES: [&str; 9] = ["utils", "util", "common", "helpers", "helper", "manager", "constants", "consts", "misc"];
+const MODULES: [&str; 9] = [
+    "utils",
+    "util",
+    "common",
+    "helpers",
+    "helper",
+    "manager",
+    "constants",
+    "consts",
+    "misc",
+];
 /// Forbidden endings of types.
 const TYPES: [&str; 4] = ["Manager", "Helper", "Helpers", "Utils"];
 
@@ -21,8 +31,14 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
 fn modules(source: &Source) -> Vec<Finding> {
     let code = code::only(&source.text);
     let inline = code.lines().filter_map(|line| name_after(line, "mod"));
-    let parts = source.path.split('/').map(|part| part.strip_suffix(".rs").unwrap_or(part));
-    let mut vague: Vec<&str> = parts.chain(inline).filter(|name| MODULES.contains(name)).collect();
+    let parts = source
+        .path
+        .split('/')
+        .map(|part| part.strip_suffix(".rs").unwrap_or(part));
+    let mut vague: Vec<&str> = parts
+        .chain(inline)
+        .filter(|name| MODULES.contains(name))
+        .collect();
     vague.sort_unstable();
     vague.dedup();
     vague
@@ -41,7 +57,9 @@ fn modules(source: &Source) -> Vec<Finding> {
 fn types(source: &Source) -> Vec<Finding> {
     let code = code::only(&source.text);
     let names = code.lines().filter_map(|line| {
-        ["struct", "enum", "trait", "type", "union"].iter().find_map(|keyword| name_after(line, keyword))
+        ["struct", "enum", "trait", "type", "union"]
+            .iter()
+            .find_map(|keyword| name_after(line, keyword))
     });
     names
         .filter(|name| TYPES.iter().any(|end| name.ends_with(end)))
@@ -58,13 +76,23 @@ fn types(source: &Source) -> Vec<Finding> {
 fn name_after<'a>(line: &'a str, keyword: &str) -> Option<&'a str> {
     let mut words = line.split_whitespace();
     let before: Vec<&str> = words.by_ref().take_while(|word| *word != keyword).collect();
-    let declares = before.iter().all(|word| word.starts_with("pub") || word.ends_with(')'));
-    let name = words.next()?.split(|char: char| !(char.is_alphanumeric() || char == '_')).next()?;
+    let declares = before
+        .iter()
+        .all(|word| word.starts_with("pub") || word.ends_with(')'));
+    let name = words
+        .next()?
+        .split(|char: char| !(char.is_alphanumeric() || char == '_'))
+        .next()?;
     (declares && !name.is_empty()).then_some(name)
 }
 
 fn finding(source: &Source, sentence: &str) -> Finding {
-    Finding { rule: Rule::Name, place: source.path.clone(), amount: 1, sentence: sentence.to_owned() }
+    Finding {
+        rule: Rule::Name,
+        place: source.path.clone(),
+        amount: 1,
+        sentence: sentence.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -72,28 +100,40 @@ mod tests {
     use super::*;
 
     fn sentences(path: &str, text: &str) -> Vec<String> {
-        check(&[Source::new(path, text)]).into_iter().map(|finding| finding.sentence).collect()
+        check(&[Source::new(path, text)])
+            .into_iter()
+            .map(|finding| finding.sentence)
+            .collect()
     }
 
     #[test]
     fn finds_vague_modules_as_file_folder_and_inline() {
         assert_eq!(sentences("a/src/utils.rs", "").len(), 1);
         assert_eq!(sentences("a/src/common/x.rs", "").len(), 1);
-        assert_eq!(sentences("a/src/x.rs", "pub(crate) mod helpers {\n}\n").len(), 1);
+        assert_eq!(
+            sentences("a/src/x.rs", "pub(crate) mod helpers {\n}\n").len(),
+            1
+        );
     }
 
     #[test]
     fn finds_vague_types_with_their_name() {
         let found = sentences("a/src/x.rs", "pub struct QueueManager<T> {\n");
         assert!(found[0].starts_with("type `QueueManager`"), "{found:?}");
-        assert_eq!(sentences("a/src/x.rs", "trait ParseHelper: Sized {\n").len(), 1);
+        assert_eq!(
+            sentences("a/src/x.rs", "trait ParseHelper: Sized {\n").len(),
+            1
+        );
     }
 
     #[test]
     fn ignores_words_in_comments_uses_and_longer_names() {
         assert!(
-            sentences("a/src/x.rs", "// struct AManager\nuse b::QueueManager;\nlet utils = 1;\nmod utilsation;\n")
-                .is_empty()
+            sentences(
+                "a/src/x.rs",
+                "// struct AManager\nuse b::QueueManager;\nlet utils = 1;\nmod utilsation;\n"
+            )
+            .is_empty()
         );
     }
 }

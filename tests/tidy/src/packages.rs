@@ -27,16 +27,30 @@ pub struct Dependency {
 /// Reads the output of `cargo metadata --no-deps`; skips entries of another form.
 pub fn read(metadata: &Value) -> Vec<Package> {
     let root = Path::new(metadata["workspace_root"].as_str().unwrap_or_default());
-    list(&metadata["packages"]).filter_map(|package| read_package(package, root)).collect()
+    list(&metadata["packages"])
+        .filter_map(|package| read_package(package, root))
+        .collect()
 }
 
 fn read_package(package: &Value, root: &Path) -> Option<Package> {
     let manifest = Path::new(package["manifest_path"].as_str()?);
-    let folder = manifest.parent()?.strip_prefix(root).ok()?.to_string_lossy().into_owned();
+    let folder = manifest
+        .parent()?
+        .strip_prefix(root)
+        .ok()?
+        .to_string_lossy()
+        .into_owned();
     let dependencies = list(&package["dependencies"]).filter_map(|dependency| {
-        Some(Dependency { name: dependency["name"].as_str()?.to_owned(), dev: dependency["kind"] == "dev" })
+        Some(Dependency {
+            name: dependency["name"].as_str()?.to_owned(),
+            dev: dependency["kind"] == "dev",
+        })
     });
-    Some(Package { name: package["name"].as_str()?.to_owned(), folder, dependencies: dependencies.collect() })
+    Some(Package {
+        name: package["name"].as_str()?.to_owned(),
+        folder,
+        dependencies: dependencies.collect(),
+    })
 }
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {
@@ -54,7 +68,10 @@ mod tests {
             "name": "a", "manifest_path": "/w/host/a/Cargo.toml",
             "dependencies": [{"name": "b", "kind": null}, {"name": "c", "kind": "dev"}],
         }]});
-        let dependency = |name: &str, dev| Dependency { name: name.to_owned(), dev };
+        let dependency = |name: &str, dev| Dependency {
+            name: name.to_owned(),
+            dev,
+        };
         assert_eq!(
             read(&metadata),
             [Package {

@@ -18,7 +18,11 @@ const METRICS: [&str; 3] = ["transom_", "transom:", "hypershift_addon_agent_"];
 /// Names on pages that do not exist.
 pub fn check(sources: &[Source]) -> Vec<Finding> {
     let is_page = |source: &&Source| source.is("md") && !source.path.starts_with("host/adr/");
-    sources.iter().filter(is_page).flat_map(|page| of(page, sources)).collect()
+    sources
+        .iter()
+        .filter(is_page)
+        .flat_map(|page| of(page, sources))
+        .collect()
 }
 
 fn of(page: &Source, sources: &[Source]) -> Vec<Finding> {
@@ -34,7 +38,9 @@ fn of(page: &Source, sources: &[Source]) -> Vec<Finding> {
             Some(Kind::Metric) => somewhere(sources, metric(span)),
             Some(Kind::Flag) => {
                 is_flag(sources, span)
-                    || sources.iter().any(|source| source.is("rs") && code::has_word(&source.text, span))
+                    || sources
+                        .iter()
+                        .any(|source| source.is("rs") && code::has_word(&source.text, span))
             }
             Some(Kind::KnownReason) => somewhere(sources, span),
             None => true,
@@ -42,12 +48,24 @@ fn of(page: &Source, sources: &[Source]) -> Vec<Finding> {
         look(span, known);
     }
     for words in command_lines(&page.text) {
-        for flag in words.iter().filter(|word| word.starts_with("--") && word.len() > 2) {
-            look(flag, is_flag(sources, flag) || ["--help", "--version"].contains(flag));
+        for flag in words
+            .iter()
+            .filter(|word| word.starts_with("--") && word.len() > 2)
+        {
+            look(
+                flag,
+                is_flag(sources, flag) || ["--help", "--version"].contains(flag),
+            );
         }
-        if let Some(command) = words.first().filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase())) {
+        if let Some(command) = words
+            .first()
+            .filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()))
+        {
             let variant: String = command[..1].to_ascii_uppercase() + &command[1..];
-            look(command, of_transom(sources).any(|source| code::has_word(&source.text, &variant)));
+            look(
+                command,
+                of_transom(sources).any(|source| code::has_word(&source.text, &variant)),
+            );
         }
     }
     let finding = |span: String| Finding {
@@ -61,7 +79,9 @@ fn of(page: &Source, sources: &[Source]) -> Vec<Finding> {
 
 /// The sources of the commands and flags of `transom`.
 fn of_transom(sources: &[Source]) -> impl Iterator<Item = &Source> {
-    sources.iter().filter(|source| source.path.starts_with("host/agent/src/args"))
+    sources
+        .iter()
+        .filter(|source| source.path.starts_with("host/agent/src/args"))
 }
 
 fn is_flag(sources: &[Source], flag: &str) -> bool {
@@ -76,9 +96,14 @@ fn command_lines(text: &str) -> Vec<Vec<&str>> {
     let (mut ours, mut goes_on) = (false, false);
     for part in text.split(['\n', '`']) {
         for (index, call) in part.split(['|', '&', ';', '(', ')', '<', '>']).enumerate() {
-            let mut words = call.split_whitespace().filter(|word| !["$", "\\"].contains(word)).peekable();
+            let mut words = call
+                .split_whitespace()
+                .filter(|word| !["$", "\\"].contains(word))
+                .peekable();
             if !(goes_on && index == 0) {
-                ours = words.next_if(|word| *word == "transom" || word.ends_with("/transom")).is_some();
+                ours = words
+                    .next_if(|word| *word == "transom" || word.ends_with("/transom"))
+                    .is_some();
                 calls.extend(ours.then(Vec::new));
             }
             if let Some(call) = calls.last_mut().filter(|_| ours) {
@@ -99,7 +124,10 @@ enum Kind {
 }
 
 fn kind(span: &str) -> Option<Kind> {
-    let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./:".contains(&byte));
+    let plain = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_-./:".contains(&byte))
+    };
     // Paths of Rust are in its own documentation, which the compiler checks.
     if !plain(span)
         || span.contains("::")
@@ -108,7 +136,10 @@ fn kind(span: &str) -> Option<Kind> {
     {
         return None;
     }
-    let letters = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    let letters = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+    };
     if span.contains('/') && FILES.iter().any(|end| span.ends_with(end)) {
         Some(Kind::Path)
     } else if METRICS.iter().any(|start| span.starts_with(start)) {
@@ -118,7 +149,9 @@ fn kind(span: &str) -> Option<Kind> {
     } else {
         let upper = span.bytes().filter(u8::is_ascii_uppercase).count();
         let word = span.bytes().all(|byte| byte.is_ascii_alphabetic());
-        let camel = span.starts_with(|first: char| first.is_ascii_uppercase()) && upper >= 2 && upper < span.len();
+        let camel = span.starts_with(|first: char| first.is_ascii_uppercase())
+            && upper >= 2
+            && upper < span.len();
         (word && camel).then_some(Kind::KnownReason)
     }
 }
@@ -139,16 +172,22 @@ fn spans(text: &str) -> Vec<&str> {
 
 /// Whether a path of the tree has this end, at the border of a name.
 fn ends(path: &str, end: &str) -> bool {
-    path.strip_suffix(end.trim_start_matches("./")).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+    path.strip_suffix(end.trim_start_matches("./"))
+        .is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
 }
 
 /// A metric without the suffix that Prometheus adds to the name of a histogram.
 fn metric(span: &str) -> &str {
-    ["_bucket", "_sum", "_count"].iter().find_map(|end| span.strip_suffix(end)).unwrap_or(span)
+    ["_bucket", "_sum", "_count"]
+        .iter()
+        .find_map(|end| span.strip_suffix(end))
+        .unwrap_or(span)
 }
 
 fn somewhere(sources: &[Source], name: &str) -> bool {
-    sources.iter().any(|source| !source.is("md") && code::has_word(&source.text, name))
+    sources
+        .iter()
+        .any(|source| !source.is("md") && code::has_word(&source.text, name))
 }
 
 #[cfg(test)]
@@ -159,33 +198,56 @@ mod tests {
         let sources = [
             Source::new("docs/page.md", page),
             Source::new("host/agent/src/agent/pipeline.rs", "//! x"),
-            Source::new("host/agent/src/args.rs", "pub(crate) read_only: bool, OwnedByAnother transom_primaries Run"),
+            Source::new(
+                "host/agent/src/args.rs",
+                "pub(crate) read_only: bool, OwnedByAnother transom_primaries Run",
+            ),
         ];
         check(&sources).len()
     }
 
     #[test]
     fn finds_names_that_do_not_exist() {
-        for span in ["agent/src/pipeline.rs", "--reed-only", "TargetClaim", "TargetMissed", "transom_primary_states"] {
+        for span in [
+            "agent/src/pipeline.rs",
+            "--reed-only",
+            "TargetClaim",
+            "TargetMissed",
+            "transom_primary_states",
+        ] {
             assert_eq!(named(&format!("see `{span}` there")), 1, "{span}");
         }
     }
 
     #[test]
     fn accepts_names_that_exist() {
-        for span in
-            ["agent/src/agent/pipeline.rs", "--read-only", "OwnedByAnother", "transom_primaries", "kubectl get x"]
-        {
+        for span in [
+            "agent/src/agent/pipeline.rs",
+            "--read-only",
+            "OwnedByAnother",
+            "transom_primaries",
+            "kubectl get x",
+        ] {
             assert_eq!(named(&format!("see `{span}` there")), 0, "{span}");
         }
-        assert_eq!(named("```\nsee `nowhere/at/all.rs`\n```\n"), 0, "a block is the reader's");
+        assert_eq!(
+            named("```\nsee `nowhere/at/all.rs`\n```\n"),
+            0,
+            "a block is the reader's"
+        );
     }
 
     #[test]
     fn a_command_line_names_existing_commands_and_flags() {
         for (line, missing) in [
-            ("transom run --read-only=x fleet | kubectl apply --server-side -f -", 0),
-            ("kubectl get x --all | ./target/release/transom run --reed-only", 1),
+            (
+                "transom run --read-only=x fleet | kubectl apply --server-side -f -",
+                0,
+            ),
+            (
+                "kubectl get x --all | ./target/release/transom run --reed-only",
+                1,
+            ),
             ("transom run \\\n  fleet \\\n  --reed-only", 1),
             ("transom ruin fleet && helm upgrade --reuse-values", 1),
             ("kubectl logs deploy/transom --all-containers", 0),

@@ -36,13 +36,21 @@ fn finding(source: &Source) -> Option<Finding> {
 fn measure(source: &Source) -> Option<(usize, usize, &'static str)> {
     let path = source.path.as_str();
     if source.is("wit") {
-        return Some((WIT, without_documentation(source), "split the interface along its subjects"));
+        return Some((
+            WIT,
+            without_documentation(source),
+            "split the interface along its subjects",
+        ));
     }
     if !source.is("rs") {
         return None;
     }
     if path.ends_with("src/main.rs") {
-        return Some((MAIN, without_tests(source), "move what it does into modules and leave the call"));
+        return Some((
+            MAIN,
+            without_tests(source),
+            "move what it does into modules and leave the call",
+        ));
     }
     if path.ends_with("src/lib.rs") {
         return Some(if is_guest(path) {
@@ -50,7 +58,11 @@ fn measure(source: &Source) -> Option<(usize, usize, &'static str)> {
         } else if source.is_test() || path.starts_with("tests/fixtures/") {
             (FILE, without_tests(source), "split it along its subjects")
         } else {
-            (CRATE_ROOT, without_documentation(source), "move items into modules; the root only names them")
+            (
+                CRATE_ROOT,
+                without_documentation(source),
+                "move items into modules; the root only names them",
+            )
         });
     }
     Some(if source.is_test() {
@@ -60,7 +72,11 @@ fn measure(source: &Source) -> Option<(usize, usize, &'static str)> {
             "turn repeated tests into case folders, or split it along its subjects",
         )
     } else {
-        (FILE, without_tests(source), "the border of a stage is the border of a file: split it there")
+        (
+            FILE,
+            without_tests(source),
+            "the border of a stage is the border of a file: split it there",
+        )
     })
 }
 
@@ -69,13 +85,18 @@ fn is_guest(path: &str) -> bool {
 }
 
 fn without_tests(source: &Source) -> usize {
-    code::test_lines(&code::only(&source.text)).iter().filter(|is_test| !**is_test).count()
+    code::test_lines(&code::only(&source.text))
+        .iter()
+        .filter(|is_test| !**is_test)
+        .count()
 }
 
 fn without_documentation(source: &Source) -> usize {
     let tests = code::test_lines(&code::only(&source.text));
     let lines = source.text.lines().map(str::trim_start).zip(tests);
-    lines.filter(|(line, is_test)| !is_test && !line.starts_with("//") && !line.is_empty()).count()
+    lines
+        .filter(|(line, is_test)| !is_test && !line.starts_with("//") && !line.is_empty())
+        .count()
 }
 
 #[cfg(test)]
@@ -83,7 +104,9 @@ mod tests {
     use super::*;
 
     fn amount(path: &str, text: &str) -> Option<usize> {
-        check(&[Source::new(path, text)]).first().map(|finding| finding.amount)
+        check(&[Source::new(path, text)])
+            .first()
+            .map(|finding| finding.amount)
     }
 
     #[test]
@@ -98,7 +121,11 @@ mod tests {
             ("wit/types.wit", WIT),
         ] {
             assert_eq!(amount(path, &"x\n".repeat(budget)), None, "{path}");
-            assert_eq!(amount(path, &"x\n".repeat(budget + 1)), Some(budget + 1), "{path}");
+            assert_eq!(
+                amount(path, &"x\n".repeat(budget + 1)),
+                Some(budget + 1),
+                "{path}"
+            );
         }
     }
 
@@ -106,7 +133,10 @@ mod tests {
     fn ignores_tests_and_the_documentation_of_a_root() {
         let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "x\n".repeat(FILE));
         assert_eq!(amount("host/core/src/plan.rs", &tests), None);
-        assert_eq!(amount("host/core/src/lib.rs", &"//! why\n".repeat(CRATE_ROOT + 1)), None);
+        assert_eq!(
+            amount("host/core/src/lib.rs", &"//! why\n".repeat(CRATE_ROOT + 1)),
+            None
+        );
         assert_eq!(amount("README.md", &"x\n".repeat(1000)), None);
     }
 }

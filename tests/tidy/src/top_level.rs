@@ -26,7 +26,9 @@ pub fn check(names: &[String]) -> Vec<Finding> {
             rule: Rule::TopLevel,
             place: name.clone(),
             amount: 1,
-            sentence: "does not belong at the top level; put it below host, guest, wit, policies or tests".to_owned(),
+            sentence:
+                "does not belong at the top level; put it below host, guest, wit, policies or tests"
+                    .to_owned(),
         })
         .collect()
 }
@@ -38,7 +40,10 @@ mod tests {
     #[test]
     fn finds_unknown_names_but_not_hidden_ones() {
         let names = ["Cargo.toml", ".ci", "docs", "host"].map(str::to_owned);
-        let found: Vec<String> = check(&names).into_iter().map(|finding| finding.place).collect();
+        let found: Vec<String> = check(&names)
+            .into_iter()
+            .map(|finding| finding.place)
+            .collect();
         assert_eq!(found, ["docs"]);
     }
 }

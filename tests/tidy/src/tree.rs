@@ -16,18 +16,24 @@ pub struct Source {
 impl Source {
     /// A source from values, for tests.
     pub fn new(path: &str, text: &str) -> Self {
-        Self { path: path.to_owned(), text: text.to_owned() }
+        Self {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        }
     }
 
     /// Whether its path ends in `.extension`.
     pub fn is(&self, extension: &str) -> bool {
-        Path::new(&self.path).extension().is_some_and(|found| found == extension)
+        Path::new(&self.path)
+            .extension()
+            .is_some_and(|found| found == extension)
     }
 
     /// Whether it is a Rust file with tests only.
     pub fn is_test(&self) -> bool {
         let in_tests = self.path.starts_with("tests/") && !self.path.starts_with("tests/fixtures/");
-        self.is("rs") && (in_tests || self.path.contains("/tests/") || self.path.ends_with("/tests.rs"))
+        self.is("rs")
+            && (in_tests || self.path.contains("/tests/") || self.path.ends_with("/tests.rs"))
     }
 }
 
@@ -54,7 +60,10 @@ fn visit(root: &Path, folder: &Path, sources: &mut Vec<Source>) -> io::Result<()
         if path.is_dir() {
             visit(root, &path, sources)?;
         } else if let (Ok(short), Ok(text)) = (path.strip_prefix(root), fs::read_to_string(&path)) {
-            sources.push(Source { path: short.to_string_lossy().into_owned(), text });
+            sources.push(Source {
+                path: short.to_string_lossy().into_owned(),
+                text,
+            });
         }
     }
     Ok(())
@@ -88,7 +97,15 @@ mod tests {
     #[test]
     fn reads_this_file_and_no_build_output() {
         let sources = read(&root()).unwrap();
-        assert!(sources.iter().any(|source| source.path == "tests/tidy/src/tree.rs"));
-        assert!(!sources.iter().any(|source| source.path.starts_with("target/")));
+        assert!(
+            sources
+                .iter()
+                .any(|source| source.path == "tests/tidy/src/tree.rs")
+        );
+        assert!(
+            !sources
+                .iter()
+                .any(|source| source.path.starts_with("target/"))
+        );
     }
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::process::Command;
 use transom_tidy::finding::{Finding, Rule};
 use transom_tidy::{
-    dependencies, exceptions, first_line, forbidden, frozen, manifests, names, packages, pages, public_items, size,
-    top_level, tree,
+    dependencies, exceptions, first_line, forbidden, frozen, manifests, names, packages, pages,
+    public_items, size, top_level, tree,
 };
 
 /// Fails with the findings that remain after the exceptions.
@@ -22,10 +22,15 @@ fn sources() -> io::Result<Vec<tree::Source>> {
 #[test]
 fn dependencies_follow_the_arrows() -> io::Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output =
-        Command::new(cargo).args(["metadata", "--no-deps", "--format-version=1"]).current_dir(tree::root()).output()?;
+    let output = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--format-version=1"])
+        .current_dir(tree::root())
+        .output()?;
     let packages = packages::read(&serde_json::from_slice(&output.stdout)?);
-    assert!(packages.iter().any(|package| package.folder == "host/core"), "cargo metadata shows no host/core");
+    assert!(
+        packages.iter().any(|package| package.folder == "host/core"),
+        "cargo metadata shows no host/core"
+    );
     hold(&[Rule::Dependency], dependencies::check(&packages));
     Ok(())
 }
@@ -56,7 +61,16 @@ fn modules_and_types_have_clear_names() -> io::Result<()> {
 
 #[test]
 fn forbidden_words_stay_in_their_places() -> io::Result<()> {
-    hold(&[Rule::Unsafe, Rule::Allow, Rule::Sleep, Rule::Pure, Rule::Reason], forbidden::check(&sources()?));
+    hold(
+        &[
+            Rule::Unsafe,
+            Rule::Allow,
+            Rule::Sleep,
+            Rule::Pure,
+            Rule::Reason,
+        ],
+        forbidden::check(&sources()?),
+    );
     Ok(())
 }
 
@@ -68,7 +82,10 @@ fn released_contracts_are_frozen() -> io::Result<()> {
 
 #[test]
 fn the_top_level_has_only_known_names() -> io::Result<()> {
-    hold(&[Rule::TopLevel], top_level::check(&tree::top(&tree::root())?));
+    hold(
+        &[Rule::TopLevel],
+        top_level::check(&tree::top(&tree::root())?),
+    );
     Ok(())
 }
 
@@ -81,7 +98,10 @@ fn pages_name_only_what_exists() -> io::Result<()> {
 #[test]
 fn public_items_are_counted() -> io::Result<()> {
     let counts = public_items::count(&sources()?);
-    assert!(counts.get("host/api").is_some_and(|count| *count > 0), "the count finds nothing: {counts:?}");
+    assert!(
+        counts.get("host/api").is_some_and(|count| *count > 0),
+        "the count finds nothing: {counts:?}"
+    );
     for (package, count) in counts {
         println!("{count:4} public items in {package} (40 is the budget)");
     }

@@ -20,8 +20,14 @@ fn at(place: &str, expected: &Value, found: &Value) -> Result<(), String> {
             for (key, value) in found {
                 match expected.get(key) {
                     Some(wanted) => at(&child(place, key), wanted, value)?,
-                    None if !chosen && (SENTENCES.contains(&key.as_str()) || is_default(value)) => {}
-                    None => return Err(format!("expected nothing at `{}`, found {value}", child(place, key))),
+                    None if !chosen && (SENTENCES.contains(&key.as_str()) || is_default(value)) => {
+                    }
+                    None => {
+                        return Err(format!(
+                            "expected nothing at `{}`, found {value}",
+                            child(place, key)
+                        ));
+                    }
                 }
             }
             match expected.keys().find(|key| !found.contains_key(*key)) {
@@ -33,14 +39,20 @@ fn at(place: &str, expected: &Value, found: &Value) -> Result<(), String> {
             .iter()
             .zip(given)
             .enumerate()
-            .try_for_each(|(index, (wanted, given))| at(&format!("{place}[{index}]"), wanted, given)),
+            .try_for_each(|(index, (wanted, given))| {
+                at(&format!("{place}[{index}]"), wanted, given)
+            }),
         _ if expected == found => Ok(()),
         _ => Err(format!("expected {expected} at `{place}`, found {found}")),
     }
 }
 
 fn child(place: &str, key: &str) -> String {
-    if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") }
+    if place.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{place}.{key}")
+    }
 }
 
 fn is_default(value: &Value) -> bool {
@@ -58,9 +70,17 @@ fn is_default(value: &Value) -> bool {
 pub(super) fn declared(about: &About, found: &Value) -> Result<(), String> {
     let mut words = Vec::new();
     collect(found, &mut words);
-    let known = |word: &&str| about.reasons.iter().chain(&OWN_REASONS).any(|reason| reason.name == *word);
+    let known = |word: &&str| {
+        about
+            .reasons
+            .iter()
+            .chain(&OWN_REASONS)
+            .any(|reason| reason.name == *word)
+    };
     match words.into_iter().find(|word| !known(word)) {
-        Some(word) => Err(format!("the guest answers with `{word}`, which its description does not declare")),
+        Some(word) => Err(format!(
+            "the guest answers with `{word}`, which its description does not declare"
+        )),
         None => Ok(()),
     }
 }
@@ -76,7 +96,11 @@ fn collect<'a>(value: &'a Value, words: &mut Vec<&'a str>) {
                 words.extend(run.iter().filter_map(Value::as_str));
             }
             if let Some(absence) = map.get("absence") {
-                words.extend(["wait", "fail"].iter().filter_map(|kind| absence.get(kind)?.as_str()));
+                words.extend(
+                    ["wait", "fail"]
+                        .iter()
+                        .filter_map(|kind| absence.get(kind)?.as_str()),
+                );
             }
             map.values().for_each(|value| collect(value, words));
         }
@@ -103,7 +127,10 @@ mod tests {
 
     #[test]
     fn a_choice_must_not_be_omitted() {
-        for found in [json!({"own": []}), json!({"ok": {"decision": {"own": []}, "ask-again-at": null}})] {
+        for found in [
+            json!({"own": []}),
+            json!({"ok": {"decision": {"own": []}, "ask-again-at": null}}),
+        ] {
             assert_eq!(equal(&found, &found), Ok(()));
             assert!(equal(&json!({}), &found).is_err(), "{found}");
             assert!(equal(&json!({"ok": {}}), &found).is_err(), "{found}");
@@ -119,21 +146,35 @@ mod tests {
 
     #[test]
     fn lists_are_compared_whole() {
-        assert_eq!(equal(&json!([1, {"a": "b"}]), &json!([1, {"a": "b", "c": ""}])), Ok(()));
+        assert_eq!(
+            equal(&json!([1, {"a": "b"}]), &json!([1, {"a": "b", "c": ""}])),
+            Ok(())
+        );
         assert!(equal(&json!([1]), &json!([1, 2])).is_err());
         assert!(equal(&json!([2, 1]), &json!([1, 2])).is_err());
     }
 
     #[test]
     fn finds_an_undeclared_reason_anywhere() {
-        let about = About { reasons: &[Reason { name: "Known", meaning: "", remedy: "" }], ..About::EMPTY };
+        let about = About {
+            reasons: &[Reason {
+                name: "Known",
+                meaning: "",
+                remedy: "",
+            }],
+            ..About::EMPTY
+        };
         for reason in ["Known", "InvalidSettings"] {
             let answers = [
                 json!({"err": {"invalid": {"reason": reason, "message": ""}}}),
                 json!({"run": [reason]}),
                 json!({"ok": {"needs": [{"absence": {"wait": reason}}]}}),
             ];
-            assert!(answers.iter().all(|answer| declared(&about, answer).is_ok()));
+            assert!(
+                answers
+                    .iter()
+                    .all(|answer| declared(&about, answer).is_ok())
+            );
         }
         for answer in [
             json!({"readiness": {"not-ready": {"reason": "Other", "message": ""}}}),

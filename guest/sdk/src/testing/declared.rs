@@ -41,14 +41,28 @@ impl Declared {
     /// # Errors
     /// The first text that is no path.
     pub fn new(fields: &[&str], changes: &[&str]) -> Result<Self, String> {
-        let read = |texts: &[&str]| texts.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>();
-        Ok(Self { fields: read(fields)?, changes: read(changes)? })
+        let read = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|text| parse(text))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        Ok(Self {
+            fields: read(fields)?,
+            changes: read(changes)?,
+        })
     }
 
     /// The declarations of a description for a kind; empty if it does not name the kind.
     pub(super) fn of(about: &About, (version, kind): (&str, &str)) -> Result<Self, String> {
-        let read = about.reads.iter().find(|read| (read.api_version, read.kind) == (version, kind));
-        read.map_or_else(|| Ok(Self::default()), |read| Self::new(read.fields, read.changes))
+        let read = about
+            .reads
+            .iter()
+            .find(|read| (read.api_version, read.kind) == (version, kind));
+        read.map_or_else(
+            || Ok(Self::default()),
+            |read| Self::new(read.fields, read.changes),
+        )
     }
 
     /// The declared fields of a value.
@@ -59,16 +73,29 @@ impl Declared {
 
     /// A primary with only its declared fields.
     pub(super) fn primary(&self, primary: Primary) -> Result<Primary, String> {
-        let fields =
-            serde_json::from_str(&primary.fields).map_err(|error| format!("failed to read `fields`: {error}"))?;
-        Ok(Primary { fields: self.project(&fields).to_string(), ..primary })
+        let fields = serde_json::from_str(&primary.fields)
+            .map_err(|error| format!("failed to read `fields`: {error}"))?;
+        Ok(Primary {
+            fields: self.project(&fields).to_string(),
+            ..primary
+        })
     }
 
     /// A change with only declared fields, and the changed paths that are declared or lie below a declared one.
     pub(super) fn change(&self, change: Change) -> Result<Change, String> {
-        let Change { before, after, mut changed } = change;
-        changed.retain(|text| parse(text).is_ok_and(|path| covered(self.fields.iter().chain(&self.changes), &path)));
-        Ok(Change { before: self.primary(before)?, after: self.primary(after)?, changed })
+        let Change {
+            before,
+            after,
+            mut changed,
+        } = change;
+        changed.retain(|text| {
+            parse(text).is_ok_and(|path| covered(self.fields.iter().chain(&self.changes), &path))
+        });
+        Ok(Change {
+            before: self.primary(before)?,
+            after: self.primary(after)?,
+            changed,
+        })
     }
 
     /// A record with only declared fields.
@@ -81,19 +108,34 @@ impl Declared {
                 true => given.lease_duration_seconds,
                 false => LEASE_SECONDS,
             },
-            kubernetes_version: given.kubernetes_version.filter(|_| whole("status.version.kubernetes")),
+            kubernetes_version: given
+                .kubernetes_version
+                .filter(|_| whole("status.version.kubernetes")),
             labels: self.pairs(given.labels, "labels"),
             annotations: self.pairs(given.annotations, "annotations"),
             claims: list(given.claims, "status.clusterClaims"),
-            conditions: given.conditions.into_iter().filter_map(|one| self.condition(one)).collect(),
-            taints: if whole("spec.taints") { given.taints } else { Vec::new() },
+            conditions: given
+                .conditions
+                .into_iter()
+                .filter_map(|one| self.condition(one))
+                .collect(),
+            taints: if whole("spec.taints") {
+                given.taints
+            } else {
+                Vec::new()
+            },
             ..given
         }
     }
 
     /// The declared entries of a map, sorted by key.
     fn pairs(&self, mut pairs: Vec<Pair>, map: &str) -> Vec<Pair> {
-        pairs.retain(|pair| covered(&self.fields, &["metadata", map, &pair.key].map(|key| Segment::Field(key.into()))));
+        pairs.retain(|pair| {
+            covered(
+                &self.fields,
+                &["metadata", map, &pair.key].map(|key| Segment::Field(key.into())),
+            )
+        });
         pairs.sort_by(|one, other| (&one.key, &one.value).cmp(&(&other.key, &other.value)));
         pairs
     }
@@ -102,13 +144,28 @@ impl Declared {
     fn condition(&self, given: Condition) -> Option<Condition> {
         let at = |field: &str| {
             let list = ["status", "conditions"].map(|key| Segment::Field(key.into()));
-            [&list[..], &[Segment::Element(given.kind.clone()), Segment::Field(field.into())]].concat()
+            [
+                &list[..],
+                &[
+                    Segment::Element(given.kind.clone()),
+                    Segment::Field(field.into()),
+                ],
+            ]
+            .concat()
         };
         let crosses = |field: &str| covered(&self.fields, &at(field));
-        let declared = ["type", "status", "reason", "lastTransitionTime"].into_iter().any(crosses);
+        let declared = ["type", "status", "reason", "lastTransitionTime"]
+            .into_iter()
+            .any(crosses);
         declared.then(|| Condition {
-            reason: if crosses("reason") { given.reason.clone() } else { String::new() },
-            changed_seconds: given.changed_seconds.filter(|_| crosses("lastTransitionTime")),
+            reason: if crosses("reason") {
+                given.reason.clone()
+            } else {
+                String::new()
+            },
+            changed_seconds: given
+                .changed_seconds
+                .filter(|_| crosses("lastTransitionTime")),
             ..given.clone()
         })
     }
@@ -116,7 +173,9 @@ impl Declared {
 
 /// Whether a declared path is this path or lies above it.
 fn covered<'a>(declared: impl IntoIterator<Item = &'a Vec<Segment>>, path: &[Segment]) -> bool {
-    declared.into_iter().any(|declared| path.starts_with(declared))
+    declared
+        .into_iter()
+        .any(|declared| path.starts_with(declared))
 }
 
 /// The part of a value that these paths select; `None` if they select nothing.
@@ -133,8 +192,12 @@ fn select(paths: &[&[Segment]], value: &Value) -> Option<Value> {
     };
     match value {
         Value::Object(map) => {
-            let keep =
-                |(key, value): (&String, _)| Some((key.clone(), select(&below(&Segment::Field(key.clone())), value)?));
+            let keep = |(key, value): (&String, _)| {
+                Some((
+                    key.clone(),
+                    select(&below(&Segment::Field(key.clone())), value)?,
+                ))
+            };
             let kept: Map<_, _> = map.iter().filter_map(keep).collect();
             (!kept.is_empty()).then_some(Value::Object(kept))
         }
@@ -143,7 +206,8 @@ fn select(paths: &[&[Segment]], value: &Value) -> Option<Value> {
                 let kind = item.get("type")?.as_str()?;
                 let paths = below(&Segment::Element(kind.into()));
                 let nothing = || Value::Object(Map::new());
-                let mut kept = (!paths.is_empty()).then(|| select(&paths, item).unwrap_or_else(nothing))?;
+                let mut kept =
+                    (!paths.is_empty()).then(|| select(&paths, item).unwrap_or_else(nothing))?;
                 kept.as_object_mut()?.insert("type".into(), kind.into());
                 Some(kept)
             };
@@ -163,7 +227,9 @@ pub fn check(about: &About) -> Result<(), String> {
     for read in about.reads {
         if (read.api_version, read.kind) != MANAGED_CLUSTER {
             let other = format!("{} {}", read.api_version, read.kind);
-            return Err(format!("it reads {other}, but a taints guest is only given a {kind} of {version}"));
+            return Err(format!(
+                "it reads {other}, but a taints guest is only given a {kind} of {version}"
+            ));
         }
         let declared = Declared::new(read.fields, read.changes)?;
         for (path, text) in declared.fields.iter().zip(read.fields) {
@@ -173,7 +239,9 @@ pub fn check(about: &About) -> Result<(), String> {
                     "`{text}` does not fill any field of the record of a {kind}; the nearest path that does is `{nearest}`"
                 ));
             }
-            let [at @ .., Segment::Field(_)] = path.as_slice() else { continue };
+            let [at @ .., Segment::Field(_)] = path.as_slice() else {
+                continue;
+            };
             let status = [at, &[Segment::Field("status".into())]].concat();
             if matches!(at, [_, _, Segment::Element(_)]) && !covered(&declared.fields, &status) {
                 return Err(format!(
@@ -188,7 +256,10 @@ pub fn check(about: &About) -> Result<(), String> {
 /// Whether a path leads to a field of the record, or lies above one.
 fn fills(path: &[Segment]) -> bool {
     PLACES.iter().any(|text| {
-        let place: Vec<_> = text.split('.').map(|key| Segment::Field(key.into())).collect();
+        let place: Vec<_> = text
+            .split('.')
+            .map(|key| Segment::Field(key.into()))
+            .collect();
         if place.starts_with(path) {
             return true;
         }
@@ -207,5 +278,9 @@ fn fills(path: &[Segment]) -> bool {
 fn nearest(text: &str) -> &'static str {
     let plain = text.split('[').next().unwrap_or_default().to_lowercase();
     let likeness = |place: &&&str| strsim::sorensen_dice(&plain, &place.to_lowercase());
-    PLACES.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other))).copied().unwrap_or_default()
+    PLACES
+        .iter()
+        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
+        .copied()
+        .unwrap_or_default()
 }

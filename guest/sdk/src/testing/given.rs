@@ -24,8 +24,15 @@ struct GivenContext {
 
 impl Default for GivenContext {
     fn default() -> Self {
-        let agent = Agent { cluster_name: "local-cluster".into(), self_managed: true };
-        Self { now_seconds: 0, settings: Value::Null, agent }
+        let agent = Agent {
+            cluster_name: "local-cluster".into(),
+            self_managed: true,
+        };
+        Self {
+            now_seconds: 0,
+            settings: Value::Null,
+            agent,
+        }
     }
 }
 
@@ -39,15 +46,23 @@ impl Given {
 
     /// Takes one field of the file.
     pub(super) fn take<T: DeserializeOwned>(&mut self, word: &str) -> Result<Option<T>, String> {
-        let Some(value) = self.0.remove(word) else { return Ok(None) };
-        serde_json::from_value(value).map(Some).map_err(|error| format!("failed to read `{word}`: {error}"))
+        let Some(value) = self.0.remove(word) else {
+            return Ok(None);
+        };
+        serde_json::from_value(value)
+            .map(Some)
+            .map_err(|error| format!("failed to read `{word}`: {error}"))
     }
 
     pub(super) fn context(&mut self) -> Result<Context, String> {
         let context: GivenContext = self.take("context")?.unwrap_or_default();
         Ok(Context {
             now_seconds: context.now_seconds,
-            settings: if context.settings.is_null() { "{}".into() } else { context.settings.to_string() },
+            settings: if context.settings.is_null() {
+                "{}".into()
+            } else {
+                context.settings.to_string()
+            },
             agent: context.agent,
         })
     }
@@ -68,7 +83,9 @@ impl Given {
     /// The managed cluster; without a lease duration it has the default of an object.
     pub(super) fn cluster(&mut self) -> Result<Option<ManagedCluster>, String> {
         if let Some(Value::Object(cluster)) = self.0.get_mut("cluster") {
-            cluster.entry("lease-duration-seconds").or_insert_with(|| LEASE_SECONDS.into());
+            cluster
+                .entry("lease-duration-seconds")
+                .or_insert_with(|| LEASE_SECONDS.into());
         }
         self.take("cluster")
     }
@@ -84,13 +101,17 @@ impl Given {
 
     /// The settings to validate, as text.
     pub(super) fn validate(&mut self) -> Result<Option<String>, String> {
-        Ok(self.take::<Value>("validate")?.map(|settings| settings.to_string()))
+        Ok(self
+            .take::<Value>("validate")?
+            .map(|settings| settings.to_string()))
     }
 
     /// Refuses fields that no call took.
     pub(super) fn done(self) -> Result<(), String> {
         match self.0.keys().next() {
-            Some(word) => Err(format!("`given.yaml` has a word that this call does not take: `{word}`")),
+            Some(word) => Err(format!(
+                "`given.yaml` has a word that this call does not take: `{word}`"
+            )),
             None => Ok(()),
         }
     }
@@ -98,7 +119,9 @@ impl Given {
 
 /// Replaces the value under `word` by its JSON as text, as the host passes it.
 fn as_text(value: Option<&mut Value>, word: &str, always: bool) {
-    let Some(Value::Object(map)) = value else { return };
+    let Some(Value::Object(map)) = value else {
+        return;
+    };
     match map.get_mut(word) {
         Some(value) => *value = Value::String(value.to_string()),
         None if always => {

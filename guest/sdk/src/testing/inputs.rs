@@ -26,18 +26,36 @@ pub(super) fn cut(
     let mut found = Vec::new();
     for _ in 0..ROUNDS {
         let Ok(required) = require(found) else { break };
-        needs.extend(required.needs.into_iter().map(|need| (need.role.clone(), need)));
+        needs.extend(
+            required
+                .needs
+                .into_iter()
+                .map(|need| (need.role.clone(), need)),
+        );
         let asked = given.iter().filter(|input| needs.contains_key(&input.role));
-        found = asked.map(|input| cut_one(about, input, &needs)).collect::<Result<_, _>>()?;
+        found = asked
+            .map(|input| cut_one(about, input, &needs))
+            .collect::<Result<_, _>>()?;
     }
-    given.iter().map(|input| cut_one(about, input, &needs)).collect()
+    given
+        .iter()
+        .map(|input| cut_one(about, input, &needs))
+        .collect()
 }
 
 fn cut_one(about: &About, input: &Input, needs: &BTreeMap<String, Need>) -> Result<Input, String> {
-    let Value::Object(text) = &input.value else { return Ok(input.clone()) };
+    let Value::Object(text) = &input.value else {
+        return Ok(input.clone());
+    };
     let role = &input.role;
-    let need = needs.get(role).ok_or_else(|| format!("no need of the guest names the role `{role}` of an object"))?;
-    let value = serde_json::from_str(text).map_err(|error| format!("failed to read the object `{role}`: {error}"))?;
+    let need = needs
+        .get(role)
+        .ok_or_else(|| format!("no need of the guest names the role `{role}` of an object"))?;
+    let value = serde_json::from_str(text)
+        .map_err(|error| format!("failed to read the object `{role}`: {error}"))?;
     let declared = Declared::of(about, (&need.reference.api_version, &need.reference.kind))?;
-    Ok(Input { role: role.clone(), value: Value::Object(declared.project(&value).to_string()) })
+    Ok(Input {
+        role: role.clone(),
+        value: Value::Object(declared.project(&value).to_string()),
+    })
 }

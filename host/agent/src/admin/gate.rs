@@ -44,13 +44,18 @@ impl Gate {
         };
         match reviews.may(token, path).await {
             Access::Allowed => Ok(()),
-            Access::Unauthenticated => Err((StatusCode::UNAUTHORIZED, "the API server rejected this token")),
-            Access::Forbidden => {
-                Err((StatusCode::FORBIDDEN, "your permissions do not include `get` on this path (nonResourceURLs)"))
-            }
-            Access::Unknown => {
-                Err((StatusCode::SERVICE_UNAVAILABLE, "the API server did not answer whether you have permission"))
-            }
+            Access::Unauthenticated => Err((
+                StatusCode::UNAUTHORIZED,
+                "the API server rejected this token",
+            )),
+            Access::Forbidden => Err((
+                StatusCode::FORBIDDEN,
+                "your permissions do not include `get` on this path (nonResourceURLs)",
+            )),
+            Access::Unknown => Err((
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the API server did not answer whether you have permission",
+            )),
         }
     }
 }
@@ -86,7 +91,9 @@ mod tests {
     async fn without_an_api_server_only_local_clients_are_allowed() {
         let gate = Gate::new(None);
         let status = async |peer: &str| {
-            let passed = gate.pass(peer.parse().unwrap(), &HeaderMap::new(), "/metrics").await;
+            let passed = gate
+                .pass(peer.parse().unwrap(), &HeaderMap::new(), "/metrics")
+                .await;
             passed.err().map(|(status, _)| status.as_u16())
         };
         assert_eq!(status("127.0.0.1:1").await, None);

@@ -26,7 +26,10 @@ pub(super) struct Place {
 impl Room {
     /// A room with `most` places.
     pub(super) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, held: Mutex::default() })
+        Arc::new(Self {
+            most,
+            held: Mutex::default(),
+        })
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -42,7 +45,10 @@ impl Room {
         held.came += 1;
         let came = held.came;
         held.leave.insert(came, Arc::clone(leave));
-        Place { room: Arc::clone(self), came }
+        Place {
+            room: Arc::clone(self),
+            came,
+        }
     }
 
     /// Notifies the oldest peer to leave.
@@ -74,7 +80,12 @@ mod tests {
     fn only_the_oldest_connection_makes_room() {
         let room = Room::new(2);
         let peers = [(); 4].map(|()| Arc::new(Notify::new()));
-        let told = || peers.iter().map(|peer| peer.notified().now_or_never().is_some()).collect::<Vec<_>>();
+        let told = || {
+            peers
+                .iter()
+                .map(|peer| peer.notified().now_or_never().is_some())
+                .collect::<Vec<_>>()
+        };
         let first = room.enter(&peers[0]);
         let _second = room.enter(&peers[1]);
         assert_eq!(told(), [false; 4]);

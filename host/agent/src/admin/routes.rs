@@ -30,20 +30,27 @@ pub(super) async fn answer<B>(
 ) -> Answer {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let mut refused = said(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported");
-        refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        refused
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
     match request.uri().path() {
         "/healthz" => said(StatusCode::OK, "ok"),
         "/readyz" => readiness(agent),
-        path @ ("/metrics" | "/debug/state") => match gate.pass(peer, request.headers(), path).await {
-            Ok(()) => {
-                read();
-                shown(agent, path)
+        path @ ("/metrics" | "/debug/state") => {
+            match gate.pass(peer, request.headers(), path).await {
+                Ok(()) => {
+                    read();
+                    shown(agent, path)
+                }
+                Err((status, why)) => refused(status, why),
             }
-            Err((status, why)) => refused(status, why),
-        },
-        _ => said(StatusCode::NOT_FOUND, "not found; the paths are /metrics, /healthz, /readyz and /debug/state"),
+        }
+        _ => said(
+            StatusCode::NOT_FOUND,
+            "not found; the paths are /metrics, /healthz, /readyz and /debug/state",
+        ),
     }
 }
 
@@ -62,8 +69,15 @@ fn shown(agent: &Agent, path: &str) -> Answer {
     match text {
         Ok(text) => respond(StatusCode::OK, kind, text),
         Err(error) => {
-            error!(path, error = format!("{error:#}"), "failed to answer; this is a bug in the agent");
-            said(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be written; see the log")
+            error!(
+                path,
+                error = format!("{error:#}"),
+                "failed to answer; this is a bug in the agent"
+            );
+            said(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the answer could not be written; see the log",
+            )
         }
     }
 }
@@ -71,7 +85,9 @@ fn shown(agent: &Agent, path: &str) -> Answer {
 fn refused(status: StatusCode, why: &'static str) -> Answer {
     let mut answer = said(status, why);
     if status == StatusCode::UNAUTHORIZED {
-        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        answer
+            .headers_mut()
+            .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     answer
 }
@@ -84,6 +100,8 @@ fn respond(status: StatusCode, kind: HeaderValue, text: String) -> Answer {
     let mut answer = Response::new(Full::new(Bytes::from(text)));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, kind);
-    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     answer
 }

@@ -45,7 +45,12 @@ fn watches(agent: &Agent) -> Vec<Value> {
         let watches = server.health().watches.into_iter();
         let name = server.name().to_owned();
         let told = move |watch: WatchHealth| {
-            let Scope { api_version, kind, namespace, .. } = watch.scope;
+            let Scope {
+                api_version,
+                kind,
+                namespace,
+                ..
+            } = watch.scope;
             json!({
                 "connection": name,
                 "apiVersion": api_version,
@@ -66,7 +71,10 @@ fn watches(agent: &Agent) -> Vec<Value> {
 /// ones.
 fn primaries(agent: &Agent) -> Value {
     let known = agent.known.lock();
-    let mut others = known.told.iter().filter(|(_, told)| told.state != State::Applied);
+    let mut others = known
+        .told
+        .iter()
+        .filter(|(_, told)| told.state != State::Applied);
     let listed: Vec<Value> = others
         .by_ref()
         .take(LISTED)
@@ -82,6 +90,10 @@ fn primaries(agent: &Agent) -> Value {
         })
         .collect();
     let left_out = others.count();
-    let applied = known.told.values().filter(|told| told.state == State::Applied).count();
+    let applied = known
+        .told
+        .values()
+        .filter(|told| told.state == State::Applied)
+        .count();
     json!({ "applied": applied, "others": listed, "leftOut": left_out })
 }

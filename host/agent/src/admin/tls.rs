@@ -29,7 +29,11 @@ impl Tls {
     pub(super) fn open(certificate: PathBuf, key: PathBuf) -> anyhow::Result<Self> {
         let fingerprints = [fingerprint(&certificate), fingerprint(&key)];
         let acceptor = read(&certificate, &key)?;
-        Ok(Self { certificate, key, held: Mutex::new((fingerprints, acceptor)) })
+        Ok(Self {
+            certificate,
+            key,
+            held: Mutex::new((fingerprints, acceptor)),
+        })
     }
 
     /// The acceptor for the next connection. Reads files that changed first; while they cannot be used, the earlier
@@ -45,7 +49,9 @@ impl Tls {
                     info!("reloaded the certificate of the admin server");
                     held.1 = acceptor;
                 }
-                Err(error) => warn!("the previous certificate of the admin server stays active: {error:#}"),
+                Err(error) => {
+                    warn!("the previous certificate of the admin server stays active: {error:#}")
+                }
             }
         }
         held.1.clone()
@@ -59,15 +65,22 @@ fn fingerprint(path: &Path) -> Option<(u64, SystemTime)> {
 
 fn read(certificate: &Path, key: &Path) -> anyhow::Result<TlsAcceptor> {
     // The parser's error could quote a line of the key, so only the file is named.
-    let chain: Option<Vec<_>> =
-        CertificateDer::pem_file_iter(certificate).ok().and_then(|all| all.collect::<Result<_, _>>().ok());
+    let chain: Option<Vec<_>> = CertificateDer::pem_file_iter(certificate)
+        .ok()
+        .and_then(|all| all.collect::<Result<_, _>>().ok());
     let chain = chain.filter(|chain| !chain.is_empty());
     let chain = chain.with_context(|| {
-        format!("failed to read --admin-tls-cert `{}`: not a file with PEM certificates", certificate.display())
+        format!(
+            "failed to read --admin-tls-cert `{}`: not a file with PEM certificates",
+            certificate.display()
+        )
     })?;
     let private = PrivateKeyDer::from_pem_file(key).ok();
     let private = private.with_context(|| {
-        format!("failed to read --admin-tls-key `{}`: not a file with a PEM private key", key.display())
+        format!(
+            "failed to read --admin-tls-key `{}`: not a file with a PEM private key",
+            key.display()
+        )
     })?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -99,7 +112,9 @@ mod tests {
     /// Whether a client that trusts only this certificate gets through.
     async fn meets(tls: &Tls, trusted: &str) -> bool {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(trusted.as_bytes()).unwrap()).unwrap();
+        roots
+            .add(CertificateDer::from_pem_slice(trusted.as_bytes()).unwrap())
+            .unwrap();
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
@@ -125,7 +140,10 @@ mod tests {
         let tls = Tls::open(certificate.clone(), key.clone()).unwrap();
         assert!(meets(&tls, &first.0).await && !meets(&tls, &second.0).await);
         put((&first.0, "no key at all"));
-        assert!(meets(&tls, &first.0).await, "the previous certificate stays active");
+        assert!(
+            meets(&tls, &first.0).await,
+            "the previous certificate stays active"
+        );
         put((&second.0, &second.1));
         assert!(meets(&tls, &second.0).await && !meets(&tls, &first.0).await);
     }
@@ -138,11 +156,18 @@ mod tests {
         for (one, other, said) in [
             (&*first.0, &*second.1, "do not match"),
             ("", &*first.1, "--admin-tls-cert"),
-            (&*first.0, "-----BEGIN PRIVATE KEY-----\ncanary\n-----END PRIVATE KEY-----\n", "--admin-tls-key"),
+            (
+                &*first.0,
+                "-----BEGIN PRIVATE KEY-----\ncanary\n-----END PRIVATE KEY-----\n",
+                "--admin-tls-key",
+            ),
         ] {
             fs::write(&certificate, one).unwrap();
             fs::write(&key, other).unwrap();
-            let error = format!("{:#}", Tls::open(certificate.clone(), key.clone()).err().unwrap());
+            let error = format!(
+                "{:#}",
+                Tls::open(certificate.clone(), key.clone()).err().unwrap()
+            );
             assert!(error.contains(said) && !error.contains("canary"), "{error}");
         }
     }

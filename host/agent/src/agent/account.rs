@@ -46,12 +46,18 @@ pub(crate) struct Accounts {
 impl Accounts {
     /// For an agent that writes nothing and publishes nothing.
     pub(crate) fn only_asked() -> Self {
-        Self { kept: Some(Mutex::default()), only_asked: true }
+        Self {
+            kept: Some(Mutex::default()),
+            only_asked: true,
+        }
     }
 
     /// For an agent whose clusters refuse what it writes.
     pub(crate) fn of_read_only() -> Self {
-        Self { kept: Some(Mutex::default()), only_asked: false }
+        Self {
+            kept: Some(Mutex::default()),
+            only_asked: false,
+        }
     }
 
     /// Whether the agent does not even try to write.
@@ -67,12 +73,23 @@ impl Accounts {
     /// Changes the account of a key, if accounts are kept.
     pub(crate) fn note(&self, key: &Key, take: impl FnOnce(&mut Account)) {
         if let Some(all) = &self.kept {
-            take(all.lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default());
+            take(
+                all.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .entry(key.clone())
+                    .or_default(),
+            );
         }
     }
 
     /// Records an object that was read, or looked for and not found.
-    pub(crate) fn read(&self, key: &Key, role: &str, reference: &ObjectRef, object: Option<&Object>) {
+    pub(crate) fn read(
+        &self,
+        key: &Key,
+        role: &str,
+        reference: &ObjectRef,
+        object: Option<&Object>,
+    ) {
         self.note(key, |account| {
             let read = Read {
                 role: role.to_owned(),
@@ -80,14 +97,19 @@ impl Accounts {
                 version: object.map(|object| object.version.clone()),
                 deleting: object.is_some_and(Object::deleting),
             };
-            account.inputs.retain(|known| (&known.role, &known.object) != (&read.role, &read.object));
+            account
+                .inputs
+                .retain(|known| (&known.role, &known.object) != (&read.role, &read.object));
             account.inputs.push(read);
         });
     }
 
     /// All accounts.
     pub(crate) fn all(&self) -> BTreeMap<Key, Account> {
-        self.kept.as_ref().map(|all| all.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
+        self.kept
+            .as_ref()
+            .map(|all| all.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            .unwrap_or_default()
     }
 }
 
@@ -120,7 +142,14 @@ pub(crate) fn of_taints(wanted: &[Wanted]) -> Value {
 /// The outcome of a plan that is not carried out. Every step counts as done, so that the steps that would follow, such
 /// as pruning, are planned as well.
 pub(crate) fn as_if_done(steps: &[Step]) -> Outcome {
-    let done =
-        |step: &Step| StepOutcome { target: step.target().clone(), kind: step.kind(), result: Ok(()), left: None };
-    Outcome { steps: steps.iter().map(done).collect(), stopped: None }
+    let done = |step: &Step| StepOutcome {
+        target: step.target().clone(),
+        kind: step.kind(),
+        result: Ok(()),
+        left: None,
+    };
+    Outcome {
+        steps: steps.iter().map(done).collect(),
+        stopped: None,
+    }
 }

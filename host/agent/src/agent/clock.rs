@@ -18,7 +18,9 @@ impl Clock {
     /// Seconds since 1970.
     pub(crate) fn now_seconds(self) -> i64 {
         self.fixed.unwrap_or_else(|| {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let since = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
             i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
         })
     }

@@ -71,14 +71,23 @@ impl Connections {
 
     /// Whether this replica leads; without leader election it always does.
     pub(crate) fn leading(&self) -> Leading {
-        let leadership = self.leadership.lock().unwrap_or_else(PoisonError::into_inner);
-        leadership.as_ref().map_or_else(Leading::always, Leadership::leading)
+        let leadership = self
+            .leadership
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        leadership
+            .as_ref()
+            .map_or_else(Leading::always, Leadership::leading)
     }
 
     /// Joins the leader election and waits until the holder, or a failure to learn it, is known. True when this replica
     /// leads; without leader election it always does.
     pub(crate) async fn stand(&self) -> bool {
-        if let Some(leadership) = &*self.leadership.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(leadership) = &*self
+            .leadership
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+        {
             leadership.stand();
         }
         let mut leading = self.leading();
@@ -90,7 +99,11 @@ impl Connections {
 
     /// Releases the lease, so that another replica takes over at once.
     pub(crate) async fn release(&self) {
-        let leadership = self.leadership.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let leadership = self
+            .leadership
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(leadership) = leadership {
             leadership.release().await;
         }
@@ -107,7 +120,9 @@ impl Connections {
     pub(crate) async fn policy_objects(&self) -> (Vec<Object>, Vec<(ObjectRef, Failure)>) {
         let (mut objects, mut unread) = (Vec::new(), Vec::new());
         let cluster = self.by_name.get(LOCAL).filter(|_| self.policy_objects);
-        let all = cluster.map(|cluster| cluster.list(transom_api::API_VERSION, transom_api::KIND)).unwrap_or_default();
+        let all = cluster
+            .map(|cluster| cluster.list(transom_api::API_VERSION, transom_api::KIND))
+            .unwrap_or_default();
         for reference in all {
             match self.read(&reference).await {
                 Ok(object) => objects.extend(object),
@@ -119,7 +134,8 @@ impl Connections {
 
     /// Whether an object is one of the `FleetPolicy` objects that policies come from.
     pub(crate) fn gives_policies(&self, object: &ObjectRef) -> bool {
-        let is_policy = object.api_version == transom_api::API_VERSION && object.kind == transom_api::KIND;
+        let is_policy =
+            object.api_version == transom_api::API_VERSION && object.kind == transom_api::KIND;
         self.policy_objects && is_policy && object.cluster == LOCAL
     }
 
@@ -163,7 +179,12 @@ impl Connections {
     /// # Errors
     /// When it cannot be read, with the reason.
     pub(crate) async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>, Failure> {
-        let read = async { self.cluster(reference)?.read(reference).await.map_err(unread(reference)) };
+        let read = async {
+            self.cluster(reference)?
+                .read(reference)
+                .await
+                .map_err(unread(reference))
+        };
         traces::gather(&reference.kind, read).await
     }
 
@@ -177,9 +198,17 @@ impl Connections {
     ///
     /// # Errors
     /// As for [`Connections::read`].
-    pub(crate) async fn read_confirmed(&self, reference: &ObjectRef) -> Result<Option<Object>, Failure> {
-        let Cluster::Kubernetes(on) = self.cluster(reference)? else { return self.read(reference).await };
-        on.server.read_confirmed(reference).await.map_err(unread(reference))
+    pub(crate) async fn read_confirmed(
+        &self,
+        reference: &ObjectRef,
+    ) -> Result<Option<Object>, Failure> {
+        let Cluster::Kubernetes(on) = self.cluster(reference)? else {
+            return self.read(reference).await;
+        };
+        on.server
+            .read_confirmed(reference)
+            .await
+            .map_err(unread(reference))
     }
 
     /// An object as its cluster has it now, whatever the cache says. For actions that cannot be undone.
@@ -187,7 +216,9 @@ impl Connections {
     /// # Errors
     /// When the request fails, with the reason.
     pub(crate) async fn confirm(&self, object: &ObjectRef) -> Result<Option<Object>, Failure> {
-        let Cluster::Kubernetes(on) = self.cluster(object)? else { return self.read(object).await };
+        let Cluster::Kubernetes(on) = self.cluster(object)? else {
+            return self.read(object).await;
+        };
         on.server.confirm(object).await.map_err(unread(object))
     }
 
@@ -203,7 +234,9 @@ impl Connections {
     /// The primary objects of a policy, on the connection that its rule names. An object that the agent made itself is
     /// never a primary.
     pub(crate) fn primaries(&self, rule: &PrimaryRule) -> Vec<ObjectRef> {
-        let Some(cluster) = self.by_name.get(&rule.cluster) else { return Vec::new() };
+        let Some(cluster) = self.by_name.get(&rule.cluster) else {
+            return Vec::new();
+        };
         let mut primaries = cluster.list(&rule.api_version, &rule.kind);
         let made = cluster.made(&rule.api_version, &rule.kind);
         primaries.retain(|primary| rule.admits(primary) && !made.contains(primary));
@@ -212,12 +245,20 @@ impl Connections {
 
     /// Performs the steps of a plan in order, each on the cluster of its object; stops at the first failure.
     pub(crate) async fn apply(&self, plan: Plan) -> Outcome {
-        let Plan { policy, primary, steps } = plan;
+        let Plan {
+            policy,
+            primary,
+            steps,
+        } = plan;
         let mut outcome = Outcome::default();
         for step in steps {
             let done = match self.cluster(step.target()) {
                 Ok(cluster) => {
-                    let single = Plan { policy: policy.clone(), primary: primary.clone(), steps: vec![step] };
+                    let single = Plan {
+                        policy: policy.clone(),
+                        primary: primary.clone(),
+                        steps: vec![step],
+                    };
                     cluster.apply(single).await.steps
                 }
                 Err(failure) => vec![refused(&step, &failure)],
@@ -233,12 +274,16 @@ impl Connections {
 
     /// Publishes the result of a reconcile on the primary's cluster. `uid` is the primary's, empty when it is gone.
     pub(crate) fn publish(&self, report: &Report, uid: &str) -> std::io::Result<()> {
-        self.by_name.get(&report.primary.cluster).map_or(Ok(()), |cluster| cluster.publish(report, uid))
+        self.by_name
+            .get(&report.primary.cluster)
+            .map_or(Ok(()), |cluster| cluster.publish(report, uid))
     }
 
     /// Removes the status of a primary that is gone.
     pub(crate) fn forget(&self, policy: &str, primary: &ObjectRef) -> std::io::Result<()> {
-        self.by_name.get(&primary.cluster).map_or(Ok(()), |cluster| cluster.forget(policy, primary))
+        self.by_name
+            .get(&primary.cluster)
+            .map_or(Ok(()), |cluster| cluster.forget(policy, primary))
     }
 
     /// Removes every status except these, on every cluster; returns the errors.
@@ -247,13 +292,22 @@ impl Connections {
         policies: &BTreeSet<String>,
         primaries: &BTreeSet<(String, ObjectRef)>,
     ) -> Vec<std::io::Error> {
-        self.all().filter_map(|cluster| cluster.retain_status(policies, primaries).err()).collect()
+        self.all()
+            .filter_map(|cluster| cluster.retain_status(policies, primaries).err())
+            .collect()
     }
 
     /// Publishes the status of a policy on every cluster; returns the first error.
-    pub(crate) fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> std::io::Result<()> {
+    pub(crate) fn publish_policy(
+        &self,
+        policy: &str,
+        status: &PolicyStatus,
+    ) -> std::io::Result<()> {
         // Collected first, so that an error on one cluster does not skip the others.
-        let told: Vec<_> = self.all().map(|cluster| cluster.publish_policy(policy, status)).collect();
+        let told: Vec<_> = self
+            .all()
+            .map(|cluster| cluster.publish_policy(policy, status))
+            .collect();
         told.into_iter().collect()
     }
 
@@ -266,7 +320,8 @@ impl Connections {
 
     /// Records the status that a `FleetPolicy` object already has.
     pub(crate) fn found_policy_status(&self, policy: &str, status: &PolicyStatus) {
-        self.all().for_each(|cluster| cluster.found_policy_status(policy, status));
+        self.all()
+            .for_each(|cluster| cluster.found_policy_status(policy, status));
     }
 
     /// Forgets the status of a deleted policy.
@@ -276,23 +331,32 @@ impl Connections {
 
     /// The watches of API servers that fail now, and the files of directories that cannot be read.
     pub(crate) fn watch_errors(&self) -> Vec<WatchStatus> {
-        self.by_name.iter().flat_map(|(name, cluster)| cluster.watch_errors(name)).collect()
+        self.by_name
+            .iter()
+            .flat_map(|(name, cluster)| cluster.watch_errors(name))
+            .collect()
     }
 
     /// The last published status of a policy, by this agent or an earlier one.
     pub(crate) fn policy_status(&self, policy: &str) -> Option<PolicyStatus> {
-        self.all().find_map(|cluster| cluster.policy_status(policy).ok().flatten())
+        self.all()
+            .find_map(|cluster| cluster.policy_status(policy).ok().flatten())
     }
 
     /// The last published status of a primary, if its cluster keeps it.
     pub(crate) fn reported(&self, policy: &str, primary: &ObjectRef) -> Option<PrimaryStatus> {
-        self.by_name.get(&primary.cluster)?.reported(policy, primary)
+        self.by_name
+            .get(&primary.cluster)?
+            .reported(policy, primary)
     }
 
     fn cluster(&self, reference: &ObjectRef) -> Result<&Cluster, Failure> {
         let known = self.by_name.get(&reference.cluster);
         known.ok_or_else(|| {
-            Failure::known(KnownReason::ReadFailed, format!("no connection has the name `{}`", reference.cluster))
+            Failure::known(
+                KnownReason::ReadFailed,
+                format!("no connection has the name `{}`", reference.cluster),
+            )
         })
     }
 }

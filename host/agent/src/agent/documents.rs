@@ -26,18 +26,25 @@ impl Documents {
     /// As much room as the budget gives.
     pub(crate) fn new(budget: &Budget) -> Self {
         let all = kib(usize::try_from(budget.documents).unwrap_or(usize::MAX));
-        Self { left: Arc::new(Semaphore::new(all as usize)), shares: Mutex::default(), share: all - all / 4 }
+        Self {
+            left: Arc::new(Semaphore::new(all as usize)),
+            shares: Mutex::default(),
+            share: all - all / 4,
+        }
     }
 
     /// The room of one reconcile of a policy, still empty.
     pub(crate) fn room(&self, policy: &str) -> Room {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = shares.get(policy).and_then(Weak::upgrade).unwrap_or_else(|| {
-            shares.retain(|_, share| share.strong_count() > 0);
-            let own = Arc::new(Semaphore::new(self.share as usize));
-            shares.insert(policy.to_owned(), Arc::downgrade(&own));
-            own
-        });
+        let own = shares
+            .get(policy)
+            .and_then(Weak::upgrade)
+            .unwrap_or_else(|| {
+                shares.retain(|_, share| share.strong_count() > 0);
+                let own = Arc::new(Semaphore::new(self.share as usize));
+                shares.insert(policy.to_owned(), Arc::downgrade(&own));
+                own
+            });
         Room::empty(own, Arc::clone(&self.left), self.share)
     }
 }
@@ -66,13 +73,19 @@ impl Held {
     /// Takes both amounts if both are available now.
     fn try_take(own: &Arc<Semaphore>, left: &Arc<Semaphore>, kib: u32) -> Option<Self> {
         let own = Arc::clone(own).try_acquire_many_owned(kib).ok()?;
-        Some(Self { own, all: Arc::clone(left).try_acquire_many_owned(kib).ok()? })
+        Some(Self {
+            own,
+            all: Arc::clone(left).try_acquire_many_owned(kib).ok()?,
+        })
     }
 
     /// Waits for both amounts: first among the reconciles of one policy, then among the policies.
     async fn take(own: &Arc<Semaphore>, left: &Arc<Semaphore>, kib: u32) -> Option<Self> {
         let own = Arc::clone(own).acquire_many_owned(kib).await.ok()?;
-        Some(Self { own, all: Arc::clone(left).acquire_many_owned(kib).await.ok()? })
+        Some(Self {
+            own,
+            all: Arc::clone(left).acquire_many_owned(kib).await.ok()?,
+        })
     }
 
     fn merge(&mut self, more: Self) {
@@ -87,7 +100,15 @@ impl Held {
 
 impl Room {
     fn empty(own: Arc<Semaphore>, left: Arc<Semaphore>, share: u32) -> Self {
-        Self { own, left, share, held: None, used: 0, lacking: None, over: false }
+        Self {
+            own,
+            left,
+            share,
+            held: None,
+            used: 0,
+            lacking: None,
+            over: false,
+        }
     }
 
     /// Takes room for an object before it is decoded.
@@ -104,7 +125,9 @@ impl Room {
                 used >> 10,
                 self.share >> 10
             );
-            return Err(Failure::known(KnownReason::ObjectTooLarge, message).about([object.clone()]));
+            return Err(
+                Failure::known(KnownReason::ObjectTooLarge, message).about([object.clone()])
+            );
         }
         self.add(wanted)
     }
@@ -124,7 +147,10 @@ impl Room {
             let more = Held::try_take(&self.own, &self.left, more).filter(|_| !self.lacks());
             let Some(more) = more else {
                 self.lacking = Some(used);
-                return Err(Failure::known(KnownReason::AgentFailed, "not enough memory to read objects now"));
+                return Err(Failure::known(
+                    KnownReason::AgentFailed,
+                    "not enough memory to read objects now",
+                ));
             };
             match &mut self.held {
                 Some(held) => held.merge(more),
@@ -136,7 +162,9 @@ impl Room {
     }
 
     fn held(&self) -> u32 {
-        self.held.as_ref().map_or(0, |held| u32::try_from(held.all.num_permits()).unwrap_or(u32::MAX))
+        self.held.as_ref().map_or(0, |held| {
+            u32::try_from(held.all.num_permits()).unwrap_or(u32::MAX)
+        })
     }
 
     /// What is used now, for [`Self::back`].
@@ -167,10 +195,20 @@ impl Room {
     /// Gives all room back, then waits for as much as was lacking, first come, first served. For the same reconcile
     /// from its beginning.
     pub(crate) async fn again(self) -> Self {
-        let Self { own, left, share, held, lacking, .. } = self;
+        let Self {
+            own,
+            left,
+            share,
+            held,
+            lacking,
+            ..
+        } = self;
         drop(held);
         let held = Held::take(&own, &left, lacking.unwrap_or_default().min(share)).await;
-        Self { held, ..Self::empty(own, left, share) }
+        Self {
+            held,
+            ..Self::empty(own, left, share)
+        }
     }
 }
 
@@ -187,7 +225,10 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     fn documents(mib: u64) -> Documents {
-        Documents::new(&Budget { calls: 3, documents: mib << 20 })
+        Documents::new(&Budget {
+            calls: 3,
+            documents: mib << 20,
+        })
     }
 
     fn secret(name: &str) -> ObjectRef {
@@ -202,7 +243,10 @@ mod tests {
         for bytes in [4 * MIB, usize::MAX] {
             let failure = room.take(&secret("large"), bytes).unwrap_err();
             assert_eq!(failure.reason, KnownReason::ObjectTooLarge.into());
-            assert!(failure.message.contains("n/large") && failure.objects == [secret("large")], "{failure}");
+            assert!(
+                failure.message.contains("n/large") && failure.objects == [secret("large")],
+                "{failure}"
+            );
             assert!(!room.lacks());
         }
         room.take(&secret("b"), 3 * MIB / 2).unwrap();
@@ -271,7 +315,11 @@ mod tests {
             room.await.take(&secret("a"), MIB).unwrap();
         }
         documents.room("q");
-        assert_eq!(documents.shares.lock().unwrap().len(), 1, "policies that are gone are forgotten");
+        assert_eq!(
+            documents.shares.lock().unwrap().len(),
+            1,
+            "policies that are gone are forgotten"
+        );
     }
 
     #[tokio::test]
@@ -284,12 +332,18 @@ mod tests {
                 let mut room = documents.room(["p", "q"][at % 2]);
                 'again: loop {
                     for object in 0..4 {
-                        if room.take(&secret("a"), MIB * (1 + (at + object) % 2) / 2).is_err() {
+                        if room
+                            .take(&secret("a"), MIB * (1 + (at + object) % 2) / 2)
+                            .is_err()
+                        {
                             assert!(room.lacks());
                             room = room.again().await;
                             continue 'again;
                         }
-                        most.fetch_max((8 << 10) - documents.left.available_permits(), Ordering::Relaxed);
+                        most.fetch_max(
+                            (8 << 10) - documents.left.available_permits(),
+                            Ordering::Relaxed,
+                        );
                         tokio::task::yield_now().await;
                     }
                     return;
@@ -297,8 +351,12 @@ mod tests {
             })
         });
         let all = futures::future::join_all(reconciles.collect::<Vec<_>>());
-        let all = tokio::time::timeout(std::time::Duration::from_secs(60), all).await.unwrap();
-        assert!(all.into_iter().all(|ended| ended.is_ok()) && most.load(Ordering::Relaxed) > 4 << 10);
+        let all = tokio::time::timeout(std::time::Duration::from_secs(60), all)
+            .await
+            .unwrap();
+        assert!(
+            all.into_iter().all(|ended| ended.is_ok()) && most.load(Ordering::Relaxed) > 4 << 10
+        );
         assert_eq!(documents.left.available_permits(), 8 << 10);
     }
 }

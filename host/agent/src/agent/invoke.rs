@@ -12,7 +12,12 @@ use transom_engine::Call;
 /// # Errors
 /// When the guest was stopped or broke the contract, with the reason.
 pub(crate) fn answer<T>(key: &Key, asked: &'static str, call: Call<T>) -> Result<T, Failure> {
-    let reason = call.result.as_ref().err().map(transom_engine::CallFailure::reason);
+    let reason = call
+        .result
+        .as_ref()
+        .err()
+        .map(transom_engine::CallFailure::reason);
     telemetry::called(key, asked, &call.receipt, reason);
-    call.result.map_err(|failure| Failure::known(word(failure.reason()), failure.to_string()))
+    call.result
+        .map_err(|failure| Failure::known(word(failure.reason()), failure.to_string()))
 }

@@ -61,24 +61,45 @@ impl Known {
     /// knows what it wrote itself.
     pub(crate) fn about_to_write(&mut self, key: &Key, steps: &[Step]) {
         for step in steps {
-            self.writing.entry(step.target().clone()).or_insert_with(|| (key.clone(), None));
+            self.writing
+                .entry(step.target().clone())
+                .or_insert_with(|| (key.clone(), None));
         }
     }
 
     /// Whether a key is writing an object now. If so, keeps the news for [`Self::end_of_write`].
     pub(crate) fn is_writing(&mut self, key: &Key, object: &ObjectRef, news: News) -> bool {
-        let writer = self.writing.get_mut(object).filter(|(writer, _)| writer == key);
+        let writer = self
+            .writing
+            .get_mut(object)
+            .filter(|(writer, _)| writer == key);
         writer.map(|(_, last)| *last = Some(news)).is_some()
     }
 
     /// Ends a key's write of an object, successful or not; `fingerprint` is the object's now, if known. True when there
     /// was news of the object meanwhile that says otherwise, or that cannot be compared because it is not known.
-    pub(crate) fn end_of_write(&mut self, key: &Key, object: &ObjectRef, fingerprint: Option<Digest>) -> bool {
-        if let Some(fingerprints) = self.fingerprints.get_mut(key).filter(|_| fingerprint.is_some()) {
+    pub(crate) fn end_of_write(
+        &mut self,
+        key: &Key,
+        object: &ObjectRef,
+        fingerprint: Option<Digest>,
+    ) -> bool {
+        if let Some(fingerprints) = self
+            .fingerprints
+            .get_mut(key)
+            .filter(|_| fingerprint.is_some())
+        {
             fingerprints.insert(object.clone(), fingerprint);
         }
-        let ours = self.writing.get(object).is_some_and(|(writer, _)| writer == key);
-        let news = if ours { self.writing.remove(object).and_then(|(_, news)| news) } else { None };
+        let ours = self
+            .writing
+            .get(object)
+            .is_some_and(|(writer, _)| writer == key);
+        let news = if ours {
+            self.writing.remove(object).and_then(|(_, news)| news)
+        } else {
+            None
+        };
         news.is_some_and(|news| fingerprint.is_none() || news != fingerprint)
     }
 
@@ -114,7 +135,13 @@ impl Known {
         if !primary_read {
             self.counted.remove(key);
         }
-        let counted = metrics::attempt(writes, primary_read, timed, self.counted.get(key).copied(), report)?;
+        let counted = metrics::attempt(
+            writes,
+            primary_read,
+            timed,
+            self.counted.get(key).copied(),
+            report,
+        )?;
         self.counted.insert(key.clone(), counted);
         Some(counted.attempt)
     }

@@ -29,15 +29,29 @@ impl Agent {
                     known.outputs.observe(&object);
                     // What was made for a primary that is gone was put back: only its stamp leads to its owner.
                     let owner = known.outputs.owner(&object.reference);
-                    owner.filter(|key| !known.dependencies.concerned(&object.reference).any(|one| one == *key)).cloned()
+                    owner
+                        .filter(|key| {
+                            !known
+                                .dependencies
+                                .concerned(&object.reference)
+                                .any(|one| one == *key)
+                        })
+                        .cloned()
                 };
-                self.changed(&object.reference, &Queued::Updated, || Some(fingerprint::of(&object)));
+                self.changed(&object.reference, &Queued::Updated, || {
+                    Some(fingerprint::of(&object))
+                });
                 // A stamp may name any object; only a primary of the policy is enqueued.
                 let queue = orphaned.as_ref().and_then(|key| self.queue(&key.policy));
-                let admits =
-                    |(queue, key): &(Arc<Workqueue>, Key)| queue.loaded().revision.policy.primary.admits(&key.primary);
+                let admits = |(queue, key): &(Arc<Workqueue>, Key)| {
+                    queue.loaded().revision.policy.primary.admits(&key.primary)
+                };
                 if let Some((queue, key)) = queue.zip(orphaned).filter(admits) {
-                    queue.push(&key.primary, Queued::Reconcile(Cause::Input(object.reference)), None);
+                    queue.push(
+                        &key.primary,
+                        Queued::Reconcile(Cause::Input(object.reference)),
+                        None,
+                    );
                 }
             }
             Observation::Gone(reference) => {
@@ -50,8 +64,17 @@ impl Agent {
                     self.changed(object, &Queued::Reconcile(Cause::Undecided), || None);
                 }
                 self.statuses.changed();
-                let Unreadable { place, reason, message, .. } = unreadable;
-                telemetry::tell(&Signal::Unreadable { place, reason, message });
+                let Unreadable {
+                    place,
+                    reason,
+                    message,
+                    ..
+                } = unreadable;
+                telemetry::tell(&Signal::Unreadable {
+                    place,
+                    reason,
+                    message,
+                });
             }
             Observation::Readable(place) => {
                 self.statuses.changed();
@@ -63,7 +86,12 @@ impl Agent {
     }
 
     /// Enqueues the reconciles of a changed object and those that depend on it.
-    fn changed(&self, object: &ObjectRef, as_primary: &Queued, fingerprint: impl FnOnce() -> Option<Digest>) {
+    fn changed(
+        &self,
+        object: &ObjectRef,
+        as_primary: &Queued,
+        fingerprint: impl FnOnce() -> Option<Digest>,
+    ) {
         if self.connections.gives_policies(object) {
             self.policies_told.store(true, Ordering::Release);
         }
@@ -72,7 +100,14 @@ impl Agent {
                 queue.push(object, as_primary.clone(), None);
             }
         }
-        if self.known.lock().dependencies.concerned(object).next().is_none() {
+        if self
+            .known
+            .lock()
+            .dependencies
+            .concerned(object)
+            .next()
+            .is_none()
+        {
             return;
         }
         let fingerprint = fingerprint();
@@ -81,11 +116,18 @@ impl Agent {
             // A reconcile that saw this very state has nothing to do.
             let knows = |key: &&Key| {
                 fingerprint.is_some()
-                    && known.fingerprints.get(*key).and_then(|fingerprints| fingerprints.get(object))
+                    && known
+                        .fingerprints
+                        .get(*key)
+                        .and_then(|fingerprints| fingerprints.get(object))
                         == Some(&fingerprint)
             };
-            let mut concerned: Vec<Key> =
-                known.dependencies.concerned(object).filter(|key| !knows(key)).cloned().collect();
+            let mut concerned: Vec<Key> = known
+                .dependencies
+                .concerned(object)
+                .filter(|key| !knows(key))
+                .cloned()
+                .collect();
             concerned.retain(|key| !known.is_writing(key, object, fingerprint));
             concerned
         };
@@ -98,8 +140,14 @@ impl Agent {
     /// not be written to a server that did not answer.
     pub(super) fn retry_unread(&self) {
         let unread = |told: &Told| told.end == End::Ended(Class::Unreachable);
-        let keys: Vec<Key> =
-            self.known.lock().told.iter().filter(|(_, told)| unread(told)).map(|(key, _)| key.clone()).collect();
+        let keys: Vec<Key> = self
+            .known
+            .lock()
+            .told
+            .iter()
+            .filter(|(_, told)| unread(told))
+            .map(|(key, _)| key.clone())
+            .collect();
         for key in keys {
             self.push(&key, Queued::Reconcile(Cause::Retry), None);
         }
@@ -108,23 +156,45 @@ impl Agent {
     /// Records what was just written, and enqueues every other reconcile that depends on it.
     pub(crate) fn wrote(&self, key: &Key, steps: &[Step], outcome: &Outcome) {
         telemetry::wrote(key, outcome);
-        let done = steps.iter().zip(&outcome.steps).filter(|(_, done)| done.result.is_ok());
+        let done = steps
+            .iter()
+            .zip(&outcome.steps)
+            .filter(|(_, done)| done.result.is_ok());
         for (step, _) in done {
             let others: Vec<Key> = {
                 let mut known = self.known.lock();
-                known.written.entry(step.target().clone()).or_default().insert(Arc::clone(&key.policy));
+                known
+                    .written
+                    .entry(step.target().clone())
+                    .or_default()
+                    .insert(Arc::clone(&key.policy));
                 match step {
-                    Step::Create { desired } | Step::Update { desired, .. } => known.outputs.observe(desired),
+                    Step::Create { desired } | Step::Update { desired, .. } => {
+                        known.outputs.observe(desired)
+                    }
                     Step::Delete { reference, .. } => known.outputs.gone(reference),
                     Step::Patch { .. } => {}
                 }
                 known.wrote(&key.policy, step);
-                known.dependencies.concerned(step.target()).filter(|other| *other != key).cloned().collect()
+                known
+                    .dependencies
+                    .concerned(step.target())
+                    .filter(|other| *other != key)
+                    .cloned()
+                    .collect()
             };
             for other in others {
-                self.push(&other, Queued::Reconcile(Cause::Input(step.target().clone())), None);
+                self.push(
+                    &other,
+                    Queued::Reconcile(Cause::Input(step.target().clone())),
+                    None,
+                );
             }
-            for queue in self.queues().iter().filter(|queue| queue.policy != key.policy) {
+            for queue in self
+                .queues()
+                .iter()
+                .filter(|queue| queue.policy != key.policy)
+            {
                 if queue.loaded().revision.policy.primary.admits(step.target()) {
                     queue.push(step.target(), Queued::Updated, None);
                 }

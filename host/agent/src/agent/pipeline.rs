@@ -72,7 +72,8 @@ impl Seen {
 
     /// Records an object that was read, or looked for and not found.
     fn read(&mut self, reference: &ObjectRef, object: Option<&Object>) {
-        self.objects.insert(reference.clone(), object.map(fingerprint::of));
+        self.objects
+            .insert(reference.clone(), object.map(fingerprint::of));
     }
 
     /// Keeps the earliest of all times that were asked for.
@@ -86,7 +87,11 @@ impl Agent {
     pub(crate) async fn reconcile(&self, queue: &Workqueue, request: Request) {
         let loaded = queue.loaded();
         let key = Key::new(&queue.policy, &request.primary);
-        let admitted = self.known.lock().often.admit(&key, self.clock.now_seconds());
+        let admitted = self
+            .known
+            .lock()
+            .often
+            .admit(&key, self.clock.now_seconds());
         if let Err(off) = admitted {
             return self.put_off(queue, &loaded, key, request, off).await;
         }
@@ -94,27 +99,51 @@ impl Agent {
         let timed = request.is_timed();
         let admitted = self.admit(&loaded, key.clone(), request).await;
         if let Some(journal) = &mut self.known.lock().journal {
-            journal.push(Entry { key, causes, cause: admitted.as_ref().map(|work| work.cause.clone()) });
+            journal.push(Entry {
+                key,
+                causes,
+                cause: admitted.as_ref().map(|work| work.cause.clone()),
+            });
         }
         let Some(work) = admitted else { return };
         let mut seen = Seen::new(&work, self.documents.room(&work.key.policy));
         self.accounts.begin(&work.key);
         let trace = traces::Reconcile::begin(&work);
-        let result = trace.follow(self.attempt_within_room(&loaded, &work, &mut seen)).await;
+        let result = trace
+            .follow(self.attempt_within_room(&loaded, &work, &mut seen))
+            .await;
         let result = result.map_err(|failure| match failure.class {
             Class::Unlocated => failure.until(seen.ask_again_at),
             _ => failure,
         });
         // A failure may name a time to try again, just like an answer.
-        seen.ask_again(result.as_ref().err().and_then(|failure| failure.ask_again_at));
-        let report = report::of(seen.reconcile.clone(), result, self.schedule(&loaded, &work.key));
+        seen.ask_again(
+            result
+                .as_ref()
+                .err()
+                .and_then(|failure| failure.ask_again_at),
+        );
+        let report = report::of(
+            seen.reconcile.clone(),
+            result,
+            self.schedule(&loaded, &work.key),
+        );
         // At the start of the agent only the target is known yet. The last primary that is located enqueues this one
         // again.
-        if report.end == End::Ended(Class::Unlocated) && !self.known.lock().told.contains_key(&work.key) {
+        if report.end == End::Ended(Class::Unlocated)
+            && !self.known.lock().told.contains_key(&work.key)
+        {
             return;
         }
-        let uid = seen.primary.as_ref().map(|primary| primary.uid().to_owned()).unwrap_or_default();
-        let (writes, counts) = (&loaded.revision.policy.writes, (&work.key, seen.primary.is_some()));
+        let uid = seen
+            .primary
+            .as_ref()
+            .map(|primary| primary.uid().to_owned())
+            .unwrap_or_default();
+        let (writes, counts) = (
+            &loaded.revision.policy.writes,
+            (&work.key, seen.primary.is_some()),
+        );
         let attempt = self.known.lock().attempt(writes, counts, timed, &report);
         telemetry::counted(&work, &report, attempt, since.elapsed());
         let told = queue.unless_removed(|| {
@@ -139,25 +168,37 @@ impl Agent {
             if !seen.room.lacks() {
                 return result;
             }
-            let Seen { room, .. } = std::mem::replace(seen, Seen::new(work, self.documents.room(&work.key.policy)));
+            let Seen { room, .. } =
+                std::mem::replace(seen, Seen::new(work, self.documents.room(&work.key.policy)));
             seen.room = room.again().await;
             self.accounts.begin(&work.key);
         }
     }
 
     /// Stages 3 to 7.
-    async fn attempt(&self, loaded: &Arc<Loaded>, work: &WorkItem, seen: &mut Seen) -> Result<Success, Failure> {
+    async fn attempt(
+        &self,
+        loaded: &Arc<Loaded>,
+        work: &WorkItem,
+        seen: &mut Seen,
+    ) -> Result<Success, Failure> {
         let key = &work.key;
         let Some(primary) = self.look_at(&key.primary, seen).await? else {
             return self.retire(loaded, key, seen).await;
         };
-        self.accounts.read(key, "primary", &key.primary, Some(&primary));
+        self.accounts
+            .read(key, "primary", &key.primary, Some(&primary));
         let primary = Arc::new(primary);
-        seen.reconcile.observed_generation =
-            primary.body.pointer("/metadata/generation").and_then(serde_json::Value::as_i64);
+        seen.reconcile.observed_generation = primary
+            .body
+            .pointer("/metadata/generation")
+            .and_then(serde_json::Value::as_i64);
         (seen.primary, seen.last_seen) = (Some(Arc::clone(&primary)), Some(Arc::clone(&primary)));
         let policy = &loaded.revision.policy;
-        if let Err(held) = policy.held(&primary).and_then(|()| self.ready(loaded, key, &primary, seen)) {
+        if let Err(held) = policy
+            .held(&primary)
+            .and_then(|()| self.ready(loaded, key, &primary, seen))
+        {
             self.locate(loaded, key, &primary);
             return Err(held);
         }
@@ -168,22 +209,45 @@ impl Agent {
     }
 
     /// Stage 3, first half: whether the primary may be reconciled at all.
-    fn ready(&self, loaded: &Arc<Loaded>, key: &Key, primary: &Object, seen: &mut Seen) -> Result<(), Failure> {
-        let Some((guest, described)) = loaded.trigger.as_ref().zip(loaded.revision.trigger.as_ref()) else {
+    fn ready(
+        &self,
+        loaded: &Arc<Loaded>,
+        key: &Key,
+        primary: &Object,
+        seen: &mut Seen,
+    ) -> Result<(), Failure> {
+        let Some((guest, described)) = loaded
+            .trigger
+            .as_ref()
+            .zip(loaded.revision.trigger.as_ref())
+        else {
             return Ok(());
         };
         let view = inputs::primary(primary, described)?;
         let context = self.context(described);
-        let Timed { answer, ask_again_at } = answer(key, "ready", guest.ready(&Limits::default(), &context, &view))?;
+        let Timed {
+            answer,
+            ask_again_at,
+        } = answer(
+            key,
+            "ready",
+            guest.ready(&Limits::default(), &context, &view),
+        )?;
         seen.ask_again(ask_again_at);
         match answer {
             Readiness::Ready => Ok(()),
-            Readiness::NotReady(problem) => Err(described.failure(Class::Held, &problem).until(ask_again_at)),
+            Readiness::NotReady(problem) => {
+                Err(described.failure(Class::Held, &problem).until(ask_again_at))
+            }
         }
     }
 
     /// Reads an object, within the room; a resync requests again what no watch has confirmed.
-    pub(crate) async fn look_at(&self, reference: &ObjectRef, seen: &mut Seen) -> Result<Option<Object>, Failure> {
+    pub(crate) async fn look_at(
+        &self,
+        reference: &ObjectRef,
+        seen: &mut Seen,
+    ) -> Result<Option<Object>, Failure> {
         let known = self.room_for(reference, seen)?;
         self.look_within(reference, known, seen).await
     }
@@ -191,7 +255,9 @@ impl Agent {
     /// Takes room for an object before it is decoded; false when its size is known only after reading it.
     fn room_for(&self, reference: &ObjectRef, seen: &mut Seen) -> Result<bool, Failure> {
         let weight = self.connections.weigh(reference);
-        seen.room.take(reference, weight.unwrap_or_default()).map(|()| weight.is_some())
+        seen.room
+            .take(reference, weight.unwrap_or_default())
+            .map(|()| weight.is_some())
     }
 
     async fn look_within(
@@ -216,11 +282,17 @@ impl Agent {
         if plan.steps.is_empty() {
             return Outcome::default();
         }
-        self.accounts.note(key, |account| account.steps.extend(plan.steps.iter().cloned()));
+        self.accounts.note(key, |account| {
+            account.steps.extend(plan.steps.iter().cloned())
+        });
         if self.accounts.are_only_asked() {
             return account::as_if_done(&plan.steps);
         }
-        let Admitted { plan, stopped } = self.known.lock().brake.admit(key, plan, self.clock.now_seconds());
+        let Admitted { plan, stopped } =
+            self.known
+                .lock()
+                .brake
+                .admit(key, plan, self.clock.now_seconds());
         seen.ask_again(stopped.as_ref().and_then(|stopped| stopped.ask_again_at));
         let steps = plan.steps.clone();
         self.known.lock().about_to_write(key, &steps);
@@ -229,14 +301,25 @@ impl Agent {
         outcome.stopped = stopped;
         self.wrote(key, &steps, &outcome);
         for (at, step) in steps.iter().enumerate() {
-            if outcome.steps.get(at).is_none_or(|done| done.result.is_err()) {
+            if outcome
+                .steps
+                .get(at)
+                .is_none_or(|done| done.result.is_err())
+            {
                 self.known.lock().brake.give_back(key, step.target());
             }
             let left = outcome.steps.get(at).and_then(|done| done.left.as_deref());
             let fingerprint = left.map(fingerprint::of);
-            let told = self.known.lock().end_of_write(key, step.target(), fingerprint);
+            let told = self
+                .known
+                .lock()
+                .end_of_write(key, step.target(), fingerprint);
             if told {
-                self.push(key, Queued::Reconcile(Cause::Input(step.target().clone())), None);
+                self.push(
+                    key,
+                    Queued::Reconcile(Cause::Input(step.target().clone())),
+                    None,
+                );
             }
             if let Some(seen) = seen.objects.get_mut(step.target()) {
                 // Replaces the fingerprint from before the write. When the new one is not known, any later state is

@@ -55,8 +55,19 @@ impl Pool {
     /// others.
     pub(crate) fn new(threads: usize) -> Self {
         let turns = Turns::new(threads, threads - threads.div_ceil(4));
-        let state = Mutex::new(State { turns, idle: 0, closed: false });
-        Self { shared: Arc::new(Shared { state, work: Condvar::new() }), threads, started: Once::new() }
+        let state = Mutex::new(State {
+            turns,
+            idle: 0,
+            closed: false,
+        });
+        Self {
+            shared: Arc::new(Shared {
+                state,
+                work: Condvar::new(),
+            }),
+            threads,
+            started: Once::new(),
+        }
     }
 
     /// Runs work in the turns of a policy. To be called within a runtime, whose timers and sockets the work may use.
@@ -109,7 +120,10 @@ impl Shared {
         while !state.closed {
             let Some((policy, task)) = state.turns.take() else {
                 state.idle += 1;
-                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self
+                    .work
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
                 state.idle -= 1;
                 continue;
             };
@@ -203,7 +217,9 @@ mod tests {
                 gone.wait_for(|go| *go).await.unwrap();
                 tokio::task::yield_now().await;
                 let never = std::future::pending::<()>();
-                tokio::time::timeout(Duration::from_millis(1), never).await.unwrap_err();
+                tokio::time::timeout(Duration::from_millis(1), never)
+                    .await
+                    .unwrap_err();
                 told.send(at).unwrap();
             });
         }
@@ -211,7 +227,9 @@ mod tests {
         pool.spawn(&policy, async move { go.send(true).unwrap() });
         drop(told);
         let ended = tokio::task::spawn_blocking(move || {
-            (0..1_000).map(|_| heard.recv_timeout(SOON).unwrap()).collect::<BTreeSet<_>>()
+            (0..1_000)
+                .map(|_| heard.recv_timeout(SOON).unwrap())
+                .collect::<BTreeSet<_>>()
         });
         assert_eq!(ended.await.unwrap().len(), 1_000);
     }
@@ -234,7 +252,9 @@ mod tests {
             pool.spawn(&Arc::from("works"), async move { told.send(at).unwrap() });
         }
         let all = tokio::task::spawn_blocking(move || {
-            (0..100).map(|_| heard.recv_timeout(SOON)).collect::<Result<BTreeSet<_>, _>>()
+            (0..100)
+                .map(|_| heard.recv_timeout(SOON))
+                .collect::<Result<BTreeSet<_>, _>>()
         });
         assert_eq!(all.await.unwrap().map(|all| all.len()), Ok(100));
         // Three of the four threads hang until here.

@@ -40,7 +40,9 @@ pub(crate) struct Request {
 impl Request {
     /// Whether time alone calls for it: a retry, or a time that a guest asked for.
     pub(crate) fn is_timed(&self) -> bool {
-        self.causes.iter().all(|cause| matches!(cause, Queued::Reconcile(Cause::Retry | Cause::Timer)))
+        self.causes
+            .iter()
+            .all(|cause| matches!(cause, Queued::Reconcile(Cause::Retry | Cause::Timer)))
     }
 
     /// Why it is reconciled without asking the trigger guest; `None` when only updates put it here.
@@ -100,17 +102,30 @@ impl Queue {
     pub(crate) fn take(&mut self, now: Instant) -> Option<Request> {
         let is_due = |due: &Due| due.is_none_or(|due| due <= now);
         let mut ready = self.by_time.iter().take_while(|(due, _)| is_due(due));
-        let (due, primary) = ready.find(|(_, primary)| !self.running.contains(primary))?.clone();
+        let (due, primary) = ready
+            .find(|(_, primary)| !self.running.contains(primary))?
+            .clone();
         self.by_time.remove(&(due, primary.clone()));
-        let (causes, later): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            self.waiting.remove(&primary)?.into_iter().partition(|(_, entry)| is_due(&entry.due));
+        let (causes, later): (BTreeMap<_, _>, BTreeMap<_, _>) = self
+            .waiting
+            .remove(&primary)?
+            .into_iter()
+            .partition(|(_, entry)| is_due(&entry.due));
         if let Some(next) = earliest(&later) {
             self.by_time.insert((next, primary.clone()));
             self.waiting.insert(primary.clone(), later);
         }
         self.running.insert(primary.clone());
-        let since = causes.values().map(|entry| entry.since).min().unwrap_or(now);
-        Some(Request { primary, causes: causes.into_values().map(|entry| entry.cause).collect(), since })
+        let since = causes
+            .values()
+            .map(|entry| entry.since)
+            .min()
+            .unwrap_or(now);
+        Some(Request {
+            primary,
+            causes: causes.into_values().map(|entry| entry.cause).collect(),
+            since,
+        })
     }
 
     /// The reconcile of a primary ended.
@@ -120,15 +135,22 @@ impl Queue {
 
     /// Whether a cause of a primary is in the queue.
     pub(crate) fn awaits(&self, primary: &ObjectRef, cause: &Cause) -> bool {
-        self.waiting.get(primary).is_some_and(|causes| causes.contains_key(cause.as_str()))
+        self.waiting
+            .get(primary)
+            .is_some_and(|causes| causes.contains_key(cause.as_str()))
     }
 
     /// Removes a delayed cause that no longer applies. One that may run at once stays: it came up after the delayed one
     /// was set.
     pub(crate) fn forget(&mut self, primary: &ObjectRef, cause: &Cause) {
-        let Some(causes) = self.waiting.get_mut(primary) else { return };
+        let Some(causes) = self.waiting.get_mut(primary) else {
+            return;
+        };
         let before = earliest(causes);
-        if causes.get(cause.as_str()).is_some_and(|entry| entry.due.is_some()) {
+        if causes
+            .get(cause.as_str())
+            .is_some_and(|entry| entry.due.is_some())
+        {
             causes.remove(cause.as_str());
         }
         let after = earliest(causes);
@@ -141,21 +163,37 @@ impl Queue {
 
     /// How long until something may run; `None` when only `done` or `push` can change that.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
-        let mut later = self.by_time.iter().filter(|(_, primary)| !self.running.contains(primary));
-        later.next().map(|(due, _)| due.map_or(Duration::ZERO, |due| due.saturating_duration_since(now)))
+        let mut later = self
+            .by_time
+            .iter()
+            .filter(|(_, primary)| !self.running.contains(primary));
+        later
+            .next()
+            .map(|(due, _)| due.map_or(Duration::ZERO, |due| due.saturating_duration_since(now)))
     }
 
     /// How many run or may run now.
     pub(crate) fn left(&self, now: Instant) -> usize {
-        let due = self.by_time.iter().take_while(|(due, _)| due.is_none_or(|due| due <= now));
+        let due = self
+            .by_time
+            .iter()
+            .take_while(|(due, _)| due.is_none_or(|due| due <= now));
         due.count() + self.running.len()
     }
 
     /// How long the primary that waits longest has waited since it may run.
     pub(crate) fn oldest(&self, now: Instant) -> Duration {
-        let due = self.by_time.iter().take_while(|(due, _)| due.is_none_or(|due| due <= now));
-        let entries = due.filter_map(|(_, primary)| self.waiting.get(primary)).flat_map(BTreeMap::values);
-        entries.map(Entry::waits_since).min().map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+        let due = self
+            .by_time
+            .iter()
+            .take_while(|(due, _)| due.is_none_or(|due| due <= now));
+        let entries = due
+            .filter_map(|(_, primary)| self.waiting.get(primary))
+            .flat_map(BTreeMap::values);
+        entries
+            .map(Entry::waits_since)
+            .min()
+            .map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// Whether nothing runs.
@@ -187,18 +225,33 @@ mod tests {
         let now = Instant::now();
         let mut queue = Queue::default();
         let later = now + Duration::from_secs(60);
-        queue.push(&primary("a"), Queued::Reconcile(Cause::Resync), Some(later), later);
+        queue.push(
+            &primary("a"),
+            Queued::Reconcile(Cause::Resync),
+            Some(later),
+            later,
+        );
         assert!(queue.take(now).is_none());
         assert_eq!(queue.wait(now), Some(Duration::from_secs(60)));
         queue.push(&primary("a"), Queued::Updated, None, now);
-        assert_eq!(queue.oldest(now + Duration::from_secs(5)), Duration::from_secs(5));
+        assert_eq!(
+            queue.oldest(now + Duration::from_secs(5)),
+            Duration::from_secs(5)
+        );
         let request = queue.take(now).unwrap();
-        assert_eq!(request.cause(), None, "the resync is not due, so the trigger guest is asked");
+        assert_eq!(
+            request.cause(),
+            None,
+            "the resync is not due, so the trigger guest is asked"
+        );
         queue.done(&request.primary);
         queue.push(&primary("a"), Queued::Updated, None, now);
         let request = queue.take(now + Duration::from_secs(61)).unwrap();
         assert_eq!(request.causes.len(), 2);
-        assert!(!request.is_timed(), "an update and a resync are more than time");
+        assert!(
+            !request.is_timed(),
+            "an update and a resync are more than time"
+        );
         assert_eq!(request.cause(), Some(&Cause::Resync));
         assert_eq!(request.since, now, "the update came first");
         assert_eq!(queue.wait(now), None);
@@ -209,17 +262,41 @@ mod tests {
         let now = Instant::now();
         let timer = || Queued::Reconcile(Cause::Timer);
         let mut queue = Queue::default();
-        queue.push(&primary("a"), timer(), Some(now + Duration::from_secs(1)), now);
-        queue.push(&primary("a"), timer(), Some(now + Duration::from_secs(9)), now);
+        queue.push(
+            &primary("a"),
+            timer(),
+            Some(now + Duration::from_secs(1)),
+            now,
+        );
+        queue.push(
+            &primary("a"),
+            timer(),
+            Some(now + Duration::from_secs(9)),
+            now,
+        );
         assert_eq!(queue.wait(now), Some(Duration::from_secs(9)));
         queue.push(&primary("a"), timer(), None, now);
-        queue.push(&primary("a"), timer(), Some(now + Duration::from_secs(9)), now);
+        queue.push(
+            &primary("a"),
+            timer(),
+            Some(now + Duration::from_secs(9)),
+            now,
+        );
         assert_eq!(queue.wait(now), Some(Duration::ZERO));
         queue.forget(&primary("a"), &Cause::Timer);
-        assert_eq!(queue.wait(now), Some(Duration::ZERO), "what may run at once was said after the timer was set");
+        assert_eq!(
+            queue.wait(now),
+            Some(Duration::ZERO),
+            "what may run at once was said after the timer was set"
+        );
         drop(queue.take(now));
         queue.done(&primary("a"));
-        queue.push(&primary("a"), timer(), Some(now + Duration::from_secs(9)), now);
+        queue.push(
+            &primary("a"),
+            timer(),
+            Some(now + Duration::from_secs(9)),
+            now,
+        );
         queue.forget(&primary("a"), &Cause::Timer);
         assert!(queue.is_idle(now) && queue.waiting.is_empty() && queue.by_time.is_empty());
     }
@@ -227,17 +304,33 @@ mod tests {
     #[test]
     fn a_retry_counts_from_the_first_attempt_but_waits_from_its_due_time() {
         let first = Instant::now();
-        let (due, now) = (first + Duration::from_secs(300), first + Duration::from_secs(302));
+        let (due, now) = (
+            first + Duration::from_secs(300),
+            first + Duration::from_secs(302),
+        );
         let mut queue = Queue::default();
-        queue.push(&primary("a"), Queued::Reconcile(Cause::Retry), Some(due), first);
+        queue.push(
+            &primary("a"),
+            Queued::Reconcile(Cause::Retry),
+            Some(due),
+            first,
+        );
         assert_eq!(queue.oldest(now), Duration::from_secs(2));
         let request = queue.take(now).unwrap();
         assert!(request.is_timed());
         assert_eq!(request.since, first);
         queue.done(&request.primary);
-        queue.push(&primary("a"), Queued::Reconcile(Cause::Retry), Some(due), first);
+        queue.push(
+            &primary("a"),
+            Queued::Reconcile(Cause::Retry),
+            Some(due),
+            first,
+        );
         queue.push(&primary("a"), Queued::Updated, None, now);
-        assert!(!queue.take(now).unwrap().is_timed(), "a change came beside the other try");
+        assert!(
+            !queue.take(now).unwrap().is_timed(),
+            "a change came beside the other try"
+        );
     }
 
     #[test]

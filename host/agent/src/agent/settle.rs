@@ -24,10 +24,20 @@ use transom_core::work::{Cause, Key, WorkItem};
 impl Agent {
     /// The inputs that decide when a key is reconciled next.
     pub(crate) fn schedule(&self, loaded: &Loaded, key: &Key) -> Schedule {
-        let failures = self.known.lock().told.get(key).map_or(0, |told| told.failures);
+        let failures = self
+            .known
+            .lock()
+            .told
+            .get(key)
+            .map_or(0, |told| told.failures);
         let now_seconds = self.clock.now_seconds();
         let seed = self.seeds.hash_one((key, now_seconds, failures));
-        Schedule { now_seconds, resync_seconds: loaded.revision.policy.resync_seconds, failures, seed }
+        Schedule {
+            now_seconds,
+            resync_seconds: loaded.revision.policy.resync_seconds,
+            failures,
+            seed,
+        }
     }
 
     /// Records what a reconcile touched and its result, and schedules the next one.
@@ -50,7 +60,9 @@ impl Agent {
             }
             match &seen.last_seen {
                 // An update since then is still in the queue and is compared with what this reconcile saw.
-                Some(primary) => known.last_seen.insert(key.clone(), Self::last_seen(loaded, primary)),
+                Some(primary) => known
+                    .last_seen
+                    .insert(key.clone(), Self::last_seen(loaded, primary)),
                 None => known.last_seen.remove(key),
             };
         }
@@ -65,7 +77,8 @@ impl Agent {
             }
         }
         // Retries and timers do not move a scheduled resync, so that frequent ones cannot defer it forever.
-        let timed = matches!(work.cause, Cause::Timer | Cause::Retry) && queue.awaits(&key.primary, &Cause::Resync);
+        let timed = matches!(work.cause, Cause::Timer | Cause::Retry)
+            && queue.awaits(&key.primary, &Cause::Resync);
         match report.resync_after_ms.map(Duration::from_millis) {
             Some(_) if timed => {}
             Some(after) => queue.push(&key.primary, Queued::Reconcile(Cause::Resync), Some(after)),
@@ -80,13 +93,18 @@ impl Agent {
     /// Keeps the claim of a primary whose target is not known now.
     fn located(&self, loaded: &Loaded, key: &Key, primary: &Option<Arc<Object>>, report: &Report) {
         let claims = matches!(loaded.revision.policy.writes, Writes::Kubeconfig(_));
-        if !claims || report.target.is_some() || matches!(report.end, End::Gone | End::Ended(Class::Left)) {
+        if !claims
+            || report.target.is_some()
+            || matches!(report.end, End::Gone | End::Ended(Class::Left))
+        {
             return;
         }
         let woken = {
             let mut known = self.known.lock();
             let stamped = known.outputs.of(key).next().cloned();
-            known.ownership.keep(Contender::of(key, primary.as_deref()), stamped.as_ref())
+            known
+                .ownership
+                .keep(Contender::of(key, primary.as_deref()), stamped.as_ref())
         };
         self.wake(woken);
     }
@@ -109,18 +127,26 @@ impl Agent {
             known.fingerprints.remove(key);
             known.dependencies.remove(key);
             known.ends.remove(key);
-            known.contention.remove(&(Arc::clone(&key.policy), report.primary.clone()));
+            known
+                .contention
+                .remove(&(Arc::clone(&key.policy), report.primary.clone()));
         }
         let first = !self.known.lock().told.contains_key(key);
         // For `Applied` the earlier time is not needed.
-        let earlier = (first && told.state != State::Applied).then(|| self.since_before(key, &told)).flatten();
+        let earlier = (first && told.state != State::Applied)
+            .then(|| self.since_before(key, &told))
+            .flatten();
         let before = {
             let told_all = &mut self.known.lock().told;
             let mut lasting = told.clone().after(told_all.get(key));
             if let Some(since) = earlier {
                 lasting.since_seconds = since;
             }
-            if gone { told_all.remove(key) } else { told_all.insert(key.clone(), lasting) }
+            if gone {
+                told_all.remove(key)
+            } else {
+                told_all.insert(key.clone(), lasting)
+            }
         };
         self.statuses.changed();
         let transition = match before {

@@ -47,7 +47,11 @@ struct Policies {
 
 impl Default for Statuses {
     fn default() -> Self {
-        Self { told: Mutex::default(), news: Notify::new(), start: Instant::now() }
+        Self {
+            told: Mutex::default(),
+            news: Notify::new(),
+            start: Instant::now(),
+        }
     }
 }
 
@@ -62,12 +66,19 @@ impl Statuses {
     /// primary has waited for the same reason.
     pub(super) fn found_since(&self, key: &Key, now: &Told) -> Option<i64> {
         let told = self.lock();
-        let PolicyStatus { top_failures, waiting, .. } = told.found.get(&*key.policy)?;
+        let PolicyStatus {
+            top_failures,
+            waiting,
+            ..
+        } = told.found.get(&*key.policy)?;
         let same = |one: &&PrimaryStatus| {
-            (one.namespace.as_ref(), &one.name) == (key.primary.namespace.as_ref(), &key.primary.name)
+            (one.namespace.as_ref(), &one.name)
+                == (key.primary.namespace.as_ref(), &key.primary.name)
                 && (one.state, one.reason.as_str()) == (now.state, now.reason.as_str())
         };
-        let as_waiting = |one: &&WaitingStatus| (one.state, one.reason.as_str()) == (now.state, now.reason.as_str());
+        let as_waiting = |one: &&WaitingStatus| {
+            (one.state, one.reason.as_str()) == (now.state, now.reason.as_str())
+        };
         let since = top_failures.iter().find(same).map(|one| &one.since);
         parse_rfc3339(since.or_else(|| Some(&waiting.iter().find(as_waiting)?.since))?)
     }
@@ -97,7 +108,10 @@ impl Agent {
     pub(crate) async fn given(&self, base: &Base) -> Found {
         let (objects, unread) = self.connections.policy_objects().await;
         self.found_statuses(&objects);
-        let mut found = Found { policies: objects::written(&objects, base), ..Found::default() };
+        let mut found = Found {
+            policies: objects::written(&objects, base),
+            ..Found::default()
+        };
         for (object, failure) in unread {
             found.miss(object.to_string(), object.to_string(), failure.message);
         }
@@ -109,8 +123,15 @@ impl Agent {
     fn found_statuses(&self, objects: &[Object]) {
         let mut told = self.statuses.lock();
         for object in objects {
-            let (policy, status) = (&object.reference.name, objects::status(object).unwrap_or_default());
-            if told.last.get(policy).is_some_and(|last| last.same_but_times(&status)) {
+            let (policy, status) = (
+                &object.reference.name,
+                objects::status(object).unwrap_or_default(),
+            );
+            if told
+                .last
+                .get(policy)
+                .is_some_and(|last| last.same_but_times(&status))
+            {
                 continue;
             }
             self.connections.found_policy_status(policy, &status);
@@ -123,10 +144,14 @@ impl Agent {
     /// What the running agent last published about a primary, if a status names it.
     pub(crate) fn reported(&self, key: &Key) -> Option<PrimaryStatus> {
         let here = |one: &&PrimaryStatus| {
-            (one.namespace.as_ref(), &one.name) == (key.primary.namespace.as_ref(), &key.primary.name)
+            (one.namespace.as_ref(), &one.name)
+                == (key.primary.namespace.as_ref(), &key.primary.name)
         };
         let told = self.statuses.lock();
-        let by_policy = told.found.get(&*key.policy).and_then(|status| status.top_failures.iter().find(here).cloned());
+        let by_policy = told
+            .found
+            .get(&*key.policy)
+            .and_then(|status| status.top_failures.iter().find(here).cloned());
         by_policy.or_else(|| self.connections.reported(&key.policy, &key.primary))
     }
 
@@ -136,20 +161,32 @@ impl Agent {
             return;
         }
         let mut told = self.statuses.lock();
-        let Policies { catalogue, last, found, unwritten } = &mut *told;
+        let Policies {
+            catalogue,
+            last,
+            found,
+            unwritten,
+        } = &mut *told;
         unwritten.retain(|policy| catalogue.entries().any(|(name, _)| **name == **policy));
         let watch_errors = self.connections.watch_errors();
         for (policy, entry) in catalogue.entries() {
             // A policy without a queue waits for its connections.
-            let looking = self.queue(policy).map_or(entry.revision.is_some(), |queue| !queue.is_idle());
+            let looking = self
+                .queue(policy)
+                .map_or(entry.revision.is_some(), |queue| !queue.is_idle());
             if looking && !last.contains_key(&**policy) && self.statuses.start.elapsed() < START {
                 continue;
             }
-            let before = last.get(&**policy).cloned().or_else(|| found.remove(&**policy));
+            let before = last
+                .get(&**policy)
+                .cloned()
+                .or_else(|| found.remove(&**policy));
             let before = before.or_else(|| self.connections.policy_status(policy));
             let status = self.policy_status(policy, entry, &watch_errors, before.as_ref());
             // A status that differs only in times is not written: the earlier times stay.
-            let news = !before.as_ref().is_some_and(|before| before.same_but_times(&status));
+            let news = !before
+                .as_ref()
+                .is_some_and(|before| before.same_but_times(&status));
             if news && let Err(error) = self.connections.publish_policy(policy, &status) {
                 // The next look compares with the earlier status, and so tries the write again.
                 last.extend(before.map(|before| (policy.to_string(), before)));
@@ -159,7 +196,10 @@ impl Agent {
                 continue;
             }
             unwritten.remove(&**policy);
-            last.insert(policy.to_string(), before.filter(|_| !news).unwrap_or(status));
+            last.insert(
+                policy.to_string(),
+                before.filter(|_| !news).unwrap_or(status),
+            );
         }
     }
 
@@ -197,12 +237,24 @@ impl Agent {
             since_seconds: told.since_seconds,
         });
         let now_seconds = self.clock.now_seconds();
-        summary::of(summary::Known { entry, watch_errors, before, now_seconds }, standings)
+        summary::of(
+            summary::Known {
+                entry,
+                watch_errors,
+                before,
+                now_seconds,
+            },
+            standings,
+        )
     }
 }
 
 /// Logs that the status of a policy could not be written; another look tries again.
 fn unpublished(policy: &str, error: &std::io::Error) {
     let (place, message) = (format!("the status of {policy}"), error.to_string());
-    telemetry::tell(&Signal::Unreadable { place, reason: KnownReason::WriteFailed, message });
+    telemetry::tell(&Signal::Unreadable {
+        place,
+        reason: KnownReason::WriteFailed,
+        message,
+    });
 }

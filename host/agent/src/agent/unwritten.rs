@@ -44,7 +44,9 @@ impl Agent {
         self.unwritten.left().remove(key);
         if let Err(error) = self.write_status(report, uid) {
             telemetry::unpublished(report, &error);
-            self.unwritten.left().insert(key.clone(), (report.clone(), uid.to_owned()));
+            self.unwritten
+                .left()
+                .insert(key.clone(), (report.clone(), uid.to_owned()));
             self.unwritten.news.notify_one();
         }
     }
@@ -62,7 +64,9 @@ impl Agent {
         let keys: Vec<Key> = self.unwritten.left().keys().cloned().collect();
         for key in keys {
             let mut left = self.unwritten.left();
-            let Some((report, uid)) = left.get(&key) else { continue };
+            let Some((report, uid)) = left.get(&key) else {
+                continue;
+            };
             match self.write_status(report, uid) {
                 Ok(()) => drop(left.remove(&key)),
                 Err(error) => last = Some(error),
@@ -80,7 +84,11 @@ impl Agent {
             }
             let wait = backoff::delay_ms(failures, self.seeds.hash_one(failures));
             sleep(Duration::from_millis(wait).min(LONGEST)).await;
-            failures = if self.write_left().is_none() { 0 } else { failures + 1 };
+            failures = if self.write_left().is_none() {
+                0
+            } else {
+                failures + 1
+            };
         }
     }
 }

@@ -31,17 +31,28 @@ impl Agent {
         let queue = Arc::new(Workqueue::new(loaded));
         self.add_queue(Arc::clone(&queue));
         self.enqueue_all(&queue, &Cause::Added);
-        let fewest = if self.connections.wait() { FEWEST_WAITING } else { FEWEST_AT_ONCE };
-        let places = std::thread::available_parallelism().map_or(fewest, |cores| cores.get().max(fewest));
+        let fewest = if self.connections.wait() {
+            FEWEST_WAITING
+        } else {
+            FEWEST_AT_ONCE
+        };
+        let places =
+            std::thread::available_parallelism().map_or(fewest, |cores| cores.get().max(fewest));
         let policy = Arc::clone(&queue.policy);
-        self.pool.spawn(&policy, keep_going(Arc::clone(self), queue, places));
+        self.pool
+            .spawn(&policy, keep_going(Arc::clone(self), queue, places));
     }
 
     /// Activates another revision of a policy. What was last seen under the old one no longer counts.
     pub(crate) fn resume(self: &Arc<Self>, policy: &str, loaded: Arc<Loaded>) {
-        let Some(queue) = self.queue(policy) else { return self.begin(loaded) };
+        let Some(queue) = self.queue(policy) else {
+            return self.begin(loaded);
+        };
         queue.swap(loaded);
-        self.known.lock().last_seen.retain(|key, _| *key.policy != *policy);
+        self.known
+            .lock()
+            .last_seen
+            .retain(|key, _| *key.policy != *policy);
         self.enqueue_all(&queue, &Cause::Swapped);
     }
 
@@ -62,18 +73,31 @@ impl Agent {
         let policy = &loaded.revision.policy;
         let primaries = self.connections.primaries(&policy.primary);
         let mut known = self.known.lock();
-        let left: Vec<Key> = known.outputs.keys().filter(|key| key.policy == policy.name).cloned().collect();
-        let Writes::Kubeconfig(rules) = &policy.writes else { return (primaries, left) };
+        let left: Vec<Key> = known
+            .outputs
+            .keys()
+            .filter(|key| key.policy == policy.name)
+            .cloned()
+            .collect();
+        let Writes::Kubeconfig(rules) = &policy.writes else {
+            return (primaries, left);
+        };
         known.ownership.reaches(&policy.name, rules);
-        let keys = primaries.iter().map(|primary| Key::new(&policy.name, primary));
+        let keys = primaries
+            .iter()
+            .map(|primary| Key::new(&policy.name, primary));
         // A primary that was suspended until now may never have been located.
-        let unknown: Vec<Key> = keys.filter(|key| known.ownership.target(key).is_none()).collect();
+        let unknown: Vec<Key> = keys
+            .filter(|key| known.ownership.target(key).is_none())
+            .collect();
         unknown.iter().for_each(|key| known.ownership.expect(key));
         if at_first {
             // A primary that cannot be read now may still exist, and keeps what was made for it. On a cluster that is
             // not connected no primary can ever be located, so none is expected; `handover` keeps others from taking
             // their targets.
-            let connected = left.iter().filter(|key| self.connections.has(&key.primary.cluster));
+            let connected = left
+                .iter()
+                .filter(|key| self.connections.has(&key.primary.cluster));
             connected.for_each(|key| known.ownership.expect(key));
         }
         (primaries, left)
@@ -89,10 +113,14 @@ impl Agent {
                 continue;
             }
             let primaries = self.connections.primaries(&policy.primary);
-            let keys = primaries.iter().map(|primary| Key::new(&queue.policy, primary));
+            let keys = primaries
+                .iter()
+                .map(|primary| Key::new(&queue.policy, primary));
             let new: Vec<Key> = {
                 let mut known = self.known.lock();
-                let new = |key: &Key| !known.told.contains_key(key) && known.ownership.target(key).is_none();
+                let new = |key: &Key| {
+                    !known.told.contains_key(key) && known.ownership.target(key).is_none()
+                };
                 let new: Vec<Key> = keys.filter(new).collect();
                 new.iter().for_each(|key| known.ownership.expect(key));
                 new
@@ -138,10 +166,15 @@ impl Agent {
 
 /// Runs the requests of a queue until it is closed, at most `most` at once.
 async fn keep_going(agent: Arc<Agent>, queue: Arc<Workqueue>, most: usize) {
-    let mut turn = Turn { leading: agent.leading.clone(), since: Instant::now() };
+    let mut turn = Turn {
+        leading: agent.leading.clone(),
+        since: Instant::now(),
+    };
     let places = Arc::new(Semaphore::new(most));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        let Some(request) = queue.next(&mut turn).await else { return };
+        let Some(request) = queue.next(&mut turn).await else {
+            return;
+        };
         let others = u32::try_from(most - 1).unwrap_or(u32::MAX);
         let shared = tokio::select! {
             biased;
@@ -149,14 +182,26 @@ async fn keep_going(agent: Arc<Agent>, queue: Arc<Workqueue>, most: usize) {
             // The policy's other reconciles have ended: this one exceeds the shared limit.
             _ = places.acquire_many(others) => None,
         };
-        let work = work_on(Arc::clone(&agent), Arc::clone(&queue), request, turn.clone(), (place, shared));
+        let work = work_on(
+            Arc::clone(&agent),
+            Arc::clone(&queue),
+            request,
+            turn.clone(),
+            (place, shared),
+        );
         agent.pool.spawn(&queue.policy, work);
     }
 }
 
 /// Runs one reconcile after the other, each in a turn of its own, as long as the queue has more and no queue waits for
 /// a shared place. Gives its places back even when a reconcile panics.
-async fn work_on(agent: Arc<Agent>, queue: Arc<Workqueue>, mut request: Request, turn: Turn, (place, shared): Places) {
+async fn work_on(
+    agent: Arc<Agent>,
+    queue: Arc<Workqueue>,
+    mut request: Request,
+    turn: Turn,
+    (place, shared): Places,
+) {
     loop {
         let primary = request.primary.clone();
         let reconcile = AssertUnwindSafe(agent.reconcile(&queue, request)).catch_unwind();
@@ -200,16 +245,29 @@ mod tests {
     /// The number of files below a folder.
     fn files(folder: &Path) -> usize {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        entries.map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 }).sum()
+        entries
+            .map(|entry| {
+                if entry.path().is_dir() {
+                    files(&entry.path())
+                } else {
+                    1
+                }
+            })
+            .sum()
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_reconcile_that_ends_after_its_policy_was_removed_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let case =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(POLICY).join("cases/G03-available");
+        let case = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../policies")
+            .join(POLICY)
+            .join("cases/G03-available");
         std::fs::copy(case.join("given.yaml"), folder.path().join("given.yaml")).unwrap();
-        let options = DirectoryOptions { watch: false, ..DirectoryOptions::new("local", folder.path()) };
+        let options = DirectoryOptions {
+            watch: false,
+            ..DirectoryOptions::new("local", folder.path())
+        };
         let loading = Loading::start(
             Engine::new(EngineOptions::default()).unwrap(),
             Source::Builtin,
@@ -220,18 +278,38 @@ mod tests {
             Agent::new(connections, Clock::new(None), facts)
         });
         let Session { agent, .. } = &session.await.unwrap();
-        let (queue, status) = (agent.queue(POLICY).unwrap(), folder.path().join(".transom/status").join(POLICY));
-        let primary = agent.known.lock().told.keys().next().unwrap().primary.clone();
+        let (queue, status) = (
+            agent.queue(POLICY).unwrap(),
+            folder.path().join(".transom/status").join(POLICY),
+        );
+        let primary = agent
+            .known
+            .lock()
+            .told
+            .keys()
+            .next()
+            .unwrap()
+            .primary
+            .clone();
         assert_eq!(files(&status), 1);
         agent.remove_queue(POLICY);
         agent.tidy_status(&BTreeSet::new());
         assert_eq!(files(&status), 0);
         let causes = vec![Queued::Reconcile(Cause::Added)];
         agent
-            .reconcile(&queue, Request { primary: (*primary).clone(), causes, since: tokio::time::Instant::now() })
+            .reconcile(
+                &queue,
+                Request {
+                    primary: (*primary).clone(),
+                    causes,
+                    since: tokio::time::Instant::now(),
+                },
+            )
             .await;
         assert_eq!(files(&status), 0, "the status came back");
         let known = agent.known.lock();
-        assert!(known.told.is_empty() && known.last_seen.is_empty() && known.fingerprints.is_empty());
+        assert!(
+            known.told.is_empty() && known.last_seen.is_empty() && known.fingerprints.is_empty()
+        );
     }
 }

@@ -67,7 +67,12 @@ impl Workqueue {
 
     /// Puts a primary into the queue for a retry; `since` is when its work came up.
     pub(crate) fn push_again(&self, primary: &ObjectRef, after: Duration, since: Instant) {
-        self.queue().push(primary, Queued::Reconcile(Cause::Retry), Some(Instant::now() + after), since);
+        self.queue().push(
+            primary,
+            Queued::Reconcile(Cause::Retry),
+            Some(Instant::now() + after),
+            since,
+        );
         self.changed.notify_one();
     }
 
@@ -150,7 +155,8 @@ impl Workqueue {
 
     /// Closes the workqueue: it gives out nothing more.
     pub(crate) fn close(&self) {
-        self.closed.store(true, std::sync::atomic::Ordering::Release);
+        self.closed
+            .store(true, std::sync::atomic::Ordering::Release);
         self.changed.notify_one();
     }
 

@@ -74,7 +74,10 @@ pub(crate) struct NamedDir {
 
 /// `NAME=DIR`, or `DIR` for the local connection; a path that exists as it stands is never split.
 pub(super) fn parse_dir(text: &str) -> Result<NamedDir, String> {
-    let named = |name: &str, dir: &str| NamedDir { name: name.to_owned(), dir: PathBuf::from(dir) };
+    let named = |name: &str, dir: &str| NamedDir {
+        name: name.to_owned(),
+        dir: PathBuf::from(dir),
+    };
     match text.split_once('=') {
         Some((name, dir)) if !PathBuf::from(text).is_dir() => {
             if is_connection(name) && !dir.is_empty() {

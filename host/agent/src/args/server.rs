@@ -69,7 +69,10 @@ pub(crate) struct NamedContext {
 pub(super) fn parse_context(text: &str) -> Result<NamedContext, String> {
     let (name, context) = text.split_once('=').unwrap_or((LOCAL, text));
     if super::is_connection(name) && !context.is_empty() {
-        return Ok(NamedContext { name: name.to_owned(), context: context.to_owned() });
+        return Ok(NamedContext {
+            name: name.to_owned(),
+            context: context.to_owned(),
+        });
     }
     Err("expected NAME=CONTEXT, NAME of lower-case letters, digits and dashes".to_owned())
 }

@@ -34,7 +34,11 @@ impl StatusArgs {
     pub(crate) fn as_run(&self) -> RunArgs {
         RunArgs {
             dir: self.dir.clone(),
-            server: ServerArgs { reach: self.reach.clone(), read_only: true, lease_namespace: None },
+            server: ServerArgs {
+                reach: self.reach.clone(),
+                read_only: true,
+                lease_namespace: None,
+            },
             reconcile: self.reconcile.clone(),
             memory_budget: DEFAULT_MIB,
             once: true,

@@ -25,14 +25,26 @@ pub(crate) fn descriptions() -> anyhow::Result<Vec<Description>> {
 ///
 /// # Errors
 /// When one of them cannot be loaded, or the policies cannot be read.
-pub(crate) fn described(component: Option<&str>, policies: Option<&Path>) -> anyhow::Result<Vec<Description>> {
-    let mut locations: Vec<Location> = component.iter().map(|text| Location::anywhere(text)).collect();
+pub(crate) fn described(
+    component: Option<&str>,
+    policies: Option<&Path>,
+) -> anyhow::Result<Vec<Description>> {
+    let mut locations: Vec<Location> = component
+        .iter()
+        .map(|text| Location::anywhere(text))
+        .collect();
     if let Some(path) = policies {
         let found = Source::new(Some(path), None).read();
-        let found = found.with_context(|| format!("failed to read the policies `{}`", path.display()))?;
+        let found =
+            found.with_context(|| format!("failed to read the policies `{}`", path.display()))?;
         for policy in found.policies {
-            let named = ["/spec/guests/trigger/component", "/spec/guests/decide/component"];
-            let named = named.iter().filter_map(|place| policy.value.pointer(place)?.as_str());
+            let named = [
+                "/spec/guests/trigger/component",
+                "/spec/guests/decide/component",
+            ];
+            let named = named
+                .iter()
+                .filter_map(|place| policy.value.pointer(place)?.as_str());
             locations.extend(named.map(|text| Location::parse(text, &policy.base)));
         }
     }
@@ -42,7 +54,11 @@ pub(crate) fn described(component: Option<&str>, policies: Option<&Path>) -> any
     let describe = |location: &Location| {
         let failed = || format!("failed to read the description of `{location}`");
         let artifact = location.fetch(None).with_context(failed)?;
-        engine.inspect(&artifact.bytes).with_context(failed)?.description.with_context(failed)
+        engine
+            .inspect(&artifact.bytes)
+            .with_context(failed)?
+            .description
+            .with_context(failed)
     };
     locations.iter().map(describe).collect()
 }

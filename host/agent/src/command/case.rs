@@ -14,7 +14,11 @@ use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
 
 /// Limits of one file of a case.
-const LIMITS: Limits = Limits { bytes: 64 << 20, nodes: 4_000_000, depth: 100 };
+const LIMITS: Limits = Limits {
+    bytes: 64 << 20,
+    nodes: 4_000_000,
+    depth: 100,
+};
 
 /// The objects of a file, and the `Case` among them.
 #[derive(Debug, Default)]
@@ -89,7 +93,8 @@ impl Given {
     /// # Errors
     /// When it cannot be read, or a document of it cannot be parsed.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let bytes = fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        let bytes =
+            fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
         Self::parse(&bytes, path)
     }
 
@@ -100,7 +105,10 @@ impl Given {
     pub(crate) fn from_input() -> anyhow::Result<Self> {
         let mut bytes = Vec::new();
         let most = LIMITS.bytes as u64 + 1;
-        io::stdin().take(most).read_to_end(&mut bytes).context("failed to read standard input")?;
+        io::stdin()
+            .take(most)
+            .read_to_end(&mut bytes)
+            .context("failed to read standard input")?;
         Self::parse(&bytes, Path::new("-"))
     }
 
@@ -110,16 +118,22 @@ impl Given {
         let bytes = fs::read(path).ok()?;
         // Avoids parsing a large file twice only to find no case in it.
         let may_hold_one = std::str::from_utf8(&bytes).is_ok_and(|text| text.contains("Case"));
-        let given = may_hold_one.then(|| Self::parse(&bytes, path).ok()).flatten();
+        let given = may_hold_one
+            .then(|| Self::parse(&bytes, path).ok())
+            .flatten();
         given.filter(|given| given.case.is_some())
     }
 
     fn parse(bytes: &[u8], path: &Path) -> anyhow::Result<Self> {
         let mut given = Self::default();
         for document in parse_many(bytes, LIMITS) {
-            let value = document
-                .value
-                .with_context(|| format!("failed to read document {} of `{}`", document.number, path.display()))?;
+            let value = document.value.with_context(|| {
+                format!(
+                    "failed to read document {} of `{}`",
+                    document.number,
+                    path.display()
+                )
+            })?;
             for object in flatten_list(value) {
                 if is_case(&object) {
                     given.take(&object, path)?;
@@ -132,9 +146,12 @@ impl Given {
     }
 
     fn take(&mut self, case: &Value, path: &Path) -> anyhow::Result<()> {
-        let spec = case.get("spec").cloned().unwrap_or_else(|| Value::Object(Map::new()));
-        let case =
-            serde_json::from_value(spec).with_context(|| format!("failed to read the case in `{}`", path.display()))?;
+        let spec = case
+            .get("spec")
+            .cloned()
+            .unwrap_or_else(|| Value::Object(Map::new()));
+        let case = serde_json::from_value(spec)
+            .with_context(|| format!("failed to read the case in `{}`", path.display()))?;
         if self.case.replace(case).is_some() {
             bail!("failed to read `{}`: it contains two cases", path.display());
         }
@@ -145,7 +162,10 @@ impl Given {
 /// Whether a value is a case.
 pub(crate) fn is_case(value: &Value) -> bool {
     value.get("kind").and_then(Value::as_str) == Some("Case")
-        && value.get("apiVersion").and_then(Value::as_str).is_some_and(|version| version.starts_with("transom.dev/"))
+        && value
+            .get("apiVersion")
+            .and_then(Value::as_str)
+            .is_some_and(|version| version.starts_with("transom.dev/"))
 }
 
 /// Puts objects into a directory in memory. Those that bear the agent's stamp are put there as if the agent had written
@@ -157,10 +177,18 @@ pub(crate) fn put(directory: &Directory, objects: &[Value]) {
     for object in objects {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
         let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
-        let (Some(version), Some(kind), Some(name)) = (version, kind, name) else { continue };
+        let (Some(version), Some(kind), Some(name)) = (version, kind, name) else {
+            continue;
+        };
         let reference = ObjectRef::local(version, kind, text("/metadata/namespace"), name);
-        let read = directory.read(std::slice::from_ref(&reference)).pop().and_then(Result::ok).flatten();
-        let Some(ours) = read.filter(|read| Stamp::read(read).is_some()) else { continue };
+        let read = directory
+            .read(std::slice::from_ref(&reference))
+            .pop()
+            .and_then(Result::ok)
+            .flatten();
+        let Some(ours) = read.filter(|read| Stamp::read(read).is_some()) else {
+            continue;
+        };
         directory.take(&place(object), b"");
         directory.take_made(&reference, ours.body.to_string().as_bytes());
     }
@@ -168,28 +196,56 @@ pub(crate) fn put(directory: &Directory, objects: &[Value]) {
 
 /// The path of an object in a directory in memory: one file for each object.
 pub(crate) fn place(object: &Value) -> String {
-    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
+    let text = |pointer| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or("-")
+    };
     let version = text("/apiVersion").replace('/', "_");
-    format!("{version}/{}/{}/{}.json", text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
+    format!(
+        "{version}/{}/{}/{}.json",
+        text("/kind"),
+        text("/metadata/namespace"),
+        text("/metadata/name")
+    )
 }
 
 /// The path of an object by its reference.
 pub(crate) fn place_of(reference: &ObjectRef) -> String {
     let version = reference.api_version.replace('/', "_");
     let namespace = reference.namespace.as_deref().unwrap_or("-");
-    format!("{version}/{}/{namespace}/{}.json", reference.kind, reference.name)
+    format!(
+        "{version}/{}/{namespace}/{}.json",
+        reference.kind, reference.name
+    )
 }
 
 impl Reference {
     /// The reference to an object whose kind implies its group and version.
     pub(crate) fn of(object: &ObjectRef) -> Self {
-        let ObjectRef { kind, namespace, name, .. } = object.clone();
-        Self { api_version: String::new(), kind, namespace, name }
+        let ObjectRef {
+            kind,
+            namespace,
+            name,
+            ..
+        } = object.clone();
+        Self {
+            api_version: String::new(),
+            kind,
+            namespace,
+            name,
+        }
     }
 
     /// Removes the object from a directory in memory, also when the agent made it.
     pub(crate) fn remove(&self, directory: &Directory) {
-        let reference = ObjectRef::local(&self.api_version, &self.kind, self.namespace.as_deref(), &self.name);
+        let reference = ObjectRef::local(
+            &self.api_version,
+            &self.kind,
+            self.namespace.as_deref(),
+            &self.name,
+        );
         directory.take(&place_of(&reference), b"");
         directory.take_made(&reference, b"");
     }

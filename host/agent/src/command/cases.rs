@@ -66,8 +66,15 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
         );
     }
     let engine = run::engine()?;
-    let named = args.component.as_deref().map(|component| only_guest(&cases, component)).transpose()?;
-    let mut warm = Warm { guests: guest::Warm::naming(named), ..Warm::default() };
+    let named = args
+        .component
+        .as_deref()
+        .map(|component| only_guest(&cases, component))
+        .transpose()?;
+    let mut warm = Warm {
+        guests: guest::Warm::naming(named),
+        ..Warm::default()
+    };
     let verdicts = block_on(async {
         let mut verdicts: Vec<Verdict> = Vec::with_capacity(cases.len());
         for case in cases {
@@ -83,19 +90,31 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
         }
     }
     for warning in warm.guests.warnings() {
-        screen.note(format_args!("{} {warning}", screen.tinted("warning", Tint::Yellow, 8)));
+        screen.note(format_args!(
+            "{} {warning}",
+            screen.tinted("warning", Tint::Yellow, 8)
+        ));
     }
     let failed = verdicts.iter().any(Verdict::failed);
-    Ok(if failed { Ending::Failed } else { Ending::Right })
+    Ok(if failed {
+        Ending::Failed
+    } else {
+        Ending::Right
+    })
 }
 
 /// The crate of the one guest that `--component` is for, and the value of the flag.
 fn only_guest(cases: &[PathBuf], component: &str) -> anyhow::Result<(PathBuf, String)> {
-    let homes: BTreeSet<PathBuf> = cases.iter().filter_map(|case| guest::crate_above(case)).collect();
+    let homes: BTreeSet<PathBuf> = cases
+        .iter()
+        .filter_map(|case| guest::crate_above(case))
+        .collect();
     let mut homes = homes.into_iter();
     match (homes.next(), homes.next()) {
         (Some(home), None) => Ok((home, component.to_owned())),
-        (None, _) => bail!("failed to use `--component`: no case belongs to a guest, below a folder with a Cargo.toml"),
+        (None, _) => bail!(
+            "failed to use `--component`: no case belongs to a guest, below a folder with a Cargo.toml"
+        ),
         (Some(one), Some(other)) => bail!(
             "failed to use `--component`: it applies to one guest, but there are cases of `{}` and of `{}`",
             one.display(),
@@ -107,14 +126,21 @@ fn only_guest(cases: &[PathBuf], component: &str) -> anyhow::Result<(PathBuf, St
 /// Finds every case, in order of name: a folder that lies in a folder named `cases`, or that holds a file of a case. A
 /// folder that holds only folders groups cases, and one that holds a folder `cases` is no case, whatever else is in it.
 fn find(path: &Path, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    let in_cases = path.parent().and_then(Path::file_name).is_some_and(|name| name == "cases");
-    let holds_one = FILES.iter().any(|name| path.join(name).is_file()) && !path.join("cases").is_dir();
+    let in_cases = path
+        .parent()
+        .and_then(Path::file_name)
+        .is_some_and(|name| name == "cases");
+    let holds_one =
+        FILES.iter().any(|name| path.join(name).is_file()) && !path.join("cases").is_dir();
     if holds_one || (in_cases && !groups(path)?) {
         cases.push(path.to_owned());
         return Ok(());
     }
     let failed = || format!("failed to read the folder `{}`", path.display());
-    let mut entries = fs::read_dir(path).with_context(failed)?.collect::<Result<Vec<_>, _>>().with_context(failed)?;
+    let mut entries = fs::read_dir(path)
+        .with_context(failed)?
+        .collect::<Result<Vec<_>, _>>()
+        .with_context(failed)?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries.iter().filter(|entry| entry.path().is_dir()) {
         find(&entry.path(), cases)?;
@@ -125,7 +151,10 @@ fn find(path: &Path, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
 /// Whether a folder holds folders and nothing else.
 fn groups(path: &Path) -> anyhow::Result<bool> {
     let failed = || format!("failed to read the folder `{}`", path.display());
-    let entries = fs::read_dir(path).with_context(failed)?.collect::<Result<Vec<_>, _>>().with_context(failed)?;
+    let entries = fs::read_dir(path)
+        .with_context(failed)?
+        .collect::<Result<Vec<_>, _>>()
+        .with_context(failed)?;
     Ok(!entries.is_empty() && entries.iter().all(|entry| entry.path().is_dir()))
 }
 
@@ -146,7 +175,11 @@ fn whole(case: &Path) -> anyhow::Result<()> {
     match FILES.iter().take(2).find(|name| !case.join(name).is_file()) {
         Some(missing) => bail!("`{missing}` is missing{instead}"),
         None if !strange.is_empty() => {
-            bail!("{} is not a file of a case: expected {}", strange.join(", "), FILES.join(", "))
+            bail!(
+                "{} is not a file of a case: expected {}",
+                strange.join(", "),
+                FILES.join(", ")
+            )
         }
         None => Ok(()),
     }
@@ -156,10 +189,15 @@ fn whole(case: &Path) -> anyhow::Result<()> {
 async fn judge(engine: &Engine, case: PathBuf, warm: &mut Warm, updates: bool) -> Verdict {
     let expected = case.join("expected.yaml");
     // A new case consists of `given.yaml`.
-    let is_new = updates && fs::symlink_metadata(&expected).is_err() && case.join("given.yaml").is_file();
+    let is_new =
+        updates && fs::symlink_metadata(&expected).is_err() && case.join("given.yaml").is_file();
     if is_new && let Err(error) = fs::write(&expected, "") {
         let differences = vec![format!("failed to write `{}`: {error}", expected.display())];
-        return Verdict { case, differences, updated: false };
+        return Verdict {
+            case,
+            differences,
+            updated: false,
+        };
     }
     let before = fs::read(&expected).unwrap_or_default();
     let ran = one(engine, &case, warm).await;
@@ -178,20 +216,40 @@ async fn judge(engine: &Engine, case: PathBuf, warm: &mut Warm, updates: bool) -
         }
     }
     if !updated && updates {
-        let restored = if is_new { fs::remove_file(&expected) } else { restore(&expected, &before) };
-        differences.extend(restored.err().map(|error| format!("failed to restore `{}`: {error}", expected.display())));
+        let restored = if is_new {
+            fs::remove_file(&expected)
+        } else {
+            restore(&expected, &before)
+        };
+        differences.extend(
+            restored
+                .err()
+                .map(|error| format!("failed to restore `{}`: {error}", expected.display())),
+        );
     }
-    Verdict { case, differences, updated }
+    Verdict {
+        case,
+        differences,
+        updated,
+    }
 }
 
 /// Restores the content of a file if it changed.
 fn restore(path: &Path, before: &[u8]) -> std::io::Result<()> {
     let same = fs::read(path).map_or(true, |now| now == before);
-    if same { Ok(()) } else { fs::write(path, before) }
+    if same {
+        Ok(())
+    } else {
+        fs::write(path, before)
+    }
 }
 
 /// Runs one case: of a guest when it lies in the guest's crate, else of the policy that it lies under.
-async fn one(engine: &Engine, case: &Path, warm: &mut Warm) -> anyhow::Result<(Vec<String>, Option<Came>)> {
+async fn one(
+    engine: &Engine,
+    case: &Path,
+    warm: &mut Warm,
+) -> anyhow::Result<(Vec<String>, Option<Came>)> {
     whole(case)?;
     let (differences, came) = match guest::crate_above(case) {
         Some(home) => guest::run(engine, &home, case, &mut warm.guests)?,
@@ -208,10 +266,20 @@ fn table(verdicts: &[Verdict], screen: &Screen) {
             _ => screen.tinted("passed", Tint::Green, 7),
         };
         screen.line(format_args!("{word}  {}", verdict.case.display()));
-        verdict.differences.iter().for_each(|line| screen.line(format_args!("        {line}")));
+        verdict
+            .differences
+            .iter()
+            .for_each(|line| screen.line(format_args!("        {line}")));
     }
     let failed = verdicts.iter().filter(|verdict| verdict.failed()).count();
     let updated = verdicts.iter().filter(|verdict| verdict.updated).count();
-    let of_updates = if updated > 0 { format!("{updated} updated, ") } else { String::new() };
-    screen.line(format_args!("{} passed, {of_updates}{failed} failed", verdicts.len() - failed - updated));
+    let of_updates = if updated > 0 {
+        format!("{updated} updated, ")
+    } else {
+        String::new()
+    };
+    screen.line(format_args!(
+        "{} passed, {of_updates}{failed} failed",
+        verdicts.len() - failed - updated
+    ));
 }

@@ -17,7 +17,9 @@ const NOT_RUN: u8 = 126;
 
 /// The command that another program is started through.
 pub(crate) fn guard() -> Vec<OsString> {
-    [PROGRAM, "child", &parent(), "--"].map(OsString::from).to_vec()
+    [PROGRAM, "child", &parent(), "--"]
+        .map(OsString::from)
+        .to_vec()
 }
 
 /// The id of this process, for its children.
@@ -32,18 +34,27 @@ fn parent() -> String {
 fn end_with(parent: i32) -> anyhow::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .context("failed to bind this process to the lifetime of the agent")?;
-    ensure!(getppid().map(Pid::as_raw_nonzero).is_some_and(|now| now.get() == parent), "the agent has ended");
+    ensure!(
+        getppid()
+            .map(Pid::as_raw_nonzero)
+            .is_some_and(|now| now.get() == parent),
+        "the agent has ended"
+    );
     Ok(())
 }
 
 /// Becomes another program that ends with the agent. When it cannot, returns the exit code and prints nothing, because
 /// that would pass for the program's own output.
 pub(crate) fn become_program(parent: i32, words: &[OsString]) -> anyhow::Result<Ending> {
-    let (program, rest) = words.split_first().context("failed to run a program: none is named")?;
+    let (program, rest) = words
+        .split_first()
+        .context("failed to run a program: none is named")?;
     end_with(parent)?;
     // `exec` returns only when it fails.
-    Ok(Ending::Code(match Command::new(program).args(rest).exec().kind() {
-        ErrorKind::NotFound => NOT_FOUND,
-        _ => NOT_RUN,
-    }))
+    Ok(Ending::Code(
+        match Command::new(program).args(rest).exec().kind() {
+            ErrorKind::NotFound => NOT_FOUND,
+            _ => NOT_RUN,
+        },
+    ))
 }

@@ -23,7 +23,8 @@ const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 pub(crate) fn componentize(args: &ComponentizeArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let (from, to) = (args.module.display(), args.output.display());
     let module = read(&args.module).with_context(|| format!("failed to read `{from}`"))?;
-    let component = encode(&module).with_context(|| format!("failed to turn `{from}` into a component"))?;
+    let component =
+        encode(&module).with_context(|| format!("failed to turn `{from}` into a component"))?;
     let found = Engine::new(EngineOptions::default())?.inspect(&component);
     let found = found.with_context(|| format!("failed to inspect the component of `{from}`"))?;
     if let Err(error) = found.description {
@@ -35,7 +36,11 @@ pub(crate) fn componentize(args: &ComponentizeArgs, screen: &Screen) -> anyhow::
     }
     write(&args.output, &component).with_context(|| format!("failed to write `{to}`"))?;
     let world = found.world.map_or("unknown world", |world| world.name());
-    screen.line(format_args!("{to}  {} bytes, {world}, {}", component.len(), found.digest));
+    screen.line(format_args!(
+        "{to}  {} bytes, {world}, {}",
+        component.len(),
+        found.digest
+    ));
     Ok(Ending::Right)
 }
 
@@ -44,7 +49,9 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
         bail!("it is not a regular file");
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    File::open(path)?
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_BYTES {
         bail!("it is larger than {MAX_BYTES} bytes");
     }
@@ -62,7 +69,9 @@ fn encode(module: &[u8]) -> anyhow::Result<Vec<u8>> {
         );
     }
     let mut encoder = ComponentEncoder::default().validate(true).module(module)?;
-    encoder.encode().context("the module needs the exports of the SDK's `register!`, and must not import WASI")
+    encoder
+        .encode()
+        .context("the module needs the exports of the SDK's `register!`, and must not import WASI")
 }
 
 /// Writes the whole file or nothing: an agent may be watching it.
@@ -71,7 +80,8 @@ fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         bail!("it is a directory");
     }
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("failed to create the folder `{}`", folder.display()))?;
+        fs::create_dir_all(folder)
+            .with_context(|| format!("failed to create the folder `{}`", folder.display()))?;
     }
     let draft = path.with_extension(format!("{}.tmp", std::process::id()));
     let written = fs::write(&draft, bytes).and_then(|()| fs::rename(&draft, path));

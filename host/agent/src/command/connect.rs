@@ -10,7 +10,9 @@ use anyhow::bail;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_cluster::directory::{Directory, DirectoryOptions};
-use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions, Settings};
+use transom_cluster::kubernetes::{
+    Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions, Settings,
+};
 use transom_core::lease::Timing;
 use transom_core::reference::LOCAL;
 use transom_core::rights::{self, LEASE};
@@ -25,36 +27,68 @@ pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
     let mut by_name = BTreeMap::new();
     for NamedDir { name, dir } in &args.dir {
         let limits = limits(args.reconcile.max_object_bytes);
-        let options =
-            DirectoryOptions { watch: !args.once, writable: !args.asked, limits, ..DirectoryOptions::new(name, dir) };
+        let options = DirectoryOptions {
+            watch: !args.once,
+            writable: !args.asked,
+            limits,
+            ..DirectoryOptions::new(name, dir)
+        };
         telemetry::connection::uses_directory(name, dir);
-        insert(&mut by_name, name, &dir.display(), Cluster::Directory(Arc::new(Directory::open(options)?)))?;
+        insert(
+            &mut by_name,
+            name,
+            &dir.display(),
+            Cluster::Directory(Arc::new(Directory::open(options)?)),
+        )?;
     }
     let mut opened = Vec::new();
     for options in servers(args) {
-        let what = options.context.clone().unwrap_or_else(|| "the API server".to_owned());
+        let what = options
+            .context
+            .clone()
+            .unwrap_or_else(|| "the API server".to_owned());
         let settings = Settings::read(options).await?;
         telemetry::connection::uses(settings.name(), settings.context(), &settings.server());
         opened.push((what, Kubernetes::start(settings)?));
     }
     // There is one lease for all connections, on the cluster where the agent itself runs.
     let home = rights::home(opened.iter().map(|(_, server)| server.name())).map(str::to_owned);
-    let at_home = opened.iter().find(|(_, server)| Some(server.name()) == home.as_deref());
+    let at_home = opened
+        .iter()
+        .find(|(_, server)| Some(server.name()) == home.as_deref());
     let leadership = args.server.lease_namespace.as_ref().zip(at_home);
-    let leadership = leadership.map(|(namespace, (_, server))| Leadership::new(server, &lease(namespace)));
-    let leading = leadership.as_ref().map_or_else(Leading::always, Leadership::leading);
+    let leadership =
+        leadership.map(|(namespace, (_, server))| Leadership::new(server, &lease(namespace)));
+    let leading = leadership
+        .as_ref()
+        .map_or_else(Leading::always, Leadership::leading);
     for (what, server) in opened {
         let name = server.name().to_owned();
         let on = OnServer::new(server, &replica(), leading.clone());
-        insert(&mut by_name, &name, &what, Cluster::Kubernetes(Arc::new(on)))?;
+        insert(
+            &mut by_name,
+            &name,
+            &what,
+            Cluster::Kubernetes(Arc::new(on)),
+        )?;
     }
-    let connections = Connections::new(by_name, args.server.reach.secret_reads.into()).at(home).elected(leadership);
-    Ok(if args.server.reach.policy_objects { connections.with_policy_objects() } else { connections })
+    let connections = Connections::new(by_name, args.server.reach.secret_reads.into())
+        .at(home)
+        .elected(leadership);
+    Ok(if args.server.reach.policy_objects {
+        connections.with_policy_objects()
+    } else {
+        connections
+    })
 }
 
 /// The names of all connections.
 pub(crate) fn names(args: &RunArgs) -> BTreeSet<String> {
-    args.dir.iter().map(|dir| dir.name.clone()).chain(servers(args).into_iter().map(|server| server.name)).collect()
+    args.dir
+        .iter()
+        .map(|dir| dir.name.clone())
+        .chain(servers(args).into_iter().map(|server| server.name))
+        .collect()
 }
 
 /// Refuses flags that a directory cannot follow, and policies of an API server that is not connected.
@@ -62,7 +96,9 @@ fn check(args: &RunArgs) -> anyhow::Result<()> {
     for NamedDir { name, dir } in &args.dir {
         let at = dir.display();
         if dir.exists() && !dir.is_dir() && !args.asked {
-            bail!("failed to watch `{at}`: it is not a folder; `transom render {at}` shows the result for a file");
+            bail!(
+                "failed to watch `{at}`: it is not a folder; `transom render {at}` shows the result for a file"
+            );
         }
         if args.server.read_only && !args.asked {
             bail!(
@@ -75,8 +111,11 @@ fn check(args: &RunArgs) -> anyhow::Result<()> {
             );
         }
     }
-    if args.server.reach.policy_objects && !servers(args).iter().any(|server| server.name == LOCAL) {
-        bail!("failed to use `--policy-objects`: they are objects of the API server `{LOCAL}`, and none is connected");
+    if args.server.reach.policy_objects && !servers(args).iter().any(|server| server.name == LOCAL)
+    {
+        bail!(
+            "failed to use `--policy-objects`: they are objects of the API server `{LOCAL}`, and none is connected"
+        );
     }
     Ok(())
 }
@@ -93,7 +132,15 @@ fn lease(namespace: &str) -> LeaseOptions {
 
 /// The API servers that are wanted.
 fn servers(args: &RunArgs) -> Vec<KubernetesOptions> {
-    let ServerArgs { reach: ReachArgs { kubeconfig, context, .. }, read_only, .. } = &args.server;
+    let ServerArgs {
+        reach: ReachArgs {
+            kubeconfig,
+            context,
+            ..
+        },
+        read_only,
+        ..
+    } = &args.server;
     let options = |name: &str, context: Option<&str>| KubernetesOptions {
         name: name.to_owned(),
         kubeconfig: kubeconfig.clone(),
@@ -102,7 +149,10 @@ fn servers(args: &RunArgs) -> Vec<KubernetesOptions> {
         guard: child::guard(),
     };
     if !context.is_empty() {
-        return context.iter().map(|NamedContext { name, context }| options(name, Some(context))).collect();
+        return context
+            .iter()
+            .map(|NamedContext { name, context }| options(name, Some(context)))
+            .collect();
     }
     let wanted = args.dir.is_empty() || kubeconfig.is_some();
     wanted.then(|| options(LOCAL, None)).into_iter().collect()
@@ -115,13 +165,17 @@ fn insert(
     cluster: Cluster,
 ) -> anyhow::Result<()> {
     if by_name.insert(name.to_owned(), cluster).is_some() {
-        bail!("failed to open `{what}`: two connections have the name `{name}`; prefix one with NAME=");
+        bail!(
+            "failed to open `{what}`: two connections have the name `{name}`; prefix one with NAME="
+        );
     }
     Ok(())
 }
 
 /// The name of this process in leases and Events: the pod's, which is its host name.
 fn replica() -> String {
-    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    let host = std::env::var("HOSTNAME")
+        .ok()
+        .filter(|name| !name.is_empty());
     host.unwrap_or_else(|| format!("transom-{}", std::process::id()))
 }

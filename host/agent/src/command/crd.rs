@@ -14,7 +14,10 @@ pub(crate) fn crd(screen: &Screen) -> Ending {
 
 /// The definition as it lies in `host/deploy/crd.yaml`.
 fn text() -> String {
-    let definition = to_yaml_in_order(&transom_api::crd::policy(), &["apiVersion", "kind", "metadata", "spec"]);
+    let definition = to_yaml_in_order(
+        &transom_api::crd::policy(),
+        &["apiVersion", "kind", "metadata", "spec"],
+    );
     format!("{FIRST}\n{definition}")
 }
 
@@ -26,6 +29,9 @@ mod tests {
     fn the_committed_crd_matches_the_generated_one() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crd.yaml");
         let committed = std::fs::read_to_string(path).unwrap();
-        assert!(committed == text(), "run `cargo run -p transom -- crd > host/deploy/crd.yaml`");
+        assert!(
+            committed == text(),
+            "run `cargo run -p transom -- crd > host/deploy/crd.yaml`"
+        );
     }
 }

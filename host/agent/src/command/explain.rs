@@ -14,11 +14,17 @@ pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<End
     let known = entries(args)?;
     let Some(wanted) = &args.reason else {
         for entry in &known {
-            screen.line(format_args!("{:<26} {:<12} {}", entry.word, entry.whose, entry.meaning));
+            screen.line(format_args!(
+                "{:<26} {:<12} {}",
+                entry.word, entry.whose, entry.meaning
+            ));
         }
         return Ok(Ending::Right);
     };
-    let found: Vec<_> = known.iter().filter(|entry| entry.word.eq_ignore_ascii_case(wanted)).collect();
+    let found: Vec<_> = known
+        .iter()
+        .filter(|entry| entry.word.eq_ignore_ascii_case(wanted))
+        .collect();
     if found.is_empty() {
         bail!(
             "failed to explain `{wanted}`: not a reason, state, condition or cause of the agent, nor a reason of {}; `transom explain` lists all of them",
@@ -51,28 +57,88 @@ struct Entry {
 const BESIDE: [(&str, &str, &str); 20] = [
     ("Applied", "state", "The objects match the desired state."),
     ("Held", "state", "Left unchanged on purpose; not a failure."),
-    ("Waiting", "state", "Something that the primary needs does not exist yet; not a failure."),
-    ("Failed", "state", "The reconcile failed; the reason says what to fix."),
-    ("WouldApply", "state", "`transom status` only: a write is pending; `transom status` itself never writes."),
-    ("Ready", "condition", "Every other condition of the policy is true."),
+    (
+        "Waiting",
+        "state",
+        "Something that the primary needs does not exist yet; not a failure.",
+    ),
+    (
+        "Failed",
+        "state",
+        "The reconcile failed; the reason says what to fix.",
+    ),
+    (
+        "WouldApply",
+        "state",
+        "`transom status` only: a write is pending; `transom status` itself never writes.",
+    ),
+    (
+        "Ready",
+        "condition",
+        "Every other condition of the policy is true.",
+    ),
     (
         "Loaded",
         "condition",
         "The newest revision of the policy is active; if not, the previous revision stays active, if there is one.",
     ),
-    ("Watched", "condition", "The agent can watch all objects that the policy needs."),
+    (
+        "Watched",
+        "condition",
+        "The agent can watch all objects that the policy needs.",
+    ),
     ("Healthy", "condition", "No primary of the policy failed."),
-    ("Added", "cause", "The primary is new, or this agent saw it for the first time."),
-    ("Triggered", "cause", "The trigger guest requested it; its reasons are listed with the cause."),
-    ("Changed", "cause", "A declared field of the primary changed, and no trigger guest is called for it."),
-    ("Undecided", "cause", "The trigger guest could not be called for the change."),
-    ("Input", "cause", "An input of the last answer was changed, created or deleted."),
-    ("Released", "cause", "A target that another primary owned is free."),
+    (
+        "Added",
+        "cause",
+        "The primary is new, or this agent saw it for the first time.",
+    ),
+    (
+        "Triggered",
+        "cause",
+        "The trigger guest requested it; its reasons are listed with the cause.",
+    ),
+    (
+        "Changed",
+        "cause",
+        "A declared field of the primary changed, and no trigger guest is called for it.",
+    ),
+    (
+        "Undecided",
+        "cause",
+        "The trigger guest could not be called for the change.",
+    ),
+    (
+        "Input",
+        "cause",
+        "An input of the last answer was changed, created or deleted.",
+    ),
+    (
+        "Released",
+        "cause",
+        "A target that another primary owned is free.",
+    ),
     ("Gone", "cause", "The primary was deleted."),
-    ("Timer", "cause", "The guest requested a requeue at this time."),
-    ("Retry", "cause", "The previous attempt failed; the agent retries automatically."),
-    ("Resync", "cause", "The agent reconciles every primary periodically, even without a watch event."),
-    ("Swapped", "cause", "The policy or one of its components changed."),
+    (
+        "Timer",
+        "cause",
+        "The guest requested a requeue at this time.",
+    ),
+    (
+        "Retry",
+        "cause",
+        "The previous attempt failed; the agent retries automatically.",
+    ),
+    (
+        "Resync",
+        "cause",
+        "The agent reconciles every primary periodically, even without a watch event.",
+    ),
+    (
+        "Swapped",
+        "cause",
+        "The policy or one of its components changed.",
+    ),
 ];
 
 /// The agent's reasons, the words beside them, then the reasons that guests declare: those of the named guests, else of
@@ -129,11 +195,24 @@ mod tests {
             Cause::Resync,
             Cause::Swapped,
         ];
-        let known = |word: &str, whose: &str| BESIDE.iter().any(|(known, is, _)| (*known, *is) == (word, whose));
-        assert_eq!(causes.iter().filter(|why| known(why.as_str(), "cause")).count(), causes.len());
+        let known = |word: &str, whose: &str| {
+            BESIDE
+                .iter()
+                .any(|(known, is, _)| (*known, *is) == (word, whose))
+        };
+        assert_eq!(
+            causes
+                .iter()
+                .filter(|why| known(why.as_str(), "cause"))
+                .count(),
+            causes.len()
+        );
         for state in [State::Applied, State::Held, State::Waiting, State::Failed] {
             assert!(known(state.as_str(), "state"), "{state:?}");
         }
-        assert!(BESIDE.iter().filter(|(_, is, _)| *is == "cause").count() == causes.len(), "a cause that is none");
+        assert!(
+            BESIDE.iter().filter(|(_, is, _)| *is == "cause").count() == causes.len(),
+            "a cause that is none"
+        );
     }
 }

@@ -15,17 +15,25 @@ use transom_engine::{Capability, Engine, EngineOptions, Inspection};
 /// When it cannot be read or compiled.
 pub(crate) fn inspect(args: &InspectArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let location = Location::anywhere(&args.component);
-    let artifact = location.fetch(None).map_err(|error| match builtin_names().any(|name| name == args.component) {
-        true => anyhow!("{error}; the builtin guest is `builtin:{}`", args.component),
-        false => error.into(),
+    let artifact = location.fetch(None).map_err(|error| {
+        match builtin_names().any(|name| name == args.component) {
+            true => anyhow!("{error}; the builtin guest is `builtin:{}`", args.component),
+            false => error.into(),
+        }
     })?;
     let engine = Engine::new(EngineOptions::default())?;
-    let found = engine.inspect(&artifact.bytes).with_context(|| format!("failed to inspect `{location}`"))?;
+    let found = engine
+        .inspect(&artifact.bytes)
+        .with_context(|| format!("failed to inspect `{location}`"))?;
     match args.output {
         TableFormat::Json => screen.json(&as_json(&location, &found)),
         TableFormat::Table => tell(&location, &found, screen),
     }
-    Ok(if found.description.is_ok() { Ending::Right } else { Ending::Failed })
+    Ok(if found.description.is_ok() {
+        Ending::Right
+    } else {
+        Ending::Failed
+    })
 }
 
 /// The names of the capabilities that it would need.
@@ -38,12 +46,21 @@ fn needs(found: &Inspection) -> Vec<&'static str> {
 }
 
 fn tell(location: &Location, found: &Inspection, screen: &Screen) {
-    let list = |items: &[String]| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
+    let list = |items: &[String]| {
+        if items.is_empty() {
+            "none".to_owned()
+        } else {
+            items.join(", ")
+        }
+    };
     let needs: Vec<String> = needs(found).iter().map(ToString::to_string).collect();
     screen.line(format_args!("component   {location}"));
     screen.line(format_args!("digest      {}", found.digest));
     screen.line(format_args!("size        {} bytes", found.size));
-    screen.line(format_args!("world       {}", found.world.map_or("unknown", |world| world.name())));
+    screen.line(format_args!(
+        "world       {}",
+        found.world.map_or("unknown", |world| world.name())
+    ));
     screen.line(format_args!("imports     {}", list(&found.imports)));
     screen.line(format_args!("exports     {}", list(&found.exports)));
     screen.line(format_args!("needs       {}", list(&needs)));
@@ -52,22 +69,41 @@ fn tell(location: &Location, found: &Inspection, screen: &Screen) {
     }
     match &found.description {
         Ok(description) => describe(description, screen),
-        Err(error) => screen.line(format_args!("cannot be loaded: {}: {error}", error.reason())),
+        Err(error) => screen.line(format_args!(
+            "cannot be loaded: {}: {error}",
+            error.reason()
+        )),
     }
 }
 
 fn describe(description: &Description, screen: &Screen) {
-    screen.line(format_args!("name        {} {}", description.name, description.version));
+    screen.line(format_args!(
+        "name        {} {}",
+        description.name, description.version
+    ));
     for read in &description.reads {
-        screen.line(format_args!("reads       {} {}", read.api_version, read.kind));
-        read.fields.iter().for_each(|path| screen.line(format_args!("  value     {path}")));
-        read.changes.iter().for_each(|path| screen.line(format_args!("  change    {path}")));
+        screen.line(format_args!(
+            "reads       {} {}",
+            read.api_version, read.kind
+        ));
+        read.fields
+            .iter()
+            .for_each(|path| screen.line(format_args!("  value     {path}")));
+        read.changes
+            .iter()
+            .for_each(|path| screen.line(format_args!("  change    {path}")));
     }
     for reason in &description.reasons {
-        screen.line(format_args!("reason      {}: {}", reason.name, reason.meaning));
+        screen.line(format_args!(
+            "reason      {}: {}",
+            reason.name, reason.meaning
+        ));
         screen.line(format_args!("  to do     {}", reason.remedy));
     }
-    screen.text(&format!("settings    {}\n", description.settings_schema.trim()));
+    screen.text(&format!(
+        "settings    {}\n",
+        description.settings_schema.trim()
+    ));
 }
 
 fn as_json(location: &Location, found: &Inspection) -> Value {

@@ -62,11 +62,16 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
     run::check_policies(&args.reconcile)?;
     let (path, given) = given(&args.path)?;
     let (clock, facts) = circumstances(given.as_ref(), path, &args.reconcile)?;
-    let mut source = Source::new(args.reconcile.policies.as_deref(), args.reconcile.components.as_deref());
+    let mut source = Source::new(
+        args.reconcile.policies.as_deref(),
+        args.reconcile.components.as_deref(),
+    );
     if let Some(case) = given.as_ref().and_then(|given| given.case.as_ref()) {
         source = settings::laid(source, case, path)?;
     }
-    let agent = |connections| Agent::new(connections, clock, facts).limited(args.reconcile.max_kubeconfig_bytes);
+    let agent = |connections| {
+        Agent::new(connections, clock, facts).limited(args.reconcile.max_kubeconfig_bytes)
+    };
     let loading = Loading::start(run::engine()?, source, [LOCAL.to_owned()].into());
     let directory = open(path, given, run::limits(args.reconcile.max_object_bytes))?;
     let before = directory.copy();
@@ -75,7 +80,11 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
     let mut rendered = Vec::new();
     for (reference, policies) in session.take_written() {
         let one = |directory: &Directory| {
-            directory.read(std::slice::from_ref(&reference)).pop().and_then(Result::ok).flatten()
+            directory
+                .read(std::slice::from_ref(&reference))
+                .pop()
+                .and_then(Result::ok)
+                .flatten()
         };
         let (before, after) = (one(&before), one(&session.directory));
         if before.as_ref().map(|object| &object.body) != after.as_ref().map(|object| &object.body) {
@@ -87,7 +96,8 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
             });
         }
     }
-    let failed = summary::tell(&session.agent, &session.active, Done::InMemory, screen) == Ending::Failed;
+    let failed =
+        summary::tell(&session.agent, &session.active, Done::InMemory, screen) == Ending::Failed;
     Ok((rendered, failed))
 }
 
@@ -102,11 +112,17 @@ fn given(paths: &[PathBuf]) -> anyhow::Result<(&Path, Option<Given>)> {
     for path in paths {
         let one = match path.as_os_str() == "-" {
             true => Given::from_input()?,
-            false if path.is_dir() => bail!("failed to read `{}`: a folder must be the only path", path.display()),
+            false if path.is_dir() => bail!(
+                "failed to read `{}`: a folder must be the only path",
+                path.display()
+            ),
             false => Given::read(path)?,
         };
         if one.case.is_some() {
-            bail!("failed to read `{}`: a case must be the only path", path.display());
+            bail!(
+                "failed to read `{}`: a case must be the only path",
+                path.display()
+            );
         }
         all.objects.extend(one.objects);
     }
@@ -115,12 +131,20 @@ fn given(paths: &[PathBuf]) -> anyhow::Result<(&Path, Option<Given>)> {
 
 /// An object, redacted unless everything is to be revealed.
 fn shown(object: &Object, reveal: Option<Reveal>, marks: &Marks) -> Value {
-    if reveal == Some(Reveal::All) { object.body.clone() } else { redact(&object.body, marks) }
+    if reveal == Some(Reveal::All) {
+        object.body.clone()
+    } else {
+        redact(&object.body, marks)
+    }
 }
 
 /// The marks of this output; they show names if those are to be revealed.
 fn marks_for(reveal: Option<Reveal>) -> Marks {
-    if reveal == Some(Reveal::Names) { marks().showing_names() } else { marks() }
+    if reveal == Some(Reveal::Names) {
+        marks().showing_names()
+    } else {
+        marks()
+    }
 }
 
 /// Marks with a random key, so that those of two runs cannot be compared.
@@ -139,23 +163,37 @@ fn open(path: &Path, given: Option<Given>, limits: Limits) -> anyhow::Result<Dir
         case::put(&directory, &objects);
         return Ok(directory);
     }
-    let options = DirectoryOptions { writable: false, watch: false, limits, ..DirectoryOptions::new(LOCAL, path) };
+    let options = DirectoryOptions {
+        writable: false,
+        watch: false,
+        limits,
+        ..DirectoryOptions::new(LOCAL, path)
+    };
     Ok(Directory::open(options)?)
 }
 
 /// The clock and the facts. `--now` overrides the time of a case; the names of a case override those of the command
 /// line.
-fn circumstances(given: Option<&Given>, path: &Path, args: &ReconcileArgs) -> anyhow::Result<(Clock, AgentFacts)> {
+fn circumstances(
+    given: Option<&Given>,
+    path: &Path,
+    args: &ReconcileArgs,
+) -> anyhow::Result<(Clock, AgentFacts)> {
     let case = given.and_then(|given| given.case.as_ref());
     let now = match (args.now, case.and_then(|case| case.now.as_deref())) {
         (Some(now), _) => Some(now),
         (None, Some(text)) => match parse_rfc3339(text) {
             Some(now) => Some(now),
-            None => bail!("failed to read the case in `{}`: spec.now is not a time", path.display()),
+            None => bail!(
+                "failed to read the case in `{}`: spec.now is not a time",
+                path.display()
+            ),
         },
         (None, None) => None,
     };
-    let name = case.and_then(|case| case.agent.cluster_name.as_deref()).unwrap_or(&args.cluster_name);
+    let name = case
+        .and_then(|case| case.agent.cluster_name.as_deref())
+        .unwrap_or(&args.cluster_name);
     let own = case.and_then(|case| case.agent.self_managed_cluster.as_deref());
     let own = own.or(args.self_managed_cluster.as_deref());
     Ok((Clock::new(now), AgentFacts::new(name, own)))

@@ -13,7 +13,9 @@ use crate::policies::Source;
 use crate::policies::active::Active;
 use crate::policies::loads::Loading;
 use crate::policies::swap::Swap;
-use crate::{command::connect, command::summary, command::would, metrics, policies::watch, telemetry};
+use crate::{
+    command::connect, command::summary, command::would, metrics, policies::watch, telemetry,
+};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -62,7 +64,13 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
 async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     check_policies(&args.reconcile)?;
     if args.once {
-        let Prepared { agent, swap, begun, mut opening, .. } = prepare(args).await?;
+        let Prepared {
+            agent,
+            swap,
+            begun,
+            mut opening,
+            ..
+        } = prepare(args).await?;
         begun.await.context("failed to start the policies")?;
         drive(&agent, screen).await;
         // Waits for every connection, so that one that does not answer is reported even if no policy needs it.
@@ -75,17 +83,30 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         let _ = tokio::time::timeout(GRACE, agent.connections.finish_policies()).await;
         agent.stop();
         let ending = summary::tell(&agent, swap.active(), Done::Written, screen);
-        return Ok(if summary::unwritten(&agent, screen) { Ending::Failed } else { ending });
+        return Ok(if summary::unwritten(&agent, screen) {
+            Ending::Failed
+        } else {
+            ending
+        });
     }
     // From here on a signal ends the process in order, even during the first lists.
     let mut ending = pin!(stopped()?);
-    let Prepared { agent, swap, opening, begun, serving } = tokio::select! {
+    let Prepared {
+        agent,
+        swap,
+        opening,
+        begun,
+        serving,
+    } = tokio::select! {
         ended = &mut ending => return ended.map(|()| Ending::Right),
         prepared = prepare(args) => prepared?,
     };
     let telling = Arc::clone(&agent);
     let telling = tokio::spawn(async move {
-        tokio::join!(telling.keep_publishing_policies(), telling.keep_writing_statuses());
+        tokio::join!(
+            telling.keep_publishing_policies(),
+            telling.keep_writing_statuses()
+        );
     });
     let active = swap.active().clone();
     let swapping = watch::policies(Arc::clone(&agent), swap, base(args));
@@ -133,8 +154,12 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     let budget = budget(args)?;
     let engine = engine_within(&budget)?;
     // Policies in files are loaded while the clusters are opened; those in objects can be read only after that.
-    let files = (!args.server.reach.policy_objects)
-        .then(|| Source::new(args.reconcile.policies.as_deref(), args.reconcile.components.as_deref()));
+    let files = (!args.server.reach.policy_objects).then(|| {
+        Source::new(
+            args.reconcile.policies.as_deref(),
+            args.reconcile.components.as_deref(),
+        )
+    });
     let names = connect::names(args);
     let files = files.map(|files| Loading::start(engine.clone(), files, names.clone()));
     let agent = agent(connect::open(args).await?, &args.reconcile).within(&budget);
@@ -159,7 +184,11 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
             Loading::start(engine, Source::Given(given), names)
         }
     };
-    let (swap, changes) = if args.once { loading.done().await? } else { loading.begun().await? };
+    let (swap, changes) = if args.once {
+        loading.done().await?
+    } else {
+        loading.begun().await?
+    };
     if args.once {
         check_found(swap.active(), &args.reconcile)?;
     }
@@ -170,7 +199,13 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
         beginning.await;
         started.started();
     });
-    Ok(Prepared { agent, swap, begun, opening, serving })
+    Ok(Prepared {
+        agent,
+        swap,
+        begun,
+        opening,
+        serving,
+    })
 }
 
 /// Waits until everything was reconciled, and prints the summary for the policies of the start.
@@ -187,13 +222,19 @@ async fn first(agent: &Arc<Agent>, active: &Active, screen: &Screen) {
 
 /// Where the component files of `FleetPolicy` objects lie.
 fn base(args: &RunArgs) -> Base {
-    args.reconcile.components.clone().map_or(Base::Nowhere, Base::Components)
+    args.reconcile
+        .components
+        .clone()
+        .map_or(Base::Nowhere, Base::Components)
 }
 
 /// Where the admin server is listening, if it is wanted.
 fn admin_options(args: &AdminArgs) -> Option<AdminOptions> {
     let certificate = args.admin_tls_cert.clone().zip(args.admin_tls_key.clone());
-    Some(AdminOptions { address: args.admin_address?, certificate })
+    Some(AdminOptions {
+        address: args.admin_address?,
+        certificate,
+    })
 }
 
 /// The API server that authorizes access to metrics and state.
@@ -203,7 +244,10 @@ fn reviews(agent: &Agent) -> Option<Reviews> {
 
 /// The size limits of a directory.
 pub(crate) fn limits(max_object_bytes: usize) -> Limits {
-    Limits { object_bytes: max_object_bytes, ..Limits::default() }
+    Limits {
+        object_bytes: max_object_bytes,
+        ..Limits::default()
+    }
 }
 
 /// An agent with the facts and the clock of the command line.
@@ -218,10 +262,17 @@ fn agent(connections: Connections, args: &ReconcileArgs) -> Agent {
 /// When it is too little.
 fn budget(args: &RunArgs) -> anyhow::Result<Budget> {
     let document = (args.reconcile.max_kubeconfig_bytes as u64).saturating_mul(COST as u64);
-    let costs = Costs { call: transom_engine::Limits::default().bytes(), compilation: COMPILING_BYTES, document };
+    let costs = Costs {
+        call: transom_engine::Limits::default().bytes(),
+        compilation: COMPILING_BYTES,
+        document,
+    };
     let wanted = args.memory_budget;
     Budget::share(wanted.saturating_mul(MIB), &costs).map_err(|least| {
-        anyhow::anyhow!("failed to use --memory-budget {wanted}: the minimum is {} MiB", least.div_ceil(MIB))
+        anyhow::anyhow!(
+            "failed to use --memory-budget {wanted}: the minimum is {} MiB",
+            least.div_ceil(MIB)
+        )
     })
 }
 
@@ -235,18 +286,33 @@ pub(crate) fn engine() -> anyhow::Result<Engine> {
 
 fn engine_within(budget: &Budget) -> anyhow::Result<Engine> {
     let concurrency = u32::try_from(budget.calls).unwrap_or(u32::MAX);
-    let compiler =
-        Some(Compiler { program: child::PROGRAM.into(), words: vec!["compile".into()], seconds: COMPILING_SECONDS });
-    let trusted = builtin_names().filter_map(|name| Location::Builtin(name.to_owned()).fetch(None).ok());
-    let trusted = trusted.map(|artifact| transom_engine::digest(&artifact.bytes)).collect();
-    let options =
-        EngineOptions { concurrency, code_cache: code_cache(), compiler, trusted, ..EngineOptions::default() };
+    let compiler = Some(Compiler {
+        program: child::PROGRAM.into(),
+        words: vec!["compile".into()],
+        seconds: COMPILING_SECONDS,
+    });
+    let trusted =
+        builtin_names().filter_map(|name| Location::Builtin(name.to_owned()).fetch(None).ok());
+    let trusted = trusted
+        .map(|artifact| transom_engine::digest(&artifact.bytes))
+        .collect();
+    let options = EngineOptions {
+        concurrency,
+        code_cache: code_cache(),
+        compiler,
+        trusted,
+        ..EngineOptions::default()
+    };
     Ok(Engine::new(options)?)
 }
 
 /// Where compiled code is kept between runs: below the user's cache folder, if there is one.
 fn code_cache() -> Option<PathBuf> {
-    let named = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let named = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     let caches = named("XDG_CACHE_HOME").or_else(|| named("HOME").map(|home| home.join(".cache")));
     caches.map(|caches| caches.join("transom").join("code"))
 }
@@ -258,7 +324,10 @@ fn code_cache() -> Option<PathBuf> {
 pub(crate) fn check_policies(args: &ReconcileArgs) -> anyhow::Result<()> {
     match args.policies.as_ref().filter(|path| !path.exists()) {
         Some(path) => {
-            anyhow::bail!("failed to read the policies `{}`: no such file or folder", path.display())
+            anyhow::bail!(
+                "failed to read the policies `{}`: no such file or folder",
+                path.display()
+            )
         }
         None => Ok(()),
     }
@@ -269,7 +338,11 @@ pub(crate) fn check_policies(args: &ReconcileArgs) -> anyhow::Result<()> {
 /// # Errors
 /// When no policy was found, good or bad.
 pub(crate) fn check_found(active: &Active, args: &ReconcileArgs) -> anyhow::Result<()> {
-    match args.policies.as_ref().filter(|_| active.names().is_empty() && active.broken().is_empty()) {
+    match args
+        .policies
+        .as_ref()
+        .filter(|_| active.names().is_empty() && active.broken().is_empty())
+    {
         Some(path) => anyhow::bail!("failed to find a policy in `{}`", path.display()),
         None => Ok(()),
     }

@@ -35,14 +35,22 @@ impl Session {
         let directory = Arc::new(directory);
         let told = directory.changes();
         let cluster = Cluster::Directory(Arc::clone(&directory));
-        let connections = Connections::new(BTreeMap::from([(LOCAL.to_owned(), cluster.clone())]), SecretReads::Watch);
+        let connections = Connections::new(
+            BTreeMap::from([(LOCAL.to_owned(), cluster.clone())]),
+            SecretReads::Watch,
+        );
         let agent = Arc::new(agent(connections));
         agent.find_outputs(&cluster);
         let (swap, changes) = loading.done().await?;
         let active = swap.active().clone();
         active.publish(&agent, &changes);
         agent.idle().await;
-        Ok(Self { agent, active, directory, told })
+        Ok(Self {
+            agent,
+            active,
+            directory,
+            told,
+        })
     }
 
     /// Follows what changed in the directory until nothing is left to do now.

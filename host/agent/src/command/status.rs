@@ -88,7 +88,13 @@ pub(crate) fn status(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Endin
 async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let run = args.as_run();
     run::check_policies(&run.reconcile)?;
-    let Prepared { agent, swap, begun, opening: _opening, .. } = run::prepare(&run).await?;
+    let Prepared {
+        agent,
+        swap,
+        begun,
+        opening: _opening,
+        ..
+    } = run::prepare(&run).await?;
     begun.await.context("failed to start the policies")?;
     run::drive(&agent, screen).await;
     agent.stop();
@@ -99,27 +105,46 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
         if rows.is_empty() {
             // Something that cannot be read may be the cause.
             unread(&agent, screen);
-            if agent.queues().iter().any(|queue| queue.loaded().revision.policy.primary.kind.eq_ignore_ascii_case(kind))
-            {
+            if agent.queues().iter().any(|queue| {
+                queue
+                    .loaded()
+                    .revision
+                    .policy
+                    .primary
+                    .kind
+                    .eq_ignore_ascii_case(kind)
+            }) {
                 bail!(
                     "failed to find {kind} {name}: no policy has such a primary; expected NAMESPACE/NAME, or NAME for a cluster-scoped kind"
                 );
             }
-            bail!("failed to find {kind} {name}: no policy has this kind as its primary{}", about(&agent));
+            bail!(
+                "failed to find {kind} {name}: no policy has this kind as its primary{}",
+                about(&agent)
+            );
         }
     }
     print(&rows, one.is_some(), args.output, screen);
     let unread = unread(&agent, screen);
     let refused = summary::refused(swap.active(), screen);
     let failed = rows.iter().any(|row| row.standing == Standing::Failed);
-    Ok(if failed || refused || unread { Ending::Failed } else { Ending::Right })
+    Ok(if failed || refused || unread {
+        Ending::Failed
+    } else {
+        Ending::Right
+    })
 }
 
 /// Every primary under every policy, worst first.
 fn rows(agent: &Agent) -> Vec<Row> {
     let accounts = agent.accounts.all();
-    let mut rows: Vec<Row> = accounts.into_iter().map(|(key, account)| row(agent, key, account)).collect();
-    rows.sort_by(|one, other| (one.standing, &one.reason, &one.key).cmp(&(other.standing, &other.reason, &other.key)));
+    let mut rows: Vec<Row> = accounts
+        .into_iter()
+        .map(|(key, account)| row(agent, key, account))
+        .collect();
+    rows.sort_by(|one, other| {
+        (one.standing, &one.reason, &one.key).cmp(&(other.standing, &other.reason, &other.key))
+    });
     rows
 }
 
@@ -127,16 +152,30 @@ fn row(agent: &Agent, key: Key, account: Account) -> Row {
     let told = agent.known.lock().told.get(&key).cloned();
     // A primary that is gone has no result, only an account of what is left to remove.
     let (state, reason, message) = match told {
-        Some(Told { state, reason, message, .. }) => (state, reason, message),
-        None => (State::Applied, KnownReason::SourceDeleted.into(), String::new()),
+        Some(Told {
+            state,
+            reason,
+            message,
+            ..
+        }) => (state, reason, message),
+        None => (
+            State::Applied,
+            KnownReason::SourceDeleted.into(),
+            String::new(),
+        ),
     };
     let reported = agent.reported(&key);
     let failed = reported.as_ref().filter(|told| told.state == State::Failed);
     let (standing, reason, message) = match (Standing::of(state, &account), failed) {
         // The running agent would write it as well; its failure says why it does not.
         (Standing::WouldApply, Some(told)) => {
-            let reason = KnownReason::ALL.iter().find(|word| word.as_str() == told.reason);
-            let reason = reason.map_or_else(|| Reason::Declared(told.reason.as_str().into()), |word| (*word).into());
+            let reason = KnownReason::ALL
+                .iter()
+                .find(|word| word.as_str() == told.reason);
+            let reason = reason.map_or_else(
+                || Reason::Declared(told.reason.as_str().into()),
+                |word| (*word).into(),
+            );
             (Standing::Failed, reason, told.message.clone())
         }
         (standing, _) => (standing, reason, message),
@@ -148,7 +187,16 @@ fn row(agent: &Agent, key: Key, account: Account) -> Row {
             (reason, message, explained)
         }
     };
-    Row { key, standing, reason: reason.as_str().to_owned(), message, meaning, remedy, reported, account }
+    Row {
+        key,
+        standing,
+        reason: reason.as_str().to_owned(),
+        message,
+        meaning,
+        remedy,
+        reported,
+        account,
+    }
 }
 
 /// Meaning and remedy of [`Standing::WouldApply`].
@@ -164,10 +212,18 @@ fn explained(agent: &Agent, key: &Key, reason: &Reason) -> (String, String) {
     if let Reason::Known(word) = reason {
         return (word.meaning().to_owned(), word.remedy().to_owned());
     }
-    let loaded = agent.queue(&key.policy).map(|queue| Arc::clone(&queue.loaded().revision));
-    let guests = loaded.iter().flat_map(|revision| revision.trigger.iter().chain([&revision.decide]));
-    let declared = guests.flat_map(|guest| &guest.description.reasons).find(|known| known.name == reason.as_str());
-    declared.map(|known| (known.meaning.clone(), known.remedy.clone())).unwrap_or_default()
+    let loaded = agent
+        .queue(&key.policy)
+        .map(|queue| Arc::clone(&queue.loaded().revision));
+    let guests = loaded
+        .iter()
+        .flat_map(|revision| revision.trigger.iter().chain([&revision.decide]));
+    let declared = guests
+        .flat_map(|guest| &guest.description.reasons)
+        .find(|known| known.name == reason.as_str());
+    declared
+        .map(|known| (known.meaning.clone(), known.remedy.clone()))
+        .unwrap_or_default()
 }
 
 /// Whether a kind and a name are those of a primary.
@@ -183,7 +239,10 @@ fn names(kind: &str, name: &str, primary: &ObjectRef) -> bool {
 fn about(agent: &Agent) -> String {
     let of = |queue: &crate::agent::workqueue::Workqueue| {
         let primary = &queue.loaded().revision.policy.primary;
-        format!("; the primary of {} is {} of {}", queue.policy, primary.kind, primary.api_version)
+        format!(
+            "; the primary of {} is {} of {}",
+            queue.policy, primary.kind, primary.api_version
+        )
     };
     agent.queues().iter().map(|queue| of(queue)).collect()
 }
@@ -192,16 +251,26 @@ fn print(rows: &[Row], one: bool, form: OutputFormat, screen: &Screen) {
     match form {
         OutputFormat::Table if one => rows.iter().for_each(|row| show::tell(row, screen)),
         OutputFormat::Table => {
-            let mut cells =
-                vec![["STATE", "REASON", "SINCE", "PRIMARY", "POLICY", "MESSAGE"].map(str::to_owned).to_vec()];
+            let mut cells = vec![
+                ["STATE", "REASON", "SINCE", "PRIMARY", "POLICY", "MESSAGE"]
+                    .map(str::to_owned)
+                    .to_vec(),
+            ];
             cells.extend(rows.iter().map(show::cells));
-            columns(&cells).iter().for_each(|line| screen.line(format_args!("{line}")));
+            columns(&cells)
+                .iter()
+                .for_each(|line| screen.line(format_args!("{line}")));
         }
         OutputFormat::Json => screen.json(&account::list(rows)),
         OutputFormat::Yaml => {
-            let Value::Array(items) = account::list(rows) else { return };
+            let Value::Array(items) = account::list(rows) else {
+                return;
+            };
             let order = ["policy", "primary", "state", "reason", "message"];
-            let documents: Vec<String> = items.iter().map(|item| to_yaml_in_order(item, &order)).collect();
+            let documents: Vec<String> = items
+                .iter()
+                .map(|item| to_yaml_in_order(item, &order))
+                .collect();
             screen.text(&documents.join("---\n"));
         }
     }
@@ -209,13 +278,25 @@ fn print(rows: &[Row], one: bool, form: OutputFormat, screen: &Screen) {
 
 /// Prints what cannot be read, on any cluster; true when there is something.
 fn unread(agent: &Agent, screen: &Screen) -> bool {
-    let files: Vec<_> = agent.connections.all().flat_map(Cluster::unreadable).collect();
+    let files: Vec<_> = agent
+        .connections
+        .all()
+        .flat_map(Cluster::unreadable)
+        .collect();
     for one in &files {
-        screen.note(format_args!("{}: {}: {}", one.place, one.reason.as_str(), one.message));
+        screen.note(format_args!(
+            "{}: {}: {}",
+            one.place,
+            one.reason.as_str(),
+            one.message
+        ));
     }
     let watches = agent.connections.watch_errors();
     for watch in &watches {
-        screen.note(format_args!("{} {}: {}: {}", watch.api_version, watch.kind, watch.reason, watch.message));
+        screen.note(format_args!(
+            "{} {}: {}: {}",
+            watch.api_version, watch.kind, watch.reason, watch.message
+        ));
     }
     !files.is_empty() || !watches.is_empty()
 }

@@ -26,36 +26,67 @@ pub(crate) fn tell(agent: &Agent, active: &Active, done: Done, screen: &Screen) 
     let known = agent.known.lock();
     for (key, told) in &known.told {
         let would = done == Done::InMemory && told.state == State::Applied && told.wrote;
-        *counts.entry((told.state, would, told.reason.clone())).or_insert(0_usize) += 1;
+        *counts
+            .entry((told.state, would, told.reason.clone()))
+            .or_insert(0_usize) += 1;
         if told.state != State::Applied {
             named.entry(told.state).or_default().push((key, told));
         }
     }
     for ((state, would, reason), count) in &counts {
-        let fields = [("state", json!(state)), ("reason", json!(reason.as_str())), ("primaries", json!(count))];
+        let fields = [
+            ("state", json!(state)),
+            ("reason", json!(reason.as_str())),
+            ("primaries", json!(count)),
+        ];
         let word = screen.tinted(state.as_str(), tint(*state), 8);
         let would = if *would { "would be " } else { "" };
         screen.tell(format_args!("{count:>7}  {would}{word} {reason}"), fields);
     }
     for (state, named) in named.iter().rev() {
         for (key, told) in named.iter().take(NAMED) {
-            let (primary, policy, reason) = (key.primary.to_string(), &*key.policy, told.reason.as_str());
-            let fields = [("primary", json!(primary)), ("policy", json!(policy)), ("reason", json!(reason))];
-            screen.tell(format_args!("{primary} [{policy}]: {reason}: {}", told.message), fields);
+            let (primary, policy, reason) =
+                (key.primary.to_string(), &*key.policy, told.reason.as_str());
+            let fields = [
+                ("primary", json!(primary)),
+                ("policy", json!(policy)),
+                ("reason", json!(reason)),
+            ];
+            screen.tell(
+                format_args!("{primary} [{policy}]: {reason}: {}", told.message),
+                fields,
+            );
         }
         if named.len() > NAMED {
-            screen.note(format_args!("... and {} more with state {}", named.len() - NAMED, state.as_str()));
+            screen.note(format_args!(
+                "... and {} more with state {}",
+                named.len() - NAMED,
+                state.as_str()
+            ));
         }
     }
     let failed = named.contains_key(&State::Failed);
     reaches(agent, active, screen);
     let refused = refused(active, screen);
-    let unreadable: Vec<_> = agent.connections.all().flat_map(Cluster::unreadable).collect();
+    let unreadable: Vec<_> = agent
+        .connections
+        .all()
+        .flat_map(Cluster::unreadable)
+        .collect();
     for one in &unreadable {
-        let fields = [("place", json!(one.place)), ("reason", json!(one.reason.as_str()))];
-        let said = one.message.strip_prefix(&one.place).and_then(|said| said.strip_prefix(": "));
+        let fields = [
+            ("place", json!(one.place)),
+            ("reason", json!(one.reason.as_str())),
+        ];
+        let said = one
+            .message
+            .strip_prefix(&one.place)
+            .and_then(|said| said.strip_prefix(": "));
         let said = said.unwrap_or(&one.message);
-        screen.tell(format_args!("{}: {}: {said}", one.place, one.reason.as_str()), fields);
+        screen.tell(
+            format_args!("{}: {}: {said}", one.place, one.reason.as_str()),
+            fields,
+        );
     }
     let right = !failed && unreadable.is_empty() && !refused;
     if right { Ending::Right } else { Ending::Failed }
@@ -64,7 +95,10 @@ pub(crate) fn tell(agent: &Agent, active: &Active, done: Done, screen: &Screen) 
 /// Prints which bounds of the grants RBAC cannot enforce; no plan shows that.
 fn reaches(agent: &Agent, active: &Active, screen: &Screen) {
     for (policy, message) in active.reaches(agent) {
-        screen.tell(format_args!("policy {policy}: {message}"), [("policy", json!(&*policy))]);
+        screen.tell(
+            format_args!("policy {policy}: {message}"),
+            [("policy", json!(&*policy))],
+        );
     }
 }
 
@@ -73,10 +107,14 @@ pub(crate) fn unwritten(agent: &Agent, screen: &Screen) -> bool {
     agent.publish_policies();
     let (primaries, policies) = (agent.write_left(), agent.unwritten_policies());
     if let Some((count, error)) = &primaries {
-        screen.note(format_args!("failed to write the status of {count} primaries: {error}"));
+        screen.note(format_args!(
+            "failed to write the status of {count} primaries: {error}"
+        ));
     }
     if policies > 0 {
-        screen.note(format_args!("failed to write the status of {policies} policies"));
+        screen.note(format_args!(
+            "failed to write the status of {policies} policies"
+        ));
     }
     primaries.is_some() || policies > 0
 }
@@ -84,8 +122,18 @@ pub(crate) fn unwritten(agent: &Agent, screen: &Screen) -> bool {
 /// Prints the policies that are refused or cannot be read; true when there is one.
 pub(crate) fn refused(active: &Active, screen: &Screen) -> bool {
     for (policy, refusal) in active.refusals() {
-        let fields = [("policy", json!(policy)), ("reason", json!(refusal.reason.as_str()))];
-        screen.tell(format_args!("policy {policy}: {}: {}", refusal.reason.as_str(), refusal.message), fields);
+        let fields = [
+            ("policy", json!(policy)),
+            ("reason", json!(refusal.reason.as_str())),
+        ];
+        screen.tell(
+            format_args!(
+                "policy {policy}: {}: {}",
+                refusal.reason.as_str(),
+                refusal.message
+            ),
+            fields,
+        );
     }
     for (place, message) in active.broken() {
         let reason = KnownReason::ManifestInvalid.as_str();

@@ -47,13 +47,23 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
         refused: Some(("ManifestInvalid", why)),
         warnings: Vec::new(),
     });
-    let loaded: Vec<_> = found.policies.iter().map(|written| (written, load::load(&engine, written))).collect();
+    let loaded: Vec<_> = found
+        .policies
+        .iter()
+        .map(|written| (written, load::load(&engine, written)))
+        .collect();
     let candidates = loaded.iter().filter_map(|(written, loaded)| {
         let newest = &loaded.as_ref().ok()?.revision.policy;
-        Some(Candidate { newest, active: None, created_seconds: created_seconds(written) })
+        Some(Candidate {
+            newest,
+            active: None,
+            created_seconds: created_seconds(written),
+        })
     });
     let taken = overlap::refused(&candidates.collect::<Vec<_>>());
-    let judged = loaded.iter().map(|(written, loaded)| judge(written, loaded, &found.policies, &taken));
+    let judged = loaded
+        .iter()
+        .map(|(written, loaded)| judge(written, loaded, &found.policies, &taken));
     let verdicts: Vec<Verdict> = broken.chain(judged).collect();
     match args.output {
         TableFormat::Table => verdicts.iter().for_each(|verdict| tell(verdict, screen)),
@@ -65,7 +75,13 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
             screen.json(&rows.collect::<Vec<_>>());
         }
     }
-    Ok(if verdicts.iter().all(|verdict| verdict.refused.is_none()) { Ending::Right } else { Ending::Failed })
+    Ok(
+        if verdicts.iter().all(|verdict| verdict.refused.is_none()) {
+            Ending::Right
+        } else {
+            Ending::Failed
+        },
+    )
 }
 
 /// Whether one policy can be loaded, and may work beside the others.
@@ -76,19 +92,35 @@ fn judge(
     taken: &BTreeMap<Arc<str>, Refusal>,
 ) -> Verdict {
     let name = name(written);
-    let places: Vec<_> = all.iter().filter(|other| self::name(other) == name).map(|one| one.place.as_str()).collect();
+    let places: Vec<_> = all
+        .iter()
+        .filter(|other| self::name(other) == name)
+        .map(|one| one.place.as_str())
+        .collect();
     let twice = places.len() > 1 && name != "-";
     let refused = match loaded {
         _ if twice => Some((
             KnownReason::PolicyInvalid.as_str(),
-            format!("metadata.name: the policy is defined in {} places: {}", places.len(), places.join(", ")),
+            format!(
+                "metadata.name: the policy is defined in {} places: {}",
+                places.len(),
+                places.join(", ")
+            ),
         )),
-        Ok(_) => taken.get(name).map(|refusal| (refusal.reason.as_str(), refusal.message.clone())),
+        Ok(_) => taken
+            .get(name)
+            .map(|refusal| (refusal.reason.as_str(), refusal.message.clone())),
         Err(refusal) => Some((refusal.reason.as_str(), refusal.message.clone())),
     };
-    let warn = |loaded: &Loaded| rights::every_secret(&loaded.revision.policy, SecretReads::Watch, false);
+    let warn =
+        |loaded: &Loaded| rights::every_secret(&loaded.revision.policy, SecretReads::Watch, false);
     let warnings = loaded.as_ref().map(warn).unwrap_or_default();
-    Verdict { place: written.place.clone(), name: name.to_owned(), refused, warnings }
+    Verdict {
+        place: written.place.clone(),
+        name: name.to_owned(),
+        refused,
+        warnings,
+    }
 }
 
 fn name(written: &Written) -> &str {
@@ -96,14 +128,28 @@ fn name(written: &Written) -> &str {
 }
 
 fn tell(verdict: &Verdict, screen: &Screen) {
-    let Verdict { place, name, refused, warnings } = verdict;
+    let Verdict {
+        place,
+        name,
+        refused,
+        warnings,
+    } = verdict;
     match refused {
-        None => screen.line(format_args!("{} {name} ({place})", screen.tinted("valid", Tint::Green, 8))),
+        None => screen.line(format_args!(
+            "{} {name} ({place})",
+            screen.tinted("valid", Tint::Green, 8)
+        )),
         Some((word, why)) => {
-            screen.line(format_args!("{} {name} ({place}): {word}: {why}", screen.tinted("refused", Tint::Red, 8)));
+            screen.line(format_args!(
+                "{} {name} ({place}): {word}: {why}",
+                screen.tinted("refused", Tint::Red, 8)
+            ));
         }
     }
     for warning in warnings {
-        screen.line(format_args!("{} {name}: {warning}", screen.tinted("warning", Tint::Yellow, 8)));
+        screen.line(format_args!(
+            "{} {name}: {warning}",
+            screen.tinted("warning", Tint::Yellow, 8)
+        ));
     }
 }

@@ -9,8 +9,14 @@ use transom_core::object::Object;
 use transom_core::plan::Step;
 
 /// The metadata that a server sets: no policy writes it.
-const SET_BY_SERVER: [&str; 6] =
-    ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"];
+const SET_BY_SERVER: [&str; 6] = [
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "managedFields",
+    "selfLink",
+];
 
 /// Whether a run prints what it would write.
 pub(crate) fn is_asked_for(args: &RunArgs) -> bool {
@@ -32,7 +38,9 @@ pub(crate) async fn print(agent: &Agent, screen: &Screen) {
             }
         }
     }
-    all.sort_by(|one, other| (&one.reference, &one.policies).cmp(&(&other.reference, &other.policies)));
+    all.sort_by(|one, other| {
+        (&one.reference, &one.policies).cmp(&(&other.reference, &other.policies))
+    });
     difference::print(&all, None, screen);
 }
 
@@ -41,12 +49,19 @@ fn rendered(policy: &str, step: Step, before: Option<Object>) -> Rendered {
     let after = match step {
         Step::Create { desired } | Step::Update { desired, .. } => Some(desired),
         Step::Patch { fields, .. } => before.clone().map(|mut object| {
-            fields.into_iter().for_each(|(path, value)| set(&mut object.body, &path, value));
+            fields
+                .into_iter()
+                .for_each(|(path, value)| set(&mut object.body, &path, value));
             object
         }),
         Step::Delete { .. } => None,
     };
-    Rendered { reference, policies: vec![policy.to_owned()], before: before.map(plain), after: after.map(plain) }
+    Rendered {
+        reference,
+        policies: vec![policy.to_owned()],
+        before: before.map(plain),
+        after: after.map(plain),
+    }
 }
 
 /// Sets the field at a dotted path; null removes it.
@@ -54,7 +69,11 @@ fn set(body: &mut Value, path: &str, value: Value) {
     let Value::Object(map) = body else { return };
     match path.split_once('.') {
         Some((name, rest)) => {
-            set(map.entry(name).or_insert_with(|| Value::Object(Map::new())), rest, value);
+            set(
+                map.entry(name).or_insert_with(|| Value::Object(Map::new())),
+                rest,
+                value,
+            );
         }
         None if value.is_null() => drop(map.remove(path)),
         None => drop(map.insert(path.to_owned(), value)),
@@ -62,8 +81,14 @@ fn set(body: &mut Value, path: &str, value: Value) {
 }
 
 fn plain(mut object: Object) -> Object {
-    if let Some(metadata) = object.body.get_mut("metadata").and_then(Value::as_object_mut) {
-        SET_BY_SERVER.iter().for_each(|key| drop(metadata.remove(*key)));
+    if let Some(metadata) = object
+        .body
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
+    {
+        SET_BY_SERVER
+            .iter()
+            .for_each(|key| drop(metadata.remove(*key)));
     }
     object
 }
@@ -77,9 +102,14 @@ mod tests {
     #[test]
     fn shows_a_step_as_its_effect_on_the_object() {
         let reference = ObjectRef::local("v1", "ManagedCluster", None, "c");
-        let object = |body: Value| Object { reference: reference.clone(), version: "7".to_owned(), body };
-        let before =
-            object(json!({"metadata": {"name": "c", "uid": "u", "generation": 3}, "spec": {"taints": [1], "a": 2}}));
+        let object = |body: Value| Object {
+            reference: reference.clone(),
+            version: "7".to_owned(),
+            body,
+        };
+        let before = object(
+            json!({"metadata": {"name": "c", "uid": "u", "generation": 3}, "spec": {"taints": [1], "a": 2}}),
+        );
         let patch = |fields: Value| Step::Patch {
             reference: reference.clone(),
             version: "7".to_owned(),
@@ -92,15 +122,27 @@ mod tests {
             why: String::new(),
         };
         for (step, after) in [
-            (patch(json!([2])), Some(json!({"metadata": {"name": "c"}, "spec": {"taints": [2], "a": 2}}))),
-            (patch(Value::Null), Some(json!({"metadata": {"name": "c"}, "spec": {"a": 2}}))),
+            (
+                patch(json!([2])),
+                Some(json!({"metadata": {"name": "c"}, "spec": {"taints": [2], "a": 2}})),
+            ),
+            (
+                patch(Value::Null),
+                Some(json!({"metadata": {"name": "c"}, "spec": {"a": 2}})),
+            ),
             (delete(), None),
         ] {
             let shown = rendered("p", step, Some(before.clone()));
             assert_eq!(shown.after.map(|object| object.body), after);
             assert_eq!(shown.before.unwrap().body["metadata"], json!({"name": "c"}));
         }
-        let made = rendered("p", Step::Create { desired: before.clone() }, None);
+        let made = rendered(
+            "p",
+            Step::Create {
+                desired: before.clone(),
+            },
+            None,
+        );
         assert!(made.before.is_none() && made.after.is_some());
         let bare = rendered("p", patch(json!([])), Some(object(json!({}))));
         assert_eq!(bare.after.unwrap().body, json!({"spec": {"taints": []}}));

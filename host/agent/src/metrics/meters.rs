@@ -60,22 +60,43 @@ impl Meters {
         let mut families = self.registry.gather();
         if self.compatibility {
             let same = |metric: &Metric, counter: &IntCounterVec| {
-                let value = counter.get_metric_with_label_values::<&str>(&[]).map_or(0, |counter| counter.get());
+                let value = counter
+                    .get_metric_with_label_values::<&str>(&[])
+                    .map_or(0, |counter| counter.get());
                 family(metric, [(Vec::new(), value as f64)])
             };
             families.push(same(&metrics::COMPATIBILITY_COPY_TOTAL, &self.copies));
-            families.push(same(&metrics::COMPATIBILITY_COPY_FAILURES, &self.copy_failures));
+            families.push(same(
+                &metrics::COMPATIBILITY_COPY_FAILURES,
+                &self.copy_failures,
+            ));
         }
         families
     }
 
     /// Counts the end of a reconcile, `since_cause` after its cause.
-    pub(crate) fn reconciled(&self, cause: &str, report: &Report, attempt: Option<Attempt>, since_cause: Duration) {
-        add(&self.reconciles, &[&report.policy, cause, report.state.as_str()], 1);
+    pub(crate) fn reconciled(
+        &self,
+        cause: &str,
+        report: &Report,
+        attempt: Option<Attempt>,
+        since_cause: Duration,
+    ) {
+        add(
+            &self.reconciles,
+            &[&report.policy, cause, report.state.as_str()],
+            1,
+        );
         if !report.writes.is_empty() {
-            observe(&self.cause_to_written, &[&report.policy], since_cause.as_secs_f64());
+            observe(
+                &self.cause_to_written,
+                &[&report.policy],
+                since_cause.as_secs_f64(),
+            );
         }
-        attempt.into_iter().for_each(|attempt| self.attempted(attempt));
+        attempt
+            .into_iter()
+            .for_each(|attempt| self.attempted(attempt));
     }
 
     /// Counts an attempt to copy a kubeconfig.
@@ -89,7 +110,11 @@ impl Meters {
     /// Counts the performed steps of a plan.
     pub(crate) fn wrote(&self, policy: &str, outcome: &Outcome) {
         for step in &outcome.steps {
-            let result = step.result.as_ref().err().map_or("ok", |failure| failure.reason.as_str());
+            let result = step
+                .result
+                .as_ref()
+                .err()
+                .map_or("ok", |failure| failure.reason.as_str());
             add(&self.writes, &[policy, kind(step.kind), result], 1);
         }
     }
@@ -100,9 +125,19 @@ impl Meters {
     }
 
     /// Records a call of a guest.
-    pub(crate) fn called(&self, policy: &str, call: &str, receipt: &Receipt, failure: Option<&str>) {
+    pub(crate) fn called(
+        &self,
+        policy: &str,
+        call: &str,
+        receipt: &Receipt,
+        failure: Option<&str>,
+    ) {
         let labels = [policy, call];
-        observe(&self.call_time, &labels, Duration::from_micros(receipt.micros).as_secs_f64());
+        observe(
+            &self.call_time,
+            &labels,
+            Duration::from_micros(receipt.micros).as_secs_f64(),
+        );
         observe(&self.call_memory, &labels, receipt.memory_bytes as f64);
         observe(&self.call_answer, &labels, receipt.answer_bytes as f64);
         if receipt.log_lines > 0 {
@@ -115,10 +150,25 @@ impl Meters {
 
     /// Removes every series of a deleted policy.
     pub(crate) fn forget(&self, policy: &str) {
-        let counters = [&self.reconciles, &self.writes, &self.repaired, &self.call_log_lines, &self.call_failures];
-        counters.into_iter().for_each(|counter| remove(counter, policy));
-        let histograms = [&self.cause_to_written, &self.call_time, &self.call_memory, &self.call_answer];
-        histograms.into_iter().for_each(|histogram| remove(histogram, policy));
+        let counters = [
+            &self.reconciles,
+            &self.writes,
+            &self.repaired,
+            &self.call_log_lines,
+            &self.call_failures,
+        ];
+        counters
+            .into_iter()
+            .for_each(|counter| remove(counter, policy));
+        let histograms = [
+            &self.cause_to_written,
+            &self.call_time,
+            &self.call_memory,
+            &self.call_answer,
+        ];
+        histograms
+            .into_iter()
+            .for_each(|histogram| remove(histogram, policy));
     }
 
     /// Sets how many policies have an active revision, and how many policies or places with policies are refused.
@@ -132,8 +182,11 @@ impl Meters {
 fn remove<T: MetricVecBuilder>(of: &MetricVec<T>, policy: &str) {
     for family in of.collect() {
         for series in family.get_metric() {
-            let labels: HashMap<&str, &str> =
-                series.get_label().iter().map(|pair| (pair.name(), pair.value())).collect();
+            let labels: HashMap<&str, &str> = series
+                .get_label()
+                .iter()
+                .map(|pair| (pair.name(), pair.value()))
+                .collect();
             if labels.get("policy") == Some(&policy) {
                 // An error means that the series is gone already.
                 drop(of.remove(&labels));
@@ -153,20 +206,33 @@ fn kind(kind: WriteKind) -> &'static str {
 }
 
 fn counter(registry: &Registry, metric: &Metric) -> prometheus::Result<IntCounterVec> {
-    registered(registry, IntCounterVec::new(Opts::new(metric.name, metric.help), metric.labels)?)
+    registered(
+        registry,
+        IntCounterVec::new(Opts::new(metric.name, metric.help), metric.labels)?,
+    )
 }
 
 fn gauge(registry: &Registry, metric: &Metric) -> prometheus::Result<IntGaugeVec> {
-    registered(registry, IntGaugeVec::new(Opts::new(metric.name, metric.help), metric.labels)?)
+    registered(
+        registry,
+        IntGaugeVec::new(Opts::new(metric.name, metric.help), metric.labels)?,
+    )
 }
 
 fn histogram(registry: &Registry, metric: &Metric) -> prometheus::Result<HistogramVec> {
-    let bounds = if let Kind::Histogram(bounds) = metric.kind { bounds } else { &[] };
+    let bounds = if let Kind::Histogram(bounds) = metric.kind {
+        bounds
+    } else {
+        &[]
+    };
     let options = HistogramOpts::new(metric.name, metric.help).buckets(bounds.to_vec());
     registered(registry, HistogramVec::new(options, metric.labels)?)
 }
 
-fn registered<T: Collector + Clone + 'static>(registry: &Registry, made: T) -> prometheus::Result<T> {
+fn registered<T: Collector + Clone + 'static>(
+    registry: &Registry,
+    made: T,
+) -> prometheus::Result<T> {
     registry.register(Box::new(made.clone()))?;
     Ok(made)
 }
@@ -203,17 +269,31 @@ mod tests {
             metric
                 .labels
                 .iter()
-                .map(|label| if *label == "policy" { policy.to_owned() } else { "x".to_owned() })
+                .map(|label| {
+                    if *label == "policy" {
+                        policy.to_owned()
+                    } else {
+                        "x".to_owned()
+                    }
+                })
                 .collect()
         };
         for policy in ["gone", "stays"] {
-            for counter in
-                [&meters.reconciles, &meters.writes, &meters.repaired, &meters.call_log_lines, &meters.call_failures]
-            {
+            for counter in [
+                &meters.reconciles,
+                &meters.writes,
+                &meters.repaired,
+                &meters.call_log_lines,
+                &meters.call_failures,
+            ] {
                 let name = counter.desc()[0].fq_name.clone();
                 let metric = ALL.iter().find(|metric| metric.name == name).unwrap();
                 let labels = labels(metric, policy);
-                add(counter, &labels.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+                add(
+                    counter,
+                    &labels.iter().map(String::as_str).collect::<Vec<_>>(),
+                    1,
+                );
             }
             observe(&meters.cause_to_written, &[policy], 1.0);
             for histogram in [&meters.call_time, &meters.call_memory, &meters.call_answer] {
@@ -224,14 +304,20 @@ mod tests {
             let families = meters.gather();
             let series = families.iter().flat_map(MetricFamily::get_metric);
             series
-                .filter(|one| one.get_label().iter().any(|pair| pair.name() == "policy" && pair.value() == policy))
+                .filter(|one| {
+                    one.get_label()
+                        .iter()
+                        .any(|pair| pair.name() == "policy" && pair.value() == policy)
+                })
                 .count()
         };
         assert_eq!((spoken("gone"), spoken("stays")), (9, 9));
         meters.forget("gone");
         assert_eq!((spoken("gone"), spoken("stays")), (0, 9));
         // `forget` covers every growing metric that has the label `policy`.
-        let of_policies = ALL.iter().filter(|one| one.labels.contains(&"policy") && one.kind != Kind::Gauge);
+        let of_policies = ALL
+            .iter()
+            .filter(|one| one.labels.contains(&"policy") && one.kind != Kind::Gauge);
         assert_eq!(of_policies.count(), 9);
     }
 }

@@ -14,15 +14,22 @@ pub(super) fn gather(agent: &Agent) -> Vec<MetricFamily> {
     let leads = agent.leading.leads();
     // On a replica that does not lead, the knowledge of primaries is old, and the queues hold another replica's work.
     let queues = if leads { agent.queues() } else { Vec::new() };
-    let queue = queues.iter().map(|queue| (vec![queue.policy.to_string()], queue.left() as f64));
-    let oldest = queues.iter().map(|queue| (vec![queue.policy.to_string()], queue.oldest().as_secs_f64()));
+    let queue = queues
+        .iter()
+        .map(|queue| (vec![queue.policy.to_string()], queue.left() as f64));
+    let oldest = queues
+        .iter()
+        .map(|queue| (vec![queue.policy.to_string()], queue.oldest().as_secs_f64()));
     let version = vec![env!("CARGO_PKG_VERSION").to_owned()];
     let mut all = servers(agent);
     all.extend([
         family(&metrics::QUEUE, queue),
         family(&metrics::QUEUE_OLDEST, oldest),
         family(&metrics::BUILD, [(version, 1.0)]),
-        family(&metrics::LEADING, [(Vec::new(), if leads { 1.0 } else { 0.0 })]),
+        family(
+            &metrics::LEADING,
+            [(Vec::new(), if leads { 1.0 } else { 0.0 })],
+        ),
     ]);
     if leads {
         all.extend([primaries(agent), overdue(agent), expiry(agent)]);
@@ -35,12 +42,19 @@ fn servers(agent: &Agent) -> Vec<MetricFamily> {
     let (mut requests, mut watches) = (Vec::new(), BTreeMap::<_, (u64, usize)>::new());
     for server in agent.connections.servers() {
         let counts = server.writer().counts();
-        for (verb, purpose) in Verb::ALL.into_iter().flat_map(|verb| Purpose::ALL.map(|purpose| (verb, purpose))) {
-            let labels = [server.name(), verb.as_str(), purpose.as_str()].map(str::to_owned).to_vec();
+        for (verb, purpose) in Verb::ALL
+            .into_iter()
+            .flat_map(|verb| Purpose::ALL.map(|purpose| (verb, purpose)))
+        {
+            let labels = [server.name(), verb.as_str(), purpose.as_str()]
+                .map(str::to_owned)
+                .to_vec();
             requests.push((labels, counts.of(verb, purpose) as f64));
         }
         for watch in server.health().watches {
-            let held = watches.entry((server.name(), watch.scope.kind)).or_default();
+            let held = watches
+                .entry((server.name(), watch.scope.kind))
+                .or_default();
             *held = (held.0 + watch.restarts, held.1 + watch.objects);
         }
     }
@@ -48,8 +62,18 @@ fn servers(agent: &Agent) -> Vec<MetricFamily> {
     let labels = |(connection, kind): &(&str, String)| vec![(*connection).to_owned(), kind.clone()];
     vec![
         family(&metrics::REQUESTS, requests),
-        family(&metrics::WATCH_RESTARTS, watches.iter().map(|(of, (restarts, _))| (labels(of), *restarts as f64))),
-        family(&metrics::WATCH_OBJECTS, watches.iter().map(|(of, (_, objects))| (labels(of), *objects as f64))),
+        family(
+            &metrics::WATCH_RESTARTS,
+            watches
+                .iter()
+                .map(|(of, (restarts, _))| (labels(of), *restarts as f64)),
+        ),
+        family(
+            &metrics::WATCH_OBJECTS,
+            watches
+                .iter()
+                .map(|(of, (_, objects))| (labels(of), *objects as f64)),
+        ),
     ]
 }
 
@@ -57,10 +81,19 @@ fn primaries(agent: &Agent) -> MetricFamily {
     let known = agent.known.lock();
     let mut counts: BTreeMap<_, u64> = BTreeMap::new();
     for (key, told) in &known.told {
-        *counts.entry((&*key.policy, told.state, told.reason.as_str())).or_default() += 1;
+        *counts
+            .entry((&*key.policy, told.state, told.reason.as_str()))
+            .or_default() += 1;
     }
     let rows = counts.into_iter().map(|((policy, state, reason), count)| {
-        (vec![policy.to_owned(), state.as_str().to_owned(), reason.to_owned()], count as f64)
+        (
+            vec![
+                policy.to_owned(),
+                state.as_str().to_owned(),
+                reason.to_owned(),
+            ],
+            count as f64,
+        )
     });
     family(&metrics::PRIMARIES, rows)
 }
@@ -70,12 +103,26 @@ fn overdue(agent: &Agent) -> MetricFamily {
     let now_seconds = agent.clock.now_seconds();
     let known = agent.known.lock();
     let mut counts: BTreeMap<_, u64> = BTreeMap::new();
-    for (key, told) in known.told.iter().filter(|(_, told)| matches!(told.state, State::Held | State::Waiting)) {
-        let overdue = summary::is_overdue(told.state, &told.reason, told.since_seconds, now_seconds);
-        *counts.entry((&*key.policy, told.state, told.reason.as_str())).or_default() += u64::from(overdue);
+    for (key, told) in known
+        .told
+        .iter()
+        .filter(|(_, told)| matches!(told.state, State::Held | State::Waiting))
+    {
+        let overdue =
+            summary::is_overdue(told.state, &told.reason, told.since_seconds, now_seconds);
+        *counts
+            .entry((&*key.policy, told.state, told.reason.as_str()))
+            .or_default() += u64::from(overdue);
     }
     let rows = counts.into_iter().map(|((policy, state, reason), count)| {
-        (vec![policy.to_owned(), state.as_str().to_owned(), reason.to_owned()], count as f64)
+        (
+            vec![
+                policy.to_owned(),
+                state.as_str().to_owned(),
+                reason.to_owned(),
+            ],
+            count as f64,
+        )
     });
     family(&metrics::OVERDUE, rows)
 }
@@ -84,30 +131,55 @@ fn expiry(agent: &Agent) -> MetricFamily {
     let known = agent.known.lock();
     let mut earliest: BTreeMap<&str, i64> = BTreeMap::new();
     for (key, ends) in &known.ends {
-        earliest.entry(&key.policy).and_modify(|found| *found = (*found).min(*ends)).or_insert(*ends);
+        earliest
+            .entry(&key.policy)
+            .and_modify(|found| *found = (*found).min(*ends))
+            .or_insert(*ends);
     }
-    family(&metrics::EXPIRY, earliest.into_iter().map(|(policy, ends)| (vec![policy.to_owned()], ends as f64)))
+    family(
+        &metrics::EXPIRY,
+        earliest
+            .into_iter()
+            .map(|(policy, ends)| (vec![policy.to_owned()], ends as f64)),
+    )
 }
 
 /// The values of one metric, each with the values of its labels.
-pub(super) fn family(metric: &Metric, rows: impl IntoIterator<Item = (Vec<String>, f64)>) -> MetricFamily {
+pub(super) fn family(
+    metric: &Metric,
+    rows: impl IntoIterator<Item = (Vec<String>, f64)>,
+) -> MetricFamily {
     let mut family = MetricFamily::default();
     family.set_name(metric.name.to_owned());
     family.set_help(metric.help.to_owned());
     let counter = metric.kind == Kind::Counter;
-    family.set_field_type(if counter { MetricType::COUNTER } else { MetricType::GAUGE });
-    family.set_metric(rows.into_iter().map(|(values, value)| sample(metric, values, value, counter)).collect());
+    family.set_field_type(if counter {
+        MetricType::COUNTER
+    } else {
+        MetricType::GAUGE
+    });
+    family.set_metric(
+        rows.into_iter()
+            .map(|(values, value)| sample(metric, values, value, counter))
+            .collect(),
+    );
     family
 }
 
-fn sample(metric: &Metric, values: Vec<String>, value: f64, counter: bool) -> prometheus::proto::Metric {
+fn sample(
+    metric: &Metric,
+    values: Vec<String>,
+    value: f64,
+    counter: bool,
+) -> prometheus::proto::Metric {
     let pair = |(name, value): (&&str, String)| {
         let mut pair = LabelPair::default();
         pair.set_name((*name).to_owned());
         pair.set_value(value);
         pair
     };
-    let mut sample = prometheus::proto::Metric::from_label(metric.labels.iter().zip(values).map(pair).collect());
+    let mut sample =
+        prometheus::proto::Metric::from_label(metric.labels.iter().zip(values).map(pair).collect());
     if counter {
         let mut held = Counter::default();
         held.set_value(value);

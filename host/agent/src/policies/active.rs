@@ -33,13 +33,20 @@ pub(super) struct Known {
 
 impl Known {
     fn refused(&self) -> usize {
-        self.catalogue.entries().filter(|(_, entry)| entry.refused.is_some()).count() + self.broken.len()
+        self.catalogue
+            .entries()
+            .filter(|(_, entry)| entry.refused.is_some())
+            .count()
+            + self.broken.len()
     }
 }
 
 impl Default for Active {
     fn default() -> Self {
-        Self { known: Arc::default(), loading: Arc::new(watch::Sender::new(0)) }
+        Self {
+            known: Arc::default(),
+            loading: Arc::new(watch::Sender::new(0)),
+        }
     }
 }
 
@@ -61,7 +68,8 @@ impl Active {
     /// Why each refused policy was refused.
     pub(crate) fn refusals(&self) -> Vec<(String, Refusal)> {
         let known = self.lock();
-        let refused = |(name, entry): (&Arc<str>, &Entry)| Some((name.to_string(), entry.refused.clone()?));
+        let refused =
+            |(name, entry): (&Arc<str>, &Entry)| Some((name.to_string(), entry.refused.clone()?));
         known.catalogue.entries().filter_map(refused).collect()
     }
 
@@ -98,7 +106,9 @@ impl Active {
     /// The connections that an active policy needs.
     pub(super) fn clusters(&self, policy: &str) -> BTreeSet<String> {
         let loaded = self.loaded_of(policy);
-        let clusters = loaded.iter().flat_map(|loaded| loaded.revision.policy.clusters());
+        let clusters = loaded
+            .iter()
+            .flat_map(|loaded| loaded.revision.policy.clusters());
         clusters.map(|(_, cluster)| cluster.to_owned()).collect()
     }
 
@@ -106,7 +116,9 @@ impl Active {
     pub(crate) fn publish(&self, agent: &Arc<Agent>, changes: &[(Arc<str>, Change)]) {
         // Several policies may begin together. The primaries of all of them are to be located first, so that none wins
         // by its order.
-        let new = changes.iter().filter(|(policy, change)| *change == Change::Loaded && agent.queue(policy).is_none());
+        let new = changes
+            .iter()
+            .filter(|(policy, change)| *change == Change::Loaded && agent.queue(policy).is_none());
         for loaded in new.filter_map(|(policy, _)| self.loaded_of(policy)) {
             agent.expect(&loaded, true);
         }
@@ -115,10 +127,13 @@ impl Active {
             match (change, loaded) {
                 (Change::Loaded | Change::Swapped, Some(loaded)) => agent.resume(policy, loaded),
                 // A policy that did not begin yet will begin with the bounded revision.
-                (Change::Bounded, Some(loaded)) if agent.queue(policy).is_some() => agent.resume(policy, loaded),
+                (Change::Bounded, Some(loaded)) if agent.queue(policy).is_some() => {
+                    agent.resume(policy, loaded)
+                }
                 (Change::Removed, None) => agent.remove_queue(policy),
                 (Change::Refused | Change::Mended, _) => {}
-                (Change::Loaded | Change::Swapped | Change::Bounded, _) | (Change::Removed, Some(_)) => continue,
+                (Change::Loaded | Change::Swapped | Change::Bounded, _)
+                | (Change::Removed, Some(_)) => continue,
             }
             self.tell(policy, *change);
             self.tell_reach(agent, policy, *change);
@@ -140,8 +155,15 @@ impl Active {
         if !matches!(change, Change::Loaded | Change::Swapped) {
             return;
         }
-        for message in self.loaded_of(policy).iter().flat_map(|loaded| reach(agent, loaded)) {
-            telemetry::tell(&Signal::PolicyReaches { policy: policy.into(), message });
+        for message in self
+            .loaded_of(policy)
+            .iter()
+            .flat_map(|loaded| reach(agent, loaded))
+        {
+            telemetry::tell(&Signal::PolicyReaches {
+                policy: policy.into(),
+                message,
+            });
         }
     }
 
@@ -149,14 +171,21 @@ impl Active {
     pub(crate) fn reaches(&self, agent: &Agent) -> Vec<(Arc<str>, String)> {
         let known = self.lock();
         let of = |(name, loaded): (&Arc<str>, &Arc<Loaded>)| {
-            reach(agent, loaded).into_iter().map(|message| (Arc::clone(name), message)).collect::<Vec<_>>()
+            reach(agent, loaded)
+                .into_iter()
+                .map(|message| (Arc::clone(name), message))
+                .collect::<Vec<_>>()
         };
         known.loaded.iter().flat_map(of).collect()
     }
 
     fn tell(&self, policy: &Arc<str>, change: Change) {
         let known = self.lock();
-        let entry = known.catalogue.entries().find(|(name, _)| *name == policy).map(|(_, entry)| entry);
+        let entry = known
+            .catalogue
+            .entries()
+            .find(|(name, _)| *name == policy)
+            .map(|(_, entry)| entry);
         let revision = entry.and_then(|entry| entry.revision.as_ref());
         let policy = Arc::clone(policy);
         let signal = match (change, entry.and_then(|entry| entry.refused.as_ref())) {
@@ -166,12 +195,18 @@ impl Active {
             (Change::Swapped, _) => Signal::Swapped { policy },
             (Change::Mended, _) => Signal::PolicyMended { policy },
             (Change::Removed, _) => Signal::PolicyRemoved { policy },
-            (Change::Bounded, _) => {
-                Signal::PolicyBounded { policy, suspended: revision.is_some_and(|one| one.policy.suspend) }
-            }
+            (Change::Bounded, _) => Signal::PolicyBounded {
+                policy,
+                suspended: revision.is_some_and(|one| one.policy.suspend),
+            },
             (Change::Refused, Some(Refusal { reason, message })) => {
                 let (reason, message) = (*reason, message.clone());
-                Signal::SwapRefused { policy, reason, message, previous_revision_active: revision.is_some() }
+                Signal::SwapRefused {
+                    policy,
+                    reason,
+                    message,
+                    previous_revision_active: revision.is_some(),
+                }
             }
         };
         drop(known);
@@ -182,5 +217,7 @@ impl Active {
 /// Which bounds of a grant RBAC cannot enforce; none when there is no API server.
 fn reach(agent: &Agent, loaded: &Loaded) -> Vec<String> {
     let reads = agent.connections.secret_reads();
-    reads.map(|reads| rights::every_secret(&loaded.revision.policy, reads, false)).unwrap_or_default()
+    reads
+        .map(|reads| rights::every_secret(&loaded.revision.policy, reads, false))
+        .unwrap_or_default()
 }

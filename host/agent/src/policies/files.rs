@@ -41,7 +41,10 @@ pub(crate) struct Listing {
 impl Files {
     /// The manifests at a path. Components lie in `components`, or else beside them.
     pub(crate) fn new(path: &Path, components: Option<&Path>) -> Self {
-        Self { path: path.to_owned(), components: components.map(Path::to_owned) }
+        Self {
+            path: path.to_owned(),
+            components: components.map(Path::to_owned),
+        }
     }
 
     /// The folder or file.
@@ -55,8 +58,15 @@ impl Files {
         if std::fs::metadata(&self.path)?.is_dir() {
             return Ok((self.path.clone(), None));
         }
-        let file = if self.path.is_symlink() { self.path.canonicalize()? } else { self.path.clone() };
-        let name = file.file_name().map(PathBuf::from).ok_or(io::ErrorKind::InvalidInput)?;
+        let file = if self.path.is_symlink() {
+            self.path.canonicalize()?
+        } else {
+            self.path.clone()
+        };
+        let name = file
+            .file_name()
+            .map(PathBuf::from)
+            .ok_or(io::ErrorKind::InvalidInput)?;
         Ok((folder_of(&file), Some(name)))
     }
 
@@ -73,9 +83,12 @@ impl Files {
                 let (kind, fingerprint) = folder.look(&name)?;
                 listing.take(&self.path, &name, kind, fingerprint);
                 listing.folders.insert(root, folder.look(Path::new("."))?.1);
-                listing
-                    .folders
-                    .insert(folder_of(&self.path), Folder::open(&folder_of(&self.path))?.look(Path::new("."))?.1);
+                listing.folders.insert(
+                    folder_of(&self.path),
+                    Folder::open(&folder_of(&self.path))?
+                        .look(Path::new("."))?
+                        .1,
+                );
             }
             None => {
                 let (_, fingerprint) = folder.look(Path::new("."))?;
@@ -86,7 +99,9 @@ impl Files {
         }
         let bytes: u64 = listing.manifests.values().map(FileIdentity::size).sum();
         match bytes > MAX_BYTES {
-            true => Err(io::Error::other(format!("its manifests have {bytes} bytes, the limit is {MAX_BYTES}"))),
+            true => Err(io::Error::other(format!(
+                "its manifests have {bytes} bytes, the limit is {MAX_BYTES}"
+            ))),
             false => Ok(listing),
         }
     }
@@ -102,7 +117,9 @@ impl Files {
                 None => path.strip_prefix(&root).map_err(io::Error::other)?,
             };
             let limit = u64::try_from(LIMITS.bytes).unwrap_or(u64::MAX);
-            Folder::open(&root)?.read(below, limit).map(|(text, _)| text)
+            Folder::open(&root)?
+                .read(below, limit)
+                .map(|(text, _)| text)
         };
         match read() {
             Ok(text) => found.take(&place, &place, &self.base(path), &text),
@@ -117,9 +134,15 @@ impl Files {
             (Some(components), _) => Base::Components(components.clone()),
             (None, Ok(below)) if !below.as_os_str().is_empty() => {
                 let below = below.parent().unwrap_or(Path::new("")).to_owned();
-                Base::Beside { root: self.path.clone(), below }
+                Base::Beside {
+                    root: self.path.clone(),
+                    below,
+                }
             }
-            (None, _) => Base::Beside { root: folder_of(&self.path), below: PathBuf::new() },
+            (None, _) => Base::Beside {
+                root: folder_of(&self.path),
+                below: PathBuf::new(),
+            },
         }
     }
 
@@ -130,7 +153,10 @@ impl Files {
     pub(crate) fn read_all(&self) -> io::Result<Found> {
         let listing = self.list()?;
         let mut found = listing.missed();
-        listing.manifests.keys().for_each(|path| found.add(self.read(path)));
+        listing
+            .manifests
+            .keys()
+            .for_each(|path| found.add(self.read(path)));
         Ok(found)
     }
 }
@@ -150,7 +176,8 @@ impl Listing {
         match kind {
             Kind::File => drop(self.manifests.insert(path.to_owned(), fingerprint)),
             _ if is_manifest(name.as_os_str()) => {
-                self.broken.insert(path.to_owned(), "it is not a regular file".to_owned());
+                self.broken
+                    .insert(path.to_owned(), "it is not a regular file".to_owned());
             }
             _ => {}
         }
@@ -168,15 +195,21 @@ impl Listing {
                 continue;
             }
             match folder.look(&path) {
-                Ok((Kind::Folder, fingerprint)) => self.enter(folder, top, &path, depth, fingerprint)?,
-                Ok((kind, fingerprint)) if is_manifest => self.take(&top.join(&path), &path, kind, fingerprint),
+                Ok((Kind::Folder, fingerprint)) => {
+                    self.enter(folder, top, &path, depth, fingerprint)?
+                }
+                Ok((kind, fingerprint)) if is_manifest => {
+                    self.take(&top.join(&path), &path, kind, fingerprint)
+                }
                 Err(error) if is_manifest || leads_out(&error) || hint == Some(Kind::Folder) => {
                     self.broken.insert(top.join(&path), error.to_string());
                 }
                 Ok(_) | Err(_) => {}
             }
             if self.manifests.len() > MAX_MANIFESTS {
-                return Err(io::Error::other(format!("it contains more than {MAX_MANIFESTS} manifests")));
+                return Err(io::Error::other(format!(
+                    "it contains more than {MAX_MANIFESTS} manifests"
+                )));
             }
         }
         Ok(())
@@ -196,13 +229,16 @@ impl Listing {
             return Ok(());
         }
         if depth == MAX_DEPTH {
-            self.broken.insert(at, format!("it is more than {MAX_DEPTH} folders deep"));
+            self.broken
+                .insert(at, format!("it is more than {MAX_DEPTH} folders deep"));
             return Ok(());
         }
         self.folders.insert(at.clone(), fingerprint);
         match self.walk(folder, top, path, depth + 1) {
             // A folder that cannot be read hides only itself; an exceeded limit ends the whole listing.
-            Err(error) if error.raw_os_error().is_some() => drop(self.broken.insert(at, error.to_string())),
+            Err(error) if error.raw_os_error().is_some() => {
+                drop(self.broken.insert(at, error.to_string()))
+            }
             walked => walked?,
         }
         Ok(())
@@ -211,7 +247,9 @@ impl Listing {
 
 /// Whether a file of this name is a manifest.
 pub(super) fn is_manifest(name: &OsStr) -> bool {
-    Path::new(name).extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json")
+    Path::new(name)
+        .extension()
+        .is_some_and(|end| end == "yaml" || end == "yml" || end == "json")
 }
 
 #[cfg(test)]
@@ -220,12 +258,16 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    const POLICY: &str = "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {name: a}\n";
+    const POLICY: &str =
+        "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {name: a}\n";
 
     fn list(root: &Path) -> (Vec<String>, Vec<String>) {
         let listing = Files::new(root, None).list().unwrap();
         let shown = |path: &PathBuf| path.strip_prefix(root).unwrap().display().to_string();
-        (listing.manifests.keys().map(shown).collect(), listing.broken.keys().map(shown).collect())
+        (
+            listing.manifests.keys().map(shown).collect(),
+            listing.broken.keys().map(shown).collect(),
+        )
     }
 
     #[test]
@@ -256,8 +298,17 @@ mod tests {
         assert_eq!(manifests, ["inside.yaml", "sub/deep/a.yaml"]);
         assert_eq!(broken, ["dangling.yaml", "out", "out.yaml"]);
         let found = Files::new(&root, None).read_all().unwrap();
-        assert!(found.policies.iter().all(|one| !one.place.contains("elsewhere")) && found.policies.len() == 2);
-        assert_eq!(found.why(&root.join("out/x.yaml").display().to_string()), Some("the path leads out of the folder"));
+        assert!(
+            found
+                .policies
+                .iter()
+                .all(|one| !one.place.contains("elsewhere"))
+                && found.policies.len() == 2
+        );
+        assert_eq!(
+            found.why(&root.join("out/x.yaml").display().to_string()),
+            Some("the path leads out of the folder")
+        );
         assert!(!found.may_hold(&root.join("outer.yaml").display().to_string()));
     }
 
@@ -272,7 +323,10 @@ mod tests {
             fs::write(root.join("..2026_1").join(path), POLICY).unwrap();
             symlink(format!("..data/{link}"), root.join(link)).unwrap();
         }
-        assert_eq!(list(root), (vec!["a.yaml".to_owned(), "sub/b.yaml".to_owned()], vec![]));
+        assert_eq!(
+            list(root),
+            (vec!["a.yaml".to_owned(), "sub/b.yaml".to_owned()], vec![])
+        );
         let before = Files::new(root, None).list().unwrap();
         fs::create_dir_all(root.join("..2026_2/sub")).unwrap();
         for path in ["a.yaml", "sub/b.yaml"] {
@@ -282,7 +336,13 @@ mod tests {
         fs::rename(root.join("..data_tmp"), root.join("..data")).unwrap();
         let after = Files::new(root, None).list().unwrap();
         assert!(after.manifests.keys().eq(before.manifests.keys()));
-        assert!(after.manifests.values().zip(before.manifests.values()).all(|(after, before)| after != before));
+        assert!(
+            after
+                .manifests
+                .values()
+                .zip(before.manifests.values())
+                .all(|(after, before)| after != before)
+        );
     }
 
     #[test]
@@ -292,13 +352,22 @@ mod tests {
         fs::create_dir_all(deep.join("deeper")).unwrap();
         fs::write(deep.join("a.yaml"), POLICY).unwrap();
         let (manifests, broken) = list(folder.path());
-        assert!(manifests.is_empty() && broken == [["d"; MAX_DEPTH + 1].join("/")], "{broken:?}");
+        assert!(
+            manifests.is_empty() && broken == [["d"; MAX_DEPTH + 1].join("/")],
+            "{broken:?}"
+        );
         let many = tempfile::tempdir().unwrap();
         for number in 0..=MAX_MANIFESTS {
             fs::write(many.path().join(format!("{number}.yaml")), "").unwrap();
         }
-        let error = Files::new(many.path(), None).list().unwrap_err().to_string();
-        assert_eq!(error, format!("it contains more than {MAX_MANIFESTS} manifests"));
+        let error = Files::new(many.path(), None)
+            .list()
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            format!("it contains more than {MAX_MANIFESTS} manifests")
+        );
     }
 
     #[test]
@@ -309,8 +378,18 @@ mod tests {
         fs::write(folder.path().join("store/a.yaml"), POLICY).unwrap();
         symlink("store/a.yaml", &link).unwrap();
         let found = Files::new(&link, None).read_all().unwrap();
-        let base = Base::Beside { root: folder.path().to_owned(), below: PathBuf::new() };
-        assert_eq!((found.policies[0].place.as_str(), &found.policies[0].base), (link.to_str().unwrap(), &base));
-        assert!(Files::new(&folder.path().join("no.yaml"), None).read_all().is_err());
+        let base = Base::Beside {
+            root: folder.path().to_owned(),
+            below: PathBuf::new(),
+        };
+        assert_eq!(
+            (found.policies[0].place.as_str(), &found.policies[0].base),
+            (link.to_str().unwrap(), &base)
+        );
+        assert!(
+            Files::new(&folder.path().join("no.yaml"), None)
+                .read_all()
+                .is_err()
+        );
     }
 }

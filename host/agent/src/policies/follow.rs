@@ -52,10 +52,16 @@ impl Following {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub(super) fn start(files: Option<Files>, tell: UnboundedSender<Seen>) -> std::io::Result<Self> {
+    pub(super) fn start(
+        files: Option<Files>,
+        tell: UnboundedSender<Seen>,
+    ) -> std::io::Result<Self> {
         let (signals, received) = channel();
         let hearing = signals.clone();
-        let mut follower = Follower { files, ..Follower::default() };
+        let mut follower = Follower {
+            files,
+            ..Follower::default()
+        };
         let known = Arc::clone(&follower.names);
         let watcher = notify::recommended_watcher(move |event| {
             if concerns(event, &known) {
@@ -63,8 +69,13 @@ impl Following {
             }
         });
         follower.watcher = watcher.ok();
-        std::thread::Builder::new().name("policies".to_owned()).spawn(move || follower.run(&received, &tell))?;
-        Ok(Self { signals, wanted: BTreeSet::new() })
+        std::thread::Builder::new()
+            .name("policies".to_owned())
+            .spawn(move || follower.run(&received, &tell))?;
+        Ok(Self {
+            signals,
+            wanted: BTreeSet::new(),
+        })
     }
 
     /// Follows these components from now on, and no others.
@@ -91,12 +102,15 @@ fn concerns(event: notify::Result<Event>, names: &Names) -> bool {
     let Ok(event) = event else { return true };
     let named = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default();
-        is_manifest(name) || names.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+        is_manifest(name)
+            || names
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .contains(name)
     };
     match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) | EventKind::Modify(ModifyKind::Data(_)) => {
-            event.paths.iter().any(named)
-        }
+        EventKind::Access(AccessKind::Close(AccessMode::Write))
+        | EventKind::Modify(ModifyKind::Data(_)) => event.paths.iter().any(named),
         EventKind::Access(_) => false,
         _ => true,
     }
@@ -148,7 +162,9 @@ impl Follower {
 
     fn follow(&mut self, components: BTreeSet<Location>) {
         let paths = components.iter().filter_map(Location::file);
-        let names = paths.filter_map(|(_, path)| path.file_name().map(std::ffi::OsStr::to_owned)).collect();
+        let names = paths
+            .filter_map(|(_, path)| path.file_name().map(std::ffi::OsStr::to_owned))
+            .collect();
         *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
         self.components = components;
     }
@@ -163,24 +179,41 @@ impl Follower {
 
     /// Looks at everything that is followed, and reads what changed.
     fn look(&mut self, now: Instant) -> Seen {
-        let fingerprints = self.components.iter().map(|one| (one.clone(), one.fingerprint())).collect();
+        let fingerprints = self
+            .components
+            .iter()
+            .map(|one| (one.clone(), one.fingerprint()))
+            .collect();
         let mut components = self.fingerprints.look(now, fingerprints);
         // Forgets components that no policy names any more.
-        self.fingerprints.retain(|one| self.components.contains(one));
+        self.fingerprints
+            .retain(|one| self.components.contains(one));
         components.retain(|one, _| self.components.contains(one));
-        let listing = self.files.as_ref().map(|files| files.list().map_err(|error| error.to_string()));
-        let found = listing.as_ref().and_then(|listing| self.manifests(now, listing));
+        let listing = self
+            .files
+            .as_ref()
+            .map(|files| files.list().map_err(|error| error.to_string()));
+        let found = listing
+            .as_ref()
+            .and_then(|listing| self.manifests(now, listing));
         self.listen(listing.and_then(Result::ok).unwrap_or_default());
         Seen { found, components }
     }
 
     /// All written policies, if anything changed.
-    fn manifests(&mut self, now: Instant, listing: &Result<Listing, String>) -> Option<Result<Found, String>> {
+    fn manifests(
+        &mut self,
+        now: Instant,
+        listing: &Result<Listing, String>,
+    ) -> Option<Result<Found, String>> {
         let files = self.files.as_ref()?;
         let changed = match listing {
             Ok(listing) => {
-                let there =
-                    listing.manifests.iter().map(|(path, fingerprint)| (path.clone(), Some(*fingerprint))).collect();
+                let there = listing
+                    .manifests
+                    .iter()
+                    .map(|(path, fingerprint)| (path.clone(), Some(*fingerprint)))
+                    .collect();
                 self.manifests.look(now, there)
             }
             Err(_) => BTreeMap::new(),
@@ -195,8 +228,13 @@ impl Follower {
             let mut missed = listing.missed();
             // A file that is not quiet yet was not read, and may hold a policy. When it goes before it was quiet, that
             // is reported, too.
-            let unread = self.manifests.moving().filter(|path| !self.read.contains_key(*path));
-            missed.unread.extend(unread.map(|path| path.display().to_string()));
+            let unread = self
+                .manifests
+                .moving()
+                .filter(|path| !self.read.contains_key(*path));
+            missed
+                .unread
+                .extend(unread.map(|path| path.display().to_string()));
             missed
         });
         if changed.is_empty() && self.broken.as_ref() == Some(&missed) {
@@ -213,10 +251,16 @@ impl Follower {
     /// Watches the folders that matter: those of manifests, and those that components lie in, or would lie in if they
     /// existed.
     fn listen(&mut self, listing: Listing) {
-        let Some(watcher) = &mut self.watcher else { return };
+        let Some(watcher) = &mut self.watcher else {
+            return;
+        };
         let mut wanted = listing.folders;
         for component in &self.components {
-            wanted.extend(component.file().and_then(|(root, path)| nearest(root, &path)));
+            wanted.extend(
+                component
+                    .file()
+                    .and_then(|(root, path)| nearest(root, &path)),
+            );
         }
         let gone = self.watched.iter().filter(|(path, fingerprint)| {
             wanted.get(*path).map(FileIdentity::identity) != Some(fingerprint.identity())
@@ -260,18 +304,26 @@ mod tests {
     use super::*;
     use std::fs;
 
-    const POLICY: &str = "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {name: a}\n";
+    const POLICY: &str =
+        "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {name: a}\n";
 
     /// The manifests of one look: how many policies there are, and how many files may hold one.
     fn told(follower: &mut Follower, at: Instant) -> Option<(usize, usize)> {
-        follower.look(at).found.map(|found| found.map(|found| (found.policies.len(), found.unread.len())).unwrap())
+        follower.look(at).found.map(|found| {
+            found
+                .map(|found| (found.policies.len(), found.unread.len()))
+                .unwrap()
+        })
     }
 
     #[test]
     fn reports_a_file_deleted_before_it_was_read() {
         let folder = tempfile::tempdir().unwrap();
         let (path, begun) = (folder.path().join("a.yaml"), Instant::now());
-        let mut follower = Follower { files: Some(Files::new(folder.path(), None)), ..Follower::default() };
+        let mut follower = Follower {
+            files: Some(Files::new(folder.path(), None)),
+            ..Follower::default()
+        };
         fs::write(&path, POLICY).unwrap();
         // Not quiet yet: it may hold a policy.
         assert_eq!(told(&mut follower, begun), Some((0, 1)));

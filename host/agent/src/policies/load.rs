@@ -39,7 +39,10 @@ pub(super) enum Unloaded {
 pub(crate) fn load(engine: &Engine, written: &Written) -> Result<Loaded, Refusal> {
     assemble(engine, check(&written.value)?, &written.base).map_err(|unloaded| match unloaded {
         Unloaded::Refused(refusal) => refusal,
-        Unloaded::Slow => Refusal { reason: KnownReason::ComponentTooLarge, message: LoadError::Slow.to_string() },
+        Unloaded::Slow => Refusal {
+            reason: KnownReason::ComponentTooLarge,
+            message: LoadError::Slow.to_string(),
+        },
     })
 }
 
@@ -48,9 +51,13 @@ pub(crate) fn load(engine: &Engine, written: &Written) -> Result<Loaded, Refusal
 /// # Errors
 /// With the first thing that is wrong.
 pub(super) fn check(value: &Value) -> Result<Policy, Refusal> {
-    let invalid =
-        |error: manifest::PolicyError| Refusal { reason: KnownReason::PolicyInvalid, message: error.to_string() };
-    manifest::parse(value).and_then(check::policy).map_err(invalid)
+    let invalid = |error: manifest::PolicyError| Refusal {
+        reason: KnownReason::PolicyInvalid,
+        message: error.to_string(),
+    };
+    manifest::parse(value)
+        .and_then(check::policy)
+        .map_err(invalid)
 }
 
 /// Refuses a policy that names a cluster without a connection.
@@ -60,10 +67,18 @@ pub(super) fn check(value: &Value) -> Result<Policy, Refusal> {
 pub(super) fn connected(policy: &Policy, connections: &BTreeSet<String>) -> Result<(), Refusal> {
     let mut clusters = policy.clusters();
     let absent = clusters.find(|(_, cluster)| !connections.contains(*cluster));
-    let Some((field, cluster)) = absent else { return Ok(()) };
+    let Some((field, cluster)) = absent else {
+        return Ok(());
+    };
     let known: Vec<_> = connections.iter().map(|name| format!("`{name}`")).collect();
-    let message = format!("{field}: no connection `{cluster}`; known connections: {}", known.join(", "));
-    Err(Refusal { reason: KnownReason::PolicyInvalid, message })
+    let message = format!(
+        "{field}: no connection `{cluster}`; known connections: {}",
+        known.join(", ")
+    );
+    Err(Refusal {
+        reason: KnownReason::PolicyInvalid,
+        message,
+    })
 }
 
 /// Fetches and compiles the guests of a policy, and has them judge their settings.
@@ -71,20 +86,42 @@ pub(super) fn connected(policy: &Policy, connections: &BTreeSet<String>) -> Resu
 /// # Errors
 /// With the first thing that is wrong.
 pub(super) fn assemble(engine: &Engine, policy: Policy, base: &Base) -> Result<Loaded, Unloaded> {
-    let (decide, decide_guest) = guest(engine, "decide", &policy.decide, policy.writes.world(), base)?;
-    let triggering =
-        policy.trigger.as_ref().map(|spec| guest(engine, "trigger", spec, World::Trigger, base)).transpose()?;
+    let (decide, decide_guest) = guest(
+        engine,
+        "decide",
+        &policy.decide,
+        policy.writes.world(),
+        base,
+    )?;
+    let triggering = policy
+        .trigger
+        .as_ref()
+        .map(|spec| guest(engine, "trigger", spec, World::Trigger, base))
+        .transpose()?;
     let (trigger, trigger_guest) = triggering.unzip();
-    let revision = Arc::new(Revision { policy, trigger: trigger_guest, decide: decide_guest });
-    Ok(Loaded { revision, trigger, decide })
+    let revision = Arc::new(Revision {
+        policy,
+        trigger: trigger_guest,
+        decide: decide_guest,
+    });
+    Ok(Loaded {
+        revision,
+        trigger,
+        decide,
+    })
 }
 
 /// The components that a manifest names, even if the policy is not valid.
 pub(super) fn components(written: &Written) -> BTreeSet<Location> {
-    let named = ["/spec/guests/decide/component", "/spec/guests/trigger/component"]
-        .into_iter()
-        .filter_map(|place| written.value.pointer(place)?.as_str());
-    named.map(|text| Location::parse(text, &written.base)).collect()
+    let named = [
+        "/spec/guests/decide/component",
+        "/spec/guests/trigger/component",
+    ]
+    .into_iter()
+    .filter_map(|place| written.value.pointer(place)?.as_str());
+    named
+        .map(|text| Location::parse(text, &written.base))
+        .collect()
 }
 
 /// Loads one guest: bytes, code, description, settings.
@@ -97,24 +134,43 @@ fn guest(
 ) -> Result<(transom_engine::Guest, Guest), Unloaded> {
     let at = Location::parse(&spec.component, base);
     let refused = |reason: KnownReason, why: &dyn std::fmt::Display| {
-        Unloaded::Refused(Refusal { reason, message: format!("spec.guests.{role}: {why}") })
+        Unloaded::Refused(Refusal {
+            reason,
+            message: format!("spec.guests.{role}: {why}"),
+        })
     };
-    let artifact = at.fetch(spec.digest.as_deref()).map_err(|error| refused(error.reason(), &chain(&error)))?;
-    let granted = Capabilities::of(spec.capabilities.iter().map(|Capability::Log| transom_engine::Capability::Log));
-    let failed =
-        |word: KnownReason, why: &dyn std::fmt::Display| refused(word, &format_args!("component `{at}`: {why}"));
-    let compiled = engine.load(&artifact.bytes, world, &granted).map_err(|error| match error {
-        LoadError::Slow => Unloaded::Slow,
-        error => failed(word(error.reason()), &error),
-    })?;
-    let guest = Guest::load(compiled.digest(), compiled.description().clone(), &spec.settings)
-        .map_err(|failure| refused(word(failure.reason.as_str()), &failure.message))?;
+    let artifact = at
+        .fetch(spec.digest.as_deref())
+        .map_err(|error| refused(error.reason(), &chain(&error)))?;
+    let granted = Capabilities::of(
+        spec.capabilities
+            .iter()
+            .map(|Capability::Log| transom_engine::Capability::Log),
+    );
+    let failed = |word: KnownReason, why: &dyn std::fmt::Display| {
+        refused(word, &format_args!("component `{at}`: {why}"))
+    };
+    let compiled = engine
+        .load(&artifact.bytes, world, &granted)
+        .map_err(|error| match error {
+            LoadError::Slow => Unloaded::Slow,
+            error => failed(word(error.reason()), &error),
+        })?;
+    let guest = Guest::load(
+        compiled.digest(),
+        compiled.description().clone(),
+        &spec.settings,
+    )
+    .map_err(|failure| refused(word(failure.reason.as_str()), &failure.message))?;
     judge_settings(&compiled, &spec.settings).map_err(|(word, why)| refused(word, &why))?;
     Ok((compiled, guest))
 }
 
 /// Has a guest judge its settings.
-fn judge_settings(guest: &transom_engine::Guest, settings: &Map<String, Value>) -> Result<(), (KnownReason, String)> {
+fn judge_settings(
+    guest: &transom_engine::Guest,
+    settings: &Map<String, Value>,
+) -> Result<(), (KnownReason, String)> {
     let text = Value::Object(settings.clone()).to_string();
     let problems = guest
         .validate(&Limits::default(), &text)
@@ -123,15 +179,26 @@ fn judge_settings(guest: &transom_engine::Guest, settings: &Map<String, Value>) 
     match problems.first() {
         None => Ok(()),
         Some(problem) => {
-            let field = problem.field.as_ref().map(|field| format!(".{field}")).unwrap_or_default();
-            Err((KnownReason::SettingsRefused, format!("settings{field}: {}", problem.message)))
+            let field = problem
+                .field
+                .as_ref()
+                .map(|field| format!(".{field}"))
+                .unwrap_or_default();
+            Err((
+                KnownReason::SettingsRefused,
+                format!("settings{field}: {}", problem.message),
+            ))
         }
     }
 }
 
 /// The agent's reason with this text, which the engine only spells; `ContractBroken` for any other text.
 pub(crate) fn word(text: &str) -> KnownReason {
-    KnownReason::ALL.iter().copied().find(|word| word.as_str() == text).unwrap_or(KnownReason::ContractBroken)
+    KnownReason::ALL
+        .iter()
+        .copied()
+        .find(|word| word.as_str() == text)
+        .unwrap_or(KnownReason::ContractBroken)
 }
 
 /// An error with its causes, on one line.

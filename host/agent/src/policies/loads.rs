@@ -35,7 +35,10 @@ pub(super) struct Job {
 
 impl Job {
     fn pace(&self) -> Pace {
-        let builtin = self.components.iter().all(|component| matches!(component, Location::Builtin(_)));
+        let builtin = self
+            .components
+            .iter()
+            .all(|component| matches!(component, Location::Builtin(_)));
         if builtin { Pace::Builtin } else { Pace::Quick }
     }
 }
@@ -81,12 +84,21 @@ pub(super) struct Loads {
 impl Loads {
     /// Without jobs.
     pub(super) fn new(engine: Engine) -> Self {
-        Self { engine, queue: VecDeque::new(), tasks: JoinSet::new(), running: BTreeMap::new(), builtin: 0 }
+        Self {
+            engine,
+            queue: VecDeque::new(),
+            tasks: JoinSet::new(),
+            running: BTreeMap::new(),
+            builtin: 0,
+        }
     }
 
     /// Adds a job; it replaces one for the same policy that did not begin.
     pub(super) fn add(&mut self, job: Job) {
-        let queued = self.queue.iter().position(|(_, queued)| queued.policy.name == job.policy.name);
+        let queued = self
+            .queue
+            .iter()
+            .position(|(_, queued)| queued.policy.name == job.policy.name);
         if let Some((pace, _)) = queued.and_then(|at| self.queue.remove(at)) {
             self.ended(pace);
         }
@@ -125,7 +137,11 @@ impl Loads {
                             return done;
                         }
                         // A newer job for the same policy was added meanwhile, and replaces this one.
-                        Err(job) if self.queue.iter().any(|(_, other)| other.policy.name == job.policy.name) => {}
+                        Err(job)
+                            if self
+                                .queue
+                                .iter()
+                                .any(|(_, other)| other.policy.name == job.policy.name) => {}
                         Err(job) => self.queue.push_back((Pace::Slow, *job)),
                     }
                 }
@@ -147,10 +163,23 @@ impl Loads {
     /// Begins the jobs that may begin now.
     fn begin(&mut self) {
         loop {
-            let next = self.queue.iter().position(|(pace, job)| self.may_begin(*pace, job));
-            let Some((pace, job)) = next.and_then(|at| self.queue.remove(at)) else { return };
-            let running = Running { policy: Arc::clone(&job.policy.name), since: Instant::now(), pace };
-            let engine = if pace == Pace::Slow { self.engine.clone() } else { self.engine.hasty() };
+            let next = self
+                .queue
+                .iter()
+                .position(|(pace, job)| self.may_begin(*pace, job));
+            let Some((pace, job)) = next.and_then(|at| self.queue.remove(at)) else {
+                return;
+            };
+            let running = Running {
+                policy: Arc::clone(&job.policy.name),
+                since: Instant::now(),
+                pace,
+            };
+            let engine = if pace == Pace::Slow {
+                self.engine.clone()
+            } else {
+                self.engine.hasty()
+            };
             let task = self.tasks.spawn_blocking(move || run(&engine, job));
             self.running.insert(task.id(), running);
         }
@@ -158,14 +187,20 @@ impl Loads {
 
     /// Whether a job may begin. A policy has one job at a time; builtin guests come first and wait for no file.
     fn may_begin(&self, pace: Pace, job: &Job) -> bool {
-        if self.running.values().any(|running| running.policy == job.policy.name) {
+        if self
+            .running
+            .values()
+            .any(|running| running.policy == job.policy.name)
+        {
             return false;
         }
         let same = || self.running.values().filter(|running| running.pace == pace);
         match pace {
             Pace::Builtin => same().count() < AT_ONCE,
             Pace::Quick => {
-                let quick = same().filter(|running| running.since.elapsed() < GRACE).count();
+                let quick = same()
+                    .filter(|running| running.since.elapsed() < GRACE)
+                    .count();
                 !self.builtin() && quick < AT_ONCE && same().count() < AT_MOST
             }
             Pace::Slow => !self.builtin() && same().next().is_none(),
@@ -176,19 +211,35 @@ impl Loads {
 /// Runs a job; returns the job itself when it takes longer than the engine waits.
 fn run(engine: &Engine, job: Job) -> Result<Done, Box<Job>> {
     let again = Box::new(job.clone());
-    let Job { number, policy, base, components } = job;
+    let Job {
+        number,
+        policy,
+        base,
+        components,
+    } = job;
     let name = Arc::clone(&policy.name);
-    let fingerprints = components.into_iter().map(|component| (component.clone(), component.fingerprint())).collect();
+    let fingerprints = components
+        .into_iter()
+        .map(|component| (component.clone(), component.fingerprint()))
+        .collect();
     let result = match catch_unwind(AssertUnwindSafe(|| load::assemble(engine, policy, &base))) {
         Ok(Ok(loaded)) => Ok(loaded),
         Ok(Err(Unloaded::Slow)) => return Err(again),
         Ok(Err(Unloaded::Refused(refusal))) => Err(refusal),
         Err(_) => {
             let message = "a bug in the agent made loading the policy fail".to_owned();
-            Err(Refusal { reason: KnownReason::AgentFailed, message })
+            Err(Refusal {
+                reason: KnownReason::AgentFailed,
+                message,
+            })
         }
     };
-    Ok(Done { policy: name, number, result, fingerprints })
+    Ok(Done {
+        policy: name,
+        number,
+        result,
+        fingerprints,
+    })
 }
 
 /// Policies that are being read and loaded in the background.
@@ -200,7 +251,9 @@ impl Loading {
     pub(crate) fn start(engine: Engine, source: Source, connections: BTreeSet<String>) -> Self {
         Self(tokio::spawn(async move {
             let reading = source.clone();
-            let read = tokio::task::spawn_blocking(move || reading.read().map_err(|error| error.to_string()));
+            let read = tokio::task::spawn_blocking(move || {
+                reading.read().map_err(|error| error.to_string())
+            });
             let mut swap = Swap::new(engine, source, connections);
             let found = read.await.unwrap_or_else(|error| Err(error.to_string()));
             let changes = swap.see(found);

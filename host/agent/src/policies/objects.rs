@@ -16,20 +16,33 @@ pub(crate) fn written(objects: &[Object], base: &Base) -> Vec<Written> {
 }
 
 fn one(object: &Object, base: &Base) -> Written {
-    let Object { reference, body, .. } = object;
+    let Object {
+        reference, body, ..
+    } = object;
     let field = |name: &str| body.get(name).cloned().unwrap_or_default();
-    let of = |field: &str| body.pointer(&format!("/metadata/{field}")).cloned().unwrap_or_default();
+    let of = |field: &str| {
+        body.pointer(&format!("/metadata/{field}"))
+            .cloned()
+            .unwrap_or_default()
+    };
     let (generation, created) = (of("generation"), of("creationTimestamp"));
     let value = json!({
         "apiVersion": reference.api_version, "kind": reference.kind,
         "metadata": {"name": reference.name, "generation": generation, "creationTimestamp": created}, "spec": field("spec"),
     });
-    Written { place: format!("FleetPolicy {}", reference.name), base: base.clone(), value }
+    Written {
+        place: format!("FleetPolicy {}", reference.name),
+        base: base.clone(),
+        value,
+    }
 }
 
 /// The status that an object has, if an agent wrote one.
 pub(crate) fn status(object: &Object) -> Option<PolicyStatus> {
-    let status = object.body.get("status").filter(|status| !status.is_null())?;
+    let status = object
+        .body
+        .get("status")
+        .filter(|status| !status.is_null())?;
     serde_json::from_value(Value::clone(status)).ok()
 }
 
@@ -46,31 +59,43 @@ mod tests {
             body.pointer_mut(parent).unwrap()[field] = value.clone();
         }
         let reference = ObjectRef::local("transom.dev/v1alpha1", "FleetPolicy", None, name);
-        Object { reference, version: "7".to_owned(), body }
+        Object {
+            reference,
+            version: "7".to_owned(),
+            body,
+        }
     }
 
     #[test]
     fn lists_policies_in_order_without_those_being_deleted() {
         let objects = [
             object("b", &json!({})),
-            object("gone", &json!({"/metadata/deletionTimestamp": "2026-11-21T08:00:00Z"})),
+            object(
+                "gone",
+                &json!({"/metadata/deletionTimestamp": "2026-11-21T08:00:00Z"}),
+            ),
             object("a", &json!({})),
         ];
         let written = written(&objects, &Base::Components("components".into()));
         let places: Vec<_> = written.iter().map(|one| one.place.as_str()).collect();
         assert_eq!(places, ["FleetPolicy a", "FleetPolicy b"]);
         assert_eq!(written[0].base, Base::Components("components".into()));
-        assert_eq!(written[0].value.pointer("/metadata/generation"), Some(&json!(2)));
+        assert_eq!(
+            written[0].value.pointer("/metadata/generation"),
+            Some(&json!(2))
+        );
     }
 
     #[test]
     fn a_status_change_is_no_new_policy() {
-        let status =
-            json!({"/status": {"conditions": []}, "/metadata/resourceVersion": "8", "/metadata/labels": {"a": "b"}});
+        let status = json!({"/status": {"conditions": []}, "/metadata/resourceVersion": "8", "/metadata/labels": {"a": "b"}});
         let (before, after) = (object("a", &json!({})), object("a", &status));
         let said = |object: &Object| written(std::slice::from_ref(object), &Base::Nowhere);
         assert_eq!(said(&before), said(&after));
-        assert_eq!((super::status(&before), super::status(&after)), (None, Some(PolicyStatus::default())));
+        assert_eq!(
+            (super::status(&before), super::status(&after)),
+            (None, Some(PolicyStatus::default()))
+        );
         let edited = object("a", &json!({"/metadata/generation": 3}));
         assert_ne!(said(&before), said(&edited));
     }

@@ -27,13 +27,20 @@ struct Moving<M> {
 
 impl<K, M> Default for Settling<K, M> {
     fn default() -> Self {
-        Self { taken: BTreeMap::new(), moving: BTreeMap::new() }
+        Self {
+            taken: BTreeMap::new(),
+            moving: BTreeMap::new(),
+        }
     }
 }
 
 impl<K: Clone + Ord, M: Copy + PartialEq> Settling<K, M> {
     /// Takes the current fingerprints of files, and returns those that count from now on.
-    pub(super) fn look(&mut self, now: Instant, mut there: BTreeMap<K, Option<M>>) -> BTreeMap<K, Option<M>> {
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        mut there: BTreeMap<K, Option<M>>,
+    ) -> BTreeMap<K, Option<M>> {
         for known in self.taken.keys().chain(self.moving.keys()) {
             there.entry(known.clone()).or_default();
         }
@@ -52,11 +59,16 @@ impl<K: Clone + Ord, M: Copy + PartialEq> Settling<K, M> {
             self.moving.remove(key);
             return false;
         }
-        let moving = self.moving.entry(key.clone()).or_insert(Moving { fingerprint, since: now, first: now });
+        let moving = self.moving.entry(key.clone()).or_insert(Moving {
+            fingerprint,
+            since: now,
+            first: now,
+        });
         if moving.fingerprint != fingerprint {
             (moving.fingerprint, moving.since) = (fingerprint, now);
         }
-        let settled = now.duration_since(moving.since) >= QUIET || now.duration_since(moving.first) >= PATIENCE;
+        let settled = now.duration_since(moving.since) >= QUIET
+            || now.duration_since(moving.first) >= PATIENCE;
         if settled {
             self.moving.remove(key);
         }
@@ -88,16 +100,29 @@ mod tests {
     fn looks(seen: &[&[(&'static str, u32)]]) -> Vec<Vec<(&'static str, Option<u32>)>> {
         let (begun, mut settling) = (Instant::now(), Settling::<&str, u32>::default());
         let look = |(at, files): (u32, &&[(&'static str, u32)])| {
-            let there = files.iter().map(|(name, fingerprint)| (*name, Some(*fingerprint))).collect();
-            settling.look(begun + Duration::from_millis(100) * at, there).into_iter().collect()
+            let there = files
+                .iter()
+                .map(|(name, fingerprint)| (*name, Some(*fingerprint)))
+                .collect();
+            settling
+                .look(begun + Duration::from_millis(100) * at, there)
+                .into_iter()
+                .collect()
         };
         (0..).zip(seen).map(look).collect()
     }
 
     #[test]
     fn a_file_counts_once_quiet_and_waits_for_no_other() {
-        let seen: Vec<Vec<(&str, u32)>> =
-            (0..30).map(|at| vec![("busy", at), ("changed", if at < 10 { 1 } else { 2 }), ("quiet", 7)]).collect();
+        let seen: Vec<Vec<(&str, u32)>> = (0..30)
+            .map(|at| {
+                vec![
+                    ("busy", at),
+                    ("changed", if at < 10 { 1 } else { 2 }),
+                    ("quiet", 7),
+                ]
+            })
+            .collect();
         let seen: Vec<&[_]> = seen.iter().map(Vec::as_slice).collect();
         let taken = looks(&seen);
         assert_eq!(taken[2], [("changed", Some(1)), ("quiet", Some(7))]);
@@ -110,10 +135,16 @@ mod tests {
     #[test]
     fn a_missing_file_counts_as_deleted_only_after_a_delay() {
         let (there, gone): (&[_], &[_]) = (&[("a", 1)], &[]);
-        assert_eq!(looks(&[there, there, there, gone, gone, gone])[5], [("a", None)]);
+        assert_eq!(
+            looks(&[there, there, there, gone, gone, gone])[5],
+            [("a", None)]
+        );
         let replaced: &[_] = &[("a", 2)];
         let taken = looks(&[there, there, there, gone, replaced, replaced, replaced]);
         assert_eq!(taken.concat(), [("a", Some(1)), ("a", Some(2))]);
-        assert_eq!(looks(&[there, there, there, gone, there, there, there]).concat(), [("a", Some(1))]);
+        assert_eq!(
+            looks(&[there, there, there, gone, there, there, there]).concat(),
+            [("a", Some(1))]
+        );
     }
 }

@@ -106,12 +106,19 @@ impl Swap {
         let mut by_name: BTreeMap<Arc<str>, Vec<Written>> = BTreeMap::new();
         for written in &found.policies {
             // A policy without a name is refused under its place.
-            by_name.entry(written.name().unwrap_or(&written.place).into()).or_default().push(written.clone());
+            by_name
+                .entry(written.name().unwrap_or(&written.place).into())
+                .or_default()
+                .push(written.clone());
         }
         let mut changes = self.unwritten(&found, &by_name);
         self.tell_broken(found.broken);
         for (name, written) in by_name {
-            if self.newest.get(&name).is_none_or(|newest| newest.written != written) {
+            if self
+                .newest
+                .get(&name)
+                .is_none_or(|newest| newest.written != written)
+            {
                 changes.extend(self.take(&name, written));
             }
         }
@@ -124,10 +131,22 @@ impl Swap {
     /// Removes the policies that are no longer written. A policy at a place that cannot be read now is not gone.
     fn unwritten(&mut self, found: &Found, by_name: &BTreeMap<Arc<str>, Vec<Written>>) -> Changes {
         let mut changes = Vec::new();
-        let missing: Vec<_> = self.newest.keys().filter(|name| !by_name.contains_key(*name)).cloned().collect();
+        let missing: Vec<_> = self
+            .newest
+            .keys()
+            .filter(|name| !by_name.contains_key(*name))
+            .cloned()
+            .collect();
         for name in missing {
-            let places = self.newest.get(&name).map(|newest| newest.written.as_slice()).unwrap_or_default();
-            let stays = places.iter().find(|written| found.may_hold(&written.place)).map(|one| one.place.clone());
+            let places = self
+                .newest
+                .get(&name)
+                .map(|newest| newest.written.as_slice())
+                .unwrap_or_default();
+            let stays = places
+                .iter()
+                .find(|written| found.may_hold(&written.place))
+                .map(|one| one.place.clone());
             let Some(place) = stays else {
                 self.newest.remove(&name);
                 self.good.remove(&name);
@@ -139,9 +158,19 @@ impl Swap {
             };
             if let (Some(why), Some(newest)) = (found.why(&place), self.newest.get_mut(&name)) {
                 // Whatever is read there next counts as new, even the same content.
-                newest.written.iter_mut().for_each(|written| drop(written.value.take()));
+                newest
+                    .written
+                    .iter_mut()
+                    .for_each(|written| drop(written.value.take()));
                 let message = format!("{place}: {why}");
-                changes.extend(self.refuse(&name, Refusal { reason: KnownReason::ManifestInvalid, message }, false));
+                changes.extend(self.refuse(
+                    &name,
+                    Refusal {
+                        reason: KnownReason::ManifestInvalid,
+                        message,
+                    },
+                    false,
+                ));
             }
         }
         changes
@@ -149,19 +178,32 @@ impl Swap {
 
     /// Takes the manifests under one name.
     fn take(&mut self, name: &Arc<str>, written: Vec<Written>) -> Changes {
-        let places: Vec<_> = written.iter().map(|written| written.place.as_str()).collect();
-        let generation = written.first().and_then(|one| one.value.pointer("/metadata/generation")?.as_i64());
-        let place = Place { text: places.join(", "), generation };
+        let places: Vec<_> = written
+            .iter()
+            .map(|written| written.place.as_str())
+            .collect();
+        let generation = written
+            .first()
+            .and_then(|one| one.value.pointer("/metadata/generation")?.as_i64());
+        let place = Place {
+            text: places.join(", "),
+            generation,
+        };
         let checked = match written.as_slice() {
-            [one] => {
-                load::check(&one.value).and_then(|policy| load::connected(&policy, &self.connections).map(|()| policy))
-            }
+            [one] => load::check(&one.value)
+                .and_then(|policy| load::connected(&policy, &self.connections).map(|()| policy)),
             _ => Err(Refusal {
                 reason: KnownReason::PolicyInvalid,
-                message: format!("metadata.name: the policy is defined in {} places: {}", places.len(), place.text),
+                message: format!(
+                    "metadata.name: the policy is defined in {} places: {}",
+                    places.len(),
+                    place.text
+                ),
             }),
         };
-        let suspends = written.iter().any(|one| one.value.pointer("/spec/suspend") == Some(&true.into()));
+        let suspends = written
+            .iter()
+            .any(|one| one.value.pointer("/spec/suspend") == Some(&true.into()));
         let (policy, refusal) = match checked {
             Ok(policy) => (Some(policy), None),
             Err(refusal) => (None, Some(refusal)),
@@ -179,7 +221,10 @@ impl Swap {
         self.newest.insert(Arc::clone(name), newest);
         let mut changes = Changes::new();
         if suspends {
-            changes.extend(self.bound(name, |earlier| Policy { suspend: true, ..earlier.clone() }));
+            changes.extend(self.bound(name, |earlier| Policy {
+                suspend: true,
+                ..earlier.clone()
+            }));
         }
         match refusal {
             Some(refusal) => changes.extend(self.refuse(name, refusal, true)),
@@ -190,25 +235,41 @@ impl Swap {
 
     /// Starts to load the newest manifest of a policy.
     fn load(&mut self, name: &Arc<str>) {
-        let Some(newest) = self.newest.get_mut(name) else { return };
-        let (Some(policy), [written]) = (&newest.policy, newest.written.as_slice()) else { return };
+        let Some(newest) = self.newest.get_mut(name) else {
+            return;
+        };
+        let (Some(policy), [written]) = (&newest.policy, newest.written.as_slice()) else {
+            return;
+        };
         self.number += 1;
         newest.number = self.number;
         newest.loading = Some(Instant::now());
         let components = load::components(written);
-        self.loads.add(Job { number: newest.number, policy: policy.clone(), base: written.base.clone(), components });
+        self.loads.add(Job {
+            number: newest.number,
+            policy: policy.clone(),
+            base: written.base.clone(),
+            components,
+        });
     }
 
     /// Loads the policies again whose components changed.
-    pub(super) fn see_components(&mut self, fingerprints: &BTreeMap<Location, Option<FileIdentity>>) {
+    pub(super) fn see_components(
+        &mut self,
+        fingerprints: &BTreeMap<Location, Option<FileIdentity>>,
+    ) {
         let other = |newest: &Newest| {
             newest.loading.is_none()
-                && newest
-                    .fingerprints
-                    .iter()
-                    .any(|(at, fingerprint)| fingerprints.get(at).is_some_and(|now| now != fingerprint))
+                && newest.fingerprints.iter().any(|(at, fingerprint)| {
+                    fingerprints.get(at).is_some_and(|now| now != fingerprint)
+                })
         };
-        let changed: Vec<_> = self.newest.iter().filter(|(_, one)| other(one)).map(|(name, _)| name.clone()).collect();
+        let changed: Vec<_> = self
+            .newest
+            .iter()
+            .filter(|(_, one)| other(one))
+            .map(|(name, _)| name.clone())
+            .collect();
         changed.iter().for_each(|name| self.load(name));
     }
 
@@ -225,7 +286,11 @@ impl Swap {
     /// Takes the result of a load.
     pub(super) fn finish(&mut self, done: Done) -> Changes {
         let name = Arc::clone(&done.policy);
-        let Some(newest) = self.newest.get_mut(&name).filter(|newest| newest.number == done.number) else {
+        let Some(newest) = self
+            .newest
+            .get_mut(&name)
+            .filter(|newest| newest.number == done.number)
+        else {
             self.active.loading(self.loads.count());
             return Vec::new();
         };
@@ -235,8 +300,16 @@ impl Swap {
         newest.failed = done.result.is_err();
         // A policy that could not be loaded until now did not count among the others; what it owns may belong to
         // another one.
-        let before = if newest.failed { Changes::new() } else { self.overlaps() };
-        let Some(newest) = self.newest.get_mut(&name).filter(|newest| newest.number == done.number) else {
+        let before = if newest.failed {
+            Changes::new()
+        } else {
+            self.overlaps()
+        };
+        let Some(newest) = self
+            .newest
+            .get_mut(&name)
+            .filter(|newest| newest.number == done.number)
+        else {
             self.active.loading(self.loads.count());
             return before;
         };
@@ -245,7 +318,10 @@ impl Swap {
                 let (loaded, place) = (Arc::new(loaded), newest.place.clone());
                 self.good.insert(Arc::clone(&name), Arc::clone(&loaded));
                 self.change(|known| {
-                    let same = known.catalogue.revision(&name).is_some_and(|before| *before == loaded.revision);
+                    let same = known
+                        .catalogue
+                        .revision(&name)
+                        .is_some_and(|before| *before == loaded.revision);
                     known.catalogue = known.catalogue.with((*loaded.revision).clone(), place);
                     if !same {
                         known.loaded.insert(name, loaded);
@@ -265,13 +341,29 @@ impl Swap {
 
     /// Refuses the newest manifest. `anew`: the manifest or its components changed, so the refusal is reported again.
     fn refuse(&mut self, name: &Arc<str>, refusal: Refusal, anew: bool) -> Changes {
-        let place = self.newest.get(name).map(|newest| newest.place.clone()).unwrap_or_default();
+        let place = self
+            .newest
+            .get(name)
+            .map(|newest| newest.place.clone())
+            .unwrap_or_default();
         let bound = self.good.get(name).is_some_and(|good| {
-            self.active.lock().catalogue.revision(name).is_some_and(|revision| *revision != good.revision)
+            self.active
+                .lock()
+                .catalogue
+                .revision(name)
+                .is_some_and(|revision| *revision != good.revision)
         });
-        let suffix = if bound { "; the previous revision stays active within the limits of this manifest" } else { "" };
-        let refusal = Refusal { message: format!("{}{suffix}", refusal.message), ..refusal };
-        let changes = self.change(|known| known.catalogue = known.catalogue.refusing(name, refusal, place));
+        let suffix = if bound {
+            "; the previous revision stays active within the limits of this manifest"
+        } else {
+            ""
+        };
+        let refusal = Refusal {
+            message: format!("{}{suffix}", refusal.message),
+            ..refusal
+        };
+        let changes =
+            self.change(|known| known.catalogue = known.catalogue.refusing(name, refusal, place));
         match changes.is_empty() && anew {
             true => vec![(Arc::clone(name), Change::Refused)],
             false => changes,
@@ -290,14 +382,21 @@ impl Swap {
     fn tell_broken(&self, broken: Vec<(String, String)>) {
         let before = std::mem::replace(&mut self.active.lock().broken, broken.clone());
         for (place, message) in broken.into_iter().filter(|one| !before.contains(one)) {
-            telemetry::tell(&Signal::Unreadable { place, reason: KnownReason::ManifestInvalid, message });
+            telemetry::tell(&Signal::Unreadable {
+                place,
+                reason: KnownReason::ManifestInvalid,
+                message,
+            });
         }
     }
 
     /// The component files that policies name. Those of refused policies count, too: a missing or broken file may be
     /// put right.
     pub(super) fn components(&self) -> BTreeSet<Location> {
-        let all = self.newest.values().flat_map(|newest| newest.written.iter().flat_map(load::components));
+        let all = self
+            .newest
+            .values()
+            .flat_map(|newest| newest.written.iter().flat_map(load::components));
         all.filter(|location| location.file().is_some()).collect()
     }
 }

@@ -30,8 +30,15 @@ pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, base: Base) {
     let mut following = match Following::start(files, tell) {
         Ok(following) => Some(following),
         Err(error) => {
-            let (place, message) = (swap.source().place(), format!("failed to follow files: {error}"));
-            telemetry::tell(&Signal::Unreadable { place, reason: KnownReason::ReadFailed, message });
+            let (place, message) = (
+                swap.source().place(),
+                format!("failed to follow files: {error}"),
+            );
+            telemetry::tell(&Signal::Unreadable {
+                place,
+                reason: KnownReason::ReadFailed,
+                message,
+            });
             None
         }
     };
@@ -64,10 +71,15 @@ pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, base: Base) {
 /// watched; all other changes count at once.
 fn activate(agent: &Arc<Agent>, active: &Active, changes: Changes) {
     let more = |change: &Change| matches!(change, Change::Loaded | Change::Swapped);
-    let (later, now): (Changes, Changes) = changes.into_iter().partition(|(_, change)| more(change));
+    let (later, now): (Changes, Changes) =
+        changes.into_iter().partition(|(_, change)| more(change));
     active.publish(agent, &now);
     if !later.is_empty() {
-        drop(tokio::spawn(begin(Arc::clone(agent), active.clone(), later)));
+        drop(tokio::spawn(begin(
+            Arc::clone(agent),
+            active.clone(),
+            later,
+        )));
     }
 }
 
@@ -78,7 +90,10 @@ pub(crate) async fn begin(agent: Arc<Agent>, active: Active, changes: Changes) {
     // Changes that need no connection, such as a refusal. They are published even when there are none.
     let mut by_need = BTreeMap::from([(BTreeSet::new(), Changes::new())]);
     for (policy, change) in changes {
-        by_need.entry(active.clusters(&policy)).or_default().push((policy, change));
+        by_need
+            .entry(active.clusters(&policy))
+            .or_default()
+            .push((policy, change));
     }
     let (agent, active) = (&agent, &active);
     let each = by_need.into_iter().map(|(clusters, changes)| async move {

@@ -13,7 +13,11 @@ pub(super) struct Logfmt;
 
 impl<'w> FormatFields<'w> for Logfmt {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
-        let mut line = Line { writer, is_empty: true, written: Ok(()) };
+        let mut line = Line {
+            writer,
+            is_empty: true,
+            written: Ok(()),
+        };
         fields.record(&mut line);
         line.written
     }
@@ -27,10 +31,19 @@ struct Line<'w> {
 
 impl Line<'_> {
     fn put(&mut self, field: &Field, value: &str) {
-        let space = if std::mem::take(&mut self.is_empty) { "" } else { " " };
+        let space = if std::mem::take(&mut self.is_empty) {
+            ""
+        } else {
+            " "
+        };
         let written = match field.name() {
             "message" => write!(self.writer, "{space}{}", visible(value)),
-            name => write!(self.writer, "{space}{}={}", name.trim_start_matches("r#"), logfmt(value)),
+            name => write!(
+                self.writer,
+                "{space}{}={}",
+                name.trim_start_matches("r#"),
+                logfmt(value)
+            ),
         };
         self.written = self.written.and(written);
     }
@@ -83,11 +96,17 @@ mod tests {
         for (value, expected) in [
             ("Applied", "Applied"),
             ("klusterlet-a/x", "klusterlet-a/x"),
-            ("ManagedCluster hosted-00000", r#""ManagedCluster hosted-00000""#),
+            (
+                "ManagedCluster hosted-00000",
+                r#""ManagedCluster hosted-00000""#,
+            ),
             ("", r#""""#),
             ("a=b", r#""a=b""#),
             (r#"a"b\c"#, r#""a\"b\\c""#),
-            ("a\n2026 INFO forged\u{1b}[31m", r#""a\n2026 INFO forged\u001b[31m""#),
+            (
+                "a\n2026 INFO forged\u{1b}[31m",
+                r#""a\n2026 INFO forged\u001b[31m""#,
+            ),
             ("a\u{202e}b", r#""a\u202eb""#),
         ] {
             assert_eq!(logfmt(value), expected, "{value:?}");

@@ -35,7 +35,10 @@ impl Reconcile {
 }
 
 /// Reads without a span.
-pub(crate) async fn gather<T>(_: &str, read: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(crate) async fn gather<T>(
+    _: &str,
+    read: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     read.await
 }
 

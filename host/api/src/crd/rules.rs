@@ -1,23 +1,23 @@
 //! Bounds, patterns and CEL rules that the types do not express, so that the API server rejects what the agent would
 //! reject. Never stricter than `core::policy::check`, which also checks what a schema cannot express.
 
-use crate::policy::bounds::{ANNOTATION, API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY, TEMPLATE};
+use crate::policy::bounds::{
+    ANNOTATION, API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY, TEMPLATE,
+};
 use crate::status::{MAX_LISTED, MAX_TOP_FAILURES};
 use serde_json::{Map, Value, json};
 
 const CONNECTION: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 const ROLE: &str = "^[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?$";
 const KIND: &str = "^[A-Z][A-Za-z0-9]*$";
-const VERSION: &str =
-    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+const VERSION: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 const DOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 /// What may be between two `*`: text, a template, or the name of one.
 const BETWEEN: &str = r"[^*{}]|\{(primary\.(namespace|name)|[A-Za-z0-9]+|TEMPLATE)\}";
 /// A template: alternatives separated by `|`; see `core::pattern::template`.
 const TEMPLATE_TEXT: &str = r#" *TERM( *TERM)* *(\| *TERM( *TERM)* *)*"#;
 const TERM: &str = r#"("[-.a-z0-9]+"|FIELD|dashed\(FIELD\))"#;
-const TERM_FIELD: &str =
-    r#"(primary\.(namespace|name|(labels|annotations)\["[-_./A-Za-z0-9]+"\])|agent\.remoteCluster)"#;
+const TERM_FIELD: &str = r#"(primary\.(namespace|name|(labels|annotations)\["[-_./A-Za-z0-9]+"\])|agent\.remoteCluster)"#;
 const NAME: &str = "self.all(k, k.matches('^[A-Za-z0-9]{1,63}$'))";
 /// `grant.names` defines every template that a pattern uses.
 const NAMED: &str = "self.write.all(w, [has(w.namespace) ? w.namespace : '', has(w.name) ? w.name : ''].all(p, p.findAll('[{][A-Za-z0-9]+[}]').all(n, has(self.names) && n.substring(1, n.size() - 1) in self.names)))";
@@ -33,7 +33,9 @@ const SERVER: &str = r##"^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?|[Hh][Tt][Tt][P
 
 /// The pattern of a template.
 fn template() -> String {
-    TEMPLATE_TEXT.replace("TERM", TERM).replace("FIELD", TERM_FIELD)
+    TEMPLATE_TEXT
+        .replace("TERM", TERM)
+        .replace("FIELD", TERM_FIELD)
 }
 
 /// At most two `*`, not next to each other, with text or templates between them.
@@ -51,7 +53,9 @@ pub(super) fn add(schema: &mut Value) {
     }
     for (place, rule, message) in RULES {
         if let Some(at) = find(schema, place) {
-            let rules = at.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
+            let rules = at
+                .entry("x-kubernetes-validations")
+                .or_insert_with(|| json!([]));
             if let Value::Array(rules) = rules {
                 rules.push(json!({"rule": rule, "message": message}));
             }
@@ -88,7 +92,8 @@ fn find<'a>(schema: &'a mut Value, place: &str) -> Option<&'a mut Map<String, Va
 
 /// Lengths, patterns and kinds of lists.
 fn bounds() -> Vec<(&'static str, Value)> {
-    let text = |pattern: &str, most: usize| json!({"pattern": pattern, "minLength": 1, "maxLength": most});
+    let text =
+        |pattern: &str, most: usize| json!({"pattern": pattern, "minLength": 1, "maxLength": most});
     let (names, template) = (names(), format!("^{}$", template()));
     let list = |most: usize| json!({"maxItems": most, "minItems": 1});
     let set = |most: usize| json!({"maxItems": most, "x-kubernetes-list-type": "set"});
@@ -100,15 +105,29 @@ fn bounds() -> Vec<(&'static str, Value)> {
         ("spec.primary.kind", text(KIND, LABEL)),
         ("spec.primary.namespaces", list(MANY)),
         ("spec.primary.namespaces[]", text(NAMESPACES, PATTERN)),
-        ("spec.guests.decide.component", json!({"minLength": 1, "maxLength": PLACE})),
-        ("spec.guests.trigger.component", json!({"minLength": 1, "maxLength": PLACE})),
-        ("spec.guests.decide.digest", json!({"pattern": "^sha256:[0-9a-f]{64}$"})),
-        ("spec.guests.trigger.digest", json!({"pattern": "^sha256:[0-9a-f]{64}$"})),
+        (
+            "spec.guests.decide.component",
+            json!({"minLength": 1, "maxLength": PLACE}),
+        ),
+        (
+            "spec.guests.trigger.component",
+            json!({"minLength": 1, "maxLength": PLACE}),
+        ),
+        (
+            "spec.guests.decide.digest",
+            json!({"pattern": "^sha256:[0-9a-f]{64}$"}),
+        ),
+        (
+            "spec.guests.trigger.digest",
+            json!({"pattern": "^sha256:[0-9a-f]{64}$"}),
+        ),
         ("spec.guests.decide.capabilities", set(1)),
         ("spec.guests.trigger.capabilities", set(1)),
         (
             "spec.grant.names",
-            texts(json!({"type": "string", "minLength": 1, "maxLength": TEMPLATE, "pattern": template})),
+            texts(
+                json!({"type": "string", "minLength": 1, "maxLength": TEMPLATE, "pattern": template}),
+            ),
         ),
         ("spec.grant.read", map(MANY, "role")),
         ("spec.grant.read[].role", text(ROLE, LABEL)),
@@ -125,47 +144,109 @@ fn bounds() -> Vec<(&'static str, Value)> {
         ("spec.grant.write[].kind", text(KIND, LABEL)),
         ("spec.grant.write[].namespace", text(&names, PATTERN)),
         ("spec.grant.write[].name", text(&names, PATTERN)),
-        ("spec.grant.write[].verbs", json!({"maxItems": 4, "minItems": 1, "x-kubernetes-list-type": "set"})),
-        ("spec.grant.write[].fields", json!({"maxItems": 1, "minItems": 1})),
-        ("spec.grant.write[].fields[]", text(FIELD, "data.".len() + DATA_KEY)),
+        (
+            "spec.grant.write[].verbs",
+            json!({"maxItems": 4, "minItems": 1, "x-kubernetes-list-type": "set"}),
+        ),
+        (
+            "spec.grant.write[].fields",
+            json!({"maxItems": 1, "minItems": 1}),
+        ),
+        (
+            "spec.grant.write[].fields[]",
+            text(FIELD, "data.".len() + DATA_KEY),
+        ),
         ("spec.grant.write[].taintKeys", set(MANY)),
-        ("spec.grant.write[].taintKeys[]", json!({"minLength": 1, "maxLength": TAINT_KEY})),
+        (
+            "spec.grant.write[].taintKeys[]",
+            json!({"minLength": 1, "maxLength": TAINT_KEY}),
+        ),
         ("spec.own.keepUntilAbsent", json!({"maxItems": FEW})),
         ("spec.own.keepUntilAbsent[]", text(ROLE, LABEL)),
-        ("spec.own.labels", texts(json!({"type": "string", "maxLength": LABEL, "pattern": LABEL_VALUE}))),
-        ("spec.own.annotations", texts(json!({"type": "string", "maxLength": ANNOTATION}))),
-        ("status.waiting", json!({"maxItems": MAX_LISTED, "x-kubernetes-list-type": "atomic"})),
-        ("status.topFailures", json!({"maxItems": MAX_TOP_FAILURES, "x-kubernetes-list-type": "atomic"})),
-        ("status.watchErrors", json!({"maxItems": MAX_LISTED, "x-kubernetes-list-type": "atomic"})),
+        (
+            "spec.own.labels",
+            texts(json!({"type": "string", "maxLength": LABEL, "pattern": LABEL_VALUE})),
+        ),
+        (
+            "spec.own.annotations",
+            texts(json!({"type": "string", "maxLength": ANNOTATION})),
+        ),
+        (
+            "status.waiting",
+            json!({"maxItems": MAX_LISTED, "x-kubernetes-list-type": "atomic"}),
+        ),
+        (
+            "status.topFailures",
+            json!({"maxItems": MAX_TOP_FAILURES, "x-kubernetes-list-type": "atomic"}),
+        ),
+        (
+            "status.watchErrors",
+            json!({"maxItems": MAX_LISTED, "x-kubernetes-list-type": "atomic"}),
+        ),
         ("status.conditions", map(8, "type")),
     ]
 }
 
 /// Those of what a written kubeconfig may say.
 fn kubeconfig_bounds() -> Vec<(&'static str, Value)> {
-    let text = |pattern: &str, most: usize| json!({"pattern": pattern, "minLength": 1, "maxLength": most});
+    let text =
+        |pattern: &str, most: usize| json!({"pattern": pattern, "minLength": 1, "maxLength": most});
     vec![
-        ("spec.grant.write[].kubeconfig.server", json!({"maxItems": FEW})),
-        ("spec.grant.write[].kubeconfig.server[]", text(SERVER, PLACE)),
-        ("spec.grant.write[].kubeconfig.addresses", json!({"maxItems": FEW})),
-        ("spec.grant.write[].kubeconfig.addresses[].role", text(ROLE, LABEL)),
-        ("spec.grant.write[].kubeconfig.addresses[].host", text(HOST, PATTERN)),
-        ("spec.grant.write[].kubeconfig.addresses[].field", json!({"minLength": 1, "maxLength": TEMPLATE})),
-        ("spec.grant.write[].kubeconfig.addresses[].primaryField", json!({"minLength": 1, "maxLength": TEMPLATE})),
+        (
+            "spec.grant.write[].kubeconfig.server",
+            json!({"maxItems": FEW}),
+        ),
+        (
+            "spec.grant.write[].kubeconfig.server[]",
+            text(SERVER, PLACE),
+        ),
+        (
+            "spec.grant.write[].kubeconfig.addresses",
+            json!({"maxItems": FEW}),
+        ),
+        (
+            "spec.grant.write[].kubeconfig.addresses[].role",
+            text(ROLE, LABEL),
+        ),
+        (
+            "spec.grant.write[].kubeconfig.addresses[].host",
+            text(HOST, PATTERN),
+        ),
+        (
+            "spec.grant.write[].kubeconfig.addresses[].field",
+            json!({"minLength": 1, "maxLength": TEMPLATE}),
+        ),
+        (
+            "spec.grant.write[].kubeconfig.addresses[].primaryField",
+            json!({"minLength": 1, "maxLength": TEMPLATE}),
+        ),
         (
             "spec.grant.write[].kubeconfig.addresses[].port",
             json!({"format": "int32", "minimum": 1, "maximum": u16::MAX}),
         ),
-        ("spec.grant.write[].kubeconfig.ca", json!({"maxItems": FEW, "minItems": 1})),
+        (
+            "spec.grant.write[].kubeconfig.ca",
+            json!({"maxItems": FEW, "minItems": 1}),
+        ),
         ("spec.grant.write[].kubeconfig.ca[]", text(ROLE, LABEL)),
-        ("spec.grant.write[].kubeconfig.credentials", json!({"maxItems": 6, "x-kubernetes-list-type": "set"})),
-        ("spec.grant.write[].kubeconfig.clusterDomain", text(DOMAIN, DATA_KEY)),
+        (
+            "spec.grant.write[].kubeconfig.credentials",
+            json!({"maxItems": 6, "x-kubernetes-list-type": "set"}),
+        ),
+        (
+            "spec.grant.write[].kubeconfig.clusterDomain",
+            text(DOMAIN, DATA_KEY),
+        ),
     ]
 }
 
 /// Place, CEL rule, and the message when the rule does not hold.
 const RULES: [(&str, &str, &str); 24] = [
-    ("", "size(self.metadata.name) <= 63", "metadata.name is limited to 63 bytes, because it becomes a label value"),
+    (
+        "",
+        "size(self.metadata.name) <= 63",
+        "metadata.name is limited to 63 bytes, because it becomes a label value",
+    ),
     (
         "spec",
         "self.primary.apiVersion == 'cluster.open-cluster-management.io/v1' && self.primary.kind == 'ManagedCluster' || !self.grant.write.exists(w, has(w.target))",
@@ -207,9 +288,21 @@ const RULES: [(&str, &str, &str); 24] = [
         "self.apiVersion != 'v1' || self.kind != 'Secret'",
         "a Secret cannot be a primary, because guests would see its fields",
     ),
-    ("spec.grant.names", NAME, "the name of a template must consist of 1 to 63 letters and digits"),
-    ("spec.grant", NAMED, "a pattern of grant.write uses a template that grant.names does not define"),
-    ("spec.grant", NAMED_READ, "a pattern of grant.read uses a template that grant.names does not define"),
+    (
+        "spec.grant.names",
+        NAME,
+        "the name of a template must consist of 1 to 63 letters and digits",
+    ),
+    (
+        "spec.grant",
+        NAMED,
+        "a pattern of grant.write uses a template that grant.names does not define",
+    ),
+    (
+        "spec.grant",
+        NAMED_READ,
+        "a pattern of grant.read uses a template that grant.names does not define",
+    ),
     (
         "spec.grant.read[]",
         "(self.kind == 'Secret' && self.apiVersion == 'v1') == (has(self.keys) && size(self.keys) > 0)",
@@ -260,8 +353,16 @@ const RULES: [(&str, &str, &str); 24] = [
         "self.grant.write.all(w, has(w.kubeconfig)) || !has(self.own) || (!has(self.own.labels) || size(self.own.labels) == 0) && (!has(self.own.annotations) || size(self.own.annotations) == 0)",
         "own.labels and own.annotations need a policy that creates objects, and this one creates none",
     ),
-    ("spec.own.labels", META_KEYS, "a key is not a valid label key, or is reserved for the agent"),
-    ("spec.own.annotations", META_KEYS, "a key is not a valid annotation key, or is reserved for the agent"),
+    (
+        "spec.own.labels",
+        META_KEYS,
+        "a key is not a valid label key, or is reserved for the agent",
+    ),
+    (
+        "spec.own.annotations",
+        META_KEYS,
+        "a key is not a valid annotation key, or is reserved for the agent",
+    ),
 ];
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use serde_json::{Map, Value, json};
 
 /// The structural form of a schema.
 pub(super) fn from(schema: Value) -> Value {
-    let Value::Object(map) = schema else { return json!({"x-kubernetes-preserve-unknown-fields": true}) };
+    let Value::Object(map) = schema else {
+        return json!({"x-kubernetes-preserve-unknown-fields": true});
+    };
     let mut map = known(optional(map));
     if let Some(text) = map.get("description").and_then(Value::as_str) {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -18,7 +20,10 @@ pub(super) fn from(schema: Value) -> Value {
         map.insert("items".to_owned(), from(items));
     }
     if let Some(Value::Object(properties)) = map.remove("properties") {
-        let properties: Map<_, _> = properties.into_iter().map(|(name, property)| (name, from(property))).collect();
+        let properties: Map<_, _> = properties
+            .into_iter()
+            .map(|(name, property)| (name, from(property)))
+            .collect();
         map.insert("properties".to_owned(), properties.into());
     }
     Value::Object(map)
@@ -33,7 +38,9 @@ fn optional(mut map: Map<String, Value>) -> Map<String, Value> {
             map.insert("type".to_owned(), kind);
         }
     }
-    let Some(Value::Array(choices)) = map.get("anyOf") else { return map };
+    let Some(Value::Array(choices)) = map.get("anyOf") else {
+        return map;
+    };
     let mut others = choices.iter().filter(|choice| choice["type"] != "null");
     if let (Some(Value::Object(only)), None) = (others.next(), others.next()) {
         let mut only = only.clone();
@@ -54,8 +61,14 @@ fn known(mut map: Map<String, Value>) -> Map<String, Value> {
             let about = choice["description"].as_str().unwrap_or_default();
             format!("`{}`: {about}", word(choice))
         });
-        let about = map.get("description").and_then(Value::as_str).unwrap_or_default();
-        let about = std::iter::once(about.to_owned()).chain(told).collect::<Vec<_>>().join(" ");
+        let about = map
+            .get("description")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let about = std::iter::once(about.to_owned())
+            .chain(told)
+            .collect::<Vec<_>>()
+            .join(" ");
         let words: Vec<_> = choices.iter().map(word).collect();
         map.remove("oneOf");
         map.insert("description".to_owned(), json!(about));
@@ -69,7 +82,10 @@ fn known(mut map: Map<String, Value>) -> Map<String, Value> {
     map.remove("$schema");
     map.remove("title");
     // `additionalProperties: false` is not needed: the API server drops undeclared keys.
-    if !map.get("additionalProperties").is_some_and(Value::is_object) {
+    if !map
+        .get("additionalProperties")
+        .is_some_and(Value::is_object)
+    {
         map.remove("additionalProperties");
     }
     map

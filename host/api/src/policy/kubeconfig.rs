@@ -62,14 +62,21 @@ pub struct AddressGrant {
     pub port: Option<u16>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn is_false(value: &bool) -> bool {
     !value
 }
 
 /// Credentials that are only bytes.
 fn harmless_credentials() -> Vec<CredentialGrant> {
-    vec![CredentialGrant::ClientCertificate, CredentialGrant::Token, CredentialGrant::Basic]
+    vec![
+        CredentialGrant::ClientCertificate,
+        CredentialGrant::Token,
+        CredentialGrant::Basic,
+    ]
 }
 
 /// A server name only narrows what is trusted.
@@ -83,7 +90,9 @@ fn cluster_domain() -> String {
 }
 
 /// A kind of credential.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub enum CredentialGrant {
     /// A client certificate with its key.
     ClientCertificate,

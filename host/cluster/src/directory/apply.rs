@@ -30,8 +30,16 @@ pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
         // Only patched objects are read back: the caller does not need the state of an object that the agent made
         // whole.
         let patched = result.is_ok() && kind == WriteKind::Patch;
-        let left = patched.then(|| shared.read_one(&target).ok().flatten()).flatten().map(Box::new);
-        outcome.steps.push(StepOutcome { target, kind, result, left });
+        let left = patched
+            .then(|| shared.read_one(&target).ok().flatten())
+            .flatten()
+            .map(Box::new);
+        outcome.steps.push(StepOutcome {
+            target,
+            kind,
+            result,
+            left,
+        });
         if failed {
             break;
         }
@@ -47,7 +55,14 @@ pub(super) fn forget_orphans(shared: &Shared) {
         let _writing = shared.stripe(&file);
         if shared.own.is_some() && shared.store().orphans().contains(&target) {
             // A failed removal is retried with the next change; meanwhile the patch has no effect.
-            drop(Writer { shared, target: &target, file: &file }.remove(Layer::Patch, &Seen::Absent));
+            drop(
+                Writer {
+                    shared,
+                    target: &target,
+                    file: &file,
+                }
+                .remove(Layer::Patch, &Seen::Absent),
+            );
         }
     }
 }
@@ -56,7 +71,11 @@ pub(super) fn forget_orphans(shared: &Shared) {
 fn perform(shared: &Shared, target: &ObjectRef, step: Step) -> Result<(), WriteFailure> {
     let file = object_file(target);
     let _writing = shared.stripe(&file);
-    let writer = Writer { shared, target, file: &file };
+    let writer = Writer {
+        shared,
+        target,
+        file: &file,
+    };
     match step {
         Step::Create { desired } => {
             writer.expect(None)?;
@@ -66,7 +85,9 @@ fn perform(shared: &Shared, target: &ObjectRef, step: Step) -> Result<(), WriteF
             writer.expect(Some(&desired.version))?;
             writer.make(&desired.body)
         }
-        Step::Patch { version, fields, .. } => {
+        Step::Patch {
+            version, fields, ..
+        } => {
             writer.expect(Some(&version))?;
             writer.patch(&fields)
         }
@@ -100,12 +121,18 @@ impl Writer<'_> {
 
     /// The failure of a write because the object changed.
     fn conflict(&self, why: &str) -> WriteFailure {
-        WriteFailure { reason: KnownReason::WriteConflict, message: format!("failed to write {}: {why}", self.target) }
+        WriteFailure {
+            reason: KnownReason::WriteConflict,
+            message: format!("failed to write {}: {why}", self.target),
+        }
     }
 
     /// The failure of a write for another reason.
     fn failed(&self, why: impl std::fmt::Display) -> WriteFailure {
-        WriteFailure { reason: KnownReason::WriteFailed, message: format!("failed to write {}: {why}", self.target) }
+        WriteFailure {
+            reason: KnownReason::WriteFailed,
+            message: format!("failed to write {}: {why}", self.target),
+        }
     }
 
     /// Writes the whole object, in place of one that the agent made or laid over a user's object.
@@ -114,40 +141,66 @@ impl Writer<'_> {
         if text.len() > self.shared.limits.object_bytes {
             return Err(WriteFailure {
                 reason: KnownReason::ObjectTooLarge,
-                message: format!("failed to write {}: it has {} bytes", self.target, text.len()),
+                message: format!(
+                    "failed to write {}: it has {} bytes",
+                    self.target,
+                    text.len()
+                ),
             });
         }
         let seen = Seen::Value(version(&self.shared.key, &text));
         let over = {
             let store = self.shared.store();
             let users = store.slot(self.target).and_then(|slot| slot.users.first());
-            if matches!(store.effective(self.target), Effective::Made(_)) && store.seen(self.target) == seen {
+            if matches!(store.effective(self.target), Effective::Made(_))
+                && store.seen(self.target) == seen
+            {
                 return Ok(());
             }
             users.map(|user| digest(user.text.as_bytes()).into())
         };
-        let made = Made { text: text.into(), weight: room::of_value(body), over };
+        let made = Made {
+            text: text.into(),
+            weight: room::of_value(body),
+            over,
+        };
         let yaml = object_text(body);
-        self.put(Layer::Made, &made_file(&made, &yaml), Content::Made(Arc::new(self.target.clone()), made), &seen)
+        self.put(
+            Layer::Made,
+            &made_file(&made, &yaml),
+            Content::Made(Arc::new(self.target.clone()), made),
+            &seen,
+        )
     }
 
     /// Lays fields over a user's object; an object that the agent made is rewritten.
     fn patch(&self, fields: &[(String, Value)]) -> Result<(), WriteFailure> {
         let (effective, patch) = {
             let store = self.shared.store();
-            (store.effective(self.target), store.slot(self.target).and_then(|slot| slot.patch.clone()))
+            (
+                store.effective(self.target),
+                store.slot(self.target).and_then(|slot| slot.patch.clone()),
+            )
         };
-        let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|_| self.failed("it cannot be parsed"));
+        let parse = |text: &str| {
+            serde_json::from_str::<Value>(text).map_err(|_| self.failed("it cannot be parsed"))
+        };
         let text = match effective {
             Effective::Made(text) => {
                 let mut body = parse(&text)?;
                 for (path, value) in fields {
-                    set(&mut body, path, Some(value.clone()).filter(|value| !value.is_null()));
+                    set(
+                        &mut body,
+                        path,
+                        Some(value.clone()).filter(|value| !value.is_null()),
+                    );
                 }
                 return self.make(&body);
             }
             Effective::Users(text, _) => text,
-            Effective::Absent | Effective::Duplicate(_) => return Err(self.conflict("it no longer exists")),
+            Effective::Absent | Effective::Duplicate(_) => {
+                return Err(self.conflict("it no longer exists"));
+            }
         };
         let users = parse(&text)?;
         let before = patch.map(Arc::unwrap_or_clone).unwrap_or_default();
@@ -160,16 +213,27 @@ impl Writer<'_> {
         }
         let mut body = users;
         patch.lay(&mut body);
-        if let Some((path, _)) = fields.iter().find(|(path, value)| get(&body, path).unwrap_or(&Value::Null) != value) {
+        if let Some((path, _)) = fields
+            .iter()
+            .find(|(path, value)| get(&body, path).unwrap_or(&Value::Null) != value)
+        {
             return Err(self.failed(format!("`{path}` cannot be set")));
         }
-        let laid = Some(&patch).filter(|patch| !patch.fields.is_empty()).cloned().map(Arc::new);
+        let laid = Some(&patch)
+            .filter(|patch| !patch.fields.is_empty())
+            .cloned()
+            .map(Arc::new);
         let seen = Effective::Users(text, laid).seen(&self.shared.key);
         if patch.fields.is_empty() {
             return self.remove(Layer::Patch, &seen);
         }
         let text = patch.file(self.target);
-        self.put(Layer::Patch, &text, Content::Patch(Arc::new(self.target.clone()), patch), &seen)
+        self.put(
+            Layer::Patch,
+            &text,
+            Content::Patch(Arc::new(self.target.clone()), patch),
+            &seen,
+        )
     }
 
     /// Removes an object that the agent made. A user's object is only hidden in memory, if nothing may be written; else
@@ -178,7 +242,10 @@ impl Writer<'_> {
         let users = {
             let store = self.shared.store();
             let is_users = matches!(store.effective(self.target), Effective::Users(..));
-            store.users_file(self.target).filter(|_| is_users).map(|file| file.display().to_string())
+            store
+                .users_file(self.target)
+                .filter(|_| is_users)
+                .map(|file| file.display().to_string())
         };
         match users {
             None => self.remove(Layer::Made, &Seen::Absent),
@@ -195,13 +262,23 @@ impl Writer<'_> {
     }
 
     /// Writes one own file and updates the state; a directory that may not be written keeps it in memory only.
-    fn put(&self, layer: Layer, text: &str, content: Content, expected: &Seen) -> Result<(), WriteFailure> {
+    fn put(
+        &self,
+        layer: Layer,
+        text: &str,
+        content: Content,
+        expected: &Seen,
+    ) -> Result<(), WriteFailure> {
         let place = Place::new(layer, self.file);
         self.check_free(&place)?;
         if let Some(own) = &self.shared.own {
-            own.write(&own_file(layer, self.file), text.as_bytes()).map_err(|cause| self.failed(cause))?;
+            own.write(&own_file(layer, self.file), text.as_bytes())
+                .map_err(|cause| self.failed(cause))?;
         }
-        let print = Print { bytes: self.shared.key.hash_one(text.as_bytes()), stamp: None };
+        let print = Print {
+            bytes: self.shared.key.hash_one(text.as_bytes()),
+            stamp: None,
+        };
         let mut store = self.shared.store_mut();
         let news = store.change([(place, Edit::Put(print, content))]);
         self.tell(&store, news, expected);
@@ -211,7 +288,8 @@ impl Writer<'_> {
     /// Removes one own file and updates the state.
     fn remove(&self, layer: Layer, expected: &Seen) -> Result<(), WriteFailure> {
         if let Some(own) = &self.shared.own {
-            own.remove(&own_file(layer, self.file)).map_err(|cause| self.failed(cause))?;
+            own.remove(&own_file(layer, self.file))
+                .map_err(|cause| self.failed(cause))?;
         }
         let mut store = self.shared.store_mut();
         let news = store.change([(Place::new(layer, self.file), Edit::Remove)]);
@@ -222,7 +300,9 @@ impl Writer<'_> {
     /// Notifies listeners of a write, without the object itself if it is as the writer expects.
     fn tell(&self, store: &super::store::Store, mut news: Vec<News>, expected: &Seen) {
         if store.seen(self.target) == *expected {
-            news.retain(|news| !matches!(news, News::Object(reference) if **reference == *self.target));
+            news.retain(
+                |news| !matches!(news, News::Object(reference) if **reference == *self.target),
+            );
         }
         self.shared.tell(store, &news);
     }
@@ -230,9 +310,10 @@ impl Writer<'_> {
     /// Fails if the file holds another object: two versions of one kind share a file.
     fn check_free(&self, place: &Place) -> Result<(), WriteFailure> {
         match self.shared.store().holder(place) {
-            Some(other) if *other != *self.target => {
-                Err(self.failed(format!("its file already contains the {} of {}", other.kind, other.api_version)))
-            }
+            Some(other) if *other != *self.target => Err(self.failed(format!(
+                "its file already contains the {} of {}",
+                other.kind, other.api_version
+            ))),
             _ => Ok(()),
         }
     }
@@ -245,5 +326,10 @@ pub(super) fn object_text(body: &Value) -> String {
 
 /// A file below the own folder.
 fn own_file(layer: Layer, file: &Path) -> std::path::PathBuf {
-    Path::new(if layer == Layer::Patch { PATCHES } else { OBJECTS }).join(file)
+    Path::new(if layer == Layer::Patch {
+        PATCHES
+    } else {
+        OBJECTS
+    })
+    .join(file)
 }

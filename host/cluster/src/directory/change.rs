@@ -60,11 +60,18 @@ pub(super) enum Edit {
 pub(super) fn duplicate(files: &Arc<str>, objects: &BTreeSet<Arc<ObjectRef>>) -> Unreadable {
     let shown: Vec<String> = objects.iter().take(3).map(ToString::to_string).collect();
     let more = objects.len().saturating_sub(shown.len());
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let more = if more == 0 {
+        String::new()
+    } else {
+        format!(" and {more} more")
+    };
     Unreadable {
         place: files.to_string(),
         reason: KnownReason::DuplicateObject,
-        message: format!("{}{more}: defined more than once in {files}", shown.join(", ")),
+        message: format!(
+            "{}{more}: defined more than once in {files}",
+            shown.join(", ")
+        ),
         objects: objects.iter().cloned().collect(),
     }
 }

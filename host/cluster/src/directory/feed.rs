@@ -86,7 +86,9 @@ impl Observations {
         loop {
             match self.feed.pop()? {
                 Item::Synced => return Some(Observation::Synced),
-                Item::News(News::Unreadable(unreadable)) => return Some(Observation::Unreadable(*unreadable)),
+                Item::News(News::Unreadable(unreadable)) => {
+                    return Some(Observation::Unreadable(*unreadable));
+                }
                 Item::News(News::Readable(place)) => return Some(Observation::Readable(place)),
                 Item::News(News::Object(reference)) => match self.shared.read_one(&reference) {
                     Ok(Some(object)) => return Some(Observation::Present(object)),

@@ -13,7 +13,10 @@ use std::path::Path;
 /// Only the owner has access.
 const PRIVATE: Mode = Mode::RWXU;
 /// Opens only a folder, and no link to one.
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 
 /// An open folder.
 #[derive(Debug)]
@@ -24,25 +27,32 @@ impl Folder {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let name = path.file_name().unwrap_or(path.as_os_str());
         let look = || rustix::fs::lstat(path);
-        rustix::fs::open(path, FOLDER, Mode::empty()).map(Self).map_err(|error| refused(error, name, look))
+        rustix::fs::open(path, FOLDER, Mode::empty())
+            .map(Self)
+            .map_err(|error| refused(error, name, look))
     }
 
     /// Opens a folder in this one.
     pub(super) fn sub(&self, name: &OsStr) -> io::Result<Self> {
         let opened = rustix::fs::openat(&self.0, name, FOLDER, Mode::empty());
-        opened.map(Self).map_err(|error| refused(error, name, || self.look(name)))
+        opened
+            .map(Self)
+            .map_err(|error| refused(error, name, || self.look(name)))
     }
 
     /// Opens the folder at a path below this one; this folder itself for an empty path.
     pub(super) fn descend(&self, path: &Path) -> io::Result<Self> {
-        path.iter().try_fold(self.again()?, |folder, name| folder.sub(name))
+        path.iter()
+            .try_fold(self.again()?, |folder, name| folder.sub(name))
     }
 
     /// Like `descend`, but makes missing folders.
     pub(super) fn make(&self, path: &Path) -> io::Result<Self> {
-        path.iter().try_fold(self.again()?, |folder, name| match rustix::fs::mkdirat(&folder.0, name, PRIVATE) {
-            Ok(()) | Err(Errno::EXIST) => folder.sub(name),
-            Err(error) => Err(error.into()),
+        path.iter().try_fold(self.again()?, |folder, name| {
+            match rustix::fs::mkdirat(&folder.0, name, PRIVATE) {
+                Ok(()) | Err(Errno::EXIST) => folder.sub(name),
+                Err(error) => Err(error.into()),
+            }
         })
     }
 
@@ -97,12 +107,17 @@ impl Folder {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&self.0, name, flags, Mode::empty());
         let file = File::from(opened.map_err(|error| refused(error, name, || self.look(name)))?);
-        if file.metadata()?.is_file() { Ok(file) } else { Err(unfit(name, "it is not a regular file")) }
+        if file.metadata()?.is_file() {
+            Ok(file)
+        } else {
+            Err(unfit(name, "it is not a regular file"))
+        }
     }
 
     /// Creates a file that must not exist yet; only its owner may read it.
     pub(super) fn create(&self, name: &OsStr) -> io::Result<File> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
@@ -134,12 +149,19 @@ impl Folder {
 }
 
 /// Why an entry was not opened. The system's error for a link does not say that it is a link.
-fn refused(error: Errno, name: &OsStr, look: impl FnOnce() -> rustix::io::Result<Stat>) -> io::Error {
+fn refused(
+    error: Errno,
+    name: &OsStr,
+    look: impl FnOnce() -> rustix::io::Result<Stat>,
+) -> io::Error {
     if !matches!(error, Errno::NOTDIR | Errno::LOOP) {
         return error.into();
     }
     match look().map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-        Ok(FileType::Symlink) => unfit(name, "it is a link; the agent does not follow links in its own folder"),
+        Ok(FileType::Symlink) => unfit(
+            name,
+            "it is a link; the agent does not follow links in its own folder",
+        ),
         Ok(_) => unfit(name, "it is not a folder"),
         Err(error) => error.into(),
     }
@@ -147,5 +169,8 @@ fn refused(error: Errno, name: &OsStr, look: impl FnOnce() -> rustix::io::Result
 
 /// The error for an entry that the agent did not make.
 fn unfit(name: &OsStr, why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, format!("`{}`: {why}", name.display()))
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("`{}`: {why}", name.display()),
+    )
 }

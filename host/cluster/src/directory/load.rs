@@ -70,8 +70,16 @@ pub(super) fn scan(shared: &Shared, folder: Option<&Place>, scan: Scan<'_>) -> S
     }
     let mut files = changed(shared, folder, &found, &closed);
     files.retain(|place| !(scan.later)(place));
-    let fresh = files.iter().filter(|place| found.get(place) == Some(&None)).cloned().collect();
-    Scanned { files, fresh, news: shared.refuse_folders(folder, closed) }
+    let fresh = files
+        .iter()
+        .filter(|place| found.get(place) == Some(&None))
+        .cloned()
+        .collect();
+    Scanned {
+        files,
+        fresh,
+        news: shared.refuse_folders(folder, closed),
+    }
 }
 
 /// The files whose stamp is not the known one, and the known files that are gone from the folders that could be listed.
@@ -83,11 +91,15 @@ fn changed(
 ) -> BTreeSet<Place> {
     let store = shared.store();
     let unseen = |place: &Place| {
-        closed.iter().any(|(closed, _)| closed.layer == place.layer && place.path.starts_with(&closed.path))
+        closed
+            .iter()
+            .any(|(closed, _)| closed.layer == place.layer && place.path.starts_with(&closed.path))
     };
     let folders = folder.map_or_else(Place::roots, |folder| vec![folder.clone()]);
     let known = folders.iter().flat_map(|folder| store.below(folder));
-    let mut changed: BTreeSet<Place> = known.filter(|place| !found.contains_key(place) && !unseen(place)).collect();
+    let mut changed: BTreeSet<Place> = known
+        .filter(|place| !found.contains_key(place) && !unseen(place))
+        .collect();
     changed.extend(found.iter().filter_map(|(place, stamp)| {
         let known = store.print(place).and_then(|print| print.stamp);
         (stamp.is_none() || *stamp != known).then(|| place.clone())
@@ -131,7 +143,10 @@ pub(super) fn read_files(shared: &Shared, places: BTreeSet<Place>) -> Vec<(Place
 }
 
 /// Applies edits of files to the state and notifies the listeners.
-pub(super) fn take_over(shared: &Shared, edits: impl IntoIterator<Item = (Place, Edit)>) -> Vec<News> {
+pub(super) fn take_over(
+    shared: &Shared,
+    edits: impl IntoIterator<Item = (Place, Edit)>,
+) -> Vec<News> {
     let mut store = shared.store_mut();
     let news = store.change(edits);
     shared.tell(&store, &news);
@@ -145,7 +160,10 @@ pub(super) fn take_away(shared: &Shared, place: Place) {
 
 /// Sets the bytes of a file of a directory in memory.
 pub(super) fn take_bytes(shared: &Shared, place: Place, bytes: &[u8]) {
-    let print = Print { bytes: 0, stamp: None };
+    let print = Print {
+        bytes: 0,
+        stamp: None,
+    };
     let edit = match content(shared, &place, bytes) {
         Ok(content) => Edit::Put(print, content),
         Err(fault) => Edit::Refuse(Some(print), fault),
@@ -169,12 +187,22 @@ fn read(shared: &Shared, place: &Place) -> Edit {
         Err(error) if gone(&error) => return Edit::Remove,
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
             let limit = shared.limits.file_bytes;
-            return Edit::Refuse(None, Fault::invalid(format!("the file has more than {limit} bytes")));
+            return Edit::Refuse(
+                None,
+                Fault::invalid(format!("the file has more than {limit} bytes")),
+            );
         }
         Err(error) => return Edit::Refuse(None, Fault::unread(&error)),
     };
-    let print = Print { bytes: shared.key.hash_one(bytes.as_slice()), stamp };
-    if shared.store().print(place).is_some_and(|known| known.bytes == print.bytes) {
+    let print = Print {
+        bytes: shared.key.hash_one(bytes.as_slice()),
+        stamp,
+    };
+    if shared
+        .store()
+        .print(place)
+        .is_some_and(|known| known.bytes == print.bytes)
+    {
         return Edit::Same(stamp);
     }
     // Only one large file is parsed at a time, to bound the memory that this takes.
@@ -187,7 +215,9 @@ fn read(shared: &Shared, place: &Place) -> Edit {
 
 /// The bytes of a file that counts, and its stamp from before they were read; `None` for other files.
 fn open(shared: &Shared, place: &Place) -> io::Result<Option<(Vec<u8>, Option<Stamp>)>> {
-    let Some((file, metadata)) = shared.tree.open(place)? else { return Ok(None) };
+    let Some((file, metadata)) = shared.tree.open(place)? else {
+        return Ok(None);
+    };
     let bytes = read_whole(file, &metadata, shared.limits.file_bytes)?;
     Ok(Some((bytes, Stamp::of(&metadata))))
 }
@@ -217,10 +247,19 @@ fn content(shared: &Shared, place: &Place, bytes: &[u8]) -> Result<Content, Faul
 /// The object in a file of the agent.
 fn made(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
     let mut found = manifest::objects(bytes, &shared.name, shared.limits).ok()?;
-    let one = found.pop().filter(|one| found.is_empty() && *object_file(&one.reference) == *place.path)?;
+    let one = found
+        .pop()
+        .filter(|one| found.is_empty() && *object_file(&one.reference) == *place.path)?;
     let first = std::str::from_utf8(bytes).ok()?.lines().next()?;
     let over = first.strip_prefix(OVER).map(|digest| digest.trim().into());
-    Some(Content::Made(one.reference, Made { text: one.text, weight: one.weight, over }))
+    Some(Content::Made(
+        one.reference,
+        Made {
+            text: one.text,
+            weight: one.weight,
+            over,
+        },
+    ))
 }
 
 /// The text of a file of the agent.
@@ -237,7 +276,10 @@ fn patch(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
     let document = manifest::document(bytes, shared.limits)?;
     let reference = manifest::reference(&document, &shared.name)?;
     (*object_file(&reference) == *place.path).then_some(())?;
-    Some(Content::Patch(reference.into(), Patch::from_document(&document)?))
+    Some(Content::Patch(
+        reference.into(),
+        Patch::from_document(&document)?,
+    ))
 }
 
 #[cfg(test)]

@@ -49,12 +49,20 @@ pub(super) struct Fault {
 impl Fault {
     /// A file that is no manifest.
     pub(super) fn invalid(message: String) -> Self {
-        Self { reason: KnownReason::ManifestInvalid, message, objects: Vec::new() }
+        Self {
+            reason: KnownReason::ManifestInvalid,
+            message,
+            objects: Vec::new(),
+        }
     }
 
     /// A file that cannot be read from the disk.
     pub(super) fn unread(cause: &std::io::Error) -> Self {
-        Self { reason: KnownReason::ReadFailed, message: format!("failed to read it: {cause}"), objects: Vec::new() }
+        Self {
+            reason: KnownReason::ReadFailed,
+            message: format!("failed to read it: {cause}"),
+            objects: Vec::new(),
+        }
     }
 }
 
@@ -75,7 +83,9 @@ fn documents(bytes: &[u8], cluster: &str, limits: Limits) -> Result<Vec<Found>, 
     let mut found = Vec::new();
     parse_each(bytes, budget(limits), |parsed| {
         let place = format!("document {}, line {}", parsed.number, parsed.line);
-        let value = parsed.value.map_err(|error| unparsable(parsed.number, &error))?;
+        let value = parsed
+            .value
+            .map_err(|error| unparsable(parsed.number, &error))?;
         flatten(value, &place, LIST_DEPTH, &mut |object, place| {
             allow_one_more(found.len(), bytes.len())?;
             found.push(one(object, place, cluster, limits.object_bytes)?);
@@ -86,29 +96,44 @@ fn documents(bytes: &[u8], cluster: &str, limits: Limits) -> Result<Vec<Found>, 
 }
 
 /// Every object of one List, item by item.
-fn items(list: &List<'_>, bytes: usize, cluster: &str, limits: Limits) -> Result<Vec<Found>, Fault> {
+fn items(
+    list: &List<'_>,
+    bytes: usize,
+    cluster: &str,
+    limits: Limits,
+) -> Result<Vec<Found>, Fault> {
     let fault = |mut error: DocumentError, offset: usize| {
         error.line = error.line.map(|line| line + offset);
         unparsable(1, &error)
     };
     let no_list = || Fault::invalid("document 1: it is not a List".to_owned());
     let head = parse_one(list.head.as_bytes(), budget(limits)).map_err(|error| fault(error, 0))?;
-    let Value::Object(head) = head else { return Err(no_list()) };
+    let Value::Object(head) = head else {
+        return Err(no_list());
+    };
     let kind = list_of(&head).ok_or_else(no_list)?;
     let mut found = Vec::new();
     for (index, piece) in list.pieces().enumerate() {
-        let value = parse_one(piece.text.as_bytes(), budget(limits)).map_err(|error| fault(error, piece.offset))?;
+        let value = parse_one(piece.text.as_bytes(), budget(limits))
+            .map_err(|error| fault(error, piece.offset))?;
         let item = match value {
-            Value::Array(mut one) if list.is_yaml() && one.len() == 1 => one.pop().unwrap_or_default(),
+            Value::Array(mut one) if list.is_yaml() && one.len() == 1 => {
+                one.pop().unwrap_or_default()
+            }
             value if !list.is_yaml() => value,
             _ => return Err(no_list()),
         };
         let place = format!("document 1, line {}, items[{index}]", piece.offset + 1);
-        flatten(of_kind(item, kind.as_deref(), &head), &place, LIST_DEPTH - 1, &mut |object, place| {
-            allow_one_more(found.len(), bytes)?;
-            found.push(one(object, place, cluster, limits.object_bytes)?);
-            Ok(())
-        })?;
+        flatten(
+            of_kind(item, kind.as_deref(), &head),
+            &place,
+            LIST_DEPTH - 1,
+            &mut |object, place| {
+                allow_one_more(found.len(), bytes)?;
+                found.push(one(object, place, cluster, limits.object_bytes)?);
+                Ok(())
+            },
+        )?;
     }
     Ok(found)
 }
@@ -119,7 +144,9 @@ fn allow_one_more(objects: usize, bytes: usize) -> Result<(), Fault> {
         return Ok(());
     }
     let most = format!("more than {MANY} objects must have {LEAST} bytes each on average");
-    Err(Fault::invalid(format!("it has too many small objects: {most}")))
+    Err(Fault::invalid(format!(
+        "it has too many small objects: {most}"
+    )))
 }
 
 /// The value of a file of one document; `None` if the file is no such file.
@@ -129,7 +156,11 @@ pub(super) fn document(bytes: &[u8], limits: Limits) -> Option<Value> {
 
 /// The parser's limits for a file.
 fn budget(limits: Limits) -> document::Limits {
-    document::Limits { bytes: usize::try_from(limits.file_bytes).unwrap_or(usize::MAX), nodes: NODES, depth: DEPTH }
+    document::Limits {
+        bytes: usize::try_from(limits.file_bytes).unwrap_or(usize::MAX),
+        nodes: NODES,
+        depth: DEPTH,
+    }
 }
 
 /// The fault of a document: what is wrong, and where. The parser's error contains no value of it.
@@ -154,7 +185,9 @@ fn flatten(document: Value, place: &str, depth: usize, each: EachObject<'_>) -> 
         return each(object, place);
     };
     if depth == 0 {
-        return Err(Fault::invalid(format!("{place}: lists are nested too deeply")));
+        return Err(Fault::invalid(format!(
+            "{place}: lists are nested too deeply"
+        )));
     }
     let items = match object.remove("items") {
         None | Some(Value::Null) => return Ok(()),
@@ -171,8 +204,10 @@ fn flatten(document: Value, place: &str, depth: usize, each: EachObject<'_>) -> 
 /// Adds kind and version to an item, because an API server leaves them out of the items of a typed list.
 fn of_kind(mut item: Value, kind: Option<&str>, list: &Map<String, Value>) -> Value {
     if let (Some(kind), Some(item)) = (kind, item.as_object_mut()) {
-        item.entry("kind").or_insert_with(|| Value::String(kind.to_owned()));
-        item.entry("apiVersion").or_insert_with(|| list.get("apiVersion").cloned().unwrap_or_default());
+        item.entry("kind")
+            .or_insert_with(|| Value::String(kind.to_owned()));
+        item.entry("apiVersion")
+            .or_insert_with(|| list.get("apiVersion").cloned().unwrap_or_default());
     }
     item
 }
@@ -180,15 +215,25 @@ fn of_kind(mut item: Value, kind: Option<&str>, list: &Map<String, Value>) -> Va
 /// Whether an object is a list, and the kind of its items if its own kind says so. An object with a name is no list.
 fn list_of(object: &Map<String, Value>) -> Option<Option<String>> {
     let item_kind = object.get("kind")?.as_str()?.strip_suffix("List")?;
-    let named = object.get("metadata").and_then(|metadata| metadata.get("name")).is_some();
+    let named = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("name"))
+        .is_some();
     (!named).then(|| (!item_kind.is_empty()).then(|| item_kind.to_owned()))
 }
 
 /// Checks one object for the fields that every object must have.
-fn one(mut object: Map<String, Value>, place: &str, cluster: &str, limit: usize) -> Result<Found, Fault> {
-    let reference = name(&object, cluster).map_err(|field| Fault::invalid(format!("{place}: {field}")))?;
+fn one(
+    mut object: Map<String, Value>,
+    place: &str,
+    cluster: &str,
+    limit: usize,
+) -> Result<Found, Fault> {
+    let reference =
+        name(&object, cluster).map_err(|field| Fault::invalid(format!("{place}: {field}")))?;
     if reference.kind == "Secret" && reference.api_version == "v1" {
-        fold_string_data(&mut object).map_err(|field| Fault::invalid(format!("{place}: {field}")))?;
+        fold_string_data(&mut object)
+            .map_err(|field| Fault::invalid(format!("{place}: {field}")))?;
         join_lines(&mut object);
     }
     let object = Value::Object(object);
@@ -196,11 +241,18 @@ fn one(mut object: Map<String, Value>, place: &str, cluster: &str, limit: usize)
     if text.len() > limit {
         return Err(Fault {
             reason: KnownReason::ObjectTooLarge,
-            message: format!("{place}: {reference} has {} bytes, the limit is {limit}", text.len()),
+            message: format!(
+                "{place}: {reference} has {} bytes, the limit is {limit}",
+                text.len()
+            ),
             objects: vec![reference.into()],
         });
     }
-    Ok(Found { reference: reference.into(), text: text.into(), weight })
+    Ok(Found {
+        reference: reference.into(),
+        text: text.into(),
+        weight,
+    })
 }
 
 /// The reference of an object, or the field that is wrong.
@@ -279,7 +331,11 @@ mod tests {
     }
 
     fn names(text: &str) -> Vec<String> {
-        read(text).unwrap().iter().map(|found| found.reference.to_string()).collect()
+        read(text)
+            .unwrap()
+            .iter()
+            .map(|found| found.reference.to_string())
+            .collect()
     }
 
     fn message(text: &str) -> String {
@@ -288,10 +344,14 @@ mod tests {
 
     #[test]
     fn reads_documents_lists_and_empty_files() {
-        let item = |name: &str| format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}");
+        let item =
+            |name: &str| format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}");
         assert_eq!(names(""), Vec::<String>::new());
         assert_eq!(names("# nothing\n---\n---\n"), Vec::<String>::new());
-        assert_eq!(names(&format!("---\n{}\n---\n\n---\n{}\n", item("a"), item("b"))), ["Namespace a", "Namespace b"]);
+        assert_eq!(
+            names(&format!("---\n{}\n---\n\n---\n{}\n", item("a"), item("b"))),
+            ["Namespace a", "Namespace b"]
+        );
         let list = format!(
             "apiVersion: v1\nkind: List\nitems:\n- {}\n- {{apiVersion: v1, kind: List, items: [{}]}}\n",
             item("a"),
@@ -300,15 +360,20 @@ mod tests {
         assert_eq!(names(&list), ["Namespace a", "Namespace b"]);
         assert_eq!(names("apiVersion: v1\nkind: List\n"), Vec::<String>::new());
         let json = br#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}"#;
-        assert_eq!(objects(json, "hub", Limits::default()).unwrap()[0].reference.cluster, "hub");
+        assert_eq!(
+            objects(json, "hub", Limits::default()).unwrap()[0]
+                .reference
+                .cluster,
+            "hub"
+        );
     }
 
     #[test]
     fn typed_lists_give_their_items_a_kind() {
-        let list =
-            "apiVersion: v1\nkind: SecretList\nmetadata: {resourceVersion: '1'}\nitems: [{metadata: {name: a}}]\n";
+        let list = "apiVersion: v1\nkind: SecretList\nmetadata: {resourceVersion: '1'}\nitems: [{metadata: {name: a}}]\n";
         assert_eq!(names(list), ["Secret a"]);
-        let object = "apiVersion: example.dev/v1\nkind: AllowList\nmetadata: {name: a}\nitems: [{x: y}]\n";
+        let object =
+            "apiVersion: example.dev/v1\nkind: AllowList\nmetadata: {name: a}\nitems: [{x: y}]\n";
         assert_eq!(names(object), ["AllowList a"]);
     }
 
@@ -321,7 +386,9 @@ mod tests {
             } else {
                 "a: |\n      - x\n    b: [x,\n      y]"
             };
-            format!("{dash}  metadata: {{name: c-{index}}}\n  data:\n    {anchored}\n    c: {text}\n")
+            format!(
+                "{dash}  metadata: {{name: c-{index}}}\n  data:\n    {anchored}\n    c: {text}\n"
+            )
         };
         let of = |count: usize| -> String { (0..count).map(item).collect() };
         let large = format!("apiVersion: v1\nitems:\n{}kind: List\n", of(2_000));
@@ -329,7 +396,10 @@ mod tests {
         let pieces = read(&large).unwrap();
         let whole = documents(large.as_bytes(), "local", Limits::default()).unwrap();
         assert!(pieces == whole && pieces.len() == 2_000);
-        let values: Vec<Value> = serde_yaml::from_str::<Value>(&large).unwrap()["items"].as_array().unwrap().clone();
+        let values: Vec<Value> = serde_yaml::from_str::<Value>(&large).unwrap()["items"]
+            .as_array()
+            .unwrap()
+            .clone();
         let json = json!({"apiVersion": "v1", "items": values, "kind": "ConfigMapList"});
         for text in [json.to_string(), format!("{json:#}")] {
             assert!(read(&text).unwrap() == whole);
@@ -342,9 +412,10 @@ mod tests {
             let text = large.replace("kind: List\n", &format!("{odd}kind: List\n"));
             assert_eq!(read(&text).unwrap().len(), 2_001, "{odd}");
         }
-        for (broken, said) in
-            [("- {kind: A}\n", "items[2000]: `metadata` is missing"), ("- {a: [}\n", "document 1, line ")]
-        {
+        for (broken, said) in [
+            ("- {kind: A}\n", "items[2000]: `metadata` is missing"),
+            ("- {a: [}\n", "document 1, line "),
+        ] {
             let text = large.replace("kind: List\n", &format!("{broken}kind: List\n"));
             assert!(message(&text).contains(said), "{}", message(&text));
         }
@@ -362,15 +433,31 @@ mod tests {
             ("JSON maps", format!("[{}1]", lines("{\"a\":1},"))),
             ("JSON documents", lines("{} ")),
             ("anchors", lines("- &a a\n- *a\n")),
-            ("items", format!("apiVersion: v1\nkind: List\nitems:\n{}", lines("- a\n"))),
-            ("items of JSON", format!("{{\"kind\": \"List\", \"items\": [{}1]}}", lines("1,"))),
+            (
+                "items",
+                format!("apiVersion: v1\nkind: List\nitems:\n{}", lines("- a\n")),
+            ),
+            (
+                "items of JSON",
+                format!("{{\"kind\": \"List\", \"items\": [{}1]}}", lines("1,")),
+            ),
             ("documents", lines("--- a\n")),
-            ("keys", (0..BYTES / 16).map(|at| format!("{at:013}: \n")).collect()),
+            (
+                "keys",
+                (0..BYTES / 16).map(|at| format!("{at:013}: \n")).collect(),
+            ),
         ] {
             assert!(message(&text).len() < 300, "{what}");
         }
-        let large = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n{}", lines("- a\n"));
-        assert!(message(&large).contains("more than eight times its size"), "{}", message(&large));
+        let large = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n{}",
+            lines("- a\n")
+        );
+        assert!(
+            message(&large).contains("more than eight times its size"),
+            "{}",
+            message(&large)
+        );
     }
 
     #[test]
@@ -378,10 +465,17 @@ mod tests {
         let small = "{\"kind\":\"A\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\"}}";
         assert_eq!(read(&small.repeat(MANY)).unwrap().len(), MANY);
         let documents = small.repeat(MANY + 1);
-        let typed = format!("{{\"kind\":\"AList\",\"items\":[{}]}}", vec![small; 40_000].join(","));
+        let typed = format!(
+            "{{\"kind\":\"AList\",\"items\":[{}]}}",
+            vec![small; 40_000].join(",")
+        );
         assert!(typed.len() > LARGE);
         for text in [documents, typed] {
-            assert!(message(&text).contains("must have 96 bytes each"), "{}", message(&text));
+            assert!(
+                message(&text).contains("must have 96 bytes each"),
+                "{}",
+                message(&text)
+            );
         }
         let padded = format!("{small}{}", " ".repeat(LEAST - small.len()));
         assert_eq!(read(&padded.repeat(MANY * 2)).unwrap().len(), MANY * 2);
@@ -395,29 +489,50 @@ mod tests {
 
     #[test]
     fn string_data_overrides_data() {
-        let text =
-            "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {x: b2xk, y: a2VwdA==}\nstringData: {x: new}\n";
+        let text = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {x: b2xk, y: a2VwdA==}\nstringData: {x: new}\n";
         let found = read(text).unwrap();
         let body: Value = serde_json::from_str(&found[0].text).unwrap();
-        assert_eq!(body["data"], serde_json::json!({"x": "bmV3", "y": "a2VwdA=="}));
+        assert_eq!(
+            body["data"],
+            serde_json::json!({"x": "bmV3", "y": "a2VwdA=="})
+        );
         assert!(body.get("stringData").is_none());
-        let wrapped = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata:\n  x: |\n    bm\n    V3\n";
+        let wrapped =
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata:\n  x: |\n    bm\n    V3\n";
         let found = objects(wrapped.as_bytes(), "local", Limits::default()).unwrap();
         let body: Value = serde_json::from_str(&found[0].text).unwrap();
         assert_eq!(body["data"], serde_json::json!({"x": "bmV3"}));
         let other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nstringData: {x: new}\n";
-        assert!(read(other).unwrap()[0].text.contains("stringData"), "only Secrets have it");
+        assert!(
+            read(other).unwrap()[0].text.contains("stringData"),
+            "only Secrets have it"
+        );
     }
 
     #[test]
     fn errors_name_the_field_and_not_the_value() {
         let good = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n";
         for (text, expected) in [
-            ("kind: A\nmetadata: {name: a}\n", "document 2, line 5: `apiVersion` is missing"),
-            ("apiVersion: v1\nmetadata: {name: a}\n", "document 2, line 5: `kind` is missing"),
-            ("apiVersion: v1\nkind: A\n", "document 2, line 5: `metadata` is missing"),
-            ("apiVersion: v1\nkind: A\nmetadata: {}\n", "document 2, line 5: `metadata.name` is missing"),
-            ("apiVersion: v1\nkind: A\nmetadata: {name: 12}\n", "document 2, line 5: `metadata.name` is not text"),
+            (
+                "kind: A\nmetadata: {name: a}\n",
+                "document 2, line 5: `apiVersion` is missing",
+            ),
+            (
+                "apiVersion: v1\nmetadata: {name: a}\n",
+                "document 2, line 5: `kind` is missing",
+            ),
+            (
+                "apiVersion: v1\nkind: A\n",
+                "document 2, line 5: `metadata` is missing",
+            ),
+            (
+                "apiVersion: v1\nkind: A\nmetadata: {}\n",
+                "document 2, line 5: `metadata.name` is missing",
+            ),
+            (
+                "apiVersion: v1\nkind: A\nmetadata: {name: 12}\n",
+                "document 2, line 5: `metadata.name` is not text",
+            ),
             (
                 "apiVersion: v1\nkind: A\nmetadata: {name: a, namespace: [canary]}\n",
                 "document 2, line 5: `metadata.namespace` is not text",
@@ -427,7 +542,10 @@ mod tests {
                 "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {p: 12}\n",
                 "document 2, line 5: a value of `stringData` is not text",
             ),
-            ("apiVersion: v1\nkind: List\nitems: [{kind: A}]\n", "document 2, line 5, items[0]: `metadata` is missing"),
+            (
+                "apiVersion: v1\nkind: List\nitems: [{kind: A}]\n",
+                "document 2, line 5, items[0]: `metadata` is missing",
+            ),
         ] {
             assert_eq!(message(&format!("{good}{text}")), expected);
         }
@@ -435,19 +553,30 @@ mod tests {
 
     #[test]
     fn parse_errors_give_the_position_and_no_content() {
-        let message =
-            message("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata:\n  x: \"canary\n  y: canary: canary\n");
+        let message = message(
+            "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata:\n  x: \"canary\n  y: canary: canary\n",
+        );
         assert!(message.starts_with("document 1, line "), "{message}");
         assert!(!message.contains("canary"), "{message}");
     }
 
     #[test]
     fn refuses_an_object_over_the_limit() {
-        let text =
-            format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{x: {}}}\n", "y".repeat(100));
-        let limits = |object_bytes| Limits { object_bytes, ..Limits::default() };
-        let fault = objects(text.as_bytes(), "local", limits(100)).err().unwrap();
-        assert_eq!((fault.reason, fault.objects.len()), (KnownReason::ObjectTooLarge, 1));
+        let text = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{x: {}}}\n",
+            "y".repeat(100)
+        );
+        let limits = |object_bytes| Limits {
+            object_bytes,
+            ..Limits::default()
+        };
+        let fault = objects(text.as_bytes(), "local", limits(100))
+            .err()
+            .unwrap();
+        assert_eq!(
+            (fault.reason, fault.objects.len()),
+            (KnownReason::ObjectTooLarge, 1)
+        );
         assert!(objects(text.as_bytes(), "local", limits(300)).is_ok());
     }
 
@@ -460,7 +589,13 @@ mod tests {
             Just(Value::from("canary")),
         ];
         leaf.prop_recursive(3, 16, 4, |inner| {
-            let key = prop_oneof![Just("canary"), Just("name"), Just("namespace"), Just("items"), Just("data")];
+            let key = prop_oneof![
+                Just("canary"),
+                Just("name"),
+                Just("namespace"),
+                Just("items"),
+                Just("data")
+            ];
             prop_oneof![
                 proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
                 proptest::collection::btree_map(key.prop_map(str::to_owned), inner, 0..4)

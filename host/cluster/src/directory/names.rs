@@ -13,7 +13,10 @@ const FILE: usize = 245;
 /// The file of an object below `objects` or `patches`: `<namespace or _cluster>/<Kind>.<name>.yaml`, and
 /// `<Kind>.<name>_<group>.yaml` if its kind has a group. No other part of a name contains a `_`.
 pub(super) fn object_file(reference: &ObjectRef) -> PathBuf {
-    let folder = reference.namespace.as_deref().map_or("_cluster".to_owned(), segment);
+    let folder = reference
+        .namespace
+        .as_deref()
+        .map_or("_cluster".to_owned(), segment);
     let mut file = format!("{}.{}", segment(&reference.kind), segment(&reference.name));
     if let Some((group, _)) = reference.api_version.split_once('/') {
         file = format!("{file}_{}", segment(group));
@@ -27,9 +30,15 @@ pub(super) fn object_file(reference: &ObjectRef) -> PathBuf {
 
 /// The file of a primary object's status below `status`: `<policy>/<namespace>.<name>.yaml`.
 pub(super) fn status_file(policy: &str, primary: &ObjectRef) -> PathBuf {
-    let namespace =
-        primary.namespace.as_deref().map_or("_cluster".to_owned(), |name| segment(name).replace('.', "%2E"));
-    Path::new(STATUS).join(segment(policy)).join(format!("{namespace}.{}.yaml", segment(&primary.name)))
+    let namespace = primary
+        .namespace
+        .as_deref()
+        .map_or("_cluster".to_owned(), |name| {
+            segment(name).replace('.', "%2E")
+        });
+    Path::new(STATUS)
+        .join(segment(policy))
+        .join(format!("{namespace}.{}.yaml", segment(&primary.name)))
 }
 
 /// The file of a policy's own status.
@@ -57,7 +66,11 @@ pub(super) fn segment(name: &str) -> String {
 
 /// The first 16 bytes of SHA-256, as hex.
 pub(super) fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -66,16 +79,36 @@ mod tests {
 
     #[test]
     fn object_names_become_file_names() {
-        let file = |namespace, name| object_file(&ObjectRef::local("v1", "Secret", namespace, name));
-        assert_eq!(file(Some("klusterlet-a"), "x.y"), Path::new("klusterlet-a/Secret.x.y.yaml"));
+        let file =
+            |namespace, name| object_file(&ObjectRef::local("v1", "Secret", namespace, name));
+        assert_eq!(
+            file(Some("klusterlet-a"), "x.y"),
+            Path::new("klusterlet-a/Secret.x.y.yaml")
+        );
         assert_eq!(file(None, "a"), Path::new("_cluster/Secret.a.yaml"));
-        assert_eq!(file(Some("_cluster"), "a"), Path::new("%5Fcluster/Secret.a.yaml"));
-        assert_eq!(file(Some(".."), "../../etc"), Path::new("%2E./Secret.%2E.%2F..%2Fetc.yaml"));
+        assert_eq!(
+            file(Some("_cluster"), "a"),
+            Path::new("%5Fcluster/Secret.a.yaml")
+        );
+        assert_eq!(
+            file(Some(".."), "../../etc"),
+            Path::new("%2E./Secret.%2E.%2F..%2Fetc.yaml")
+        );
         let cluster = |group: &str| object_file(&ObjectRef::local(group, "Cluster", None, "a.b"));
-        assert_eq!(cluster("cluster.x-k8s.io/v1"), Path::new("_cluster/Cluster.a.b_cluster.x-k8s.io.yaml"));
-        assert_ne!(cluster("cluster.x-k8s.io/v1"), cluster("other.example.com/v1"));
-        let primary = |namespace, name| status_file("p", &ObjectRef::local("v1", "A", namespace, name));
-        assert_eq!(primary(Some("clusters"), "a.b"), Path::new("status/p/clusters.a.b.yaml"));
+        assert_eq!(
+            cluster("cluster.x-k8s.io/v1"),
+            Path::new("_cluster/Cluster.a.b_cluster.x-k8s.io.yaml")
+        );
+        assert_ne!(
+            cluster("cluster.x-k8s.io/v1"),
+            cluster("other.example.com/v1")
+        );
+        let primary =
+            |namespace, name| status_file("p", &ObjectRef::local("v1", "A", namespace, name));
+        assert_eq!(
+            primary(Some("clusters"), "a.b"),
+            Path::new("status/p/clusters.a.b.yaml")
+        );
         assert_ne!(primary(Some("a"), "b.c"), primary(Some("a.b"), "c"));
         assert_eq!(policy_file("p"), Path::new("status/p.yaml"));
     }
@@ -87,7 +120,12 @@ mod tests {
         assert_ne!(segment(&long), segment(&other));
         assert!(segment(&long).len() <= NAME);
         let file = |name: &str, group: &str| {
-            let file = object_file(&ObjectRef::local(&format!("{group}/v1"), &"K".repeat(63), None, name));
+            let file = object_file(&ObjectRef::local(
+                &format!("{group}/v1"),
+                &"K".repeat(63),
+                None,
+                name,
+            ));
             file.file_name().unwrap().to_str().unwrap().to_owned()
         };
         assert!(file(&long, &long).len() <= 255);

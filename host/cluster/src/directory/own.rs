@@ -44,7 +44,11 @@ impl Own {
     /// Makes the folder, or takes an existing one that the agent made; locks it, and removes what a killed agent left
     /// unfinished. An error of kind `WouldBlock` means that another agent uses it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let own = Self { path: path.to_owned(), next: AtomicU64::new(0), held: Mutex::new(take(path)?) };
+        let own = Self {
+            path: path.to_owned(),
+            next: AtomicU64::new(0),
+            held: Mutex::new(take(path)?),
+        };
         let unfinished = own.folder()?.sub(OsStr::new(UNFINISHED))?;
         for (name, _) in unfinished.entries()? {
             unfinished.remove(&name)?;
@@ -83,13 +87,20 @@ impl Own {
         if let Some(file) = self.file(Path::new(name))? {
             file.take(16).read_to_end(&mut found)?;
         }
-        if found == text { Ok(()) } else { self.write(Path::new(name), text) }
+        if found == text {
+            Ok(())
+        } else {
+            self.write(Path::new(name), text)
+        }
     }
 
     /// Opens a file of the folder; `None` if it does not exist.
     pub(super) fn file(&self, file: &Path) -> io::Result<Option<File>> {
         let (parent, name) = parts(file);
-        match self.folder().and_then(|folder| folder.descend(parent)?.file(name)) {
+        match self
+            .folder()
+            .and_then(|folder| folder.descend(parent)?.file(name))
+        {
             Err(error) if gone(&error) => Ok(None),
             found => found.map(Some),
         }
@@ -109,7 +120,8 @@ impl Own {
         for _ in 0..TRIES {
             written = self.try_write(file, bytes);
             // A folder disappeared meanwhile, or another program took the name.
-            let again = |error: &io::Error| gone(error) || error.kind() == io::ErrorKind::AlreadyExists;
+            let again =
+                |error: &io::Error| gone(error) || error.kind() == io::ErrorKind::AlreadyExists;
             if !written.as_ref().is_err_and(again) {
                 break;
             }
@@ -123,7 +135,9 @@ impl Own {
         let name = OsString::from(self.next.fetch_add(1, Ordering::Relaxed).to_string());
         let mut new = unfinished.create(&name)?;
         let (parent, end) = parts(file);
-        let written = new.write_all(bytes).and_then(|()| unfinished.rename(&name, &folder.make(parent)?, end));
+        let written = new
+            .write_all(bytes)
+            .and_then(|()| unfinished.rename(&name, &folder.make(parent)?, end));
         if written.is_err() {
             // Report the first error. A leftover file is removed at the next start.
             drop(unfinished.remove(&name));
@@ -142,7 +156,10 @@ impl Own {
         let (above, last) = parts(parent);
         if above.iter().count() > 0 {
             // Usually fails, because the folder is not empty.
-            drop(self.folder().and_then(|own| own.descend(above)?.remove_empty(last)));
+            drop(
+                self.folder()
+                    .and_then(|own| own.descend(above)?.remove_empty(last)),
+            );
         }
         Ok(())
     }
@@ -176,7 +193,9 @@ fn take(path: &Path) -> io::Result<Held> {
     let folder = Folder::open(path)?;
     let owner = folder.stat()?.st_uid;
     if let Some(us) = user().filter(|us| *us != owner) {
-        return Err(refused(format!("it belongs to the user {owner}, and the agent runs as {us}")));
+        return Err(refused(format!(
+            "it belongs to the user {owner}, and the agent runs as {us}"
+        )));
     }
     check_mark(&folder)?;
     folder.allow(MARKED)?;
@@ -217,8 +236,18 @@ fn check_entries(folder: &Folder, path: &Path) -> io::Result<()> {
         match kind {
             FileType::Directory => check_entries(&folder.sub(&name)?, &at)?,
             FileType::RegularFile => {}
-            FileType::Symlink => return Err(refused(format!("`{}` in it is a link; remove it", at.display()))),
-            _ => return Err(refused(format!("`{}` in it is not a regular file; remove it", at.display()))),
+            FileType::Symlink => {
+                return Err(refused(format!(
+                    "`{}` in it is a link; remove it",
+                    at.display()
+                )));
+            }
+            _ => {
+                return Err(refused(format!(
+                    "`{}` in it is not a regular file; remove it",
+                    at.display()
+                )));
+            }
         }
     }
     Ok(())
@@ -236,7 +265,10 @@ fn id(folder: &Folder) -> io::Result<(u64, u64)> {
 
 /// The folder and the name of a file.
 fn parts(file: &Path) -> (&Path, &OsStr) {
-    (file.parent().unwrap_or(Path::new("")), file.file_name().unwrap_or_default())
+    (
+        file.parent().unwrap_or(Path::new("")),
+        file.file_name().unwrap_or_default(),
+    )
 }
 
 #[cfg(test)]
@@ -249,15 +281,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("own");
         let first = Own::open(&own).unwrap();
-        assert_eq!(Own::open(&own).err().unwrap().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(
+            Own::open(&own).err().unwrap().kind(),
+            io::ErrorKind::WouldBlock
+        );
         drop(first);
         std::fs::write(own.join("tmp/7"), "half").unwrap();
         let second = Own::open(&own).unwrap();
         assert_eq!(std::fs::read_dir(own.join("tmp")).unwrap().count(), 0);
-        assert_eq!(std::fs::metadata(&own).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(
+            std::fs::metadata(&own).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
         let file = Path::new("objects/n/Secret.a.yaml");
         second.write(file, b"x").unwrap();
-        assert_eq!(std::fs::metadata(own.join(file)).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            std::fs::metadata(own.join(file))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o777,
+            0o600
+        );
         second.remove(file).unwrap();
         second.remove(file).unwrap();
         assert!(!own.join("objects/n").exists() && own.join("objects").exists());
@@ -269,6 +314,11 @@ mod tests {
         let own = Own::open(folder.path()).unwrap();
         std::fs::create_dir_all(folder.path().join("objects/taken/below")).unwrap();
         assert!(own.write(Path::new("objects/taken"), b"x").is_err());
-        assert_eq!(std::fs::read_dir(folder.path().join("tmp")).unwrap().count(), 0);
+        assert_eq!(
+            std::fs::read_dir(folder.path().join("tmp"))
+                .unwrap()
+                .count(),
+            0
+        );
     }
 }

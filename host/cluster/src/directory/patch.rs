@@ -42,7 +42,11 @@ impl Patch {
         let base = get(body, path).cloned();
         let value = Some(value.clone()).filter(|value| !value.is_null());
         let keep = base != value;
-        let taken = FieldPatch { path: path.to_owned(), base, value };
+        let taken = FieldPatch {
+            path: path.to_owned(),
+            base,
+            value,
+        };
         match self.fields.iter().position(|field| field.path == path) {
             Some(index) if keep => {
                 if let Some(field) = self.fields.get_mut(index) {
@@ -75,16 +79,26 @@ impl Patch {
 
     /// Whether the bytes of a patch's file are unchanged since they were written.
     pub(super) fn is_whole(bytes: &[u8]) -> bool {
-        let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+        let end = bytes
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .unwrap_or(bytes.len());
         let (first, rest) = bytes.split_at(end);
         let seal = first.strip_prefix(SEAL.as_bytes());
-        rest.get(1..).is_some_and(|rest| seal == Some(digest(rest).as_bytes()))
+        rest.get(1..)
+            .is_some_and(|rest| seal == Some(digest(rest).as_bytes()))
     }
 
     /// The patch in a parsed file; `None` if it is none.
     pub(super) fn from_document(document: &Value) -> Option<Self> {
-        let fields = document.get("fields")?.as_array()?.iter().map(FieldPatch::from_document);
-        Some(Self { fields: fields.collect::<Option<_>>()? })
+        let fields = document
+            .get("fields")?
+            .as_array()?
+            .iter()
+            .map(FieldPatch::from_document);
+        Some(Self {
+            fields: fields.collect::<Option<_>>()?,
+        })
     }
 }
 
@@ -96,15 +110,25 @@ impl FieldPatch {
         if now == self.base.as_ref() {
             return self.value.clone();
         }
-        let (Some(base), Some(value), Some(list)) =
-            (elements(self.base.as_ref()), elements(self.value.as_ref()), elements(now))
-        else {
+        let (Some(base), Some(value), Some(list)) = (
+            elements(self.base.as_ref()),
+            elements(self.value.as_ref()),
+            elements(now),
+        ) else {
             return now.cloned();
         };
-        let kept = list.iter().filter(|element| value.contains(element) || !base.contains(element));
-        let added = value.iter().filter(|element| !base.contains(element) && !list.contains(element));
+        let kept = list
+            .iter()
+            .filter(|element| value.contains(element) || !base.contains(element));
+        let added = value
+            .iter()
+            .filter(|element| !base.contains(element) && !list.contains(element));
         let merged: Vec<Value> = kept.chain(added).cloned().collect();
-        if merged.is_empty() && now.is_none() { None } else { Some(Value::Array(merged)) }
+        if merged.is_empty() && now.is_none() {
+            None
+        } else {
+            Some(Value::Array(merged))
+        }
     }
 
     /// The form in a file.
@@ -122,7 +146,11 @@ impl FieldPatch {
     /// Reads the form in a file.
     fn from_document(field: &Value) -> Option<Self> {
         let part = |key| field.get(key).filter(|value| !value.is_null()).cloned();
-        Some(Self { path: field.get("path")?.as_str()?.to_owned(), base: part("base"), value: part("value") })
+        Some(Self {
+            path: field.get("path")?.as_str()?.to_owned(),
+            base: part("base"),
+            value: part("value"),
+        })
     }
 }
 
@@ -137,16 +165,22 @@ fn elements(value: Option<&Value>) -> Option<&[Value]> {
 
 /// The value under a dotted path; null counts as absent.
 pub(super) fn get<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').try_fold(body, |value, key| value.get(key)).filter(|value| !value.is_null())
+    path.split('.')
+        .try_fold(body, |value, key| value.get(key))
+        .filter(|value| !value.is_null())
 }
 
 /// Sets or removes the value under a dotted path. Makes missing maps on the way; does nothing if a value on the way is
 /// no map.
 pub(super) fn set(body: &mut Value, path: &str, value: Option<Value>) {
-    let (parents, last) = path.rsplit_once('.').map_or(("", path), |(parents, last)| (parents, last));
+    let (parents, last) = path
+        .rsplit_once('.')
+        .map_or(("", path), |(parents, last)| (parents, last));
     let mut at = body;
     for key in parents.split('.').filter(|key| !key.is_empty()) {
-        let Some(map) = at.as_object_mut() else { return };
+        let Some(map) = at.as_object_mut() else {
+            return;
+        };
         if value.is_none() && !map.contains_key(key) {
             return;
         }
@@ -186,12 +220,36 @@ mod tests {
 
     #[test]
     fn a_list_that_the_user_changed_keeps_both_changes() {
-        assert_eq!(seen(json!([1]), json!([1, 9]), json!([1, 2])), json!([1, 2, 9]), "both added");
-        assert_eq!(seen(json!([1, 2]), json!([1, 2, 9]), json!([2])), json!([2, 9]), "the user removed");
-        assert_eq!(seen(json!([1, 8]), json!([1]), json!([1, 8, 2])), json!([1, 2]), "we removed");
-        assert_eq!(seen(json!([1]), json!([1, 9]), json!([1, 9])), json!([1, 9]), "both added the same");
-        assert_eq!(seen(json!([1]), json!([1, 9]), Value::Null), json!([9]), "the user removed the field");
-        assert_eq!(seen(Value::Null, json!([9]), json!([1])), json!([1, 9]), "the user added the field");
+        assert_eq!(
+            seen(json!([1]), json!([1, 9]), json!([1, 2])),
+            json!([1, 2, 9]),
+            "both added"
+        );
+        assert_eq!(
+            seen(json!([1, 2]), json!([1, 2, 9]), json!([2])),
+            json!([2, 9]),
+            "the user removed"
+        );
+        assert_eq!(
+            seen(json!([1, 8]), json!([1]), json!([1, 8, 2])),
+            json!([1, 2]),
+            "we removed"
+        );
+        assert_eq!(
+            seen(json!([1]), json!([1, 9]), json!([1, 9])),
+            json!([1, 9]),
+            "both added the same"
+        );
+        assert_eq!(
+            seen(json!([1]), json!([1, 9]), Value::Null),
+            json!([9]),
+            "the user removed the field"
+        );
+        assert_eq!(
+            seen(Value::Null, json!([9]), json!([1])),
+            json!([1, 9]),
+            "the user added the field"
+        );
     }
 
     #[test]
@@ -216,13 +274,21 @@ mod tests {
     fn a_file_reads_back() {
         let mut patch = Patch::default();
         let body = json!({"spec": {"taints": [{"key": "yes"}]}});
-        patch.take(&body, "spec.taints", &json!([{"key": "yes"}, {"key": "012"}]));
+        patch.take(
+            &body,
+            "spec.taints",
+            &json!([{"key": "yes"}, {"key": "012"}]),
+        );
         patch.take(&body, "spec.hubAcceptsClient", &json!(true));
         let text = patch.file(&ObjectRef::local("v1", "A", Some("n"), "a"));
         let document: Value = serde_yaml::from_str(&text).unwrap();
         assert_eq!(Patch::from_document(&document), Some(patch));
         assert_eq!(document["metadata"], json!({"name": "a", "namespace": "n"}));
-        for broken in [json!(null), json!({"fields": 1}), json!({"fields": [{"value": 1}]})] {
+        for broken in [
+            json!(null),
+            json!({"fields": 1}),
+            json!({"fields": [{"value": 1}]}),
+        ] {
             assert_eq!(Patch::from_document(&broken), None);
         }
     }

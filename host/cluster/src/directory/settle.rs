@@ -37,12 +37,19 @@ pub(super) struct Settling {
 impl Settling {
     /// With no change yet; `settle` is how long a path must be quiet.
     pub(super) fn new(settle: Duration) -> Self {
-        Self { settle, changes: BTreeMap::new() }
+        Self {
+            settle,
+            changes: BTreeMap::new(),
+        }
     }
 
     /// Records what happened to a path.
     pub(super) fn note(&mut self, path: PathBuf, touch: Touch, now: Instant) {
-        let change = self.changes.entry(path).or_insert(Change { first: now, last: now, writing: false });
+        let change = self.changes.entry(path).or_insert(Change {
+            first: now,
+            last: now,
+            writing: false,
+        });
         change.last = now;
         match touch {
             Touch::Writing => change.writing = true,
@@ -67,7 +74,14 @@ impl Settling {
 
     /// When the next path is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.whole_due().into_iter().chain(self.changes.values().filter_map(|change| self.writing_due(change))).min()
+        self.whole_due()
+            .into_iter()
+            .chain(
+                self.changes
+                    .values()
+                    .filter_map(|change| self.writing_due(change)),
+            )
+            .min()
     }
 
     /// Takes the paths that are due. Complete paths are taken together, so that a file and its new name, or everything
@@ -75,8 +89,12 @@ impl Settling {
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<PathBuf> {
         let whole = self.whole_due().is_some_and(|due| due <= now);
         let is_due = |change: &Change| self.writing_due(change).map_or(whole, |due| due <= now);
-        let due: Vec<PathBuf> =
-            self.changes.iter().filter(|(_, change)| is_due(change)).map(|(path, _)| path.clone()).collect();
+        let due: Vec<PathBuf> = self
+            .changes
+            .iter()
+            .filter(|(_, change)| is_due(change))
+            .map(|(path, _)| path.clone())
+            .collect();
         for path in &due {
             self.changes.remove(path);
         }
@@ -112,7 +130,10 @@ mod tests {
             settling.note("a".into(), *touch, start + STEP * *at);
         }
         let due = settling.next_due().unwrap();
-        assert_eq!(settling.take_due(due - Duration::from_nanos(1)), Vec::<PathBuf>::new());
+        assert_eq!(
+            settling.take_due(due - Duration::from_nanos(1)),
+            Vec::<PathBuf>::new()
+        );
         assert!(settling.contains(Path::new("a")));
         assert_eq!(settling.take_due(due), [Path::new("a")]);
         assert_eq!(settling.next_due(), None);
@@ -139,7 +160,10 @@ mod tests {
         settling.note("b".into(), Touch::Whole, start + STEP / 2);
         settling.note("c".into(), Touch::Writing, start + STEP / 2);
         assert_eq!(settling.take_due(start + STEP), Vec::<PathBuf>::new());
-        assert_eq!(settling.take_due(start + STEP * 2), [Path::new("a"), Path::new("b")]);
+        assert_eq!(
+            settling.take_due(start + STEP * 2),
+            [Path::new("a"), Path::new("b")]
+        );
         assert!(settling.contains(Path::new("c")));
     }
 

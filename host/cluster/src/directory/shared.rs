@@ -12,7 +12,9 @@ use super::{Limits, ReadFailure};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+};
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
 
@@ -43,13 +45,27 @@ impl Shared {
         let key = RandomState::new();
         let store = RwLock::new(Store::new(key.clone()));
         let stripes = (0..STRIPES).map(|_| Mutex::new(())).collect();
-        Self { name, tree, limits, own, key, store, feeds: Mutex::default(), stripes, large: Mutex::default() }
+        Self {
+            name,
+            tree,
+            limits,
+            own,
+            key,
+            store,
+            feeds: Mutex::default(),
+            stripes,
+            large: Mutex::default(),
+        }
     }
 
     /// A copy of the state in memory, without listeners.
     pub(super) fn copy(&self) -> Self {
         let (key, store) = (self.key.clone(), RwLock::new(self.store().clone()));
-        Self { key, store, ..Self::new(self.name.clone(), self.tree.clone(), self.limits, None) }
+        Self {
+            key,
+            store,
+            ..Self::new(self.name.clone(), self.tree.clone(), self.limits, None)
+        }
     }
 
     /// The state, for reading.
@@ -65,7 +81,9 @@ impl Shared {
     /// Locks the own file of an object, for reading and writing.
     pub(super) fn stripe(&self, file: &Path) -> Option<MutexGuard<'_, ()>> {
         let index = usize::try_from(self.key.hash_one(file)).unwrap_or_default() % STRIPES;
-        self.stripes.get(index).map(|stripe| stripe.lock().unwrap_or_else(PoisonError::into_inner))
+        self.stripes
+            .get(index)
+            .map(|stripe| stripe.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Locks the parsing of large files.
@@ -77,7 +95,10 @@ impl Shared {
     pub(super) fn listen_from_now(&self) -> Arc<Feed> {
         let feed = Arc::new(Feed::default());
         let _unchanged = self.store();
-        self.feeds.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&feed));
+        self.feeds
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::downgrade(&feed));
         feed
     }
 
@@ -85,10 +106,25 @@ impl Shared {
     pub(super) fn listen(&self) -> Arc<Feed> {
         let feed = Arc::new(Feed::default());
         let store = self.store();
-        feed.push(store.unreadable().into_iter().map(Box::new).map(News::Unreadable));
-        feed.push(store.references().filter(|at| matches!(store.seen(at), Seen::Value(_))).cloned().map(News::Object));
+        feed.push(
+            store
+                .unreadable()
+                .into_iter()
+                .map(Box::new)
+                .map(News::Unreadable),
+        );
+        feed.push(
+            store
+                .references()
+                .filter(|at| matches!(store.seen(at), Seen::Value(_)))
+                .cloned()
+                .map(News::Object),
+        );
         feed.push_synced();
-        self.feeds.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&feed));
+        self.feeds
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::downgrade(&feed));
         feed
     }
 
@@ -119,11 +155,19 @@ impl Shared {
             message: format!("failed to read {reference}: {}", fault.message),
         };
         let body = effective.value().map_err(fail)?;
-        Ok(body.map(|body| Object { reference: reference.clone(), version: version_text(&seen), body }))
+        Ok(body.map(|body| Object {
+            reference: reference.clone(),
+            version: version_text(&seen),
+            body,
+        }))
     }
 
     /// Records folders that cannot be listed or watched, and those that can again; notifies the listeners.
-    pub(super) fn refuse_folders(&self, scanned: Option<&Place>, closed: Vec<(Place, io::Error)>) -> Vec<News> {
+    pub(super) fn refuse_folders(
+        &self,
+        scanned: Option<&Place>,
+        closed: Vec<(Place, io::Error)>,
+    ) -> Vec<News> {
         let mut store = self.store_mut();
         let mut news = Vec::new();
         for folder in store.closed_folders(scanned) {

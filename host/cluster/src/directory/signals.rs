@@ -72,9 +72,17 @@ impl Signals {
         let mut heard = self.heard();
         while heard.is_empty() {
             heard = match until.map(|until| until.saturating_duration_since(Instant::now())) {
-                None => self.news.wait(heard).unwrap_or_else(PoisonError::into_inner),
+                None => self
+                    .news
+                    .wait(heard)
+                    .unwrap_or_else(PoisonError::into_inner),
                 Some(left) if left.is_zero() => break,
-                Some(left) => self.news.wait_timeout(heard, left).unwrap_or_else(PoisonError::into_inner).0,
+                Some(left) => {
+                    self.news
+                        .wait_timeout(heard, left)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
             };
         }
         std::mem::take(&mut heard)
@@ -114,7 +122,10 @@ mod tests {
             assert!(signals.heard().touched.len() <= MOST);
         }
         let heard = signals.take();
-        assert!(heard.rescan && heard.touched.get(std::path::Path::new("open")) == Some(&Touch::Writing));
+        assert!(
+            heard.rescan
+                && heard.touched.get(std::path::Path::new("open")) == Some(&Touch::Writing)
+        );
         for index in 0..3 * MOST {
             signals.touch(index.to_string().into(), Touch::Writing);
         }

@@ -86,7 +86,12 @@ impl Slot {
         match (self.users.as_slice(), &self.made) {
             ([], None) => Effective::Absent,
             ([], Some(made)) => Effective::Made(Arc::clone(&made.text)),
-            ([user], Some(made)) if made.over.as_deref().is_some_and(|over| *over == *digest(user.text.as_bytes())) => {
+            ([user], Some(made))
+                if made
+                    .over
+                    .as_deref()
+                    .is_some_and(|over| *over == *digest(user.text.as_bytes())) =>
+            {
                 Effective::Made(Arc::clone(&made.text))
             }
             ([user], _) => Effective::Users(Arc::clone(&user.text), self.patch.clone()),
@@ -118,7 +123,8 @@ impl Effective {
     /// The parsed object; `None` if it does not exist.
     pub(super) fn value(&self) -> Result<Option<Value>, Fault> {
         let parse = |text: &str| {
-            serde_json::from_str::<Value>(text).map_err(|_| Fault::invalid("it cannot be parsed".to_owned()))
+            serde_json::from_str::<Value>(text)
+                .map_err(|_| Fault::invalid("it cannot be parsed".to_owned()))
         };
         match self {
             Self::Absent => Ok(None),
@@ -161,7 +167,11 @@ fn files(users: &[Source]) -> Arc<str> {
     }
     let name = |(file, times): (&&Path, &usize)| {
         let place = Place::new(super::tree::Layer::User, file);
-        if *times == 1 { place.to_string() } else { format!("{place} ({times} times)") }
+        if *times == 1 {
+            place.to_string()
+        } else {
+            format!("{place} ({times} times)")
+        }
     };
     let mut names: Vec<String> = times.iter().take(NAMED).map(name).collect();
     if times.len() > NAMED {
@@ -176,11 +186,19 @@ mod tests {
     use serde_json::json;
 
     fn source(text: &str) -> Source {
-        Source { file: Path::new("a.yaml").into(), text: text.into(), weight: 0 }
+        Source {
+            file: Path::new("a.yaml").into(),
+            text: text.into(),
+            weight: 0,
+        }
     }
 
     fn made(text: &str, over: Option<&str>) -> Option<Box<Made>> {
-        Some(Box::new(Made { text: text.into(), weight: 0, over: over.map(|text| digest(text.as_bytes()).into()) }))
+        Some(Box::new(Made {
+            text: text.into(),
+            weight: 0,
+            over: over.map(|text| digest(text.as_bytes()).into()),
+        }))
     }
 
     fn value(slot: &Slot) -> Value {
@@ -189,7 +207,10 @@ mod tests {
 
     #[test]
     fn our_object_is_visible_until_the_user_adds_one() {
-        let mut slot = Slot { made: made("1", None), ..Slot::default() };
+        let mut slot = Slot {
+            made: made("1", None),
+            ..Slot::default()
+        };
         assert_eq!(value(&slot), json!(1));
         slot.users.push(source("2"));
         assert_eq!(value(&slot), json!(2));
@@ -197,22 +218,46 @@ mod tests {
 
     #[test]
     fn our_copy_of_a_user_object_is_visible_until_the_user_changes_it() {
-        let mut slot = Slot { users: vec![source("2")], made: made("1", Some("2")), ..Slot::default() };
+        let mut slot = Slot {
+            users: vec![source("2")],
+            made: made("1", Some("2")),
+            ..Slot::default()
+        };
         assert_eq!(value(&slot), json!(1));
         slot.users = vec![source("3")];
         assert_eq!(value(&slot), json!(3));
         slot.users.clear();
-        assert_eq!(value(&slot), json!(1), "what we made stays when the user's object goes");
+        assert_eq!(
+            value(&slot),
+            json!(1),
+            "what we made stays when the user's object goes"
+        );
     }
 
     #[test]
     fn an_object_in_two_files_cannot_be_read() {
         let key = RandomState::new();
-        let slot = Slot { users: vec![source("1"), source("1")], made: made("1", None), ..Slot::default() };
-        assert_eq!(slot.effective().seen(&key), Seen::Duplicate("a.yaml (2 times)".into()));
-        assert_eq!(slot.effective().value().err().unwrap().reason, KnownReason::DuplicateObject);
-        let file = |name: String| Source { file: Path::new(&name).into(), ..source("1") };
-        let slot = Slot { users: (0..9).map(|at| file(format!("{}.yaml", 9 - at))).collect(), ..Slot::default() };
+        let slot = Slot {
+            users: vec![source("1"), source("1")],
+            made: made("1", None),
+            ..Slot::default()
+        };
+        assert_eq!(
+            slot.effective().seen(&key),
+            Seen::Duplicate("a.yaml (2 times)".into())
+        );
+        assert_eq!(
+            slot.effective().value().err().unwrap().reason,
+            KnownReason::DuplicateObject
+        );
+        let file = |name: String| Source {
+            file: Path::new(&name).into(),
+            ..source("1")
+        };
+        let slot = Slot {
+            users: (0..9).map(|at| file(format!("{}.yaml", 9 - at))).collect(),
+            ..Slot::default()
+        };
         let named = "1.yaml, 2.yaml, 3.yaml, 4.yaml, and 5 more";
         assert_eq!(slot.effective().seen(&key), Seen::Duplicate(named.into()));
     }
@@ -223,11 +268,20 @@ mod tests {
         let slot = |text: &str, set: Option<u8>| {
             let mut patch = Patch::default();
             patch.take(&json!({}), "b", &json!(set));
-            Slot { users: vec![source(text)], patch: set.map(|_| Arc::new(patch)), ..Slot::default() }
+            Slot {
+                users: vec![source(text)],
+                patch: set.map(|_| Arc::new(patch)),
+                ..Slot::default()
+            }
         };
         let version = |text, set| slot(text, set).effective().seen(&key);
         assert_eq!(version("{}", Some(1)), version("{}", Some(1)));
-        let all = [version("{}", None), version("{}", Some(1)), version("{}", Some(2)), version("[]", Some(1))];
+        let all = [
+            version("{}", None),
+            version("{}", Some(1)),
+            version("{}", Some(2)),
+            version("[]", Some(1)),
+        ];
         for (at, one) in all.iter().enumerate() {
             assert!(all.iter().skip(at + 1).all(|other| other != one), "{at}");
         }

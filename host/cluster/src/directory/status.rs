@@ -25,7 +25,11 @@ const SHOWN_PLACES: usize = 200;
 /// How many objects of one place it shows; further objects are only counted.
 const SHOWN_OBJECTS: usize = 10;
 /// The parser's limits for a status file: more than one ever needs.
-const OWN_LIMITS: Limits = Limits { bytes: 1 << 18, nodes: 10_000, depth: 16 };
+const OWN_LIMITS: Limits = Limits {
+    bytes: 1 << 18,
+    nodes: 10_000,
+    depth: 16,
+};
 /// The most bytes that are read of an own file that contains no object.
 const OWN_BYTES: u64 = 16 << 20;
 /// How the first line of a primary's status file starts.
@@ -38,8 +42,16 @@ pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
     body.insert("policy".to_owned(), json!(report.policy));
     body.insert("primary".to_owned(), json!(report.primary));
     body.insert("state".to_owned(), json!(report.state));
-    insert(&mut body, "target", report.target.as_ref().map(|target| json!(target)));
-    insert(&mut body, "inputs", report.inputs.as_ref().map(|inputs| json!(inputs)));
+    insert(
+        &mut body,
+        "target",
+        report.target.as_ref().map(|target| json!(target)),
+    );
+    insert(
+        &mut body,
+        "inputs",
+        report.inputs.as_ref().map(|inputs| json!(inputs)),
+    );
     let message = match (&report.reason, report.state) {
         (Reason::Known(word), State::Applied) => word.meaning(),
         _ => report.message.as_str(),
@@ -55,12 +67,24 @@ pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
         message,
         generation: report.observed_generation,
     };
-    write(shared, &status_file(&report.policy, &report.primary), body, &condition, report.at_seconds)
+    write(
+        shared,
+        &status_file(&report.policy, &report.primary),
+        body,
+        &condition,
+        report.at_seconds,
+    )
 }
 
 /// Writes a policy's own status if more than its times differs.
-pub(super) fn publish_policy(shared: &Shared, policy: &str, status: &PolicyStatus) -> io::Result<()> {
-    let Some(own) = &shared.own else { return Ok(()) };
+pub(super) fn publish_policy(
+    shared: &Shared,
+    policy: &str,
+    status: &PolicyStatus,
+) -> io::Result<()> {
+    let Some(own) = &shared.own else {
+        return Ok(());
+    };
     if policy_status(shared, policy)?.is_some_and(|before| before.same_but_times(status)) {
         return Ok(());
     }
@@ -68,31 +92,63 @@ pub(super) fn publish_policy(shared: &Shared, policy: &str, status: &PolicyStatu
     if let Some(body) = body.as_object_mut() {
         body.insert("policy".to_owned(), json!(policy));
     }
-    own.write(&policy_file(policy), to_yaml_in_order(&body, &["policy", "revision", "counts"]).as_bytes())
+    own.write(
+        &policy_file(policy),
+        to_yaml_in_order(&body, &["policy", "revision", "counts"]).as_bytes(),
+    )
 }
 
 /// The present status of a policy; `None` if there is none, or it was made unreadable.
 pub(super) fn policy_status(shared: &Shared, policy: &str) -> io::Result<Option<PolicyStatus>> {
-    let Some(own) = &shared.own else { return Ok(None) };
-    let Some(text) = read(own, &policy_file(policy))? else { return Ok(None) };
-    let document = parse_many(&text, OWN_LIMITS).pop().and_then(|document| document.value.ok());
+    let Some(own) = &shared.own else {
+        return Ok(None);
+    };
+    let Some(text) = read(own, &policy_file(policy))? else {
+        return Ok(None);
+    };
+    let document = parse_many(&text, OWN_LIMITS)
+        .pop()
+        .and_then(|document| document.value.ok());
     Ok(document.and_then(|value| serde_json::from_value(value).ok()))
 }
 
 /// The status in a primary object's status file; `None` if there is no file, or the agent did not write it so.
-pub(super) fn reported(shared: &Shared, policy: &str, primary: &ObjectRef) -> io::Result<Option<PrimaryStatus>> {
-    let Some(own) = &shared.tree.own else { return Ok(None) };
-    let Some(file) = file_in(own, &status_file(policy, primary))? else { return Ok(None) };
-    let mut text = Vec::new();
-    file.take(OWN_LIMITS.bytes as u64).read_to_end(&mut text)?;
-    let Some(body) = parse_many(&text, OWN_LIMITS).pop().and_then(|document| document.value.ok()) else {
+pub(super) fn reported(
+    shared: &Shared,
+    policy: &str,
+    primary: &ObjectRef,
+) -> io::Result<Option<PrimaryStatus>> {
+    let Some(own) = &shared.tree.own else {
         return Ok(None);
     };
-    let text = |pointer| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    let state = body.get("state").and_then(|state| serde_json::from_value(state.clone()).ok());
-    let told =
-        (state, text("/conditions/0/reason"), text("/conditions/0/message"), text("/conditions/0/lastTransitionTime"));
-    let (Some(state), Some(reason), Some(message), Some(since)) = told else { return Ok(None) };
+    let Some(file) = file_in(own, &status_file(policy, primary))? else {
+        return Ok(None);
+    };
+    let mut text = Vec::new();
+    file.take(OWN_LIMITS.bytes as u64).read_to_end(&mut text)?;
+    let Some(body) = parse_many(&text, OWN_LIMITS)
+        .pop()
+        .and_then(|document| document.value.ok())
+    else {
+        return Ok(None);
+    };
+    let text = |pointer| {
+        body.pointer(pointer)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let state = body
+        .get("state")
+        .and_then(|state| serde_json::from_value(state.clone()).ok());
+    let told = (
+        state,
+        text("/conditions/0/reason"),
+        text("/conditions/0/message"),
+        text("/conditions/0/lastTransitionTime"),
+    );
+    let (Some(state), Some(reason), Some(message), Some(since)) = told else {
+        return Ok(None);
+    };
     Ok(Some(PrimaryStatus {
         namespace: primary.namespace.clone(),
         name: primary.name.clone(),
@@ -105,7 +161,10 @@ pub(super) fn reported(shared: &Shared, policy: &str, primary: &ObjectRef) -> io
 
 /// Removes the status of a primary object.
 pub(super) fn forget(shared: &Shared, policy: &str, primary: &ObjectRef) -> io::Result<()> {
-    shared.own.as_ref().map_or(Ok(()), |own| own.remove(&status_file(policy, primary)))
+    shared
+        .own
+        .as_ref()
+        .map_or(Ok(()), |own| own.remove(&status_file(policy, primary)))
 }
 
 /// Removes every status except the given ones.
@@ -114,9 +173,15 @@ pub(super) fn retain(
     policies: &BTreeSet<String>,
     primaries: &BTreeSet<(String, ObjectRef)>,
 ) -> io::Result<()> {
-    let Some(own) = &shared.own else { return Ok(()) };
+    let Some(own) = &shared.own else {
+        return Ok(());
+    };
     let mut kept: BTreeSet<PathBuf> = policies.iter().map(|policy| policy_file(policy)).collect();
-    kept.extend(primaries.iter().map(|(policy, primary)| status_file(policy, primary)));
+    kept.extend(
+        primaries
+            .iter()
+            .map(|(policy, primary)| status_file(policy, primary)),
+    );
     for file in status_files(own)? {
         if !kept.contains(&file) {
             own.remove(&file)?;
@@ -132,7 +197,10 @@ fn status_files(own: &Own) -> io::Result<Vec<PathBuf>> {
         let path = Path::new(STATUS).join(name);
         match kind {
             FileType::Directory => {
-                let inner = own.entries(&path)?.into_iter().filter(|(_, kind)| kind.is_file());
+                let inner = own
+                    .entries(&path)?
+                    .into_iter()
+                    .filter(|(_, kind)| kind.is_file());
                 files.extend(inner.map(|(name, _)| path.join(name)));
             }
             FileType::RegularFile => files.push(path),
@@ -144,7 +212,9 @@ fn status_files(own: &Own) -> io::Result<Vec<PathBuf>> {
 
 /// The bytes of an own file, up to `OWN_BYTES`: the agent writes no larger one.
 fn read(own: &Own, file: &Path) -> io::Result<Option<Vec<u8>>> {
-    let Some(file) = own.file(file)? else { return Ok(None) };
+    let Some(file) = own.file(file)? else {
+        return Ok(None);
+    };
     let mut bytes = Vec::new();
     file.take(OWN_BYTES).read_to_end(&mut bytes)?;
     Ok(Some(bytes))
@@ -152,13 +222,20 @@ fn read(own: &Own, file: &Path) -> io::Result<Option<Vec<u8>>> {
 
 /// Writes the list of everything that cannot be read, or removes the file if there is nothing.
 pub(super) fn publish_unreadable(shared: &Shared) -> io::Result<()> {
-    let Some(own) = &shared.own else { return Ok(()) };
+    let Some(own) = &shared.own else {
+        return Ok(());
+    };
     let unreadable = shared.store().unreadable();
     if unreadable.is_empty() {
         return own.remove(Path::new(UNREADABLE));
     }
     let one = |one: &Unreadable| {
-        let objects: Vec<&ObjectRef> = one.objects.iter().take(SHOWN_OBJECTS).map(AsRef::as_ref).collect();
+        let objects: Vec<&ObjectRef> = one
+            .objects
+            .iter()
+            .take(SHOWN_OBJECTS)
+            .map(AsRef::as_ref)
+            .collect();
         let more = one.objects.len() - objects.len();
         json!({
             "place": one.place, "reason": one.reason.as_str(), "message": one.message,
@@ -167,7 +244,9 @@ pub(super) fn publish_unreadable(shared: &Shared) -> io::Result<()> {
     };
     let shown: Vec<Value> = unreadable.iter().take(SHOWN_PLACES).map(one).collect();
     let text = to_yaml(&json!({ "unreadable": shown, "more": unreadable.len() - shown.len() }));
-    if read(own, Path::new(UNREADABLE)).is_ok_and(|before| before.is_some_and(|bytes| bytes == text.as_bytes())) {
+    if read(own, Path::new(UNREADABLE))
+        .is_ok_and(|before| before.is_some_and(|bytes| bytes == text.as_bytes()))
+    {
         return Ok(());
     }
     own.write(Path::new(UNREADABLE), text.as_bytes())
@@ -198,7 +277,9 @@ fn write(
     condition: &Condition<'_>,
     at_seconds: i64,
 ) -> io::Result<()> {
-    let Some(own) = &shared.own else { return Ok(()) };
+    let Some(own) = &shared.own else {
+        return Ok(());
+    };
     let mut shown = json!({
         "type": condition.kind, "status": condition.status, "reason": condition.reason, "message": condition.message,
     });
@@ -209,30 +290,52 @@ fn write(
     let mut body = Value::Object(body);
     let counted = digest(body.to_string().as_bytes());
     let before = fingerprint(own, file)?;
-    if before.as_ref().is_some_and(|before| before.digest == counted) {
+    if before
+        .as_ref()
+        .is_some_and(|before| before.digest == counted)
+    {
         return Ok(());
     }
     let since = match before {
         Some(before) if before.status == condition.status => before.since,
         _ => format_rfc3339(at_seconds),
     };
-    if let Some(shown) = body.pointer_mut("/conditions/0").and_then(Value::as_object_mut) {
+    if let Some(shown) = body
+        .pointer_mut("/conditions/0")
+        .and_then(Value::as_object_mut)
+    {
         shown.insert("lastTransitionTime".to_owned(), json!(since));
     }
     let yaml = to_yaml_in_order(&body, &["policy", "primary", "state"]);
-    own.write(file, format!("{MARK}{counted} {} {since}\n{yaml}", condition.status).as_bytes())
+    own.write(
+        file,
+        format!("{MARK}{counted} {} {since}\n{yaml}", condition.status).as_bytes(),
+    )
 }
 
 /// The first line of a status file; `None` if there is no file, or its first line was changed.
 fn fingerprint(own: &Own, file: &Path) -> io::Result<Option<Fingerprint>> {
-    let Some(file) = own.file(file)? else { return Ok(None) };
+    let Some(file) = own.file(file)? else {
+        return Ok(None);
+    };
     let mut line = String::new();
-    if BufReader::with_capacity(160, file.take(160)).read_line(&mut line).is_err() {
+    if BufReader::with_capacity(160, file.take(160))
+        .read_line(&mut line)
+        .is_err()
+    {
         return Ok(None);
     }
-    let mut words = line.strip_prefix(MARK).unwrap_or_default().split_whitespace().map(str::to_owned);
+    let mut words = line
+        .strip_prefix(MARK)
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(str::to_owned);
     Ok(match (words.next(), words.next(), words.next()) {
-        (Some(digest), Some(status), Some(since)) => Some(Fingerprint { digest, status, since }),
+        (Some(digest), Some(status), Some(since)) => Some(Fingerprint {
+            digest,
+            status,
+            since,
+        }),
         _ => None,
     })
 }

@@ -54,28 +54,46 @@ impl Store {
 
     /// The known files at a path or below it.
     pub(super) fn below(&self, folder: &Place) -> Vec<Place> {
-        let inside = |place: &&Place| place.layer == folder.layer && place.path.starts_with(&folder.path);
-        self.files.range(folder.clone()..).map(|(place, _)| place).take_while(inside).cloned().collect()
+        let inside =
+            |place: &&Place| place.layer == folder.layer && place.path.starts_with(&folder.path);
+        self.files
+            .range(folder.clone()..)
+            .map(|(place, _)| place)
+            .take_while(inside)
+            .cloned()
+            .collect()
     }
 
     /// Every object that exists, including duplicates.
     pub(super) fn references(&self) -> impl Iterator<Item = &Arc<ObjectRef>> {
-        self.slots.iter().filter(|(_, slot)| slot.seen != Seen::Absent).map(|(reference, _)| reference)
+        self.slots
+            .iter()
+            .filter(|(_, slot)| slot.seen != Seen::Absent)
+            .map(|(reference, _)| reference)
     }
 
     /// Every readable object of a kind.
     pub(super) fn of_kind(&self, first: ObjectRef) -> impl Iterator<Item = &ObjectRef> {
-        let kind = (first.cluster.clone(), first.api_version.clone(), first.kind.clone());
+        let kind = (
+            first.cluster.clone(),
+            first.api_version.clone(),
+            first.kind.clone(),
+        );
         self.slots
             .range(Arc::new(first)..)
-            .take_while(move |(at, _)| at.cluster == kind.0 && at.api_version == kind.1 && at.kind == kind.2)
+            .take_while(move |(at, _)| {
+                at.cluster == kind.0 && at.api_version == kind.1 && at.kind == kind.2
+            })
             .filter(|(_, slot)| matches!(slot.seen, Seen::Value(_)))
             .map(|(reference, _)| reference.as_ref())
     }
 
     /// Everything that cannot be read.
     pub(super) fn unreadable(&self) -> Vec<Unreadable> {
-        let duplicates = self.duplicates.iter().map(|(files, objects)| duplicate(files, objects));
+        let duplicates = self
+            .duplicates
+            .iter()
+            .map(|(files, objects)| duplicate(files, objects));
         self.problems.values().cloned().chain(duplicates).collect()
     }
 
@@ -91,12 +109,17 @@ impl Store {
 
     /// The state of an object, as of the last update.
     pub(super) fn seen(&self, reference: &ObjectRef) -> Seen {
-        self.slots.get(reference).map(|slot| slot.seen.clone()).unwrap_or_default()
+        self.slots
+            .get(reference)
+            .map(|slot| slot.seen.clone())
+            .unwrap_or_default()
     }
 
     /// The effective object, with its source.
     pub(super) fn effective(&self, reference: &ObjectRef) -> Effective {
-        self.slots.get(reference).map_or(Effective::Absent, |slot| slot.effective())
+        self.slots
+            .get(reference)
+            .map_or(Effective::Absent, |slot| slot.effective())
     }
 
     /// Hides an object in users' files; for a state in memory only.
@@ -147,8 +170,15 @@ impl Store {
                         // Nearly every object has exactly one source, so more room would be wasted.
                         slot.users.reserve_exact(1);
                     }
-                    let again = slot.users.last().is_some_and(|user| Arc::ptr_eq(&user.file, &place.path));
-                    slot.users.push(Source { file: Arc::clone(&place.path), text: found.text, weight: found.weight });
+                    let again = slot
+                        .users
+                        .last()
+                        .is_some_and(|user| Arc::ptr_eq(&user.file, &place.path));
+                    slot.users.push(Source {
+                        file: Arc::clone(&place.path),
+                        text: found.text,
+                        weight: found.weight,
+                    });
                     // `take_out` removes all sources of one file at once.
                     objects.extend((!again).then_some(reference));
                 }
@@ -165,18 +195,39 @@ impl Store {
             }
             Content::Nothing => {}
         }
-        self.files.insert(place.clone(), File { print, objects: objects.clone() });
+        self.files.insert(
+            place.clone(),
+            File {
+                print,
+                objects: objects.clone(),
+            },
+        );
         objects
     }
 
     /// Records why a file cannot be used; its last content stays.
     fn refuse(&mut self, place: &Place, print: Option<Print>, fault: Fault) -> Option<News> {
         if let Some(print) = print {
-            self.files.entry(place.clone()).or_insert(File { print, objects: Vec::new() }).print = print;
+            self.files
+                .entry(place.clone())
+                .or_insert(File {
+                    print,
+                    objects: Vec::new(),
+                })
+                .print = print;
         }
-        let Fault { reason, message, objects } = fault;
+        let Fault {
+            reason,
+            message,
+            objects,
+        } = fault;
         let place = place.to_string();
-        let problem = Unreadable { message: format!("{place}: {message}"), place: place.clone(), reason, objects };
+        let problem = Unreadable {
+            message: format!("{place}: {message}"),
+            place: place.clone(),
+            reason,
+            objects,
+        };
         if self.problems.get(&place) == Some(&problem) {
             return None;
         }
@@ -186,8 +237,9 @@ impl Store {
 
     /// The folders that could not be listed, at or below one folder or everywhere.
     pub(super) fn closed_folders(&self, scanned: Option<&Place>) -> Vec<Place> {
-        let inside =
-            |folder: &&Place| scanned.is_none_or(|at| at.layer == folder.layer && folder.path.starts_with(&at.path));
+        let inside = |folder: &&Place| {
+            scanned.is_none_or(|at| at.layer == folder.layer && folder.path.starts_with(&at.path))
+        };
         self.closed.iter().filter(inside).cloned().collect()
     }
 
@@ -206,25 +258,41 @@ impl Store {
     /// Objects that are gone, but still have a field patch. None while anything is unreadable, because the objects may
     /// be there.
     pub(super) fn orphans(&self) -> Vec<Arc<ObjectRef>> {
-        if self.problems.is_empty() { self.orphans.iter().cloned().collect() } else { Vec::new() }
+        if self.problems.is_empty() {
+            self.orphans.iter().cloned().collect()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Removes the fault of a place; returns the news.
     fn mended(&mut self, place: &str) -> Option<News> {
-        self.problems.remove(place).map(|problem| News::Readable(problem.place))
+        self.problems
+            .remove(place)
+            .map(|problem| News::Readable(problem.place))
     }
 
     /// The slot of an object; makes it if there is none.
     fn entry(&mut self, reference: Arc<ObjectRef>) -> (Arc<ObjectRef>, &mut Slot) {
-        let reference = self.slots.get_key_value(&reference).map_or(reference, |(known, _)| Arc::clone(known));
-        (Arc::clone(&reference), self.slots.entry(reference).or_default())
+        let reference = self
+            .slots
+            .get_key_value(&reference)
+            .map_or(reference, |(known, _)| Arc::clone(known));
+        (
+            Arc::clone(&reference),
+            self.slots.entry(reference).or_default(),
+        )
     }
 
     /// Removes the content of a file from the slots.
     fn take_out(&mut self, place: &Place) -> Vec<Arc<ObjectRef>> {
-        let Some(file) = self.files.remove(place) else { return Vec::new() };
+        let Some(file) = self.files.remove(place) else {
+            return Vec::new();
+        };
         for reference in &file.objects {
-            let Some(slot) = self.slots.get_mut(reference) else { continue };
+            let Some(slot) = self.slots.get_mut(reference) else {
+                continue;
+            };
             match place.layer {
                 Layer::User => slot.users.retain(|user| *user.file != *place.path),
                 Layer::Made => slot.made = None,
@@ -239,11 +307,16 @@ impl Store {
         let mut news = Vec::new();
         let mut groups = BTreeSet::new();
         for reference in touched {
-            let Some(slot) = self.slots.get_mut(&reference) else { continue };
+            let Some(slot) = self.slots.get_mut(&reference) else {
+                continue;
+            };
             let now = match slot.effective().seen(&self.key) {
                 // Share one text of file names between all duplicates in the same files.
                 Seen::Duplicate(files) => {
-                    let known = self.duplicates.get_key_value(&files).map(|(known, _)| Arc::clone(known));
+                    let known = self
+                        .duplicates
+                        .get_key_value(&files)
+                        .map(|(known, _)| Arc::clone(known));
                     Seen::Duplicate(known.unwrap_or(files))
                 }
                 now => now,
@@ -261,12 +334,18 @@ impl Store {
                 continue;
             }
             if let Seen::Duplicate(files) = &before {
-                self.duplicates.entry(Arc::clone(files)).or_default().remove(&reference);
+                self.duplicates
+                    .entry(Arc::clone(files))
+                    .or_default()
+                    .remove(&reference);
                 groups.insert(Arc::clone(files));
             }
             match now {
                 Seen::Duplicate(files) => {
-                    self.duplicates.entry(Arc::clone(&files)).or_default().insert(reference);
+                    self.duplicates
+                        .entry(Arc::clone(&files))
+                        .or_default()
+                        .insert(reference);
                     groups.insert(files);
                 }
                 _ => news.push(News::Object(reference)),
@@ -279,7 +358,9 @@ impl Store {
     /// The news about the duplicates in the same files.
     fn group(&mut self, files: Arc<str>) -> News {
         match self.duplicates.get(&files) {
-            Some(objects) if !objects.is_empty() => News::Unreadable(Box::new(duplicate(&files, objects))),
+            Some(objects) if !objects.is_empty() => {
+                News::Unreadable(Box::new(duplicate(&files, objects)))
+            }
             _ => {
                 self.duplicates.remove(&files);
                 News::Readable(files.to_string())
@@ -294,7 +375,11 @@ impl Store {
 
     /// The user's file that contains an object, for messages.
     pub(super) fn users_file(&self, reference: &ObjectRef) -> Option<&Path> {
-        self.slots.get(reference)?.users.first().map(|user| user.file.as_ref())
+        self.slots
+            .get(reference)?
+            .users
+            .first()
+            .map(|user| user.file.as_ref())
     }
 }
 
@@ -320,11 +405,15 @@ mod tests {
     fn act() -> impl Strategy<Value = Act> {
         let objects = proptest::collection::vec((0..4u8, 0..3u8), 0..4);
         prop_oneof![
-            (prop_oneof![Just(Layer::User), Just(Layer::Made), Just(Layer::Patch)], 0..4u8)
+            (
+                prop_oneof![Just(Layer::User), Just(Layer::Made), Just(Layer::Patch)],
+                0..4u8
+            )
                 .prop_map(|(layer, name)| Act::Remove(layer, name)),
             (0..4u8).prop_map(Act::Break),
             (0..4u8, objects).prop_map(|(file, objects)| Act::Objects(file, objects)),
-            (0..4u8, 0..3u8, proptest::option::of(0..3u8)).prop_map(|(name, value, over)| Act::Made(name, value, over)),
+            (0..4u8, 0..3u8, proptest::option::of(0..3u8))
+                .prop_map(|(name, value, over)| Act::Made(name, value, over)),
             (0..4u8, 0..3u8).prop_map(|(name, value)| Act::Patch(name, value)),
         ]
     }
@@ -344,38 +433,74 @@ mod tests {
 
     /// The act as an edit of a file.
     fn edit(act: &Act) -> (Place, Edit) {
-        let print = Print { bytes: 0, stamp: None };
+        let print = Print {
+            bytes: 0,
+            stamp: None,
+        };
         match act {
             Act::Remove(layer, name) => (place(*layer, *name), Edit::Remove),
-            Act::Break(file) => (place(Layer::User, *file), Edit::Refuse(Some(print), Fault::invalid(String::new()))),
+            Act::Break(file) => (
+                place(Layer::User, *file),
+                Edit::Refuse(Some(print), Fault::invalid(String::new())),
+            ),
             Act::Objects(file, objects) => {
-                let documents: Vec<String> = objects.iter().map(|(name, value)| text(*name, *value)).collect();
-                let found =
-                    manifest::objects(documents.join("\n---\n").as_bytes(), "local", Limits::default()).unwrap();
-                (place(Layer::User, *file), Edit::Put(print, Content::Objects(found)))
+                let documents: Vec<String> = objects
+                    .iter()
+                    .map(|(name, value)| text(*name, *value))
+                    .collect();
+                let found = manifest::objects(
+                    documents.join("\n---\n").as_bytes(),
+                    "local",
+                    Limits::default(),
+                )
+                .unwrap();
+                (
+                    place(Layer::User, *file),
+                    Edit::Put(print, Content::Objects(found)),
+                )
             }
             Act::Made(name, value, over) => {
-                let over = over.map(|over| super::super::names::digest(text(*name, over).as_bytes()).into());
-                let made = Made { text: text(*name, *value).into(), weight: 0, over };
-                (place(Layer::Made, *name), Edit::Put(print, Content::Made(reference(*name).into(), made)))
+                let over = over
+                    .map(|over| super::super::names::digest(text(*name, over).as_bytes()).into());
+                let made = Made {
+                    text: text(*name, *value).into(),
+                    weight: 0,
+                    over,
+                };
+                (
+                    place(Layer::Made, *name),
+                    Edit::Put(print, Content::Made(reference(*name).into(), made)),
+                )
             }
             Act::Patch(name, value) => {
                 let mut patch = Patch::default();
-                patch.take(&json!({"data": {"x": [0]}}), "data.x", &json!([0, value + 10]));
-                (place(Layer::Patch, *name), Edit::Put(print, Content::Patch(reference(*name).into(), patch)))
+                patch.take(
+                    &json!({"data": {"x": [0]}}),
+                    "data.x",
+                    &json!([0, value + 10]),
+                );
+                (
+                    place(Layer::Patch, *name),
+                    Edit::Put(print, Content::Patch(reference(*name).into(), patch)),
+                )
             }
         }
     }
 
     /// The state of every object, from the start or as listeners were told.
     fn seen(store: &Store) -> BTreeMap<u8, Seen> {
-        (0..4).map(|name| (name, store.seen(&reference(name)))).collect()
+        (0..4)
+            .map(|name| (name, store.seen(&reference(name))))
+            .collect()
     }
 
     #[test]
     fn objects_from_the_same_files_share_the_file_names() {
         let mut store = Store::new(RandomState::new());
-        let acts = [Act::Objects(0, vec![(0, 0), (1, 0)]), Act::Objects(1, vec![(0, 0), (1, 0)])];
+        let acts = [
+            Act::Objects(0, vec![(0, 0), (1, 0)]),
+            Act::Objects(1, vec![(0, 0), (1, 0)]),
+        ];
         store.change(acts.iter().map(edit));
         match (store.seen(&reference(0)), store.seen(&reference(1))) {
             (Seen::Duplicate(one), Seen::Duplicate(other)) => assert!(Arc::ptr_eq(&one, &other)),

@@ -42,12 +42,17 @@ pub(super) struct Place {
 impl Place {
     /// A file of a layer.
     pub(super) fn new(layer: Layer, path: &Path) -> Self {
-        Self { layer, path: path.into() }
+        Self {
+            layer,
+            path: path.into(),
+        }
     }
 
     /// The folders of all layers.
     pub(super) fn roots() -> Vec<Self> {
-        [Layer::User, Layer::Made, Layer::Patch].map(|layer| Self::new(layer, Path::new(""))).to_vec()
+        [Layer::User, Layer::Made, Layer::Patch]
+            .map(|layer| Self::new(layer, Path::new("")))
+            .to_vec()
     }
 }
 
@@ -59,7 +64,11 @@ impl fmt::Display for Place {
             Layer::Made => "own objects/",
             Layer::Patch => "own patches/",
         };
-        let path = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
+        let path = if self.path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            &self.path
+        };
         write!(f, "{folder}{}", visible(&path.to_string_lossy()))
     }
 }
@@ -77,16 +86,31 @@ impl Stamp {
     /// The stamp of a file; `None` if it changed so recently that an equal stamp would prove nothing.
     pub(super) fn of(metadata: &Metadata) -> Option<Self> {
         let modified = metadata.modified().ok()?;
-        let settled = SystemTime::now().duration_since(modified).is_ok_and(|age| age >= TICK);
-        settled.then(|| Self { modified, bytes: metadata.len(), inode: metadata.ino() })
+        let settled = SystemTime::now()
+            .duration_since(modified)
+            .is_ok_and(|age| age >= TICK);
+        settled.then(|| Self {
+            modified,
+            bytes: metadata.len(),
+            inode: metadata.ino(),
+        })
     }
 
     /// The same for an own file, from its metadata without opening it.
     fn of_own(stat: &Stat) -> Option<Self> {
-        let (seconds, nanos) = (u64::try_from(stat.st_mtime).ok()?, u32::try_from(stat.st_mtime_nsec).ok()?);
+        let (seconds, nanos) = (
+            u64::try_from(stat.st_mtime).ok()?,
+            u32::try_from(stat.st_mtime_nsec).ok()?,
+        );
         let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))?;
-        let settled = SystemTime::now().duration_since(modified).is_ok_and(|age| age >= TICK);
-        settled.then(|| Self { modified, bytes: u64::try_from(stat.st_size).unwrap_or_default(), inode: stat.st_ino })
+        let settled = SystemTime::now()
+            .duration_since(modified)
+            .is_ok_and(|age| age >= TICK);
+        settled.then(|| Self {
+            modified,
+            bytes: u64::try_from(stat.st_size).unwrap_or_default(),
+            inode: stat.st_ino,
+        })
     }
 }
 
@@ -122,12 +146,20 @@ impl Tree {
     /// The path of a file.
     pub(super) fn path(&self, place: &Place) -> PathBuf {
         let base = self.base(place.layer).unwrap_or_default();
-        if place.path.as_os_str().is_empty() { base } else { base.join(&place.path) }
+        if place.path.as_os_str().is_empty() {
+            base
+        } else {
+            base.join(&place.path)
+        }
     }
 
     /// The place of a path; `None` if it is outside the tree, hidden, or in another folder of the agent.
     pub(super) fn place(&self, path: &Path) -> Option<Place> {
-        if let Some(inside) = self.own.as_ref().and_then(|own| path.strip_prefix(own).ok()) {
+        if let Some(inside) = self
+            .own
+            .as_ref()
+            .and_then(|own| path.strip_prefix(own).ok())
+        {
             let mut parts = inside.components();
             let layer = match parts.next() {
                 Some(Component::Normal(name)) if name == OBJECTS => Layer::Made,
@@ -170,7 +202,9 @@ impl Tree {
         each(Step::Folder(&path));
         let mut folders = Vec::new();
         for entry in std::fs::read_dir(&path)?.flatten() {
-            let Some(place) = self.place(&entry.path()) else { continue };
+            let Some(place) = self.place(&entry.path()) else {
+                continue;
+            };
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(place);
             } else if let Ok(Some((_, stamp))) = self.users_file(&place) {
@@ -181,7 +215,12 @@ impl Tree {
     }
 
     /// The same in the agent's own folder, where links are ignored.
-    fn list_own(&self, folder: &Place, path: &Path, each: &mut dyn FnMut(Step<'_>)) -> io::Result<Vec<Place>> {
+    fn list_own(
+        &self,
+        folder: &Place,
+        path: &Path,
+        each: &mut dyn FnMut(Step<'_>),
+    ) -> io::Result<Vec<Place>> {
         // Open first, so that only a real folder is watched.
         let open = self.own_folder(folder.layer, &folder.path)?;
         each(Step::Folder(path));
@@ -204,7 +243,11 @@ impl Tree {
     /// Opens a folder at or below that of an own layer.
     fn own_folder(&self, layer: Layer, path: &Path) -> io::Result<Folder> {
         let own = self.own.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        let name = if layer == Layer::Patch { PATCHES } else { OBJECTS };
+        let name = if layer == Layer::Patch {
+            PATCHES
+        } else {
+            OBJECTS
+        };
         Folder::open(own)?.descend(&Path::new(name).join(path))
     }
 
@@ -230,11 +273,18 @@ impl Tree {
     /// takes its place meanwhile, because the opened file is checked once more.
     pub(super) fn open(&self, place: &Place) -> io::Result<Option<(File, Metadata)>> {
         let file = if place.layer == Layer::User {
-            let Some((path, _)) = self.users_file(place)? else { return Ok(None) };
+            let Some((path, _)) = self.users_file(place)? else {
+                return Ok(None);
+            };
             let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-            File::options().read(true).custom_flags(nonblocking).open(path)?
+            File::options()
+                .read(true)
+                .custom_flags(nonblocking)
+                .open(path)?
         } else {
-            let (Some(folder), Some(name)) = (place.path.parent(), place.path.file_name()) else { return Ok(None) };
+            let (Some(folder), Some(name)) = (place.path.parent(), place.path.file_name()) else {
+                return Ok(None);
+            };
             if !is_manifest(&place.path) {
                 return Ok(None);
             }
@@ -252,7 +302,10 @@ impl Tree {
 
 /// Whether an error says that nothing exists at the path.
 pub(super) fn gone(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 /// Names that start with a dot are hidden, as usual; so are the lock files of editors.
@@ -262,7 +315,9 @@ fn hidden(name: &OsStr) -> bool {
 
 /// Whether a file has the name of a manifest; backup files of editors have other extensions.
 pub(super) fn is_manifest(path: &Path) -> bool {
-    let known = path.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json");
+    let known = path
+        .extension()
+        .is_some_and(|end| end == "yaml" || end == "yml" || end == "json");
     known && path.file_name().is_some_and(|name| !hidden(name))
 }
 
@@ -271,7 +326,10 @@ mod tests {
     use super::*;
 
     fn tree() -> Tree {
-        Tree { root: "/r".into(), own: Some("/r/.transom".into()) }
+        Tree {
+            root: "/r".into(),
+            own: Some("/r/.transom".into()),
+        }
     }
 
     #[test]
@@ -281,7 +339,10 @@ mod tests {
             ("/r", Some((Layer::User, ""))),
             ("/r/.git/b.yaml", None),
             ("/r/a/.b.yaml", None),
-            ("/r/.transom/objects/n/Secret.a.yaml", Some((Layer::Made, "n/Secret.a.yaml"))),
+            (
+                "/r/.transom/objects/n/Secret.a.yaml",
+                Some((Layer::Made, "n/Secret.a.yaml")),
+            ),
             ("/r/.transom/patches", Some((Layer::Patch, ""))),
             ("/r/.transom/status/p/a.yaml", None),
             ("/r/.transom/tmp/1", None),
@@ -300,7 +361,17 @@ mod tests {
         for name in ["a.yaml", "a.yml", "a.b.json"] {
             assert!(is_manifest(Path::new(name)), "{name}");
         }
-        for name in ["a", "a.yaml~", ".a.yaml.swp", ".#a.yaml", "#a.yaml#", "a.yaml.tmp", ".yaml", "4913", "a.txt"] {
+        for name in [
+            "a",
+            "a.yaml~",
+            ".a.yaml.swp",
+            ".#a.yaml",
+            "#a.yaml#",
+            "a.yaml.tmp",
+            ".yaml",
+            "4913",
+            "a.txt",
+        ] {
             assert!(!is_manifest(Path::new(name)), "{name}");
         }
     }

@@ -35,12 +35,18 @@ impl Watch {
     pub(super) fn start(shared: &Arc<Shared>, settle: Duration) -> io::Result<Self> {
         let signals = Arc::new(Signals::default());
         let tell = Arc::clone(&signals);
-        let watcher = notify::recommended_watcher(move |event| hear(&tell, event)).map_err(io::Error::other)?;
+        let watcher = notify::recommended_watcher(move |event| hear(&tell, event))
+            .map_err(io::Error::other)?;
         let mut follower = Follower::new(Arc::clone(shared), watcher, settle, Arc::clone(&signals));
         follower.begin(Instant::now());
         let work = move || follower.run();
-        let thread = std::thread::Builder::new().name("directory".to_owned()).spawn(work)?;
-        Ok(Self { signals, thread: Some(thread) })
+        let thread = std::thread::Builder::new()
+            .name("directory".to_owned())
+            .spawn(work)?;
+        Ok(Self {
+            signals,
+            thread: Some(thread),
+        })
     }
 }
 
@@ -65,7 +71,10 @@ fn hear(signals: &Signals, event: notify::Result<Event>) {
         EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => Touch::Whole,
         _ => Touch::Other,
     };
-    event.paths.into_iter().for_each(|path| signals.touch(path, touch));
+    event
+        .paths
+        .into_iter()
+        .for_each(|path| signals.touch(path, touch));
 }
 
 /// The state of the thread.
@@ -84,15 +93,34 @@ struct Follower {
 
 impl Follower {
     /// Watches nothing yet.
-    fn new(shared: Arc<Shared>, watcher: RecommendedWatcher, settle: Duration, signals: Arc<Signals>) -> Self {
+    fn new(
+        shared: Arc<Shared>,
+        watcher: RecommendedWatcher,
+        settle: Duration,
+        signals: Arc<Signals>,
+    ) -> Self {
         let settling = Settling::new(settle);
-        Self { shared, watcher, settling, settle, rescan: None, put_off: 0, signals, stopped: false }
+        Self {
+            shared,
+            watcher,
+            settling,
+            settle,
+            rescan: None,
+            put_off: 0,
+            signals,
+            stopped: false,
+        }
     }
 
     /// Follows the tree until it is told to stop.
     fn run(mut self) {
         while !self.stopped {
-            let due = self.settling.next_due().into_iter().chain(self.rescan).min();
+            let due = self
+                .settling
+                .next_due()
+                .into_iter()
+                .chain(self.rescan)
+                .min();
             let heard = self.signals.wait(due);
             let now = Instant::now();
             self.note(heard, now);
@@ -119,7 +147,10 @@ impl Follower {
     fn catch_up(&mut self) {
         for _ in 0..2 {
             // The result does not matter: the root is watched already, or it is away.
-            drop(self.watcher.watch(&self.shared.tree.root, RecursiveMode::NonRecursive));
+            drop(
+                self.watcher
+                    .watch(&self.shared.tree.root, RecursiveMode::NonRecursive),
+            );
         }
         let heard = self.signals.take();
         self.note(heard, Instant::now());
@@ -131,7 +162,8 @@ impl Follower {
         let mut missed = self.scan(None);
         for place in std::mem::take(&mut missed.fresh) {
             missed.files.remove(&place);
-            self.settling.note(self.shared.tree.path(&place), Touch::Other, now);
+            self.settling
+                .note(self.shared.tree.path(&place), Touch::Other, now);
         }
         load::refresh(&self.shared, missed.files);
     }
@@ -155,8 +187,11 @@ impl Follower {
         let mut news = found.news;
         if edits.len() < read && self.put_off < PATIENCE {
             self.put_off += 1;
-            due.into_iter().for_each(|path| self.settling.note(path, Touch::Other, now));
-            self.rescan = self.rescan.or_else(|| everything.then(|| now + self.settle));
+            due.into_iter()
+                .for_each(|path| self.settling.note(path, Touch::Other, now));
+            self.rescan = self
+                .rescan
+                .or_else(|| everything.then(|| now + self.settle));
         } else {
             self.put_off = 0;
             news.extend(load::take_over(&self.shared, edits));
@@ -188,20 +223,36 @@ impl Follower {
         }
         let news = self.shared.refuse_folders(Some(&place), Vec::new());
         let known = self.shared.store().below(&place);
-        Scanned { files: known.into_iter().chain([place]).collect(), fresh: Vec::new(), news }
+        Scanned {
+            files: known.into_iter().chain([place]).collect(),
+            fresh: Vec::new(),
+            news,
+        }
     }
 
     /// The files of a mounted ConfigMap are links into a folder whose name starts with two dots. When that folder is
     /// exchanged, only its own name has an event.
     fn look_at_links(&mut self, path: &Path) -> Scanned {
-        let swapped = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".."));
-        let folder = path.parent().filter(|_| swapped).and_then(|folder| self.shared.tree.place(folder));
-        folder.map(|folder| self.scan(Some(&folder))).unwrap_or_default()
+        let swapped = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b".."));
+        let folder = path
+            .parent()
+            .filter(|_| swapped)
+            .and_then(|folder| self.shared.tree.place(folder));
+        folder
+            .map(|folder| self.scan(Some(&folder)))
+            .unwrap_or_default()
     }
 
     /// Watches and scans a folder, or all of them. Leaves out files that are still settling.
     fn scan(&mut self, folder: Option<&Place>) -> Scanned {
-        let Self { shared, watcher, settling, .. } = self;
+        let Self {
+            shared,
+            watcher,
+            settling,
+            ..
+        } = self;
         let ours = folder.is_none_or(|folder| folder.layer != Layer::User);
         if let Some(own) = shared.tree.own.as_ref().filter(|_| ours) {
             // If nothing may be written it may not exist; then nothing below it exists either.
@@ -221,9 +272,9 @@ fn watch_folder(watcher: &mut RecommendedWatcher, folder: &Path) -> io::Result<(
         Ok(()) => Ok(()),
         Err(error) => match error.kind {
             notify::ErrorKind::PathNotFound => Ok(()),
-            notify::ErrorKind::MaxFilesWatch => {
-                Err(io::Error::other("the limit of watched folders is reached; raise fs.inotify.max_user_watches"))
-            }
+            notify::ErrorKind::MaxFilesWatch => Err(io::Error::other(
+                "the limit of watched folders is reached; raise fs.inotify.max_user_watches",
+            )),
             notify::ErrorKind::Io(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             notify::ErrorKind::Io(error) => Err(error),
             _ => Err(io::Error::other("it cannot be watched")),
@@ -241,8 +292,16 @@ mod tests {
 
     /// A follower that gets no events, so that only scans find changes.
     fn deaf(root: &Path) -> Follower {
-        let tree = Tree { root: root.to_owned(), own: None };
-        let shared = Arc::new(Shared::new("local".to_owned(), tree, Limits::default(), None));
+        let tree = Tree {
+            root: root.to_owned(),
+            own: None,
+        };
+        let shared = Arc::new(Shared::new(
+            "local".to_owned(),
+            tree,
+            Limits::default(),
+            None,
+        ));
         let watcher = notify::recommended_watcher(|_: notify::Result<Event>| ()).unwrap();
         Follower::new(shared, watcher, Duration::ZERO, Arc::default())
     }
@@ -259,7 +318,10 @@ mod tests {
         let root = folder.path().canonicalize().unwrap();
         let mut follower = deaf(&root);
         std::fs::create_dir_all(root.join("sub")).unwrap();
-        for (path, text) in [("a.yaml", MAP.to_owned()), ("sub/b.yaml", MAP.replace("name: a", "name: b"))] {
+        for (path, text) in [
+            ("a.yaml", MAP.to_owned()),
+            ("sub/b.yaml", MAP.replace("name: a", "name: b")),
+        ] {
             std::fs::write(root.join(path), text).unwrap();
         }
         assert_eq!(news(&mut follower).len(), 2);
@@ -268,10 +330,15 @@ mod tests {
         std::fs::write(root.join("sub/c.yaml"), "{").unwrap();
         std::fs::remove_file(root.join("sub/b.yaml")).unwrap();
         let told = news(&mut follower);
-        assert_eq!(told.iter().filter(|news| matches!(news, News::Object(_))).count(), 2);
-        assert!(
-            told.iter().any(|news| matches!(news, News::Unreadable(unreadable) if unreadable.place == "sub/c.yaml"))
+        assert_eq!(
+            told.iter()
+                .filter(|news| matches!(news, News::Object(_)))
+                .count(),
+            2
         );
+        assert!(told.iter().any(
+            |news| matches!(news, News::Unreadable(unreadable) if unreadable.place == "sub/c.yaml")
+        ));
         assert_eq!(told.len(), 3);
     }
 
@@ -281,7 +348,9 @@ mod tests {
         let root = folder.path().canonicalize().unwrap();
         let mut follower = deaf(&root);
         std::fs::write(root.join("a.yaml"), MAP).unwrap();
-        follower.settling.note(root.join("a.yaml"), Touch::Writing, Instant::now());
+        follower
+            .settling
+            .note(root.join("a.yaml"), Touch::Writing, Instant::now());
         assert_eq!(news(&mut follower), []);
         follower.settling = Settling::new(Duration::ZERO);
         assert_eq!(news(&mut follower).len(), 1);

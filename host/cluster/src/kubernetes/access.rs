@@ -2,7 +2,9 @@
 //! Keeps only a digest of the token.
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
-use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
 use kube::Client;
 use kube::api::{Api, PostParams};
 use sha2::{Digest as _, Sha256};
@@ -46,7 +48,11 @@ type Question = [u8; 32];
 impl Reviews {
     /// Asks one API server; the client needs the rights of `system:auth-delegator`.
     pub fn new(client: Client) -> Self {
-        Self { client, answers: Mutex::default(), room: Semaphore::new(AT_ONCE) }
+        Self {
+            client,
+            answers: Mutex::default(),
+            room: Semaphore::new(AT_ONCE),
+        }
     }
 
     /// Whether the holder of a token may `get` a path of the agent (nonResourceURLs).
@@ -64,41 +70,81 @@ impl Reviews {
             }
         };
         let access = tokio::time::timeout(PATIENCE, asked).await.ok().flatten();
-        let Some(access) = access else { return Access::Unknown };
-        remember(&mut self.answers.lock().unwrap_or_else(PoisonError::into_inner), question, access, Instant::now());
+        let Some(access) = access else {
+            return Access::Unknown;
+        };
+        remember(
+            &mut self.answers.lock().unwrap_or_else(PoisonError::into_inner),
+            question,
+            access,
+            Instant::now(),
+        );
         access
     }
 
     fn remembered(&self, question: &Question) -> Option<Access> {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.get(question).filter(|(since, _)| since.elapsed() < BELIEVED).map(|(_, access)| *access)
+        answers
+            .get(question)
+            .filter(|(since, _)| since.elapsed() < BELIEVED)
+            .map(|(_, access)| *access)
     }
 
     async fn ask(&self, token: &str, path: &str) -> kube::Result<Access> {
-        let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
-        let review = TokenReview { spec, ..TokenReview::default() };
-        let reviewed = Api::<TokenReview>::all(self.client.clone()).create(&PostParams::default(), &review).await?;
+        let spec = TokenReviewSpec {
+            token: Some(token.to_owned()),
+            ..TokenReviewSpec::default()
+        };
+        let review = TokenReview {
+            spec,
+            ..TokenReview::default()
+        };
+        let reviewed = Api::<TokenReview>::all(self.client.clone())
+            .create(&PostParams::default(), &review)
+            .await?;
         let status = reviewed.status.unwrap_or_default();
         let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else {
             return Ok(Access::Unauthenticated);
         };
-        let review = SubjectAccessReview { spec: may_get(user, path), ..SubjectAccessReview::default() };
+        let review = SubjectAccessReview {
+            spec: may_get(user, path),
+            ..SubjectAccessReview::default()
+        };
         let api = Api::<SubjectAccessReview>::all(self.client.clone());
         let reviewed = api.create(&PostParams::default(), &review).await?;
-        let allowed = reviewed.status.is_some_and(|status| status.allowed && status.denied != Some(true));
-        Ok(if allowed { Access::Allowed } else { Access::Forbidden })
+        let allowed = reviewed
+            .status
+            .is_some_and(|status| status.allowed && status.denied != Some(true));
+        Ok(if allowed {
+            Access::Allowed
+        } else {
+            Access::Forbidden
+        })
     }
 }
 
 fn question(token: &str, path: &str) -> Question {
-    Sha256::new().chain_update(path).chain_update([0]).chain_update(token).finalize().into()
+    Sha256::new()
+        .chain_update(path)
+        .chain_update([0])
+        .chain_update(token)
+        .finalize()
+        .into()
 }
 
 /// Caches an answer; removes expired answers, and then the oldest ones.
-fn remember(answers: &mut BTreeMap<Question, (Instant, Access)>, question: Question, access: Access, now: Instant) {
+fn remember(
+    answers: &mut BTreeMap<Question, (Instant, Access)>,
+    question: Question,
+    access: Access,
+    now: Instant,
+) {
     answers.retain(|_, (since, _)| now.saturating_duration_since(*since) < BELIEVED);
     while answers.len() >= REMEMBERED {
-        let oldest = answers.iter().min_by_key(|(_, (since, _))| *since).map(|(question, _)| *question);
+        let oldest = answers
+            .iter()
+            .min_by_key(|(_, (since, _))| *since)
+            .map(|(question, _)| *question);
         oldest.map(|question| answers.remove(&question));
     }
     answers.insert(question, (now, access));
@@ -127,13 +173,24 @@ mod tests {
         let (mut answers, start) = (BTreeMap::new(), Instant::now());
         for number in 0..1_000u64 {
             let now = start + Duration::from_millis(number);
-            remember(&mut answers, question(&number.to_string(), "/metrics"), Access::Allowed, now);
+            remember(
+                &mut answers,
+                question(&number.to_string(), "/metrics"),
+                Access::Allowed,
+                now,
+            );
         }
         assert_eq!(answers.len(), REMEMBERED);
         assert!(
-            answers.contains_key(&question("999", "/metrics")) && !answers.contains_key(&question("0", "/metrics"))
+            answers.contains_key(&question("999", "/metrics"))
+                && !answers.contains_key(&question("0", "/metrics"))
         );
-        remember(&mut answers, question("late", "/metrics"), Access::Forbidden, start + 2 * BELIEVED);
+        remember(
+            &mut answers,
+            question("late", "/metrics"),
+            Access::Forbidden,
+            start + 2 * BELIEVED,
+        );
         assert_eq!(answers.len(), 1);
     }
 

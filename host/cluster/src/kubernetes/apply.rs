@@ -17,7 +17,12 @@ impl Kubernetes {
                 Err(failure) => (Err(failure), None),
             };
             let failed = result.is_err();
-            outcome.steps.push(StepOutcome { target, kind, result, left });
+            outcome.steps.push(StepOutcome {
+                target,
+                kind,
+                result,
+                left,
+            });
             if failed {
                 break;
             }

@@ -23,7 +23,10 @@ pub(super) struct Backoff {
 impl Backoff {
     /// A request succeeded.
     pub(super) fn reset(&mut self) {
-        *self = Self { random: self.random.clone(), ..Self::default() };
+        *self = Self {
+            random: self.random.clone(),
+            ..Self::default()
+        };
     }
 
     /// Whether a failure is reported. A broken stream is retried first. So is a request for which the server names a
@@ -45,11 +48,16 @@ impl Backoff {
         };
         let whole = match cause.next {
             Next::Resume | Next::Silent | Next::Relist if self.failures == 0 => 0,
-            _ => 1u64.checked_shl(self.failures).unwrap_or(u64::MAX).saturating_mul(first).min(longest),
+            _ => 1u64
+                .checked_shl(self.failures)
+                .unwrap_or(u64::MAX)
+                .saturating_mul(first)
+                .min(longest),
         };
         self.failures = self.failures.saturating_add(1);
         let jitter = self.random.hash_one(self.failures) % (whole / 4).max(1);
-        Duration::from_millis(whole - jitter.min(whole)).max(cause.wait.unwrap_or_default().min(ASKED))
+        Duration::from_millis(whole - jitter.min(whole))
+            .max(cause.wait.unwrap_or_default().min(ASKED))
     }
 }
 
@@ -66,16 +74,27 @@ mod tests {
 
     fn waits(cause: &Cause, count: usize) -> Vec<u128> {
         let mut backoff = Backoff::default();
-        (0..count).map(|_| backoff.wait(cause).as_millis()).collect()
+        (0..count)
+            .map(|_| backoff.wait(cause).as_millis())
+            .collect()
     }
 
     #[test]
     fn waits_double_up_to_the_maximum() {
         let missing = waits(&Cause::missing(), 10);
-        assert!((750..=1_000).contains(&missing[0]) && (1_500..=2_000).contains(&missing[1]), "{missing:?}");
-        assert!(missing.iter().all(|wait| *wait <= 30_000) && missing[9] >= 22_500, "{missing:?}");
+        assert!(
+            (750..=1_000).contains(&missing[0]) && (1_500..=2_000).contains(&missing[1]),
+            "{missing:?}"
+        );
+        assert!(
+            missing.iter().all(|wait| *wait <= 30_000) && missing[9] >= 22_500,
+            "{missing:?}"
+        );
         let away = waits(&Cause::new(KnownReason::ServerUnavailable, ""), 40);
-        assert!(away[0] >= 150 && away.iter().all(|wait| *wait <= 5_000), "{away:?}");
+        assert!(
+            away[0] >= 150 && away.iter().all(|wait| *wait <= 5_000),
+            "{away:?}"
+        );
     }
 
     #[test]
@@ -100,8 +119,14 @@ mod tests {
             backoff.wait(&away);
         }
         assert!(backoff.wait(&Cause::missing()) <= Duration::from_secs(1));
-        let asked = Cause { wait: Some(Duration::from_secs(9)), ..away };
+        let asked = Cause {
+            wait: Some(Duration::from_secs(9)),
+            ..away
+        };
         assert_eq!(backoff.wait(&asked), Duration::from_secs(9));
-        assert!(!backoff.tells(&asked), "a kind whose CRD was just installed is asked for again first");
+        assert!(
+            !backoff.tells(&asked),
+            "a kind whose CRD was just installed is asked for again first"
+        );
     }
 }

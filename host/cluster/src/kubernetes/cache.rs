@@ -43,12 +43,19 @@ pub(super) struct Asked(Moment);
 impl Cache {
     /// An empty cache.
     pub(super) fn new(cluster: &str) -> Self {
-        Self { cluster: cluster.to_owned(), watches: Vec::new(), moment: 0, restored: 0 }
+        Self {
+            cluster: cluster.to_owned(),
+            watches: Vec::new(),
+            moment: 0,
+            restored: 0,
+        }
     }
 
     /// The watch with a number.
     pub(super) fn watch(&mut self, number: u64) -> Option<&mut Watched> {
-        self.watches.iter_mut().find(|watched| watched.number == number)
+        self.watches
+            .iter_mut()
+            .find(|watched| watched.number == number)
     }
 
     /// The reference of the object of a scope with a key.
@@ -76,43 +83,85 @@ impl Cache {
     /// The last known state of an object, also from watches that are still being listed.
     pub(super) fn heard(&self, reference: &ObjectRef) -> Known {
         let heard = self.latest(reference, |_| true);
-        heard.map_or(Known::Unknown, |kept| Known::There(kept.version.clone(), kept.content.clone()))
+        heard.map_or(Known::Unknown, |kept| {
+            Known::There(kept.version.clone(), kept.content.clone())
+        })
     }
 
     fn latest(&self, reference: &ObjectRef, of: impl Fn(&Watched) -> bool) -> Option<&Kept> {
         let key = key(reference.namespace.as_deref(), &reference.name);
-        let kept = self.about(reference).filter(|watched| of(watched)).filter_map(|watched| watched.store.get(&key));
+        let kept = self
+            .about(reference)
+            .filter(|watched| of(watched))
+            .filter_map(|watched| watched.store.get(&key));
         kept.reduce(later)
     }
 
     /// Cuts an object to the fields that the watches of its kind keep; leaves it whole if no watch covers it.
     pub(super) fn projected(&self, object: Object) -> Object {
-        let Object { reference, version, body } = object;
+        let Object {
+            reference,
+            version,
+            body,
+        } = object;
         let keep = self.about(&reference).next().map(|watched| &watched.keep);
         let body = match keep {
             Some(keep) => keep.project(body),
             None => body,
         };
-        Object { reference, version, body }
+        Object {
+            reference,
+            version,
+            body,
+        }
     }
 
     /// The watches whose scope and wildcards cover an object's name. Selectors are not checked.
-    pub(super) fn about<'a, 'b>(&'a self, reference: &'b ObjectRef) -> impl Iterator<Item = &'a Watched> + use<'a, 'b> {
-        let ObjectRef { api_version, kind, namespace, name, .. } = reference;
+    pub(super) fn about<'a, 'b>(
+        &'a self,
+        reference: &'b ObjectRef,
+    ) -> impl Iterator<Item = &'a Watched> + use<'a, 'b> {
+        let ObjectRef {
+            api_version,
+            kind,
+            namespace,
+            name,
+            ..
+        } = reference;
         self.watches
             .iter()
-            .filter(|watched| selector::names(&watched.scope, api_version, kind, namespace.as_deref(), name))
+            .filter(|watched| {
+                selector::names(
+                    &watched.scope,
+                    api_version,
+                    kind,
+                    namespace.as_deref(),
+                    name,
+                )
+            })
             .filter(|watched| watched.keep.admits(reference))
     }
 
     /// The objects of a kind in a namespace, or in all; without duplicates.
-    pub(super) fn list(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Vec<ObjectRef> {
-        let of_kind = |watched: &&Watched| watched.scope.kind == kind && watched.scope.api_version == api_version;
+    pub(super) fn list(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: Option<&str>,
+    ) -> Vec<ObjectRef> {
+        let of_kind = |watched: &&Watched| {
+            watched.scope.kind == kind && watched.scope.api_version == api_version
+        };
         let mut found: Vec<ObjectRef> = self
             .watches
             .iter()
             .filter(of_kind)
-            .flat_map(|watched| watched.store.iter(namespace).map(|(key, _)| self.reference(&watched.scope, key)))
+            .flat_map(|watched| {
+                watched
+                    .store
+                    .iter(namespace)
+                    .map(|(key, _)| self.reference(&watched.scope, key))
+            })
             .collect();
         found.sort();
         found.dedup();
@@ -123,7 +172,9 @@ impl Cache {
     pub(super) fn ours(&self) -> Vec<ObjectRef> {
         let ours = |watched: &Watched| -> Vec<ObjectRef> {
             let marked = watched.store.iter(None).filter(|(_, kept)| kept.ours);
-            marked.map(|(key, _)| self.reference(&watched.scope, key)).collect()
+            marked
+                .map(|(key, _)| self.reference(&watched.scope, key))
+                .collect()
         };
         let mut found: Vec<ObjectRef> = self.watches.iter().flat_map(ours).collect();
         found.sort();
@@ -133,27 +184,51 @@ impl Cache {
 
     /// Every watch that cannot be followed now, and every object that cannot be used now.
     pub(super) fn unreadable(&self) -> Vec<Unreadable> {
-        let watches = self.watches.iter().filter_map(|watched| self.unreadable_watch(&watched.scope));
+        let watches = self
+            .watches
+            .iter()
+            .filter_map(|watched| self.unreadable_watch(&watched.scope));
         let faulty = |watched: &Watched| -> Vec<ObjectRef> {
-            let faulty = watched.store.iter(None).filter(|(_, kept)| matches!(kept.content, Content::Fault(_)));
-            faulty.map(|(key, _)| self.reference(&watched.scope, key)).collect()
+            let faulty = watched
+                .store
+                .iter(None)
+                .filter(|(_, kept)| matches!(kept.content, Content::Fault(_)));
+            faulty
+                .map(|(key, _)| self.reference(&watched.scope, key))
+                .collect()
         };
         let mut objects: Vec<ObjectRef> = self.watches.iter().flat_map(faulty).collect();
         objects.sort();
         objects.dedup();
-        watches.chain(objects.iter().filter_map(|object| self.unreadable_object(object))).collect()
+        watches
+            .chain(
+                objects
+                    .iter()
+                    .filter_map(|object| self.unreadable_object(object)),
+            )
+            .collect()
     }
 
     /// The failure of a watch that cannot be followed now.
     pub(super) fn unreadable_watch(&self, scope: &Scope) -> Option<Unreadable> {
-        let watched = self.watches.iter().find(|watched| *watched.scope == *scope)?;
+        let watched = self
+            .watches
+            .iter()
+            .find(|watched| *watched.scope == *scope)?;
         let Fault { reason, message } = watched.failure.clone()?;
-        Some(Unreadable { place: self.place(scope), reason, message, objects: Vec::new() })
+        Some(Unreadable {
+            place: self.place(scope),
+            reason,
+            message,
+            objects: Vec::new(),
+        })
     }
 
     /// The fault of an object that cannot be used now.
     pub(super) fn unreadable_object(&self, reference: &ObjectRef) -> Option<Unreadable> {
-        let Known::There(_, Content::Fault(fault)) = self.find(reference) else { return None };
+        let Known::There(_, Content::Fault(fault)) = self.find(reference) else {
+            return None;
+        };
         let message = format!("failed to read {reference}: {}", fault.message);
         Some(Unreadable {
             place: reference.to_string(),
@@ -165,8 +240,16 @@ impl Cache {
 
     /// Name of a watch in messages: its kind and its bounds.
     pub(super) fn place(&self, scope: &Scope) -> String {
-        let cluster = if self.cluster == transom_core::reference::LOCAL { "" } else { &self.cluster };
-        let mut place = if cluster.is_empty() { String::new() } else { format!("{cluster}: ") };
+        let cluster = if self.cluster == transom_core::reference::LOCAL {
+            ""
+        } else {
+            &self.cluster
+        };
+        let mut place = if cluster.is_empty() {
+            String::new()
+        } else {
+            format!("{cluster}: ")
+        };
         place += &format!("watch of {} ({})", scope.kind, scope.api_version);
         let bounds = [
             ("namespace", &scope.namespace),
@@ -185,7 +268,11 @@ impl Cache {
 
 /// The newer of two states of an object.
 fn later<'a>(one: &'a Kept, other: &'a Kept) -> &'a Kept {
-    if newer(&other.version, &one.version) { other } else { one }
+    if newer(&other.version, &one.version) {
+        other
+    } else {
+        one
+    }
 }
 
 #[cfg(test)]
@@ -205,14 +292,27 @@ mod tests {
     fn scope(name: Option<&str>, fields: Option<&str>) -> Arc<Scope> {
         let (name, fields) = (name.map(str::to_owned), fields.map(str::to_owned));
         let (api_version, kind) = ("v1".to_owned(), "Secret".to_owned());
-        Arc::new(Scope { api_version, kind, namespace: None, name, fields, labels: None })
+        Arc::new(Scope {
+            api_version,
+            kind,
+            namespace: None,
+            name,
+            fields,
+            labels: None,
+        })
     }
 
     /// Watches all Secrets of a type, and one name: both may cover an object.
     fn cache() -> Cache {
         let mut cache = Cache::new("local");
-        for (number, scope) in [(OPAQUE, scope(None, Some("type=Opaque"))), (EXACT, scope(Some("made"), None))] {
-            let keep = Keep { namespaces: vec!["n*".into()], ..Keep::default() };
+        for (number, scope) in [
+            (OPAQUE, scope(None, Some("type=Opaque"))),
+            (EXACT, scope(Some("made"), None)),
+        ] {
+            let keep = Keep {
+                namespaces: vec!["n*".into()],
+                ..Keep::default()
+            };
             cache.watches.push(Watched::new(number, scope, keep));
             cache.begin(number);
             cache.listed(number, "1");
@@ -238,7 +338,11 @@ mod tests {
         let version = version.to_string();
         let body = json!({"type": "Opaque", "data": {"k": text},
             "metadata": {"name": name, "namespace": "n", "resourceVersion": version}});
-        Object { reference: secret(name), version, body }
+        Object {
+            reference: secret(name),
+            version,
+            body,
+        }
     }
 
     fn item(name: &str, version: u32, text: &str) -> Item {
@@ -246,14 +350,22 @@ mod tests {
     }
 
     fn faulty_item(name: &str, version: u32) -> Item {
-        let fault = Fault { reason: KnownReason::ObjectTooLarge, message: "m".to_owned() };
-        Item { content: Content::Fault(fault.into()), ..item(name, version, "") }
+        let fault = Fault {
+            reason: KnownReason::ObjectTooLarge,
+            message: "m".to_owned(),
+        };
+        Item {
+            content: Content::Fault(fault.into()),
+            ..item(name, version, "")
+        }
     }
 
     /// Events as text: `=` changed, `-` gone, `!` usable or not.
     fn told(news: &[News]) -> Vec<String> {
         let one = |News { topic, gone }: &News| match topic {
-            Topic::Object(reference) => format!("{}{}", if *gone { '-' } else { '=' }, reference.name),
+            Topic::Object(reference) => {
+                format!("{}{}", if *gone { '-' } else { '=' }, reference.name)
+            }
             Topic::Fault(reference) => format!("!{}", reference.name),
             Topic::Watch(_) => "watch".to_owned(),
         };
@@ -263,42 +375,81 @@ mod tests {
     #[test]
     fn an_object_in_two_watches_is_stored_once() {
         let mut cache = cache();
-        assert_eq!(told(&event(&mut cache, OPAQUE, item("made", 5, "x"))), ["=made"]);
-        assert_eq!(told(&event(&mut cache, EXACT, item("made", 5, "x"))), Vec::<String>::new());
-        assert_eq!(told(&event(&mut cache, EXACT, item("made", 6, "y"))), ["=made"]);
-        let Known::There(version, _) = cache.find(&secret("made")) else { panic!() };
-        assert_eq!((&*version, cache.list("v1", "Secret", None)), ("6", vec![secret("made")]));
+        assert_eq!(
+            told(&event(&mut cache, OPAQUE, item("made", 5, "x"))),
+            ["=made"]
+        );
+        assert_eq!(
+            told(&event(&mut cache, EXACT, item("made", 5, "x"))),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            told(&event(&mut cache, EXACT, item("made", 6, "y"))),
+            ["=made"]
+        );
+        let Known::There(version, _) = cache.find(&secret("made")) else {
+            panic!()
+        };
+        assert_eq!(
+            (&*version, cache.list("v1", "Secret", None)),
+            ("6", vec![secret("made")])
+        );
         // Its type changed, but the watch of its name still covers it.
-        assert_eq!(told(&cache.told_gone(OPAQUE, "6", Some("n/made"))), Vec::<String>::new());
-        assert_eq!(told(&cache.told_gone(EXACT, "7", Some("n/made"))), ["-made"]);
+        assert_eq!(
+            told(&cache.told_gone(OPAQUE, "6", Some("n/made"))),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            told(&cache.told_gone(EXACT, "7", Some("n/made"))),
+            ["-made"]
+        );
     }
 
     #[test]
     fn reports_a_first_list_only_when_complete_even_after_a_failure() {
         let mut cache = Cache::new("local");
-        cache.watches.push(Watched::new(OPAQUE, scope(None, Some("type=Opaque")), Keep::default()));
+        cache.watches.push(Watched::new(
+            OPAQUE,
+            scope(None, Some("type=Opaque")),
+            Keep::default(),
+        ));
         cache.begin(OPAQUE);
-        assert_eq!(told(&cache.put(OPAQUE, item("a", 5, "x"))), Vec::<String>::new());
+        assert_eq!(
+            told(&cache.put(OPAQUE, item("a", 5, "x"))),
+            Vec::<String>::new()
+        );
         // The list fails and begins again.
         cache.begin(OPAQUE);
         for name in ["a", "b"] {
-            assert_eq!(told(&cache.put(OPAQUE, item(name, 5, "x"))), Vec::<String>::new());
+            assert_eq!(
+                told(&cache.put(OPAQUE, item(name, 5, "x"))),
+                Vec::<String>::new()
+            );
         }
         assert_eq!(told(&cache.listed(OPAQUE, "9")), ["=a", "=b"]);
         // `settle` does not wait for a watch that begins later.
-        cache.watches.push(Watched::new(EXACT, scope(Some("a"), None), Keep::default()));
+        cache
+            .watches
+            .push(Watched::new(EXACT, scope(Some("a"), None), Keep::default()));
         cache.begin(EXACT);
         assert_eq!(told(&cache.put(EXACT, item("a", 9, "y"))), ["=a"]);
         cache.begin(OPAQUE);
         assert_eq!(told(&cache.put(OPAQUE, item("c", 10, "x"))), ["=c"]);
-        assert_eq!(told(&cache.listed(OPAQUE, "11")), ["-b"], "the other watch still has a");
+        assert_eq!(
+            told(&cache.listed(OPAQUE, "11")),
+            ["-b"],
+            "the other watch still has a"
+        );
     }
 
     #[test]
     fn readiness_of_a_watch_ignores_the_state_before_the_server_answered() {
         let mut watched = Watched::new(OPAQUE, scope(None, None), Keep::default());
         assert!(!watched.is_settled(false) && !watched.is_settled(true));
-        let failure = Some(Fault { reason: KnownReason::ServerUnavailable, message: String::new() });
+        let failure = Some(Fault {
+            reason: KnownReason::ServerUnavailable,
+            message: String::new(),
+        });
         (watched.failure, watched.away) = (failure, true);
         assert!(watched.is_settled(false) && !watched.is_settled(true));
         watched.away = false;
@@ -312,7 +463,10 @@ mod tests {
         let mut cache = cache();
         assert_eq!(cache.find(&secret("made")), Known::Absent);
         assert_eq!(cache.find(&secret("other")), Known::Unknown);
-        assert_eq!(cache.find(&ObjectRef::local("v1", "Secret", Some("x"), "made")), Known::Unknown);
+        assert_eq!(
+            cache.find(&ObjectRef::local("v1", "Secret", Some("x"), "made")),
+            Known::Unknown
+        );
         event(&mut cache, EXACT, item("made", 5, "x"));
         let exact = cache.watch(EXACT).unwrap();
         exact.synced = false;
@@ -320,7 +474,10 @@ mod tests {
         assert!(matches!(cache.heard(&secret("made")), Known::There(..)));
         let exact = cache.watch(EXACT).unwrap();
         exact.store = Store::default();
-        exact.failure = Some(Fault { reason: KnownReason::KindMissing, message: String::new() });
+        exact.failure = Some(Fault {
+            reason: KnownReason::KindMissing,
+            message: String::new(),
+        });
         assert_eq!(cache.find(&secret("made")), Known::Absent);
     }
 
@@ -329,12 +486,27 @@ mod tests {
         let mut cache = cache();
         event(&mut cache, OPAQUE, item("a", 5, "x"));
         assert_eq!(told(&answered(&mut cache, &object("a", 8, "ours"))), ["=a"]);
-        assert_eq!(told(&event(&mut cache, OPAQUE, item("a", 7, "theirs"))), Vec::<String>::new());
-        assert_eq!(told(&event(&mut cache, OPAQUE, item("a", 8, "ours"))), Vec::<String>::new());
-        assert_eq!(told(&answered(&mut cache, &object("made", 9, "ours"))), ["=made"]);
+        assert_eq!(
+            told(&event(&mut cache, OPAQUE, item("a", 7, "theirs"))),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            told(&event(&mut cache, OPAQUE, item("a", 8, "ours"))),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            told(&answered(&mut cache, &object("made", 9, "ours"))),
+            ["=made"]
+        );
         let asked = cache.asked();
-        assert_eq!(told(&cache.answered_gone(&secret("made"), "9", asked)), ["-made"]);
-        assert_eq!(told(&event(&mut cache, EXACT, item("made", 9, "late"))), Vec::<String>::new());
+        assert_eq!(
+            told(&cache.answered_gone(&secret("made"), "9", asked)),
+            ["-made"]
+        );
+        assert_eq!(
+            told(&event(&mut cache, EXACT, item("made", 9, "late"))),
+            Vec::<String>::new()
+        );
         assert_eq!(cache.find(&secret("made")), Known::Absent);
     }
 
@@ -343,10 +515,22 @@ mod tests {
         let mut cache = cache();
         let asked = cache.asked();
         event(&mut cache, EXACT, item("made", 8, "ours"));
-        assert_eq!(told(&cache.told_gone(EXACT, "9", Some("n/made"))), ["-made"]);
+        assert_eq!(
+            told(&cache.told_gone(EXACT, "9", Some("n/made"))),
+            ["-made"]
+        );
         event(&mut cache, OPAQUE, item("other", 10, "x"));
-        assert_eq!(told(&cache.answered(&object("made", 8, "ours"), asked)), Vec::<String>::new());
-        assert_eq!((cache.find(&secret("made")), cache.is_unconfirmed(&secret("made"))), (Known::Absent, false));
+        assert_eq!(
+            told(&cache.answered(&object("made", 8, "ours"), asked)),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            (
+                cache.find(&secret("made")),
+                cache.is_unconfirmed(&secret("made"))
+            ),
+            (Known::Absent, false)
+        );
     }
 
     #[test]
@@ -365,7 +549,13 @@ mod tests {
         assert!(matches!(cache.find(&secret("made")), Known::There(..)));
         cache.told_gone(OPAQUE, "9", Some("n/made"));
         cache.told_gone(EXACT, "9", Some("n/made"));
-        assert_eq!((cache.find(&secret("made")), cache.is_unconfirmed(&secret("made"))), (Known::Absent, false));
+        assert_eq!(
+            (
+                cache.find(&secret("made")),
+                cache.is_unconfirmed(&secret("made"))
+            ),
+            (Known::Absent, false)
+        );
     }
 
     #[test]
@@ -377,8 +567,14 @@ mod tests {
         cache.begin(EXACT);
         cache.put(EXACT, item("made", 40, "older"));
         cache.listed(EXACT, "50");
-        assert_eq!(told(&cache.answered(&object("made", 81, "lost"), asked)), Vec::<String>::new());
-        assert_eq!(told(&event(&mut cache, EXACT, item("made", 51, "y"))), ["=made"]);
+        assert_eq!(
+            told(&cache.answered(&object("made", 81, "lost"), asked)),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            told(&event(&mut cache, EXACT, item("made", 51, "y"))),
+            ["=made"]
+        );
     }
 
     #[test]
@@ -389,31 +585,56 @@ mod tests {
         }
         cache.begin(OPAQUE);
         let mut news = Vec::new();
-        for item in [item("same", 1, "x"), item("changed", 9, "y"), faulty_item("bad", 9), item("beat", 9, "z")] {
+        for item in [
+            item("same", 1, "x"),
+            item("changed", 9, "y"),
+            faulty_item("bad", 9),
+            item("beat", 9, "z"),
+        ] {
             news.extend(cache.put(OPAQUE, item));
         }
         assert!(matches!(cache.find(&secret("gone")), Known::There(..)));
         news.extend(cache.listed(OPAQUE, "10"));
         assert_eq!(told(&news), ["=changed", "!bad", "=beat", "-gone"]);
-        assert_eq!(told(&event(&mut cache, OPAQUE, item("beat", 11, "z"))), Vec::<String>::new());
-        assert_eq!(told(&event(&mut cache, OPAQUE, item("bad", 12, "x"))), ["!bad", "=bad"]);
+        assert_eq!(
+            told(&event(&mut cache, OPAQUE, item("beat", 11, "z"))),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            told(&event(&mut cache, OPAQUE, item("bad", 12, "x"))),
+            ["!bad", "=bad"]
+        );
     }
 
     #[test]
     fn an_unusable_object_counts_as_unreadable_and_not_as_deleted() {
         let mut cache = cache();
         event(&mut cache, EXACT, faulty_item("made", 5));
-        let [unreadable] = &cache.unreadable()[..] else { panic!() };
-        assert_eq!((unreadable.place.as_str(), unreadable.reason), ("Secret n/made", KnownReason::ObjectTooLarge));
+        let [unreadable] = &cache.unreadable()[..] else {
+            panic!()
+        };
+        assert_eq!(
+            (unreadable.place.as_str(), unreadable.reason),
+            ("Secret n/made", KnownReason::ObjectTooLarge)
+        );
         assert_eq!(unreadable.objects, [secret("made").into()]);
-        assert_eq!(told(&cache.told_gone(EXACT, "6", Some("n/made"))), ["!made", "-made"]);
+        assert_eq!(
+            told(&cache.told_gone(EXACT, "6", Some("n/made"))),
+            ["!made", "-made"]
+        );
         assert_eq!(cache.unreadable(), []);
     }
 
     #[test]
     fn a_watch_is_named_by_its_scope() {
         let local = Cache::new("local");
-        assert_eq!(local.place(&scope(None, Some("type=Opaque"))), "watch of Secret (v1), fields type=Opaque");
-        assert_eq!(Cache::new("hub").place(&scope(Some("made"), None)), "hub: watch of Secret (v1), name made");
+        assert_eq!(
+            local.place(&scope(None, Some("type=Opaque"))),
+            "watch of Secret (v1), fields type=Opaque"
+        );
+        assert_eq!(
+            Cache::new("hub").place(&scope(Some("made"), None)),
+            "hub: watch of Secret (v1), name made"
+        );
     }
 }

@@ -70,10 +70,18 @@ impl Settings {
     /// When neither can be used.
     pub async fn read(options: KubernetesOptions) -> Result<Self, ConnectError> {
         match config::of(&options).await {
-            Ok((context, config)) => Ok(Self { options, context, config }),
+            Ok((context, config)) => Ok(Self {
+                options,
+                context,
+                config,
+            }),
             Err(message) => {
                 let place = place(&options.name, options.context.as_deref(), None);
-                Err(ConnectError { place, reason: KnownReason::ReadFailed, message })
+                Err(ConnectError {
+                    place,
+                    reason: KnownReason::ReadFailed,
+                    message,
+                })
             }
         }
     }
@@ -91,9 +99,18 @@ impl Settings {
     /// The address of the API server, without user, password and query.
     pub fn server(&self) -> String {
         let uri = &self.config.cluster_url;
-        let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
-        let (scheme, host) = (uri.scheme_str().unwrap_or("https"), uri.host().unwrap_or_default());
-        format!("{scheme}://{host}{port}{}", uri.path().trim_end_matches('/'))
+        let port = uri
+            .port()
+            .map(|port| format!(":{port}"))
+            .unwrap_or_default();
+        let (scheme, host) = (
+            uri.scheme_str().unwrap_or("https"),
+            uri.host().unwrap_or_default(),
+        );
+        format!(
+            "{scheme}://{host}{port}{}",
+            uri.path().trim_end_matches('/')
+        )
     }
 
     /// Description of the connection in messages: name, context and address.
@@ -103,18 +120,33 @@ impl Settings {
 
     /// How long the first answer may take. Longer with a credential plugin, because a person may have to sign in.
     pub(super) fn patience(&self) -> Duration {
-        if self.config.auth_info.exec.is_some() { plugin::PATIENCE } else { GREETING }
+        if self.config.auth_info.exec.is_some() {
+            plugin::PATIENCE
+        } else {
+            GREETING
+        }
     }
 
     fn failed(&self, reason: KnownReason, message: impl Into<String>) -> ConnectError {
-        ConnectError { place: self.place(), reason, message: message.into() }
+        ConnectError {
+            place: self.place(),
+            reason,
+            message: message.into(),
+        }
     }
 }
 
 fn place(name: &str, context: Option<&str>, server: Option<&str>) -> String {
     let context = context.map(|context| format!("context `{context}`"));
-    let about: Vec<String> = context.into_iter().chain(server.map(str::to_owned)).collect();
-    if about.is_empty() { format!("`{name}`") } else { format!("`{name}` ({})", about.join(", ")) }
+    let about: Vec<String> = context
+        .into_iter()
+        .chain(server.map(str::to_owned))
+        .collect();
+    if about.is_empty() {
+        format!("`{name}`")
+    } else {
+        format!("`{name}` ({})", about.join(", "))
+    }
 }
 
 /// Makes a client. Sends no request and runs no credential plugin.
@@ -153,9 +185,10 @@ async fn ask(client: &Client) -> Result<(), Cause> {
         Ok(Err(unfit)) => Err(unfit.cause()),
         // A server that forbids this request has answered.
         Err(cause) if cause.reason == KnownReason::ReadForbidden => Ok(()),
-        Err(cause) if cause.reason == KnownReason::KindMissing => {
-            Err(Cause::new(KnownReason::ReadFailed, "its address does not serve the Kubernetes API"))
-        }
+        Err(cause) if cause.reason == KnownReason::KindMissing => Err(Cause::new(
+            KnownReason::ReadFailed,
+            "its address does not serve the Kubernetes API",
+        )),
         Err(cause) => Err(cause),
     }
 }
@@ -164,8 +197,11 @@ async fn ask(client: &Client) -> Result<(), Cause> {
 fn cause(error: &kube::Error) -> String {
     match error {
         kube::Error::Auth(_) => "its credential cannot be used".to_owned(),
-        kube::Error::RustlsTls(_) | kube::Error::TlsRequired => "its certificates cannot be used for TLS".to_owned(),
-        kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } => {
+        kube::Error::RustlsTls(_) | kube::Error::TlsRequired => {
+            "its certificates cannot be used for TLS".to_owned()
+        }
+        kube::Error::ProxyProtocolUnsupported { .. }
+        | kube::Error::ProxyProtocolDisabled { .. } => {
             "its proxy uses a protocol that is not supported; use http or https".to_owned()
         }
         _ => "its settings are not valid".to_owned(),

@@ -23,8 +23,15 @@ pub enum Verb {
 
 impl Verb {
     /// Every verb.
-    pub const ALL: [Self; 7] =
-        [Self::Create, Self::Update, Self::Patch, Self::Delete, Self::Get, Self::List, Self::Watch];
+    pub const ALL: [Self; 7] = [
+        Self::Create,
+        Self::Update,
+        Self::Patch,
+        Self::Delete,
+        Self::Get,
+        Self::List,
+        Self::Watch,
+    ];
 
     /// The word for a metric's label.
     pub fn as_str(self) -> &'static str {
@@ -75,14 +82,21 @@ pub struct Counts([[AtomicU64; Verb::ALL.len()]; Purpose::ALL.len()]);
 impl Counts {
     /// Counts one request.
     pub(super) fn add(&self, verb: Verb, purpose: Purpose) {
-        if let Some(count) = self.0.get(purpose as usize).and_then(|of| of.get(verb as usize)) {
+        if let Some(count) = self
+            .0
+            .get(purpose as usize)
+            .and_then(|of| of.get(verb as usize))
+        {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// The number of requests.
     pub fn of(&self, verb: Verb, purpose: Purpose) -> u64 {
-        let count = self.0.get(purpose as usize).and_then(|of| of.get(verb as usize));
+        let count = self
+            .0
+            .get(purpose as usize)
+            .and_then(|of| of.get(verb as usize));
         count.map_or(0, |count| count.load(Ordering::Relaxed))
     }
 }
@@ -94,11 +108,19 @@ mod tests {
     #[test]
     fn counts_each_verb_and_purpose_separately() {
         let counts = Counts::default();
-        for (index, (verb, purpose)) in
-            Verb::ALL.into_iter().flat_map(|verb| Purpose::ALL.map(|purpose| (verb, purpose))).enumerate()
+        for (index, (verb, purpose)) in Verb::ALL
+            .into_iter()
+            .flat_map(|verb| Purpose::ALL.map(|purpose| (verb, purpose)))
+            .enumerate()
         {
             (0..=index).for_each(|_| counts.add(verb, purpose));
-            assert_eq!(counts.of(verb, purpose), index as u64 + 1, "{} {}", verb.as_str(), purpose.as_str());
+            assert_eq!(
+                counts.of(verb, purpose),
+                index as u64 + 1,
+                "{} {}",
+                verb.as_str(),
+                purpose.as_str()
+            );
         }
     }
 }

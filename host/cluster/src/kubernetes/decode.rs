@@ -81,13 +81,21 @@ impl<'a> Identity<'a> {
 
     /// Its version.
     pub(super) fn version(&self) -> Result<&str, Malformed> {
-        Some(&*self.metadata.resource_version).filter(|version| !version.is_empty()).ok_or(Malformed)
+        Some(&*self.metadata.resource_version)
+            .filter(|version| !version.is_empty())
+            .ok_or(Malformed)
     }
 
     /// Its key.
     pub(super) fn key(&self) -> Result<Key, Malformed> {
-        let IdentityMeta { name, namespace, .. } = &self.metadata;
-        if name.is_empty() { Err(Malformed) } else { Ok(key(namespace.as_deref(), name)) }
+        let IdentityMeta {
+            name, namespace, ..
+        } = &self.metadata;
+        if name.is_empty() {
+            Err(Malformed)
+        } else {
+            Ok(key(namespace.as_deref(), name))
+        }
     }
 }
 
@@ -100,14 +108,27 @@ pub(super) struct Read {
 }
 
 /// Decodes an object of a scope and keeps its declared fields.
-pub(super) fn object(text: &str, cluster: &str, scope: &Scope, keep: &Keep) -> Result<Read, Malformed> {
+pub(super) fn object(
+    text: &str,
+    cluster: &str,
+    scope: &Scope,
+    keep: &Keep,
+) -> Result<Read, Malformed> {
     let body = match body(text, keep.fields.as_ref()) {
         Ok(body) => body,
         Err(fault) => {
             let identity = Identity::of(text)?;
             let (version, key) = (Box::<str>::from(identity.version()?), identity.key()?);
             let content = Content::Fault(fault.into());
-            return Ok(Read { version: version.clone(), item: Some(Item { key, version, content, ours: false }) });
+            return Ok(Read {
+                version: version.clone(),
+                item: Some(Item {
+                    key,
+                    version,
+                    content,
+                    ours: false,
+                }),
+            });
         }
     };
     let object = named(body, |namespace, name| ObjectRef {
@@ -118,12 +139,18 @@ pub(super) fn object(text: &str, cluster: &str, scope: &Scope, keep: &Keep) -> R
         name,
     })?;
     let version = object.version.clone().into();
-    Ok(Read { version, item: keep.admits(&object.reference).then(|| kept(object, keep)) })
+    Ok(Read {
+        version,
+        item: keep.admits(&object.reference).then(|| kept(object, keep)),
+    })
 }
 
 /// The object in the form that the cache keeps.
 pub(super) fn kept(object: Object, keep: &Keep) -> Item {
-    let key = key(object.reference.namespace.as_deref(), &object.reference.name);
+    let key = key(
+        object.reference.namespace.as_deref(),
+        &object.reference.name,
+    );
     let ours = object.label(labels::MANAGED_BY) == Some(labels::MANAGER);
     let mut body = keep.project(object.body);
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -131,7 +158,12 @@ pub(super) fn kept(object: Object, keep: &Keep) -> Item {
     }
     // Serializing a `Value` to memory cannot fail. If it did, [`restore`] would report the object as invalid.
     let bytes = serde_json::to_vec(&body).unwrap_or_default();
-    Item { key, version: object.version.into(), content: Content::Body(bytes.into()), ours }
+    Item {
+        key,
+        version: object.version.into(),
+        content: Content::Body(bytes.into()),
+        ours,
+    }
 }
 
 /// The object of which [`kept`] made these bytes.
@@ -140,12 +172,19 @@ pub(super) fn restore(reference: &ObjectRef, version: &str, bytes: &[u8]) -> Res
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("resourceVersion".to_owned(), version.into());
     }
-    Ok(Object { reference: reference.clone(), version: version.to_owned(), body })
+    Ok(Object {
+        reference: reference.clone(),
+        version: version.to_owned(),
+        body,
+    })
 }
 
 /// The object in the answer to a GET, without `managedFields`. `Malformed` is no fault of the object: something other
 /// than the API server may have answered.
-pub(super) fn answer(text: &str, reference: &ObjectRef) -> Result<Result<Object, Fault>, Malformed> {
+pub(super) fn answer(
+    text: &str,
+    reference: &ObjectRef,
+) -> Result<Result<Object, Fault>, Malformed> {
     let identity = Identity::of(text)?;
     identity.version()?;
     if identity.metadata.name != reference.name {
@@ -162,8 +201,14 @@ fn body(text: &str, fields: Option<&Paths>) -> Result<Value, Fault> {
         return Err(too_large());
     }
     if fields.is_none() && room::of_text(text.as_bytes()) > DECODED_BYTES {
-        let message = format!("it takes more than {} MiB after decoding", DECODED_BYTES >> 20);
-        return Err(Fault { reason: KnownReason::ObjectTooLarge, message });
+        let message = format!(
+            "it takes more than {} MiB after decoding",
+            DECODED_BYTES >> 20
+        );
+        return Err(Fault {
+            reason: KnownReason::ObjectTooLarge,
+            message,
+        });
     }
     read::object(text, fields).map_err(|_| unusable())
 }
@@ -178,21 +223,39 @@ pub(super) fn too_large() -> Fault {
 
 /// The fault of an object that cannot be parsed. A parser's error may quote the object, so it is left out.
 fn unusable() -> Fault {
-    let message = "it is nested too deeply, or is not an object with a name and a resourceVersion".to_owned();
-    Fault { reason: KnownReason::InvalidObject, message }
+    let message =
+        "it is nested too deeply, or is not an object with a name and a resourceVersion".to_owned();
+    Fault {
+        reason: KnownReason::InvalidObject,
+        message,
+    }
 }
 
 /// An object with its name and version. Adds kind and `apiVersion`, which the items of a list leave out.
-fn named(mut body: Value, reference: impl FnOnce(Option<String>, String) -> ObjectRef) -> Result<Object, Malformed> {
-    let text = |field: &str| body.get("metadata")?.get(field)?.as_str().map(str::to_owned);
+fn named(
+    mut body: Value,
+    reference: impl FnOnce(Option<String>, String) -> ObjectRef,
+) -> Result<Object, Malformed> {
+    let text = |field: &str| {
+        body.get("metadata")?
+            .get(field)?
+            .as_str()
+            .map(str::to_owned)
+    };
     let (namespace, name) = (text("namespace"), text("name").ok_or(Malformed)?);
     let version = text("resourceVersion").ok_or(Malformed)?;
     let reference = reference(namespace, name);
     if let Some(map) = body.as_object_mut() {
-        map.entry("apiVersion").or_insert_with(|| reference.api_version.as_str().into());
-        map.entry("kind").or_insert_with(|| reference.kind.as_str().into());
+        map.entry("apiVersion")
+            .or_insert_with(|| reference.api_version.as_str().into());
+        map.entry("kind")
+            .or_insert_with(|| reference.kind.as_str().into());
     }
-    Ok(Object { reference, version, body })
+    Ok(Object {
+        reference,
+        version,
+        body,
+    })
 }
 
 #[cfg(test)]
@@ -222,7 +285,9 @@ mod tests {
         .to_string();
         let item = read(&text, &Keep::default()).unwrap().item.unwrap();
         assert!(item.ours);
-        let Content::Body(bytes) = &item.content else { panic!("{item:?}") };
+        let Content::Body(bytes) = &item.content else {
+            panic!("{item:?}")
+        };
         assert!(!String::from_utf8_lossy(bytes).contains("resourceVersion"));
         let reference = ObjectRef::local("v1", "Secret", Some("n"), "a");
         let object = restore(&reference, &item.version, bytes).unwrap();
@@ -234,48 +299,90 @@ mod tests {
         );
         assert_eq!(answer(&text, &reference), Ok(Ok(object)));
         assert_eq!(answer("<html>canary</html>", &reference), Err(Malformed));
-        assert_eq!(answer(&text, &ObjectRef { name: "b".to_owned(), ..reference }), Err(Malformed));
+        assert_eq!(
+            answer(
+                &text,
+                &ObjectRef {
+                    name: "b".to_owned(),
+                    ..reference
+                }
+            ),
+            Err(Malformed)
+        );
     }
 
     #[test]
     fn an_unselected_object_still_has_a_version() {
-        let keep = Keep { names: vec!["b*".into()], ..Keep::default() };
-        let read = read(r#"{"metadata": {"name": "a", "resourceVersion": "7"}}"#, &keep).unwrap();
+        let keep = Keep {
+            names: vec!["b*".into()],
+            ..Keep::default()
+        };
+        let read = read(
+            r#"{"metadata": {"name": "a", "resourceVersion": "7"}}"#,
+            &keep,
+        )
+        .unwrap();
         assert!(read.item.is_none() && &*read.version == "7");
     }
 
     #[test]
     fn names_an_unusable_object_and_shows_no_content() {
         let deep = format!("{}\"canary\"{}", "[".repeat(200), "]".repeat(200));
-        let text = format!(r#"{{"metadata": {{"name": "a", "resourceVersion": "7"}}, "spec": {deep}}}"#);
+        let text =
+            format!(r#"{{"metadata": {{"name": "a", "resourceVersion": "7"}}, "spec": {deep}}}"#);
         let item = read(&text, &Keep::default()).unwrap().item.unwrap();
-        let Content::Fault(fault) = &item.content else { panic!("{item:?}") };
-        assert_eq!((fault.reason, &*item.key), (KnownReason::InvalidObject, "/a"));
+        let Content::Fault(fault) = &item.content else {
+            panic!("{item:?}")
+        };
+        assert_eq!(
+            (fault.reason, &*item.key),
+            (KnownReason::InvalidObject, "/a")
+        );
         assert!(!fault.message.contains("canary"));
 
         let large = "x".repeat(OBJECT_BYTES);
-        let text = format!(r#"{{"metadata": {{"name": "a", "resourceVersion": "7"}}, "data": "{large}"}}"#);
+        let text = format!(
+            r#"{{"metadata": {{"name": "a", "resourceVersion": "7"}}, "data": "{large}"}}"#
+        );
         let item = read(&text, &Keep::default()).unwrap().item.unwrap();
-        assert!(matches!(&item.content, Content::Fault(fault) if fault.reason == KnownReason::ObjectTooLarge));
+        assert!(
+            matches!(&item.content, Content::Fault(fault) if fault.reason == KnownReason::ObjectTooLarge)
+        );
     }
 
     #[test]
     fn what_decodes_too_large_is_refused_unless_projected_away() {
         let maps = vec![json!({"canary": {}}); 30_000];
-        let text = json!({"metadata": {"name": "a", "resourceVersion": "7"}, "spec": maps}).to_string();
+        let text =
+            json!({"metadata": {"name": "a", "resourceVersion": "7"}, "spec": maps}).to_string();
         let item = read(&text, &Keep::default()).unwrap().item.unwrap();
-        let Content::Fault(fault) = &item.content else { panic!("{:?}", item.key) };
-        assert!(fault.reason == KnownReason::ObjectTooLarge && fault.message.contains("after decoding"), "{fault:?}");
+        let Content::Fault(fault) = &item.content else {
+            panic!("{:?}", item.key)
+        };
+        assert!(
+            fault.reason == KnownReason::ObjectTooLarge && fault.message.contains("after decoding"),
+            "{fault:?}"
+        );
         let reference = ObjectRef::local("v1", "Secret", None, "a");
-        assert!(matches!(answer(&text, &reference), Ok(Err(fault)) if fault.reason == KnownReason::ObjectTooLarge));
-        let keep = Keep { fields: Some(Paths::parse(&["status"]).unwrap()), ..Keep::default() };
+        assert!(
+            matches!(answer(&text, &reference), Ok(Err(fault)) if fault.reason == KnownReason::ObjectTooLarge)
+        );
+        let keep = Keep {
+            fields: Some(Paths::parse(&["status"]).unwrap()),
+            ..Keep::default()
+        };
         let item = read(&text, &keep).unwrap().item.unwrap();
         assert!(matches!(&item.content, Content::Body(bytes) if bytes.len() < 100));
     }
 
     #[test]
     fn what_is_not_an_object_is_malformed() {
-        for text in ["{}", "[]", r#"{"metadata": {"name": "a"}}"#, r#"{"metadata": {"resourceVersion": "1"}}"#] {
+        for text in [
+            "{}",
+            "[]",
+            r#"{"metadata": {"name": "a"}}"#,
+            r#"{"metadata": {"resourceVersion": "1"}}"#,
+        ] {
             assert!(read(text, &Keep::default()).is_err(), "{text}");
         }
     }
@@ -285,6 +392,9 @@ mod tests {
         let bookmark = r#"{"kind": "Secret", "metadata": {"resourceVersion": "9", "creationTimestamp": null}}"#;
         assert_eq!(Identity::of(bookmark).unwrap().version(), Ok("9"));
         let line = r#"{"type":"ADDED","object":{"metadata":{}}}"#;
-        assert_eq!(serde_json::from_str::<Line<'_>>(line).unwrap().kind, "ADDED");
+        assert_eq!(
+            serde_json::from_str::<Line<'_>>(line).unwrap().kind,
+            "ADDED"
+        );
     }
 }

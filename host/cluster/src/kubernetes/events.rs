@@ -45,7 +45,14 @@ impl Events {
     /// Has reported nothing yet; `instance` is the name of this replica, of at most 128 bytes.
     pub(super) fn new(sender: Sender, instance: &str, read_only: bool) -> Self {
         let (warnings, start, names) = (Mutex::default(), Instant::now(), RandomState::new());
-        Self { sender, instance: instance.to_owned(), read_only, warnings, start, names }
+        Self {
+            sender,
+            instance: instance.to_owned(),
+            read_only,
+            warnings,
+            start,
+            names,
+        }
     }
 
     /// Reports a failure as an Event on its primary object, unless too many were reported. `uid` is the primary's:
@@ -66,12 +73,15 @@ impl Events {
                 let name: Arc<str> = self.name(&report.primary).into();
                 let body = event(report, uid, &name, &self.instance);
                 let sent = self.send(Verb::Create, &report.primary, &name, &body).await;
-                self.warnings().told(&key, reason, sent.is_ok().then_some(name));
+                self.warnings()
+                    .told(&key, reason, sent.is_ok().then_some(name));
                 sent
             }
             Telling::Again { name, count } => {
                 let series = json!({"series": {"count": count, "lastObservedTime": now()}});
-                let sent = self.send(Verb::Patch, &report.primary, &name, &series).await;
+                let sent = self
+                    .send(Verb::Patch, &report.primary, &name, &series)
+                    .await;
                 if sent.is_err() {
                     self.warnings().told(&key, reason, None);
                 }
@@ -80,24 +90,45 @@ impl Events {
         }
     }
 
-    async fn send(&self, verb: Verb, primary: &ObjectRef, name: &str, body: &Value) -> Result<(), WriteFailure> {
+    async fn send(
+        &self,
+        verb: Verb,
+        primary: &ObjectRef,
+        name: &str,
+        body: &Value,
+    ) -> Result<(), WriteFailure> {
         let target = ObjectRef {
             cluster: primary.cluster.clone(),
             namespace: Some(namespace(primary).to_owned()),
             ..ObjectRef::local("events.k8s.io/v1", "Event", None, name)
         };
         let sent = match request(verb, &target, body) {
-            Ok(request) => self.sender.send(verb, Purpose::Event, &request).await.map(drop),
+            Ok(request) => self
+                .sender
+                .send(verb, Purpose::Event, &request)
+                .await
+                .map(drop),
             Err(error) => Err(Refusal::Silent(error.to_string())),
         };
-        let kind = if verb == Verb::Create { WriteKind::Create } else { WriteKind::Patch };
+        let kind = if verb == Verb::Create {
+            WriteKind::Create
+        } else {
+            WriteKind::Patch
+        };
         sent.map_err(|refusal| failure::of(kind, &target, &refusal))
     }
 
     /// A unique name for an Event.
     fn name(&self, primary: &ObjectRef) -> String {
-        let cut = primary.name.get(..MAX_NAME).unwrap_or(&primary.name).trim_end_matches(['.', '-']);
-        format!("{cut}.{:016x}", self.names.hash_one((self.start.elapsed(), &primary.name)))
+        let cut = primary
+            .name
+            .get(..MAX_NAME)
+            .unwrap_or(&primary.name)
+            .trim_end_matches(['.', '-']);
+        format!(
+            "{cut}.{:016x}",
+            self.names.hash_one((self.start.elapsed(), &primary.name))
+        )
     }
 
     fn warnings(&self) -> std::sync::MutexGuard<'_, Warnings> {
@@ -109,7 +140,11 @@ impl Events {
     }
 }
 
-fn request(verb: Verb, target: &ObjectRef, body: &Value) -> Result<Request<Vec<u8>>, kube::core::request::Error> {
+fn request(
+    verb: Verb,
+    target: &ObjectRef,
+    body: &Value,
+) -> Result<Request<Vec<u8>>, kube::core::request::Error> {
     let requests = kube::core::Request::new(Event::url_path(&(), target.namespace.as_deref()));
     if verb == Verb::Create {
         return requests.create(&PostParams::default(), body.to_string().into_bytes());
@@ -124,7 +159,10 @@ fn namespace(primary: &ObjectRef) -> &str {
 fn event(report: &Report, uid: &str, name: &str, instance: &str) -> Value {
     let primary = &report.primary;
     let note = format!("policy `{}`: {}", report.policy, report.message);
-    let cut = (0..=MAX_NOTE).rev().find(|at| note.is_char_boundary(*at)).unwrap_or_default();
+    let cut = (0..=MAX_NOTE)
+        .rev()
+        .find(|at| note.is_char_boundary(*at))
+        .unwrap_or_default();
     json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -149,7 +187,13 @@ fn event(report: &Report, uid: &str, name: &str, instance: &str) -> Value {
 
 /// The present time in the format of Events, with microseconds.
 fn now() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let seconds = format_rfc3339(i64::try_from(now.as_secs()).unwrap_or_default());
-    format!("{}.{:06}Z", seconds.trim_end_matches('Z'), now.subsec_micros())
+    format!(
+        "{}.{:06}Z",
+        seconds.trim_end_matches('Z'),
+        now.subsec_micros()
+    )
 }

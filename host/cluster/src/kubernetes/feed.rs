@@ -97,8 +97,12 @@ mod tests {
     #[test]
     fn de_duplicates_by_key_and_keeps_the_latest_event() {
         let feed = Feed::default();
-        let topic = |name: &str| Topic::Object(Arc::new(ObjectRef::local("v1", "Secret", Some("n"), name)));
-        let news = |name: &str, gone: bool| News { topic: topic(name), gone };
+        let topic =
+            |name: &str| Topic::Object(Arc::new(ObjectRef::local("v1", "Secret", Some("n"), name)));
+        let news = |name: &str, gone: bool| News {
+            topic: topic(name),
+            gone,
+        };
         feed.push([news("a", false), news("b", false)]);
         feed.push([news("a", true)]);
         feed.push([news("b", true), news("b", false)]);

@@ -55,16 +55,20 @@ impl Follow {
             (progress.since, progress.heard) = (None, false);
             let ended = self.turn(&mut progress).await;
             let told = progress.position != before;
-            let lasted = progress.since.is_some_and(|since| progress.heard || since.elapsed() > SHORT);
+            let lasted = progress
+                .since
+                .is_some_and(|since| progress.heard || since.elapsed() > SHORT);
             if lasted {
                 backoff.reset();
             }
             let cause = match ended {
                 // The API server ends every watch after its timeout.
                 Ok(()) if lasted => continue,
-                Ok(()) => {
-                    Cause::new(KnownReason::ServerUnavailable, "the API server closed the watch immediately").cut()
-                }
+                Ok(()) => Cause::new(
+                    KnownReason::ServerUnavailable,
+                    "the API server closed the watch immediately",
+                )
+                .cut(),
                 Err(cause) => cause,
             };
             // A silent turn that did not advance the version: the server may not reach that version for a long time.
@@ -73,18 +77,29 @@ impl Follow {
                 progress.position = None;
             }
             if cause.reason == KnownReason::KindMissing {
-                self.shared.resources.forget(&self.scope.api_version, &self.scope.kind);
+                self.shared
+                    .resources
+                    .forget(&self.scope.api_version, &self.scope.kind);
             }
             let wait = backoff.wait(&cause);
-            self.shared.stopped(self.number, &cause, backoff.tells(&cause));
+            self.shared
+                .stopped(self.number, &cause, backoff.tells(&cause));
             tokio::time::sleep(wait).await;
         }
     }
 
     /// One turn, from the request to the end of the stream.
     async fn turn(&self, progress: &mut Progress) -> Result<(), Cause> {
-        let Scope { api_version, kind, namespace, .. } = &*self.scope;
-        let path = self.shared.path(api_version, kind, namespace.as_deref()).await?;
+        let Scope {
+            api_version,
+            kind,
+            namespace,
+            ..
+        } = &*self.scope;
+        let path = self
+            .shared
+            .path(api_version, kind, namespace.as_deref())
+            .await?;
         let client = &self.shared.client;
         let from = match progress.position.clone() {
             Some(from) => from,
@@ -113,7 +128,11 @@ impl Follow {
     }
 
     fn fields(&self) -> Option<String> {
-        let name = self.scope.name.as_ref().map(|name| format!("metadata.name={name}"));
+        let name = self
+            .scope
+            .name
+            .as_ref()
+            .map(|name| format!("metadata.name={name}"));
         let terms: Vec<String> = name.into_iter().chain(self.scope.fields.clone()).collect();
         (!terms.is_empty()).then(|| terms.join(","))
     }
@@ -132,12 +151,24 @@ impl Follow {
             self.counted(Verb::List);
             // A list that fails after its first page has gaps: it is made anew before its failure is reported.
             let begun = params.continue_token.is_some();
-            let later = |cause: Cause| if begun && !cause.is_refusal() { cause.in_stream() } else { cause };
-            let bytes = match stream::page(&self.shared.client, path, &params).await.map_err(later)? {
+            let later = |cause: Cause| {
+                if begun && !cause.is_refusal() {
+                    cause.in_stream()
+                } else {
+                    cause
+                }
+            };
+            let bytes = match stream::page(&self.shared.client, path, &params)
+                .await
+                .map_err(later)?
+            {
                 Ok(bytes) => bytes,
                 Err(unfit) => {
                     // Retry with smaller pages. A page of one object cannot be made smaller.
-                    let limit = params.limit.filter(|limit| *limit > 1).ok_or_else(|| later(unfit.cause()))?;
+                    let limit = params
+                        .limit
+                        .filter(|limit| *limit > 1)
+                        .ok_or_else(|| later(unfit.cause()))?;
                     *page_size = Some((limit / 8).max(1));
                     params.limit = *page_size;
                     continue;
@@ -158,7 +189,11 @@ impl Follow {
     }
 
     /// Reads a stream to its end.
-    async fn read(&self, lines: &mut Lines<impl AsyncBufRead + Unpin>, progress: &mut Progress) -> Result<(), Cause> {
+    async fn read(
+        &self,
+        lines: &mut Lines<impl AsyncBufRead + Unpin>,
+        progress: &mut Progress,
+    ) -> Result<(), Cause> {
         while let Some(line) = lines.next().await? {
             let line: Line<'_> = serde_json::from_slice(line).map_err(|_| Cause::malformed())?;
             progress.position = Some(self.event(&line)?);
@@ -175,7 +210,8 @@ impl Follow {
             "ADDED" | "MODIFIED" => {
                 let read = decode::object(text, &self.shared.name, &self.scope, &self.keep)?;
                 self.forward(&read.version)?;
-                self.shared.change(|cache| cache.told(self.number, &read.version, read.item));
+                self.shared
+                    .change(|cache| cache.told(self.number, &read.version, read.item));
                 Ok(read.version.into())
             }
             "DELETED" => {
@@ -183,13 +219,15 @@ impl Follow {
                 let version = identity.version()?.to_owned();
                 self.forward(&version)?;
                 let key = identity.key().ok();
-                self.shared.change(|cache| cache.told_gone(self.number, &version, key.as_deref()));
+                self.shared
+                    .change(|cache| cache.told_gone(self.number, &version, key.as_deref()));
                 Ok(version)
             }
             "BOOKMARK" => {
                 let version = Identity::of(text)?.version()?.to_owned();
                 self.forward(&version)?;
-                self.shared.change(|cache| cache.told(self.number, &version, None));
+                self.shared
+                    .change(|cache| cache.told(self.number, &version, None));
                 Ok(version)
             }
             _ => {
@@ -218,6 +256,10 @@ impl Follow {
     /// Refuses a version older than one that was already reported: the server was restored, and everything is listed
     /// anew.
     fn forward(&self, version: &str) -> Result<(), Cause> {
-        if self.shared.went_back(self.number, version) { Err(Cause::restored()) } else { Ok(()) }
+        if self.shared.went_back(self.number, version) {
+            Err(Cause::restored())
+        } else {
+            Ok(())
+        }
     }
 }

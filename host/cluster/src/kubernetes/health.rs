@@ -35,11 +35,16 @@ impl Shared {
         let watches = cache.watches.iter().map(|watched| WatchHealth {
             scope: watched.scope.as_ref().clone(),
             synced: watched.synced,
-            failure: watched.failure.as_ref().map(|fault| (fault.reason, fault.message.clone())),
+            failure: watched
+                .failure
+                .as_ref()
+                .map(|fault| (fault.reason, fault.message.clone())),
             objects: watched.store.len(),
             restarts: watched.restarts,
             silent_seconds: watched.last_word.elapsed().as_secs(),
         });
-        Health { watches: watches.collect() }
+        Health {
+            watches: watches.collect(),
+        }
     }
 }

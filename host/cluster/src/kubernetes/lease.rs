@@ -54,12 +54,20 @@ impl Leadership {
     pub fn new(kubernetes: &Kubernetes, options: &LeaseOptions) -> Self {
         let leases = Api::namespaced(kubernetes.shared.client.clone(), &options.namespace);
         // Another process may have the same name: a restarted container of the pod.
-        let me = format!("{}_{:016x}", options.instance, RandomState::new().hash_one(&options.instance));
+        let me = format!(
+            "{}_{:016x}",
+            options.instance,
+            RandomState::new().hash_one(&options.instance)
+        );
         let (tell, leading) = leading::channel();
         let (order, told) = watch::channel(Order::Wait);
         let counts = Arc::clone(kubernetes.writer().counts());
         let candidate = Candidate::new(leases, options, &me, counts, tell, told);
-        Self { leading, order, task: tokio::spawn(candidate.run()) }
+        Self {
+            leading,
+            order,
+            task: tokio::spawn(candidate.run()),
+        }
     }
 
     /// Tries to hold the lease from now on. Call this once this replica could begin to work at once.

@@ -42,12 +42,23 @@ impl PolicyStatuses {
     /// Knows no status yet; never writes if `read_only`.
     pub(super) fn new(sender: Sender, read_only: bool) -> Self {
         let (by_policy, turn) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { sender, read_only, by_policy, turn, news: Notify::new(), start: Instant::now() }
+        Self {
+            sender,
+            read_only,
+            by_policy,
+            turn,
+            news: Notify::new(),
+            start: Instant::now(),
+        }
     }
 
     /// The status that a policy has on the server; the same one is not written again.
     pub fn found(&self, policy: &str, status: Value) {
-        self.latest(|all| all.entry(policy.to_owned()).or_insert_with(|| Latest::new(INTERVAL_MS)).found(status));
+        self.latest(|all| {
+            all.entry(policy.to_owned())
+                .or_insert_with(|| Latest::new(INTERVAL_MS))
+                .found(status)
+        });
     }
 
     /// Publishes the value of a policy's field `status`; [`Self::run`] writes it.
@@ -55,7 +66,11 @@ impl PolicyStatuses {
         if self.read_only {
             return;
         }
-        self.latest(|all| all.entry(policy.to_owned()).or_insert_with(|| Latest::new(INTERVAL_MS)).want(status));
+        self.latest(|all| {
+            all.entry(policy.to_owned())
+                .or_insert_with(|| Latest::new(INTERVAL_MS))
+                .want(status)
+        });
         self.news.notify_one();
     }
 
@@ -79,7 +94,9 @@ impl PolicyStatuses {
     /// Writes every pending status once, without waiting for the interval; for the end of the process.
     pub async fn finish(&self, told: impl Fn(&str, &WriteFailure)) {
         let _turn = self.turn.lock().await;
-        let left = |(policy, latest): (&String, &Latest<Value>)| Some((policy.clone(), latest.left()?.clone()));
+        let left = |(policy, latest): (&String, &Latest<Value>)| {
+            Some((policy.clone(), latest.left()?.clone()))
+        };
         let left: Vec<(String, Value)> = self.latest(|all| all.iter().filter_map(left).collect());
         for (policy, status) in left {
             self.write(&policy, status, &told).await;
@@ -92,7 +109,11 @@ impl PolicyStatuses {
         let mut wake_at = Instant::now() + LONG;
         let next: Vec<(String, Next<Value>)> = {
             let now_ms = self.now_ms();
-            self.latest(|all| all.iter().map(|(policy, latest)| (policy.clone(), latest.next(now_ms))).collect())
+            self.latest(|all| {
+                all.iter()
+                    .map(|(policy, latest)| (policy.clone(), latest.next(now_ms)))
+                    .collect()
+            })
         };
         for (policy, next) in next {
             match next {
@@ -109,12 +130,18 @@ impl PolicyStatuses {
 
     async fn write(&self, policy: &str, status: Value, told: &impl Fn(&str, &WriteFailure)) {
         let sent = match request(policy, &status) {
-            Ok(request) => self.sender.send(Verb::Patch, Purpose::Status, &request).await,
+            Ok(request) => {
+                self.sender
+                    .send(Verb::Patch, Purpose::Status, &request)
+                    .await
+            }
             Err(error) => Err(Refusal::Silent(error.to_string())),
         };
         let now_ms = self.now_ms();
         let target = ObjectRef::local(API_VERSION, KIND, None, policy);
-        let failed = sent.err().map(|refusal| failure::of(WriteKind::Patch, &target, &refusal));
+        let failed = sent
+            .err()
+            .map(|refusal| failure::of(WriteKind::Patch, &target, &refusal));
         if let Some(failed) = &failed {
             told(policy, failed);
         }
@@ -132,7 +159,10 @@ impl PolicyStatuses {
     }
 
     fn latest<R>(&self, change: impl FnOnce(&mut BTreeMap<String, Latest<Value>>) -> R) -> R {
-        let mut all: MutexGuard<'_, _> = self.by_policy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: MutexGuard<'_, _> = self
+            .by_policy
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         change(&mut all)
     }
 
@@ -144,8 +174,14 @@ impl PolicyStatuses {
 /// A server-side apply of the whole status, so that fields of an earlier agent are removed.
 fn request(policy: &str, status: &Value) -> Result<Request<Vec<u8>>, kube::core::request::Error> {
     let version = API_VERSION.rsplit('/').next().unwrap_or_default();
-    let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, KIND), PLURAL);
+    let kind =
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, KIND), PLURAL);
     let requests = kube::core::Request::new(DynamicObject::url_path(&kind, None));
     let body = json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": policy}, "status": status});
-    requests.patch_subresource("status", policy, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(body))
+    requests.patch_subresource(
+        "status",
+        policy,
+        &PatchParams::apply(FIELD_MANAGER).force(),
+        &Patch::Apply(body),
+    )
 }

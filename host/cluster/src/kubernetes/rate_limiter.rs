@@ -38,7 +38,9 @@ impl RateLimiter {
     /// Waits until a request may start; `None` if that is not before the deadline.
     pub(super) async fn enter(&self, deadline: Instant) -> Option<Permit<'_>> {
         loop {
-            let seed = self.seeds.hash_one(self.asked.fetch_add(1, Ordering::Relaxed));
+            let seed = self
+                .seeds
+                .hash_one(self.asked.fetch_add(1, Ordering::Relaxed));
             let (admission, room) = {
                 let mut limit = self.limit();
                 (limit.admit(self.now_ms(), seed), limit.has_room())
@@ -48,7 +50,12 @@ impl RateLimiter {
                 self.freed.notify_one();
             }
             match admission {
-                Admission::Go(ticket) => return Some(Permit { limiter: self, ticket: Some(ticket) }),
+                Admission::Go(ticket) => {
+                    return Some(Permit {
+                        limiter: self,
+                        ticket: Some(ticket),
+                    });
+                }
                 Admission::Full => timeout_at(deadline, self.freed.notified()).await.ok()?,
                 Admission::Closed(left_ms) => {
                     let left = Duration::from_millis(left_ms);
@@ -78,7 +85,9 @@ impl Permit<'_> {
 
     fn give_back(&mut self, ending: Ending) {
         if let Some(ticket) = self.ticket.take() {
-            self.limiter.limit().ended(ticket, ending, self.limiter.now_ms());
+            self.limiter
+                .limit()
+                .ended(ticket, ending, self.limiter.now_ms());
             self.limiter.freed.notify_one();
         }
     }

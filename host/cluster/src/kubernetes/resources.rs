@@ -41,13 +41,25 @@ pub(super) struct Resources {
 impl Resources {
     /// An empty cache.
     pub(super) fn new(client: Client) -> Self {
-        Self { client, known: Arc::default() }
+        Self {
+            client,
+            known: Arc::default(),
+        }
     }
 
     /// The path of a kind; `api_version` is group and version, `v1` for the core group.
-    pub(super) async fn resolve(&self, api_version: &str, kind: &str) -> Result<Arc<Resource>, Unresolved> {
+    pub(super) async fn resolve(
+        &self,
+        api_version: &str,
+        kind: &str,
+    ) -> Result<Arc<Resource>, Unresolved> {
         let name = (api_version.to_owned(), kind.to_owned());
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
+        let known = self
+            .known
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&name)
+            .cloned();
         if let Some(known) = known {
             return Ok(known);
         }
@@ -57,15 +69,24 @@ impl Resources {
             Ok(found) => found,
             Err(error) => return Err(self.unresolved(error, &kind).await),
         };
-        let resource = Arc::new(Resource { api, namespaced: capabilities.scope == Scope::Namespaced });
-        self.known.write().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::clone(&resource));
+        let resource = Arc::new(Resource {
+            api,
+            namespaced: capabilities.scope == Scope::Namespaced,
+        });
+        self.known
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name, Arc::clone(&resource));
         Ok(resource)
     }
 
     /// Forgets the path of a kind, because the API server may have removed the kind or changed its path.
     pub(super) fn forget(&self, api_version: &str, kind: &str) {
         let name = (api_version.to_owned(), kind.to_owned());
-        self.known.write().unwrap_or_else(PoisonError::into_inner).remove(&name);
+        self.known
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&name);
     }
 
     /// The objects of a kind: those of a namespace, of all namespaces, or of the cluster.
@@ -106,7 +127,10 @@ impl Resources {
             if version.version == kind.version {
                 continue;
             }
-            let served = self.client.list_api_group_resources(&version.group_version).await?;
+            let served = self
+                .client
+                .list_api_group_resources(&version.group_version)
+                .await?;
             if served.resources.iter().any(|one| one.kind == kind.kind) {
                 return Ok(Some(version.group_version));
             }

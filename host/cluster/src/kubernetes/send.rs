@@ -45,7 +45,11 @@ impl Refusal {
             kube::Error::Api(status) => {
                 // For a body that is no Status, the client makes up a Status with the body as its message.
                 let real = status.status.is_some() && status.reason != "Failed to parse error data";
-                Self::Answered { code: status.code, status: real.then_some(status), pause_ms: None }
+                Self::Answered {
+                    code: status.code,
+                    status: real.then_some(status),
+                    pause_ms: None,
+                }
             }
             error => Self::Silent(Cause::of(&error).message),
         }
@@ -59,7 +63,10 @@ impl Refusal {
     /// The server's message; empty if the answer was no Status.
     pub(super) fn message(&self) -> &str {
         match self {
-            Self::Answered { status: Some(status), .. } => &status.message,
+            Self::Answered {
+                status: Some(status),
+                ..
+            } => &status.message,
             _ => "",
         }
     }
@@ -71,7 +78,11 @@ impl Refusal {
 
     fn ending(&self) -> Ending {
         match self {
-            Self::Answered { code: 429 | 503, pause_ms, .. } if !self.of_webhook() => Ending::PushedBack(*pause_ms),
+            Self::Answered {
+                code: 429 | 503,
+                pause_ms,
+                ..
+            } if !self.of_webhook() => Ending::PushedBack(*pause_ms),
             Self::Answered { .. } | Self::NotLeading => Ending::Answered,
             Self::Silent(_) => Ending::Lost,
         }
@@ -91,7 +102,12 @@ pub(super) struct Sender {
 impl Sender {
     /// A sender with its own rate limit and counts.
     pub(super) fn new(client: Client) -> Self {
-        Self { client, limiter: Arc::new(RateLimiter::new()), counts: Arc::default(), leading: Arc::default() }
+        Self {
+            client,
+            limiter: Arc::new(RateLimiter::new()),
+            counts: Arc::default(),
+            leading: Arc::default(),
+        }
     }
 
     /// From now on, sends only while this replica leads. Later calls have no effect.
@@ -113,9 +129,12 @@ impl Sender {
         request: &Request<Vec<u8>>,
     ) -> Result<Value, Refusal> {
         let deadline = Instant::now() + DEADLINE;
-        let mut refused = Refusal::Silent("the API server has no capacity for the request".to_owned());
+        let mut refused =
+            Refusal::Silent("the API server has no capacity for the request".to_owned());
         for _ in 0..TRIES {
-            let Some(permit) = self.limiter.enter(deadline).await else { break };
+            let Some(permit) = self.limiter.enter(deadline).await else {
+                break;
+            };
             // Waiting for room may have taken longer than the lease lasts.
             if self.leading.get().is_some_and(|leading| !leading.leads()) {
                 permit.end(Refusal::NotLeading.ending());
@@ -124,9 +143,15 @@ impl Sender {
             self.counts.add(verb, purpose);
             let answer = timeout(self.patience(), self.once(request.clone())).await;
             let answer = answer.unwrap_or_else(|_| Err(Refusal::late()));
-            permit.end(answer.as_ref().map_or_else(Refusal::ending, |_| Ending::Answered));
+            permit.end(
+                answer
+                    .as_ref()
+                    .map_or_else(Refusal::ending, |_| Ending::Answered),
+            );
             match answer {
-                Err(refusal @ Refusal::Answered { code: 429, .. }) if !refusal.of_webhook() => refused = refusal,
+                Err(refusal @ Refusal::Answered { code: 429, .. }) if !refusal.of_webhook() => {
+                    refused = refusal
+                }
                 answer => return answer,
             }
         }
@@ -135,20 +160,39 @@ impl Sender {
 
     /// How long one attempt may take: it ends before another replica may lead.
     fn patience(&self) -> Duration {
-        self.leading.get().map_or(TIMEOUT, |leading| leading.left().min(TIMEOUT))
+        self.leading
+            .get()
+            .map_or(TIMEOUT, |leading| leading.left().min(TIMEOUT))
     }
 
     async fn once(&self, request: Request<Vec<u8>>) -> Result<Value, Refusal> {
-        let answer = self.client.send(request.map(Into::into)).await.map_err(Refusal::of)?;
+        let answer = self
+            .client
+            .send(request.map(Into::into))
+            .await
+            .map_err(Refusal::of)?;
         let code = answer.status();
-        let pause =
-            answer.headers().get("retry-after").and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
-        let body = answer.into_body().collect_bytes().await.map_err(Refusal::of)?;
+        let pause = answer
+            .headers()
+            .get("retry-after")
+            .and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
+        let body = answer
+            .into_body()
+            .collect_bytes()
+            .await
+            .map_err(Refusal::of)?;
         if code.is_success() {
-            return serde_json::from_slice(&body).map_err(|_| Refusal::Silent(Cause::malformed().message));
+            return serde_json::from_slice(&body)
+                .map_err(|_| Refusal::Silent(Cause::malformed().message));
         }
-        let status = serde_json::from_slice::<Status>(&body).ok().filter(|status| status.status.is_some());
+        let status = serde_json::from_slice::<Status>(&body)
+            .ok()
+            .filter(|status| status.status.is_some());
         let pause_ms = pause.map(|seconds| seconds.saturating_mul(1_000));
-        Err(Refusal::Answered { code: code.as_u16(), status: status.map(Box::new), pause_ms })
+        Err(Refusal::Answered {
+            code: code.as_u16(),
+            status: status.map(Box::new),
+            pause_ms,
+        })
     }
 }

@@ -85,24 +85,38 @@ impl Shared {
         if news.is_empty() {
             return;
         }
-        self.feeds.lock().unwrap_or_else(PoisonError::into_inner).retain(|feed| match feed.upgrade() {
-            Some(feed) => {
-                feed.push(news.iter().cloned());
-                true
-            }
-            None => false,
-        });
+        self.feeds
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|feed| match feed.upgrade() {
+                Some(feed) => {
+                    feed.push(news.iter().cloned());
+                    true
+                }
+                None => false,
+            });
     }
 
     /// The path of a kind, in a namespace or in all.
-    pub(super) async fn path(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Result<String, Cause> {
+    pub(super) async fn path(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: Option<&str>,
+    ) -> Result<String, Cause> {
         let resolve = timeout(stream::ANSWER, self.resources.resolve(api_version, kind)).await;
-        let resource = resolve.map_err(|_| Cause::late(stream::ANSWER))?.map_err(|error| match error {
-            Unresolved::Missing => Cause::missing(),
-            Unresolved::Elsewhere(version) => Cause::unserved(api_version, &version),
-            Unresolved::Failed(error) => Cause::of(&error),
-        })?;
-        Ok(self.resources.api(&resource, namespace).resource_url().to_owned())
+        let resource = resolve
+            .map_err(|_| Cause::late(stream::ANSWER))?
+            .map_err(|error| match error {
+                Unresolved::Missing => Cause::missing(),
+                Unresolved::Elsewhere(version) => Cause::unserved(api_version, &version),
+                Unresolved::Failed(error) => Cause::of(&error),
+            })?;
+        Ok(self
+            .resources
+            .api(&resource, namespace)
+            .resource_url()
+            .to_owned())
     }
 
     /// The state of the cache for a request that is sent now, to compare its answer with.
@@ -112,7 +126,10 @@ impl Shared {
             Known::There(version, _) => Some(version),
             Known::Absent | Known::Unknown => None,
         };
-        Asking { asked: cache.asked(), version }
+        Asking {
+            asked: cache.asked(),
+            version,
+        }
     }
 
     /// Merges the object in the answer to a read or a delete into the cache, unless a watch has reported more.
@@ -147,12 +164,18 @@ impl Shared {
     pub(super) fn listen(&self) -> Arc<Feed> {
         let feed = Arc::new(Feed::default());
         let _unchanged = self.cache();
-        self.feeds.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&feed));
+        self.feeds
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::downgrade(&feed));
         feed
     }
 
     /// What the cache knows of an object; `None` if it must be requested. Decodes outside the lock.
-    pub(super) fn known(&self, reference: &ObjectRef) -> Option<Result<Option<Object>, ReadFailure>> {
+    pub(super) fn known(
+        &self,
+        reference: &ObjectRef,
+    ) -> Option<Result<Option<Object>, ReadFailure>> {
         let known = self.cache().find(reference);
         Self::restore(reference, known)
     }
@@ -178,7 +201,10 @@ impl Shared {
     pub(super) fn unlisted(&self, reference: &ObjectRef) -> Option<ReadFailure> {
         let cache = self.cache();
         let broken = |watched: &&Watched| watched.is_whole() && !watched.is_missing();
-        let fault = cache.about(reference).filter(broken).find_map(|watched| watched.failure.as_ref());
+        let fault = cache
+            .about(reference)
+            .filter(broken)
+            .find_map(|watched| watched.failure.as_ref());
         fault.map(|fault| failure(reference, fault))
     }
 
@@ -187,7 +213,9 @@ impl Shared {
             Known::Unknown => return None,
             Known::Absent => Ok(None),
             Known::There(version, Content::Body(bytes)) => {
-                decode::restore(reference, &version, &bytes).map(Some).map_err(|fault| failure(reference, &fault))
+                decode::restore(reference, &version, &bytes)
+                    .map(Some)
+                    .map_err(|fault| failure(reference, &fault))
             }
             Known::There(_, Content::Fault(fault)) => Err(failure(reference, &fault)),
         })
@@ -196,13 +224,20 @@ impl Shared {
     /// The present state of a topic for a listener; `None` if there is nothing left to report.
     pub(super) fn observation(&self, News { topic, gone }: &News) -> Option<Observation> {
         match topic {
-            Topic::Object(reference) => match Self::restore(reference, self.cache().heard(reference)) {
-                Some(Ok(Some(object))) => Some(Observation::Present(object)),
-                Some(Err(_)) => None,
-                Some(Ok(None)) | None => gone.then(|| Observation::Gone(reference.as_ref().clone())),
-            },
+            Topic::Object(reference) => {
+                match Self::restore(reference, self.cache().heard(reference)) {
+                    Some(Ok(Some(object))) => Some(Observation::Present(object)),
+                    Some(Err(_)) => None,
+                    Some(Ok(None)) | None => {
+                        gone.then(|| Observation::Gone(reference.as_ref().clone()))
+                    }
+                }
+            }
             Topic::Fault(reference) => {
-                let unreadable = self.cache().unreadable_object(reference).map(Observation::Unreadable);
+                let unreadable = self
+                    .cache()
+                    .unreadable_object(reference)
+                    .map(Observation::Unreadable);
                 Some(unreadable.unwrap_or_else(|| Observation::Readable(reference.to_string())))
             }
             Topic::Watch(scope) => {
@@ -216,11 +251,20 @@ impl Shared {
 
 /// The failure of a read whose object took too long to be listed.
 pub(super) fn late(reference: &ObjectRef, after: Duration) -> ReadFailure {
-    let message = format!("failed to read {reference}: its kind was not listed within {} s", after.as_secs());
-    ReadFailure { reason: KnownReason::ServerUnavailable, message }
+    let message = format!(
+        "failed to read {reference}: its kind was not listed within {} s",
+        after.as_secs()
+    );
+    ReadFailure {
+        reason: KnownReason::ServerUnavailable,
+        message,
+    }
 }
 
 /// Why an object cannot be read.
 pub(super) fn failure(reference: &ObjectRef, fault: &Fault) -> ReadFailure {
-    ReadFailure { reason: fault.reason, message: format!("failed to read {reference}: {}", fault.message) }
+    ReadFailure {
+        reason: fault.reason,
+        message: format!("failed to read {reference}: {}", fault.message),
+    }
 }

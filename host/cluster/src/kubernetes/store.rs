@@ -18,7 +18,10 @@ pub(super) fn key(namespace: Option<&str>, name: &str) -> Key {
 /// Namespace and name of a key.
 pub(super) fn parts(key: &str) -> (Option<&str>, &str) {
     let (namespace, name) = key.split_once('/').unwrap_or(("", key));
-    (Some(namespace).filter(|namespace| !namespace.is_empty()), name)
+    (
+        Some(namespace).filter(|namespace| !namespace.is_empty()),
+        name,
+    )
 }
 
 /// Why one object cannot be used.
@@ -176,9 +179,15 @@ impl Store {
     pub(super) fn apply_answer(&mut self, item: Item, asked: Moment, now: Moment) -> Change {
         let ahead = newer(&item.version, &self.position);
         let counts = match (self.tombstones.get(&item.key), self.objects.get(&item.key)) {
-            (Some(tombstone), _) => asked >= tombstone.learnt || ahead && newer(&item.version, &tombstone.last),
-            (None, Some(kept)) if kept.learnt == TOLD => ahead && newer(&item.version, &kept.version),
-            (None, Some(kept)) => asked >= kept.learnt || ahead && newer(&item.version, &kept.version),
+            (Some(tombstone), _) => {
+                asked >= tombstone.learnt || ahead && newer(&item.version, &tombstone.last)
+            }
+            (None, Some(kept)) if kept.learnt == TOLD => {
+                ahead && newer(&item.version, &kept.version)
+            }
+            (None, Some(kept)) => {
+                asked >= kept.learnt || ahead && newer(&item.version, &kept.version)
+            }
             (None, None) => ahead,
         };
         if !counts {
@@ -190,12 +199,23 @@ impl Store {
 
     /// An answer reports that an object is gone; `version` is the one that it had at the moment of the request,
     /// `asked`.
-    pub(super) fn apply_absence(&mut self, key: &str, version: &str, asked: Moment, now: Moment) -> Change {
+    pub(super) fn apply_absence(
+        &mut self,
+        key: &str,
+        version: &str,
+        asked: Moment,
+        now: Moment,
+    ) -> Change {
         let Some(kept) = self.objects.get(key) else {
             if newer(version, &self.position) && !self.tombstones.contains_key(key) {
                 self.strangers = true;
                 let (last, round) = (version.into(), self.round.wrapping_sub(1));
-                let tombstone = Tombstone { last, learnt: now, held: None, round };
+                let tombstone = Tombstone {
+                    last,
+                    learnt: now,
+                    held: None,
+                    round,
+                };
                 self.tombstones.insert(key.into(), tombstone);
             }
             return Change::None;
@@ -205,8 +225,20 @@ impl Store {
             return Change::None;
         }
         let (held, round) = (kept.version.clone(), kept.round);
-        let last = if newer(&held, version) { held.clone() } else { version.into() };
-        self.tombstones.insert(key.into(), Tombstone { last, learnt: now, held: Some(held), round });
+        let last = if newer(&held, version) {
+            held.clone()
+        } else {
+            version.into()
+        };
+        self.tombstones.insert(
+            key.into(),
+            Tombstone {
+                last,
+                learnt: now,
+                held: Some(held),
+                round,
+            },
+        );
         self.objects.remove(key);
         Change::Gone
     }
@@ -228,7 +260,8 @@ impl Store {
             if tombstone.round != round {
                 tombstone.held.take_if(|held| !newer(held, version));
             }
-            tombstone.learnt > begun && (tombstone.held.is_some() || newer(&tombstone.last, version))
+            tombstone.learnt > begun
+                && (tombstone.held.is_some() || newer(&tombstone.last, version))
         });
         self.strangers = true;
         self.bookmark(version);
@@ -239,8 +272,12 @@ impl Store {
     pub(super) fn bookmark(&mut self, version: &str) {
         self.position = version.into();
         if self.strangers {
-            self.tombstones.retain(|_, tombstone| tombstone.held.is_some() || newer(&tombstone.last, version));
-            self.strangers = self.tombstones.values().any(|tombstone| tombstone.held.is_none());
+            self.tombstones
+                .retain(|_, tombstone| tombstone.held.is_some() || newer(&tombstone.last, version));
+            self.strangers = self
+                .tombstones
+                .values()
+                .any(|tombstone| tombstone.held.is_none());
         }
     }
 
@@ -260,8 +297,13 @@ impl Store {
 
     /// Whether only an answer reported the state of an object, and no watch has confirmed it.
     pub(super) fn is_unconfirmed(&self, key: &str) -> bool {
-        self.tombstones.get(key).is_some_and(|tombstone| tombstone.held.is_some())
-            || self.objects.get(key).is_some_and(|kept| kept.learnt != TOLD)
+        self.tombstones
+            .get(key)
+            .is_some_and(|tombstone| tombstone.held.is_some())
+            || self
+                .objects
+                .get(key)
+                .is_some_and(|kept| kept.learnt != TOLD)
     }
 
     /// One object.
@@ -271,9 +313,14 @@ impl Store {
 
     /// Every object, or every object of a namespace.
     pub(super) fn iter(&self, namespace: Option<&str>) -> impl Iterator<Item = (&Key, &Kept)> {
-        let first: Key = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default().into();
+        let first: Key = namespace
+            .map(|namespace| format!("{namespace}/"))
+            .unwrap_or_default()
+            .into();
         let inside = first.clone();
-        self.objects.range(first..).take_while(move |(key, _)| key.starts_with(&*inside))
+        self.objects
+            .range(first..)
+            .take_while(move |(key, _)| key.starts_with(&*inside))
     }
 
     /// How many objects there are.
@@ -283,12 +330,30 @@ impl Store {
 
     /// Replaces the state of an object; `named` if the current list contains it.
     fn place(&mut self, item: Item, learnt: Moment, named: bool) -> Change {
-        let Item { key, version, content, ours } = item;
+        let Item {
+            key,
+            version,
+            content,
+            ours,
+        } = item;
         let before = self.objects.get(&key);
-        let change = if before.is_some_and(|kept| kept.content == content) { Change::None } else { Change::Changed };
+        let change = if before.is_some_and(|kept| kept.content == content) {
+            Change::None
+        } else {
+            Change::Changed
+        };
         let earlier = before.map_or(self.round.wrapping_sub(1), |kept| kept.round);
         let round = if named { self.round } else { earlier };
-        self.objects.insert(key, Kept { version, content, ours, learnt, round });
+        self.objects.insert(
+            key,
+            Kept {
+                version,
+                content,
+                ours,
+                learnt,
+                round,
+            },
+        );
         change
     }
 }
@@ -307,7 +372,12 @@ mod tests {
 
     fn item(name: &str, version: u32, text: &str) -> Item {
         let content = Content::Body(text.as_bytes().into());
-        Item { key: key(Some("n"), name), version: version.to_string().into(), content, ours: false }
+        Item {
+            key: key(Some("n"), name),
+            version: version.to_string().into(),
+            content,
+            ours: false,
+        }
     }
 
     fn names(gone: &[(Key, Kept)]) -> Vec<&str> {
@@ -413,10 +483,23 @@ mod tests {
     #[test]
     fn lists_keys_by_namespace() {
         let mut store = Store::default();
-        for (namespace, name) in [(Some("a"), "x"), (Some("a"), "y"), (Some("a-b"), "x"), (Some("b"), "x")] {
-            store.apply_event(Item { key: key(namespace, name), ..item("", 1, "") });
+        for (namespace, name) in [
+            (Some("a"), "x"),
+            (Some("a"), "y"),
+            (Some("a-b"), "x"),
+            (Some("b"), "x"),
+        ] {
+            store.apply_event(Item {
+                key: key(namespace, name),
+                ..item("", 1, "")
+            });
         }
-        let of = |namespace| store.iter(namespace).map(|(key, _)| parts(key)).collect::<Vec<_>>();
+        let of = |namespace| {
+            store
+                .iter(namespace)
+                .map(|(key, _)| parts(key))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(of(Some("a")), [(Some("a"), "x"), (Some("a"), "y")]);
         assert_eq!(of(None).len(), 4);
         assert_eq!(of(Some("c")), []);
@@ -426,7 +509,10 @@ mod tests {
     #[test]
     fn resource_versions_compare_as_numbers() {
         assert!(newer("10", "9") && !newer("9", "10") && !newer("9", "9"));
-        assert!(newer("340282366920938463463374607431768211455", "18446744073709551616"));
+        assert!(newer(
+            "340282366920938463463374607431768211455",
+            "18446744073709551616"
+        ));
         assert!(!newer("b", "a") && !newer("1", "") && !newer("", "1"));
     }
 }

@@ -57,27 +57,40 @@ pub(super) async fn watch(
     let request = kube::core::Request::new(path).watch(params, version);
     let request = request.map_err(|error| Cause::of(&kube::Error::BuildRequest(error)))?;
     let answer = timeout(ANSWER, client.request_stream(request)).await;
-    let reader = answer.map_err(|_| Cause::late(ANSWER))?.map_err(|error| Cause::of(&error))?;
-    Ok(Lines { reader: Box::pin(reader), line: Vec::new() })
+    let reader = answer
+        .map_err(|_| Cause::late(ANSWER))?
+        .map_err(|error| Cause::of(&error))?;
+    Ok(Lines {
+        reader: Box::pin(reader),
+        line: Vec::new(),
+    })
 }
 
 impl<R: AsyncBufRead + Unpin> Lines<R> {
     /// The next line; `None` when the API server ended the watch.
     pub(super) async fn next(&mut self) -> Result<Option<&[u8]>, Cause> {
         let read = timeout(SILENCE, read_line(&mut self.reader, &mut self.line)).await;
-        let complete = read.map_err(|_| Cause::silent(SILENCE))?.map_err(Cause::cut)?;
+        let complete = read
+            .map_err(|_| Cause::silent(SILENCE))?
+            .map_err(Cause::cut)?;
         Ok(complete.then_some(self.line.as_slice()))
     }
 }
 
 /// Reads up to the end of a line. False at the end of the stream; a last line without its end was cut off and does not
 /// count.
-async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> Result<bool, Cause> {
+async fn read_line(
+    reader: &mut (impl AsyncBufRead + Unpin),
+    line: &mut Vec<u8>,
+) -> Result<bool, Cause> {
     line.clear();
     // Frees the memory of a huge line before.
     line.shrink_to(65_536);
     loop {
-        let bytes = reader.fill_buf().await.map_err(|error| Cause::of(&kube::Error::ReadEvents(error)))?;
+        let bytes = reader
+            .fill_buf()
+            .await
+            .map_err(|error| Cause::of(&kube::Error::ReadEvents(error)))?;
         if bytes.is_empty() {
             return Ok(false);
         }
@@ -98,15 +111,33 @@ async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>)
 }
 
 /// Requests one page of a list.
-pub(super) async fn page(client: &Client, path: &str, params: &ListParams) -> Result<Fetched, Cause> {
-    let request = kube::core::Request::new(path).list(params).map_err(kube::Error::BuildRequest);
-    fetch(async { client.request_stream(request?).await }, PAGE_BYTES, PAGE).await
+pub(super) async fn page(
+    client: &Client,
+    path: &str,
+    params: &ListParams,
+) -> Result<Fetched, Cause> {
+    let request = kube::core::Request::new(path)
+        .list(params)
+        .map_err(kube::Error::BuildRequest);
+    fetch(
+        async { client.request_stream(request?).await },
+        PAGE_BYTES,
+        PAGE,
+    )
+    .await
 }
 
 /// Requests one object.
 pub(super) async fn get(client: &Client, path: &str, name: &str) -> Result<Fetched, Cause> {
-    let request = kube::core::Request::new(path).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest);
-    fetch(async { client.request_stream(request?).await }, LINE_BYTES, ANSWER).await
+    let request = kube::core::Request::new(path)
+        .get(name, &GetParams::default())
+        .map_err(kube::Error::BuildRequest);
+    fetch(
+        async { client.request_stream(request?).await },
+        LINE_BYTES,
+        ANSWER,
+    )
+    .await
 }
 
 /// Reads a complete answer. Does not use kube's decoding, which logs what it cannot decode.
@@ -120,7 +151,10 @@ async fn fetch<R: AsyncBufRead>(
         let mut bytes = Vec::new();
         // `read_to_end` would zero all spare capacity at every packet.
         loop {
-            let some = reader.fill_buf().await.map_err(|error| Cause::of(&kube::Error::ReadEvents(error)))?;
+            let some = reader
+                .fill_buf()
+                .await
+                .map_err(|error| Cause::of(&kube::Error::ReadEvents(error)))?;
             let many = some.len();
             if many == 0 {
                 return Ok(Ok(bytes));
@@ -132,5 +166,7 @@ async fn fetch<R: AsyncBufRead>(
             reader.consume_unpin(many);
         }
     };
-    timeout(deadline, read).await.unwrap_or(Ok(Err(Unfit::Late(deadline))))
+    timeout(deadline, read)
+        .await
+        .unwrap_or(Ok(Err(Unfit::Late(deadline))))
 }

@@ -47,7 +47,10 @@ impl Found {
 impl TaintTimes {
     /// Has looked up nothing yet.
     pub(super) fn new(sender: Sender) -> Self {
-        Self { sender, found: Mutex::default() }
+        Self {
+            sender,
+            found: Mutex::default(),
+        }
     }
 
     /// Whether times are left to a webhook. Looks the webhooks up at most once a minute.
@@ -58,7 +61,11 @@ impl TaintTimes {
         }
         let request = kube::core::Request::new(MutatingWebhookConfiguration::url_path(&(), None));
         let listed = match request.list(&ListParams::default()) {
-            Ok(request) => self.sender.send(Verb::List, Purpose::Work, &request).await.ok(),
+            Ok(request) => self
+                .sender
+                .send(Verb::List, Purpose::Work, &request)
+                .await
+                .ok(),
             Err(_) => None,
         };
         if let Some(list) = listed {
@@ -77,9 +84,18 @@ impl TaintTimes {
 
 /// The webhooks that receive every update of a managed cluster and name that kind; sorted.
 fn installed(list: &Value) -> Vec<String> {
-    let items = |value: &Value, field: &str| value.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
+    let items = |value: &Value, field: &str| {
+        value
+            .get(field)
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default()
+    };
     let has = |rule: &Value, field: &str, wanted: &[&str]| {
-        items(rule, field).iter().filter_map(Value::as_str).any(|name| wanted.contains(&name))
+        items(rule, field)
+            .iter()
+            .filter_map(Value::as_str)
+            .any(|name| wanted.contains(&name))
     };
     let sees = |rule: &Value| {
         has(rule, "apiGroups", &["*", GROUP])
@@ -89,12 +105,26 @@ fn installed(list: &Value) -> Vec<String> {
     };
     let configurations = items(list, "items").into_iter();
     let webhooks = configurations.flat_map(|configuration| {
-        let name = configuration.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
-        items(&configuration, "webhooks").into_iter().map(move |webhook| (name.clone(), webhook))
+        let name = configuration
+            .pointer("/metadata/name")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
+        items(&configuration, "webhooks")
+            .into_iter()
+            .map(move |webhook| (name.clone(), webhook))
     });
     let seeing = webhooks.filter(|(_, webhook)| items(webhook, "rules").iter().any(sees));
     let mut names: Vec<String> = seeing
-        .map(|(name, webhook)| format!("{name}/{}", webhook.get("name").and_then(Value::as_str).unwrap_or_default()))
+        .map(|(name, webhook)| {
+            format!(
+                "{name}/{}",
+                webhook
+                    .get("name")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+            )
+        })
         .collect();
     names.sort();
     names
@@ -106,8 +136,7 @@ mod tests {
     use serde_json::json;
 
     fn list(name: &str, groups: &[&str], resources: &[&str], operations: &[&str]) -> Value {
-        let rule =
-            json!({"apiGroups": groups, "apiVersions": ["v1"], "resources": resources, "operations": operations});
+        let rule = json!({"apiGroups": groups, "apiVersions": ["v1"], "resources": resources, "operations": operations});
         let webhooks = json!([{"name": "none", "rules": []}, {"name": "one", "rules": [{}, rule]}]);
         json!({"items": [{"metadata": {}}, {"metadata": {"name": name}, "webhooks": webhooks}]})
     }
@@ -117,7 +146,10 @@ mod tests {
         let seen = |groups: &[&str], resources: &[&str], operations: &[&str]| {
             installed(&list("ocm", groups, resources, operations))
         };
-        assert_eq!(seen(&[GROUP], &[RESOURCE], &["CREATE", "UPDATE"]), ["ocm/one"]);
+        assert_eq!(
+            seen(&[GROUP], &[RESOURCE], &["CREATE", "UPDATE"]),
+            ["ocm/one"]
+        );
         assert_eq!(seen(&["*"], &["pods", RESOURCE], &["*"]), ["ocm/one"]);
         for (groups, resources, operations) in [
             (&["*"][..], &["*"][..], &["*"][..]),
@@ -128,7 +160,10 @@ mod tests {
             (&[GROUP], &["managedclusters/status"], &["UPDATE"]),
             (&[GROUP], &[RESOURCE], &["CREATE", "DELETE"]),
         ] {
-            assert!(seen(groups, resources, operations).is_empty(), "{groups:?} {resources:?} {operations:?}");
+            assert!(
+                seen(groups, resources, operations).is_empty(),
+                "{groups:?} {resources:?} {operations:?}"
+            );
         }
         assert!(installed(&json!({"items": []})).is_empty() && installed(&json!({})).is_empty());
     }

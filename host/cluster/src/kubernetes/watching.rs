@@ -20,12 +20,17 @@ impl Shared {
     pub(super) fn wants(&self, scope: &Arc<Scope>, keep: &Keep) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.change(|cache| {
-            let before = cache.watches.iter_mut().find(|watched| watched.scope == *scope);
+            let before = cache
+                .watches
+                .iter_mut()
+                .find(|watched| watched.scope == *scope);
             if let Some(watched) = before {
                 (watched.number, watched.keep, watched.synced) = (number, keep.clone(), false);
                 return cleared(watched);
             }
-            cache.watches.push(Watched::new(number, Arc::clone(scope), keep.clone()));
+            cache
+                .watches
+                .push(Watched::new(number, Arc::clone(scope), keep.clone()));
             Vec::new()
         });
         number
@@ -34,7 +39,12 @@ impl Shared {
     /// Removes a watch. Its objects are not reported as gone.
     pub(super) fn wants_no_more(&self, scope: &Scope) {
         self.change(|cache| {
-            let news = cache.watches.iter_mut().filter(|watched| *watched.scope == *scope).flat_map(cleared).collect();
+            let news = cache
+                .watches
+                .iter_mut()
+                .filter(|watched| *watched.scope == *scope)
+                .flat_map(cleared)
+                .collect();
             cache.watches.retain(|watched| *watched.scope != *scope);
             news
         });
@@ -79,7 +89,11 @@ impl Shared {
     pub(super) fn stopped(&self, number: u64, cause: &Cause, told: bool) {
         self.with(number, |watched| {
             watched.restarts += 1;
-            if told { failed(watched, cause.reason, &cause.message) } else { Vec::new() }
+            if told {
+                failed(watched, cause.reason, &cause.message)
+            } else {
+                Vec::new()
+            }
         });
         self.settled.notify_waiters();
     }
@@ -110,13 +124,15 @@ impl Shared {
     /// Waits until every watch was listed completely or is found unreadable.
     pub(super) async fn settle(&self) {
         let answers = || matches!(*self.standing.borrow(), Some(Ok(())));
-        self.wait_while(|cache| cache.watches.iter().any(|one| !one.is_settled(answers()))).await;
+        self.wait_while(|cache| cache.watches.iter().any(|one| !one.is_settled(answers())))
+            .await;
     }
 
     /// Waits until every watch that certainly covers an object was listed completely or is found unreadable.
     pub(super) async fn listed_about(&self, reference: &ObjectRef) {
         let listing = |one: &Watched| one.is_whole() && !one.synced && one.failure.is_none();
-        self.wait_while(|cache| cache.about(reference).any(listing)).await;
+        self.wait_while(|cache| cache.about(reference).any(listing))
+            .await;
     }
 
     async fn wait_while(&self, is_so: impl Fn(&Cache) -> bool) {
@@ -137,30 +153,61 @@ impl Shared {
 /// Marks a watch as failed; returns news if the reason is new.
 fn failed(watched: &mut Watched, reason: KnownReason, message: &str) -> Vec<News> {
     let message = format!("failed to watch {}: {message}", watched.scope.kind);
-    let known = watched.failure.as_ref().is_some_and(|fault| fault.reason == reason);
+    let known = watched
+        .failure
+        .as_ref()
+        .is_some_and(|fault| fault.reason == reason);
     (watched.failure, watched.away) = (Some(Fault { reason, message }), false);
-    if known { Vec::new() } else { vec![about(watched)] }
+    if known {
+        Vec::new()
+    } else {
+        vec![about(watched)]
+    }
 }
 
 /// Marks a watch as healthy; returns news if it had failed.
 fn cleared(watched: &mut Watched) -> Vec<News> {
     watched.last_word = Instant::now();
     let failed = watched.failure.take().is_some();
-    if failed { vec![about(watched)] } else { Vec::new() }
+    if failed {
+        vec![about(watched)]
+    } else {
+        Vec::new()
+    }
 }
 
 fn about(watched: &Watched) -> News {
-    News { topic: Topic::Watch(Arc::clone(&watched.scope)), gone: false }
+    News {
+        topic: Topic::Watch(Arc::clone(&watched.scope)),
+        gone: false,
+    }
 }
 
 /// The same watches, all of one kind with the same fields: an object that several of them cover is the same in all.
 pub(super) fn aligned(wanted: Watches) -> Watches {
     let fields = |scope: &Scope| {
-        let of_kind = |(other, _): &(&Scope, &Keep)| other.kind == scope.kind && other.api_version == scope.api_version;
-        let all: Option<Vec<&Paths>> = wanted.iter().filter(of_kind).map(|(_, keep)| keep.fields.as_ref()).collect();
+        let of_kind = |(other, _): &(&Scope, &Keep)| {
+            other.kind == scope.kind && other.api_version == scope.api_version
+        };
+        let all: Option<Vec<&Paths>> = wanted
+            .iter()
+            .filter(of_kind)
+            .map(|(_, keep)| keep.fields.as_ref())
+            .collect();
         all.map(Paths::union)
     };
-    wanted.iter().map(|(scope, keep)| (scope.clone(), Keep { fields: fields(scope), ..keep.clone() })).collect()
+    wanted
+        .iter()
+        .map(|(scope, keep)| {
+            (
+                scope.clone(),
+                Keep {
+                    fields: fields(scope),
+                    ..keep.clone()
+                },
+            )
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -177,7 +224,10 @@ mod tests {
             fields: None,
             labels: None,
         };
-        let keep = |fields: &[&str]| Keep { fields: Some(Paths::parse(fields).unwrap()), ..Keep::default() };
+        let keep = |fields: &[&str]| Keep {
+            fields: Some(Paths::parse(fields).unwrap()),
+            ..Keep::default()
+        };
         let wanted = Watches::from([
             (scope("A", "x"), keep(&["spec.a"])),
             (scope("A", "y"), keep(&["spec.b"])),
@@ -186,7 +236,9 @@ mod tests {
         ]);
         let aligned = aligned(wanted);
         let both = Some(Paths::parse(&["spec.a", "spec.b"]).unwrap());
-        assert!(aligned[&scope("A", "x")].fields == both && aligned[&scope("A", "y")].fields == both);
+        assert!(
+            aligned[&scope("A", "x")].fields == both && aligned[&scope("A", "y")].fields == both
+        );
         assert_eq!(aligned[&scope("B", "x")].fields, None);
     }
 }

@@ -84,16 +84,26 @@ impl Writer {
     /// after a write that a webhook changed, and a reason for each way in which a server refuses.
     pub async fn perform(&self, policy: &str, step: &Step) -> Result<Option<Object>, WriteFailure> {
         if self.read_only {
-            return Err(WriteFailure { reason: KnownReason::ReadOnly, message: would(step) });
+            return Err(WriteFailure {
+                reason: KnownReason::ReadOnly,
+                message: would(step),
+            });
         }
         self.standing.check(step)?;
         let resource = self.resource(step).await?;
         let (verb, request) = request::of(policy, step, &resource).map_err(|error| {
-            failure::failed(step.kind(), step.target(), KnownReason::WriteInvalid, &error.to_string())
+            failure::failed(
+                step.kind(),
+                step.target(),
+                KnownReason::WriteInvalid,
+                &error.to_string(),
+            )
         })?;
         let answer = match self.sender.send(verb, Purpose::Work, &request).await {
             Ok(answer) => answer,
-            Err(refusal) if step.kind() == WriteKind::Delete && failure::is_gone(&refusal) => return Ok(None),
+            Err(refusal) if step.kind() == WriteKind::Delete && failure::is_gone(&refusal) => {
+                return Ok(None);
+            }
             Err(refusal) => return Err(self.refused(step, &refusal)),
         };
         if step.kind() == WriteKind::Delete {
@@ -107,11 +117,18 @@ impl Writer {
     async fn resource(&self, step: &Step) -> Result<Arc<Resource>, WriteFailure> {
         let target = step.target();
         let refused = |refusal| Err(self.refused(step, &refusal));
-        match timeout(TIMEOUT, self.resources.resolve(&target.api_version, &target.kind)).await {
+        match timeout(
+            TIMEOUT,
+            self.resources.resolve(&target.api_version, &target.kind),
+        )
+        .await
+        {
             Ok(Ok(resource)) => Ok(resource),
-            Ok(Err(Unresolved::Missing | Unresolved::Elsewhere(_))) => {
-                refused(Refusal::Answered { code: 404, status: None, pause_ms: None })
-            }
+            Ok(Err(Unresolved::Missing | Unresolved::Elsewhere(_))) => refused(Refusal::Answered {
+                code: 404,
+                status: None,
+                pause_ms: None,
+            }),
             Ok(Err(Unresolved::Failed(error))) => refused(Refusal::of(error)),
             Err(_) => refused(Refusal::late()),
         }
@@ -143,7 +160,11 @@ fn would(step: &Step) -> String {
 /// The object after a delete: finalizers may keep it, else `None`.
 fn still_there(target: &ObjectRef, answer: Value) -> Option<Object> {
     let left = object(target, answer);
-    let held = left.body.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|held| !held.is_empty());
+    let held = left
+        .body
+        .pointer("/metadata/finalizers")
+        .and_then(Value::as_array)
+        .is_some_and(|held| !held.is_empty());
     (left.deleting() && held).then_some(left)
 }
 
@@ -152,7 +173,14 @@ fn object(target: &ObjectRef, mut body: Value) -> Object {
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
-    let mut object = Object { reference: target.clone(), version: String::new(), body };
-    object.version = object.meta("resourceVersion").unwrap_or_default().to_owned();
+    let mut object = Object {
+        reference: target.clone(),
+        version: String::new(),
+        body,
+    };
+    object.version = object
+        .meta("resourceVersion")
+        .unwrap_or_default()
+        .to_owned();
     object
 }

@@ -14,7 +14,8 @@ use transom_core::observation::Observation;
 use transom_core::plan::Step;
 use transom_core::report::{End, Report};
 
-const USERS: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\nspec: {taints: [one]}\n";
+const USERS: &str =
+    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\nspec: {taints: [one]}\n";
 
 /// Everything in the agent's folder; the agent must not follow any of it to the outside.
 const LEVELS: [&str; 14] = [
@@ -36,8 +37,18 @@ const LEVELS: [&str; 14] = [
 
 /// A fleet, and beside it a folder with files of another owner.
 fn beside() -> (Folder, PathBuf) {
-    let folder = Folder::new(&[("fleet/a.yaml", USERS), ("fleet/broken.yaml", "{"), ("victim/p/0", "theirs")]);
-    for name in ["0", "n.a.yaml", "Secret.s.yaml", "ConfigMap.a.yaml", "p.yaml"] {
+    let folder = Folder::new(&[
+        ("fleet/a.yaml", USERS),
+        ("fleet/broken.yaml", "{"),
+        ("victim/p/0", "theirs"),
+    ]);
+    for name in [
+        "0",
+        "n.a.yaml",
+        "Secret.s.yaml",
+        "ConfigMap.a.yaml",
+        "p.yaml",
+    ] {
         folder.write(&format!("victim/{name}"), "theirs");
     }
     let victim = folder.path("victim");
@@ -45,16 +56,32 @@ fn beside() -> (Folder, PathBuf) {
 }
 
 fn options(folder: &Folder) -> DirectoryOptions {
-    DirectoryOptions { root: folder.path("fleet"), ..folder.options() }
+    DirectoryOptions {
+        root: folder.path("fleet"),
+        ..folder.options()
+    }
 }
 
 /// Everything below a path: name, mode, owner, inode, and bytes.
 fn contents(path: &Path) -> Vec<(PathBuf, u32, u32, u64, Vec<u8>)> {
     let about = std::fs::symlink_metadata(path).unwrap();
-    let bytes = if about.is_file() { std::fs::read(path).unwrap() } else { Vec::new() };
-    let mut all = vec![(path.to_owned(), about.mode(), about.uid(), about.ino(), bytes)];
+    let bytes = if about.is_file() {
+        std::fs::read(path).unwrap()
+    } else {
+        Vec::new()
+    };
+    let mut all = vec![(
+        path.to_owned(),
+        about.mode(),
+        about.uid(),
+        about.ino(),
+        bytes,
+    )];
     if about.is_dir() {
-        let mut inside: Vec<_> = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut inside: Vec<_> = std::fs::read_dir(path)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
         inside.sort();
         all.extend(inside.iter().flat_map(|path| contents(path)));
     }
@@ -82,8 +109,21 @@ fn report(primary: &str) -> Report {
 
 /// Everything that the agent ever does in its folder; failures must be errors without harm.
 fn work(directory: &Directory) {
-    drop(apply(directory, vec![Step::Create { desired: secret("s", "c2VjcmV0") }]));
-    drop(apply(directory, vec![patch(directory, &map_ref("a"), "spec.taints", json!(["one", "ours"]))]));
+    drop(apply(
+        directory,
+        vec![Step::Create {
+            desired: secret("s", "c2VjcmV0"),
+        }],
+    ));
+    drop(apply(
+        directory,
+        vec![patch(
+            directory,
+            &map_ref("a"),
+            "spec.taints",
+            json!(["one", "ours"]),
+        )],
+    ));
     drop(directory.publish(&report("a")));
     drop(directory.publish(&report("b")));
     drop(directory.forget("p", &map_ref("b")));
@@ -91,8 +131,12 @@ fn work(directory: &Directory) {
     drop(directory.policy_status("p"));
     drop(directory.retain_status(&["q".to_owned()].into(), &[].into()));
     if let Some(made) = read(directory, &secret_ref("s")) {
-        let gone =
-            Step::Delete { reference: made.reference, version: made.version, uid: String::new(), why: String::new() };
+        let gone = Step::Delete {
+            reference: made.reference,
+            version: made.version,
+            uid: String::new(),
+            why: String::new(),
+        };
         drop(apply(directory, vec![gone]));
     }
 }
@@ -108,7 +152,11 @@ fn refusal(options: DirectoryOptions) -> String {
 /// The path of something in the agent's folder; the empty name is the folder itself.
 fn own(folder: &Folder, level: &str) -> PathBuf {
     let own = folder.path("fleet/.transom");
-    if level.is_empty() { own } else { own.join(level) }
+    if level.is_empty() {
+        own
+    } else {
+        own.join(level)
+    }
 }
 
 /// Puts something at a path in the agent's folder.
@@ -117,7 +165,8 @@ fn put(folder: &Folder, level: &str, make: impl Fn(&Path)) {
     if !level.is_empty() {
         std::fs::create_dir_all(at.parent().unwrap()).unwrap();
         let own = folder.path("fleet/.transom");
-        std::fs::set_permissions(own, std::os::unix::fs::PermissionsExt::from_mode(0o1700)).unwrap();
+        std::fs::set_permissions(own, std::os::unix::fs::PermissionsExt::from_mode(0o1700))
+            .unwrap();
     }
     make(&at);
 }
@@ -126,7 +175,9 @@ fn put(folder: &Folder, level: &str, make: impl Fn(&Path)) {
 fn refuses_our_folder_from_a_clone_and_touches_nothing_outside() {
     for mask in ["022", "002", "077"] {
         let (folder, victim) = beside();
-        put(&folder, "objects/klusterlet-a/x", |at| std::fs::write(at, "").unwrap());
+        put(&folder, "objects/klusterlet-a/x", |at| {
+            std::fs::write(at, "").unwrap()
+        });
         for level in ["tmp", "status", "patches"] {
             put(&folder, level, |at| symlink("../../victim", at).unwrap());
         }
@@ -134,27 +185,59 @@ fn refuses_our_folder_from_a_clone_and_touches_nothing_outside() {
             "umask {mask}; cd fleet && git init -q . && git add -A && \
              git -c user.name=a -c user.email=a@b commit -qm x && cd .. && git clone -q fleet clone"
         );
-        let done = Command::new("sh").arg("-c").arg(script).current_dir(folder.temp.path()).output().unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let done = Command::new("sh")
+            .arg("-c")
+            .arg(script)
+            .current_dir(folder.temp.path())
+            .output()
+            .unwrap();
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
         let before = (contents(&victim), contents(&folder.path("clone/.transom")));
         for writable in [true, false] {
-            let why = refusal(DirectoryOptions { root: folder.path("clone"), writable, ..folder.options() });
-            assert!(why.contains(".transom`: the agent did not create it here"), "{why}");
+            let why = refusal(DirectoryOptions {
+                root: folder.path("clone"),
+                writable,
+                ..folder.options()
+            });
+            assert!(
+                why.contains(".transom`: the agent did not create it here"),
+                "{why}"
+            );
         }
-        assert_eq!((contents(&victim), contents(&folder.path("clone/.transom"))), before);
+        assert_eq!(
+            (contents(&victim), contents(&folder.path("clone/.transom"))),
+            before
+        );
     }
 }
 
 #[test]
 fn refuses_a_link_at_any_level_by_name() {
     for level in LEVELS.into_iter().chain([".gitignore"]) {
-        for target in ["../victim", "../../victim", "../../../victim", "victim/0", "/nowhere"] {
+        for target in [
+            "../victim",
+            "../../victim",
+            "../../../victim",
+            "victim/0",
+            "/nowhere",
+        ] {
             let (folder, victim) = beside();
-            let end = if target.starts_with("..") { victim.clone() } else { folder.path(target) };
+            let end = if target.starts_with("..") {
+                victim.clone()
+            } else {
+                folder.path(target)
+            };
             put(&folder, level, |at| symlink(&end, at).unwrap());
             let before = contents(folder.temp.path());
             let why = refusal(options(&folder));
-            assert!(why.contains("link") && why.contains(level), "{level}: {why}");
+            assert!(
+                why.contains("link") && why.contains(level),
+                "{level}: {why}"
+            );
             let after = contents(folder.temp.path());
             assert_eq!(after, before, "{level}");
         }
@@ -187,7 +270,10 @@ fn never_follows_a_link_that_is_created_later() {
         let before = contents(&victim);
         work(&directory);
         assert_eq!(contents(&victim), before, "{level}");
-        assert!(!folder.path("victim/n").exists() && !folder.path("victim/.gitignore").exists(), "{level}");
+        assert!(
+            !folder.path("victim/n").exists() && !folder.path("victim/.gitignore").exists(),
+            "{level}"
+        );
     }
 }
 
@@ -207,7 +293,10 @@ fn a_pipe_or_file_in_place_of_our_folder_never_blocks() {
         let (folder, _) = beside();
         put(&folder, level, pipe);
         let why = refusal(options(&folder));
-        assert!(why.contains("not a regular file") || why.contains("not a folder"), "{level}: {why}");
+        assert!(
+            why.contains("not a regular file") || why.contains("not a folder"),
+            "{level}: {why}"
+        );
     }
     for level in ["", "tmp", "objects", "patches", "status"] {
         let (folder, _) = beside();
@@ -227,9 +316,13 @@ fn a_pipe_or_file_in_place_of_our_folder_never_blocks() {
 #[test]
 fn writing_never_changes_a_hard_linked_file() {
     let (folder, victim) = beside();
-    let files = LEVELS.into_iter().filter(|level| level.contains(".yaml") || *level == "tmp/0");
+    let files = LEVELS
+        .into_iter()
+        .filter(|level| level.contains(".yaml") || *level == "tmp/0");
     for level in files.chain([".gitignore"]) {
-        put(&folder, level, |at| std::fs::hard_link(victim.join("0"), at).unwrap());
+        put(&folder, level, |at| {
+            std::fs::hard_link(victim.join("0"), at).unwrap()
+        });
     }
     let before = contents(&victim);
     let directory = Directory::open(options(&folder)).unwrap();
@@ -252,7 +345,10 @@ fn refuses_a_folder_of_another_user() {
         false => PathBuf::from("/usr"),
     };
     let before = std::fs::metadata(&own).unwrap().mode();
-    let why = refusal(DirectoryOptions { own: Some(own.clone()), ..options(&folder) });
+    let why = refusal(DirectoryOptions {
+        own: Some(own.clone()),
+        ..options(&folder)
+    });
     assert!(why.contains("it belongs to the user "), "{why}");
     assert_eq!(std::fs::metadata(&own).unwrap().mode(), before);
 }
@@ -262,11 +358,26 @@ fn takes_an_empty_folder_and_recognises_its_own_after_a_move() {
     let (folder, _) = beside();
     put(&folder, "", |at| std::fs::create_dir(at).unwrap());
     let directory = Directory::open(options(&folder)).unwrap();
-    done(&directory, Step::Create { desired: secret("s", "b25l") });
+    done(
+        &directory,
+        Step::Create {
+            desired: secret("s", "b25l"),
+        },
+    );
     drop(directory);
-    assert_eq!(std::fs::metadata(folder.path("fleet/.transom")).unwrap().mode() & 0o7777, 0o1700);
+    assert_eq!(
+        std::fs::metadata(folder.path("fleet/.transom"))
+            .unwrap()
+            .mode()
+            & 0o7777,
+        0o1700
+    );
     std::fs::rename(folder.path("fleet"), folder.path("moved")).unwrap();
-    let moved = Directory::open(DirectoryOptions { root: folder.path("moved"), ..folder.options() }).unwrap();
+    let moved = Directory::open(DirectoryOptions {
+        root: folder.path("moved"),
+        ..folder.options()
+    })
+    .unwrap();
     assert_eq!(value(&moved, &secret_ref("s")), json!("b25l"));
 }
 
@@ -281,17 +392,37 @@ fn writes_nothing_while_another_agent_owns_the_folder() {
         let first = Directory::open(options(&folder)).unwrap();
         take(&folder.path("fleet/.transom"));
         let second = Directory::open(options(&folder)).unwrap();
-        done(&second, Step::Create { desired: secret("s", "b25l") });
-        let outcome = apply(&first, vec![Step::Create { desired: secret("s", "dHdv") }]);
+        done(
+            &second,
+            Step::Create {
+                desired: secret("s", "b25l"),
+            },
+        );
+        let outcome = apply(
+            &first,
+            vec![Step::Create {
+                desired: secret("s", "dHdv"),
+            }],
+        );
         let message = &outcome.failure().unwrap().1.message;
-        assert!(message.contains("another agent is using the new one"), "{message}");
+        assert!(
+            message.contains("another agent is using the new one"),
+            "{message}"
+        );
         assert!(first.publish(&report("a")).is_err());
-        assert!(folder.text("fleet/.transom/objects/n/Secret.s.yaml").contains("b25l"));
+        assert!(
+            folder
+                .text("fleet/.transom/objects/n/Secret.s.yaml")
+                .contains("b25l")
+        );
         drop(second);
         first.publish(&report("a")).unwrap();
         assert!(folder.path("fleet/.transom/status/p/n.a.yaml").exists());
         assert!(
-            matches!(Directory::open(options(&folder)).err(), Some(OpenError::InUse { .. })),
+            matches!(
+                Directory::open(options(&folder)).err(),
+                Some(OpenError::InUse { .. })
+            ),
             "it has the lock again"
         );
     }
@@ -302,17 +433,34 @@ fn a_damaged_patch_is_not_mistaken_for_a_user_change() {
     const FILE: &str = "fleet/.transom/patches/n/ConfigMap.a.yaml";
     let (folder, _) = beside();
     let directory = Directory::open(options(&folder)).unwrap();
-    done(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!(["one", "ours"])));
+    done(
+        &directory,
+        patch(
+            &directory,
+            &map_ref("a"),
+            "spec.taints",
+            json!(["one", "ours"]),
+        ),
+    );
     drop(directory);
     let taints = || {
-        let directory = Directory::open(DirectoryOptions { writable: false, ..options(&folder) }).unwrap();
+        let directory = Directory::open(DirectoryOptions {
+            writable: false,
+            ..options(&folder)
+        })
+        .unwrap();
         read(&directory, &map_ref("a")).unwrap().body["spec"]["taints"].clone()
     };
     let text = folder.text(FILE);
     assert_eq!(taints(), json!(["one", "ours"]));
     let damaged = |bytes: &[u8]| {
         folder.write(FILE, bytes);
-        assert_eq!(taints(), json!(["one"]), "{}", String::from_utf8_lossy(bytes));
+        assert_eq!(
+            taints(),
+            json!(["one"]),
+            "{}",
+            String::from_utf8_lossy(bytes)
+        );
     };
     for at in 0..text.len() {
         let mut bytes = text.clone().into_bytes();
@@ -328,11 +476,25 @@ fn a_damaged_patch_is_not_mistaken_for_a_user_change() {
 
 #[test]
 fn a_pipe_that_repeatedly_replaces_a_file_never_blocks() {
-    let folder = Folder::new(&[("fleet/a.yaml", &map("a", "1")), ("fleet/r.yaml", &map("r", "1"))]);
+    let folder = Folder::new(&[
+        ("fleet/a.yaml", &map("a", "1")),
+        ("fleet/r.yaml", &map("r", "1")),
+    ]);
     let pipe = folder.path("pipe");
-    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
     let settle = Duration::from_millis(2);
-    let options = DirectoryOptions { watch: true, settle, ..options(&folder) };
+    let options = DirectoryOptions {
+        watch: true,
+        settle,
+        ..options(&folder)
+    };
     let directory = Directory::open(options).unwrap();
     let mut changes = directory.changes();
     let swap = || {
@@ -344,11 +506,15 @@ fn a_pipe_that_repeatedly_replaces_a_file_never_blocks() {
     for round in 2..40 {
         (0..500).for_each(|_| swap());
         folder.rename_in("fleet/a.yaml", &map("a", &round.to_string()));
-        let found = transom_support::wait::until("the change of another file", Duration::from_secs(60), || {
-            swap();
-            std::iter::from_fn(|| changes.try_next())
+        let found = transom_support::wait::until(
+            "the change of another file",
+            Duration::from_secs(60),
+            || {
+                swap();
+                std::iter::from_fn(|| changes.try_next())
                 .find(|news| matches!(news, Observation::Present(object) if object.body["data"]["x"] == round))
-        });
+            },
+        );
         seen += usize::from(found.is_ok());
     }
     assert_eq!(seen, 38);

@@ -17,7 +17,9 @@ fn told(directory: &Directory) -> Vec<String> {
             Observation::Present(object) => object.reference.to_string(),
             Observation::Gone(reference) => format!("gone {reference}"),
             Observation::Synced => "synced".to_owned(),
-            Observation::Unreadable(unreadable) => format!("{} {}", unreadable.reason.as_str(), unreadable.place),
+            Observation::Unreadable(unreadable) => {
+                format!("{} {}", unreadable.reason.as_str(), unreadable.place)
+            }
             Observation::Readable(place) => format!("readable {place}"),
         })
         .collect()
@@ -26,13 +28,19 @@ fn told(directory: &Directory) -> Vec<String> {
 #[test]
 fn reads_every_layout() {
     let folder = Folder::new(&[
-        ("a.yaml", &format!("{}---\n{}", map("a", "1"), map("b", "2"))),
+        (
+            "a.yaml",
+            &format!("{}---\n{}", map("a", "1"), map("b", "2")),
+        ),
         ("deep/er/c.yml", &map("c", "3")),
         (
             "d.json",
             r#"{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"d"}}]}"#,
         ),
-        ("crlf.yaml", &format!("\u{feff}{}", map("crlf", "4").replace('\n', "\r\n"))),
+        (
+            "crlf.yaml",
+            &format!("\u{feff}{}", map("crlf", "4").replace('\n', "\r\n")),
+        ),
         (".hidden.yaml", &map("hidden", "x")),
         (".git/e.yaml", &map("git", "x")),
         ("a.yaml~", &map("backup", "x")),
@@ -42,44 +50,80 @@ fn reads_every_layout() {
     let directory = folder.open();
     assert_eq!(
         told(&directory),
-        ["ConfigMap n/a", "ConfigMap n/b", "ConfigMap n/c", "ConfigMap n/crlf", "Namespace d", "synced"]
+        [
+            "ConfigMap n/a",
+            "ConfigMap n/b",
+            "ConfigMap n/c",
+            "ConfigMap n/crlf",
+            "Namespace d",
+            "synced"
+        ]
     );
     assert_eq!(value(&directory, &map_ref("crlf")), json!(4));
     assert_eq!(directory.list("v1", "ConfigMap", Some("n")).len(), 4);
     assert_eq!(directory.list("v1", "ConfigMap", Some("m")).len(), 0);
-    assert_eq!(directory.list("v1", "Namespace", None), [ObjectRef::local("v1", "Namespace", None, "d")]);
+    assert_eq!(
+        directory.list("v1", "Namespace", None),
+        [ObjectRef::local("v1", "Namespace", None, "d")]
+    );
     assert_eq!(directory.list("v1", "Name", None), []);
 }
 
 #[test]
 fn an_object_in_two_files_is_unreadable_in_both() {
-    let folder = Folder::new(&[("a.yaml", &map("a", "1")), ("b.yaml", &map("a", "1")), ("c.yaml", &map("c", "1"))]);
+    let folder = Folder::new(&[
+        ("a.yaml", &map("a", "1")),
+        ("b.yaml", &map("a", "1")),
+        ("c.yaml", &map("c", "1")),
+    ]);
     let directory = folder.open();
-    assert_eq!(told(&directory), ["DuplicateObject a.yaml, b.yaml", "ConfigMap n/c", "synced"]);
+    assert_eq!(
+        told(&directory),
+        ["DuplicateObject a.yaml, b.yaml", "ConfigMap n/c", "synced"]
+    );
     let failure = directory.read(&[map_ref("a")]).remove(0).err().unwrap();
     assert_eq!(failure.reason, KnownReason::DuplicateObject);
     assert!(failure.message.contains("a.yaml, b.yaml"), "{failure}");
     let unreadable = directory.unreadable();
     assert_eq!(unreadable[0].objects, [map_ref("a").into()]);
     assert!(
-        folder.text(".transom/unreadable.yaml").contains("ConfigMap n/a: defined more than once in a.yaml, b.yaml")
+        folder
+            .text(".transom/unreadable.yaml")
+            .contains("ConfigMap n/a: defined more than once in a.yaml, b.yaml")
     );
 }
 
 #[test]
 fn an_object_listed_twice_in_one_file_is_a_duplicate() {
-    let folder = Folder::new(&[("a.yaml", &format!("{}---\n{}", map("a", "1"), map("a", "2")))]);
-    assert_eq!(told(&folder.open()), ["DuplicateObject a.yaml (2 times)", "synced"]);
+    let folder = Folder::new(&[(
+        "a.yaml",
+        &format!("{}---\n{}", map("a", "1"), map("a", "2")),
+    )]);
+    assert_eq!(
+        told(&folder.open()),
+        ["DuplicateObject a.yaml (2 times)", "synced"]
+    );
 }
 
 #[test]
 fn shows_some_unreadable_objects_and_counts_the_rest() {
-    let twice: String = (0..50).map(|at| format!("---\n{}", map(&format!("twice-{at}"), "1"))).collect();
-    let broken: Vec<(String, &str)> = (0..220).map(|at| (format!("broken-{at:03}.yaml"), "{")).collect();
-    let mut files: Vec<(&str, &str)> = broken.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    let twice: String = (0..50)
+        .map(|at| format!("---\n{}", map(&format!("twice-{at}"), "1")))
+        .collect();
+    let broken: Vec<(String, &str)> = (0..220)
+        .map(|at| (format!("broken-{at:03}.yaml"), "{"))
+        .collect();
+    let mut files: Vec<(&str, &str)> = broken
+        .iter()
+        .map(|(name, text)| (name.as_str(), *text))
+        .collect();
     files.extend([("a.yaml", twice.as_str()), ("b.yaml", twice.as_str())]);
     let folder = Folder::new(&files);
-    assert_eq!(folder.open().unreadable().len(), 221, "the agent knows them all");
+    assert_eq!(
+        folder.open().unreadable().len(),
+        221,
+        "the agent knows them all"
+    );
     let shown = folder.text(".transom/unreadable.yaml");
     let times = |text: &str| shown.matches(text).count();
     assert_eq!((times("place: broken-"), times("more: 21")), (200, 1));
@@ -88,65 +132,141 @@ fn shows_some_unreadable_objects_and_counts_the_rest() {
     drop(folder.open());
     let shown = folder.text(".transom/unreadable.yaml");
     let times = |text: &str| shown.matches(text).count();
-    assert_eq!((times("name: twice-"), times("moreObjects: 40"), times("more: 0")), (10, 1, 1), "{shown}");
+    assert_eq!(
+        (
+            times("name: twice-"),
+            times("moreObjects: 40"),
+            times("more: 0")
+        ),
+        (10, 1, 1),
+        "{shown}"
+    );
 }
 
 #[test]
 fn a_file_that_does_not_parse_blocks_no_other() {
     let broken = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata:\n  x: \"canary\n  y: canary: canary\n";
-    let folder = Folder::new(&[("a.yaml", broken), ("b.yaml", &map("b", "1")), ("c.yaml", "kind: canary\n")]);
+    let folder = Folder::new(&[
+        ("a.yaml", broken),
+        ("b.yaml", &map("b", "1")),
+        ("c.yaml", "kind: canary\n"),
+    ]);
     let directory = folder.open();
-    assert_eq!(told(&directory), ["ManifestInvalid a.yaml", "ManifestInvalid c.yaml", "ConfigMap n/b", "synced"]);
+    assert_eq!(
+        told(&directory),
+        [
+            "ManifestInvalid a.yaml",
+            "ManifestInvalid c.yaml",
+            "ConfigMap n/b",
+            "synced"
+        ]
+    );
     for unreadable in directory.unreadable() {
-        assert!(unreadable.message.starts_with(&format!("{}: document 1", unreadable.place)), "{unreadable:?}");
-        assert!(!format!("{unreadable:?}").contains("canary"), "{unreadable:?}");
+        assert!(
+            unreadable
+                .message
+                .starts_with(&format!("{}: document 1", unreadable.place)),
+            "{unreadable:?}"
+        );
+        assert!(
+            !format!("{unreadable:?}").contains("canary"),
+            "{unreadable:?}"
+        );
     }
     assert!(!folder.text(".transom/unreadable.yaml").contains("canary"));
 }
 
 #[test]
 fn refuses_what_is_too_large() {
-    let folder = Folder::new(&[("a.yaml", &map("a", &"y".repeat(2000))), ("b.yaml", &map("b", "1"))]);
-    let limits = |limits| DirectoryOptions { limits, ..folder.options() };
-    let object = Directory::open(limits(Limits { object_bytes: 1000, ..Limits::default() })).unwrap();
-    assert_eq!(told(&object), ["ObjectTooLarge a.yaml", "ConfigMap n/b", "synced"]);
+    let folder = Folder::new(&[
+        ("a.yaml", &map("a", &"y".repeat(2000))),
+        ("b.yaml", &map("b", "1")),
+    ]);
+    let limits = |limits| DirectoryOptions {
+        limits,
+        ..folder.options()
+    };
+    let object = Directory::open(limits(Limits {
+        object_bytes: 1000,
+        ..Limits::default()
+    }))
+    .unwrap();
+    assert_eq!(
+        told(&object),
+        ["ObjectTooLarge a.yaml", "ConfigMap n/b", "synced"]
+    );
     drop(object);
-    let file = Directory::open(limits(Limits { file_bytes: 1000, ..Limits::default() })).unwrap();
-    assert_eq!(told(&file), ["ManifestInvalid a.yaml", "ConfigMap n/b", "synced"]);
+    let file = Directory::open(limits(Limits {
+        file_bytes: 1000,
+        ..Limits::default()
+    }))
+    .unwrap();
+    assert_eq!(
+        told(&file),
+        ["ManifestInvalid a.yaml", "ConfigMap n/b", "synced"]
+    );
 }
 
 #[test]
 fn follows_links_to_files_but_not_into_its_own_folder() {
-    let folder =
-        Folder::new(&[("..data/a.yaml", &map("a", "1")), (".transom/objects/n/ConfigMap.b.yaml", &map("b", "1"))]);
+    let folder = Folder::new(&[
+        ("..data/a.yaml", &map("a", "1")),
+        (".transom/objects/n/ConfigMap.b.yaml", &map("b", "1")),
+    ]);
     let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, folder.path(at)).unwrap();
     link("..data/a.yaml", "a.yaml");
     link(".transom/objects/n/ConfigMap.b.yaml", "b.yaml");
     link("nowhere.yaml", "c.yaml");
     link(".", "loop");
     let directory = folder.open();
-    assert_eq!(told(&directory), ["ConfigMap n/a", "ConfigMap n/b", "synced"]);
+    assert_eq!(
+        told(&directory),
+        ["ConfigMap n/a", "ConfigMap n/b", "synced"]
+    );
     assert!(directory.made(&map_ref("b")) && !directory.made(&map_ref("a")));
 }
 
 #[test]
 fn reading_only_leaves_no_trace() {
     let folder = Folder::new(&[("a.yaml", &map("a", "1")), ("broken.yaml", "{")]);
-    let directory = Directory::open(DirectoryOptions { writable: false, ..folder.options() }).unwrap();
+    let directory = Directory::open(DirectoryOptions {
+        writable: false,
+        ..folder.options()
+    })
+    .unwrap();
     assert_eq!(value(&directory, &map_ref("a")), json!(1));
     assert!(!folder.path(".transom").exists());
-    done(&directory, Step::Create { desired: secret("s", "eA==") });
-    assert_eq!(value(&directory, &secret_ref("s")), json!("eA=="), "a dry run sees what it would have written");
+    done(
+        &directory,
+        Step::Create {
+            desired: secret("s", "eA=="),
+        },
+    );
+    assert_eq!(
+        value(&directory, &secret_ref("s")),
+        json!("eA=="),
+        "a dry run sees what it would have written"
+    );
     assert!(!folder.path(".transom").exists());
 }
 
 #[test]
 fn reads_a_single_file_or_bytes_like_a_directory() {
     let folder = Folder::new(&[("a.yaml", &map("a", "1")), ("b.yaml", &map("b", "1"))]);
-    let options = DirectoryOptions { root: folder.path("a.yaml"), writable: false, ..folder.options() };
-    assert_eq!(told(&Directory::open(options).unwrap()), ["ConfigMap n/a", "synced"]);
+    let options = DirectoryOptions {
+        root: folder.path("a.yaml"),
+        writable: false,
+        ..folder.options()
+    };
+    assert_eq!(
+        told(&Directory::open(options).unwrap()),
+        ["ConfigMap n/a", "synced"]
+    );
     let bytes = Directory::from_bytes("hub", "-", map("a", "1").as_bytes(), Limits::default());
-    let there = ObjectRef { cluster: "hub".to_owned(), ..map_ref("a") };
+    let there = ObjectRef {
+        cluster: "hub".to_owned(),
+        ..map_ref("a")
+    };
     assert_eq!(read(&bytes, &there).unwrap().body["data"], json!({"x": 1}));
     let broken = Directory::from_bytes("hub", "stdin", b"{", Limits::default());
     assert_eq!(told(&broken), ["ManifestInvalid stdin", "synced"]);
@@ -156,13 +276,22 @@ fn reads_a_single_file_or_bytes_like_a_directory() {
 fn explains_why_a_directory_cannot_be_used() {
     let folder = Folder::new(&[("sub/a.yaml", &map("a", "1"))]);
     let open = |options| Directory::open(options).err().unwrap();
-    assert!(matches!(open(DirectoryOptions::new("local", folder.path("none"))), OpenError::Root { .. }));
-    let inside =
-        DirectoryOptions { root: folder.path("sub"), own: Some(folder.temp.path().to_owned()), ..folder.options() };
+    assert!(matches!(
+        open(DirectoryOptions::new("local", folder.path("none"))),
+        OpenError::Root { .. }
+    ));
+    let inside = DirectoryOptions {
+        root: folder.path("sub"),
+        own: Some(folder.temp.path().to_owned()),
+        ..folder.options()
+    };
     assert!(matches!(open(inside), OpenError::Inside { .. }));
     let _first = folder.open();
     assert!(matches!(open(folder.options()), OpenError::InUse { .. }));
-    let reader = Directory::open(DirectoryOptions { writable: false, ..folder.options() });
+    let reader = Directory::open(DirectoryOptions {
+        writable: false,
+        ..folder.options()
+    });
     assert!(reader.is_ok(), "reading needs no lock");
     assert!(!Path::new("sub/.transom").exists());
 }

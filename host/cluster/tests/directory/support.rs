@@ -18,7 +18,9 @@ pub(crate) struct Folder {
 
 impl Folder {
     pub(crate) fn new(files: &[(&str, &str)]) -> Self {
-        let folder = Self { temp: tempfile::tempdir().unwrap() };
+        let folder = Self {
+            temp: tempfile::tempdir().unwrap(),
+        };
         for (path, text) in files {
             folder.write(path, text);
         }
@@ -60,7 +62,10 @@ impl Folder {
     }
 
     pub(crate) fn options(&self) -> DirectoryOptions {
-        DirectoryOptions { watch: false, ..DirectoryOptions::new("local", self.temp.path()) }
+        DirectoryOptions {
+            watch: false,
+            ..DirectoryOptions::new("local", self.temp.path())
+        }
     }
 
     pub(crate) fn open(&self) -> Directory {
@@ -89,7 +94,9 @@ fn collect(folder: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) {
 
 /// A ConfigMap with one value.
 pub(crate) fn map(name: &str, value: &str) -> String {
-    format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: n}}\ndata: {{x: {value}}}\n")
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: n}}\ndata: {{x: {value}}}\n"
+    )
 }
 
 /// The ConfigMap's reference.
@@ -113,16 +120,25 @@ pub(crate) fn secret(name: &str, value: &str) -> Object {
 }
 
 pub(crate) fn read(directory: &Directory, reference: &ObjectRef) -> Option<Object> {
-    directory.read(std::slice::from_ref(reference)).remove(0).unwrap()
+    directory
+        .read(std::slice::from_ref(reference))
+        .remove(0)
+        .unwrap()
 }
 
 /// `data.x` of an object.
 pub(crate) fn value(directory: &Directory, reference: &ObjectRef) -> Value {
-    read(directory, reference).map(|object| object.body["data"]["x"].clone()).unwrap_or_default()
+    read(directory, reference)
+        .map(|object| object.body["data"]["x"].clone())
+        .unwrap_or_default()
 }
 
 pub(crate) fn apply(directory: &Directory, steps: Vec<Step>) -> Outcome {
-    directory.apply(Plan { policy: "p".to_owned(), primary: map_ref("primary"), steps })
+    directory.apply(Plan {
+        policy: "p".to_owned(),
+        primary: map_ref("primary"),
+        steps,
+    })
 }
 
 /// Applies one step that must succeed.
@@ -135,11 +151,23 @@ pub(crate) fn done(directory: &Directory, step: Step) {
 /// An update of an object in its current state.
 pub(crate) fn update(directory: &Directory, mut desired: Object) -> Step {
     desired.version = read(directory, &desired.reference).unwrap().version;
-    Step::Update { desired, changed: vec!["data.x".to_owned()] }
+    Step::Update {
+        desired,
+        changed: vec!["data.x".to_owned()],
+    }
 }
 
 /// A patch of one field of an object in its current state.
-pub(crate) fn patch(directory: &Directory, reference: &ObjectRef, path: &str, value: Value) -> Step {
+pub(crate) fn patch(
+    directory: &Directory,
+    reference: &ObjectRef,
+    path: &str,
+    value: Value,
+) -> Step {
     let version = read(directory, reference).unwrap().version;
-    Step::Patch { reference: reference.clone(), version, fields: vec![(path.to_owned(), value)] }
+    Step::Patch {
+        reference: reference.clone(),
+        version,
+        fields: vec![(path.to_owned(), value)],
+    }
 }

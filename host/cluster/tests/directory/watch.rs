@@ -31,10 +31,21 @@ impl Watched {
 
     fn of(folder: Folder) -> Self {
         let settle = Duration::from_millis(20);
-        let directory = Directory::open(DirectoryOptions { watch: true, settle, ..folder.options() }).unwrap();
+        let directory = Directory::open(DirectoryOptions {
+            watch: true,
+            settle,
+            ..folder.options()
+        })
+        .unwrap();
         let observations = directory.observations();
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-        let mut watched = Self { folder, directory, observations, runtime, marks: 0 };
+        let mut watched = Self {
+            folder,
+            directory,
+            observations,
+            runtime,
+            marks: 0,
+        };
         while watched.next() != "synced" {}
         watched
     }
@@ -43,10 +54,14 @@ impl Watched {
     fn next(&mut self) -> String {
         let next = async { tokio::time::timeout(DEADLINE, self.observations.next()).await };
         match self.runtime.block_on(next).expect("an observation") {
-            Observation::Present(object) => format!("{} {}", object.reference, object.body["data"]["x"]),
+            Observation::Present(object) => {
+                format!("{} {}", object.reference, object.body["data"]["x"])
+            }
             Observation::Gone(reference) => format!("gone {reference}"),
             Observation::Synced => "synced".to_owned(),
-            Observation::Unreadable(unreadable) => format!("{} {}", unreadable.reason.as_str(), unreadable.place),
+            Observation::Unreadable(unreadable) => {
+                format!("{} {}", unreadable.reason.as_str(), unreadable.place)
+            }
             Observation::Readable(place) => format!("readable {place}"),
         }
     }
@@ -64,7 +79,8 @@ impl Watched {
     fn expect_silence(&mut self) {
         self.marks += 1;
         let name = format!("mark-{}", self.marks);
-        self.folder.rename_in(&format!("{name}.yaml"), &map(&name, "0"));
+        self.folder
+            .rename_in(&format!("{name}.yaml"), &map(&name, "0"));
         assert_eq!(self.next(), format!("ConfigMap n/{name} 0"));
     }
 }
@@ -76,7 +92,9 @@ fn reports_created_changed_and_deleted_files() {
     watched.expect(&["ConfigMap n/b 1"]);
     watched.folder.write("a.yaml", map("a", "2"));
     watched.expect(&["ConfigMap n/a 2"]);
-    watched.folder.write("a.yaml", format!("{}---\n{}", map("a", "2"), map("c", "1")));
+    watched
+        .folder
+        .write("a.yaml", format!("{}---\n{}", map("a", "2"), map("c", "1")));
     watched.expect(&["ConfigMap n/c 1"]);
     watched.folder.remove("a.yaml");
     watched.expect(&["gone ConfigMap n/a", "gone ConfigMap n/c"]);
@@ -96,7 +114,9 @@ fn does_not_report_equal_content() {
     let mut watched = Watched::new(&[("a.yaml", &map("a", "1"))]);
     watched.folder.write("a.yaml", map("a", "1"));
     watched.expect_silence();
-    watched.folder.write("a.yaml", format!("# a comment\n{}", map("a", "1")));
+    watched
+        .folder
+        .write("a.yaml", format!("# a comment\n{}", map("a", "1")));
     watched.expect_silence();
     watched.folder.write("notes.txt", "x");
     watched.folder.write(".git/b.yaml", map("b", "1"));
@@ -108,7 +128,11 @@ fn detects_every_way_in_which_editors_replace_files() {
     let mut watched = Watched::new(&[("a.yaml", &map("a", "1"))]);
     watched.folder.rename_in("a.yaml", &map("a", "2"));
     watched.expect(&["ConfigMap n/a 2"]);
-    std::fs::rename(watched.folder.path("a.yaml"), watched.folder.path("a.yaml~")).unwrap();
+    std::fs::rename(
+        watched.folder.path("a.yaml"),
+        watched.folder.path("a.yaml~"),
+    )
+    .unwrap();
     watched.folder.write("a.yaml", map("a", "3"));
     watched.folder.remove("a.yaml~");
     watched.expect(&["ConfigMap n/a 3"]);
@@ -123,7 +147,8 @@ fn waits_for_the_writer_of_a_half_written_file() {
     watched.expect_silence();
     file.write_all(map("a", "2").as_bytes()).unwrap();
     watched.expect_silence();
-    file.write_all(format!("---\n{}", map("b", "2")).as_bytes()).unwrap();
+    file.write_all(format!("---\n{}", map("b", "2")).as_bytes())
+        .unwrap();
     drop(file);
     watched.expect(&["ConfigMap n/a 2", "ConfigMap n/b 2"]);
 }
@@ -153,10 +178,16 @@ fn a_duplicate_ends_when_one_file_is_deleted() {
     watched.folder.write("b.yaml", map("a", "2"));
     watched.expect(&["DuplicateObject a.yaml, b.yaml"]);
     watched.folder.write("c.yaml", map("a", "3"));
-    watched.expect(&["readable a.yaml, b.yaml", "DuplicateObject a.yaml, b.yaml, c.yaml"]);
+    watched.expect(&[
+        "readable a.yaml, b.yaml",
+        "DuplicateObject a.yaml, b.yaml, c.yaml",
+    ]);
     assert!(watched.directory.read(&[map_ref("a")]).remove(0).is_err());
     watched.folder.remove("b.yaml");
-    watched.expect(&["readable a.yaml, b.yaml, c.yaml", "DuplicateObject a.yaml, c.yaml"]);
+    watched.expect(&[
+        "readable a.yaml, b.yaml, c.yaml",
+        "DuplicateObject a.yaml, c.yaml",
+    ]);
     watched.folder.remove("a.yaml");
     watched.expect(&["readable a.yaml, c.yaml", "ConfigMap n/a 3"]);
 }
@@ -183,17 +214,33 @@ fn a_file_that_does_not_parse_keeps_its_last_good_state() {
 fn own_writes_are_not_reported_but_later_changes_by_others_are() {
     const FILE: &str = ".transom/objects/n/Secret.s.yaml";
     let mut watched = Watched::new(&[]);
-    done(&watched.directory, Step::Create { desired: secret("s", "b25l") });
-    done(&watched.directory, update(&watched.directory, secret("s", "dHdv")));
+    done(
+        &watched.directory,
+        Step::Create {
+            desired: secret("s", "b25l"),
+        },
+    );
+    done(
+        &watched.directory,
+        update(&watched.directory, secret("s", "dHdv")),
+    );
     watched.expect_silence();
     let ours = watched.folder.text(FILE);
     watched.folder.write(FILE, ours.replace("dHdv", "eHh4"));
     watched.expect(&["Secret n/s \"eHh4\""]);
-    done(&watched.directory, update(&watched.directory, secret("s", "dHdv")));
+    done(
+        &watched.directory,
+        update(&watched.directory, secret("s", "dHdv")),
+    );
     watched.expect_silence();
     watched.folder.write(FILE, "{");
     watched.expect(&["gone Secret n/s"]);
-    done(&watched.directory, Step::Create { desired: secret("s", "dHdv") });
+    done(
+        &watched.directory,
+        Step::Create {
+            desired: secret("s", "dHdv"),
+        },
+    );
     watched.folder.remove(FILE);
     watched.expect(&["gone Secret n/s"]);
     assert_eq!(watched.directory.unreadable(), []);
@@ -202,11 +249,21 @@ fn own_writes_are_not_reported_but_later_changes_by_others_are() {
 #[test]
 fn its_own_folder_may_be_removed_entirely() {
     let mut watched = Watched::new(&[]);
-    done(&watched.directory, Step::Create { desired: secret("s", "b25l") });
+    done(
+        &watched.directory,
+        Step::Create {
+            desired: secret("s", "b25l"),
+        },
+    );
     watched.expect_silence();
     std::fs::remove_dir_all(watched.folder.path(".transom")).unwrap();
     watched.expect(&["gone Secret n/s"]);
-    done(&watched.directory, Step::Create { desired: secret("s", "b25l") });
+    done(
+        &watched.directory,
+        Step::Create {
+            desired: secret("s", "b25l"),
+        },
+    );
     watched.expect_silence();
     watched.folder.remove(".transom/objects/n/Secret.s.yaml");
     watched.expect(&["gone Secret n/s"]);
@@ -214,11 +271,22 @@ fn its_own_folder_may_be_removed_entirely() {
 
 #[test]
 fn managed_fields_and_user_fields_are_both_visible() {
-    const TAINTED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\ndata: {x: [one]}\n";
+    const TAINTED: &str =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\ndata: {x: [one]}\n";
     let mut watched = Watched::new(&[("a.yaml", TAINTED)]);
-    done(&watched.directory, patch(&watched.directory, &map_ref("a"), "data.x", json!(["one", "ours"])));
+    done(
+        &watched.directory,
+        patch(
+            &watched.directory,
+            &map_ref("a"),
+            "data.x",
+            json!(["one", "ours"]),
+        ),
+    );
     watched.expect_silence();
-    watched.folder.write("a.yaml", TAINTED.replace("[one]", "[one, two]"));
+    watched
+        .folder
+        .write("a.yaml", TAINTED.replace("[one]", "[one, two]"));
     watched.expect(&["ConfigMap n/a [\"one\",\"two\",\"ours\"]"]);
     watched.folder.remove(".transom/patches/n/ConfigMap.a.yaml");
     watched.expect(&["ConfigMap n/a [\"one\",\"two\"]"]);
@@ -227,8 +295,14 @@ fn managed_fields_and_user_fields_are_both_visible() {
 #[test]
 fn a_user_may_take_an_object_over() {
     let mut watched = Watched::new(&[]);
-    done(&watched.directory, Step::Create { desired: secret("s", "b25l") });
-    let users = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: n}\nstringData: {x: users}\n";
+    done(
+        &watched.directory,
+        Step::Create {
+            desired: secret("s", "b25l"),
+        },
+    );
+    let users =
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: n}\nstringData: {x: users}\n";
     watched.folder.write("s.yaml", users);
     watched.expect(&["Secret n/s \"dXNlcnM=\""]);
     assert!(!watched.directory.made(&secret_ref("s")));
@@ -238,14 +312,21 @@ fn a_user_may_take_an_object_over() {
 
 #[test]
 fn follows_a_mounted_config_map() {
-    let folder = Folder::new(&[("..one/a.yaml", &map("a", "1")), ("..two/a.yaml", &map("a", "2"))]);
+    let folder = Folder::new(&[
+        ("..one/a.yaml", &map("a", "1")),
+        ("..two/a.yaml", &map("a", "2")),
+    ]);
     let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, folder.path(at)).unwrap();
     link("..one", "..data");
     link("..data/a.yaml", "a.yaml");
     link("..two", "..data_tmp");
     let mut watched = Watched::of(folder);
     assert_eq!(value(&watched.directory, &map_ref("a")), json!(1));
-    std::fs::rename(watched.folder.path("..data_tmp"), watched.folder.path("..data")).unwrap();
+    std::fs::rename(
+        watched.folder.path("..data_tmp"),
+        watched.folder.path("..data"),
+    )
+    .unwrap();
     watched.expect(&["ConfigMap n/a 2"]);
 }
 
@@ -255,11 +336,23 @@ fn a_missing_root_deletes_no_objects() {
     let root = folder.path("sub");
     let own = Some(folder.path("own"));
     let settle = Duration::from_millis(5);
-    let options = DirectoryOptions { root: root.clone(), own, settle, watch: true, ..folder.options() };
+    let options = DirectoryOptions {
+        root: root.clone(),
+        own,
+        settle,
+        watch: true,
+        ..folder.options()
+    };
     let directory = Directory::open(options).unwrap();
     let observations = directory.observations();
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();
-    let mut watched = Watched { folder, directory, observations, runtime, marks: 0 };
+    let mut watched = Watched {
+        folder,
+        directory,
+        observations,
+        runtime,
+        marks: 0,
+    };
     watched.expect(&["ConfigMap n/a 1", "synced"]);
     std::fs::rename(&root, watched.folder.path("elsewhere")).unwrap();
     watched.expect(&["ReadFailed ."]);
@@ -288,16 +381,25 @@ fn opened_for_one_change(fleet: usize) -> Vec<String> {
         let event = event.unwrap();
         if matches!(event.kind, EventKind::Access(AccessKind::Open(_))) {
             let is_file = |path: &&std::path::PathBuf| path.extension().is_some();
-            let names = event.paths.iter().filter(is_file).filter_map(|path| path.file_name());
+            let names = event
+                .paths
+                .iter()
+                .filter(is_file)
+                .filter_map(|path| path.file_name());
             names.for_each(|name| opened.send(name.to_string_lossy().into_owned()).unwrap());
         }
     })
     .unwrap();
-    listener.watch(watched.folder.temp.path(), RecursiveMode::Recursive).unwrap();
+    listener
+        .watch(watched.folder.temp.path(), RecursiveMode::Recursive)
+        .unwrap();
     watched.folder.rename_in("3/c-3.yaml", &map("c-3", "2"));
     watched.expect(&["ConfigMap n/c-3 2"]);
     drop(listener);
-    let mut names: Vec<String> = list.iter().filter(|name| !Path::new(name).starts_with(".new")).collect();
+    let mut names: Vec<String> = list
+        .iter()
+        .filter(|name| !Path::new(name).starts_with(".new"))
+        .collect();
     names.sort();
     names
 }

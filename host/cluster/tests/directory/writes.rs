@@ -1,6 +1,8 @@
 //! What a directory writes: objects, patches, status; through the public API.
 
-use crate::support::{Folder, apply, done, map, map_ref, patch, read, secret, secret_ref, update, value};
+use crate::support::{
+    Folder, apply, done, map, map_ref, patch, read, secret, secret_ref, update, value,
+};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 use transom_api::status::{Condition, ConditionStatus, ConditionType, PolicyStatus};
@@ -10,12 +12,15 @@ use transom_core::outcome::WriteKind;
 use transom_core::plan::Step;
 use transom_core::report::{End, Report};
 
-const TAINTED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\nspec: {taints: [one]}\n";
+const TAINTED: &str =
+    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\nspec: {taints: [one]}\n";
 const SECRET_FILE: &str = ".transom/objects/n/Secret.s.yaml";
 const PATCH_FILE: &str = ".transom/patches/n/ConfigMap.a.yaml";
 
 fn create(name: &str, value: &str) -> Step {
-    Step::Create { desired: secret(name, value) }
+    Step::Create {
+        desired: secret(name, value),
+    }
 }
 
 fn reason(directory: &Directory, step: Step) -> KnownReason {
@@ -31,17 +36,43 @@ fn creates_changes_and_deletes_an_object() {
     let folder = Folder::new(&[]);
     let directory = folder.open();
     done(&directory, create("s", "b25l"));
-    assert_eq!(std::fs::metadata(folder.path(SECRET_FILE)).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(std::fs::metadata(folder.path(".transom")).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(
+        std::fs::metadata(folder.path(SECRET_FILE))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777,
+        0o600
+    );
+    assert_eq!(
+        std::fs::metadata(folder.path(".transom"))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777,
+        0o700
+    );
     assert_eq!(value(&directory, &secret_ref("s")), json!("b25l"));
     done(&directory, update(&directory, secret("s", "dHdv")));
     assert_eq!(value(&directory, &secret_ref("s")), json!("dHdv"));
     drop(directory);
     let again = folder.open();
-    assert_eq!(value(&again, &secret_ref("s")), json!("dHdv"), "it is there after a restart");
+    assert_eq!(
+        value(&again, &secret_ref("s")),
+        json!("dHdv"),
+        "it is there after a restart"
+    );
     assert!(again.made(&secret_ref("s")));
     let version = read(&again, &secret_ref("s")).unwrap().version;
-    done(&again, Step::Delete { reference: secret_ref("s"), version, uid: String::new(), why: String::new() });
+    done(
+        &again,
+        Step::Delete {
+            reference: secret_ref("s"),
+            version,
+            uid: String::new(),
+            why: String::new(),
+        },
+    );
     assert_eq!(read(&again, &secret_ref("s")), None);
     assert!(!folder.path(".transom/objects/n").exists());
 }
@@ -62,18 +93,45 @@ fn an_outdated_step_conflicts_and_ends_the_plan() {
     let folder = Folder::new(&[("a.yaml", &map("a", "1"))]);
     let directory = folder.open();
     done(&directory, create("s", "b25l"));
-    assert_eq!(reason(&directory, create("s", "b25l")), KnownReason::WriteConflict);
+    assert_eq!(
+        reason(&directory, create("s", "b25l")),
+        KnownReason::WriteConflict
+    );
     let stale = update(&directory, secret("s", "dHdv"));
     done(&directory, update(&directory, secret("s", "dGhyZWU=")));
     let before = folder.own_files();
     let outcome = apply(&directory, vec![stale, create("t", "eA==")]);
-    assert_eq!(outcome.steps.len(), 1, "steps after a failed one are not tried");
-    assert_eq!(outcome.failure().unwrap().1.reason, KnownReason::WriteConflict);
+    assert_eq!(
+        outcome.steps.len(),
+        1,
+        "steps after a failed one are not tried"
+    );
+    assert_eq!(
+        outcome.failure().unwrap().1.reason,
+        KnownReason::WriteConflict
+    );
     for step in [
-        Step::Update { desired: secret("none", "eA=="), changed: Vec::new() },
-        Step::Delete { reference: secret_ref("s"), version: "0".to_owned(), uid: String::new(), why: String::new() },
-        Step::Delete { reference: secret_ref("none"), version: String::new(), uid: String::new(), why: String::new() },
-        Step::Patch { reference: map_ref("a"), version: "0".to_owned(), fields: Vec::new() },
+        Step::Update {
+            desired: secret("none", "eA=="),
+            changed: Vec::new(),
+        },
+        Step::Delete {
+            reference: secret_ref("s"),
+            version: "0".to_owned(),
+            uid: String::new(),
+            why: String::new(),
+        },
+        Step::Delete {
+            reference: secret_ref("none"),
+            version: String::new(),
+            uid: String::new(),
+            why: String::new(),
+        },
+        Step::Patch {
+            reference: map_ref("a"),
+            version: "0".to_owned(),
+            fields: Vec::new(),
+        },
     ] {
         assert_eq!(reason(&directory, step), KnownReason::WriteConflict);
     }
@@ -86,7 +144,15 @@ fn never_deletes_an_object_of_the_user() {
     let directory = folder.open();
     let version = read(&directory, &map_ref("a")).unwrap().version;
     assert_eq!(
-        reason(&directory, Step::Delete { reference: map_ref("a"), version, uid: String::new(), why: String::new() }),
+        reason(
+            &directory,
+            Step::Delete {
+                reference: map_ref("a"),
+                version,
+                uid: String::new(),
+                why: String::new()
+            }
+        ),
         KnownReason::WriteFailed
     );
     assert_eq!(folder.text("a.yaml"), map("a", "1"));
@@ -94,14 +160,19 @@ fn never_deletes_an_object_of_the_user() {
 
 #[test]
 fn an_adopted_object_overlays_the_users_until_the_user_changes_it() {
-    let users = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: n}\ndata: {x: eA==}\n";
+    let users =
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: n}\ndata: {x: eA==}\n";
     let folder = Folder::new(&[("s.yaml", users)]);
     let directory = folder.open();
     done(&directory, update(&directory, secret("s", "b3Vycw==")));
     assert_eq!(value(&directory, &secret_ref("s")), json!("b3Vycw=="));
     assert_eq!(folder.text("s.yaml"), users);
     drop(directory);
-    assert_eq!(value(&folder.open(), &secret_ref("s")), json!("b3Vycw=="), "it is there after a restart");
+    assert_eq!(
+        value(&folder.open(), &secret_ref("s")),
+        json!("b3Vycw=="),
+        "it is there after a restart"
+    );
     folder.write("s.yaml", users.replace("eA==", "eQ=="));
     assert_eq!(value(&folder.open(), &secret_ref("s")), json!("eQ=="));
     folder.remove("s.yaml");
@@ -112,28 +183,62 @@ fn an_adopted_object_overlays_the_users_until_the_user_changes_it() {
 fn overlays_fields_on_an_object_of_the_user() {
     let folder = Folder::new(&[("a.yaml", TAINTED)]);
     let directory = folder.open();
-    done(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!(["one", "ours"])));
+    done(
+        &directory,
+        patch(
+            &directory,
+            &map_ref("a"),
+            "spec.taints",
+            json!(["one", "ours"]),
+        ),
+    );
     assert_eq!(taints(&directory), json!(["one", "ours"]));
     assert!(folder.path(PATCH_FILE).exists() && !directory.made(&map_ref("a")));
     drop(directory);
     assert_eq!(taints(&folder.open()), json!(["one", "ours"]));
     folder.write("a.yaml", TAINTED.replace("[one]", "[one, two]"));
     let directory = folder.open();
-    assert_eq!(taints(&directory), json!(["one", "two", "ours"]), "a change of the user is seen beside ours");
-    done(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!(["one", "two"])));
+    assert_eq!(
+        taints(&directory),
+        json!(["one", "two", "ours"]),
+        "a change of the user is seen beside ours"
+    );
+    done(
+        &directory,
+        patch(
+            &directory,
+            &map_ref("a"),
+            "spec.taints",
+            json!(["one", "two"]),
+        ),
+    );
     assert_eq!(taints(&directory), json!(["one", "two"]));
-    assert!(!folder.path(PATCH_FILE).exists(), "nothing of ours is left over it");
+    assert!(
+        !folder.path(PATCH_FILE).exists(),
+        "nothing of ours is left over it"
+    );
 }
 
 #[test]
 fn managed_fields_disappear_with_their_object() {
     let folder = Folder::new(&[("a.yaml", TAINTED)]);
     let directory = folder.open();
-    done(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!(["one", "ours"])));
+    done(
+        &directory,
+        patch(
+            &directory,
+            &map_ref("a"),
+            "spec.taints",
+            json!(["one", "ours"]),
+        ),
+    );
     drop(directory);
     folder.write("a.yaml", "{");
     drop(folder.open());
-    assert!(folder.path(PATCH_FILE).exists(), "the object may be in the file that cannot be read");
+    assert!(
+        folder.path(PATCH_FILE).exists(),
+        "the object may be in the file that cannot be read"
+    );
     folder.remove("a.yaml");
     let directory = folder.open();
     assert!(!folder.path(PATCH_FILE).exists());
@@ -149,9 +254,16 @@ fn only_one_of_many_concurrent_equal_writes_succeeds() {
     for round in 0..20 {
         let name = format!("s-{round}");
         let won: Vec<bool> = std::thread::scope(|scope| {
-            let write = || apply(&directory, vec![create(&name, "eA==")]).failure().is_none();
+            let write = || {
+                apply(&directory, vec![create(&name, "eA==")])
+                    .failure()
+                    .is_none()
+            };
             let writers: Vec<_> = (0..4).map(|_| scope.spawn(write)).collect();
-            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+            writers
+                .into_iter()
+                .map(|writer| writer.join().unwrap())
+                .collect()
         });
         assert_eq!(won.iter().filter(|won| **won).count(), 1);
     }
@@ -162,7 +274,10 @@ fn a_field_that_cannot_be_set_fails() {
     let folder = Folder::new(&[("a.yaml", &TAINTED.replace("{taints: [one]}", "text"))]);
     let directory = folder.open();
     assert_eq!(
-        reason(&directory, patch(&directory, &map_ref("a"), "spec.taints", json!([1]))),
+        reason(
+            &directory,
+            patch(&directory, &map_ref("a"), "spec.taints", json!([1]))
+        ),
         KnownReason::WriteFailed
     );
     assert!(!folder.path(PATCH_FILE).exists());
@@ -173,7 +288,10 @@ fn patches_an_object_that_we_created() {
     let folder = Folder::new(&[]);
     let directory = folder.open();
     done(&directory, create("s", "b25l"));
-    done(&directory, patch(&directory, &secret_ref("s"), "data.x", json!("dHdv")));
+    done(
+        &directory,
+        patch(&directory, &secret_ref("s"), "data.x", json!("dHdv")),
+    );
     assert_eq!(value(&directory, &secret_ref("s")), json!("dHdv"));
     assert!(folder.text(SECRET_FILE).contains("dHdv"));
 }
@@ -183,15 +301,26 @@ fn foreign_files_in_our_folder_hold_no_objects() {
     let folder = Folder::new(&[
         (".transom/objects/n/ConfigMap.other.yaml", &map("a", "1")),
         (".transom/objects/n/ConfigMap.b.yaml", "{"),
-        (".transom/objects/n/ConfigMap.c.yaml", &format!("{}---\n{}", map("c", "1"), map("d", "1"))),
+        (
+            ".transom/objects/n/ConfigMap.c.yaml",
+            &format!("{}---\n{}", map("c", "1"), map("d", "1")),
+        ),
         (".transom/tmp/3", "half a secret"),
         (PATCH_FILE, "fields: canary"),
         ("a.yaml", TAINTED),
     ]);
     let directory = folder.open();
     assert_eq!(directory.list("v1", "ConfigMap", None), [map_ref("a")]);
-    assert_eq!((taints(&directory), directory.unreadable()), (json!(["one"]), Vec::new()));
-    assert_eq!(std::fs::read_dir(folder.path(".transom/tmp")).unwrap().count(), 0);
+    assert_eq!(
+        (taints(&directory), directory.unreadable()),
+        (json!(["one"]), Vec::new())
+    );
+    assert_eq!(
+        std::fs::read_dir(folder.path(".transom/tmp"))
+            .unwrap()
+            .count(),
+        0
+    );
     let broken = secret("s", "eA==");
     done(&directory, Step::Create { desired: broken });
 }
@@ -240,7 +369,12 @@ fn writes_a_status_only_if_more_than_its_time_differs() {
     let folder = Folder::new(&[]);
     let directory = folder.open();
     let created = vec![(WriteKind::Create, secret_ref("s"))];
-    directory.publish(&Report { writes: created, ..report(State::Applied, "created it", 0) }).unwrap();
+    directory
+        .publish(&Report {
+            writes: created,
+            ..report(State::Applied, "created it", 0)
+        })
+        .unwrap();
     let first = folder.text(STATUS_FILE);
     assert_eq!(
         status(&folder)["conditions"],
@@ -253,18 +387,43 @@ fn writes_a_status_only_if_more_than_its_time_differs() {
     let directory = folder.open();
     let marked = format!("{first}# a comment\n");
     folder.write(STATUS_FILE, &marked);
-    directory.publish(&report(State::Applied, "nothing to do", 60)).unwrap();
-    assert_eq!(folder.text(STATUS_FILE), marked, "equal by its first line: not written");
-    directory.publish(&report(State::Failed, "broken", 60)).unwrap();
-    assert_eq!(status(&folder)["conditions"][0]["lastTransitionTime"], "1970-01-01T00:01:00Z");
-    directory.publish(&report(State::Failed, "still broken", 120)).unwrap();
+    directory
+        .publish(&report(State::Applied, "nothing to do", 60))
+        .unwrap();
+    assert_eq!(
+        folder.text(STATUS_FILE),
+        marked,
+        "equal by its first line: not written"
+    );
+    directory
+        .publish(&report(State::Failed, "broken", 60))
+        .unwrap();
+    assert_eq!(
+        status(&folder)["conditions"][0]["lastTransitionTime"],
+        "1970-01-01T00:01:00Z"
+    );
+    directory
+        .publish(&report(State::Failed, "still broken", 120))
+        .unwrap();
     assert_eq!(status(&folder)["conditions"][0]["message"], "still broken");
-    assert_eq!(status(&folder)["conditions"][0]["lastTransitionTime"], "1970-01-01T00:01:00Z", "kept");
+    assert_eq!(
+        status(&folder)["conditions"][0]["lastTransitionTime"],
+        "1970-01-01T00:01:00Z",
+        "kept"
+    );
     folder.write(STATUS_FILE, "someone's own text");
-    directory.publish(&report(State::Failed, "still broken", 180)).unwrap();
+    directory
+        .publish(&report(State::Failed, "still broken", 180))
+        .unwrap();
     assert_eq!(status(&folder)["state"], "Failed");
-    directory.publish(&report(State::Applied, "nothing to do", 0)).unwrap();
-    assert_eq!(folder.text(STATUS_FILE), first, "the same after any way to it");
+    directory
+        .publish(&report(State::Applied, "nothing to do", 0))
+        .unwrap();
+    assert_eq!(
+        folder.text(STATUS_FILE),
+        first,
+        "the same after any way to it"
+    );
 }
 
 #[test]
@@ -272,17 +431,43 @@ fn deletes_a_status_with_its_primary() {
     let folder = Folder::new(&[]);
     let directory = folder.open();
     for name in ["a", "b", "c"] {
-        directory.publish(&Report { primary: map_ref(name), ..report(State::Applied, "", 0) }).unwrap();
+        directory
+            .publish(&Report {
+                primary: map_ref(name),
+                ..report(State::Applied, "", 0)
+            })
+            .unwrap();
     }
     for policy in ["p", "q"] {
-        directory.publish_policy(policy, &policy_status("PolicyInvalid", "1970-01-01T00:00:00Z")).unwrap();
+        directory
+            .publish_policy(
+                policy,
+                &policy_status("PolicyInvalid", "1970-01-01T00:00:00Z"),
+            )
+            .unwrap();
     }
-    assert!(folder.text(".transom/status/q.yaml").contains("PolicyInvalid"));
+    assert!(
+        folder
+            .text(".transom/status/q.yaml")
+            .contains("PolicyInvalid")
+    );
     directory.forget("p", &map_ref("a")).unwrap();
     directory.forget("p", &map_ref("a")).unwrap();
-    directory.retain_status(&["p".to_owned()].into(), &[("p".to_owned(), map_ref("b"))].into()).unwrap();
-    let left: Vec<_> = folder.own_files().into_iter().map(|(path, _)| path.file_name().unwrap().to_owned()).collect();
-    assert_eq!(left, [".gitignore", "n.b.yaml", "p.yaml"].map(std::ffi::OsString::from));
+    directory
+        .retain_status(
+            &["p".to_owned()].into(),
+            &[("p".to_owned(), map_ref("b"))].into(),
+        )
+        .unwrap();
+    let left: Vec<_> = folder
+        .own_files()
+        .into_iter()
+        .map(|(path, _)| path.file_name().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        left,
+        [".gitignore", "n.b.yaml", "p.yaml"].map(std::ffi::OsString::from)
+    );
 }
 
 fn policy_status(reason: &str, since: &str) -> PolicyStatus {
@@ -294,7 +479,10 @@ fn policy_status(reason: &str, since: &str) -> PolicyStatus {
         message: "spec.guests: is missing".to_owned(),
         last_transition_time: since.to_owned(),
     };
-    PolicyStatus { conditions: vec![condition], ..PolicyStatus::default() }
+    PolicyStatus {
+        conditions: vec![condition],
+        ..PolicyStatus::default()
+    }
 }
 
 #[test]
@@ -306,7 +494,9 @@ fn a_policy_status_reads_back_and_is_not_rewritten_for_its_times() {
     let first = policy_status("PolicyInvalid", "1970-01-01T00:00:00Z");
     directory.publish_policy("p", &first).unwrap();
     assert_eq!(directory.policy_status("p").unwrap(), Some(first.clone()));
-    directory.publish_policy("p", &policy_status("PolicyInvalid", "1970-01-01T00:01:00Z")).unwrap();
+    directory
+        .publish_policy("p", &policy_status("PolicyInvalid", "1970-01-01T00:01:00Z"))
+        .unwrap();
     assert_eq!(directory.policy_status("p").unwrap(), Some(first));
     let other = policy_status("SettingsRefused", "1970-01-01T00:01:00Z");
     directory.publish_policy("p", &other).unwrap();

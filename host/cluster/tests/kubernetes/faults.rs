@@ -1,6 +1,8 @@
 //! Servers and networks that fail: no object is lost, and no existing object is reported as gone.
 
-use crate::support::{all, cluster, connect, delete, gone, map, map_ref, readable, told, unreadable, watch};
+use crate::support::{
+    all, cluster, connect, delete, gone, map, map_ref, readable, told, unreadable, watch,
+};
 use anyhow::Result;
 use serde_json::json;
 use transom_api::KnownReason;
@@ -24,26 +26,45 @@ async fn finds_exactly_the_objects_deleted_during_a_disconnect() -> Result<()> {
     wire.cut();
     let place = unreadable(&mut changes, KnownReason::ServerUnavailable).await?;
     assert!(agent.read(&map_ref("goes")).await?.is_some());
-    let other = agent.read(&ObjectRef::local("v1", "Secret", Some("default"), "x")).await;
-    assert_eq!(other.map_err(|failure| failure.reason), Err(KnownReason::ServerUnavailable));
+    let other = agent
+        .read(&ObjectRef::local("v1", "Secret", Some("default"), "x"))
+        .await;
+    assert_eq!(
+        other.map_err(|failure| failure.reason),
+        Err(KnownReason::ServerUnavailable)
+    );
     let asked = agent.confirm(&map_ref("goes")).await;
-    assert_eq!(asked.map_err(|failure| failure.reason), Err(KnownReason::ServerUnavailable));
+    assert_eq!(
+        asked.map_err(|failure| failure.reason),
+        Err(KnownReason::ServerUnavailable)
+    );
     delete(&cluster, &map_ref("goes")).await?;
     wire.carry(Carries::All);
     readable(&mut changes, &place).await?;
     let stays = agent.confirm(&map_ref("stays")).await?;
-    assert_eq!(stays.and_then(|map| map.data("text").cloned()), Some(json!("1")));
+    assert_eq!(
+        stays.and_then(|map| map.data("text").cloned()),
+        Some(json!("1"))
+    );
     assert_eq!(agent.confirm(&map_ref("goes")).await, Ok(None));
     // A kind that is not served, now or at the next attempt, says nothing about its objects.
     for _ in 0..3 {
-        let asked = agent.confirm(&ObjectRef::local("example.org/v1", "Thing", None, "x")).await;
-        assert_eq!(asked.map_err(|failure| failure.reason), Err(KnownReason::KindMissing));
+        let asked = agent
+            .confirm(&ObjectRef::local("example.org/v1", "Thing", None, "x"))
+            .await;
+        assert_eq!(
+            asked.map_err(|failure| failure.reason),
+            Err(KnownReason::KindMissing)
+        );
     }
     gone(&mut changes, &map_ref("goes")).await?;
 
     // A new API server has no history: everything is listed and compared.
     wire.cut();
-    assert_eq!(unreadable(&mut changes, KnownReason::ServerUnavailable).await?, place);
+    assert_eq!(
+        unreadable(&mut changes, KnownReason::ServerUnavailable).await?,
+        place
+    );
     delete(&cluster, &map_ref("goes-too")).await?;
     cluster.objects().apply(map("changes", "2")).await?;
     cluster.restart_apiserver().await?;
@@ -52,7 +73,9 @@ async fn finds_exactly_the_objects_deleted_during_a_disconnect() -> Result<()> {
     let both = told(&mut changes, "the deletion and the change", |told| {
         match told {
             Observation::Gone(reference) => seen.push((reference.name.clone(), false)),
-            Observation::Present(object) if object.reference.namespace.as_deref() == Some("default") => {
+            Observation::Present(object)
+                if object.reference.namespace.as_deref() == Some("default") =>
+            {
                 seen.push((object.reference.name.clone(), true));
             }
             _ => {}
@@ -61,10 +84,25 @@ async fn finds_exactly_the_objects_deleted_during_a_disconnect() -> Result<()> {
     });
     let mut both = both.await?;
     both.sort();
-    assert_eq!(both, [("changes".to_owned(), true), ("goes-too".to_owned(), false)]);
-    assert_eq!(agent.read(&map_ref("changes")).await?.and_then(|map| map.data("text").cloned()), Some(json!("2")));
+    assert_eq!(
+        both,
+        [("changes".to_owned(), true), ("goes-too".to_owned(), false)]
+    );
+    assert_eq!(
+        agent
+            .read(&map_ref("changes"))
+            .await?
+            .and_then(|map| map.data("text").cloned()),
+        Some(json!("2"))
+    );
     assert!(agent.read(&map_ref("stays")).await?.is_some());
-    assert!(agent.health().watches.iter().all(|watch| watch.restarts > 0));
+    assert!(
+        agent
+            .health()
+            .watches
+            .iter()
+            .all(|watch| watch.restarts > 0)
+    );
     Ok(())
 }
 
@@ -93,15 +131,28 @@ async fn a_wrong_address_or_credential_gives_a_clear_error() -> Result<()> {
     let cluster = cluster().await?;
     let agent = cluster.user("agent", &[])?;
     let closed = cluster.kubeconfig_at(&agent, "https://127.0.0.1:1")?;
-    let stranger = cluster.kubeconfig(&agent)?.replace("certificate-authority-data", "x-unknown");
-    for (name, text, says) in [("closed", closed, "connection refused"), ("stranger", stranger, "certificate")] {
+    let stranger = cluster
+        .kubeconfig(&agent)?
+        .replace("certificate-authority-data", "x-unknown");
+    for (name, text, says) in [
+        ("closed", closed, "connection refused"),
+        ("stranger", stranger, "certificate"),
+    ] {
         let path = cluster.folder().join(name);
         std::fs::write(&path, text)?;
-        let options =
-            KubernetesOptions { name: "hub".to_owned(), kubeconfig: Some(path), ..KubernetesOptions::default() };
-        let Err(error) = Kubernetes::connect(options).await else { panic!("{name} was accepted") };
+        let options = KubernetesOptions {
+            name: "hub".to_owned(),
+            kubeconfig: Some(path),
+            ..KubernetesOptions::default()
+        };
+        let Err(error) = Kubernetes::connect(options).await else {
+            panic!("{name} was accepted")
+        };
         let error = error.to_string();
-        assert!(error.contains("connection `hub`") && error.contains(says), "{error}");
+        assert!(
+            error.contains("connection `hub`") && error.contains(says),
+            "{error}"
+        );
     }
     Ok(())
 }

@@ -59,9 +59,13 @@ pub(crate) fn agent(cluster: &Cluster) -> Result<User> {
 /// The agent's connection, direct or through another address.
 pub(crate) async fn connect(cluster: &Cluster, server: &str) -> Result<Kubernetes> {
     let path = cluster.folder().join("agent.kubeconfig");
-    std::fs::write(&path, cluster.kubeconfig_at(&agent(cluster)?, server)?).context("failed to write a kubeconfig")?;
-    let options =
-        KubernetesOptions { name: "local".to_owned(), kubeconfig: Some(path), ..KubernetesOptions::default() };
+    std::fs::write(&path, cluster.kubeconfig_at(&agent(cluster)?, server)?)
+        .context("failed to write a kubeconfig")?;
+    let options = KubernetesOptions {
+        name: "local".to_owned(),
+        kubeconfig: Some(path),
+        ..KubernetesOptions::default()
+    };
     Ok(Kubernetes::connect(options).await?)
 }
 
@@ -78,14 +82,26 @@ pub(crate) fn all(api_version: &str, kind: &str) -> Scope {
 }
 
 /// Watches these scopes with all fields of their objects, and waits for them.
-pub(crate) async fn watch(agent: &Kubernetes, scopes: impl IntoIterator<Item = Scope>) -> Result<()> {
-    watch_keeping(agent, scopes.into_iter().map(|scope| (scope, Keep::default())).collect()).await
+pub(crate) async fn watch(
+    agent: &Kubernetes,
+    scopes: impl IntoIterator<Item = Scope>,
+) -> Result<()> {
+    watch_keeping(
+        agent,
+        scopes
+            .into_iter()
+            .map(|scope| (scope, Keep::default()))
+            .collect(),
+    )
+    .await
 }
 
 /// Watches, and waits until the existing objects are known.
 pub(crate) async fn watch_keeping(agent: &Kubernetes, wanted: Watches) -> Result<()> {
     agent.watch(wanted);
-    tokio::time::timeout(DEADLINE, agent.synced()).await.context("the watches were not listed in time")
+    tokio::time::timeout(DEADLINE, agent.synced())
+        .await
+        .context("the watches were not listed in time")
 }
 
 /// Waits for the first observation for which the function returns a value.
@@ -101,19 +117,28 @@ pub(crate) async fn told<T>(
             }
         }
     };
-    tokio::time::timeout(DEADLINE, next).await.with_context(|| format!("was not told in time: {what}"))
+    tokio::time::timeout(DEADLINE, next)
+        .await
+        .with_context(|| format!("was not told in time: {what}"))
 }
 
 /// Waits until a reference is reported as gone.
 pub(crate) async fn gone(changes: &mut Observations, reference: &ObjectRef) -> Result<()> {
-    told(changes, &format!("{reference} gone"), |told| (*told == Observation::Gone(reference.clone())).then_some(()))
-        .await
+    told(changes, &format!("{reference} gone"), |told| {
+        (*told == Observation::Gone(reference.clone())).then_some(())
+    })
+    .await
 }
 
 /// Waits until something unreadable is reported, with its reason and place.
-pub(crate) async fn unreadable(changes: &mut Observations, word: transom_api::KnownReason) -> Result<String> {
+pub(crate) async fn unreadable(
+    changes: &mut Observations,
+    word: transom_api::KnownReason,
+) -> Result<String> {
     told(changes, word.as_str(), |told| match told {
-        Observation::Unreadable(unreadable) if unreadable.reason == word => Some(unreadable.place.clone()),
+        Observation::Unreadable(unreadable) if unreadable.reason == word => {
+            Some(unreadable.place.clone())
+        }
         _ => None,
     })
     .await
@@ -121,7 +146,10 @@ pub(crate) async fn unreadable(changes: &mut Observations, word: transom_api::Kn
 
 /// Waits until a place is reported as readable again.
 pub(crate) async fn readable(changes: &mut Observations, place: &str) -> Result<()> {
-    told(changes, "readable", |told| (*told == Observation::Readable(place.to_owned())).then_some(())).await
+    told(changes, "readable", |told| {
+        (*told == Observation::Readable(place.to_owned())).then_some(())
+    })
+    .await
 }
 
 /// A ConfigMap in `default`.
@@ -136,8 +164,18 @@ pub(crate) fn map_ref(name: &str) -> ObjectRef {
 
 /// Deletes an object as the admin.
 pub(crate) async fn delete(cluster: &Cluster, reference: &ObjectRef) -> Result<()> {
-    let ObjectRef { api_version, kind, namespace, name, .. } = reference;
-    let api = cluster.objects().api(api_version, kind, namespace.as_deref()).await?;
-    api.delete(name, &kube::api::DeleteParams::default()).await?;
+    let ObjectRef {
+        api_version,
+        kind,
+        namespace,
+        name,
+        ..
+    } = reference;
+    let api = cluster
+        .objects()
+        .api(api_version, kind, namespace.as_deref())
+        .await?;
+    api.delete(name, &kube::api::DeleteParams::default())
+        .await?;
     Ok(())
 }

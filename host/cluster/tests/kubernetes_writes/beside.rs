@@ -16,7 +16,11 @@ fn report(primary: &ObjectRef, state: State, reason: KnownReason, message: &str)
     Report {
         policy: POLICY.to_owned(),
         primary: primary.clone(),
-        end: if state == State::Applied { End::InSync } else { End::Ended(Class::of(reason)) },
+        end: if state == State::Applied {
+            End::InSync
+        } else {
+            End::Ended(Class::of(reason))
+        },
         state,
         reason: reason.into(),
         message: message.to_owned(),
@@ -32,17 +36,23 @@ fn report(primary: &ObjectRef, state: State, reason: KnownReason, message: &str)
 }
 
 async fn events(scene: &Scene, namespace: &str, primary: &Object) -> Result<Vec<Value>> {
-    let api = scene.objects.api("events.k8s.io/v1", "Event", Some(namespace)).await?;
+    let api = scene
+        .objects
+        .api("events.k8s.io/v1", "Event", Some(namespace))
+        .await?;
     let all = api.list(&kube::api::ListParams::default()).await?.items;
-    let all = all.into_iter().map(|event| serde_json::to_value(event).unwrap());
-    Ok(all.filter(|event| event["regarding"]["uid"] == primary.uid()).collect())
+    let all = all
+        .into_iter()
+        .map(|event| serde_json::to_value(event).unwrap());
+    Ok(all
+        .filter(|event| event["regarding"]["uid"] == primary.uid())
+        .collect())
 }
 
 #[tokio::test]
 async fn emits_an_event_on_failure_and_counts_repeats() -> Result<()> {
     let scene = Scene::new("events").await?;
-    let map =
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "primary", "namespace": scene.namespace}});
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "primary", "namespace": scene.namespace}});
     let primary = scene.foreign(map).await?;
     scene.done(&create(&scene.secret("s"), "one")).await?;
     let told = scene.agent.writer().events("agent-0");
@@ -51,33 +61,65 @@ async fn emits_an_event_on_failure_and_counts_repeats() -> Result<()> {
         (State::Waiting, KnownReason::OwnedByAnother),
         (State::Held, KnownReason::Paused),
     ] {
-        told.publish(&report(&primary.reference, state, reason, "fine"), primary.uid()).await.unwrap();
+        told.publish(
+            &report(&primary.reference, state, reason, "fine"),
+            primary.uid(),
+        )
+        .await
+        .unwrap();
     }
     assert!(events(&scene, &scene.namespace, &primary).await?.is_empty());
     for _ in 0..3 {
-        let failure = report(&primary.reference, State::Failed, KnownReason::QuotaExceeded, "no room");
+        let failure = report(
+            &primary.reference,
+            State::Failed,
+            KnownReason::QuotaExceeded,
+            "no room",
+        );
         told.publish(&failure, primary.uid()).await.unwrap();
     }
-    let long = report(&primary.reference, State::Failed, KnownReason::WriteInvalid, &"ä".repeat(600));
+    let long = report(
+        &primary.reference,
+        State::Failed,
+        KnownReason::WriteInvalid,
+        &"ä".repeat(600),
+    );
     told.publish(&long, primary.uid()).await.unwrap();
     let mut events = events(&scene, &scene.namespace, &primary).await?;
     events.sort_by_key(|event| event["reason"].to_string());
     assert_eq!(
-        events.iter().map(|event| event["reason"].clone()).collect::<Vec<_>>(),
+        events
+            .iter()
+            .map(|event| event["reason"].clone())
+            .collect::<Vec<_>>(),
         ["QuotaExceeded", "WriteInvalid"]
     );
     let first = &events[0];
-    assert_eq!((&first["type"], &first["note"]), (&json!("Warning"), &json!("policy `external`: no room")));
+    assert_eq!(
+        (&first["type"], &first["note"]),
+        (&json!("Warning"), &json!("policy `external`: no room"))
+    );
     assert_eq!(first["series"]["count"], json!(3));
     assert_eq!(first["related"]["name"], json!(POLICY));
     let counts = scene.agent.writer().counts();
-    assert_eq!((counts.of(Verb::Create, Purpose::Event), counts.of(Verb::Patch, Purpose::Event)), (2, 2));
+    assert_eq!(
+        (
+            counts.of(Verb::Create, Purpose::Event),
+            counts.of(Verb::Patch, Purpose::Event)
+        ),
+        (2, 2)
+    );
     assert_eq!(counts.of(Verb::Create, Purpose::Work), 1);
 
     let mut kubectl = scene.cluster.kubectl(scene.cluster.admin())?;
-    let described = kubectl.args(["describe", "configmap", "primary", "-n", &scene.namespace]).output()?;
+    let described = kubectl
+        .args(["describe", "configmap", "primary", "-n", &scene.namespace])
+        .output()?;
     let described = String::from_utf8_lossy(&described.stdout).into_owned();
-    assert!(described.contains("QuotaExceeded") && described.contains("(x3 over"), "{described}");
+    assert!(
+        described.contains("QuotaExceeded") && described.contains("(x3 over"),
+        "{described}"
+    );
     Ok(())
 }
 
@@ -88,13 +130,28 @@ async fn emits_events_for_cluster_scoped_and_deleted_objects() -> Result<()> {
         "metadata": {"name": "warned"}, "spec": {"hubAcceptsClient": true}});
     let primary = scene.foreign(manifest).await?;
     let told = scene.agent.writer().events("agent-0");
-    let failure = report(&primary.reference, State::Failed, KnownReason::AdmissionRefused, "no");
+    let failure = report(
+        &primary.reference,
+        State::Failed,
+        KnownReason::AdmissionRefused,
+        "no",
+    );
     told.publish(&failure, primary.uid()).await.unwrap();
     let found = events(&scene, "default", &primary).await?;
     assert_eq!(found.len(), 1);
-    let api = scene.objects.api("events.k8s.io/v1", "Event", Some("default")).await?;
-    api.delete(found[0]["metadata"]["name"].as_str().unwrap(), &kube::api::DeleteParams::default()).await?;
-    assert!(told.publish(&failure, primary.uid()).await.is_err(), "its Event is gone");
+    let api = scene
+        .objects
+        .api("events.k8s.io/v1", "Event", Some("default"))
+        .await?;
+    api.delete(
+        found[0]["metadata"]["name"].as_str().unwrap(),
+        &kube::api::DeleteParams::default(),
+    )
+    .await?;
+    assert!(
+        told.publish(&failure, primary.uid()).await.is_err(),
+        "its Event is gone"
+    );
     told.publish(&failure, primary.uid()).await.unwrap();
     assert_eq!(events(&scene, "default", &primary).await?.len(), 1);
     Ok(())
@@ -104,8 +161,9 @@ async fn emits_events_for_cluster_scoped_and_deleted_objects() -> Result<()> {
 async fn a_policy_status_is_the_newest_and_not_written_twice() -> Result<()> {
     let scene = Scene::new("status").await?;
     let policies = ObjectRef::local("transom.dev/v1alpha1", "FleetPolicy", None, "shown");
-    let mut manifest: Value =
-        serde_yaml::from_str(include_str!("../../../../policies/external-managed-kubeconfig/policy.yaml"))?;
+    let mut manifest: Value = serde_yaml::from_str(include_str!(
+        "../../../../policies/external-managed-kubeconfig/policy.yaml"
+    ))?;
     manifest["metadata"] = json!({"name": "shown"});
     scene.foreign(manifest).await?;
     let statuses = Arc::new(scene.agent.writer().policy_statuses());
@@ -115,7 +173,11 @@ async fn a_policy_status_is_the_newest_and_not_written_twice() -> Result<()> {
         async move {
             statuses
                 .run(|policy, failure| {
-                    failures.lock().unwrap().push((policy.to_owned(), failure.reason, failure.message.clone()));
+                    failures.lock().unwrap().push((
+                        policy.to_owned(),
+                        failure.reason,
+                        failure.message.clone(),
+                    ));
                 })
                 .await;
         }
@@ -138,19 +200,42 @@ async fn a_policy_status_is_the_newest_and_not_written_twice() -> Result<()> {
         statuses.publish("shown", status(message));
     }
     let four = shown("four").await?;
-    assert_eq!(scene.agent.writer().counts().of(Verb::Patch, Purpose::Status), 2, "the newest is written, not each");
-    assert_eq!(four.body["metadata"]["generation"], one.body["metadata"]["generation"]);
+    assert_eq!(
+        scene
+            .agent
+            .writer()
+            .counts()
+            .of(Verb::Patch, Purpose::Status),
+        2,
+        "the newest is written, not each"
+    );
+    assert_eq!(
+        four.body["metadata"]["generation"],
+        one.body["metadata"]["generation"]
+    );
     let managers = managers(&four);
-    let ours = managers.get(&("transom".to_owned(), "Apply".to_owned())).context("we own nothing")?;
-    assert!(ours.get("f:status").is_some() && ours.get("f:spec").is_none(), "{ours}");
+    let ours = managers
+        .get(&("transom".to_owned(), "Apply".to_owned()))
+        .context("we own nothing")?;
+    assert!(
+        ours.get("f:status").is_some() && ours.get("f:spec").is_none(),
+        "{ours}"
+    );
 
     // A missing policy is reported and dropped; an equal status is not written.
     statuses.found("shown", status("five"));
     statuses.publish("shown", status("five"));
     statuses.publish("never-was", status("x"));
-    wait::until("the failure", DEADLINE, async || Ok((!failures.lock().unwrap().is_empty()).then_some(()))).await?;
+    wait::until("the failure", DEADLINE, async || {
+        Ok((!failures.lock().unwrap().is_empty()).then_some(()))
+    })
+    .await?;
     let failed = failures.lock().unwrap().clone();
-    assert_eq!((failed[0].0.as_str(), failed[0].1), ("never-was", KnownReason::WriteConflict), "{failed:?}");
+    assert_eq!(
+        (failed[0].0.as_str(), failed[0].1),
+        ("never-was", KnownReason::WriteConflict),
+        "{failed:?}"
+    );
     assert_eq!(scene.there(&policies).await?.version, four.version);
     running.abort();
     Ok(())

@@ -15,19 +15,40 @@ async fn creates_an_object_with_one_request_and_one_field_manager() -> Result<()
     assert!(!made.uid().is_empty() && made.body["metadata"].get("managedFields").is_none());
 
     let there = scene.there(&target).await?;
-    assert_eq!((there.version.as_str(), &there.body["data"]), (made.version.as_str(), &made.body["data"]));
+    assert_eq!(
+        (there.version.as_str(), &there.body["data"]),
+        (made.version.as_str(), &made.body["data"])
+    );
     let managers = managers(&there);
-    assert_eq!(managers.keys().collect::<Vec<_>>(), [&("transom-external".to_owned(), "Apply".to_owned())]);
+    assert_eq!(
+        managers.keys().collect::<Vec<_>>(),
+        [&("transom-external".to_owned(), "Apply".to_owned())]
+    );
 
     let of_target = |line: &transom_test_cluster::Line| {
-        line.target.as_ref().is_some_and(|it| it.namespace == "create-new" && it.name == "s") && line.user == "agent"
+        line.target
+            .as_ref()
+            .is_some_and(|it| it.namespace == "create-new" && it.name == "s")
+            && line.user == "agent"
     };
     let lines = wait::until("the request in the audit log", DEADLINE, async || {
-        let lines: Vec<_> = scene.cluster.audit().since(mark)?.into_iter().filter(of_target).collect();
+        let lines: Vec<_> = scene
+            .cluster
+            .audit()
+            .since(mark)?
+            .into_iter()
+            .filter(of_target)
+            .collect();
         Ok((!lines.is_empty()).then_some(lines))
     })
     .await?;
-    assert_eq!(lines.iter().map(|line| (line.verb.as_str(), line.code)).collect::<Vec<_>>(), [("patch", 201)]);
+    assert_eq!(
+        lines
+            .iter()
+            .map(|line| (line.verb.as_str(), line.code))
+            .collect::<Vec<_>>(),
+        [("patch", 201)]
+    );
     Ok(())
 }
 
@@ -53,12 +74,23 @@ async fn never_takes_over_an_existing_object() -> Result<()> {
             scene.foreign(foreign).await?;
         }
         if name == "deleted" {
-            let secrets = scene.objects.api("v1", "Secret", Some(&scene.namespace)).await?;
-            secrets.delete(name, &kube::api::DeleteParams::default()).await?;
+            let secrets = scene
+                .objects
+                .api("v1", "Secret", Some(&scene.namespace))
+                .await?;
+            secrets
+                .delete(name, &kube::api::DeleteParams::default())
+                .await?;
         }
         let before = scene.there(&target).await?;
-        let failure = scene.refused(&create(&target, "one"), KnownReason::WriteConflict).await;
-        assert!(failure.message.ends_with("it already exists"), "{}", failure.message);
+        let failure = scene
+            .refused(&create(&target, "one"), KnownReason::WriteConflict)
+            .await;
+        assert!(
+            failure.message.ends_with("it already exists"),
+            "{}",
+            failure.message
+        );
         assert_eq!(scene.there(&target).await?.body, before.body, "{name}");
     }
     Ok(())
@@ -87,15 +119,29 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: bound}}]
         .await?;
     let bound = connect(scene.cluster, &scene.cluster.user("bound", &[])?).await?;
     let made = wait::until("the rights", DEADLINE, async || {
-        match bound.writer().perform(POLICY, &create(&scene.secret("one"), "one")).await {
+        match bound
+            .writer()
+            .perform(POLICY, &create(&scene.secret("one"), "one"))
+            .await
+        {
             Ok(made) => Ok(made),
             Err(failure) if failure.reason == KnownReason::WriteForbidden => Ok(None),
             Err(failure) => anyhow::bail!("{failure:?}"),
         }
     })
     .await?;
-    assert!(bound.writer().perform(POLICY, &update(&made, "two")).await.is_ok());
-    let other = bound.writer().perform(POLICY, &create(&scene.secret("two"), CANARY)).await.unwrap_err();
+    assert!(
+        bound
+            .writer()
+            .perform(POLICY, &update(&made, "two"))
+            .await
+            .is_ok()
+    );
+    let other = bound
+        .writer()
+        .perform(POLICY, &create(&scene.secret("two"), CANARY))
+        .await
+        .unwrap_err();
     assert_eq!(other.reason, KnownReason::WriteForbidden);
     assert_eq!(
         other.message,
@@ -118,15 +164,25 @@ async fn kubectl_may_apply_to_the_same_object() -> Result<()> {
     });
     std::fs::write(&manifest, theirs.to_string())?;
     let mut kubectl = scene.cluster.kubectl(scene.cluster.admin())?;
-    let output = kubectl.args(["apply", "--server-side", "-f"]).arg(&manifest).output()?;
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = kubectl
+        .args(["apply", "--server-side", "-f"])
+        .arg(&manifest)
+        .output()?;
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 
     let there = scene.there(&target).await?;
     scene.done(&update(&there, "two")).await?;
     let after = scene.there(&target).await?;
     assert_eq!(after.label("team"), Some("blue"));
     assert_eq!(after.data("kubeconfig"), Some(&json!("dHdv")));
-    let names: Vec<String> = managers(&after).into_keys().map(|(manager, _)| manager).collect();
+    let names: Vec<String> = managers(&after)
+        .into_keys()
+        .map(|(manager, _)| manager)
+        .collect();
     assert_eq!(names, ["kubectl", "transom-external", "transom-external"]);
     Ok(())
 }

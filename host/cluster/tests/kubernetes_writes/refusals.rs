@@ -16,29 +16,71 @@ use transom_test_cluster::wait;
 fn made(target: &ObjectRef, change: impl FnOnce(&mut Value)) -> Step {
     let mut body = secret(target, CANARY);
     change(&mut body);
-    Step::Create { desired: Object { reference: target.clone(), version: String::new(), body } }
+    Step::Create {
+        desired: Object {
+            reference: target.clone(),
+            version: String::new(),
+            body,
+        },
+    }
 }
 
 #[tokio::test]
 async fn names_missing_permissions_namespaces_and_kinds() -> Result<()> {
     let scene = Scene::new("refused").await?;
     let nobody = connect(scene.cluster, &scene.cluster.user("nobody", &[])?).await?;
-    let failure = nobody.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await.unwrap_err();
+    let failure = nobody
+        .writer()
+        .perform(POLICY, &create(&scene.secret("s"), CANARY))
+        .await
+        .unwrap_err();
     assert_eq!(failure.reason, KnownReason::WriteForbidden);
-    assert!(failure.message.contains("User \"nobody\" cannot patch resource \"secrets\""), "{}", failure.message);
+    assert!(
+        failure
+            .message
+            .contains("User \"nobody\" cannot patch resource \"secrets\""),
+        "{}",
+        failure.message
+    );
 
-    let failure = scene.refused(&create(&secret_ref("never-was", "s"), CANARY), KnownReason::WriteConflict).await;
-    assert_eq!(failure.message, "failed to create Secret never-was/s: its namespace no longer exists");
+    let failure = scene
+        .refused(
+            &create(&secret_ref("never-was", "s"), CANARY),
+            KnownReason::WriteConflict,
+        )
+        .await;
+    assert_eq!(
+        failure.message,
+        "failed to create Secret never-was/s: its namespace no longer exists"
+    );
     let unknown = ObjectRef::local("example.org/v1", "Unknown", None, "u");
-    let failure = scene.refused(&made(&unknown, |_| ()), KnownReason::KindMissing).await;
-    assert_eq!(failure.message, "failed to create Unknown u: the API server does not serve the kind Unknown");
+    let failure = scene
+        .refused(&made(&unknown, |_| ()), KnownReason::KindMissing)
+        .await;
+    assert_eq!(
+        failure.message,
+        "failed to create Unknown u: the API server does not serve the kind Unknown"
+    );
 
     scene.objects.namespace("going").await?;
     scene.cluster.delete_namespace("going").await?;
-    let failure = scene.refused(&create(&secret_ref("going", "s"), CANARY), KnownReason::InputTerminating).await;
-    assert_eq!(failure.message, "failed to create Secret going/s: its namespace is being deleted");
+    let failure = scene
+        .refused(
+            &create(&secret_ref("going", "s"), CANARY),
+            KnownReason::InputTerminating,
+        )
+        .await;
+    assert_eq!(
+        failure.message,
+        "failed to create Secret going/s: its namespace is being deleted"
+    );
     scene.cluster.finalize_namespace("going").await?;
-    scene.refused(&create(&secret_ref("going", "s"), CANARY), KnownReason::WriteConflict).await;
+    scene
+        .refused(
+            &create(&secret_ref("going", "s"), CANARY),
+            KnownReason::WriteConflict,
+        )
+        .await;
     Ok(())
 }
 
@@ -58,19 +100,35 @@ async fn handles_a_kind_that_is_removed_and_reinstalled() -> Result<()> {
     let thing = |name: &str| {
         let reference = ObjectRef::local("example.org/v1", "Thing", Some(&scene.namespace), name);
         let body = json!({"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": name, "namespace": scene.namespace}});
-        Step::Create { desired: Object { reference, version: String::new(), body } }
+        Step::Create {
+            desired: Object {
+                reference,
+                version: String::new(),
+                body,
+            },
+        }
     };
     let until = async |what: &str, step: Step, word: Option<KnownReason>| {
         wait::until(what, DEADLINE, async || {
-            let word_now = admin.writer().perform(POLICY, &step).await.err().map(|failure| failure.reason);
+            let word_now = admin
+                .writer()
+                .perform(POLICY, &step)
+                .await
+                .err()
+                .map(|failure| failure.reason);
             Ok((word_now == word).then_some(()))
         })
         .await
     };
     scene.objects.create(kind.clone()).await?;
     until("a thing", thing("a"), None).await?;
-    let kinds = scene.objects.api("apiextensions.k8s.io/v1", "CustomResourceDefinition", None).await?;
-    kinds.delete("things.example.org", &kube::api::DeleteParams::default()).await?;
+    let kinds = scene
+        .objects
+        .api("apiextensions.k8s.io/v1", "CustomResourceDefinition", None)
+        .await?;
+    kinds
+        .delete("things.example.org", &kube::api::DeleteParams::default())
+        .await?;
     until("no such kind", thing("b"), Some(KnownReason::KindMissing)).await?;
     scene.objects.create(kind).await?;
     until("a thing again", thing("c"), None).await
@@ -86,9 +144,13 @@ async fn names_invalid_oversized_and_immutable_writes() -> Result<()> {
         failure.message,
         "failed to create Secret invalid/s: the API server rejected the object as invalid: data[no/key] (FieldValueInvalid)"
     );
-    let base64 = made(&target, |body| body["data"]["kubeconfig"] = json!(format!("%{CANARY}%")));
+    let base64 = made(&target, |body| {
+        body["data"]["kubeconfig"] = json!(format!("%{CANARY}%"))
+    });
     scene.refused(&base64, KnownReason::WriteInvalid).await;
-    let label = made(&target, |body| body["metadata"]["labels"]["x"] = json!(format!("not a label: {CANARY}")));
+    let label = made(&target, |body| {
+        body["metadata"]["labels"]["x"] = json!(format!("not a label: {CANARY}"))
+    });
     scene.refused(&label, KnownReason::WriteInvalid).await;
     let kind = made(&target, |body| body["type"] = json!("kubernetes.io/tls"));
     scene.refused(&kind, KnownReason::WriteInvalid).await;
@@ -107,13 +169,20 @@ async fn names_invalid_oversized_and_immutable_writes() -> Result<()> {
         }
     }
     let slash = scene.secret("a/b");
-    scene.refused(&create(&slash, CANARY), KnownReason::WriteInvalid).await;
+    scene
+        .refused(&create(&slash, CANARY), KnownReason::WriteInvalid)
+        .await;
 
     let mut body = secret(&scene.secret("fixed"), CANARY);
     body["immutable"] = json!(true);
     let fixed = scene.foreign(body).await?;
-    let failure = scene.refused(&update(&fixed, "two"), KnownReason::TargetImmutable).await;
-    assert_eq!(failure.message, "failed to update Secret invalid/fixed: it is immutable");
+    let failure = scene
+        .refused(&update(&fixed, "two"), KnownReason::TargetImmutable)
+        .await;
+    assert_eq!(
+        failure.message,
+        "failed to update Secret invalid/fixed: it is immutable"
+    );
     Ok(())
 }
 
@@ -130,7 +199,11 @@ async fn names_the_exceeded_quota() -> Result<()> {
         .await?;
     // The API server learns of quotas by a watch.
     let failure = wait::until("a full quota", DEADLINE, async || {
-        let tried = scene.agent.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await;
+        let tried = scene
+            .agent
+            .writer()
+            .perform(POLICY, &create(&scene.secret("s"), CANARY))
+            .await;
         if let Ok(Some(made)) = &tried {
             drop(scene.agent.writer().perform(POLICY, &delete(made)).await);
         }
@@ -168,7 +241,11 @@ async fn names_an_admission_policy_without_quoting_it() -> Result<()> {
         scene.objects.create(document).await?;
     }
     let failure = wait::until("the policy", DEADLINE, async || {
-        let tried = scene.agent.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await;
+        let tried = scene
+            .agent
+            .writer()
+            .perform(POLICY, &create(&scene.secret("s"), CANARY))
+            .await;
         if let Ok(Some(made)) = &tried {
             drop(scene.agent.writer().perform(POLICY, &delete(made)).await);
         }
@@ -176,7 +253,10 @@ async fn names_an_admission_policy_without_quoting_it() -> Result<()> {
     })
     .await?;
     assert_eq!(failure.reason, KnownReason::AdmissionRefused);
-    assert_eq!(failure.message, "failed to create Secret policed/s: the admission policy `no-secrets` refused it");
+    assert_eq!(
+        failure.message,
+        "failed to create Secret policed/s: the admission policy `no-secrets` refused it"
+    );
     Ok(())
 }
 
@@ -185,25 +265,47 @@ async fn reports_a_server_that_does_not_answer() -> Result<()> {
     let scene = Scene::new("silent").await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = format!("https://{}", listener.local_addr()?);
-    let server = scene.cluster.server().trim_start_matches("https://").to_owned();
+    let server = scene
+        .cluster
+        .server()
+        .trim_start_matches("https://")
+        .to_owned();
     // Everything is forwarded to the API server, until the task is dropped with its listener and connections.
     let between = tokio::spawn(async move {
         let mut connections = tokio::task::JoinSet::new();
         while let Ok((mut near, _)) = listener.accept().await {
             let mut far = TcpStream::connect(&server).await.unwrap();
-            connections.spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
+            connections
+                .spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
         }
     });
     let agent = scene.cluster.user("agent", &[])?;
     let cut = Kubernetes::connect(options(scene.cluster, &agent, &address)?).await?;
-    assert!(cut.writer().perform(POLICY, &create(&scene.secret("first"), CANARY)).await.is_ok());
+    assert!(
+        cut.writer()
+            .perform(POLICY, &create(&scene.secret("first"), CANARY))
+            .await
+            .is_ok()
+    );
     between.abort();
     assert!(between.await.is_err_and(|error| error.is_cancelled()));
     let gone = wait::until("the end of the connection", DEADLINE, async || {
         // The first request may still use the connection that is being closed.
-        let failure = cut.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await.unwrap_err();
-        assert_eq!(failure.reason, KnownReason::ServerUnavailable, "{}", failure.message);
-        Ok(failure.message.ends_with("connection refused").then_some(failure))
+        let failure = cut
+            .writer()
+            .perform(POLICY, &create(&scene.secret("s"), CANARY))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            failure.reason,
+            KnownReason::ServerUnavailable,
+            "{}",
+            failure.message
+        );
+        Ok(failure
+            .message
+            .ends_with("connection refused")
+            .then_some(failure))
     });
     let failure = gone.await?;
     assert_eq!(failure.reason, KnownReason::ServerUnavailable);
@@ -221,17 +323,37 @@ async fn read_only_shows_the_write_and_sends_no_request() -> Result<()> {
     let there = scene.done(&create(&target, "one")).await?;
     let agent = scene.cluster.user("read-only-agent", &[])?;
     let options = options(scene.cluster, &agent, &scene.cluster.server())?;
-    let reader = Kubernetes::connect(KubernetesOptions { read_only: true, ..options }).await?;
+    let reader = Kubernetes::connect(KubernetesOptions {
+        read_only: true,
+        ..options
+    })
+    .await?;
     for (step, says) in [
-        (create(&scene.secret("t"), CANARY), "would create Secret read-only/t"),
-        (update(&there, CANARY), "would update Secret read-only/s: data.kubeconfig"),
-        (delete(&there), "would delete Secret read-only/s: its source was deleted"),
-        (taint(&there, json!([])), "would patch Secret read-only/s: spec.taints"),
+        (
+            create(&scene.secret("t"), CANARY),
+            "would create Secret read-only/t",
+        ),
+        (
+            update(&there, CANARY),
+            "would update Secret read-only/s: data.kubeconfig",
+        ),
+        (
+            delete(&there),
+            "would delete Secret read-only/s: its source was deleted",
+        ),
+        (
+            taint(&there, json!([])),
+            "would patch Secret read-only/s: spec.taints",
+        ),
     ] {
         let failure = reader.writer().perform(POLICY, &step).await.unwrap_err();
-        assert_eq!((failure.reason, failure.message.as_str()), (KnownReason::ReadOnly, says));
+        assert_eq!(
+            (failure.reason, failure.message.as_str()),
+            (KnownReason::ReadOnly, says)
+        );
     }
-    let asked = |line: &transom_test_cluster::Line| line.user == "read-only-agent" && line.target.is_some();
+    let asked =
+        |line: &transom_test_cluster::Line| line.user == "read-only-agent" && line.target.is_some();
     assert!(!scene.cluster.audit().lines()?.iter().any(asked));
     assert_eq!(scene.there(&target).await?.version, there.version);
     Ok(())

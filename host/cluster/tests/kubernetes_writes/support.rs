@@ -50,24 +50,37 @@ const KINDS: [&str; 1] = ["managedclusters.cluster.open-cluster-management.io"];
 pub(crate) fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<(Runtime, Cluster)> = OnceLock::new();
     let start = || -> Result<(Runtime, Cluster)> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
         let cluster = runtime.block_on(started())?;
         Ok((runtime, cluster))
     };
     // A test already runs inside a runtime and cannot block on another one.
-    &CLUSTER.get_or_init(|| thread::scope(|scope| scope.spawn(start).join().unwrap()).unwrap()).1
+    &CLUSTER
+        .get_or_init(|| thread::scope(|scope| scope.spawn(start).join().unwrap()).unwrap())
+        .1
 }
 
 async fn started() -> Result<Cluster> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_crds(&KINDS).await?;
-    cluster.objects().apply_manifest(include_str!("../../../deploy/crd.yaml")).await?;
+    cluster
+        .objects()
+        .apply_manifest(include_str!("../../../deploy/crd.yaml"))
+        .await?;
     cluster.wait_for_crd("fleetpolicies.transom.dev").await?;
     cluster.objects().apply_manifest(RIGHTS).await?;
     let agent = connect(&cluster, &cluster.user("agent", &[])?).await?;
     let probe = create(&secret_ref("default", "probe"), "probe");
     wait::until("the agent's rights", DEADLINE, async || {
-        Ok(agent.writer().perform(POLICY, &probe).await.is_ok().then_some(()))
+        Ok(agent
+            .writer()
+            .perform(POLICY, &probe)
+            .await
+            .is_ok()
+            .then_some(()))
     })
     .await?;
     Ok(cluster)
@@ -88,7 +101,12 @@ impl Scene {
         let objects = Objects::new(cluster.client(cluster.admin()).await?);
         objects.namespace(namespace).await?;
         let agent = connect(cluster, &cluster.user("agent", &[])?).await?;
-        Ok(Self { cluster, objects, namespace: namespace.to_owned(), agent })
+        Ok(Self {
+            cluster,
+            objects,
+            namespace: namespace.to_owned(),
+            agent,
+        })
     }
 
     /// The Secret of a name in the namespace.
@@ -109,12 +127,21 @@ impl Scene {
                 &text(&object["metadata"]["name"]).unwrap(),
             )
         };
-        self.read(&reference).await?.context("what was made is not there")
+        self.read(&reference)
+            .await?
+            .context("what was made is not there")
     }
 
     /// An object as on the server, including managed fields.
     pub(crate) async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>> {
-        let api = self.objects.api(&reference.api_version, &reference.kind, reference.namespace.as_deref()).await?;
+        let api = self
+            .objects
+            .api(
+                &reference.api_version,
+                &reference.kind,
+                reference.namespace.as_deref(),
+            )
+            .await?;
         let found = api.get_opt(&reference.name).await?;
         Ok(found.map(|found| Object {
             reference: reference.clone(),
@@ -125,22 +152,37 @@ impl Scene {
 
     /// An object that must exist.
     pub(crate) async fn there(&self, reference: &ObjectRef) -> Result<Object> {
-        self.read(reference).await?.with_context(|| format!("{reference} is gone"))
+        self.read(reference)
+            .await?
+            .with_context(|| format!("{reference} is gone"))
     }
 
     /// Performs a step and returns the object, which must exist then.
     pub(crate) async fn done(&self, step: &Step) -> Result<Object> {
-        let object =
-            self.agent.writer().perform(POLICY, step).await.map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
+        let object = self
+            .agent
+            .writer()
+            .perform(POLICY, step)
+            .await
+            .map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
         object.context("nothing is there after the write")
     }
 
     /// Performs a step that must be refused with this reason.
     pub(crate) async fn refused(&self, step: &Step, word: KnownReason) -> WriteFailure {
-        let failure = self.agent.writer().perform(POLICY, step).await.expect_err("the write was not refused");
+        let failure = self
+            .agent
+            .writer()
+            .perform(POLICY, step)
+            .await
+            .expect_err("the write was not refused");
         assert_eq!(failure.reason, word, "{}", failure.message);
         assert!(!failure.message.contains(CANARY), "{}", failure.message);
-        assert!(!failure.message.contains(&STANDARD.encode(CANARY)), "{}", failure.message);
+        assert!(
+            !failure.message.contains(&STANDARD.encode(CANARY)),
+            "{}",
+            failure.message
+        );
         failure
     }
 }
@@ -148,9 +190,14 @@ impl Scene {
 /// How a user connects.
 pub(crate) fn options(cluster: &Cluster, user: &User, server: &str) -> Result<KubernetesOptions> {
     // Tests may write the kubeconfig of the same user concurrently.
-    let name = format!("{}-{:?}.kubeconfig", user.name().replace(':', "-"), thread::current().id());
+    let name = format!(
+        "{}-{:?}.kubeconfig",
+        user.name().replace(':', "-"),
+        thread::current().id()
+    );
     let path = cluster.folder().join(name.replace(['(', ')'], "-"));
-    std::fs::write(&path, cluster.kubeconfig_at(user, server)?).context("failed to write a kubeconfig")?;
+    std::fs::write(&path, cluster.kubeconfig_at(user, server)?)
+        .context("failed to write a kubeconfig")?;
     Ok(KubernetesOptions {
         name: "local".to_owned(),
         kubeconfig: Some(path),
@@ -184,16 +231,30 @@ pub(crate) fn secret(reference: &ObjectRef, content: &str) -> Value {
 /// The step that creates such a Secret.
 pub(crate) fn create(reference: &ObjectRef, content: &str) -> Step {
     let body = secret(reference, content);
-    Step::Create { desired: Object { reference: reference.clone(), version: String::new(), body } }
+    Step::Create {
+        desired: Object {
+            reference: reference.clone(),
+            version: String::new(),
+            body,
+        },
+    }
 }
 
 /// The step that sets this content of a Secret, and removes other keys.
 pub(crate) fn update(existing: &Object, content: &str) -> Step {
     let mut desired = existing.clone();
     desired.body["data"] = json!({"kubeconfig": STANDARD.encode(content)});
-    let data = existing.body["data"].as_object().cloned().unwrap_or_default();
-    let strays = data.keys().filter(|key| *key != "kubeconfig").map(|key| format!("data.{key}"));
-    let changed = std::iter::once("data.kubeconfig".to_owned()).chain(strays).collect();
+    let data = existing.body["data"]
+        .as_object()
+        .cloned()
+        .unwrap_or_default();
+    let strays = data
+        .keys()
+        .filter(|key| *key != "kubeconfig")
+        .map(|key| format!("data.{key}"));
+    let changed = std::iter::once("data.kubeconfig".to_owned())
+        .chain(strays)
+        .collect();
     Step::Update { desired, changed }
 }
 
@@ -218,10 +279,18 @@ pub(crate) fn taint(existing: &Object, taints: Value) -> Step {
 
 /// The managed fields by owner: manager and operation.
 pub(crate) fn managers(object: &Object) -> BTreeMap<(String, String), Value> {
-    let entries = object.body["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    let entries = object.body["metadata"]["managedFields"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     entries
         .into_iter()
-        .map(|entry| ((text(&entry["manager"]), text(&entry["operation"])), entry["fieldsV1"].clone()))
+        .map(|entry| {
+            (
+                (text(&entry["manager"]), text(&entry["operation"])),
+                entry["fieldsV1"].clone(),
+            )
+        })
         .collect()
 }

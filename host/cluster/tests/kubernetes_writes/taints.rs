@@ -17,15 +17,28 @@ const GROUP: &str = "cluster.open-cluster-management.io";
 const MANAGED: &str = "cluster.open-cluster-management.io/v1";
 
 fn wanted(key: &str) -> Wanted {
-    Wanted { key: key.to_owned(), value: String::new(), effect: Effect::NoSelect }
+    Wanted {
+        key: key.to_owned(),
+        value: String::new(),
+        effect: Effect::NoSelect,
+    }
 }
 
 /// The step that gives a cluster these taints, as the agent plans it.
 fn planned(primary: &Object, wanted: &[Wanted], added: TimeAdded) -> Step {
-    let rule = TaintsRule { keys: ["a/one", "a/two"].map(str::to_owned).into() };
+    let rule = TaintsRule {
+        keys: ["a/one", "a/two"].map(str::to_owned).into(),
+    };
     let key = Key::new(&POLICY.into(), &primary.reference);
-    let Plan { mut steps, .. } =
-        taints::plan(&key, primary, &rule, wanted, added, (&mut Contention::default(), 0)).unwrap();
+    let Plan { mut steps, .. } = taints::plan(
+        &key,
+        primary,
+        &rule,
+        wanted,
+        added,
+        (&mut Contention::default(), 0),
+    )
+    .unwrap();
     steps.pop().unwrap()
 }
 
@@ -43,48 +56,96 @@ async fn leaves_times_to_the_webhook_if_one_is_installed() -> Result<()> {
     let user = json!({"key": "user", "value": "", "effect": "NoSelect", "timeAdded": "2020-01-01T00:00:00Z"});
     let before = managed(&scene, "tainted", json!([user])).await?;
     let by_us = TimeAdded::SetByUs(1_763_712_000);
-    let first = scene.done(&planned(&before, &[wanted("a/one")], by_us)).await?;
-    assert_eq!(first.body["spec"]["taints"][0], user, "another's taint stays as it is");
-    assert_eq!(first.body["spec"]["taints"][1]["timeAdded"], "2025-11-21T08:00:00Z");
+    let first = scene
+        .done(&planned(&before, &[wanted("a/one")], by_us))
+        .await?;
+    assert_eq!(
+        first.body["spec"]["taints"][0], user,
+        "another's taint stays as it is"
+    );
+    assert_eq!(
+        first.body["spec"]["taints"][1]["timeAdded"],
+        "2025-11-21T08:00:00Z"
+    );
 
     let webhook = Webhook::start(set_taint_times).await?;
     let scope = json!({"objectSelector": {"matchLabels": {"test": "taints"}}});
-    let asks = Asks { name: "ocm", group: GROUP, resource: "managedclusters", scope: &scope };
+    let asks = Asks {
+        name: "ocm",
+        group: GROUP,
+        resource: "managedclusters",
+        scope: &scope,
+    };
     let labels = json!({"test": "taints"});
     let probe = json!({"apiVersion": MANAGED, "kind": "ManagedCluster", "metadata": {"name": "probe", "labels": labels},
         "spec": {"hubAcceptsClient": true}});
     webhook.install(&scene.objects, asks, probe).await?;
     let two = [wanted("a/one"), wanted("a/two")];
-    let refused = scene.refused(&planned(&first, &two, by_us), KnownReason::AdmissionRefused).await;
-    assert!(refused.message.contains("It is not allowed to set TimeAdded of Taint a/two."), "{}", refused.message);
+    let refused = scene
+        .refused(&planned(&first, &two, by_us), KnownReason::AdmissionRefused)
+        .await;
+    assert!(
+        refused
+            .message
+            .contains("It is not allowed to set TimeAdded of Taint a/two."),
+        "{}",
+        refused.message
+    );
 
-    assert!(!scene.agent.writer().taint_times_by_webhook().await, "an answer holds for a minute");
+    assert!(
+        !scene.agent.writer().taint_times_by_webhook().await,
+        "an answer holds for a minute"
+    );
     let fresh = connect(scene.cluster, &scene.cluster.user("agent", &[])?).await?;
     assert!(fresh.writer().taint_times_by_webhook().await);
     let there = scene.there(&first.reference).await?;
-    let after = scene.done(&planned(&there, &two, TimeAdded::SetByCluster)).await?;
+    let after = scene
+        .done(&planned(&there, &two, TimeAdded::SetByCluster))
+        .await?;
     let taints = after.body["spec"]["taints"].as_array().unwrap();
     assert_eq!(
-        taints.iter().map(|taint| &taint["timeAdded"]).collect::<Vec<_>>(),
+        taints
+            .iter()
+            .map(|taint| &taint["timeAdded"])
+            .collect::<Vec<_>>(),
         ["2020-01-01T00:00:00Z", "2025-11-21T08:00:00Z", TAINTED_AT]
     );
-    let swapped = scene.done(&planned(&after, &[wanted("a/two")], TimeAdded::SetByCluster)).await?;
+    let swapped = scene
+        .done(&planned(
+            &after,
+            &[wanted("a/two")],
+            TimeAdded::SetByCluster,
+        ))
+        .await?;
     let keys = |object: &Object| -> Vec<Value> {
-        object.body["spec"]["taints"].as_array().unwrap().iter().map(|taint| taint["key"].clone()).collect()
+        object.body["spec"]["taints"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|taint| taint["key"].clone())
+            .collect()
     };
     assert_eq!(keys(&swapped), ["user", "a/two"]);
 
     // An owned key with another effect is replaced, and gets its time.
     let odd = json!([{"key": "a/one", "effect": "PreferNoSelect"}]);
-    let replaced =
-        scene.done(&planned(&managed(&scene, "odd", odd).await?, &[wanted("a/one")], TimeAdded::SetByCluster)).await?;
+    let replaced = scene
+        .done(&planned(
+            &managed(&scene, "odd", odd).await?,
+            &[wanted("a/one")],
+            TimeAdded::SetByCluster,
+        ))
+        .await?;
     assert_eq!(
         replaced.body["spec"]["taints"],
         json!([{"key": "a/one", "effect": "NoSelect", "timeAdded": TAINTED_AT}])
     );
 
     let nobody = connect(scene.cluster, &scene.cluster.user("nobody", &[])?).await?;
-    assert!(nobody.writer().taint_times_by_webhook().await, "who may not know sets none");
+    assert!(
+        nobody.writer().taint_times_by_webhook().await,
+        "who may not know sets none"
+    );
     Webhook::uninstall(&scene.objects, "ocm").await?;
     Ok(())
 }

@@ -19,7 +19,12 @@ fn of_test(request: &Value) -> bool {
 /// Sends the Secrets of a scene's namespace through a webhook, and waits until this works.
 async fn install(webhook: &Webhook, scene: &Scene) -> Result<()> {
     let here = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scene.namespace}}});
-    let asks = Asks { name: &scene.namespace, group: "", resource: "secrets", scope: &here };
+    let asks = Asks {
+        name: &scene.namespace,
+        group: "",
+        resource: "secrets",
+        scope: &here,
+    };
     let probe = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "probe", "namespace": scene.namespace},
         "data": {"probe": STANDARD.encode(CANARY)}});
     webhook.install(&scene.objects, asks, probe).await
@@ -35,7 +40,12 @@ async fn names_a_webhook_that_rejects_without_quoting_it() -> Result<()> {
         })
         .await?;
         install(&webhook, &scene).await?;
-        let failure = scene.refused(&create(&scene.secret("s"), CANARY), KnownReason::AdmissionRefused).await;
+        let failure = scene
+            .refused(
+                &create(&scene.secret("s"), CANARY),
+                KnownReason::AdmissionRefused,
+            )
+            .await;
         assert_eq!(
             failure.message,
             format!(
@@ -43,7 +53,12 @@ async fn names_a_webhook_that_rejects_without_quoting_it() -> Result<()> {
             )
         );
         let before = Instant::now();
-        scene.refused(&create(&scene.secret("s"), CANARY), KnownReason::AdmissionRefused).await;
+        scene
+            .refused(
+                &create(&scene.secret("s"), CANARY),
+                KnownReason::AdmissionRefused,
+            )
+            .await;
         assert!(before.elapsed() < DEADLINE, "{code}");
     }
     Ok(())
@@ -56,10 +71,20 @@ async fn names_a_webhook_that_cannot_be_called() -> Result<()> {
     install(&webhook, &scene).await?;
     webhook.stop().await?;
     let failure = wait::until("the end of its connections", DEADLINE, async || {
-        Ok(scene.agent.writer().perform(POLICY, &create(&scene.secret("s"), CANARY)).await.err())
+        Ok(scene
+            .agent
+            .writer()
+            .perform(POLICY, &create(&scene.secret("s"), CANARY))
+            .await
+            .err())
     })
     .await?;
-    assert_eq!(failure.reason, KnownReason::AdmissionRefused, "{}", failure.message);
+    assert_eq!(
+        failure.reason,
+        KnownReason::AdmissionRefused,
+        "{}",
+        failure.message
+    );
     assert_eq!(
         failure.message,
         "failed to create Secret broken/s: the admission webhook `broken.example.org` cannot be called"
@@ -96,7 +121,9 @@ async fn rewrites_a_webhooks_change_only_when_something_else_is_desired() -> Res
             // Another value each time, so that every write would trigger the agent again.
             true => {
                 let value = format!("{:08}", times.fetch_add(1, Ordering::SeqCst));
-                Say::Patch(vec![json!({"op": "add", "path": "/data/kubeconfig", "value": value})])
+                Say::Patch(vec![
+                    json!({"op": "add", "path": "/data/kubeconfig", "value": value}),
+                ])
             }
             false => Say::Patch(Vec::new()),
         }
@@ -104,25 +131,38 @@ async fn rewrites_a_webhooks_change_only_when_something_else_is_desired() -> Res
     .await?;
     install(&webhook, &scene).await?;
     let target = scene.secret("s");
-    let failure = scene.refused(&create(&target, "one"), KnownReason::AdmissionChanged).await;
+    let failure = scene
+        .refused(&create(&target, "one"), KnownReason::AdmissionChanged)
+        .await;
     assert_eq!(
         failure.message,
         "failed to create Secret changing/s: an admission webhook changed data.kubeconfig, so it is not written again"
     );
     // The next reconcile finds the webhook's result and desires the same as before.
     let there = scene.there(&target).await?;
-    scene.refused(&update(&there, "one"), KnownReason::AdmissionChanged).await;
+    scene
+        .refused(&update(&there, "one"), KnownReason::AdmissionChanged)
+        .await;
     let asked = webhook.asked();
     for _ in 0..20 {
         let there = scene.there(&target).await?;
-        scene.refused(&update(&there, "one"), KnownReason::AdmissionChanged).await;
+        scene
+            .refused(&update(&there, "one"), KnownReason::AdmissionChanged)
+            .await;
     }
     assert_eq!(webhook.asked(), asked, "the same write was sent again");
 
-    scene.refused(&update(&scene.there(&target).await?, "two"), KnownReason::AdmissionChanged).await;
+    scene
+        .refused(
+            &update(&scene.there(&target).await?, "two"),
+            KnownReason::AdmissionChanged,
+        )
+        .await;
     assert!(webhook.asked() > asked, "another write was not sent");
     on.store(false, Ordering::SeqCst);
-    let mended = scene.done(&update(&scene.there(&target).await?, "three")).await?;
+    let mended = scene
+        .done(&update(&scene.there(&target).await?, "three"))
+        .await?;
     scene.done(&update(&mended, "one")).await?;
     Ok(())
 }

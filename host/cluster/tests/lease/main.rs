@@ -6,7 +6,9 @@ mod tests {
     use serde_json::json;
     use std::time::{Duration, Instant};
     use transom_api::KnownReason;
-    use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions};
+    use transom_cluster::kubernetes::{
+        Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions,
+    };
     use transom_core::lease::Timing;
     use transom_core::object::Object;
     use transom_core::plan::{Plan, Step};
@@ -18,9 +20,17 @@ mod tests {
     /// The deadline for what takes seconds, on a busy machine.
     const DEADLINE: Duration = Duration::from_secs(90);
     /// So long that it does not expire within a test.
-    const LONG: Timing = Timing { lease_ms: 300_000, hold_ms: 200_000, retry_ms: 200 };
+    const LONG: Timing = Timing {
+        lease_ms: 300_000,
+        hold_ms: 200_000,
+        retry_ms: 200,
+    };
     /// So short that a test can wait for its expiry.
-    const SHORT: Timing = Timing { lease_ms: 9_000, hold_ms: 6_000, retry_ms: 400 };
+    const SHORT: Timing = Timing {
+        lease_ms: 9_000,
+        hold_ms: 6_000,
+        retry_ms: 400,
+    };
 
     /// What `transom rbac` grants for the Lease, in the namespace `home`.
     const RIGHTS: &str = "
@@ -43,14 +53,30 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
     }
 
     /// A replica that campaigns for the Lease, at an address of the API server, and writes only while it holds it.
-    async fn replica(cluster: &Cluster, server: &str, name: &str, timing: Timing) -> Result<(Kubernetes, Leadership)> {
+    async fn replica(
+        cluster: &Cluster,
+        server: &str,
+        name: &str,
+        timing: Timing,
+    ) -> Result<(Kubernetes, Leadership)> {
         let user = cluster.user(name, &["replicas"])?;
         let path = cluster.folder().join(format!("{name}.kubeconfig"));
         std::fs::write(&path, cluster.kubeconfig_at(&user, server)?)?;
-        let options = KubernetesOptions { kubeconfig: Some(path), ..KubernetesOptions::default() };
+        let options = KubernetesOptions {
+            kubeconfig: Some(path),
+            ..KubernetesOptions::default()
+        };
         let kubernetes = Kubernetes::connect(options).await?;
         let (namespace, lease, instance) = ("home".to_owned(), LEASE.to_owned(), name.to_owned());
-        let leadership = Leadership::new(&kubernetes, &LeaseOptions { namespace, name: lease, instance, timing });
+        let leadership = Leadership::new(
+            &kubernetes,
+            &LeaseOptions {
+                namespace,
+                name: lease,
+                instance,
+                timing,
+            },
+        );
         kubernetes.writer().lead_by(leadership.leading());
         leadership.stand();
         Ok((kubernetes, leadership))
@@ -61,27 +87,46 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         let reference = ObjectRef::local("v1", "Secret", Some("home"), "s");
         let body = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "home"}});
         let key = Key::new(&"policy".into(), &reference);
-        let desired = Object { reference, version: String::new(), body };
-        let outcome = replica.apply(Plan::new(&key, Some(Step::Create { desired }))).await;
-        outcome.steps.into_iter().find_map(|step| step.result.err()).map(|failure| failure.reason)
+        let desired = Object {
+            reference,
+            version: String::new(),
+            body,
+        };
+        let outcome = replica
+            .apply(Plan::new(&key, Some(Step::Create { desired })))
+            .await;
+        outcome
+            .steps
+            .into_iter()
+            .find_map(|step| step.result.err())
+            .map(|failure| failure.reason)
     }
 
     async fn gained(leading: &mut Leading, who: &str) -> Result<()> {
-        tokio::time::timeout(DEADLINE, leading.gained()).await.with_context(|| format!("{who} did not lead in time"))
+        tokio::time::timeout(DEADLINE, leading.gained())
+            .await
+            .with_context(|| format!("{who} did not lead in time"))
     }
 
     async fn lost(leading: &mut Leading, who: &str) -> Result<()> {
-        tokio::time::timeout(DEADLINE, leading.lost()).await.with_context(|| format!("{who} led for too long"))
+        tokio::time::timeout(DEADLINE, leading.lost())
+            .await
+            .with_context(|| format!("{who} led for too long"))
     }
 
     /// Checks that every request of the replicas since a mark was allowed, and was about the one Lease by its name.
     fn only_the_lease(cluster: &Cluster, since: Mark) -> Result<()> {
         let lines = cluster.audit().since(since)?;
-        let ours = lines.iter().filter(|line| ["one", "two"].contains(&line.user.as_str()));
+        let ours = lines
+            .iter()
+            .filter(|line| ["one", "two"].contains(&line.user.as_str()));
         let mut verbs: Vec<&str> = Vec::new();
         for line in ours.filter(|line| line.target.is_some()) {
             let target = line.target.clone().unwrap_or_default();
-            ensure!(line.allowed && (&*target.resource, &*target.name) == ("leases", LEASE), "{line:?}");
+            ensure!(
+                line.allowed && (&*target.resource, &*target.name) == ("leases", LEASE),
+                "{line:?}"
+            );
             verbs.push(&line.verb);
         }
         verbs.sort_unstable();
@@ -104,9 +149,20 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
                 }
             }
         };
-        let trouble = tokio::time::timeout(DEADLINE, denied).await.context("nothing was told of missing rights")?;
-        assert_eq!(trouble.reason, KnownReason::ReadForbidden, "{}", trouble.message);
-        assert!(trouble.message.contains("Lease home/transom") && !first.leads(), "{}", trouble.message);
+        let trouble = tokio::time::timeout(DEADLINE, denied)
+            .await
+            .context("nothing was told of missing rights")?;
+        assert_eq!(
+            trouble.reason,
+            KnownReason::ReadForbidden,
+            "{}",
+            trouble.message
+        );
+        assert!(
+            trouble.message.contains("Lease home/transom") && !first.leads(),
+            "{}",
+            trouble.message
+        );
 
         cluster.objects().apply_manifest(RIGHTS).await?;
         gained(&mut first, "the only replica").await?;
@@ -115,7 +171,10 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         let (writes, two) = replica(&cluster, &cluster.server(), "two", LONG).await?;
         let mut second = two.leading();
         wait::until("the second replica sees the first", DEADLINE, async || {
-            Ok(second.holder().filter(|holder| holder.starts_with("one_")).map(drop))
+            Ok(second
+                .holder()
+                .filter(|holder| holder.starts_with("one_"))
+                .map(drop))
         })
         .await?;
         assert!(first.leads() && !second.leads());
@@ -130,7 +189,12 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
             Some(KnownReason::WriteForbidden),
             "it is sent, though without the right"
         );
-        let lease = cluster.objects().api("coordination.k8s.io/v1", "Lease", Some("home")).await?.get(LEASE).await?;
+        let lease = cluster
+            .objects()
+            .api("coordination.k8s.io/v1", "Lease", Some("home"))
+            .await?
+            .get(LEASE)
+            .await?;
         assert_eq!(lease.data["spec"]["leaseTransitions"], 1);
         Ok(())
     }
@@ -145,12 +209,19 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         gained(&mut first, "the first replica").await?;
         let (_, cut) = replica(&cluster, &wire.server(), "two", SHORT).await?;
         let mut second = cut.leading();
-        wait::until("the second replica sees the first", DEADLINE, async || Ok(second.holder().map(drop))).await?;
+        wait::until("the second replica sees the first", DEADLINE, async || {
+            Ok(second.holder().map(drop))
+        })
+        .await?;
 
         let died = Instant::now();
         drop(dead);
         gained(&mut second, "the second replica").await?;
-        assert!(!first.leads() && died.elapsed() > Duration::from_millis(SHORT.hold_ms), "{:?}", died.elapsed());
+        assert!(
+            !first.leads() && died.elapsed() > Duration::from_millis(SHORT.hold_ms),
+            "{:?}",
+            died.elapsed()
+        );
 
         let (_, three) = replica(&cluster, &cluster.server(), "one", SHORT).await?;
         let mut third = three.leading();
@@ -159,15 +230,24 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: replicas}]
         assert!(!second.leads(), "two lead");
         // The request in flight arrives too late.
         wire.carry(Carries::All);
-        let sees = |holder: Option<String>| holder.filter(|holder| holder.starts_with("one_")).map(drop);
-        wait::until("the second replica sees the third", DEADLINE, async || Ok(sees(second.holder()))).await?;
+        let sees =
+            |holder: Option<String>| holder.filter(|holder| holder.starts_with("one_")).map(drop);
+        wait::until("the second replica sees the third", DEADLINE, async || {
+            Ok(sees(second.holder()))
+        })
+        .await?;
         gained(&mut third, "the third replica").await?;
         assert!(!second.leads(), "two lead");
 
         // Someone takes the Lease by hand, for a second.
-        let leases = cluster.objects().api("coordination.k8s.io/v1", "Lease", Some("home")).await?;
+        let leases = cluster
+            .objects()
+            .api("coordination.k8s.io/v1", "Lease", Some("home"))
+            .await?;
         let stolen = json!({"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 1}});
-        leases.patch(LEASE, &Default::default(), &kube::api::Patch::Merge(stolen)).await?;
+        leases
+            .patch(LEASE, &Default::default(), &kube::api::Patch::Merge(stolen))
+            .await?;
         lost(&mut third, "the robbed replica").await?;
         tokio::select! {
             gained = gained(&mut second, "one of two") => gained?,

@@ -42,27 +42,47 @@ impl Guest {
     /// CamelCase or is one of the agent's own, a schema that is invalid or uses more than is checked, more of
     /// anything than the limits.
     /// `SettingsRefused`, when the settings break the schema.
-    pub fn load(digest: &str, description: Description, settings: &Map<String, Value>) -> Result<Self, Failure> {
+    pub fn load(
+        digest: &str,
+        description: Description,
+        settings: &Map<String, Value>,
+    ) -> Result<Self, Failure> {
         let invalid = |why: String| {
             Failure::known(
                 KnownReason::DescriptionInvalid,
-                format!("guest `{}` has an invalid description: {why}", description.name),
+                format!(
+                    "guest `{}` has an invalid description: {why}",
+                    description.name
+                ),
             )
         };
         check(&description).map_err(invalid)?;
         let schema = Schema::parse(&description.settings_schema).map_err(invalid)?;
-        let refused = |fault: SchemaFault| Failure::known(KnownReason::SettingsRefused, fault.to_string());
-        schema.check(&Value::Object(settings.clone())).map_err(refused)?;
+        let refused =
+            |fault: SchemaFault| Failure::known(KnownReason::SettingsRefused, fault.to_string());
+        schema
+            .check(&Value::Object(settings.clone()))
+            .map_err(refused)?;
         let declared = declared(&description).map_err(invalid)?;
         let words = words(&description).map_err(invalid)?;
         let settings = Value::Object(settings.clone()).to_string().into();
         let description = Arc::new(description);
-        Ok(Self { digest: digest.into(), description, settings, declared, words, nothing: Declared::default() })
+        Ok(Self {
+            digest: digest.into(),
+            description,
+            settings,
+            declared,
+            words,
+            nothing: Declared::default(),
+        })
     }
 
     /// What it declared of a kind; empty when it declared nothing.
     pub fn declared(&self, api_version: &str, kind: &str) -> &Declared {
-        let of_kind = self.declared.iter().find(|(version, name, _)| version == api_version && name == kind);
+        let of_kind = self
+            .declared
+            .iter()
+            .find(|(version, name, _)| version == api_version && name == kind);
         of_kind.map_or(&self.nothing, |(_, _, declared)| declared)
     }
 
@@ -77,14 +97,25 @@ impl Guest {
             return Failure::known(KnownReason::ContractBroken, message);
         };
         match &problem.field {
-            Some(field) => Failure::new(class, reason.clone(), &format!("{}: `{field}`", problem.message)),
+            Some(field) => Failure::new(
+                class,
+                reason.clone(),
+                &format!("{}: `{field}`", problem.message),
+            ),
             None => Failure::new(class, reason.clone(), &problem.message),
         }
     }
 
     /// The reason that a need gives for the absence of its object, as a failure of a class.
     pub fn absence(&self, class: Class, word: &str, message: String) -> Failure {
-        self.failure(class, &Problem { reason: word.to_owned(), message, field: None })
+        self.failure(
+            class,
+            &Problem {
+                reason: word.to_owned(),
+                message,
+                field: None,
+            },
+        )
     }
 }
 
@@ -116,7 +147,10 @@ fn declared(description: &Description) -> Result<Vec<(String, String, Declared)>
             return Err(format!("it reads more than 64 paths of {place}"));
         }
         let compiled = Declared::compile(read).map_err(|error| format!("{place}: {error}"))?;
-        if all.iter().any(|(version, kind, _)| *version == read.api_version && *kind == read.kind) {
+        if all
+            .iter()
+            .any(|(version, kind, _)| *version == read.api_version && *kind == read.kind)
+        {
             return Err(format!("{place} is listed twice"));
         }
         all.push((read.api_version.clone(), read.kind.clone(), compiled));
@@ -130,12 +164,20 @@ fn declared(description: &Description) -> Result<Vec<(String, String, Declared)>
 fn words(description: &Description) -> Result<BTreeMap<String, Reason>, String> {
     let mut all = BTreeMap::new();
     for reason in &description.reasons {
-        let camel = reason.name.starts_with(|first: char| first.is_ascii_uppercase())
-            && reason.name.chars().all(|letter| letter.is_ascii_alphanumeric());
+        let camel = reason
+            .name
+            .starts_with(|first: char| first.is_ascii_uppercase())
+            && reason
+                .name
+                .chars()
+                .all(|letter| letter.is_ascii_alphanumeric());
         if !camel || reason.name.len() > MAX_WORD {
             return Err("a reason is not a CamelCase word of at most 64 bytes".to_owned());
         }
-        if KnownReason::ALL.iter().any(|word| word.as_str() == reason.name && !word.is_shared()) {
+        if KnownReason::ALL
+            .iter()
+            .any(|word| word.as_str() == reason.name && !word.is_shared())
+        {
             return Err(format!(
                 "the reason `{}` is reserved for the agent; declare a CamelCase word of at most 64 bytes that \
                  `transom explain` does not list as a reason of the agent",
@@ -176,36 +218,83 @@ mod tests {
             fields: vec![field.to_owned()],
             changes: vec![],
         };
-        let reason =
-            |word: &str| DeclaredReason { name: word.to_owned(), meaning: String::new(), remedy: String::new() };
+        let reason = |word: &str| DeclaredReason {
+            name: word.to_owned(),
+            meaning: String::new(),
+            remedy: String::new(),
+        };
         let breaks: [(&str, Damage); 14] = [
             ("no name", Box::new(|it| it.name.clear())),
             ("no version", Box::new(|it| it.version.clear())),
             ("no schema", Box::new(|it| it.settings_schema.clear())),
-            ("schema of another type", Box::new(|it| it.settings_schema = "[]".to_owned())),
-            ("schema that uses more", Box::new(|it| it.settings_schema = r#"{"oneOf": []}"#.to_owned())),
-            ("schema too large", Box::new(|it| it.settings_schema = format!("{{{}}}", " ".repeat(MAX_SCHEMA)))),
-            ("a Secret", Box::new(move |it| it.reads.push(read("Secret", "data")))),
-            ("no path", Box::new(move |it| it.reads.push(read("Pod", "a..b")))),
-            ("a kind twice", Box::new(|it| it.reads.push(it.reads[0].clone()))),
-            ("too many paths", Box::new(|it| it.reads[0].changes = vec!["a".to_owned(); MAX_READS])),
-            ("too many reasons", Box::new(move |it| it.reasons = (0..200).map(|n| reason(&format!("R{n}"))).collect())),
-            ("not CamelCase", Box::new(move |it| it.reasons.push(reason("not camel")))),
-            ("a word of the agent", Box::new(move |it| it.reasons.push(reason("NotLeading")))),
-            ("a reason twice", Box::new(move |it| it.reasons.push(reason("Told")))),
+            (
+                "schema of another type",
+                Box::new(|it| it.settings_schema = "[]".to_owned()),
+            ),
+            (
+                "schema that uses more",
+                Box::new(|it| it.settings_schema = r#"{"oneOf": []}"#.to_owned()),
+            ),
+            (
+                "schema too large",
+                Box::new(|it| it.settings_schema = format!("{{{}}}", " ".repeat(MAX_SCHEMA))),
+            ),
+            (
+                "a Secret",
+                Box::new(move |it| it.reads.push(read("Secret", "data"))),
+            ),
+            (
+                "no path",
+                Box::new(move |it| it.reads.push(read("Pod", "a..b"))),
+            ),
+            (
+                "a kind twice",
+                Box::new(|it| it.reads.push(it.reads[0].clone())),
+            ),
+            (
+                "too many paths",
+                Box::new(|it| it.reads[0].changes = vec!["a".to_owned(); MAX_READS]),
+            ),
+            (
+                "too many reasons",
+                Box::new(move |it| {
+                    it.reasons = (0..200).map(|n| reason(&format!("R{n}"))).collect()
+                }),
+            ),
+            (
+                "not CamelCase",
+                Box::new(move |it| it.reasons.push(reason("not camel"))),
+            ),
+            (
+                "a word of the agent",
+                Box::new(move |it| it.reasons.push(reason("NotLeading"))),
+            ),
+            (
+                "a reason twice",
+                Box::new(move |it| it.reasons.push(reason("Told"))),
+            ),
         ];
         for (name, damage) in breaks {
             let mut description = described();
             damage(&mut description);
             let failure = load(description).map(|_| ()).unwrap_err();
-            assert_eq!(failure.reason, KnownReason::DescriptionInvalid.into(), "{name}");
+            assert_eq!(
+                failure.reason,
+                KnownReason::DescriptionInvalid.into(),
+                "{name}"
+            );
         }
         assert!(load(described()).is_ok());
         let settings = json!({"on": []}).as_object().cloned().unwrap_or_default();
         let mut described = described();
         described.settings_schema = json!({"properties": {"on": {"type": "object"}}}).to_string();
-        let failure = Guest::load("sha256:1", described, &settings).map(|_| ()).unwrap_err();
-        assert_eq!(failure.to_string(), "SettingsRefused: settings.on: is not a mapping");
+        let failure = Guest::load("sha256:1", described, &settings)
+            .map(|_| ())
+            .unwrap_err();
+        assert_eq!(
+            failure.to_string(),
+            "SettingsRefused: settings.on: is not a mapping"
+        );
     }
 
     #[test]
@@ -219,19 +308,43 @@ mod tests {
         let told = guest.failure(Class::Held, &problem("Told"));
         assert_eq!(
             (told.class, told.reason, &*told.message),
-            (Class::Held, Reason::Declared("Told".into()), "two lines: `spec.x`")
+            (
+                Class::Held,
+                Reason::Declared("Told".into()),
+                "two lines: `spec.x`"
+            )
         );
         let shared = guest.failure(Class::Missing, &problem("NoClusters")).reason;
-        assert_eq!(shared, Reason::Declared("NoClusters".into()), "it stays the guest's");
+        assert_eq!(
+            shared,
+            Reason::Declared("NoClusters".into()),
+            "it stays the guest's"
+        );
         let broken = guest.failure(Class::Held, &problem("InSync"));
-        assert_eq!((broken.class, broken.reason), (Class::Invalid, KnownReason::ContractBroken.into()));
+        assert_eq!(
+            (broken.class, broken.reason),
+            (Class::Invalid, KnownReason::ContractBroken.into())
+        );
         for word in KnownReason::ALL {
             let mut description = described();
             let (word, shared) = (word.as_str(), word.is_shared());
-            description.reasons =
-                vec![DeclaredReason { name: word.to_owned(), meaning: "m".to_owned(), remedy: "r".to_owned() }];
-            let refused = load(description).map(|_| ()).map_err(|failure| failure.reason);
-            assert_eq!(refused, if shared { Ok(()) } else { Err(KnownReason::DescriptionInvalid.into()) }, "{word}");
+            description.reasons = vec![DeclaredReason {
+                name: word.to_owned(),
+                meaning: "m".to_owned(),
+                remedy: "r".to_owned(),
+            }];
+            let refused = load(description)
+                .map(|_| ())
+                .map_err(|failure| failure.reason);
+            assert_eq!(
+                refused,
+                if shared {
+                    Ok(())
+                } else {
+                    Err(KnownReason::DescriptionInvalid.into())
+                },
+                "{word}"
+            );
         }
     }
 
@@ -248,7 +361,10 @@ mod tests {
             ("needs of one answer", crate::requirements::MAX_NEEDS),
             ("rounds of `require`", crate::requirements::MAX_ROUNDS),
         ] {
-            assert!(page.contains(&format!("\n| {limit} | {most} |\n")), "{limit}: {most}");
+            assert!(
+                page.contains(&format!("\n| {limit} | {most} |\n")),
+                "{limit}: {most}"
+            );
         }
     }
 

@@ -24,7 +24,11 @@ impl<'a> Candidate<'a> {
     /// name.
     fn rank(&self, key: &str) -> (Reverse<bool>, i64, &'a str) {
         let active = self.active.is_some_and(|policy| owns(policy, key));
-        (Reverse(active), self.created_seconds.unwrap_or(i64::MAX), &self.newest.name)
+        (
+            Reverse(active),
+            self.created_seconds.unwrap_or(i64::MAX),
+            &self.newest.name,
+        )
     }
 }
 
@@ -37,51 +41,90 @@ pub fn refused(candidates: &[Candidate<'_>]) -> BTreeMap<Arc<str>, Refusal> {
         refused.extend(found);
     }
     // A candidate that lost to another loser may find its keys free again.
-    let mut waiting: Vec<_> = candidates.iter().filter(|one| refused.contains(&one.newest.name)).collect();
+    let mut waiting: Vec<_> = candidates
+        .iter()
+        .filter(|one| refused.contains(&one.newest.name))
+        .collect();
     waiting.sort_by_key(|one| (one.created_seconds.unwrap_or(i64::MAX), &one.newest.name));
-    while let Some(free) = waiting.iter().position(|one| taken(candidates, &refused, one.newest).is_none()) {
+    while let Some(free) = waiting
+        .iter()
+        .position(|one| taken(candidates, &refused, one.newest).is_none())
+    {
         refused.remove(&waiting.remove(free).newest.name);
     }
     let refusal = |one: &&Candidate<'_>| taken(candidates, &refused, one.newest);
-    waiting.iter().filter_map(|one| Some((Arc::clone(&one.newest.name), refusal(one)?))).collect()
+    waiting
+        .iter()
+        .filter_map(|one| Some((Arc::clone(&one.newest.name), refusal(one)?)))
+        .collect()
 }
 
 /// The revision that a candidate works with: its newest, or the active one where the newest is refused.
 fn works<'a>(candidate: &Candidate<'a>, refused: &BTreeSet<Arc<str>>) -> Option<&'a Policy> {
-    if refused.contains(&candidate.newest.name) { candidate.active } else { Some(candidate.newest) }
+    if refused.contains(&candidate.newest.name) {
+        candidate.active
+    } else {
+        Some(candidate.newest)
+    }
 }
 
 /// The candidates, not refused yet, that lose a key to another one.
 fn losers(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
     let mut owners: BTreeMap<(&str, &str), Vec<&Candidate<'_>>> = BTreeMap::new();
     for candidate in candidates {
-        let Some(policy) = works(candidate, refused) else { continue };
+        let Some(policy) = works(candidate, refused) else {
+            continue;
+        };
         for key in keys(policy) {
-            owners.entry((&policy.primary.cluster, key)).or_default().push(candidate);
+            owners
+                .entry((&policy.primary.cluster, key))
+                .or_default()
+                .push(candidate);
         }
     }
     let mut losers = Vec::new();
     for ((_, key), owners) in owners {
         let keeper = owners.iter().map(|owner| owner.rank(key)).min();
-        let others = owners.iter().filter(|owner| Some(owner.rank(key)) != keeper);
-        losers.extend(others.map(|loser| Arc::clone(&loser.newest.name)).filter(|name| !refused.contains(name)));
+        let others = owners
+            .iter()
+            .filter(|owner| Some(owner.rank(key)) != keeper);
+        losers.extend(
+            others
+                .map(|loser| Arc::clone(&loser.newest.name))
+                .filter(|name| !refused.contains(name)),
+        );
     }
     losers
 }
 
 /// The refusal of a policy when another working policy owns one of its keys.
-fn taken(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>, policy: &Policy) -> Option<Refusal> {
-    let others = candidates.iter().filter(|other| other.newest.name != policy.name);
+fn taken(
+    candidates: &[Candidate<'_>],
+    refused: &BTreeSet<Arc<str>>,
+    policy: &Policy,
+) -> Option<Refusal> {
+    let others = candidates
+        .iter()
+        .filter(|other| other.newest.name != policy.name);
     let others = others.filter_map(|other| works(other, refused));
     let others = others.filter(|other| other.primary.cluster == policy.primary.cluster);
-    let shared = others.filter_map(|other| Some((keys(policy).find(|key| owns(other, key))?, other)));
+    let shared =
+        others.filter_map(|other| Some((keys(policy).find(|key| owns(other, key))?, other)));
     let (key, keeper) = shared.min_by_key(|(key, other)| (*key, Arc::clone(&other.name)))?;
-    let (name, keeper, kind, cluster) = (&policy.name, &keeper.name, &policy.primary.kind, &policy.primary.cluster);
+    let (name, keeper, kind, cluster) = (
+        &policy.name,
+        &keeper.name,
+        &policy.primary.kind,
+        &policy.primary.cluster,
+    );
     let message = format!(
         "spec.grant.write.taintKeys: the policies `{name}` and `{keeper}` both own the taint key `{key}` of every \
          {kind} of the connection `{cluster}`; `{keeper}` keeps it"
     );
-    Some(Refusal { reason: KnownReason::TaintKeyTaken, message })
+    Some(Refusal {
+        reason: KnownReason::TaintKeyTaken,
+        message,
+    })
 }
 
 /// The taint keys that a policy owns. The primaries of such a policy are ManagedClusters, which have no namespace.
@@ -90,7 +133,8 @@ fn keys(policy: &Policy) -> impl Iterator<Item = &str> {
         Writes::Taints(rule) => Some(rule),
         Writes::Kubeconfig(_) => None,
     };
-    rule.into_iter().flat_map(|rule| rule.keys.iter().map(String::as_str))
+    rule.into_iter()
+        .flat_map(|rule| rule.keys.iter().map(String::as_str))
 }
 
 fn owns(policy: &Policy, key: &str) -> bool {
@@ -113,72 +157,175 @@ mod tests {
     }
 
     fn new(newest: &Policy) -> Candidate<'_> {
-        Candidate { newest, active: None, created_seconds: None }
+        Candidate {
+            newest,
+            active: None,
+            created_seconds: None,
+        }
     }
 
     fn names(candidates: &[Candidate<'_>]) -> Vec<String> {
-        refused(candidates).into_keys().map(|name| name.to_string()).collect()
+        refused(candidates)
+            .into_keys()
+            .map(|name| name.to_string())
+            .collect()
     }
 
     #[test]
     fn refuses_a_second_owner_and_names_both_policies_and_the_key() {
-        let (a, b) = (owning("a", "local", &["x/1", "x/2"]), owning("b", "local", &["x/2", "x/3"]));
+        let (a, b) = (
+            owning("a", "local", &["x/1", "x/2"]),
+            owning("b", "local", &["x/2", "x/3"]),
+        );
         let refused = refused(&[new(&b), new(&a)]);
-        let [(name, refusal)] = &refused.into_iter().collect::<Vec<_>>()[..] else { panic!("one is refused") };
+        let [(name, refusal)] = &refused.into_iter().collect::<Vec<_>>()[..] else {
+            panic!("one is refused")
+        };
         assert_eq!((&**name, refusal.reason), ("b", KnownReason::TaintKeyTaken));
-        assert!(["`a`", "`b`", "`x/2`", "`local`"].iter().all(|part| refusal.message.contains(part)), "{refusal:?}");
+        assert!(
+            ["`a`", "`b`", "`x/2`", "`local`"]
+                .iter()
+                .all(|part| refusal.message.contains(part)),
+            "{refusal:?}"
+        );
     }
 
     #[test]
     fn only_the_same_key_of_the_same_cluster_is_taken() {
         let a = owning("a", "local", &["x/1"]);
-        let (other_key, other_cluster) = (owning("b", "local", &["x/2"]), owning("c", "hub", &["x/1"]));
+        let (other_key, other_cluster) =
+            (owning("b", "local", &["x/2"]), owning("c", "hub", &["x/1"]));
         let secrets = policy(&kubeconfig_manifest());
-        assert_eq!(names(&[new(&a), new(&other_key), new(&other_cluster), new(&secrets)]), Vec::<String>::new());
+        assert_eq!(
+            names(&[new(&a), new(&other_key), new(&other_cluster), new(&secrets)]),
+            Vec::<String>::new()
+        );
         let mut narrow = taints_manifest();
         narrow["metadata"]["name"] = json!("d");
         narrow["spec"]["primary"]["namespaces"] = json!(["nowhere"]);
         narrow["spec"]["grant"]["write"][0]["taintKeys"] = json!(["x/1"]);
-        assert_eq!(names(&[new(&a), new(&policy(&narrow))]), ["d"], "namespaces divide no cluster-scoped kind");
+        assert_eq!(
+            names(&[new(&a), new(&policy(&narrow))]),
+            ["d"],
+            "namespaces divide no cluster-scoped kind"
+        );
     }
 
     #[test]
     fn ownership_of_a_key_goes_by_active_then_age_then_name() {
-        let (a, b) = (owning("a", "local", &["x/1"]), owning("b", "local", &["x/1"]));
-        let aged = |policy, created| Candidate { created_seconds: Some(created), ..new(policy) };
+        let (a, b) = (
+            owning("a", "local", &["x/1"]),
+            owning("b", "local", &["x/1"]),
+        );
+        let aged = |policy, created| Candidate {
+            created_seconds: Some(created),
+            ..new(policy)
+        };
         assert_eq!(names(&[new(&a), new(&b)]), ["b"]);
         assert_eq!(names(&[aged(&a, 2), aged(&b, 1)]), ["a"]);
-        assert_eq!(names(&[new(&a), aged(&b, 1)]), ["a"], "of unknown age is the younger one");
-        assert_eq!(names(&[aged(&a, 1), Candidate { active: Some(&b), ..aged(&b, 2) }]), ["a"]);
+        assert_eq!(
+            names(&[new(&a), aged(&b, 1)]),
+            ["a"],
+            "of unknown age is the younger one"
+        );
+        assert_eq!(
+            names(&[
+                aged(&a, 1),
+                Candidate {
+                    active: Some(&b),
+                    ..aged(&b, 2)
+                }
+            ]),
+            ["a"]
+        );
         let elsewhere = owning("b", "local", &["x/9"]);
-        assert_eq!(names(&[new(&a), Candidate { active: Some(&elsewhere), ..new(&b) }]), ["b"], "it owns another key");
+        assert_eq!(
+            names(&[
+                new(&a),
+                Candidate {
+                    active: Some(&elsewhere),
+                    ..new(&b)
+                }
+            ]),
+            ["b"],
+            "it owns another key"
+        );
     }
 
     #[test]
     fn a_released_key_is_free_in_the_same_step() {
-        let (a, before, after) =
-            (owning("a", "local", &["x/1"]), owning("b", "local", &["x/1"]), owning("b", "local", &["x/2"]));
-        assert_eq!(names(&[new(&a), Candidate { active: Some(&before), ..new(&after) }]), Vec::<String>::new());
-        let (swapped_a, swapped_b) = (owning("a", "local", &["x/2"]), owning("b", "local", &["x/1"]));
+        let (a, before, after) = (
+            owning("a", "local", &["x/1"]),
+            owning("b", "local", &["x/1"]),
+            owning("b", "local", &["x/2"]),
+        );
+        assert_eq!(
+            names(&[
+                new(&a),
+                Candidate {
+                    active: Some(&before),
+                    ..new(&after)
+                }
+            ]),
+            Vec::<String>::new()
+        );
+        let (swapped_a, swapped_b) = (
+            owning("a", "local", &["x/2"]),
+            owning("b", "local", &["x/1"]),
+        );
         let active = owning("b", "local", &["x/2"]);
-        let swapped =
-            [Candidate { active: Some(&a), ..new(&swapped_a) }, Candidate { active: Some(&active), ..new(&swapped_b) }];
-        assert_eq!(names(&swapped), Vec::<String>::new(), "two may change places");
+        let swapped = [
+            Candidate {
+                active: Some(&a),
+                ..new(&swapped_a)
+            },
+            Candidate {
+                active: Some(&active),
+                ..new(&swapped_b)
+            },
+        ];
+        assert_eq!(
+            names(&swapped),
+            Vec::<String>::new(),
+            "two may change places"
+        );
     }
 
     #[test]
     fn a_refused_policy_keeps_its_keys_and_others_wait_for_them() {
-        let (b, b_wants) = (owning("b", "local", &["x/1"]), owning("b", "local", &["x/2"]));
-        let (a, c) = (owning("a", "local", &["x/1"]), owning("c", "local", &["x/2"]));
-        let candidates =
-            [new(&a), Candidate { active: Some(&b), ..new(&b_wants) }, Candidate { active: Some(&c), ..new(&c) }];
-        assert_eq!(names(&candidates), ["a", "b"], "c keeps x/2, so b keeps x/1, so a has to wait");
+        let (b, b_wants) = (
+            owning("b", "local", &["x/1"]),
+            owning("b", "local", &["x/2"]),
+        );
+        let (a, c) = (
+            owning("a", "local", &["x/1"]),
+            owning("c", "local", &["x/2"]),
+        );
+        let candidates = [
+            new(&a),
+            Candidate {
+                active: Some(&b),
+                ..new(&b_wants)
+            },
+            Candidate {
+                active: Some(&c),
+                ..new(&c)
+            },
+        ];
+        assert_eq!(
+            names(&candidates),
+            ["a", "b"],
+            "c keeps x/2, so b keeps x/1, so a has to wait"
+        );
     }
 
     #[test]
     fn losing_to_a_refused_policy_is_no_refusal() {
-        let (a, b, c) =
-            (owning("a", "local", &["x/1"]), owning("b", "local", &["x/1", "x/2"]), owning("c", "local", &["x/2"]));
+        let (a, b, c) = (
+            owning("a", "local", &["x/1"]),
+            owning("b", "local", &["x/1", "x/2"]),
+            owning("c", "local", &["x/2"]),
+        );
         assert_eq!(names(&[new(&c), new(&b), new(&a)]), ["b"]);
     }
 

@@ -72,7 +72,10 @@ pub struct ClusterView {
 
 /// How one user authenticates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "the set of kinds, as in wit/credentials.wit")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the set of kinds, as in wit/credentials.wit"
+)]
 pub struct Credential {
     /// Number that is valid for one call.
     #[serde(skip)]

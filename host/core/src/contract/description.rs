@@ -64,6 +64,8 @@ pub struct Description {
 impl Description {
     /// What it reads of a kind, if anything.
     pub fn read(&self, api_version: &str, kind: &str) -> Option<&Read> {
-        self.reads.iter().find(|read| read.api_version == api_version && read.kind == kind)
+        self.reads
+            .iter()
+            .find(|read| read.api_version == api_version && read.kind == kind)
     }
 }

@@ -110,13 +110,14 @@ impl Schema {
     /// # Errors
     /// When it is no schema, uses more than the supported subset, or has a `$ref` that leads nowhere.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let value: Value =
-            serde_json::from_str(text).map_err(|_| "settings-schema is not exactly one JSON value".to_owned())?;
+        let value: Value = serde_json::from_str(text)
+            .map_err(|_| "settings-schema is not exactly one JSON value".to_owned())?;
         if !mappings(&value) {
             return Err("settings-schema: a schema must be a mapping".to_owned());
         }
-        let root: Node = serde_path_to_error::deserialize(value)
-            .map_err(|error| format!("settings-schema: at `{}`: {}", error.path(), error.inner()))?;
+        let root: Node = serde_path_to_error::deserialize(value).map_err(|error| {
+            format!("settings-schema: at `{}`: {}", error.path(), error.inner())
+        })?;
         let schema = Self { root };
         schema.sound(&schema.root)?;
         Ok(schema)
@@ -136,13 +137,20 @@ impl Schema {
             return Err("settings-schema: $defs is allowed at the top level only".to_owned());
         }
         if self.resolved(node).is_none() {
-            return Err("settings-schema: a $ref does not lead to a definition, or is circular".to_owned());
+            return Err(
+                "settings-schema: a $ref does not lead to a definition, or is circular".to_owned(),
+            );
         }
         let others = match &node.additional_properties {
             Others::Like(like) => Some(&**like),
             Others::Whether(_) => None,
         };
-        let mut inner = node.defs.values().chain(node.properties.values()).chain(node.items.as_deref()).chain(others);
+        let mut inner = node
+            .defs
+            .values()
+            .chain(node.properties.values())
+            .chain(node.items.as_deref())
+            .chain(others);
         inner.try_for_each(|node| self.sound(node))
     }
 
@@ -160,14 +168,21 @@ impl Schema {
     }
 
     fn judge(&self, path: &str, node: &Node, value: &Value) -> Result<(), SchemaFault> {
-        let fault = |why: String| Err(SchemaFault { path: path.to_owned(), why });
+        let fault = |why: String| {
+            Err(SchemaFault {
+                path: path.to_owned(),
+                why,
+            })
+        };
         for node in self.resolved(node).unwrap_or_default() {
             if let Some(why) = node.wrong(value) {
                 return fault(why);
             }
             match value {
                 Value::Object(map) => {
-                    if let Some(missing) = node.required.iter().find(|name| !map.contains_key(*name)) {
+                    if let Some(missing) =
+                        node.required.iter().find(|name| !map.contains_key(*name))
+                    {
                         return fault(format!("`{missing}` is missing"));
                     }
                     for (name, field) in map {
@@ -177,14 +192,19 @@ impl Schema {
                             (None, Others::Like(like)) => self.judge(&path, like, field)?,
                             (None, Others::Whether(true)) => {}
                             (None, Others::Whether(false)) => {
-                                return Err(SchemaFault { path, why: "unknown field".to_owned() });
+                                return Err(SchemaFault {
+                                    path,
+                                    why: "unknown field".to_owned(),
+                                });
                             }
                         }
                     }
                 }
                 Value::Array(items) => {
                     for (at, item) in items.iter().enumerate() {
-                        node.items.as_ref().map_or(Ok(()), |node| self.judge(&format!("{path}[{at}]"), node, item))?;
+                        node.items.as_ref().map_or(Ok(()), |node| {
+                            self.judge(&format!("{path}[{at}]"), node, item)
+                        })?;
                     }
                 }
                 _ => {}
@@ -214,22 +234,41 @@ impl Node {
             least.is_some_and(|least| count < least) || most.is_some_and(|most| count > most)
         };
         match value {
-            Value::String(text) if outside(text.chars().count(), self.min_length, self.max_length) => Some(format!(
-                "is too short or too long: expected {} characters",
-                range(self.min_length, self.max_length)
-            )),
-            Value::String(text) if self.pattern.as_ref().is_some_and(|pattern| !pattern.is_match(text)) => {
-                Some(format!("does not match {}", self.pattern.as_ref().map_or("", Regex::as_str)))
+            Value::String(text)
+                if outside(text.chars().count(), self.min_length, self.max_length) =>
+            {
+                Some(format!(
+                    "is too short or too long: expected {} characters",
+                    range(self.min_length, self.max_length)
+                ))
+            }
+            Value::String(text)
+                if self
+                    .pattern
+                    .as_ref()
+                    .is_some_and(|pattern| !pattern.is_match(text)) =>
+            {
+                Some(format!(
+                    "does not match {}",
+                    self.pattern.as_ref().map_or("", Regex::as_str)
+                ))
             }
             Value::Array(items) if outside(items.len(), self.min_items, self.max_items) => {
-                Some(format!("has too few or too many entries: expected {}", range(self.min_items, self.max_items)))
+                Some(format!(
+                    "has too few or too many entries: expected {}",
+                    range(self.min_items, self.max_items)
+                ))
             }
             Value::Number(number) => {
                 let number = number.as_f64().unwrap_or(f64::NAN);
                 let low = self.minimum.is_some_and(|least| number < least);
                 let high = self.maximum.is_some_and(|most| number > most);
-                (low || high)
-                    .then(|| format!("is too small or too large: expected {}", range(self.minimum, self.maximum)))
+                (low || high).then(|| {
+                    format!(
+                        "is too small or too large: expected {}",
+                        range(self.minimum, self.maximum)
+                    )
+                })
             }
             _ => None,
         }
@@ -274,17 +313,25 @@ impl Kind {
 
 /// Whether every nested schema is a mapping: serde would read a list as one, field by field.
 fn mappings(node: &Value) -> bool {
-    let named = ["properties", "$defs"].into_iter().filter_map(|name| node.get(name));
-    let others = node.get("additionalProperties").filter(|others| !others.is_boolean());
+    let named = ["properties", "$defs"]
+        .into_iter()
+        .filter_map(|name| node.get(name));
+    let others = node
+        .get("additionalProperties")
+        .filter(|others| !others.is_boolean());
     node.is_object()
-        && named.flat_map(|nodes| nodes.as_object().into_iter().flat_map(Map::values)).all(mappings)
+        && named
+            .flat_map(|nodes| nodes.as_object().into_iter().flat_map(Map::values))
+            .all(mappings)
         && node.get("items").into_iter().chain(others).all(mappings)
 }
 
 fn pattern<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Regex>, D::Error> {
     let text = String::deserialize(deserializer)?;
     let compiled = RegexBuilder::new(&text).size_limit(MAX_PATTERN).build();
-    compiled.map(Some).map_err(|_| D::Error::custom("not a supported pattern"))
+    compiled
+        .map(Some)
+        .map_err(|_| D::Error::custom("not a supported pattern"))
 }
 
 #[cfg(test)]
@@ -293,7 +340,11 @@ mod tests {
     use serde_json::json;
 
     fn judged(schema: Value, settings: Value) -> Option<String> {
-        Schema::parse(&schema.to_string()).unwrap().check(&settings).err().map(|fault| fault.to_string())
+        Schema::parse(&schema.to_string())
+            .unwrap()
+            .check(&settings)
+            .err()
+            .map(|fault| fault.to_string())
     }
 
     #[test]
@@ -309,26 +360,61 @@ mod tests {
 
     #[test]
     fn names_the_fields_that_break_a_schema() {
-        let schema = Schema::parse(include_str!("../../../../guest/kubeconfig/settings.schema.json")).unwrap();
+        let schema = Schema::parse(include_str!(
+            "../../../../guest/kubeconfig/settings.schema.json"
+        ))
+        .unwrap();
         for (settings, expected) in [
-            (json!({"clusterDomain": null, "port": {"name": "https"}, "entry": "Cluster"}), ""),
+            (
+                json!({"clusterDomain": null, "port": {"name": "https"}, "entry": "Cluster"}),
+                "",
+            ),
             (json!([]), "settings: is not a mapping"),
-            (json!({"port": ["https"]}), "settings.port: is not a mapping"),
+            (
+                json!({"port": ["https"]}),
+                "settings.port: is not a mapping",
+            ),
             (
                 json!({"port": {"name": ""}}),
                 "settings.port.name: is too short or too long: expected 1 or more characters",
             ),
-            (json!({"port": {"nmae": "x"}}), "settings.port.nmae: unknown field"),
-            (json!({"entry": "Other"}), "settings.entry: is not one of \"CurrentContext\", \"Cluster\""),
-            (json!({"naming": {"prefix": "a b"}}), "settings.naming.prefix: does not match ^[a-z0-9-]*$"),
-            (json!({"naming": {"discovery": "yes"}}), "settings.naming.discovery: is not true or false"),
-            (json!({"clusterDomain": 7}), "settings.clusterDomain: is not a string or null"),
+            (
+                json!({"port": {"nmae": "x"}}),
+                "settings.port.nmae: unknown field",
+            ),
+            (
+                json!({"entry": "Other"}),
+                "settings.entry: is not one of \"CurrentContext\", \"Cluster\"",
+            ),
+            (
+                json!({"naming": {"prefix": "a b"}}),
+                "settings.naming.prefix: does not match ^[a-z0-9-]*$",
+            ),
+            (
+                json!({"naming": {"discovery": "yes"}}),
+                "settings.naming.discovery: is not true or false",
+            ),
+            (
+                json!({"clusterDomain": 7}),
+                "settings.clusterDomain: is not a string or null",
+            ),
         ] {
-            let found = schema.check(&settings).err().map(|fault| fault.to_string()).unwrap_or_default();
+            let found = schema
+                .check(&settings)
+                .err()
+                .map(|fault| fault.to_string())
+                .unwrap_or_default();
             assert_eq!(found, expected, "{settings}");
         }
-        let taints = Schema::parse(include_str!("../../../../guest/taints/settings.schema.json")).unwrap();
-        let grace = |seconds: Value| taints.check(&json!({"unreachable": {"gracePeriodSeconds": seconds}})).is_ok();
+        let taints = Schema::parse(include_str!(
+            "../../../../guest/taints/settings.schema.json"
+        ))
+        .unwrap();
+        let grace = |seconds: Value| {
+            taints
+                .check(&json!({"unreachable": {"gracePeriodSeconds": seconds}}))
+                .is_ok()
+        };
         assert_eq!(
             [json!(5), json!(5.0), json!(5.5), json!(-1), json!("5")].map(grace),
             [true, true, false, false, false]
@@ -341,11 +427,21 @@ mod tests {
         for (settings, expected) in [
             (json!({"a": [1, 2.5], "b": []}), None),
             (json!({}), Some("settings: `a` is missing")),
-            (json!({"a": [1, 4]}), Some("settings.a[1]: is too small or too large: expected 3 or less")),
-            (json!({"a": [1, 2, 3]}), Some("settings.a: has too few or too many entries: expected 2 or less")),
+            (
+                json!({"a": [1, 4]}),
+                Some("settings.a[1]: is too small or too large: expected 3 or less"),
+            ),
+            (
+                json!({"a": [1, 2, 3]}),
+                Some("settings.a: has too few or too many entries: expected 2 or less"),
+            ),
             (json!({"a": [], "b": {}}), Some("settings.b: is not a list")),
         ] {
-            assert_eq!(judged(list.clone(), settings.clone()).as_deref(), expected, "{settings}");
+            assert_eq!(
+                judged(list.clone(), settings.clone()).as_deref(),
+                expected,
+                "{settings}"
+            );
         }
     }
 

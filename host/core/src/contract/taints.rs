@@ -4,7 +4,8 @@ use super::Problem;
 use crate::reference::ObjectRef;
 
 /// Version and kind of a managed cluster.
-pub const MANAGED_CLUSTER: (&str, &str) = ("cluster.open-cluster-management.io/v1", "ManagedCluster");
+pub const MANAGED_CLUSTER: (&str, &str) =
+    ("cluster.open-cluster-management.io/v1", "ManagedCluster");
 
 /// What a taint does to placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

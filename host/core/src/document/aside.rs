@@ -21,7 +21,10 @@ pub(super) struct Aside<'t> {
 impl<'t> Aside<'t> {
     /// Puts nothing aside.
     pub(super) fn nothing(text: &'t str) -> Self {
-        Self { text: Cow::Borrowed(text), words: Vec::new() }
+        Self {
+            text: Cow::Borrowed(text),
+            words: Vec::new(),
+        }
     }
 
     /// Replaces every long word that ends its line. `None` when there is none, or when the text holds a mark or a
@@ -45,7 +48,10 @@ impl<'t> Aside<'t> {
             start += line.len();
         }
         short.push_str(text.get(copied..).unwrap_or_default());
-        (!words.is_empty()).then_some(Self { text: Cow::Owned(short), words })
+        (!words.is_empty()).then_some(Self {
+            text: Cow::Owned(short),
+            words,
+        })
     }
 
     /// Puts the words back into a text that the parser gave.
@@ -57,7 +63,10 @@ impl<'t> Aside<'t> {
         let mut whole = parts.next().unwrap_or_default().to_owned();
         for part in parts {
             let (number, rest) = part.split_once(END).unwrap_or_default();
-            let word = number.parse::<usize>().ok().and_then(|number| self.words.get(number));
+            let word = number
+                .parse::<usize>()
+                .ok()
+                .and_then(|number| self.words.get(number));
             whole.push_str(word.copied().unwrap_or_default());
             whole.push_str(rest);
         }
@@ -73,9 +82,12 @@ fn last_word(line: &str) -> Option<&str> {
     let is_inside = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
     let length = line.bytes().rev().take_while(is_inside).count();
     let (before, word) = line.split_at_checked(line.len() - length)?;
-    let in_no_number =
-        |byte: u8| byte.is_ascii_alphabetic() && !matches!(byte, b'a'..=b'f' | b'A'..=b'F' | b'o' | b'O' | b'x' | b'X');
-    (length >= LONG && before.ends_with(": ") && word.bytes().take(LONG).any(in_no_number)).then_some(word)
+    let in_no_number = |byte: u8| {
+        byte.is_ascii_alphabetic()
+            && !matches!(byte, b'a'..=b'f' | b'A'..=b'F' | b'o' | b'O' | b'x' | b'X')
+    };
+    (length >= LONG && before.ends_with(": ") && word.bytes().take(LONG).any(in_no_number))
+        .then_some(word)
 }
 
 #[cfg(test)]
@@ -85,10 +97,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LIMITS: Limits = Limits { bytes: 1 << 20, nodes: 10_000, depth: 20 };
+    const LIMITS: Limits = Limits {
+        bytes: 1 << 20,
+        nodes: 10_000,
+        depth: 20,
+    };
 
     fn shown(all: &[Parsed]) -> String {
-        all.iter().map(|one| format!("{} {} {:?}\n", one.number, one.line, one.value)).collect()
+        all.iter()
+            .map(|one| format!("{} {} {:?}\n", one.number, one.line, one.value))
+            .collect()
     }
 
     /// What the parser makes of a text without marks.
@@ -98,9 +116,19 @@ mod tests {
             let mut parsed = Vec::new();
             for exact in [false, true] {
                 parsed.clear();
-                parse_text(&Aside::nothing(chunk.text), &chunk, LIMITS, &Memory::of(text.len()), exact, &mut parsed);
+                parse_text(
+                    &Aside::nothing(chunk.text),
+                    &chunk,
+                    LIMITS,
+                    &Memory::of(text.len()),
+                    exact,
+                    &mut parsed,
+                );
                 let twice = |error: &DocumentError| error.fault == Fault::DuplicateKey;
-                if !parsed.last().is_some_and(|one| one.value.as_ref().is_err_and(twice)) {
+                if !parsed
+                    .last()
+                    .is_some_and(|one| one.value.as_ref().is_err_and(twice))
+                {
                     break;
                 }
             }
@@ -115,11 +143,19 @@ mod tests {
     #[test]
     fn sets_aside_only_words_that_are_not_numbers() {
         let word = "LS0tLS1CRUdJTi".repeat(20);
-        let text =
-            format!("a: {word}\r\nb: |\n  c: {word}\nd: \"{word}\"\ne: {}\nf: x {word}\n", "1234567890".repeat(30));
+        let text = format!(
+            "a: {word}\r\nb: |\n  c: {word}\nd: \"{word}\"\ne: {}\nf: x {word}\n",
+            "1234567890".repeat(30)
+        );
         let aside = Aside::of(&text).unwrap();
-        assert_eq!(aside.text.len(), text.len() - 2 * word.len() + 2 * "aside~0~".len());
-        assert_eq!(aside.whole("aside~0~ and aside~1~."), format!("{word} and {word}."));
+        assert_eq!(
+            aside.text.len(),
+            text.len() - 2 * word.len() + 2 * "aside~0~".len()
+        );
+        assert_eq!(
+            aside.whole("aside~0~ and aside~1~."),
+            format!("{word} and {word}.")
+        );
         assert!(Aside::of(&format!("aside~: {word}\n")).is_none());
         assert!(Aside::of("a: b\n").is_none());
         for forged in ["\"\\x61side~0~\"", "\"\\u0061side~0~\"", "\"asi\\\nde~0~\""] {

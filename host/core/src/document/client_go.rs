@@ -143,7 +143,10 @@ fn fold(out: &mut String, value: &str, indent: usize, mut write: impl FnMut(&mut
 }
 
 fn column(out: &str) -> usize {
-    out.chars().rev().take_while(|letter| *letter != '\n').count()
+    out.chars()
+        .rev()
+        .take_while(|letter| *letter != '\n')
+        .count()
 }
 
 fn quote_once(out: &mut String, value: &str, indent: Option<usize>) {
@@ -153,7 +156,10 @@ fn quote_once(out: &mut String, value: &str, indent: Option<usize>) {
         other => {
             out.push(other);
             // A line break here is never a line feed; the indent follows it.
-            out.extend(std::iter::repeat_n(' ', indent.filter(|_| is_break(other)).unwrap_or_default()));
+            out.extend(std::iter::repeat_n(
+                ' ',
+                indent.filter(|_| is_break(other)).unwrap_or_default(),
+            ));
         }
     };
     match indent {
@@ -168,8 +174,9 @@ fn quote_twice(out: &mut String, value: &str, indent: Option<usize>) {
     let mut before = None;
     let mut letters = value.chars().peekable();
     while let Some(letter) = letters.next() {
-        let foldable =
-            indent.filter(|_| letter == ' ' && before.is_some_and(|before| before != ' ') && letters.peek().is_some());
+        let foldable = indent.filter(|_| {
+            letter == ' ' && before.is_some_and(|before| before != ' ') && letters.peek().is_some()
+        });
         match foldable.filter(|_| column(out) > WIDTH) {
             Some(indent) => {
                 new_line(out, indent, true);
@@ -220,7 +227,11 @@ fn literal(out: &mut String, value: &str, indent: usize) {
     if value.starts_with([' ', '\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']) {
         out.push('2');
     }
-    let ends = value.chars().rev().take_while(|letter| is_break(*letter)).count();
+    let ends = value
+        .chars()
+        .rev()
+        .take_while(|letter| is_break(*letter))
+        .count();
     match ends {
         0 => out.push('-'),
         1 if value.chars().nth(1).is_some() => {}

@@ -45,7 +45,9 @@ impl Memory {
     /// What a text of so many bytes may cost beside the share that is kept for it.
     pub(super) fn of(length: usize) -> Self {
         let most = length.saturating_mul(TIMES).max(LEAST);
-        Self { left: Cell::new(most.saturating_sub(length.saturating_mul(KEPT))) }
+        Self {
+            left: Cell::new(most.saturating_sub(length.saturating_mul(KEPT))),
+        }
     }
 
     /// Takes so many bytes; false when fewer are left.
@@ -107,5 +109,8 @@ pub(super) fn excess(text: &str, limits: Limits, memory: &Memory) -> Option<Faul
 
 /// Whether a bracket after this byte can begin a collection.
 fn follows_structure(before: u8) -> bool {
-    matches!(before, b' ' | b'\t' | b'\r' | b'\n' | b'[' | b'{' | b',' | b':' | b'-' | b'?' | b'"' | b'\'')
+    matches!(
+        before,
+        b' ' | b'\t' | b'\r' | b'\n' | b'[' | b'{' | b',' | b':' | b'-' | b'?' | b'"' | b'\''
+    )
 }

@@ -105,24 +105,36 @@ fn number(out: &mut String, value: &Number) {
         return out.push_str(&written);
     };
     let point = if mantissa.contains('.') { "" } else { ".0" };
-    let sign = if exponent.starts_with(['+', '-']) { "" } else { "+" };
+    let sign = if exponent.starts_with(['+', '-']) {
+        ""
+    } else {
+        "+"
+    };
     out.extend([mantissa, point, "e", sign, exponent]);
 }
 
 fn text(out: &mut String, value: &str) {
-    if is_plain(value) { out.push_str(value) } else { quoted(out, value) }
+    if is_plain(value) {
+        out.push_str(value)
+    } else {
+        quoted(out, value)
+    }
 }
 
 /// Whether a text may stand unquoted: it begins like a word or a path, holds nothing that is special to YAML, and is
 /// no word that a reader takes for a boolean or for null. Numbers and dates begin with other characters.
 fn is_plain(value: &str) -> bool {
     let bytes = value.as_bytes();
-    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
+        return false;
+    };
     if !(first.is_ascii_alphabetic() || *first == b'/') || matches!(last, b' ' | b':') {
         return false;
     }
     let safe = |byte: &u8| PLAIN.get(usize::from(*byte)).copied().unwrap_or(false);
-    bytes.iter().all(safe) && !(bytes.contains(&b':') && value.contains(": ")) && !is_word_of_yaml(value)
+    bytes.iter().all(safe)
+        && !(bytes.contains(&b':') && value.contains(": "))
+        && !is_word_of_yaml(value)
 }
 
 /// The bytes that may stand inside an unquoted text.
@@ -131,7 +143,10 @@ static PLAIN: [bool; 256] = {
     let mut byte = 0_u8;
     while byte < 128 {
         table[byte as usize] = byte.is_ascii_alphanumeric()
-            || matches!(byte, b' ' | b'_' | b'.' | b'/' | b':' | b'@' | b'+' | b'=' | b',' | b'-' | b'(' | b')');
+            || matches!(
+                byte,
+                b' ' | b'_' | b'.' | b'/' | b':' | b'@' | b'+' | b'=' | b',' | b'-' | b'(' | b')'
+            );
         byte += 1;
     }
     table

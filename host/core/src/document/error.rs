@@ -43,7 +43,9 @@ impl Fault {
             Self::Syntax => "neither well-formed YAML nor JSON",
             Self::SeveralDocuments => "more than one document",
             Self::TooManyValues => "more values than the limit",
-            Self::TooCostly => "so many small values that it would need more than eight times its size in memory",
+            Self::TooCostly => {
+                "so many small values that it would need more than eight times its size in memory"
+            }
             Self::TooDeep => "nested deeper than the limit",
             Self::DuplicateKey => "a duplicate key",
             Self::KeyNotText => "a key that is not a string",
@@ -70,12 +72,20 @@ pub struct DocumentError {
 impl DocumentError {
     /// An error without a place.
     pub(crate) fn new(fault: Fault) -> Self {
-        Self { fault, line: None, column: None, path: String::new() }
+        Self {
+            fault,
+            line: None,
+            column: None,
+            path: String::new(),
+        }
     }
 
     /// Sets the line.
     pub(crate) fn on(self, line: usize) -> Self {
-        Self { line: Some(line), ..self }
+        Self {
+            line: Some(line),
+            ..self
+        }
     }
 }
 
@@ -166,7 +176,12 @@ const SHOWN: &[&str] = &[
 
 /// A key as a path shows it: `?` when it is not known.
 pub(crate) fn shown(key: &str) -> &'static str {
-    SHOWN.binary_search(&key).ok().and_then(|at| SHOWN.get(at)).copied().unwrap_or("?")
+    SHOWN
+        .binary_search(&key)
+        .ok()
+        .and_then(|at| SHOWN.get(at))
+        .copied()
+        .unwrap_or("?")
 }
 
 #[cfg(test)]

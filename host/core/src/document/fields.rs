@@ -22,8 +22,13 @@ impl Fields {
 
     /// Bytes of memory for merging a value: its entries, and their names in `merged`.
     pub(super) fn price_of(merged: &Value) -> usize {
-        let of = |map: &Value| map.as_object().map_or(0, |map| MAP + map.len() * 2 * (ENTRY + TEXT));
-        merged.as_array().map_or_else(|| of(merged), |maps| maps.iter().map(of).sum())
+        let of = |map: &Value| {
+            map.as_object()
+                .map_or(0, |map| MAP + map.len() * 2 * (ENTRY + TEXT))
+        };
+        merged
+            .as_array()
+            .map_or_else(|| of(merged), |maps| maps.iter().map(of).sum())
     }
 
     pub(super) fn has(&self, key: &str) -> bool {
@@ -42,7 +47,9 @@ impl Fields {
             one => vec![one],
         };
         for map in maps.into_iter().rev() {
-            let Value::Object(map) = map else { return Some(Fault::MergeKey) };
+            let Value::Object(map) = map else {
+                return Some(Fault::MergeKey);
+            };
             for (key, value) in map {
                 if !self.map.contains_key(&key) {
                     self.merged.insert(key.clone());

@@ -36,7 +36,11 @@ impl<'t> List<'t> {
     /// Finds the items; `None` when the text is written in another way.
     pub fn of(bytes: &'t [u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
-        if text.trim_start().starts_with('{') { Self::of_json(text) } else { Self::of_yaml(text) }
+        if text.trim_start().starts_with('{') {
+            Self::of_json(text)
+        } else {
+            Self::of_yaml(text)
+        }
     }
 
     fn of_yaml(text: &'t str) -> Option<Self> {
@@ -46,16 +50,28 @@ impl<'t> List<'t> {
             at += line.len();
             (start, line)
         });
-        let (key, line) = lines.by_ref().find(|(_, line)| line.trim_end() == "items:")?;
+        let (key, line) = lines
+            .by_ref()
+            .find(|(_, line)| line.trim_end() == "items:")?;
         let start = key + line.len();
-        let mut lines =
-            lines.filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#')).peekable();
+        let mut lines = lines
+            .filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
+            .peekable();
         let indent = indent_of(lines.peek()?.1);
-        let ends = |line: &str| indent_of(line) < indent || (indent_of(line) == indent && !is_item(line, indent));
-        let end = lines.find(|(_, line)| ends(line)).map_or(text.len(), |(end, _)| end);
+        let ends = |line: &str| {
+            indent_of(line) < indent || (indent_of(line) == indent && !is_item(line, indent))
+        };
+        let end = lines
+            .find(|(_, line)| ends(line))
+            .map_or(text.len(), |(end, _)| end);
         let (before, items, after) = (text.get(..key)?, text.get(start..end)?, text.get(end..)?);
         let head = format!("{before}items: []\n{after}");
-        Some(Self { head, items, offset: newlines(before) + 1, cut: Cut::Dashes(indent) })
+        Some(Self {
+            head,
+            items,
+            offset: newlines(before) + 1,
+            cut: Cut::Dashes(indent),
+        })
     }
 
     fn of_json(text: &'t str) -> Option<Self> {
@@ -77,7 +93,8 @@ impl<'t> List<'t> {
                     commas.push(at - start);
                 }
                 (b']', Some(start)) if !json.in_text && (before, json.depth) == (2, 1) => {
-                    let (head, items, rest) = (text.get(..start)?, text.get(start..at)?, text.get(at..)?);
+                    let (head, items, rest) =
+                        (text.get(..start)?, text.get(start..at)?, text.get(at..)?);
                     return Some(Self {
                         head: format!("{head}{rest}"),
                         items,
@@ -134,7 +151,10 @@ fn indent_of(line: &str) -> usize {
 
 /// Whether a line begins an item of a list after so many spaces.
 fn is_item(line: &str, indent: usize) -> bool {
-    indent_of(line) == indent && line.get(indent..).is_some_and(|rest| rest.starts_with("- ") || rest.trim_end() == "-")
+    indent_of(line) == indent
+        && line
+            .get(indent..)
+            .is_some_and(|rest| rest.starts_with("- ") || rest.trim_end() == "-")
 }
 
 /// Bytes up to the second line that begins an item.
@@ -178,14 +198,20 @@ mod tests {
 
     fn cut(text: &str) -> (String, Vec<(String, usize)>) {
         let list = List::of(text.as_bytes()).unwrap();
-        let pieces = list.pieces().map(|piece| (piece.text.to_owned(), piece.offset)).collect();
+        let pieces = list
+            .pieces()
+            .map(|piece| (piece.text.to_owned(), piece.offset))
+            .collect();
         (list.head, pieces)
     }
 
     #[test]
     fn cuts_a_list_before_and_after_its_items() {
-        let pieces =
-            |all: &[(&str, usize)]| all.iter().map(|(text, line)| ((*text).to_owned(), *line)).collect::<Vec<_>>();
+        let pieces = |all: &[(&str, usize)]| {
+            all.iter()
+                .map(|(text, line)| ((*text).to_owned(), *line))
+                .collect::<Vec<_>>()
+        };
         for indent in ["", "  "] {
             let text = format!(
                 "kind: List\nitems:\n{indent}- a: 1\n\n# x\n{indent}  b: |\n{indent}    - c\n{indent}-\n{indent}  d: 2\nmetadata: {{}}\n"
@@ -193,16 +219,32 @@ mod tests {
             let (head, found) = cut(&text);
             assert_eq!(head, "kind: List\nitems: []\nmetadata: {}\n");
             let first = format!("{indent}- a: 1\n\n# x\n{indent}  b: |\n{indent}    - c\n");
-            assert_eq!(found, pieces(&[(&first, 2), (&format!("{indent}-\n{indent}  d: 2\n"), 7)]));
+            assert_eq!(
+                found,
+                pieces(&[(&first, 2), (&format!("{indent}-\n{indent}  d: 2\n"), 7)])
+            );
         }
-        let (head, found) = cut("{\"a\": [1], \"items\" :\n[{\"x\": \",]\\\"\"}, [2,\n3] ], \"kind\": \"List\"}");
+        let (head, found) =
+            cut("{\"a\": [1], \"items\" :\n[{\"x\": \",]\\\"\"}, [2,\n3] ], \"kind\": \"List\"}");
         assert_eq!(head, "{\"a\": [1], \"items\" :\n[], \"kind\": \"List\"}");
-        assert_eq!(found, pieces(&[("{\"x\": \",]\\\"\"}", 1), (" [2,\n3] ", 1)]));
+        assert_eq!(
+            found,
+            pieces(&[("{\"x\": \",]\\\"\"}", 1), (" [2,\n3] ", 1)])
+        );
         assert!(cut("{\"items\": []}").1.is_empty());
-        assert_eq!(List::of(format!("{{\"items\": [{}1]}}", "1,".repeat(100)).as_bytes()), None);
-        for other in
-            ["", "a: 1\n", "items:\n", "items: [a]\n", "{\"a\": {\"items\": [1]}}", "{\"items\": 1}", "{\"items\": [1"]
-        {
+        assert_eq!(
+            List::of(format!("{{\"items\": [{}1]}}", "1,".repeat(100)).as_bytes()),
+            None
+        );
+        for other in [
+            "",
+            "a: 1\n",
+            "items:\n",
+            "items: [a]\n",
+            "{\"a\": {\"items\": [1]}}",
+            "{\"items\": 1}",
+            "{\"items\": [1",
+        ] {
             assert_eq!(List::of(other.as_bytes()), None, "{other}");
         }
     }

@@ -35,7 +35,13 @@ enum Segment {
 impl<'t> Reader<'t> {
     /// Starts a document in a text of so many bytes, of which some are put aside. An exact reader looks up every key
     /// before it goes on, so that it knows the place of a duplicate.
-    pub(super) fn new(length: usize, aside: &'t Aside<'t>, memory: &'t Memory, limits: Limits, exact: bool) -> Self {
+    pub(super) fn new(
+        length: usize,
+        aside: &'t Aside<'t>,
+        memory: &'t Memory,
+        limits: Limits,
+        exact: bool,
+    ) -> Self {
         Self {
             aside,
             memory,
@@ -76,7 +82,10 @@ impl<'t> Reader<'t> {
 
     /// Pays for one value with so many bytes of text.
     fn spend<E: de::Error>(&self, nodes: usize, bytes: usize) -> Result<(), E> {
-        match (self.nodes.get().checked_sub(nodes), self.bytes.get().checked_sub(bytes)) {
+        match (
+            self.nodes.get().checked_sub(nodes),
+            self.bytes.get().checked_sub(bytes),
+        ) {
             (Some(nodes), Some(bytes)) => {
                 self.nodes.set(nodes);
                 self.bytes.set(bytes);
@@ -87,14 +96,21 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads a document; even an empty one costs memory.
-    pub(super) fn begin<E: de::Error>(&self, read: impl FnOnce() -> Result<Value, E>) -> Result<Value, E> {
+    pub(super) fn begin<E: de::Error>(
+        &self,
+        read: impl FnOnce() -> Result<Value, E>,
+    ) -> Result<Value, E> {
         self.hold(DOCUMENT)?;
         read()
     }
 
     /// Pays for bytes of memory.
     fn hold<E: de::Error>(&self, bytes: usize) -> Result<(), E> {
-        if self.memory.take(bytes) { Ok(()) } else { Err(self.fail(Fault::TooCostly)) }
+        if self.memory.take(bytes) {
+            Ok(())
+        } else {
+            Err(self.fail(Fault::TooCostly))
+        }
     }
 
     fn inside<E>(&self, segment: Segment, error: E) -> E {
@@ -121,7 +137,10 @@ pub(super) struct ValueSeed<'r, 't> {
 impl<'r, 't> ValueSeed<'r, 't> {
     /// Reads a whole document.
     pub(super) fn root(reader: &'r Reader<'t>) -> Self {
-        Self { reader, depth: reader.depth }
+        Self {
+            reader,
+            depth: reader.depth,
+        }
     }
 
     fn deeper<E: de::Error>(self) -> Result<Self, E> {
@@ -133,7 +152,9 @@ impl<'r, 't> ValueSeed<'r, 't> {
 
     fn number<E: de::Error>(self, number: Option<Number>) -> Result<Value, E> {
         self.reader.spend(1, 0)?;
-        number.map(Value::Number).ok_or_else(|| self.reader.fail(Fault::Number))
+        number
+            .map(Value::Number)
+            .ok_or_else(|| self.reader.fail(Fault::Number))
     }
 }
 
@@ -213,7 +234,10 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
         self.reader.spend(1, 0)?;
         let inner = self.deeper()?;
         let mut fields = Fields::default();
-        while let Some(key) = access.next_key_seed(KeySeed { reader: self.reader, fields: &fields })? {
+        while let Some(key) = access.next_key_seed(KeySeed {
+            reader: self.reader,
+            fields: &fields,
+        })? {
             self.reader.hold(fields.price(key.as_deref()))?;
             let value = match access.next_value_seed(inner) {
                 Ok(value) => value,
@@ -251,7 +275,10 @@ struct KeySeed<'r, 't, 'm> {
 impl<'de> DeserializeSeed<'de> for KeySeed<'_, '_, '_> {
     type Value = Option<String>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<String>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<Option<String>, D::Error> {
         let reader = self.reader;
         deserializer.deserialize_str(self).inspect_err(|_| {
             if reader.fault.get().is_none() {
@@ -280,7 +307,10 @@ impl<'de> Visitor<'de> for KeySeed<'_, '_, '_> {
         let key = self.reader.aside.whole(key);
         self.reader.spend(0, key.len())?;
         if self.reader.exact && self.fields.has(&key) {
-            return Err(self.reader.inside(Segment::Key(shown(&key)), self.reader.fail(Fault::DuplicateKey)));
+            return Err(self.reader.inside(
+                Segment::Key(shown(&key)),
+                self.reader.fail(Fault::DuplicateKey),
+            ));
         }
         Ok(Some(key.into_owned()))
     }

@@ -23,16 +23,27 @@ impl<'t> Chunk<'t> {
 /// joined with the part after it.
 pub(super) fn chunks(text: &str) -> impl Iterator<Item = Chunk<'_>> {
     let (mut start, mut offset) = (0, 0);
-    let cuts = text.match_indices('\n').map(|(at, _)| at + 1).filter(move |at| is_marker(text.as_bytes(), *at));
+    let cuts = text
+        .match_indices('\n')
+        .map(|(at, _)| at + 1)
+        .filter(move |at| is_marker(text.as_bytes(), *at));
     cuts.chain([text.len()]).filter_map(move |cut| {
         let part = text.get(start..cut).unwrap_or_default();
         if cut < text.len() && is_preamble(part) {
             return None;
         }
         let empty = part.lines().take_while(|line| says_nothing(line)).count();
-        let chunk = Chunk { text: part, offset, line: offset + empty + 1 };
+        let chunk = Chunk {
+            text: part,
+            offset,
+            line: offset + empty + 1,
+        };
         start = cut;
-        offset += if cut < text.len() { part.matches('\n').count() } else { 0 };
+        offset += if cut < text.len() {
+            part.matches('\n').count()
+        } else {
+            0
+        };
         Some(chunk)
     })
 }
@@ -45,8 +56,12 @@ fn is_marker(text: &[u8], at: usize) -> bool {
 
 /// Whether a part holds directives, which belong to the document that follows.
 fn is_preamble(part: &str) -> bool {
-    let mut lines = part.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.next().is_some_and(|line| line.starts_with('%')) && lines.all(|line| line.starts_with('%'))
+    let mut lines = part
+        .lines()
+        .map(str::trim_end)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.next().is_some_and(|line| line.starts_with('%'))
+        && lines.all(|line| line.starts_with('%'))
 }
 
 fn says_nothing(line: &str) -> bool {
@@ -61,16 +76,26 @@ mod tests {
     #[test]
     fn parts_end_before_markers_and_know_their_lines() {
         let text = "# one\na: 1\n---\n# two\nb: 2\n----\n--- {c: 3}\n---";
-        let found: Vec<_> = chunks(text).map(|chunk| (chunk.text, chunk.offset, chunk.line)).collect();
+        let found: Vec<_> = chunks(text)
+            .map(|chunk| (chunk.text, chunk.offset, chunk.line))
+            .collect();
         assert_eq!(
             found,
-            [("# one\na: 1\n", 0, 2), ("---\n# two\nb: 2\n----\n", 2, 5), ("--- {c: 3}\n", 6, 7), ("---", 7, 9)]
+            [
+                ("# one\na: 1\n", 0, 2),
+                ("---\n# two\nb: 2\n----\n", 2, 5),
+                ("--- {c: 3}\n", 6, 7),
+                ("---", 7, 9)
+            ]
         );
     }
 
     #[test]
     fn directives_stay_with_their_document() {
-        assert_eq!(chunks("%YAML 1.2\n# about\n---\na: 1\n---\nb: 2\n").count(), 2);
+        assert_eq!(
+            chunks("%YAML 1.2\n# about\n---\na: 1\n---\nb: 2\n").count(),
+            2
+        );
         assert_eq!(chunks("").count(), 1);
     }
 }

@@ -39,11 +39,18 @@ impl Source {
     ///
     /// # Errors
     /// References that were never given, anything that is not granted, and an unsound result.
-    pub fn assemble(&self, answer: &Proposal, terms: &Terms<'_>) -> Result<Assembled, KubeconfigError> {
+    pub fn assemble(
+        &self,
+        answer: &Proposal,
+        terms: &Terms<'_>,
+    ) -> Result<Assembled, KubeconfigError> {
         few(answer)?;
         references(self, answer)?;
         if size::exceeds(self, answer, terms.limits.bytes) {
-            let what = format!("a kubeconfig of more than {} bytes, or of too many values", terms.limits.bytes);
+            let what = format!(
+                "a kubeconfig of more than {} bytes, or of too many values",
+                terms.limits.bytes
+            );
             return Err(Place::ROOT.proposed(KnownReason::KubeconfigTooLarge, &what, None));
         }
         destination::check(self, answer, terms)?;
@@ -52,7 +59,11 @@ impl Source {
         let document = document(self, answer)?;
         let text = client_go::to_yaml(&document);
         if text.len() > terms.limits.bytes {
-            let what = format!("a kubeconfig of {} bytes, more than {}", text.len(), terms.limits.bytes);
+            let what = format!(
+                "a kubeconfig of {} bytes, more than {}",
+                text.len(),
+                terms.limits.bytes
+            );
             return Err(Place::ROOT.proposed(KnownReason::KubeconfigTooLarge, &what, None));
         }
         Ok(Assembled { document, text })
@@ -63,12 +74,17 @@ impl Source {
 const ENTRIES: usize = 1_000;
 
 fn few(answer: &Proposal) -> Result<(), KubeconfigError> {
-    let lists =
-        [("clusters", answer.clusters.len()), ("users", answer.users.len()), ("contexts", answer.contexts.len())];
+    let lists = [
+        ("clusters", answer.clusters.len()),
+        ("users", answer.users.len()),
+        ("contexts", answer.contexts.len()),
+    ];
     match lists.into_iter().find(|(_, entries)| *entries > ENTRIES) {
-        Some((list, _)) => {
-            Err(Place::ROOT.field(list).proposed(KnownReason::KubeconfigTooLarge, "more than 1,000 entries", None))
-        }
+        Some((list, _)) => Err(Place::ROOT.field(list).proposed(
+            KnownReason::KubeconfigTooLarge,
+            "more than 1,000 entries",
+            None,
+        )),
         None => Ok(()),
     }
 }
@@ -76,16 +92,30 @@ fn few(answer: &Proposal) -> Result<(), KubeconfigError> {
 /// Checks every reference and name of an answer.
 fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError> {
     let view = &source.view;
-    let (mut clusters, mut users, mut contexts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut clusters, mut users, mut contexts) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (at, cluster) in answer.clusters.iter().enumerate() {
         let known = (cluster.entry as usize) < view.clusters.len()
-            && cluster.authorities.iter().all(|authority| (*authority as usize) < source.bundles.len())
-            && cluster.proxy.is_none_or(|proxy| (proxy as usize) < source.proxies.len());
+            && cluster
+                .authorities
+                .iter()
+                .all(|authority| (*authority as usize) < source.bundles.len())
+            && cluster
+                .proxy
+                .is_none_or(|proxy| (proxy as usize) < source.proxies.len());
         judge("clusters", at, known, clusters.insert(&cluster.name))?;
         let mut given = BTreeSet::new();
-        if !cluster.authorities.iter().all(|authority| given.insert(*authority)) {
+        if !cluster
+            .authorities
+            .iter()
+            .all(|authority| given.insert(*authority))
+        {
             let list = Place::ROOT.field("clusters");
-            return Err(list.item(at).proposed(KnownReason::DuplicateEntry, "the same CA data twice", None));
+            return Err(list.item(at).proposed(
+                KnownReason::DuplicateEntry,
+                "the same CA data twice",
+                None,
+            ));
         }
     }
     for (at, user) in answer.users.iter().enumerate() {
@@ -97,7 +127,11 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
         judge("contexts", at, known, contexts.insert(&context.name))?;
         if !joins_as_source(source, answer, context) {
             let message = "a user and a cluster that no context of the source combines";
-            return Err(Place::ROOT.field("contexts").item(at).proposed(KnownReason::ServerNotGranted, message, None));
+            return Err(Place::ROOT.field("contexts").item(at).proposed(
+                KnownReason::ServerNotGranted,
+                message,
+                None,
+            ));
         }
     }
     Ok(())
@@ -106,7 +140,11 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
 fn judge(list: &'static str, at: usize, known: bool, is_new: bool) -> Result<(), KubeconfigError> {
     let list = Place::ROOT.field(list);
     if !known {
-        return Err(list.item(at).proposed(KnownReason::UnknownReference, "a reference that it was not given", None));
+        return Err(list.item(at).proposed(
+            KnownReason::UnknownReference,
+            "a reference that it was not given",
+            None,
+        ));
     }
     if !is_new {
         return Err(list.item(at).field("name").proposed(
@@ -121,12 +159,26 @@ fn judge(list: &'static str, at: usize, known: bool, is_new: bool) -> Result<(),
 /// Whether a context's cluster and user come from those of its source context, or are left out.
 fn joins_as_source(source: &Source, answer: &Proposal, context: &ContextEntry) -> bool {
     let view = &source.view;
-    let Some(origin) = view.contexts.get(context.entry as usize) else { return false };
-    let cluster = answer.clusters.iter().find(|cluster| cluster.name == context.cluster);
+    let Some(origin) = view.contexts.get(context.entry as usize) else {
+        return false;
+    };
+    let cluster = answer
+        .clusters
+        .iter()
+        .find(|cluster| cluster.name == context.cluster);
     let user = answer.users.iter().find(|user| user.name == context.user);
-    let is_cluster = |entry: u32| view.clusters.get(entry as usize).is_some_and(|from| from.name == origin.cluster);
-    let is_user = |entry: u32| view.users.get(entry as usize).is_some_and(|from| from.name == origin.user);
-    cluster.is_none_or(|cluster| is_cluster(cluster.entry)) && user.is_none_or(|user| is_user(user.entry))
+    let is_cluster = |entry: u32| {
+        view.clusters
+            .get(entry as usize)
+            .is_some_and(|from| from.name == origin.cluster)
+    };
+    let is_user = |entry: u32| {
+        view.users
+            .get(entry as usize)
+            .is_some_and(|from| from.name == origin.user)
+    };
+    cluster.is_none_or(|cluster| is_cluster(cluster.entry))
+        && user.is_none_or(|user| is_user(user.entry))
 }
 
 /// The document of an answer whose references were checked.
@@ -134,15 +186,31 @@ fn document(source: &Source, answer: &Proposal) -> Result<Value, KubeconfigError
     let mut document: Map<String, Value> = source
         .document
         .iter()
-        .filter(|(key, _)| !matches!(key.as_str(), "clusters" | "users" | "contexts" | "current-context"))
+        .filter(|(key, _)| {
+            !matches!(
+                key.as_str(),
+                "clusters" | "users" | "contexts" | "current-context"
+            )
+        })
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     set(&mut document, "apiVersion", Some("v1".into()));
     set(&mut document, "kind", Some("Config".into()));
-    set(&mut document, "current-context", Some(answer.current_context.as_str().into()));
-    let clusters = answer.clusters.iter().enumerate().map(|(at, wanted)| cluster(source, at, wanted));
+    set(
+        &mut document,
+        "current-context",
+        Some(answer.current_context.as_str().into()),
+    );
+    let clusters = answer
+        .clusters
+        .iter()
+        .enumerate()
+        .map(|(at, wanted)| cluster(source, at, wanted));
     document.insert("clusters".to_owned(), clusters.collect::<Result<_, _>>()?);
-    let users = answer.users.iter().map(|wanted: &ProposedUser| entry(source, "users", wanted.entry, &wanted.name));
+    let users = answer
+        .users
+        .iter()
+        .map(|wanted: &ProposedUser| entry(source, "users", wanted.entry, &wanted.name));
     document.insert("users".to_owned(), users.collect());
     let contexts = answer.contexts.iter().map(|wanted| context(source, wanted));
     document.insert("contexts".to_owned(), contexts.collect());
@@ -151,8 +219,14 @@ fn document(source: &Source, answer: &Proposal) -> Result<Value, KubeconfigError
 
 /// A copy of an entry of the source under a name.
 fn entry(source: &Source, list: &str, number: u32, name: &str) -> Value {
-    let origin = source.document.get(list).and_then(|items| items.get(number as usize));
-    let mut entry = origin.and_then(Value::as_object).cloned().unwrap_or_default();
+    let origin = source
+        .document
+        .get(list)
+        .and_then(|items| items.get(number as usize));
+    let mut entry = origin
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
     set(&mut entry, "name", Some(name.into()));
     Value::Object(entry)
 }
@@ -161,7 +235,9 @@ fn cluster(source: &Source, at: usize, wanted: &ProposedCluster) -> Result<Value
     let mut entry = entry(source, "clusters", wanted.entry, &wanted.name);
     let origin = source.view.clusters.get(wanted.entry as usize);
     let fields = entry.get_mut("cluster").and_then(Value::as_object_mut);
-    let (Some(origin), Some(fields)) = (origin, fields) else { return Ok(entry) };
+    let (Some(origin), Some(fields)) = (origin, fields) else {
+        return Ok(entry);
+    };
     if destination::is_kept(wanted, origin) {
         return Ok(entry);
     }
@@ -170,20 +246,32 @@ fn cluster(source: &Source, at: usize, wanted: &ProposedCluster) -> Result<Value
         let place = list.item(at);
         let written = url::write(&wanted.server);
         let server = written.map_err(|_| {
-            place.field("cluster").field("server").proposed(KnownReason::InvalidUrl, "a server that is not a URL", None)
+            place.field("cluster").field("server").proposed(
+                KnownReason::InvalidUrl,
+                "a server that is not a URL",
+                None,
+            )
         })?;
         set(fields, "server", Some(server.into()));
     }
     authorities(source, fields, wanted);
     if wanted.insecure != origin.insecure {
-        set(fields, "insecure-skip-tls-verify", wanted.insecure.then_some(Value::Bool(true)));
+        set(
+            fields,
+            "insecure-skip-tls-verify",
+            wanted.insecure.then_some(Value::Bool(true)),
+        );
     }
     if wanted.proxy.is_none() {
         fields.remove("proxy-url");
     } else if let Some(text) = proxy(source, wanted) {
         set(fields, "proxy-url", Some(text.into()));
     }
-    set(fields, "tls-server-name", wanted.tls_server_name.as_deref().map(Value::from));
+    set(
+        fields,
+        "tls-server-name",
+        wanted.tls_server_name.as_deref().map(Value::from),
+    );
     Ok(entry)
 }
 
@@ -191,8 +279,11 @@ fn cluster(source: &Source, at: usize, wanted: &ProposedCluster) -> Result<Value
 /// source.
 fn authorities(source: &Source, fields: &mut Map<String, Value>, wanted: &ProposedCluster) {
     const FIELD: &str = "certificate-authority-data";
-    let found: Vec<&Bundle> =
-        wanted.authorities.iter().filter_map(|reference| source.bundles.get(*reference as usize)).collect();
+    let found: Vec<&Bundle> = wanted
+        .authorities
+        .iter()
+        .filter_map(|reference| source.bundles.get(*reference as usize))
+        .collect();
     match found.as_slice() {
         [] => {
             set(fields, FIELD, None);
@@ -202,7 +293,10 @@ fn authorities(source: &Source, fields: &mut Map<String, Value>, wanted: &Propos
         [other] => set(fields, FIELD, text_of(source, other).map(Value::from)),
         several => {
             let mut joined = Vec::new();
-            for bytes in several.iter().filter_map(|bundle| pem::field(text_of(source, bundle)?)) {
+            for bytes in several
+                .iter()
+                .filter_map(|bundle| pem::field(text_of(source, bundle)?))
+            {
                 joined.extend_from_slice(&bytes);
                 if !bytes.ends_with(b"\n") {
                     joined.push(b'\n');
@@ -226,7 +320,13 @@ fn proxy<'s>(source: &'s Source, wanted: &ProposedCluster) -> Option<&'s str> {
 }
 
 fn field_of_cluster<'s>(source: &'s Source, cluster: u32, field: &str) -> Option<&'s str> {
-    source.document.get("clusters")?.get(cluster as usize)?.get("cluster")?.get(field)?.as_str()
+    source
+        .document
+        .get("clusters")?
+        .get(cluster as usize)?
+        .get("cluster")?
+        .get(field)?
+        .as_str()
 }
 
 fn context(source: &Source, wanted: &ContextEntry) -> Value {
@@ -234,7 +334,11 @@ fn context(source: &Source, wanted: &ContextEntry) -> Value {
     if let Some(fields) = entry.get_mut("context").and_then(Value::as_object_mut) {
         set(fields, "cluster", Some(wanted.cluster.as_str().into()));
         set(fields, "user", Some(wanted.user.as_str().into()));
-        set(fields, "namespace", wanted.namespace.as_deref().map(Value::from));
+        set(
+            fields,
+            "namespace",
+            wanted.namespace.as_deref().map(Value::from),
+        );
     }
     entry
 }

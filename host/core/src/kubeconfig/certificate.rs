@@ -30,9 +30,13 @@ pub(super) struct PublicKey {
 pub(super) fn read(der: &[u8]) -> Option<(CertificateFacts, PublicKey)> {
     let certificate = Certificate::from_der(der).ok()?;
     let content = certificate.tbs_certificate();
-    let says_ca = content.get_extension::<BasicConstraints>().ok()?.map(|(_, constraints)| constraints.ca);
+    let says_ca = content
+        .get_extension::<BasicConstraints>()
+        .ok()?
+        .map(|(_, constraints)| constraints.ca);
     let modern = content.version() == x509_cert::certificate::Version::V3;
-    let seconds = |time: x509_cert::time::Time| i64::try_from(time.to_unix_duration().as_secs()).ok();
+    let seconds =
+        |time: x509_cert::time::Time| i64::try_from(time.to_unix_duration().as_secs()).ok();
     let facts = CertificateFacts {
         fingerprint: hexadecimal(&Sha256::digest(der)),
         starts_seconds: seconds(content.validity().not_before)?,
@@ -40,11 +44,24 @@ pub(super) fn read(der: &[u8]) -> Option<(CertificateFacts, PublicKey)> {
         is_ca: says_ca.unwrap_or(!modern),
     };
     let key = content.subject_public_key_info();
-    Some((facts, PublicKey { algorithm: key.algorithm.oid, bits: key.subject_public_key.raw_bytes().to_vec() }))
+    Some((
+        facts,
+        PublicKey {
+            algorithm: key.algorithm.oid,
+            bits: key.subject_public_key.raw_bytes().to_vec(),
+        },
+    ))
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |half: u8| DIGITS.get(usize::from(half)).map_or('0', |digit| char::from(*digit));
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    let digit = |half: u8| {
+        DIGITS
+            .get(usize::from(half))
+            .map_or('0', |digit| char::from(*digit))
+    };
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .collect()
 }

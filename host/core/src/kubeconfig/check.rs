@@ -19,7 +19,11 @@ pub(super) struct Reached<'a> {
 /// # Errors
 /// `ContextUnresolved`.
 pub(super) fn reached(answer: &Proposal) -> Result<Reached<'_>, KubeconfigError> {
-    let unresolved = |field, message| Place::ROOT.field(field).proposed(KnownReason::ContextUnresolved, message, None);
+    let unresolved = |field, message| {
+        Place::ROOT
+            .field(field)
+            .proposed(KnownReason::ContextUnresolved, message, None)
+    };
     if answer.current_context.is_empty() {
         return Err(unresolved("current-context", "nothing"));
     }
@@ -55,20 +59,30 @@ pub(super) fn soundness(
 ) -> Result<(), KubeconfigError> {
     trust(source, reached.cluster, insecure, now_seconds)?;
     let (at, user) = reached.user;
-    let Some(Some(certificate)) = source.certificates.get(user.entry as usize) else { return Ok(()) };
+    let Some(Some(certificate)) = source.certificates.get(user.entry as usize) else {
+        return Ok(());
+    };
     let list = Place::ROOT.field("users");
     let item = list.item(at);
     let place = item.field("user");
     if certificate.pair == Pair::Differs {
         let message = "not the key of the client certificate";
-        return Err(place.field("client-key-data").error(KnownReason::CertificateKeyMismatch, message));
+        return Err(place
+            .field("client-key-data")
+            .error(KnownReason::CertificateKeyMismatch, message));
     }
     let place = place.field("client-certificate-data");
     if now_seconds < certificate.starts_seconds {
-        return Err(place.error(KnownReason::CertificateNotYetValid, "the certificate is not valid yet"));
+        return Err(place.error(
+            KnownReason::CertificateNotYetValid,
+            "the certificate is not valid yet",
+        ));
     }
     if now_seconds > certificate.ends_seconds {
-        return Err(place.error(KnownReason::CertificateExpired, "the certificate has expired"));
+        return Err(place.error(
+            KnownReason::CertificateExpired,
+            "the certificate has expired",
+        ));
     }
     Ok(())
 }
@@ -90,7 +104,11 @@ fn trust(
             return Ok(());
         }
         let message = "to skip verification despite CA data, which clients reject,";
-        return Err(place.field("insecure-skip-tls-verify").proposed(KnownReason::KubeconfigInvalid, message, None));
+        return Err(place.field("insecure-skip-tls-verify").proposed(
+            KnownReason::KubeconfigInvalid,
+            message,
+            None,
+        ));
     }
     let place = place.field("certificate-authority-data");
     let origin = source.view.clusters.get(cluster.entry as usize);
@@ -98,19 +116,36 @@ fn trust(
     if cluster.authorities.is_empty() && none_there && insecure == InsecureGrant::AsSource {
         return Ok(());
     }
-    let bundles = cluster.authorities.iter().filter_map(|reference| source.bundles.get(*reference as usize));
-    let authorities: Vec<_> =
-        bundles.flat_map(|bundle: &Bundle| &bundle.certificates).filter(|facts| facts.is_ca).collect();
+    let bundles = cluster
+        .authorities
+        .iter()
+        .filter_map(|reference| source.bundles.get(*reference as usize));
+    let authorities: Vec<_> = bundles
+        .flat_map(|bundle: &Bundle| &bundle.certificates)
+        .filter(|facts| facts.is_ca)
+        .collect();
     if authorities.is_empty() {
-        return Err(place.error(KnownReason::InvalidAuthority, "it contains no CA certificate"));
+        return Err(place.error(
+            KnownReason::InvalidAuthority,
+            "it contains no CA certificate",
+        ));
     }
     let starts = |at: i64| at <= now_seconds;
     let ends = |at: i64| now_seconds <= at;
-    if authorities.iter().any(|facts| starts(facts.starts_seconds) && ends(facts.ends_seconds)) {
+    if authorities
+        .iter()
+        .any(|facts| starts(facts.starts_seconds) && ends(facts.ends_seconds))
+    {
         return Ok(());
     }
     if authorities.iter().all(|facts| !ends(facts.ends_seconds)) {
-        return Err(place.error(KnownReason::CertificateExpired, "every CA certificate in it has expired"));
+        return Err(place.error(
+            KnownReason::CertificateExpired,
+            "every CA certificate in it has expired",
+        ));
     }
-    Err(place.error(KnownReason::CertificateNotYetValid, "no CA certificate in it is valid yet"))
+    Err(place.error(
+        KnownReason::CertificateNotYetValid,
+        "no CA certificate in it is valid yet",
+    ))
 }

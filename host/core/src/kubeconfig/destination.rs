@@ -3,7 +3,9 @@
 
 use super::error::{KubeconfigError, Place};
 use super::{KubeconfigLimits, Source, servers};
-use crate::contract::credentials::{AuthoritySource, ClusterView, Proposal, ProposedCluster, ProposedUser};
+use crate::contract::credentials::{
+    AuthoritySource, ClusterView, Proposal, ProposedCluster, ProposedUser,
+};
 use crate::contract::decide::{Input, InputValue, Service};
 use serde_json::Value;
 use transom_api::KnownReason;
@@ -29,18 +31,24 @@ pub struct Terms<'a> {
 impl<'a> Terms<'a> {
     /// The Services among the inputs under a role.
     pub(super) fn services(&self, role: &str) -> impl Iterator<Item = &'a Service> {
-        self.inputs.iter().filter(move |input| input.role == role).filter_map(|input| match &input.value {
-            InputValue::Service(service) => Some(service),
-            _ => None,
-        })
+        self.inputs
+            .iter()
+            .filter(move |input| input.role == role)
+            .filter_map(|input| match &input.value {
+                InputValue::Service(service) => Some(service),
+                _ => None,
+            })
     }
 
     /// The declared fields of the objects among the inputs under a role.
     pub(super) fn objects(&self, role: &str) -> impl Iterator<Item = &'a Value> {
-        self.inputs.iter().filter(move |input| input.role == role).filter_map(|input| match &input.value {
-            InputValue::Object(fields) => Some(fields),
-            _ => None,
-        })
+        self.inputs
+            .iter()
+            .filter(move |input| input.role == role)
+            .filter_map(|input| match &input.value {
+                InputValue::Object(fields) => Some(fields),
+                _ => None,
+            })
     }
 }
 
@@ -49,43 +57,85 @@ impl<'a> Terms<'a> {
 ///
 /// # Errors
 /// The first thing that is not granted.
-pub(super) fn check(source: &Source, answer: &Proposal, terms: &Terms<'_>) -> Result<(), KubeconfigError> {
-    let current = answer.contexts.iter().find(|context| context.name == answer.current_context);
+pub(super) fn check(
+    source: &Source,
+    answer: &Proposal,
+    terms: &Terms<'_>,
+) -> Result<(), KubeconfigError> {
+    let current = answer
+        .contexts
+        .iter()
+        .find(|context| context.name == answer.current_context);
     for (at, cluster) in answer.clusters.iter().enumerate() {
         let list = Place::ROOT.field("clusters");
         let item = list.item(at);
         let place = item.field("cluster");
         let Some(origin) = source.view.clusters.get(cluster.entry as usize) else {
-            return Err(item.proposed(KnownReason::UnknownReference, "an entry that the source does not have", None));
+            return Err(item.proposed(
+                KnownReason::UnknownReference,
+                "an entry that the source does not have",
+                None,
+            ));
         };
         let is_current = current.is_some_and(|context| context.cluster == cluster.name);
         if is_current || !is_kept(cluster, origin) {
             granted(source, cluster, origin, terms, &place)?;
         }
     }
-    answer.users.iter().enumerate().try_for_each(|(at, user)| credential(source, at, user, terms.grant))
+    answer
+        .users
+        .iter()
+        .enumerate()
+        .try_for_each(|(at, user)| credential(source, at, user, terms.grant))
 }
 
 /// Checks that the policy lets the kinds of this credential be written.
-fn credential(source: &Source, at: usize, user: &ProposedUser, grant: &KubeconfigGrant) -> Result<(), KubeconfigError> {
+fn credential(
+    source: &Source,
+    at: usize,
+    user: &ProposedUser,
+    grant: &KubeconfigGrant,
+) -> Result<(), KubeconfigError> {
     let list = Place::ROOT.field("users");
     let item = list.item(at);
     let Some(origin) = source.view.users.get(user.entry as usize) else {
-        return Err(item.error(KnownReason::UnknownReference, "based on an entry that the source does not have"));
+        return Err(item.error(
+            KnownReason::UnknownReference,
+            "based on an entry that the source does not have",
+        ));
     };
     let held = &origin.credential;
     let kinds = [
-        (held.client_certificate, CredentialGrant::ClientCertificate, "a client certificate"),
+        (
+            held.client_certificate,
+            CredentialGrant::ClientCertificate,
+            "a client certificate",
+        ),
         (held.token, CredentialGrant::Token, "a token"),
         (held.basic, CredentialGrant::Basic, "a password"),
         (held.exec, CredentialGrant::Exec, "a program to run"),
-        (held.auth_provider, CredentialGrant::AuthProvider, "an auth provider"),
+        (
+            held.auth_provider,
+            CredentialGrant::AuthProvider,
+            "an auth provider",
+        ),
         (held.file, CredentialGrant::File, "a path to a file"),
     ];
-    match kinds.into_iter().find(|(held, kind, _)| *held && !grant.credentials.contains(kind)) {
+    match kinds
+        .into_iter()
+        .find(|(held, kind, _)| *held && !grant.credentials.contains(kind))
+    {
         Some((.., what)) => {
-            let granted: Vec<_> = grant.credentials.iter().map(|kind| format!("{kind:?}")).collect();
-            Err(item.field("user").proposed(KnownReason::CredentialNotGranted, what, Some(&granted.join(", "))))
+            let granted: Vec<_> = grant
+                .credentials
+                .iter()
+                .map(|kind| format!("{kind:?}"))
+                .collect();
+            Err(item.field("user").proposed(
+                KnownReason::CredentialNotGranted,
+                what,
+                Some(&granted.join(", ")),
+            ))
         }
         None => Ok(()),
     }
@@ -112,10 +162,17 @@ fn granted(
     place: &Place<'_>,
 ) -> Result<(), KubeconfigError> {
     let grant = terms.grant;
-    let refuse = |field, word, what: &str, granted: &str| Err(place.field(field).proposed(word, what, Some(granted)));
+    let refuse = |field, word, what: &str, granted: &str| {
+        Err(place.field(field).proposed(word, what, Some(granted)))
+    };
     if !servers::allowed(&cluster.server, origin, terms) {
         let what = format!("server {}", servers::shown(&cluster.server));
-        return refuse("server", KnownReason::ServerNotGranted, &what, &servers::granted(origin, terms));
+        return refuse(
+            "server",
+            KnownReason::ServerNotGranted,
+            &what,
+            &servers::granted(origin, terms),
+        );
     }
     let known = |reference: &u32| source.bundles.get(*reference as usize).is_some();
     let authorities = match grant.ca.is_empty() {
@@ -123,25 +180,59 @@ fn granted(
         false => format!("the CA of the inputs {}", grant.ca.join(", ")),
     };
     let from_source = grant.ca.iter().any(|role| role == terms.source_role);
-    if cluster.authorities.iter().any(|reference| known(reference) && !from_source) {
+    if cluster
+        .authorities
+        .iter()
+        .any(|reference| known(reference) && !from_source)
+    {
         let what = format!("the CA of the input {}", terms.source_role);
-        return refuse("certificate-authority-data", KnownReason::CANotGranted, &what, &authorities);
+        return refuse(
+            "certificate-authority-data",
+            KnownReason::CANotGranted,
+            &what,
+            &authorities,
+        );
     }
-    if cluster.authorities.is_empty() && !cluster.insecure && matches!(origin.authority, AuthoritySource::Data(_)) {
-        return refuse("certificate-authority-data", KnownReason::CANotGranted, "to drop the CA", &authorities);
+    if cluster.authorities.is_empty()
+        && !cluster.insecure
+        && matches!(origin.authority, AuthoritySource::Data(_))
+    {
+        return refuse(
+            "certificate-authority-data",
+            KnownReason::CANotGranted,
+            "to drop the CA",
+            &authorities,
+        );
     }
     if cluster.insecure && !(grant.insecure == InsecureGrant::AsSource && origin.insecure) {
         let what = "to skip verification of the server";
-        return refuse("insecure-skip-tls-verify", KnownReason::InsecureNotGranted, what, insecure(grant.insecure));
+        return refuse(
+            "insecure-skip-tls-verify",
+            KnownReason::InsecureNotGranted,
+            what,
+            insecure(grant.insecure),
+        );
     }
     let same_proxy = cluster.proxy == origin.proxy.as_ref().map(|proxy| proxy.reference);
     if cluster.proxy.is_some() && !(grant.proxy == CarryGrant::AsSource && same_proxy) {
-        return refuse("proxy-url", KnownReason::ProxyNotGranted, "a proxy", carried(grant.proxy));
+        return refuse(
+            "proxy-url",
+            KnownReason::ProxyNotGranted,
+            "a proxy",
+            carried(grant.proxy),
+        );
     }
     let same_name = cluster.tls_server_name == origin.tls_server_name;
-    if cluster.tls_server_name.is_some() && !(grant.tls_server_name == CarryGrant::AsSource && same_name) {
+    if cluster.tls_server_name.is_some()
+        && !(grant.tls_server_name == CarryGrant::AsSource && same_name)
+    {
         let granted = carried(grant.tls_server_name);
-        return refuse("tls-server-name", KnownReason::ServerNameNotGranted, "a TLS server name", granted);
+        return refuse(
+            "tls-server-name",
+            KnownReason::ServerNameNotGranted,
+            "a TLS server name",
+            granted,
+        );
     }
     Ok(())
 }

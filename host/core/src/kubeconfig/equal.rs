@@ -5,8 +5,15 @@ use crate::document::{self, Limits};
 use serde_json::{Map, Value};
 
 /// The fields of a credential; two users that agree in these hold the same credential.
-const CREDENTIALS: [&str; 7] =
-    ["client-certificate-data", "client-key-data", "token", "username", "password", "exec", "auth-provider"];
+const CREDENTIALS: [&str; 7] = [
+    "client-certificate-data",
+    "client-key-data",
+    "token",
+    "username",
+    "password",
+    "exec",
+    "auth-provider",
+];
 
 impl Assembled {
     /// Whether these bytes say the same as this result. Ignores the order of keys and entries, line breaks in base64,
@@ -15,28 +22,43 @@ impl Assembled {
         if bytes == self.text.as_bytes() {
             return true;
         }
-        let limits = Limits { bytes: bytes.len().max(self.text.len()).saturating_mul(2), nodes: 100_000, depth: 64 };
-        document::parse_one(bytes, limits).is_ok_and(|other| normal(&other) == normal(&self.document))
+        let limits = Limits {
+            bytes: bytes.len().max(self.text.len()).saturating_mul(2),
+            nodes: 100_000,
+            depth: 64,
+        };
+        document::parse_one(bytes, limits)
+            .is_ok_and(|other| normal(&other) == normal(&self.document))
     }
 }
 
 impl Source {
     /// Whether a user of the kubeconfig in these bytes holds the credential of a user of this source.
     pub fn shares_credential(&self, bytes: &[u8], limits: &KubeconfigLimits) -> bool {
-        let Ok(other) = Self::parse(bytes, limits) else { return false };
+        let Ok(other) = Self::parse(bytes, limits) else {
+            return false;
+        };
         let ours = credentials(&self.document);
-        credentials(&other.document).iter().any(|theirs| ours.contains(theirs))
+        credentials(&other.document)
+            .iter()
+            .any(|theirs| ours.contains(theirs))
     }
 }
 
 /// The credentials of all users that have one.
 fn credentials(document: &Map<String, Value>) -> Vec<Map<String, Value>> {
-    let users = document.get("users").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let users = document
+        .get("users")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     users
         .iter()
         .filter_map(|entry| entry.get("user")?.as_object())
         .map(|user| {
-            let held = user.iter().filter(|(key, _)| CREDENTIALS.contains(&key.as_str()));
+            let held = user
+                .iter()
+                .filter(|(key, _)| CREDENTIALS.contains(&key.as_str()));
             fields(held)
         })
         .filter(|held| !held.is_empty())
@@ -49,8 +71,14 @@ fn normal(document: &Value) -> Option<Map<String, Value>> {
     for (key, value) in [("apiVersion", "v1"), ("kind", "Config")] {
         all.entry(key).or_insert_with(|| value.into());
     }
-    for (list, inner) in [("clusters", "cluster"), ("users", "user"), ("contexts", "context")] {
-        let Some(Value::Array(items)) = all.get_mut(list) else { continue };
+    for (list, inner) in [
+        ("clusters", "cluster"),
+        ("users", "user"),
+        ("contexts", "context"),
+    ] {
+        let Some(Value::Array(items)) = all.get_mut(list) else {
+            continue;
+        };
         for entry in items.iter_mut().filter_map(Value::as_object_mut) {
             if let Some(Value::Object(map)) = entry.get(inner) {
                 let map = fields(map.iter());
@@ -64,7 +92,9 @@ fn normal(document: &Value) -> Option<Map<String, Value>> {
 
 /// Fields without empty ones, with data as base64 without line breaks.
 fn fields<'d>(all: impl Iterator<Item = (&'d String, &'d Value)>) -> Map<String, Value> {
-    all.filter(|(_, value)| !is_empty(value)).map(|(key, value)| (key.clone(), dense(key, value))).collect()
+    all.filter(|(_, value)| !is_empty(value))
+        .map(|(key, value)| (key.clone(), dense(key, value)))
+        .collect()
 }
 
 /// Clients treat these like an absent field.
@@ -79,7 +109,10 @@ fn is_empty(value: &Value) -> bool {
 }
 
 fn dense(key: &str, value: &Value) -> Value {
-    let bytes = value.as_str().filter(|_| key.ends_with("-data")).and_then(pem::field);
+    let bytes = value
+        .as_str()
+        .filter(|_| key.ends_with("-data"))
+        .and_then(pem::field);
     bytes.map_or_else(|| value.clone(), |bytes| pem::to_field(&bytes).into())
 }
 

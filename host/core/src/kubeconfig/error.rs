@@ -60,17 +60,40 @@ impl Place<'_> {
 
     /// The error for this place.
     pub(super) fn error(&self, reason: KnownReason, message: &'static str) -> KubeconfigError {
-        KubeconfigError { reason, path: self.to_string(), line: None, message: message.into(), proposed: false }
+        KubeconfigError {
+            reason,
+            path: self.to_string(),
+            line: None,
+            message: message.into(),
+            proposed: false,
+        }
     }
 
     /// The error for what a guest proposed at this place, with what is granted. Neither holds a name from inside the
     /// document.
-    pub(super) fn proposed(&self, reason: KnownReason, what: &str, granted: Option<&str>) -> KubeconfigError {
+    pub(super) fn proposed(
+        &self,
+        reason: KnownReason,
+        what: &str,
+        granted: Option<&str>,
+    ) -> KubeconfigError {
         let path = self.to_string();
-        let at = if path.is_empty() { String::new() } else { format!(" for `{path}`") };
-        let granted = granted.map(|granted| format!("; granted: {granted}")).unwrap_or_default();
+        let at = if path.is_empty() {
+            String::new()
+        } else {
+            format!(" for `{path}`")
+        };
+        let granted = granted
+            .map(|granted| format!("; granted: {granted}"))
+            .unwrap_or_default();
         let message = format!("the guest proposed {what}{at}{granted}").into();
-        KubeconfigError { reason, path, line: None, message, proposed: true }
+        KubeconfigError {
+            reason,
+            path,
+            line: None,
+            message,
+            proposed: true,
+        }
     }
 }
 

@@ -30,12 +30,17 @@ pub(super) fn read(document: Fields) -> Result<Source, KubeconfigError> {
         proxies: Vec::new(),
         certificates: Vec::new(),
     };
-    for (number, (name, fields)) in entries(&document, "clusters", "cluster")?.into_iter().enumerate() {
+    for (number, (name, fields)) in entries(&document, "clusters", "cluster")?
+        .into_iter()
+        .enumerate()
+    {
         let cluster = cluster(&mut source, number, name, fields)?;
         source.view.clusters.push(cluster);
     }
     if source.view.clusters.is_empty() {
-        return Err(Place::ROOT.field("clusters").error(KnownReason::NoClusters, "it has no cluster"));
+        return Err(Place::ROOT
+            .field("clusters")
+            .error(KnownReason::NoClusters, "it has no cluster"));
     }
     for (number, (name, fields)) in entries(&document, "users", "user")?.into_iter().enumerate() {
         let user = user(&mut source, number, name, fields)?;
@@ -52,21 +57,29 @@ fn entries<'d>(
     inner: &'static str,
 ) -> Result<Vec<(&'d str, &'d Fields)>, KubeconfigError> {
     let mut names = BTreeSet::new();
-    let items = document.get(list).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let items = document
+        .get(list)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let entry = |(at, item): (usize, &'d Value)| {
         let place = Place::ROOT.field(list);
         let (name, fields) = item
             .get("name")
             .and_then(Value::as_str)
             .zip(item.get(inner).and_then(Value::as_object))
-            .ok_or_else(|| place.item(at).error(KnownReason::KubeconfigInvalid, "not an entry"))?;
+            .ok_or_else(|| {
+                place
+                    .item(at)
+                    .error(KnownReason::KubeconfigInvalid, "not an entry")
+            })?;
         if names.insert(name) {
             Ok((name, fields))
         } else {
-            Err(place
-                .item(at)
-                .field("name")
-                .error(KnownReason::DuplicateEntry, "a name that another entry already has"))
+            Err(place.item(at).field("name").error(
+                KnownReason::DuplicateEntry,
+                "a name that another entry already has",
+            ))
         }
     };
     items.iter().enumerate().map(entry).collect()
@@ -80,10 +93,19 @@ fn contexts(document: &Fields) -> Result<Vec<ContextEntry>, KubeconfigError> {
         user: text(fields, "user").to_owned(),
         namespace: some_text(fields, "namespace").map(str::to_owned),
     };
-    Ok(entries(document, "contexts", "context")?.into_iter().enumerate().map(context).collect())
+    Ok(entries(document, "contexts", "context")?
+        .into_iter()
+        .enumerate()
+        .map(context)
+        .collect())
 }
 
-fn cluster(source: &mut Source, number: usize, name: &str, fields: &Fields) -> Result<ClusterView, KubeconfigError> {
+fn cluster(
+    source: &mut Source,
+    number: usize,
+    name: &str,
+    fields: &Fields,
+) -> Result<ClusterView, KubeconfigError> {
     let list = Place::ROOT.field("clusters");
     let item = list.item(number);
     let place = item.field("cluster");
@@ -93,15 +115,22 @@ fn cluster(source: &mut Source, number: usize, name: &str, fields: &Fields) -> R
         Some(text) => {
             let url = url::proxy(text).map_err(|message| wrong_url("proxy-url", message))?;
             source.proxies.push(count(number));
-            Some(Proxy { reference: count(source.proxies.len() - 1), url })
+            Some(Proxy {
+                reference: count(source.proxies.len() - 1),
+                url,
+            })
         }
     };
     Ok(ClusterView {
         entry: count(number),
         name: name.to_owned(),
-        server: url::server(text(fields, "server")).map_err(|message| wrong_url("server", message))?,
+        server: url::server(text(fields, "server"))
+            .map_err(|message| wrong_url("server", message))?,
         authority: authority(source, number, fields, &place)?,
-        insecure: fields.get("insecure-skip-tls-verify").and_then(Value::as_bool).unwrap_or_default(),
+        insecure: fields
+            .get("insecure-skip-tls-verify")
+            .and_then(Value::as_bool)
+            .unwrap_or_default(),
         proxy,
         tls_server_name: some_text(fields, "tls-server-name").map(str::to_owned),
     })
@@ -117,7 +146,11 @@ fn authority(
     let at_file = place.field("certificate-authority");
     let place = place.field("certificate-authority-data");
     let Some(bytes) = data(fields, "certificate-authority-data", &place)? else {
-        return Ok(if file { AuthoritySource::File } else { AuthoritySource::None });
+        return Ok(if file {
+            AuthoritySource::File
+        } else {
+            AuthoritySource::None
+        });
     };
     if file {
         return Err(at_file.error(
@@ -130,9 +163,14 @@ fn authority(
     if blocks.is_empty() || blocks.iter().any(|block| block.label != "CERTIFICATE") {
         return Err(wrong("PEM data that is not a certificate"));
     }
-    let certificates: Option<Vec<_>> = blocks.iter().map(|block| Some(certificate::read(&block.der)?.0)).collect();
-    let bundle =
-        Bundle { cluster: count(number), certificates: certificates.ok_or_else(|| wrong("not a certificate"))? };
+    let certificates: Option<Vec<_>> = blocks
+        .iter()
+        .map(|block| Some(certificate::read(&block.der)?.0))
+        .collect();
+    let bundle = Bundle {
+        cluster: count(number),
+        certificates: certificates.ok_or_else(|| wrong("not a certificate"))?,
+    };
     let authority = summary(count(source.bundles.len()), &bundle.certificates);
     source.bundles.push(bundle);
     Ok(AuthoritySource::Data(authority))
@@ -142,13 +180,21 @@ fn authority(
 fn summary(reference: u32, certificates: &[CertificateFacts]) -> Authority {
     Authority {
         reference,
-        fingerprints: certificates.iter().map(|facts| facts.fingerprint.clone()).collect(),
+        fingerprints: certificates
+            .iter()
+            .map(|facts| facts.fingerprint.clone())
+            .collect(),
         ends_seconds: certificates.iter().map(|facts| facts.ends_seconds).min(),
         is_ca: certificates.iter().all(|facts| facts.is_ca),
     }
 }
 
-fn user(source: &mut Source, number: usize, name: &str, fields: &Fields) -> Result<UserView, KubeconfigError> {
+fn user(
+    source: &mut Source,
+    number: usize,
+    name: &str,
+    fields: &Fields,
+) -> Result<UserView, KubeconfigError> {
     let list = Place::ROOT.field("users");
     let item = list.item(number);
     let certificate = client_certificate(fields, &item.field("user"))?;
@@ -164,14 +210,26 @@ fn user(source: &mut Source, number: usize, name: &str, fields: &Fields) -> Resu
         file: has("client-certificate") || has("client-key") || has("tokenFile"),
         ends_seconds: certificate.as_ref().map(|(_, earliest)| *earliest),
     };
-    source.certificates.push(certificate.map(|(certificate, _)| certificate));
-    Ok(UserView { entry: count(number), name: name.to_owned(), credential })
+    source
+        .certificates
+        .push(certificate.map(|(certificate, _)| certificate));
+    Ok(UserView {
+        entry: count(number),
+        name: name.to_owned(),
+        credential,
+    })
 }
 
 /// The client certificate of a user, compared with its key, and the earliest end of validity in its chain. Clients
 /// ignore a key without a certificate, so it is not checked.
-fn client_certificate(fields: &Fields, place: &Place<'_>) -> Result<Option<(ClientCertificate, i64)>, KubeconfigError> {
-    let (at_certificate, at_key) = (place.field("client-certificate-data"), place.field("client-key-data"));
+fn client_certificate(
+    fields: &Fields,
+    place: &Place<'_>,
+) -> Result<Option<(ClientCertificate, i64)>, KubeconfigError> {
+    let (at_certificate, at_key) = (
+        place.field("client-certificate-data"),
+        place.field("client-key-data"),
+    );
     let chain = data(fields, "client-certificate-data", &at_certificate)?;
     let key = data(fields, "client-key-data", &at_key)?;
     let Some(chain) = chain else { return Ok(None) };
@@ -181,39 +239,63 @@ fn client_certificate(fields: &Fields, place: &Place<'_>) -> Result<Option<(Clie
     for block in blocks.iter().filter(|block| block.label == "CERTIFICATE") {
         all.push(certificate::read(&block.der).ok_or_else(|| wrong("not a certificate"))?);
     }
-    let (leaf, public) = all.first().ok_or_else(|| wrong("it contains no certificate"))?;
+    let (leaf, public) = all
+        .first()
+        .ok_or_else(|| wrong("it contains no certificate"))?;
     let pair = match key {
-        Some(key) => {
-            pair(&key, public).ok_or_else(|| at_key.error(KnownReason::InvalidCertificate, "not a private key"))?
-        }
+        Some(key) => pair(&key, public)
+            .ok_or_else(|| at_key.error(KnownReason::InvalidCertificate, "not a private key"))?,
         None if some_text(fields, "client-key").is_some() => key::Pair::Untold,
         None => {
-            return Err(
-                at_key.error(KnownReason::InvalidCertificate, "missing, although there is a client certificate")
-            );
+            return Err(at_key.error(
+                KnownReason::InvalidCertificate,
+                "missing, although there is a client certificate",
+            ));
         }
     };
-    let found = ClientCertificate { starts_seconds: leaf.starts_seconds, ends_seconds: leaf.ends_seconds, pair };
-    let earliest = all.iter().map(|(facts, _)| facts.ends_seconds).min().unwrap_or(leaf.ends_seconds);
+    let found = ClientCertificate {
+        starts_seconds: leaf.starts_seconds,
+        ends_seconds: leaf.ends_seconds,
+        pair,
+    };
+    let earliest = all
+        .iter()
+        .map(|(facts, _)| facts.ends_seconds)
+        .min()
+        .unwrap_or(leaf.ends_seconds);
     Ok(Some((found, earliest)))
 }
 
 /// Compares the first private key of the text, as clients do.
 fn pair(key: &[u8], public: &PublicKey) -> Option<key::Pair> {
     let blocks = pem::blocks(key)?;
-    key::compare(blocks.iter().find(|block| block.label.ends_with("PRIVATE KEY"))?, public)
+    key::compare(
+        blocks
+            .iter()
+            .find(|block| block.label.ends_with("PRIVATE KEY"))?,
+        public,
+    )
 }
 
 /// The bytes of a base64 field; `None` when it is absent or empty.
-fn data(fields: &Fields, field: &str, place: &Place<'_>) -> Result<Option<Vec<u8>>, KubeconfigError> {
+fn data(
+    fields: &Fields,
+    field: &str,
+    place: &Place<'_>,
+) -> Result<Option<Vec<u8>>, KubeconfigError> {
     some_text(fields, field)
-        .map(|text| pem::field(text).ok_or_else(|| place.error(KnownReason::InvalidBase64, "not base64")))
+        .map(|text| {
+            pem::field(text).ok_or_else(|| place.error(KnownReason::InvalidBase64, "not base64"))
+        })
         .transpose()
 }
 
 /// A field that is text and not empty.
 pub(super) fn some_text<'d>(fields: &'d Fields, field: &str) -> Option<&'d str> {
-    fields.get(field).and_then(Value::as_str).filter(|text| !text.is_empty())
+    fields
+        .get(field)
+        .and_then(Value::as_str)
+        .filter(|text| !text.is_empty())
 }
 
 fn text<'d>(fields: &'d Fields, field: &str) -> &'d str {

@@ -46,38 +46,60 @@ fn children(content: &[u8]) -> Option<Vec<AnyRef<'_>>> {
 
 /// PKCS #8: version, algorithm, key in an OCTET STRING, attributes, and from its second version on the public half.
 fn pkcs8(parts: &[AnyRef<'_>], public: &PublicKey) -> Option<Pair> {
-    let [_, algorithm, key, further @ ..] = parts else { return None };
+    let [_, algorithm, key, further @ ..] = parts else {
+        return None;
+    };
     let names = children(algorithm.value())?;
     let algorithm: ObjectIdentifier = names.first()?.decode_as().ok()?;
     if algorithm == RSA {
-        return rsa(&children(AnyRef::from_der(key.value()).ok()?.value())?, public);
+        return rsa(
+            &children(AnyRef::from_der(key.value()).ok()?.value())?,
+            public,
+        );
     }
     if algorithm == EC {
-        return ec(&children(AnyRef::from_der(key.value()).ok()?.value())?, public);
+        return ec(
+            &children(AnyRef::from_der(key.value()).ok()?.value())?,
+            public,
+        );
     }
-    let told = further.iter().find(|part| is_context(part, 1)).and_then(|bits| bits.value().get(1..));
+    let told = further
+        .iter()
+        .find(|part| is_context(part, 1))
+        .and_then(|bits| bits.value().get(1..));
     Some(judge(told, public, algorithm))
 }
 
 /// PKCS #1: version, modulus, public exponent, ...
 fn rsa(parts: &[AnyRef<'_>], public: &PublicKey) -> Option<Pair> {
-    let [_, modulus, exponent, ..] = parts else { return None };
+    let [_, modulus, exponent, ..] = parts else {
+        return None;
+    };
     if public.algorithm != RSA {
         return Some(Pair::Differs);
     }
     let theirs = children(AnyRef::from_der(&public.bits).ok()?.value())?;
-    let same = theirs.into_iter().map(AnyRef::value).eq([modulus.value(), exponent.value()]);
+    let same = theirs
+        .into_iter()
+        .map(AnyRef::value)
+        .eq([modulus.value(), exponent.value()]);
     Some(if same { Pair::Matches } else { Pair::Differs })
 }
 
 /// SEC 1: version, key, curve, public half in a BIT STRING.
 fn ec(parts: &[AnyRef<'_>], public: &PublicKey) -> Option<Pair> {
-    let [_, _, further @ ..] = parts else { return None };
+    let [_, _, further @ ..] = parts else {
+        return None;
+    };
     let bits = match further.iter().find(|part| is_context(part, 1)) {
         Some(part) => Some(AnyRef::from_der(part.value()).ok()?),
         None => None,
     };
-    Some(judge(bits.as_ref().and_then(|bits| bits.value().get(1..)), public, EC))
+    Some(judge(
+        bits.as_ref().and_then(|bits| bits.value().get(1..)),
+        public,
+        EC,
+    ))
 }
 
 fn judge(told: Option<&[u8]>, public: &PublicKey, algorithm: ObjectIdentifier) -> Pair {

@@ -19,14 +19,20 @@ pub(super) fn blocks(bytes: &[u8]) -> Option<Vec<Block<'_>>> {
         let (label, after) = after.split_once("-----")?;
         let (body, after) = after.split_once("-----END ")?;
         rest = after.strip_prefix(label)?.strip_prefix("-----")?;
-        found.push(Block { label, der: decode(body)? });
+        found.push(Block {
+            label,
+            der: decode(body)?,
+        });
     }
     Some(found)
 }
 
 /// Decodes base64 over several lines. A body with headers, as of an encrypted key, is not base64.
 fn decode(body: &str) -> Option<Vec<u8>> {
-    let dense: Vec<u8> = body.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let dense: Vec<u8> = body
+        .bytes()
+        .filter(|byte| !byte.is_ascii_whitespace())
+        .collect();
     STANDARD.decode(dense).ok()
 }
 

@@ -20,15 +20,27 @@ const LONGEST: usize = 300;
 pub(super) fn allowed(server: &Url, origin: &ClusterView, terms: &Terms<'_>) -> bool {
     let listed = |granted: &String| match granted.as_str() {
         "source" => *server == origin.server,
-        literal if literal.contains("://") => url::server(literal).is_ok_and(|literal| literal == *server),
-        role => terms.services(role).any(|service| is_form_of(service, server, &terms.grant.cluster_domain)),
+        literal if literal.contains("://") => {
+            url::server(literal).is_ok_and(|literal| literal == *server)
+        }
+        role => terms
+            .services(role)
+            .any(|service| is_form_of(service, server, &terms.grant.cluster_domain)),
     };
-    terms.grant.server.iter().any(listed) || terms.grant.addresses.iter().any(|granted| reached(granted, server, terms))
+    terms.grant.server.iter().any(listed)
+        || terms
+            .grant
+            .addresses
+            .iter()
+            .any(|granted| reached(granted, server, terms))
 }
 
 /// A server for an error message.
 pub(super) fn shown(server: &Url) -> String {
-    url::write(server).ok().filter(|text| text.len() <= LONGEST).unwrap_or_else(|| "that is not a URL".to_owned())
+    url::write(server)
+        .ok()
+        .filter(|text| text.len() <= LONGEST)
+        .unwrap_or_else(|| "that is not a URL".to_owned())
 }
 
 /// What is granted for an entry of the source, for an error message.
@@ -37,11 +49,24 @@ pub(super) fn granted(origin: &ClusterView, terms: &Terms<'_>) -> String {
         "source" => format!("{} of the source", shown(&origin.server)),
         literal if literal.contains("://") => literal.to_owned(),
         role => {
-            let services: Vec<_> = terms.services(role).map(|service| forms(service, terms)).collect();
-            if services.is_empty() { format!("the Service {role}, which does not exist") } else { services.join(", ") }
+            let services: Vec<_> = terms
+                .services(role)
+                .map(|service| forms(service, terms))
+                .collect();
+            if services.is_empty() {
+                format!("the Service {role}, which does not exist")
+            } else {
+                services.join(", ")
+            }
         }
     };
-    let all: Vec<_> = terms.grant.server.iter().map(listed).chain(terms.grant.addresses.iter().map(address)).collect();
+    let all: Vec<_> = terms
+        .grant
+        .server
+        .iter()
+        .map(listed)
+        .chain(terms.grant.addresses.iter().map(address))
+        .collect();
     all.join(", ")
 }
 
@@ -49,13 +74,24 @@ fn forms(service: &Service, terms: &Terms<'_>) -> String {
     let ports: Vec<_> = tcp(service).map(|port| port.port.to_string()).collect();
     let namespace = service.reference.namespace.as_deref().unwrap_or_default();
     let (name, domain) = (&service.reference.name, &terms.grant.cluster_domain);
-    format!("https://{name}.{namespace}[.svc[.{domain}]]:{}", ports.join("|"))
+    format!(
+        "https://{name}.{namespace}[.svc[.{domain}]]:{}",
+        ports.join("|")
+    )
 }
 
 fn address(granted: &AddressGrant) -> String {
     let role = granted.role.as_deref().unwrap_or_default();
-    match (granted.node_port, granted.load_balancer, &granted.field, &granted.primary_field) {
-        (true, ..) => format!("{} with a node port of {role}", granted.host.as_deref().unwrap_or_default()),
+    match (
+        granted.node_port,
+        granted.load_balancer,
+        &granted.field,
+        &granted.primary_field,
+    ) {
+        (true, ..) => format!(
+            "{} with a node port of {role}",
+            granted.host.as_deref().unwrap_or_default()
+        ),
         (_, true, ..) => format!("a load balancer of {role}"),
         (.., Some(field), _) => format!("`{field}` of {role}"),
         (.., Some(field)) => format!("`{field}` of the primary"),
@@ -76,7 +112,10 @@ fn is_form_of(service: &Service, server: &Url, cluster_domain: &str) -> bool {
 }
 
 fn tcp(service: &Service) -> impl Iterator<Item = &crate::contract::decide::ServicePort> {
-    service.ports.iter().filter(|port| port.protocol == Protocol::Tcp)
+    service
+        .ports
+        .iter()
+        .filter(|port| port.protocol == Protocol::Tcp)
 }
 
 fn serves(service: &Service, server: &Url) -> bool {
@@ -92,14 +131,26 @@ fn is_bare(server: &Url) -> bool {
 fn reached(granted: &AddressGrant, server: &Url, terms: &Terms<'_>) -> bool {
     let role = granted.role.as_deref().unwrap_or_default();
     if granted.node_port {
-        let host = granted.host.as_deref().is_some_and(|pattern| is_host(pattern, &server.host));
-        let port =
-            |service: &Service| tcp(service).any(|port| port.node_port.is_some() && port.node_port == server.port);
+        let host = granted
+            .host
+            .as_deref()
+            .is_some_and(|pattern| is_host(pattern, &server.host));
+        let port = |service: &Service| {
+            tcp(service).any(|port| port.node_port.is_some() && port.node_port == server.port)
+        };
         return host && is_bare(server) && terms.services(role).any(port);
     }
     if granted.load_balancer {
-        let at = |service: &Service| service.ingress.iter().any(|ingress| same_host(ingress, &server.host));
-        return is_bare(server) && terms.services(role).any(|service| at(service) && serves(service, server));
+        let at = |service: &Service| {
+            service
+                .ingress
+                .iter()
+                .any(|ingress| same_host(ingress, &server.host))
+        };
+        return is_bare(server)
+            && terms
+                .services(role)
+                .any(|service| at(service) && serves(service, server));
     }
     let (field, of) = match (&granted.field, &granted.primary_field) {
         (Some(field), _) => (field, terms.objects(role).collect()),
@@ -107,17 +158,27 @@ fn reached(granted: &AddressGrant, server: &Url, terms: &Terms<'_>) -> bool {
         (None, None) => return false,
     };
     let path = Path::parse(field).ok();
-    let values = of.into_iter().filter_map(|fields| at(fields, path.as_ref()?));
-    values.filter_map(|value| endpoint(value, granted.port)).any(|endpoint| {
-        let ports = endpoint.port.unwrap_or(HTTPS) == server.port.unwrap_or(HTTPS);
-        ports && server.scheme == "https" && server.path == endpoint.path && same_host(&endpoint.host, &server.host)
-    })
+    let values = of
+        .into_iter()
+        .filter_map(|fields| at(fields, path.as_ref()?));
+    values
+        .filter_map(|value| endpoint(value, granted.port))
+        .any(|endpoint| {
+            let ports = endpoint.port.unwrap_or(HTTPS) == server.port.unwrap_or(HTTPS);
+            ports
+                && server.scheme == "https"
+                && server.path == endpoint.path
+                && same_host(&endpoint.host, &server.host)
+        })
 }
 
 /// Whether a host matches a pattern: the same host, or a name below the domain after `*.`.
 fn is_host(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix('*') {
-        Some(domain) => host.strip_suffix(domain).is_some_and(dns::is_subdomain) && host.parse::<IpAddr>().is_err(),
+        Some(domain) => {
+            host.strip_suffix(domain).is_some_and(dns::is_subdomain)
+                && host.parse::<IpAddr>().is_err()
+        }
         None => same_host(pattern, host),
     }
 }
@@ -133,10 +194,12 @@ fn same_host(one: &str, other: &str) -> bool {
 
 /// The value at a path that leads through maps only.
 fn at<'a>(fields: &'a Value, path: &Path) -> Option<&'a Value> {
-    path.segments().iter().try_fold(fields, |value, segment| match segment {
-        Segment::Field(name) => value.get(&**name),
-        Segment::Element(_) => None,
-    })
+    path.segments()
+        .iter()
+        .try_fold(fields, |value, segment| match segment {
+            Segment::Field(name) => value.get(&**name),
+            Segment::Element(_) => None,
+        })
 }
 
 /// Reads a field as a URL, a host with or without a port, or a map of `host` and `port`.
@@ -146,15 +209,19 @@ fn endpoint(value: &Value, port: Option<u16>) -> Option<Url> {
         url
     };
     match value {
-        Value::String(text) if text.contains("://") => {
-            url::server(text).ok().filter(|url| url.scheme == "https").map(with_port)
-        }
+        Value::String(text) if text.contains("://") => url::server(text)
+            .ok()
+            .filter(|url| url.scheme == "https")
+            .map(with_port),
         Value::String(text) => {
             let text = match text.parse::<IpAddr>() {
                 Ok(IpAddr::V6(address)) => format!("[{address}]"),
                 _ => text.clone(),
             };
-            url::server(&format!("https://{text}")).ok().filter(is_bare).map(with_port)
+            url::server(&format!("https://{text}"))
+                .ok()
+                .filter(is_bare)
+                .map(with_port)
         }
         Value::Object(map) => {
             let number = match map.get("port") {
@@ -162,11 +229,17 @@ fn endpoint(value: &Value, port: Option<u16>) -> Option<Url> {
                 Some(number) => Some(number.as_u64().and_then(|port| u16::try_from(port).ok())?),
             };
             let url = endpoint(
-                map.get("host").filter(|host| host.as_str().is_some_and(|host| !host.contains("://")))?,
+                map.get("host")
+                    .filter(|host| host.as_str().is_some_and(|host| !host.contains("://")))?,
                 None,
             )?;
             let bare = url.port.is_none() && is_bare(&url);
-            bare.then(|| with_port(Url { port: number.filter(|port| *port > 0), ..url }))
+            bare.then(|| {
+                with_port(Url {
+                    port: number.filter(|port| *port > 0),
+                    ..url
+                })
+            })
         }
         _ => None,
     }

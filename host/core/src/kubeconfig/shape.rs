@@ -26,7 +26,10 @@ const KUBECONFIG: &[(&str, Shape)] = &[
     ("users", Entries("user", &Fields(USER))),
     ("contexts", Entries("context", &Fields(CONTEXT))),
     ("current-context", Text),
-    ("preferences", Fields(&[("colors", Flag), ("extensions", EXTENSIONS)])),
+    (
+        "preferences",
+        Fields(&[("colors", Flag), ("extensions", EXTENSIONS)]),
+    ),
     ("extensions", EXTENSIONS),
 ];
 
@@ -54,7 +57,10 @@ const USER: &[(&str, Shape)] = &[
     ("as-user-extra", Each(&List(&Text))),
     ("username", Text),
     ("password", Text),
-    ("auth-provider", Fields(&[("name", Text), ("config", Each(&Text))])),
+    (
+        "auth-provider",
+        Fields(&[("name", Text), ("config", Each(&Text))]),
+    ),
     ("exec", Fields(EXEC)),
     ("extensions", EXTENSIONS),
 ];
@@ -69,7 +75,12 @@ const EXEC: &[(&str, Shape)] = &[
     ("provideClusterInfo", Flag),
 ];
 
-const CONTEXT: &[(&str, Shape)] = &[("cluster", Text), ("user", Text), ("namespace", Text), ("extensions", EXTENSIONS)];
+const CONTEXT: &[(&str, Shape)] = &[
+    ("cluster", Text),
+    ("user", Text),
+    ("namespace", Text),
+    ("extensions", EXTENSIONS),
+];
 
 const EXTENSIONS: Shape = Entries("extension", &Anything);
 
@@ -86,39 +97,57 @@ fn fields(
     known: &'static [(&'static str, Shape)],
     place: &Place<'_>,
 ) -> Result<(), KubeconfigError> {
-    known.iter().try_for_each(|(name, shape)| match map.get(*name) {
-        None | Some(Value::Null) => Ok(()),
-        Some(value) => fits(value, shape, &place.field(name)),
-    })
+    known
+        .iter()
+        .try_for_each(|(name, shape)| match map.get(*name) {
+            None | Some(Value::Null) => Ok(()),
+            Some(value) => fits(value, shape, &place.field(name)),
+        })
 }
 
 fn fits(value: &Value, shape: &'static Shape, place: &Place<'_>) -> Result<(), KubeconfigError> {
     match (shape, value) {
         (Anything, _) | (Text, Value::String(_)) | (Flag, Value::Bool(_)) => Ok(()),
-        (List(inner), Value::Array(items)) => {
-            items.iter().enumerate().try_for_each(|(at, item)| fits(item, inner, &place.item(at)))
-        }
-        (Each(inner), Value::Object(map)) => {
-            map.values().filter(|item| !item.is_null()).try_for_each(|item| fits(item, inner, &place.field("?")))
-        }
+        (List(inner), Value::Array(items)) => items
+            .iter()
+            .enumerate()
+            .try_for_each(|(at, item)| fits(item, inner, &place.item(at))),
+        (Each(inner), Value::Object(map)) => map
+            .values()
+            .filter(|item| !item.is_null())
+            .try_for_each(|item| fits(item, inner, &place.field("?"))),
         (Fields(known), Value::Object(map)) => fields(map, known, place),
-        (Entries(inner, shape), Value::Array(items)) => {
-            items.iter().enumerate().try_for_each(|(at, item)| entry(item, inner, shape, &place.item(at)))
-        }
+        (Entries(inner, shape), Value::Array(items)) => items
+            .iter()
+            .enumerate()
+            .try_for_each(|(at, item)| entry(item, inner, shape, &place.item(at))),
         (Text, _) => Err(place.error(KnownReason::KubeconfigInvalid, "not a string")),
         (Flag, _) => Err(place.error(KnownReason::KubeconfigInvalid, "neither true nor false")),
-        (List(_) | Entries(..), _) => Err(place.error(KnownReason::KubeconfigInvalid, "not a list")),
+        (List(_) | Entries(..), _) => {
+            Err(place.error(KnownReason::KubeconfigInvalid, "not a list"))
+        }
         (Each(_) | Fields(_), _) => Err(place.error(KnownReason::KubeconfigInvalid, "not a map")),
     }
 }
 
-fn entry(item: &Value, inner: &'static str, shape: &'static Shape, place: &Place<'_>) -> Result<(), KubeconfigError> {
+fn entry(
+    item: &Value,
+    inner: &'static str,
+    shape: &'static Shape,
+    place: &Place<'_>,
+) -> Result<(), KubeconfigError> {
     let Value::Object(map) = item else {
         return Err(place.error(KnownReason::KubeconfigInvalid, "not a map"));
     };
-    fits(map.get("name").unwrap_or(&Value::Null), &Text, &place.field("name"))?;
+    fits(
+        map.get("name").unwrap_or(&Value::Null),
+        &Text,
+        &place.field("name"),
+    )?;
     match map.get(inner) {
-        None => Err(place.field(inner).error(KnownReason::KubeconfigInvalid, "missing")),
+        None => Err(place
+            .field(inner)
+            .error(KnownReason::KubeconfigInvalid, "missing")),
         Some(value) => fits(value, shape, &place.field(inner)),
     }
 }

@@ -42,8 +42,11 @@ const USER: &[(&str, Show)] = &[
     ("tokenFile", Show::Mark("path")),
 ];
 
-const CONTEXT: &[(&str, Show)] =
-    &[("cluster", Show::Mark("name")), ("user", Show::Mark("name")), ("namespace", Show::Dns)];
+const CONTEXT: &[(&str, Show)] = &[
+    ("cluster", Show::Mark("name")),
+    ("user", Show::Mark("name")),
+    ("namespace", Show::Dns),
+];
 
 /// How names of one document are shown.
 struct Names<'a> {
@@ -79,7 +82,9 @@ fn hidden<'a>(users: &'a Value, found: &mut Vec<&'a str>) {
         Value::String(text) if !text.is_empty() => found.push(text),
         Value::Array(items) => items.iter().for_each(|item| hidden(item, found)),
         Value::Object(map) => {
-            map.iter().filter(|(key, _)| !OPEN.contains(&key.as_str())).for_each(|(_, value)| hidden(value, found));
+            map.iter()
+                .filter(|(key, _)| !OPEN.contains(&key.as_str()))
+                .for_each(|(_, value)| hidden(value, found));
         }
         _ => {}
     }
@@ -90,7 +95,9 @@ impl Source {
     pub(crate) fn redacted(&self, marks: &Marks) -> Value {
         let users = self.document.get("users").filter(|_| marks.show_names());
         let mut secrets = Vec::new();
-        users.into_iter().for_each(|users| hidden(users, &mut secrets));
+        users
+            .into_iter()
+            .for_each(|users| hidden(users, &mut secrets));
         let marks = &Names { marks, secrets };
         let mut shown = Map::new();
         let mut rest = Map::new();
@@ -101,7 +108,9 @@ impl Source {
                 ("clusters", Value::Array(items)) => {
                     shown.insert(key.clone(), entries(items, "cluster", CLUSTER, marks));
                 }
-                ("users", Value::Array(items)) => drop(shown.insert(key.clone(), entries(items, "user", USER, marks))),
+                ("users", Value::Array(items)) => {
+                    drop(shown.insert(key.clone(), entries(items, "user", USER, marks)))
+                }
                 ("contexts", Value::Array(items)) => {
                     shown.insert(key.clone(), entries(items, "context", CONTEXT, marks));
                 }
@@ -143,7 +152,9 @@ fn fields(mut map: Map<String, Value>, known: &[(&str, Show)], marks: &Names<'_>
 fn show(value: &Value, key: &str, how: Show, marks: &Names<'_>) -> Value {
     let harmless = match (how, value) {
         (Show::Flag, Value::Bool(_)) => true,
-        (Show::Url, Value::String(text)) => !text.contains(['@', '?', '#']) && url::proxy(text).is_ok(),
+        (Show::Url, Value::String(text)) => {
+            !text.contains(['@', '?', '#']) && url::proxy(text).is_ok()
+        }
         (Show::Dns, Value::String(text)) => dns::is_subdomain(text),
         _ => false,
     };
@@ -158,6 +169,9 @@ fn show(value: &Value, key: &str, how: Show, marks: &Names<'_>) -> Value {
 /// Shows all unknown fields as one mark: even their names may be secret.
 fn add_rest(shown: &mut Map<String, Value>, rest: Map<String, Value>, marks: &Names<'_>) {
     if !rest.is_empty() {
-        shown.insert("?".to_owned(), marks.marks.hide_value("fields", &Value::Object(rest)));
+        shown.insert(
+            "?".to_owned(),
+            marks.marks.hide_value("fields", &Value::Object(rest)),
+        );
     }
 }

@@ -4,7 +4,10 @@ use super::*;
 use proptest::prelude::*;
 
 fn at(ms: u64) -> Now {
-    Now { monotonic_ms: ms, wall_us: i64::try_from(ms).unwrap() * 1_000 }
+    Now {
+        monotonic_ms: ms,
+        wall_us: i64::try_from(ms).unwrap() * 1_000,
+    }
 }
 
 fn lease(version: &str, holder: &str, renewed_us: i64) -> Lease {
@@ -15,7 +18,10 @@ fn lease(version: &str, holder: &str, renewed_us: i64) -> Lease {
         seconds: Some(15),
         transitions: Some(3),
     };
-    Lease { version: version.to_owned(), record }
+    Lease {
+        version: version.to_owned(),
+        record,
+    }
 }
 
 fn writing(step: Step) -> Write {
@@ -39,15 +45,36 @@ fn leader() -> Election {
     assert_eq!(election.next(at(0)), Step::Look);
     election.saw(None, at(0));
     let write = act(&mut election, at(0), "1");
-    assert_eq!((write.version, write.record.holder.as_deref(), write.record.transitions), (None, Some("me"), Some(0)));
+    assert_eq!(
+        (
+            write.version,
+            write.record.holder.as_deref(),
+            write.record.transitions
+        ),
+        (None, Some("me"), Some(0))
+    );
     election
 }
 
 #[test]
 fn the_times_are_those_of_client_go() {
-    assert_eq!(Timing::default(), Timing { lease_ms: 15_000, hold_ms: 10_000, retry_ms: 2_000 });
-    let careless = Timing { hold_ms: 15_000, ..Timing::default() };
-    assert_eq!(Election::new("me", careless).hold_ms(), 12_000, "always ends before the lease");
+    assert_eq!(
+        Timing::default(),
+        Timing {
+            lease_ms: 15_000,
+            hold_ms: 10_000,
+            retry_ms: 2_000
+        }
+    );
+    let careless = Timing {
+        hold_ms: 15_000,
+        ..Timing::default()
+    };
+    assert_eq!(
+        Election::new("me", careless).hold_ms(),
+        12_000,
+        "always ends before the lease"
+    );
 }
 
 #[test]
@@ -56,9 +83,18 @@ fn a_leader_renews_in_time_and_writes_only_while_it_may() {
     assert!(election.leads(at(0)) && election.leads(at(9_999)) && !election.leads(at(10_000)));
     assert_eq!(election.next(at(1)), Step::Wait(2_000));
     let renewal = act(&mut election, at(2_000), "2");
-    assert_eq!((renewal.version.as_deref(), renewal.record.acquired_us), (Some("1"), Some(0)));
-    assert_eq!((renewal.record.renewed_us, renewal.record.seconds), (Some(2_000_000), Some(15)));
-    assert_eq!((election.leads_until(), election.others_from_ms()), (Some(at(12_000)), Some(17_000)));
+    assert_eq!(
+        (renewal.version.as_deref(), renewal.record.acquired_us),
+        (Some("1"), Some(0))
+    );
+    assert_eq!(
+        (renewal.record.renewed_us, renewal.record.seconds),
+        (Some(2_000_000), Some(15))
+    );
+    assert_eq!(
+        (election.leads_until(), election.others_from_ms()),
+        (Some(at(12_000)), Some(17_000))
+    );
 }
 
 #[test]
@@ -75,14 +111,29 @@ fn a_dead_leader_is_replaced_after_its_lease_by_the_local_clock() {
     for renewed_us in [0, -1_000_000_000_000, i64::MAX] {
         let mut election = Election::new("me", Timing::default());
         election.saw(Some(lease("7", "other", renewed_us)), at(1_000));
-        assert_eq!(election.next(at(1_000)), Step::Follow(3_000), "whatever its clock says");
+        assert_eq!(
+            election.next(at(1_000)),
+            Step::Follow(3_000),
+            "whatever its clock says"
+        );
         assert_eq!(election.next(at(3_000)), Step::Look);
-        election.saw(Some(lease("8", "other", renewed_us.wrapping_add(1))), at(3_000));
+        election.saw(
+            Some(lease("8", "other", renewed_us.wrapping_add(1))),
+            at(3_000),
+        );
         // A new label is no renewal.
-        election.saw(Some(lease("9", "other", renewed_us.wrapping_add(1))), at(17_000));
+        election.saw(
+            Some(lease("9", "other", renewed_us.wrapping_add(1))),
+            at(17_000),
+        );
         assert_eq!(election.next(at(17_999)), Step::Follow(18_000));
-        let Step::Acquire(write) = election.next(at(18_000)) else { panic!("not taken") };
-        assert_eq!((write.version.as_deref(), write.record.transitions), (Some("9"), Some(4)));
+        let Step::Acquire(write) = election.next(at(18_000)) else {
+            panic!("not taken")
+        };
+        assert_eq!(
+            (write.version.as_deref(), write.record.transitions),
+            (Some("9"), Some(4))
+        );
         assert!(!election.leads(at(18_000)), "not before it is written");
     }
 }
@@ -114,20 +165,33 @@ fn a_holder_that_was_frozen_does_not_write() {
     // No other replica took over: the lease is renewed at the version that was seen, and only then leads again.
     let mut alone = leader();
     assert!(!alone.leads(at(60_000)));
-    assert_eq!(act(&mut alone, at(60_000), "2").version.as_deref(), Some("1"));
+    assert_eq!(
+        act(&mut alone, at(60_000), "2").version.as_deref(),
+        Some("1")
+    );
     assert!(alone.leads(at(60_000)));
 }
 
 #[test]
 fn either_clock_ends_a_leadership() {
     let election = leader();
-    let now = |monotonic_ms, wall_us| Now { monotonic_ms, wall_us };
+    let now = |monotonic_ms, wall_us| Now {
+        monotonic_ms,
+        wall_us,
+    };
     assert!(!election.leads(now(1, 10_000_000)), "the machine slept");
-    assert!(!election.leads(now(10_000, -5_000_000)), "the clock was set back");
+    assert!(
+        !election.leads(now(10_000, -5_000_000)),
+        "the clock was set back"
+    );
     assert!(election.leads(now(9_000, -5_000_000)));
     let mut election = leader();
     let renewal = act(&mut election, now(2_000, -5_000_000), "2");
-    assert_eq!(renewal.record.renewed_us, Some(1), "others still see a change");
+    assert_eq!(
+        renewal.record.renewed_us,
+        Some(1),
+        "others still see a change"
+    );
 }
 
 #[test]
@@ -151,16 +215,31 @@ fn learns_the_outcome_of_an_unanswered_write() {
     assert_eq!(election.next(at(4_000)), Step::Follow(6_000));
     assert_eq!(election.next(at(6_000)), Step::Look);
     // It has not arrived yet.
-    let old = Lease { version: "1".to_owned(), record: Record { renewed_us: Some(0), ..first.record.clone() } };
+    let old = Lease {
+        version: "1".to_owned(),
+        record: Record {
+            renewed_us: Some(0),
+            ..first.record.clone()
+        },
+    };
     election.saw(Some(old), at(6_000));
     assert_eq!(election.leads_until(), Some(at(10_000)));
     let second = writing(election.next(at(6_000)));
     election.sending(&second, at(6_000));
     // Now it has arrived, so the second one fails.
     election.conflicted(at(6_000));
-    election.saw(Some(Lease { version: "2".to_owned(), record: first.record }), at(6_100));
+    election.saw(
+        Some(Lease {
+            version: "2".to_owned(),
+            record: first.record,
+        }),
+        at(6_100),
+    );
     assert_eq!(election.leads_until(), Some(at(12_000)));
-    assert_eq!(writing(election.next(at(6_100))).version.as_deref(), Some("2"));
+    assert_eq!(
+        writing(election.next(at(6_100))).version.as_deref(),
+        Some("2")
+    );
 }
 
 #[test]
@@ -169,13 +248,25 @@ fn releasing_ends_leadership_at_once_and_is_retried_until_done() {
     election.stop();
     assert!(!election.leads(at(1)));
     let release = writing(election.next(at(1)));
-    assert_eq!((release.record.holder.as_deref(), release.version.as_deref()), (None, Some("1")));
+    assert_eq!(
+        (release.record.holder.as_deref(), release.version.as_deref()),
+        (None, Some("1"))
+    );
     election.sending(&release, at(1));
     election.conflicted(at(1));
     assert_eq!(election.next(at(201)), Step::Look);
-    election.saw(Some(Lease { version: "2".to_owned(), record: leader().attempts[0].write.record.clone() }), at(201));
+    election.saw(
+        Some(Lease {
+            version: "2".to_owned(),
+            record: leader().attempts[0].write.record.clone(),
+        }),
+        at(201),
+    );
     let again = act(&mut election, at(201), "3");
-    assert_eq!((again.version.as_deref(), again.record.transitions), (Some("2"), Some(0)));
+    assert_eq!(
+        (again.version.as_deref(), again.record.transitions),
+        (Some("2"), Some(0))
+    );
     assert_eq!(election.next(at(201)), Step::Released);
     let mut follower = Election::new("me", Timing::default());
     follower.saw(Some(lease("7", "other", 0)), at(1));
@@ -185,18 +276,49 @@ fn releasing_ends_leadership_at_once_and_is_retried_until_done() {
 
 #[test]
 fn a_malformed_lease_delays_an_election_only_briefly() {
-    for (seconds, ends) in
-        [(None, 15_000), (Some(0), 15_000), (Some(-7), 15_000), (Some(60), 60_000), (Some(i32::MAX), LONGEST_MS)]
-    {
-        let record = Record { holder: Some("other".to_owned()), seconds, transitions: Some(-1), ..Record::default() };
+    for (seconds, ends) in [
+        (None, 15_000),
+        (Some(0), 15_000),
+        (Some(-7), 15_000),
+        (Some(60), 60_000),
+        (Some(i32::MAX), LONGEST_MS),
+    ] {
+        let record = Record {
+            holder: Some("other".to_owned()),
+            seconds,
+            transitions: Some(-1),
+            ..Record::default()
+        };
         let mut election = Election::new("me", Timing::default());
-        election.saw(Some(Lease { version: "7".to_owned(), record: record.clone() }), at(0));
-        election.saw(Some(Lease { version: "8".to_owned(), record }), at(ends - 1));
-        assert_eq!(election.next(at(ends - 1)), Step::Follow(ends), "{seconds:?}");
+        election.saw(
+            Some(Lease {
+                version: "7".to_owned(),
+                record: record.clone(),
+            }),
+            at(0),
+        );
+        election.saw(
+            Some(Lease {
+                version: "8".to_owned(),
+                record,
+            }),
+            at(ends - 1),
+        );
+        assert_eq!(
+            election.next(at(ends - 1)),
+            Step::Follow(ends),
+            "{seconds:?}"
+        );
         assert_eq!(writing(election.next(at(ends))).record.transitions, Some(1));
     }
     let mut election = Election::new("me", Timing::default());
-    election.saw(Some(Lease { version: "7".to_owned(), record: Record::default() }), at(0));
+    election.saw(
+        Some(Lease {
+            version: "7".to_owned(),
+            record: Record::default(),
+        }),
+        at(0),
+    );
     assert_eq!(writing(election.next(at(0))).record.transitions, Some(1));
 }
 
@@ -216,7 +338,10 @@ impl World {
         }
         self.version += 1;
         let version = self.version.to_string();
-        self.lease = Some(Lease { version: version.clone(), record: write.record.clone() });
+        self.lease = Some(Lease {
+            version: version.clone(),
+            record: write.record.clone(),
+        });
         Some(version)
     }
 }
@@ -263,7 +388,9 @@ impl Candidate {
     fn turn(&mut self, me: usize, ms: u64, luck: Luck, world: &mut World) {
         let now = self.now(ms);
         match self.election.next(now) {
-            Step::Look if matches!(luck, Luck::Good | Luck::Frozen(_)) => self.election.saw(world.lease.clone(), now),
+            Step::Look if matches!(luck, Luck::Good | Luck::Frozen(_)) => {
+                self.election.saw(world.lease.clone(), now)
+            }
             Step::Look => self.election.failed(now),
             Step::Acquire(write) | Step::Renew(write) | Step::Release(write) => {
                 self.election.sending(&write, now);

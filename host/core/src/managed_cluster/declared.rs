@@ -50,7 +50,11 @@ pub fn fault(read: &Read) -> Option<String> {
             read.api_version, read.kind
         ));
     }
-    let paths: Vec<Path> = read.fields.iter().filter_map(|text| Path::parse(text).ok()).collect();
+    let paths: Vec<Path> = read
+        .fields
+        .iter()
+        .filter_map(|text| Path::parse(text).ok())
+        .collect();
     if let Some(path) = paths.iter().find(|path| !fills(path)) {
         return Some(format!(
             "`{path}` does not fill any field of the record of a {kind}; the nearest path that does is `{}`",
@@ -58,7 +62,9 @@ pub fn fault(read: &Read) -> Option<String> {
         ));
     }
     let halved = paths.iter().find_map(|path| without_status(path, &paths))?;
-    Some(format!("`{halved}` is declared without its `status`, which every condition of the record must have"))
+    Some(format!(
+        "`{halved}` is declared without its `status`, which every condition of the record must have"
+    ))
 }
 
 /// Whether a path leads to a field of the record, or to a parent of one.
@@ -73,8 +79,12 @@ fn fills(path: &Path) -> bool {
             }
         }
         match (below, segments.as_slice()) {
-            (_, []) | (Below::Key, [Segment::Field(_)]) | (Below::Condition, [Segment::Element(_)]) => true,
-            (Below::Condition, [Segment::Element(_), Segment::Field(field)]) => OF_CONDITION.contains(&&**field),
+            (_, [])
+            | (Below::Key, [Segment::Field(_)])
+            | (Below::Condition, [Segment::Element(_)]) => true,
+            (Below::Condition, [Segment::Element(_), Segment::Field(field)]) => {
+                OF_CONDITION.contains(&&**field)
+            }
             _ => false,
         }
     })
@@ -82,14 +92,25 @@ fn fills(path: &Path) -> bool {
 
 /// The condition that a path takes one field of, when no path declares its status.
 fn without_status(path: &Path, all: &[Path]) -> Option<String> {
-    let [Segment::Field(status), Segment::Field(list), Segment::Element(kind), Segment::Field(_)] = path.segments()
+    let [
+        Segment::Field(status),
+        Segment::Field(list),
+        Segment::Element(kind),
+        Segment::Field(_),
+    ] = path.segments()
     else {
         return None;
     };
     let condition = format!("{status}.{list}[{kind}]");
     let brings = |other: &Path| {
         let text = other.to_string();
-        [&condition, &format!("{condition}.status"), "status", "status.conditions"].contains(&&*text)
+        [
+            &condition,
+            &format!("{condition}.status"),
+            "status",
+            "status.conditions",
+        ]
+        .contains(&&*text)
     };
     (!all.iter().any(brings)).then_some(condition)
 }
@@ -103,7 +124,9 @@ fn nearest(path: &Path) -> String {
     let wanted = fields.collect::<Vec<_>>().join(".").to_lowercase();
     let likeness = |text: &String| strsim::sorensen_dice(&wanted, &text.to_lowercase());
     let places = PLACES.iter().map(|(place, _)| place.join("."));
-    places.max_by(|one, other| likeness(one).total_cmp(&likeness(other))).unwrap_or_default()
+    places
+        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
+        .unwrap_or_default()
 }
 
 /// Cuts a record to what its guest would get: undeclared fields are empty, as if the object did not have them.
@@ -111,7 +134,11 @@ fn nearest(path: &Path) -> String {
 /// # Errors
 /// As [`view`], for a record that no object could give.
 pub fn cut(cluster: &ManagedCluster, declared: &Declared) -> Result<ManagedCluster, InvalidField> {
-    let object = Object { reference: cluster.reference.clone(), version: String::new(), body: body(cluster) };
+    let object = Object {
+        reference: cluster.reference.clone(),
+        version: String::new(),
+        body: body(cluster),
+    };
     Ok(ManagedCluster {
         uid: cluster.uid.clone(),
         created_seconds: cluster.created_seconds,
@@ -123,9 +150,16 @@ pub fn cut(cluster: &ManagedCluster, declared: &Declared) -> Result<ManagedClust
 /// The object that would give this record.
 fn body(cluster: &ManagedCluster) -> Value {
     let map = |pairs: &[(String, String)]| -> Map<String, Value> {
-        pairs.iter().map(|(key, value)| (key.clone(), value.as_str().into())).collect()
+        pairs
+            .iter()
+            .map(|(key, value)| (key.clone(), value.as_str().into()))
+            .collect()
     };
-    let claims: Vec<_> = cluster.claims.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+    let claims: Vec<_> = cluster
+        .claims
+        .iter()
+        .map(|(name, value)| json!({"name": name, "value": value}))
+        .collect();
     json!({
         "metadata": {"labels": map(&cluster.labels), "annotations": map(&cluster.annotations)},
         "spec": {
@@ -194,9 +228,16 @@ mod tests {
         ] {
             assert_eq!(fault(&read(&[path])), None, "{path}");
         }
-        let halves = ["status.conditions[A].reason", "status.conditions[A].status", "status.conditions[A].type"];
+        let halves = [
+            "status.conditions[A].reason",
+            "status.conditions[A].status",
+            "status.conditions[A].type",
+        ];
         assert_eq!(fault(&read(&halves)), None);
-        assert_eq!(fault(&read(&["status.conditions[A].reason", "status.conditions"])), None);
+        assert_eq!(
+            fault(&read(&["status.conditions[A].reason", "status.conditions"])),
+            None
+        );
     }
 
     #[test]
@@ -229,15 +270,32 @@ mod tests {
 
     #[test]
     fn rejects_another_kind_and_an_incomplete_condition() {
-        for (version, kind) in
-            [(MANAGED_CLUSTER.0, "ManagedClusters"), ("cluster.open-cluster-management.io/v1beta1", MANAGED_CLUSTER.1)]
-        {
-            let other = Read { api_version: version.to_owned(), kind: kind.to_owned(), ..read(&[]) };
-            assert!(fault(&other).is_some_and(|fault| fault.contains("given a ManagedCluster")), "{kind}");
+        for (version, kind) in [
+            (MANAGED_CLUSTER.0, "ManagedClusters"),
+            (
+                "cluster.open-cluster-management.io/v1beta1",
+                MANAGED_CLUSTER.1,
+            ),
+        ] {
+            let other = Read {
+                api_version: version.to_owned(),
+                kind: kind.to_owned(),
+                ..read(&[])
+            };
+            assert!(
+                fault(&other).is_some_and(|fault| fault.contains("given a ManagedCluster")),
+                "{kind}"
+            );
         }
         for half in ["reason", "type", "lastTransitionTime"] {
-            let fault = fault(&read(&[&format!("status.conditions[A].{half}"), "status.conditions[B].status"]));
-            assert!(fault.is_some_and(|fault| fault.contains("`status.conditions[A]`")), "{half}");
+            let fault = fault(&read(&[
+                &format!("status.conditions[A].{half}"),
+                "status.conditions[B].status",
+            ]));
+            assert!(
+                fault.is_some_and(|fault| fault.contains("`status.conditions[A]`")),
+                "{half}"
+            );
         }
     }
 
@@ -272,11 +330,33 @@ mod tests {
         let cut = |fields: &[&str]| cut(&all, &Declared::compile(&read(fields)).unwrap()).unwrap();
         assert_eq!(cut(&["metadata", "spec", "status"]), all);
         let nothing = cut(&[]);
-        assert_eq!((&*nothing.uid, nothing.created_seconds, nothing.deleting), ("u", Some(5), true));
-        assert_eq!((nothing.accepted, nothing.lease_duration_seconds), (false, 60));
-        assert!(nothing.labels.is_empty() && nothing.claims.is_empty() && nothing.conditions.is_empty());
-        let some = cut(&["metadata.labels.b", "status.conditions[B].status", "status.clusterClaims"]);
-        assert_eq!((some.labels, some.claims), (vec![pair("b")], vec![pair("d")]));
-        assert_eq!(some.conditions, [Condition { reason: String::new(), changed_seconds: None, ..condition("B") }]);
+        assert_eq!(
+            (&*nothing.uid, nothing.created_seconds, nothing.deleting),
+            ("u", Some(5), true)
+        );
+        assert_eq!(
+            (nothing.accepted, nothing.lease_duration_seconds),
+            (false, 60)
+        );
+        assert!(
+            nothing.labels.is_empty() && nothing.claims.is_empty() && nothing.conditions.is_empty()
+        );
+        let some = cut(&[
+            "metadata.labels.b",
+            "status.conditions[B].status",
+            "status.clusterClaims",
+        ]);
+        assert_eq!(
+            (some.labels, some.claims),
+            (vec![pair("b")], vec![pair("d")])
+        );
+        assert_eq!(
+            some.conditions,
+            [Condition {
+                reason: String::new(),
+                changed_seconds: None,
+                ..condition("B")
+            }]
+        );
     }
 }

@@ -4,15 +4,36 @@ use super::Kind::{Counter, Gauge, Histogram};
 use super::Metric;
 
 /// Bounds for calls of guests, in seconds: a call takes microseconds.
-const CALL_SECONDS: &[f64] = &[1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3, 2.5e-2, 1e-1, 1.0];
+const CALL_SECONDS: &[f64] = &[
+    1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3, 2.5e-2, 1e-1, 1.0,
+];
 /// Bounds for the time from a cause to what was written for it, in seconds.
-const WRITTEN_SECONDS: &[f64] =
-    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+const WRITTEN_SECONDS: &[f64] = &[
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
+];
 /// Bounds for linear memory, in bytes: from one page up to the limit of a call.
-const MEMORY_BYTES: &[f64] =
-    &[65_536.0, 131_072.0, 262_144.0, 524_288.0, 1_048_576.0, 2_097_152.0, 4_194_304.0, 16_777_216.0, 67_108_864.0];
+const MEMORY_BYTES: &[f64] = &[
+    65_536.0,
+    131_072.0,
+    262_144.0,
+    524_288.0,
+    1_048_576.0,
+    2_097_152.0,
+    4_194_304.0,
+    16_777_216.0,
+    67_108_864.0,
+];
 /// Bounds for answers, in bytes.
-const ANSWER_BYTES: &[f64] = &[64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0];
+const ANSWER_BYTES: &[f64] = &[
+    64.0,
+    256.0,
+    1_024.0,
+    4_096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+];
 
 /// Makes one constant for each metric, and the list of all of them.
 macro_rules! metrics {

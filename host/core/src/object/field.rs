@@ -13,13 +13,26 @@ pub(crate) struct Place<'a> {
 impl<'a> Place<'a> {
     /// The whole value.
     pub(crate) fn top(value: &'a Value) -> Self {
-        Self { path: String::new(), value: Some(value) }
+        Self {
+            path: String::new(),
+            value: Some(value),
+        }
     }
 
     /// The place under a key; absent when this is not a map.
     pub(crate) fn get(&self, key: &str) -> Self {
-        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
-        Self { path, value: self.value.and_then(|value| value.get(key)).filter(|value| !value.is_null()) }
+        let path = if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        };
+        Self {
+            path,
+            value: self
+                .value
+                .and_then(|value| value.get(key))
+                .filter(|value| !value.is_null()),
+        }
     }
 
     /// The map under a key; it may be absent, but must not be anything else.
@@ -47,7 +60,10 @@ impl<'a> Place<'a> {
             Some(Value::Array(items)) => Ok(items
                 .iter()
                 .enumerate()
-                .map(|(index, item)| Self { path: format!("{}[{index}]", self.path), value: Some(item) })
+                .map(|(index, item)| Self {
+                    path: format!("{}[{index}]", self.path),
+                    value: Some(item),
+                })
                 .collect()),
             Some(_) => Err(self.not("a list")),
         }
@@ -87,19 +103,30 @@ impl<'a> Place<'a> {
 
     /// The time in seconds since 1970, if there is one.
     pub(crate) fn time(&self) -> Result<Option<i64>, InvalidField> {
-        let Some(text) = self.text()? else { return Ok(None) };
-        crate::time::parse_rfc3339(&text).map(Some).ok_or_else(|| self.not("a time like 2026-11-21T08:15:30Z"))
+        let Some(text) = self.text()? else {
+            return Ok(None);
+        };
+        crate::time::parse_rfc3339(&text)
+            .map(Some)
+            .ok_or_else(|| self.not("a time like 2026-11-21T08:15:30Z"))
     }
 
     /// The error for this place.
     pub(crate) fn not(&self, expected: &'static str) -> InvalidField {
-        InvalidField { path: self.path.clone(), expected }
+        InvalidField {
+            path: self.path.clone(),
+            expected,
+        }
     }
 }
 
 /// A port; 0 and absent count as none.
 pub(crate) fn port(place: &Place<'_>) -> Result<Option<u16>, InvalidField> {
-    let Some(value) = place.value() else { return Ok(None) };
+    let Some(value) = place.value() else {
+        return Ok(None);
+    };
     let number = value.as_u64().and_then(|number| u16::try_from(number).ok());
-    number.map(|port| (port > 0).then_some(port)).ok_or_else(|| place.not("a port"))
+    number
+        .map(|port| (port > 0).then_some(port))
+        .ok_or_else(|| place.not("a port"))
 }

@@ -29,8 +29,14 @@ fn covers(one: &[Result<char, &Part>], other: &[Result<char, &Part>]) -> bool {
     let mut left = BTreeSet::from([0]);
     for part in one {
         left = match part {
-            Err(Part::Star) => (left.first().copied().unwrap_or(usize::MAX)..=other.len()).collect(),
-            part => left.into_iter().filter(|at| other.get(*at) == Some(part)).map(|at| at + 1).collect(),
+            Err(Part::Star) => {
+                (left.first().copied().unwrap_or(usize::MAX)..=other.len()).collect()
+            }
+            part => left
+                .into_iter()
+                .filter(|at| other.get(*at) == Some(part))
+                .map(|at| at + 1)
+                .collect(),
         };
     }
     left.contains(&other.len())

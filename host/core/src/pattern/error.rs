@@ -17,7 +17,9 @@ pub enum Wrong {
     #[error("a pattern is empty")]
     Empty,
     /// Too many stars and templates to understand.
-    #[error("a pattern has more than two `*`, more than three `*` and templates together, or two of them in a row")]
+    #[error(
+        "a pattern has more than two `*`, more than three `*` and templates together, or two of them in a row"
+    )]
     Stars,
     /// A brace or a quotation mark without its other end.
     #[error("a brace or quotation mark is not closed")]
@@ -41,7 +43,9 @@ pub enum Wrong {
     #[error("an alternative is empty")]
     EmptyChoice,
     /// Too many choices, or parts of one, to understand.
-    #[error("a template has more than eight alternatives, or an alternative has more than eight parts")]
+    #[error(
+        "a template has more than eight alternatives, or an alternative has more than eight parts"
+    )]
     TooMany,
 }
 

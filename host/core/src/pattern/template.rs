@@ -67,7 +67,9 @@ impl Template {
         loop {
             reader.skip();
             let at = reader.at;
-            let Some(choice) = choices.last_mut() else { break };
+            let Some(choice) = choices.last_mut() else {
+                break;
+            };
             let (ends, bar) = (reader.ends(), reader.eat("|"));
             if (ends || bar) && choice.is_empty() {
                 return Err(Wrong::EmptyChoice.at(at));
@@ -81,7 +83,10 @@ impl Template {
                 return Err(Wrong::TooMany.at(at));
             }
         }
-        Ok(Self { text: text.trim().into(), choices })
+        Ok(Self {
+            text: text.trim().into(),
+            choices,
+        })
     }
 
     /// The name that the template gives. `None` when no choice has all of its fields, or a value is not a DNS name:
@@ -122,7 +127,9 @@ impl Field {
         let value = match self {
             Self::Namespace => data.object.reference.namespace.as_deref(),
             Self::Name => Some(data.object.reference.name.as_str()),
-            Self::RemoteCluster => Some(data.agent.cluster_name.as_str()).filter(|_| !data.agent.self_managed),
+            Self::RemoteCluster => {
+                Some(data.agent.cluster_name.as_str()).filter(|_| !data.agent.self_managed)
+            }
             Self::Label(key) => of_metadata(data, "labels", key)?,
             Self::Annotation(key) => of_metadata(data, "annotations", key)?,
         };
@@ -134,8 +141,17 @@ impl Field {
     }
 }
 
-fn of_metadata<'a>(data: &TemplateData<'a>, map: &str, key: &str) -> Result<Option<&'a str>, Missing> {
-    match data.object.body.get("metadata").and_then(|metadata| metadata.get(map)?.get(key)) {
+fn of_metadata<'a>(
+    data: &TemplateData<'a>,
+    map: &str,
+    key: &str,
+) -> Result<Option<&'a str>, Missing> {
+    match data
+        .object
+        .body
+        .get("metadata")
+        .and_then(|metadata| metadata.get(map)?.get(key))
+    {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(_) => Err(Missing::NoName),
@@ -171,7 +187,9 @@ impl<'t> Reader<'t> {
         let at = self.at;
         if self.eat("\"") {
             let text = self.until('"')?;
-            let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+            let plain = |byte: u8| {
+                byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte)
+            };
             return match !text.is_empty() && text.bytes().all(plain) {
                 true => Ok(Term::Text(text.into())),
                 false => Err(Wrong::Text.at(at)),
@@ -210,7 +228,10 @@ impl<'t> Reader<'t> {
     }
 
     fn until(&mut self, end: char) -> Result<&'t str, PatternError> {
-        let (inside, _) = self.rest().split_once(end).ok_or(Wrong::Unclosed.at(self.at))?;
+        let (inside, _) = self
+            .rest()
+            .split_once(end)
+            .ok_or(Wrong::Unclosed.at(self.at))?;
         self.at += inside.len() + end.len_utf8();
         Ok(inside)
     }

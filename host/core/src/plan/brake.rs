@@ -44,11 +44,24 @@ impl Brake {
     /// not written in the end.
     pub fn admit(&mut self, key: &Key, plan: Plan, now_seconds: i64) -> Admitted {
         self.sweep(now_seconds);
-        let Plan { policy, primary, mut steps } = plan;
-        let refused = steps.iter().position(|step| !self.count(key, step, now_seconds));
+        let Plan {
+            policy,
+            primary,
+            mut steps,
+        } = plan;
+        let refused = steps
+            .iter()
+            .position(|step| !self.count(key, step, now_seconds));
         let stopped = refused.map(|at| self.exceeded(key, steps[at].target(), now_seconds));
         steps.truncate(refused.unwrap_or(steps.len()));
-        Admitted { plan: Plan { policy, primary, steps }, stopped }
+        Admitted {
+            plan: Plan {
+                policy,
+                primary,
+                steps,
+            },
+            stopped,
+        }
     }
 
     /// Takes back the last admitted step, which was not written.
@@ -63,7 +76,9 @@ impl Brake {
     /// Counts one step, unless it is over the budget.
     fn count(&mut self, key: &Key, step: &Step, now_seconds: i64) -> bool {
         let both = both(key, step.target());
-        let full = both.iter().any(|counted| self.until(counted, now_seconds).is_some());
+        let full = both
+            .iter()
+            .any(|counted| self.until(counted, now_seconds).is_some());
         if !full {
             for counted in both {
                 let written = self.written.entry(counted).or_default();
@@ -78,29 +93,47 @@ impl Brake {
     /// Until when no further write is allowed, if one would be over the budget now.
     fn until(&self, counted: &Counted, now_seconds: i64) -> Option<i64> {
         let written = self.written.get(counted)?;
-        let recent: Vec<i64> = written.iter().copied().filter(|at| counts(*at, now_seconds)).collect();
-        let oldest = recent.len().checked_sub(MAX_WRITES).and_then(|at| recent.get(at));
+        let recent: Vec<i64> = written
+            .iter()
+            .copied()
+            .filter(|at| counts(*at, now_seconds))
+            .collect();
+        let oldest = recent
+            .len()
+            .checked_sub(MAX_WRITES)
+            .and_then(|at| recent.get(at));
         oldest.map(|at| at.saturating_add(WINDOW_SECONDS))
     }
 
     fn exceeded(&self, key: &Key, target: &ObjectRef, now_seconds: i64) -> Failure {
-        let until = both(key, target).iter().filter_map(|counted| self.until(counted, now_seconds)).max();
+        let until = both(key, target)
+            .iter()
+            .filter_map(|counted| self.until(counted, now_seconds))
+            .max();
         let at = time::format_rfc3339(until.unwrap_or(now_seconds));
-        let message = format!("{target} is not written before {at}: the limit is {MAX_WRITES} writes per minute");
-        Failure::known(KnownReason::WriteBudgetExceeded, message).about([target.clone()]).until(until)
+        let message = format!(
+            "{target} is not written before {at}: the limit is {MAX_WRITES} writes per minute"
+        );
+        Failure::known(KnownReason::WriteBudgetExceeded, message)
+            .about([target.clone()])
+            .until(until)
     }
 
     /// Forgets counters that are too old to count, so that memory stays bounded.
     fn sweep(&mut self, now_seconds: i64) {
         if self.written.len() >= self.sweep_at.max(SWEPT_FROM) {
-            self.written.retain(|_, written| written.back().is_some_and(|at| counts(*at, now_seconds)));
+            self.written
+                .retain(|_, written| written.back().is_some_and(|at| counts(*at, now_seconds)));
             self.sweep_at = self.written.len().saturating_mul(2);
         }
     }
 }
 
 fn both(key: &Key, target: &ObjectRef) -> [Counted; 2] {
-    [Counted::Object(target.clone()), Counted::Primary(key.clone())]
+    [
+        Counted::Object(target.clone()),
+        Counted::Primary(key.clone()),
+    ]
 }
 
 /// Whether a write still counts. One in the future does not: the clock was set back.
@@ -117,26 +150,50 @@ mod tests {
 
     fn patch(name: &str) -> Step {
         let fields = vec![("spec.taints".to_owned(), Value::Null)];
-        Step::Patch { reference: target(name), version: "1".to_owned(), fields }
+        Step::Patch {
+            reference: target(name),
+            version: "1".to_owned(),
+            fields,
+        }
     }
 
     /// How many of these steps may be written, and until when the rest waits.
-    fn admitted(brake: &mut Brake, primary: &str, targets: &[&str], now: i64) -> (usize, Option<i64>) {
+    fn admitted(
+        brake: &mut Brake,
+        primary: &str,
+        targets: &[&str],
+        now: i64,
+    ) -> (usize, Option<i64>) {
         let mut plan = Plan::new(&key(primary), None);
         plan.steps = targets.iter().map(|name| patch(name)).collect();
         let Admitted { plan, stopped } = brake.admit(&key(primary), plan, now);
-        (plan.steps.len(), stopped.and_then(|failure| failure.ask_again_at))
+        (
+            plan.steps.len(),
+            stopped.and_then(|failure| failure.ask_again_at),
+        )
     }
 
     #[test]
     fn limits_writes_per_object_and_minute() {
         let mut brake = Brake::default();
         for at in 0..60 {
-            assert_eq!(admitted(&mut brake, "a", &["t"], at / 2), (1, None), "write {at}");
+            assert_eq!(
+                admitted(&mut brake, "a", &["t"], at / 2),
+                (1, None),
+                "write {at}"
+            );
         }
         assert_eq!(admitted(&mut brake, "a", &["t"], 30), (0, Some(60)));
-        assert_eq!(admitted(&mut brake, "b", &["t"], 59), (0, Some(60)), "whoever writes it");
-        assert_eq!(admitted(&mut brake, "b", &["other"], 59), (1, None), "others are not concerned");
+        assert_eq!(
+            admitted(&mut brake, "b", &["t"], 59),
+            (0, Some(60)),
+            "whoever writes it"
+        );
+        assert_eq!(
+            admitted(&mut brake, "b", &["other"], 59),
+            (1, None),
+            "others are not concerned"
+        );
         assert_eq!(admitted(&mut brake, "a", &["t"], 60), (1, None));
         assert_eq!(admitted(&mut brake, "a", &["t", "t"], 60), (1, Some(61)));
     }
@@ -158,7 +215,10 @@ mod tests {
             assert_eq!(admitted(&mut brake, "a", &["t"], 1_000), (1, None));
             brake.give_back(&key("a"), &target("t"));
         }
-        assert_eq!(admitted(&mut brake, "a", &["t"; 61], 1_000), (60, Some(1_060)));
+        assert_eq!(
+            admitted(&mut brake, "a", &["t"; 61], 1_000),
+            (60, Some(1_060))
+        );
         assert_eq!(admitted(&mut brake, "a", &["t"], 10), (1, None));
     }
 
@@ -166,11 +226,20 @@ mod tests {
     fn forgets_an_object_written_once() {
         let mut brake = Brake::default();
         for number in 0..100_000 {
-            admitted(&mut brake, &format!("s{number}"), &[&format!("t{number}")], number / 10);
+            admitted(
+                &mut brake,
+                &format!("s{number}"),
+                &[&format!("t{number}")],
+                number / 10,
+            );
         }
         // Ten writes a second count for a minute, with two counters each; there are never more than twice as many, or
         // than the first sweep allows.
-        assert!(brake.written.len() <= 2_400.max(SWEPT_FROM), "{} counters", brake.written.len());
+        assert!(
+            brake.written.len() <= 2_400.max(SWEPT_FROM),
+            "{} counters",
+            brake.written.len()
+        );
     }
 
     proptest! {

@@ -42,9 +42,12 @@ impl Contention {
         match self.until() {
             None => Ok(()),
             until => {
-                let message =
-                    format!("another writer changed {target} three times in ten minutes; the agent leaves it as it is");
-                Err(Failure::known(KnownReason::Contended, message).about([target.clone()]).until(until))
+                let message = format!(
+                    "another writer changed {target} three times in ten minutes; the agent leaves it as it is"
+                );
+                Err(Failure::known(KnownReason::Contended, message)
+                    .about([target.clone()])
+                    .until(until))
             }
         }
     }
@@ -56,7 +59,8 @@ impl Contention {
             self.changed_at.push(now_seconds);
         }
         // Changes in the future are dropped: the clock was set back, and their age is unknown.
-        self.changed_at.retain(|at| (0..WINDOW_SECONDS).contains(&now_seconds.saturating_sub(*at)));
+        self.changed_at
+            .retain(|at| (0..WINDOW_SECONDS).contains(&now_seconds.saturating_sub(*at)));
     }
 
     /// Records that the permitted write is in place. Call it after every successful write.
@@ -69,7 +73,11 @@ impl Contention {
 
     /// Until when to leave the target alone, in seconds since 1970; `None` when it is not contended.
     fn until(&self) -> Option<i64> {
-        let oldest = self.changed_at.len().checked_sub(MAX_CHANGES).and_then(|index| self.changed_at.get(index));
+        let oldest = self
+            .changed_at
+            .len()
+            .checked_sub(MAX_CHANGES)
+            .and_then(|index| self.changed_at.get(index));
         oldest.map(|at| at.saturating_add(WINDOW_SECONDS))
     }
 }
@@ -77,9 +85,15 @@ impl Contention {
 /// A fingerprint of an object that a policy makes whole: its data, its owner, and the keys that the policy put on it; a
 /// fixed one when there is no object. It must not leave the process.
 pub fn whole(target: Option<&Object>) -> Digest {
-    let Some(target) = target else { return Digest::of(&json!(null)) };
+    let Some(target) = target else {
+        return Digest::of(&json!(null));
+    };
     let owner = Stamp::read(target).map(|stamp| (stamp.policy, stamp.source));
-    Digest::of(&json!([target.body.get("data"), owner, managed_keys::view(target)]))
+    Digest::of(&json!([
+        target.body.get("data"),
+        owner,
+        managed_keys::view(target)
+    ]))
 }
 
 #[cfg(test)]
@@ -94,7 +108,12 @@ mod tests {
 
     /// Plans while `there` is there; returns until when the target is left alone. A permitted write succeeds.
     fn planned(contention: &mut Contention, there: Option<&str>, at: i64) -> Option<i64> {
-        let permitted = contention.permit(&target("demo"), fingerprint(there), fingerprint(Some("ours")), at);
+        let permitted = contention.permit(
+            &target("demo"),
+            fingerprint(there),
+            fingerprint(Some("ours")),
+            at,
+        );
         if permitted.is_ok() {
             contention.written();
         }
@@ -105,17 +124,32 @@ mod tests {
     fn after(foreign: &[(Option<&str>, i64)]) -> Option<i64> {
         let mut contention = Contention::default();
         planned(&mut contention, None, 0);
-        foreign.iter().fold(None, |_, (data, at)| planned(&mut contention, *data, *at))
+        foreign
+            .iter()
+            .fold(None, |_, (data, at)| planned(&mut contention, *data, *at))
     }
 
     #[test]
     fn three_foreign_changes_in_ten_minutes_are_too_many() {
         assert_eq!(after(&[(Some("x"), 0), (Some("x"), 100)]), None);
-        assert_eq!(after(&[(Some("x"), 0), (Some("y"), 100), (Some("x"), 599)]), Some(600));
-        assert_eq!(after(&[(Some("x"), 0), (Some("x"), 100), (Some("x"), 600)]), None);
+        assert_eq!(
+            after(&[(Some("x"), 0), (Some("y"), 100), (Some("x"), 599)]),
+            Some(600)
+        );
+        assert_eq!(
+            after(&[(Some("x"), 0), (Some("x"), 100), (Some("x"), 600)]),
+            None
+        );
         assert_eq!(after(&[(None, 0), (None, 1), (Some("x"), 2)]), Some(600));
-        assert_eq!(after(&[(Some("x"), 86_400), (Some("y"), 86_401), (Some("x"), 0)]), None, "the clock was set back");
-        assert_eq!(after(&[(Some("ours"), 0), (Some("ours"), 1), (Some("ours"), 2)]), None);
+        assert_eq!(
+            after(&[(Some("x"), 86_400), (Some("y"), 86_401), (Some("x"), 0)]),
+            None,
+            "the clock was set back"
+        );
+        assert_eq!(
+            after(&[(Some("ours"), 0), (Some("ours"), 1), (Some("ours"), 2)]),
+            None
+        );
     }
 
     #[test]
@@ -124,7 +158,16 @@ mod tests {
         planned(&mut contention, Some("x"), 0);
         for at in 1..5 {
             // Each of these writes fails: `written` is not called.
-            assert!(contention.permit(&target("demo"), fingerprint(Some("x")), fingerprint(Some("ours")), at).is_ok());
+            assert!(
+                contention
+                    .permit(
+                        &target("demo"),
+                        fingerprint(Some("x")),
+                        fingerprint(Some("ours")),
+                        at
+                    )
+                    .is_ok()
+            );
         }
         assert_eq!(contention.changed_at, [1]);
         assert_eq!(planned(&mut contention, Some("x"), 601), None);

@@ -38,7 +38,11 @@ impl Handover {
         }
         let (target, former) = (existing.reference.clone(), stamp.key());
         let keepers = prune::keepers(policy, &former, &target);
-        Some(Self { target, former, keepers })
+        Some(Self {
+            target,
+            former,
+            keepers,
+        })
     }
 
     /// Whether the primary may have the target. A cluster that is not `connected` may still have the former primary;
@@ -50,12 +54,26 @@ impl Handover {
         let Self { target, former, .. } = self;
         let primary = &former.primary;
         if !connected {
-            let message = format!("{target} was made for {primary}, but there is no connection `{}`", primary.cluster);
-            return Err(Failure::known(KnownReason::TargetNotOwned, message).about([target.clone()]));
+            let message = format!(
+                "{target} was made for {primary}, but there is no connection `{}`",
+                primary.cluster
+            );
+            return Err(
+                Failure::known(KnownReason::TargetNotOwned, message).about([target.clone()])
+            );
         }
-        let leaving: Vec<_> = keepers.iter().flatten().filter(|keeper| keeper.deleting()).collect();
-        let Some(first) = leaving.first() else { return Ok(()) };
-        let message = format!("{target} was made for {primary} and is kept until {} is gone", first.reference);
+        let leaving: Vec<_> = keepers
+            .iter()
+            .flatten()
+            .filter(|keeper| keeper.deleting())
+            .collect();
+        let Some(first) = leaving.first() else {
+            return Ok(());
+        };
+        let message = format!(
+            "{target} was made for {primary} and is kept until {} is gone",
+            first.reference
+        );
         let failure = Failure::known(KnownReason::StillNeeded, message);
         Err(failure.about(leaving.iter().map(|keeper| keeper.reference.clone())))
     }
@@ -77,16 +95,27 @@ mod tests {
     }
 
     fn klusterlet(metadata: Value) -> Option<Arc<Object>> {
-        let reference =
-            ObjectRef::local("operator.open-cluster-management.io/v1", "Klusterlet", None, "klusterlet-demo");
+        let reference = ObjectRef::local(
+            "operator.open-cluster-management.io/v1",
+            "Klusterlet",
+            None,
+            "klusterlet-demo",
+        );
         Some(Arc::new(object(reference, json!({"metadata": metadata}))))
     }
 
     #[test]
     fn hands_over_only_between_primaries_of_the_same_policy() {
         assert_eq!(handover(&stamp("a", "uid-a"), "uid-a"), None);
-        assert_eq!(handover(&stamp("a", ""), "uid-a"), None, "a directory gives no uid");
-        let other_policy = Stamp { policy: "other".to_owned(), ..stamp("b", "uid-b") };
+        assert_eq!(
+            handover(&stamp("a", ""), "uid-a"),
+            None,
+            "a directory gives no uid"
+        );
+        let other_policy = Stamp {
+            policy: "other".to_owned(),
+            ..stamp("b", "uid-b")
+        };
         assert_eq!(handover(&other_policy, "uid-a"), None);
         let mut other_version = stamp("a", "uid-a");
         other_version.source.reference.api_version = "hypershift.openshift.io/v1alpha1".to_owned();
@@ -95,17 +124,34 @@ mod tests {
         assert_eq!(remade.former, key("a"));
         let handed = handover(&stamp("b", "uid-b"), "uid-a").unwrap();
         assert_eq!(handed.former, key("b"));
-        assert_eq!(handed.keepers, [klusterlet(json!({})).unwrap().reference.clone()]);
+        assert_eq!(
+            handed.keepers,
+            [klusterlet(json!({})).unwrap().reference.clone()]
+        );
     }
 
     #[test]
     fn waits_for_a_blocker_being_deleted_and_a_disconnected_cluster() {
         let handover = handover(&stamp("b", "uid-b"), "uid-a").unwrap();
-        let reason = |connected, keepers: &[_]| handover.judge(connected, keepers).map_err(|failure| failure.reason);
+        let reason = |connected, keepers: &[_]| {
+            handover
+                .judge(connected, keepers)
+                .map_err(|failure| failure.reason)
+        };
         assert_eq!(reason(true, &[None]), Ok(()));
-        assert_eq!(reason(true, &[klusterlet(json!({}))]), Ok(()), "a Klusterlet that stays goes to who comes next");
+        assert_eq!(
+            reason(true, &[klusterlet(json!({}))]),
+            Ok(()),
+            "a Klusterlet that stays goes to who comes next"
+        );
         let leaving = klusterlet(json!({"deletionTimestamp": "2026-03-05T09:00:00Z"}));
-        assert_eq!(reason(true, std::slice::from_ref(&leaving)), Err(Reason::from(KnownReason::StillNeeded)));
-        assert_eq!(reason(false, &[leaving]), Err(Reason::from(KnownReason::TargetNotOwned)));
+        assert_eq!(
+            reason(true, std::slice::from_ref(&leaving)),
+            Err(Reason::from(KnownReason::StillNeeded))
+        );
+        assert_eq!(
+            reason(false, &[leaving]),
+            Err(Reason::from(KnownReason::TargetNotOwned))
+        );
     }
 }

@@ -65,26 +65,39 @@ pub struct Wanted<'a> {
 /// # Errors
 /// `OwnedByAnother`, `OwnershipPending`, `InputTerminating`, `TargetNotOwned`, `TargetImmutable`, `WriteNotGranted`,
 /// `Contended`.
-pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) -> Result<Plan, Failure> {
+pub fn plan(
+    wanted: &Wanted<'_>,
+    contention: &mut Contention,
+    now_seconds: i64,
+) -> Result<Plan, Failure> {
     let target = wanted.target;
     let not_granted = |what: &str| {
-        Failure::known(KnownReason::WriteNotGranted, format!("the policy does not grant the verb {what} for {target}"))
+        Failure::known(
+            KnownReason::WriteNotGranted,
+            format!("the policy does not grant the verb {what} for {target}"),
+        )
     };
     let rule = wanted.policy.secret(target, &wanted.data)?;
     let sole = claimed(wanted)?;
     let step = match wanted.existing {
         None => Some(create(wanted, rule)),
         Some(existing) if existing.deleting() => {
-            let failure =
-                Failure::known(KnownReason::InputTerminating, format!("the target {target} is being deleted"));
+            let failure = Failure::known(
+                KnownReason::InputTerminating,
+                format!("the target {target} is being deleted"),
+            );
             return Err(failure.about([target.clone()]));
         }
         Some(existing) => {
             match Stamp::read(existing) {
                 None => adopt(wanted, rule, existing, sole)?,
                 Some(stamp) if *stamp.policy != *wanted.key.policy => {
-                    let message = format!("{target} was made by the policy `{}`, which owns it", stamp.policy);
-                    return Err(Failure::known(KnownReason::TargetNotOwned, message).about([target.clone()]));
+                    let message = format!(
+                        "{target} was made by the policy `{}`, which owns it",
+                        stamp.policy
+                    );
+                    return Err(Failure::known(KnownReason::TargetNotOwned, message)
+                        .about([target.clone()]));
                 }
                 Some(_) => {}
             }
@@ -93,7 +106,9 @@ pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) 
             step
         }
     };
-    let Some(step) = step else { return Ok(Plan::new(wanted.key, None)) };
+    let Some(step) = step else {
+        return Ok(Plan::new(wanted.key, None));
+    };
     let (verb, what) = match step {
         Step::Create { .. } => (Verb::Create, "create"),
         _ => (Verb::Update, "update"),
@@ -105,7 +120,12 @@ pub fn plan(wanted: &Wanted<'_>, contention: &mut Contention, now_seconds: i64) 
         Step::Create { desired } | Step::Update { desired, .. } => Some(desired),
         Step::Patch { .. } | Step::Delete { .. } => None,
     };
-    contention.permit(target, contention::whole(wanted.existing), contention::whole(desired), now_seconds)?;
+    contention.permit(
+        target,
+        contention::whole(wanted.existing),
+        contention::whole(desired),
+        now_seconds,
+    )?;
     Ok(Plan::new(wanted.key, Some(step)))
 }
 
@@ -116,7 +136,10 @@ fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
         Ownership::Owner { sole } => Ok(*sole),
         Ownership::OwnedBy { owner } => {
             let message = match key.policy == owner.policy {
-                true => format!("{target} is claimed by {} and {}; the latter owns it", key.primary, owner.primary),
+                true => format!(
+                    "{target} is claimed by {} and {}; the latter owns it",
+                    key.primary, owner.primary
+                ),
                 // One primary often has two policies, so the message names the policies.
                 false => format!(
                     "{target} is claimed under two policies, `{}` for {} and `{}` for {}; the latter owns it",
@@ -131,27 +154,37 @@ fn claimed(wanted: &Wanted<'_>) -> Result<bool, Failure> {
 
 /// `OwnershipPending`: can be told as soon as the target is known, before anything is read for it.
 pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
-    let message =
-        format!("{target} has no ownership labels, and {remaining} primaries that might claim it are not located yet");
+    let message = format!(
+        "{target} has no ownership labels, and {remaining} primaries that might claim it are not located yet"
+    );
     Failure::known(KnownReason::OwnershipPending, message)
 }
 
 /// Checks that a target without a stamp may be adopted.
-fn adopt(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object, sole: bool) -> Result<(), Failure> {
+fn adopt(
+    wanted: &Wanted<'_>,
+    rule: &SecretRule,
+    existing: &Object,
+    sole: bool,
+) -> Result<(), Failure> {
     let why = match wanted.policy.own.adopt {
         AdoptSpec::Never => "spec.own.adopt is Never",
         AdoptSpec::SoleOwner if !sole => "more than one primary claims it",
         AdoptSpec::SoleOwner if existing.has_owner() => "it has an owner reference",
         AdoptSpec::SoleOwner if of_manifest_work(existing) => "it belongs to a ManifestWork",
         AdoptSpec::SoleOwner => {
-            let ours = data(existing, &rule.key).is_some_and(|bytes| (wanted.document.shares_credential)(&bytes));
+            let ours = data(existing, &rule.key)
+                .is_some_and(|bytes| (wanted.document.shares_credential)(&bytes));
             if ours {
                 return Ok(());
             }
             "the credential in it is not the source's"
         }
     };
-    let message = format!("{} exists without ownership labels and is not adopted: {why}", wanted.target);
+    let message = format!(
+        "{} exists without ownership labels and is not adopted: {why}",
+        wanted.target
+    );
     Err(Failure::known(KnownReason::TargetNotOwned, message).about([wanted.target.clone()]))
 }
 
@@ -174,7 +207,13 @@ fn create(wanted: &Wanted<'_>, rule: &SecretRule) -> Step {
     });
     managed_keys::put(&wanted.policy.own, None, &mut body);
     wanted.stamp.put(&mut body);
-    Step::Create { desired: Object { reference: target.clone(), version: String::new(), body } }
+    Step::Create {
+        desired: Object {
+            reference: target.clone(),
+            version: String::new(),
+            body,
+        },
+    }
 }
 
 /// The whole object as it will be: our key, our stamp, the policy's labels and annotations, no stray key; labels of
@@ -204,7 +243,11 @@ fn update(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object) -> Option<S
     if Stamp::read(existing).is_none() {
         stamp::put_adopted(&mut body);
     }
-    let desired = Object { reference: existing.reference.clone(), version: existing.version.clone(), body };
+    let desired = Object {
+        reference: existing.reference.clone(),
+        version: existing.version.clone(),
+        body,
+    };
     Some(Step::Update { desired, changed })
 }
 
@@ -212,9 +255,14 @@ fn update(wanted: &Wanted<'_>, rule: &SecretRule, existing: &Object) -> Option<S
 fn check_mutable(existing: &Object, step: Option<&Step>) -> Result<(), Failure> {
     let immutable = existing.body.get("immutable") == Some(&Value::Bool(true));
     match step {
-        Some(Step::Update { changed, .. }) if immutable && changed.iter().any(|path| path.starts_with("data.")) => {
+        Some(Step::Update { changed, .. })
+            if immutable && changed.iter().any(|path| path.starts_with("data.")) =>
+        {
             let target = &existing.reference;
-            let message = format!("{target} is immutable and differs in {}", changed.join(", "));
+            let message = format!(
+                "{target} is immutable and differs in {}",
+                changed.join(", ")
+            );
             Err(Failure::known(KnownReason::TargetImmutable, message).about([target.clone()]))
         }
         _ => Ok(()),
@@ -223,8 +271,13 @@ fn check_mutable(existing: &Object, step: Option<&Step>) -> Result<(), Failure> 
 
 /// Paths of keys that are not ours.
 fn stray_keys(existing: &Object, ours: &str) -> Vec<String> {
-    let Some(map) = existing.body.get("data").and_then(Value::as_object) else { return Vec::new() };
-    map.keys().filter(|key| *key != ours).map(|key| format!("data.{key}")).collect()
+    let Some(map) = existing.body.get("data").and_then(Value::as_object) else {
+        return Vec::new();
+    };
+    map.keys()
+        .filter(|key| *key != ours)
+        .map(|key| format!("data.{key}"))
+        .collect()
 }
 
 /// The bytes under a key of a Secret's data; `None` when the key is not there or is not base64.

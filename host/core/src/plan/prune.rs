@@ -43,17 +43,34 @@ pub struct Pruned {
 }
 
 /// The own outputs that are no longer desired: all but the target that the primary wants now.
-pub fn undesired<'a>(outputs: impl Iterator<Item = &'a ObjectRef>, target: Option<&ObjectRef>) -> Vec<ObjectRef> {
-    outputs.filter(|output| Some(*output) != target).cloned().collect()
+pub fn undesired<'a>(
+    outputs: impl Iterator<Item = &'a ObjectRef>,
+    target: Option<&ObjectRef>,
+) -> Vec<ObjectRef> {
+    outputs
+        .filter(|output| Some(*output) != target)
+        .cloned()
+        .collect()
 }
 
 /// The objects that must be gone before an output is removed: for each role of `keepUntilAbsent`, the role's object.
 /// Its name gets the stars and templates that the output's namespace matched. Read these objects, and wait for them.
 pub fn keepers(policy: &Policy, key: &Key, output: &ObjectRef) -> Vec<ObjectRef> {
-    let Some(rule) = policy.made(output, &key.primary) else { return Vec::new() };
-    let captured = output.namespace.as_deref().and_then(|name| rule.namespace.captures(name, &key.primary));
-    let roles = policy.own.keep_until_absent.iter().filter_map(|role| policy.read(role));
-    roles.filter_map(|role| keeper(role, captured.as_ref()?, &key.primary)).collect()
+    let Some(rule) = policy.made(output, &key.primary) else {
+        return Vec::new();
+    };
+    let captured = output
+        .namespace
+        .as_deref()
+        .and_then(|name| rule.namespace.captures(name, &key.primary));
+    let roles = policy
+        .own
+        .keep_until_absent
+        .iter()
+        .filter_map(|role| policy.read(role));
+    roles
+        .filter_map(|role| keeper(role, captured.as_ref()?, &key.primary))
+        .collect()
 }
 
 fn keeper(role: &ReadRule, captured: &Captures, primary: &ObjectRef) -> Option<ObjectRef> {
@@ -79,11 +96,18 @@ pub fn plan(
     ownership: &OwnershipIndex,
     why: Undesired,
 ) -> Pruned {
-    let mut pruned = Pruned { plan: Plan::new(key, None), kept: None };
+    let mut pruned = Pruned {
+        plan: Plan::new(key, None),
+        kept: None,
+    };
     let mut keepers = Vec::new();
-    for candidate in candidates.iter().filter(|candidate| is_ours(&candidate.object, key, ownership)) {
+    for candidate in candidates
+        .iter()
+        .filter(|candidate| is_ours(&candidate.object, key, ownership))
+    {
         if policy.own.prune == PruneSpec::Never {
-            pruned.kept = (why == Undesired::SourceDeleted).then(|| never(&candidate.object.reference));
+            pruned.kept =
+                (why == Undesired::SourceDeleted).then(|| never(&candidate.object.reference));
             return pruned;
         }
         match removal(policy, key, candidate) {
@@ -94,12 +118,18 @@ pub fn plan(
             }
         }
     }
-    pruned.kept = pruned.kept.map(|kept| Failure { objects: keepers, ..kept });
+    pruned.kept = pruned.kept.map(|kept| Failure {
+        objects: keepers,
+        ..kept
+    });
     pruned
 }
 
 fn never(target: &ObjectRef) -> Failure {
-    Failure::known(KnownReason::SourceDeleted, format!("{target} is kept: spec.own.prune is Never"))
+    Failure::known(
+        KnownReason::SourceDeleted,
+        format!("{target} is kept: spec.own.prune is Never"),
+    )
 }
 
 /// Whether an output still has the key's stamp, is not being deleted, and no other key claims it.
@@ -111,7 +141,10 @@ fn is_ours(object: &Object, key: &Key, ownership: &OwnershipIndex) -> bool {
 /// Checks that an output may be removed now.
 fn removal(policy: &Policy, key: &Key, candidate: &Candidate) -> Result<(), Failure> {
     let target = &candidate.object.reference;
-    if !policy.made(target, &key.primary).is_some_and(|rule| rule.verbs.contains(&Verb::Delete)) {
+    if !policy
+        .made(target, &key.primary)
+        .is_some_and(|rule| rule.verbs.contains(&Verb::Delete))
+    {
         return Err(Failure::known(
             KnownReason::WriteNotGranted,
             format!("the policy does not grant the verb delete for {target}"),
@@ -120,7 +153,10 @@ fn removal(policy: &Policy, key: &Key, candidate: &Candidate) -> Result<(), Fail
     match candidate.kept_by.first() {
         None => Ok(()),
         Some(keeper) => {
-            let failure = Failure::known(KnownReason::StillNeeded, format!("{target} is kept until {keeper} is gone"));
+            let failure = Failure::known(
+                KnownReason::StillNeeded,
+                format!("{target} is kept until {keeper} is gone"),
+            );
             Err(failure.about(candidate.kept_by.iter().cloned()))
         }
     }

@@ -53,7 +53,11 @@ pub fn plan(
         fingerprint(&merged, rule, added),
         now_seconds,
     )?;
-    let value = if merged.is_empty() { Value::Null } else { Value::Array(merged) };
+    let value = if merged.is_empty() {
+        Value::Null
+    } else {
+        Value::Array(merged)
+    };
     let step = Step::Patch {
         reference: primary.reference.clone(),
         version: primary.version.clone(),
@@ -65,10 +69,25 @@ pub fn plan(
 /// A fingerprint of what the policy writes in a list of taints: the owned taints, and, where the agent sets times,
 /// whether each has a time. The time itself does not count.
 fn fingerprint(taints: &[Value], rule: &TaintsRule, added: TimeAdded) -> Digest {
-    let owned = taints.iter().filter(|taint| rule.keys.contains(key_of(taint)));
-    let text = |taint: &Value, field| taint.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let owned = taints
+        .iter()
+        .filter(|taint| rule.keys.contains(key_of(taint)));
+    let text = |taint: &Value, field| {
+        taint
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let timed = |taint: &Value| matches!(added, TimeAdded::SetByUs(_)) && has_time(taint);
-    let said = owned.map(|taint| json!([key_of(taint), text(taint, "value"), text(taint, "effect"), timed(taint)]));
+    let said = owned.map(|taint| {
+        json!([
+            key_of(taint),
+            text(taint, "value"),
+            text(taint, "effect"),
+            timed(taint)
+        ])
+    });
     Digest::of(&Value::Array(said.collect()))
 }
 
@@ -117,7 +136,11 @@ fn current(primary: &Object) -> Result<Vec<Value>, InvalidField> {
     for taint in list.list()? {
         taint.as_map()?.get("key").required_text()?;
     }
-    Ok(list.value().and_then(Value::as_array).cloned().unwrap_or_default())
+    Ok(list
+        .value()
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default())
 }
 
 /// The list as it will be. One entry of each wanted owned key stays: the right one if there is one, else the first,
@@ -126,7 +149,9 @@ fn merge(current: &[Value], rule: &TaintsRule, wanted: &[&Wanted], added: TimeAd
     let mut place: BTreeMap<&str, usize> = BTreeMap::new();
     for want in wanted {
         let of_key = |taint: &&Value| key_of(taint) == want.key;
-        let right = current.iter().position(|taint| of_key(&taint) && is(taint, want));
+        let right = current
+            .iter()
+            .position(|taint| of_key(&taint) && is(taint, want));
         if let Some(index) = right.or_else(|| current.iter().position(|taint| of_key(&taint))) {
             place.insert(&want.key, index);
         }
@@ -137,11 +162,15 @@ fn merge(current: &[Value], rule: &TaintsRule, wanted: &[&Wanted], added: TimeAd
         if !rule.keys.contains(key) {
             merged.push(taint.clone());
         } else if place.get(key) == Some(&index) {
-            let want = wanted.iter().find(|want| want.key == key && !is(taint, want));
+            let want = wanted
+                .iter()
+                .find(|want| want.key == key && !is(taint, want));
             merged.push(want.map_or_else(|| timed(taint, added), |want| entry(want, added)));
         }
     }
-    let new = wanted.iter().filter(|want| !place.contains_key(want.key.as_str()));
+    let new = wanted
+        .iter()
+        .filter(|want| !place.contains_key(want.key.as_str()));
     merged.extend(new.map(|want| entry(want, added)));
     merged
 }
@@ -153,14 +182,21 @@ fn key_of(taint: &Value) -> &str {
 /// Whether a taint is the wanted one: same key, value and effect. Its time and other fields do not count.
 fn is(taint: &Value, want: &Wanted) -> bool {
     let text = |field| taint.get(field).and_then(Value::as_str).unwrap_or_default();
-    key_of(taint) == want.key && text("value") == want.value && text("effect") == effect(want.effect)
+    key_of(taint) == want.key
+        && text("value") == want.value
+        && text("effect") == effect(want.effect)
 }
 
 /// A taint that is right, with a time if it has none and the agent sets times.
 fn timed(taint: &Value, added: TimeAdded) -> Value {
     let mut taint = taint.clone();
-    if let (TimeAdded::SetByUs(now_seconds), false, Some(map)) = (added, has_time(&taint), taint.as_object_mut()) {
-        map.insert("timeAdded".to_owned(), time::format_rfc3339(now_seconds).into());
+    if let (TimeAdded::SetByUs(now_seconds), false, Some(map)) =
+        (added, has_time(&taint), taint.as_object_mut())
+    {
+        map.insert(
+            "timeAdded".to_owned(),
+            time::format_rfc3339(now_seconds).into(),
+        );
     }
     taint
 }
@@ -174,7 +210,10 @@ fn entry(want: &Wanted, added: TimeAdded) -> Value {
     }
     entry.insert("effect".to_owned(), effect(want.effect).into());
     if let TimeAdded::SetByUs(now_seconds) = added {
-        entry.insert("timeAdded".to_owned(), time::format_rfc3339(now_seconds).into());
+        entry.insert(
+            "timeAdded".to_owned(),
+            time::format_rfc3339(now_seconds).into(),
+        );
     }
     Value::Object(entry)
 }
@@ -198,7 +237,11 @@ mod tests {
     /// Taints of few keys, two of them owned, so that they collide.
     fn taints() -> impl Strategy<Value = Vec<Value>> {
         let key = prop_oneof!["a/one", "a/two", "user", "other"];
-        let effect = prop_oneof![Just("NoSelect"), Just("PreferNoSelect"), Just("NoSelectIfNew")];
+        let effect = prop_oneof![
+            Just("NoSelect"),
+            Just("PreferNoSelect"),
+            Just("NoSelectIfNew")
+        ];
         let value = prop_oneof![Just(None), Just(Some("")), Just(Some("v"))];
         let taint = (key, effect, value, 0..100u32).prop_map(|(key, effect, value, n)| {
             let time = (n % 3 > 0).then(|| format!("2020-01-01T00:00:{:02}Z", n % 60));
@@ -209,25 +252,46 @@ mod tests {
 
     fn wanted() -> impl Strategy<Value = Vec<Wanted>> {
         let effect = prop_oneof![Just(Effect::NoSelect), Just(Effect::PreferNoSelect)];
-        let one =
-            |key: &'static str| {
-                let taint = (effect.clone(), prop_oneof![Just(""), Just("v")])
-                    .prop_map(move |(effect, value)| Wanted { key: key.to_owned(), value: value.to_owned(), effect });
-                proptest::option::of(taint)
-            };
+        let one = |key: &'static str| {
+            let taint = (effect.clone(), prop_oneof![Just(""), Just("v")]).prop_map(
+                move |(effect, value)| Wanted {
+                    key: key.to_owned(),
+                    value: value.to_owned(),
+                    effect,
+                },
+            );
+            proptest::option::of(taint)
+        };
         (one("a/one"), one("a/two")).prop_map(|(one, two)| one.into_iter().chain(two).collect())
     }
 
     /// The list after the plan is applied, and whether there was a step.
     fn applied_by(current: &[Value], wanted: &[Wanted], added: TimeAdded) -> (Vec<Value>, bool) {
-        let Writes::Taints(rule) = policy(&taints_manifest()).writes else { panic!("a policy that taints") };
-        let reference = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "c");
+        let Writes::Taints(rule) = policy(&taints_manifest()).writes else {
+            panic!("a policy that taints")
+        };
+        let reference = ObjectRef::local(
+            "cluster.open-cluster-management.io/v1",
+            "ManagedCluster",
+            None,
+            "c",
+        );
         let key = Key::new(&"taints".into(), &reference);
         let primary = object(reference, json!({"spec": {"taints": current}}));
-        let plan = plan(&key, &primary, &rule, wanted, added, (&mut Contention::default(), 0)).unwrap();
+        let plan = plan(
+            &key,
+            &primary,
+            &rule,
+            wanted,
+            added,
+            (&mut Contention::default(), 0),
+        )
+        .unwrap();
         match plan.steps.as_slice() {
             [] => (current.to_vec(), false),
-            [Step::Patch { fields, .. }] => (fields[0].1.as_array().cloned().unwrap_or_default(), true),
+            [Step::Patch { fields, .. }] => {
+                (fields[0].1.as_array().cloned().unwrap_or_default(), true)
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -246,10 +310,24 @@ mod tests {
         contended_by(rule, theirs, times, TimeAdded::SetByCluster)
     }
 
-    fn contended_by(rule: &TaintsRule, theirs: &[Value], times: i64, added: TimeAdded) -> Vec<Option<i64>> {
-        let reference = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "c");
+    fn contended_by(
+        rule: &TaintsRule,
+        theirs: &[Value],
+        times: i64,
+        added: TimeAdded,
+    ) -> Vec<Option<i64>> {
+        let reference = ObjectRef::local(
+            "cluster.open-cluster-management.io/v1",
+            "ManagedCluster",
+            None,
+            "c",
+        );
         let key = Key::new(&"taints".into(), &reference);
-        let wanted = [Wanted { key: "a/one".to_owned(), value: String::new(), effect: Effect::NoSelect }];
+        let wanted = [Wanted {
+            key: "a/one".to_owned(),
+            value: String::new(),
+            effect: Effect::NoSelect,
+        }];
         let mut contention = Contention::default();
         let mut plan = |taints: &[Value], at| {
             let primary = object(reference.clone(), json!({"spec": {"taints": taints}}));
@@ -263,31 +341,75 @@ mod tests {
 
     #[test]
     fn stops_after_owned_taints_were_undone_three_times() {
-        let Writes::Taints(rule) = policy(&taints_manifest()).writes else { panic!("a policy that taints") };
+        let Writes::Taints(rule) = policy(&taints_manifest()).writes else {
+            panic!("a policy that taints")
+        };
         let user = json!({"key": "user", "effect": "NoSelect"});
         let other = json!({"key": "a/one", "effect": "PreferNoSelect"});
-        let ours = json!({"key": "a/one", "effect": "NoSelect", "timeAdded": "2020-01-01T00:00:00Z"});
+        let ours =
+            json!({"key": "a/one", "effect": "NoSelect", "timeAdded": "2020-01-01T00:00:00Z"});
         let stopped = vec![None, None, Some(601)];
         assert_eq!(contended(&rule, &[], 3), stopped, "removed");
-        assert_eq!(contended(&rule, std::slice::from_ref(&other), 3), stopped, "given another effect");
-        assert_eq!(contended(&rule, &[ours.clone(), other], 3), stopped, "doubled");
-        assert_eq!(contended(&rule, &[user.clone(), ours.clone(), user], 100), vec![None; 100], "others come and go");
+        assert_eq!(
+            contended(&rule, std::slice::from_ref(&other), 3),
+            stopped,
+            "given another effect"
+        );
+        assert_eq!(
+            contended(&rule, &[ours.clone(), other], 3),
+            stopped,
+            "doubled"
+        );
+        assert_eq!(
+            contended(&rule, &[user.clone(), ours.clone(), user], 100),
+            vec![None; 100],
+            "others come and go"
+        );
         let untimed = json!({"key": "a/one", "effect": "NoSelect"});
-        assert_eq!(contended_by(&rule, &[untimed], 3, TimeAdded::SetByUs(9)), stopped, "the time was taken away");
-        assert_eq!(contended(&rule, &[ours], 100), vec![None; 100], "a webhook set the time");
+        assert_eq!(
+            contended_by(&rule, &[untimed], 3, TimeAdded::SetByUs(9)),
+            stopped,
+            "the time was taken away"
+        );
+        assert_eq!(
+            contended(&rule, &[ours], 100),
+            vec![None; 100],
+            "a webhook set the time"
+        );
     }
 
     #[test]
     fn a_changing_answer_is_no_conflict() {
-        let Writes::Taints(rule) = policy(&taints_manifest()).writes else { panic!("a policy that taints") };
-        let reference = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "c");
+        let Writes::Taints(rule) = policy(&taints_manifest()).writes else {
+            panic!("a policy that taints")
+        };
+        let reference = ObjectRef::local(
+            "cluster.open-cluster-management.io/v1",
+            "ManagedCluster",
+            None,
+            "c",
+        );
         let key = Key::new(&"taints".into(), &reference);
         let (mut contention, mut taints) = (Contention::default(), json!([]));
         for at in 0..100 {
-            let wanted = [Wanted { key: "a/one".to_owned(), value: at.to_string(), effect: Effect::NoSelect }];
+            let wanted = [Wanted {
+                key: "a/one".to_owned(),
+                value: at.to_string(),
+                effect: Effect::NoSelect,
+            }];
             let primary = object(reference.clone(), json!({"spec": {"taints": taints}}));
-            let plan = plan(&key, &primary, &rule, &wanted, TimeAdded::SetByCluster, (&mut contention, at)).unwrap();
-            let [Step::Patch { fields, .. }] = plan.steps.as_slice() else { panic!("{plan:?}") };
+            let plan = plan(
+                &key,
+                &primary,
+                &rule,
+                &wanted,
+                TimeAdded::SetByCluster,
+                (&mut contention, at),
+            )
+            .unwrap();
+            let [Step::Patch { fields, .. }] = plan.steps.as_slice() else {
+                panic!("{plan:?}")
+            };
             taints = fields[0].1.clone();
             contention.written();
         }

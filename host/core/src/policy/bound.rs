@@ -38,33 +38,56 @@ fn pattern(one: &Pattern, other: &Pattern) -> Option<Pattern> {
 }
 
 fn primary(earlier: &PrimaryRule, newest: &PrimaryRule) -> PrimaryRule {
-    let same =
-        (&earlier.cluster, &earlier.api_version, &earlier.kind) == (&newest.cluster, &newest.api_version, &newest.kind);
+    let same = (&earlier.cluster, &earlier.api_version, &earlier.kind)
+        == (&newest.cluster, &newest.api_version, &newest.kind);
     let within = |one: &Pattern| {
         let covered = newest.namespaces.iter().any(|other| other.covers(one));
         if covered {
             vec![one.clone()]
         } else {
-            newest.namespaces.iter().filter_map(|other| pattern(one, other)).collect()
+            newest
+                .namespaces
+                .iter()
+                .filter_map(|other| pattern(one, other))
+                .collect()
         }
     };
-    let namespaces = earlier.namespaces.iter().filter(|_| same).flat_map(within).collect();
+    let namespaces = earlier
+        .namespaces
+        .iter()
+        .filter(|_| same)
+        .flat_map(within)
+        .collect();
     // The kind alone admits objects without a namespace, so another kind must be emptied, not only its patterns.
-    let kind = if same { earlier.kind.clone() } else { String::new() };
-    PrimaryRule { namespaces, kind, ..earlier.clone() }
+    let kind = if same {
+        earlier.kind.clone()
+    } else {
+        String::new()
+    };
+    PrimaryRule {
+        namespaces,
+        kind,
+        ..earlier.clone()
+    }
 }
 
 fn reads(earlier: &[ReadRule], newest: &[ReadRule]) -> Vec<ReadRule> {
     let one = |rule: &ReadRule| {
         let other = newest.iter().find(|other| other.role == rule.role)?;
-        let same = (&rule.cluster, &rule.api_version, &rule.kind) == (&other.cluster, &other.api_version, &other.kind);
+        let same = (&rule.cluster, &rule.api_version, &rule.kind)
+            == (&other.cluster, &other.api_version, &other.kind);
         let namespace = match (&rule.namespace, &other.namespace) {
             (None, None) => None,
             (Some(one), Some(other)) => Some(pattern(one, other)?),
             _ => return None,
         };
         let keys = rule.keys.intersection(&other.keys).cloned().collect();
-        same.then_some(ReadRule { namespace, name: pattern(&rule.name, &other.name)?, keys, ..rule.clone() })
+        same.then_some(ReadRule {
+            namespace,
+            name: pattern(&rule.name, &other.name)?,
+            keys,
+            ..rule.clone()
+        })
     };
     earlier.iter().filter_map(one).collect()
 }
@@ -72,14 +95,21 @@ fn reads(earlier: &[ReadRule], newest: &[ReadRule]) -> Vec<ReadRule> {
 fn writes(earlier: &Writes, newest: &Writes) -> Writes {
     match (earlier, newest) {
         (Writes::Kubeconfig(earlier), Writes::Kubeconfig(newest)) => {
-            let within = |one: &SecretRule| newest.iter().filter_map(|other| secret(one, other)).collect::<Vec<_>>();
+            let within = |one: &SecretRule| {
+                newest
+                    .iter()
+                    .filter_map(|other| secret(one, other))
+                    .collect::<Vec<_>>()
+            };
             Writes::Kubeconfig(earlier.iter().flat_map(within).collect())
         }
-        (Writes::Taints(earlier), Writes::Taints(newest)) => {
-            Writes::Taints(TaintsRule { keys: earlier.keys.intersection(&newest.keys).cloned().collect() })
-        }
+        (Writes::Taints(earlier), Writes::Taints(newest)) => Writes::Taints(TaintsRule {
+            keys: earlier.keys.intersection(&newest.keys).cloned().collect(),
+        }),
         (Writes::Kubeconfig(_), Writes::Taints(_)) => Writes::Kubeconfig(Vec::new()),
-        (Writes::Taints(_), Writes::Kubeconfig(_)) => Writes::Taints(TaintsRule { keys: Default::default() }),
+        (Writes::Taints(_), Writes::Kubeconfig(_)) => Writes::Taints(TaintsRule {
+            keys: Default::default(),
+        }),
     }
 }
 
@@ -96,18 +126,42 @@ fn secret(one: &SecretRule, other: &SecretRule) -> Option<SecretRule> {
 
 fn kubeconfig(one: &KubeconfigGrant, other: &KubeconfigGrant) -> KubeconfigGrant {
     // Names every field, so that a new one cannot be forgotten here.
-    let KubeconfigGrant { server, addresses, ca, credentials, insecure, proxy, tls_server_name, cluster_domain } =
-        one.clone();
+    let KubeconfigGrant {
+        server,
+        addresses,
+        ca,
+        credentials,
+        insecure,
+        proxy,
+        tls_server_name,
+        cluster_domain,
+    } = one.clone();
     // With another cluster domain the same role is another destination.
     let same_domain = cluster_domain == other.cluster_domain;
     let stays = |server: &String| same_domain || server == "source" || server.contains("://");
     let carried = |one, other| if one == other { one } else { CarryGrant::Drop };
     KubeconfigGrant {
-        server: server.into_iter().filter(|server| other.server.contains(server) && stays(server)).collect(),
-        addresses: addresses.into_iter().filter(|address| other.addresses.contains(address)).collect(),
-        ca: ca.into_iter().filter(|role| other.ca.contains(role)).collect(),
-        credentials: credentials.into_iter().filter(|kind| other.credentials.contains(kind)).collect(),
-        insecure: if insecure == other.insecure { insecure } else { InsecureGrant::Never },
+        server: server
+            .into_iter()
+            .filter(|server| other.server.contains(server) && stays(server))
+            .collect(),
+        addresses: addresses
+            .into_iter()
+            .filter(|address| other.addresses.contains(address))
+            .collect(),
+        ca: ca
+            .into_iter()
+            .filter(|role| other.ca.contains(role))
+            .collect(),
+        credentials: credentials
+            .into_iter()
+            .filter(|kind| other.credentials.contains(kind))
+            .collect(),
+        insecure: if insecure == other.insecure {
+            insecure
+        } else {
+            InsecureGrant::Never
+        },
         proxy: carried(proxy, other.proxy),
         tls_server_name: carried(tls_server_name, other.tls_server_name),
         cluster_domain,
@@ -139,11 +193,20 @@ mod tests {
     fn narrower() -> Vec<(&'static str, Value)> {
         vec![
             ("/spec/primary/namespaces", json!(["clusters"])),
-            ("/spec/grant/read/1/namespace", json!("{primary.namespace}-a*")),
-            ("/spec/grant/read/0/name", json!("{primary.name}-admin-kubeconfig")),
+            (
+                "/spec/grant/read/1/namespace",
+                json!("{primary.namespace}-a*"),
+            ),
+            (
+                "/spec/grant/read/0/name",
+                json!("{primary.name}-admin-kubeconfig"),
+            ),
             ("/spec/grant/write/0/namespace", json!("klusterlet-a*")),
             ("/spec/grant/write/0/verbs", json!(["create"])),
-            ("/spec/grant/write/0/kubeconfig/credentials", json!(["Token"])),
+            (
+                "/spec/grant/write/0/kubeconfig/credentials",
+                json!(["Token"]),
+            ),
         ]
     }
 
@@ -169,9 +232,20 @@ mod tests {
     fn drops_patterns_that_overlap_only_partly() {
         let wide = kubeconfig_manifest();
         let bound = |pointer, value| bounded(&policy(&wide), &with(&wide, pointer, value));
-        assert_eq!(bound("/spec/grant/write/0/namespace", json!("*-demo")).writes, Writes::Kubeconfig(Vec::new()));
-        assert_eq!(bound("/spec/grant/write/0/name", json!("other")).writes, Writes::Kubeconfig(Vec::new()));
-        assert!(bound("/spec/grant/read/3/kind", json!("Other")).reads.iter().all(|rule| rule.role != "klusterlet"));
+        assert_eq!(
+            bound("/spec/grant/write/0/namespace", json!("*-demo")).writes,
+            Writes::Kubeconfig(Vec::new())
+        );
+        assert_eq!(
+            bound("/spec/grant/write/0/name", json!("other")).writes,
+            Writes::Kubeconfig(Vec::new())
+        );
+        assert!(
+            bound("/spec/grant/read/3/kind", json!("Other"))
+                .reads
+                .iter()
+                .all(|rule| rule.role != "klusterlet")
+        );
         // A fixed name instead of a template may be another primary's.
         let other = bound("/spec/grant/read/0/namespace", json!("clusters"));
         assert!(other.reads.iter().all(|rule| rule.role != "source"));
@@ -184,12 +258,27 @@ mod tests {
         let suspended = with(&taints_manifest(), "/spec/suspend", json!(true));
         let before = policy(&taints_manifest());
         assert!(bounded(&before, &suspended).suspend && bounded(&suspended, &before).suspend);
-        assert_eq!(bounded(&before, &suspended), suspended, "nothing else is touched");
-        let other = with(&taints_manifest(), "/spec/grant/write/0/taintKeys", json!(["other"]));
-        assert_eq!(bounded(&before, &other).writes, Writes::Taints(TaintsRule { keys: Default::default() }));
+        assert_eq!(
+            bounded(&before, &suspended),
+            suspended,
+            "nothing else is touched"
+        );
+        let other = with(
+            &taints_manifest(),
+            "/spec/grant/write/0/taintKeys",
+            json!(["other"]),
+        );
+        assert_eq!(
+            bounded(&before, &other).writes,
+            Writes::Taints(TaintsRule {
+                keys: Default::default()
+            })
+        );
         assert_eq!(
             bounded(&before, &policy(&kubeconfig_manifest())).writes,
-            Writes::Taints(TaintsRule { keys: Default::default() })
+            Writes::Taints(TaintsRule {
+                keys: Default::default()
+            })
         );
     }
 
@@ -201,13 +290,30 @@ mod tests {
             ("credentials", json!(["Token"])),
             ("tlsServerName", json!("Drop")),
         ] {
-            let narrow = with(&wide, &format!("/spec/grant/write/0/kubeconfig/{field}"), value);
-            let Writes::Kubeconfig(rules) = bounded(&policy(&wide), &narrow).writes else { panic!("secrets") };
-            let Writes::Kubeconfig(of_narrow) = narrow.writes else { panic!("secrets") };
+            let narrow = with(
+                &wide,
+                &format!("/spec/grant/write/0/kubeconfig/{field}"),
+                value,
+            );
+            let Writes::Kubeconfig(rules) = bounded(&policy(&wide), &narrow).writes else {
+                panic!("secrets")
+            };
+            let Writes::Kubeconfig(of_narrow) = narrow.writes else {
+                panic!("secrets")
+            };
             let (bound, narrow) = (&rules[0].kubeconfig, &of_narrow[0].kubeconfig);
-            assert!(bound.credentials.iter().all(|kind| narrow.credentials.contains(kind)));
+            assert!(
+                bound
+                    .credentials
+                    .iter()
+                    .all(|kind| narrow.credentials.contains(kind))
+            );
             assert!(bound.tls_server_name == narrow.tls_server_name);
-            assert_eq!(bound.server.iter().any(|server| server == "service"), field != "clusterDomain", "{field}");
+            assert_eq!(
+                bound.server.iter().any(|server| server == "service"),
+                field != "clusterDomain",
+                "{field}"
+            );
         }
     }
 }

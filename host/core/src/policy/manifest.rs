@@ -27,7 +27,10 @@ pub struct PolicyError {
 impl PolicyError {
     /// The error for a field.
     pub fn new(field: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { field: field.into(), why: why.into() }
+        Self {
+            field: field.into(),
+            why: why.into(),
+        }
     }
 }
 
@@ -40,7 +43,8 @@ impl From<InvalidField> for PolicyError {
 /// Whether a value is a manifest of kind `FleetPolicy` of this agent, whatever its version.
 pub fn is_policy(value: &Value) -> bool {
     let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
-    text("kind") == "FleetPolicy" && text("apiVersion").split('/').next() == Some(transom_api::GROUP)
+    text("kind") == "FleetPolicy"
+        && text("apiVersion").split('/').next() == Some(transom_api::GROUP)
 }
 
 /// Reads a manifest.
@@ -48,40 +52,64 @@ pub fn is_policy(value: &Value) -> bool {
 /// # Errors
 /// At the first field that is unknown, missing or of the wrong type, with its path.
 pub fn parse(value: &Value) -> Result<Manifest, PolicyError> {
-    let map = value.as_object().ok_or_else(|| PolicyError::new(".", "a policy must be a mapping"))?;
-    if let Some(unknown) =
-        map.keys().find(|key| !["apiVersion", "kind", "metadata", "spec", "status"].contains(&&***key))
+    let map = value
+        .as_object()
+        .ok_or_else(|| PolicyError::new(".", "a policy must be a mapping"))?;
+    if let Some(unknown) = map
+        .keys()
+        .find(|key| !["apiVersion", "kind", "metadata", "spec", "status"].contains(&&***key))
     {
         let known = ["apiVersion", "kind", "metadata", "spec"];
-        return Err(PolicyError::new(unknown, format!("unknown field{}", meant(unknown, known.into_iter()))));
+        return Err(PolicyError::new(
+            unknown,
+            format!("unknown field{}", meant(unknown, known.into_iter())),
+        ));
     }
     if value.get("apiVersion").and_then(Value::as_str) != Some(transom_api::API_VERSION) {
-        return Err(PolicyError::new("apiVersion", format!("is not {}", transom_api::API_VERSION)));
+        return Err(PolicyError::new(
+            "apiVersion",
+            format!("is not {}", transom_api::API_VERSION),
+        ));
     }
     if !is_policy(value) {
         return Err(PolicyError::new("kind", "is not FleetPolicy"));
     }
-    if value.pointer("/metadata/namespace").is_some_and(|namespace| !namespace.is_null()) {
-        return Err(PolicyError::new("metadata.namespace", "a policy is cluster-scoped and has no namespace"));
+    if value
+        .pointer("/metadata/namespace")
+        .is_some_and(|namespace| !namespace.is_null())
+    {
+        return Err(PolicyError::new(
+            "metadata.namespace",
+            "a policy is cluster-scoped and has no namespace",
+        ));
     }
     let name = value.pointer("/metadata/name").and_then(Value::as_str);
     let name = name.ok_or_else(|| PolicyError::new("metadata.name", "is not a string"))?;
-    let spec = value.get("spec").ok_or_else(|| PolicyError::new("spec", "is missing"))?;
+    let spec = value
+        .get("spec")
+        .ok_or_else(|| PolicyError::new("spec", "is missing"))?;
     shaped("spec", &SHAPE, spec)?;
-    let spec: PolicySpec = serde_path_to_error::deserialize(without_nulls(spec)).map_err(|error| {
-        let field = match error.path().to_string() {
-            top if top == "." => "spec".to_owned(),
-            below => format!("spec.{below}"),
-        };
-        PolicyError::new(field, plain(&error.inner().to_string()))
-    })?;
-    Ok(Manifest { name: name.to_owned(), spec })
+    let spec: PolicySpec =
+        serde_path_to_error::deserialize(without_nulls(spec)).map_err(|error| {
+            let field = match error.path().to_string() {
+                top if top == "." => "spec".to_owned(),
+                below => format!("spec.{below}"),
+            };
+            PolicyError::new(field, plain(&error.inner().to_string()))
+        })?;
+    Ok(Manifest {
+        name: name.to_owned(),
+        spec,
+    })
 }
 
 /// Rewrites an error of serde in the terms of a manifest.
 fn plain(message: &str) -> String {
     let message = message.replace("unknown variant", "unknown value");
-    if let Some(found) = message.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected ")) {
+    if let Some(found) = message
+        .strip_prefix("invalid type: ")
+        .and_then(|rest| rest.split_once(", expected "))
+    {
         let expected = match found.1 {
             text if text.starts_with("struct ") || text == "a map" => "a mapping",
             "a sequence" => "a list",
@@ -97,7 +125,9 @@ fn plain(message: &str) -> String {
     }
     let mut names = message.split('`').skip(1).step_by(2);
     match names.next() {
-        Some(unknown) if message.starts_with("unknown ") => format!("{message}{}", meant(unknown, names)),
+        Some(unknown) if message.starts_with("unknown ") => {
+            format!("{message}{}", meant(unknown, names))
+        }
         _ => message,
     }
 }
@@ -106,14 +136,20 @@ fn plain(message: &str) -> String {
 fn meant<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
     let unknown = unknown.to_lowercase();
     let steps = |name: &str| strsim::osa_distance(&unknown, &name.to_lowercase());
-    let nearest = known.map(|name| (steps(name), name)).min().filter(|(steps, name)| *steps <= name.len().div_ceil(3));
+    let nearest = known
+        .map(|name| (steps(name), name))
+        .min()
+        .filter(|(steps, name)| *steps <= name.len().div_ceil(3));
     nearest.map_or_else(String::new, |(_, name)| format!("; did you mean `{name}`?"))
 }
 
 /// The schema of `spec`, as the CRD has it.
 static SHAPE: LazyLock<Value> = LazyLock::new(|| {
     let place = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
-    transom_api::crd::policy().pointer(place).cloned().unwrap_or_default()
+    transom_api::crd::policy()
+        .pointer(place)
+        .cloned()
+        .unwrap_or_default()
 });
 
 /// Checks that there is a mapping wherever the schema wants one: serde would read a list as a mapping, field by
@@ -121,14 +157,22 @@ static SHAPE: LazyLock<Value> = LazyLock::new(|| {
 fn shaped(field: &str, schema: &Value, value: &Value) -> Result<(), PolicyError> {
     match (schema.get("type").and_then(Value::as_str), value) {
         (Some("object"), Value::Object(map)) => map.iter().try_for_each(|(name, value)| {
-            let known = schema.get("properties").and_then(|properties| properties.get(name));
-            known.map_or(Ok(()), |schema| shaped(&format!("{field}.{name}"), schema, value))
+            let known = schema
+                .get("properties")
+                .and_then(|properties| properties.get(name));
+            known.map_or(Ok(()), |schema| {
+                shaped(&format!("{field}.{name}"), schema, value)
+            })
         }),
-        (Some("array"), Value::Array(items)) => items.iter().enumerate().try_for_each(|(at, item)| {
-            let schema = schema.get("items").unwrap_or(&Value::Null);
-            shaped(&format!("{field}[{at}]"), schema, item)
-        }),
-        (Some("object"), Value::Array(_)) => Err(PolicyError::new(field, "is a list, expected a mapping")),
+        (Some("array"), Value::Array(items)) => {
+            items.iter().enumerate().try_for_each(|(at, item)| {
+                let schema = schema.get("items").unwrap_or(&Value::Null);
+                shaped(&format!("{field}[{at}]"), schema, item)
+            })
+        }
+        (Some("object"), Value::Array(_)) => {
+            Err(PolicyError::new(field, "is a list, expected a mapping"))
+        }
         _ => Ok(()),
     }
 }
@@ -140,7 +184,14 @@ fn without_nulls(value: &Value) -> Value {
         Value::Object(map) => {
             let fields = map.iter().filter(|(_, field)| !field.is_null());
             let kept = |(name, field): (&String, &Value)| {
-                (name.clone(), if name == "settings" { field.clone() } else { without_nulls(field) })
+                (
+                    name.clone(),
+                    if name == "settings" {
+                        field.clone()
+                    } else {
+                        without_nulls(field)
+                    },
+                )
             };
             Value::Object(fields.map(kept).collect())
         }
@@ -160,7 +211,10 @@ mod tests {
             ("/spec", "spec"),
             ("/spec/primary", "spec.primary"),
             ("/spec/grant/read/1", "spec.grant.read[1]"),
-            ("/spec/grant/write/0/kubeconfig", "spec.grant.write[0].kubeconfig"),
+            (
+                "/spec/grant/write/0/kubeconfig",
+                "spec.grant.write[0].kubeconfig",
+            ),
             ("/spec/own", "spec.own"),
         ] {
             let mut manifest = kubeconfig_manifest();
@@ -172,11 +226,31 @@ mod tests {
     #[test]
     fn errors_use_the_field_names_of_the_manifest() {
         for (pointer, value, why) in [
-            ("/spec/grant/read/3", json!(null), "is nothing, expected a mapping"),
-            ("/spec/grant/read/3", json!("x"), "is string \"x\", expected a mapping"),
-            ("/spec/grant/write", json!({}), "is a mapping, expected a list"),
-            ("/spec/suspend", json!("yes"), "is string \"yes\", expected a boolean"),
-            ("/spec/own/prune", json!("Always"), "unknown value `Always`, expected `WhenSourceDeleted` or `Never`"),
+            (
+                "/spec/grant/read/3",
+                json!(null),
+                "is nothing, expected a mapping",
+            ),
+            (
+                "/spec/grant/read/3",
+                json!("x"),
+                "is string \"x\", expected a mapping",
+            ),
+            (
+                "/spec/grant/write",
+                json!({}),
+                "is a mapping, expected a list",
+            ),
+            (
+                "/spec/suspend",
+                json!("yes"),
+                "is string \"yes\", expected a boolean",
+            ),
+            (
+                "/spec/own/prune",
+                json!("Always"),
+                "unknown value `Always`, expected `WhenSourceDeleted` or `Never`",
+            ),
         ] {
             let mut manifest = kubeconfig_manifest();
             let (parent, name) = pointer.rsplit_once('/').unwrap();
@@ -194,7 +268,11 @@ mod tests {
             ("/spec", "pirmary", Some("primary")),
             ("/spec", "Suspend", Some("suspend")),
             ("/spec/grant/write/0", "namespaces", Some("namespace")),
-            ("/spec/grant/write/0/kubeconfig", "tlsservername", Some("tlsServerName")),
+            (
+                "/spec/grant/write/0/kubeconfig",
+                "tlsservername",
+                Some("tlsServerName"),
+            ),
             ("/spec/guests/decide", "setting", Some("settings")),
             ("", "sepc", Some("spec")),
             ("/spec", "surplus", None),
@@ -206,7 +284,8 @@ mod tests {
             let why = parse(&manifest).unwrap_err().why;
             let wanted = meant.map(|meant| format!("; did you mean `{meant}`?"));
             assert_eq!(
-                why.split_once("; did").map(|(_, rest)| format!("; did{rest}")),
+                why.split_once("; did")
+                    .map(|(_, rest)| format!("; did{rest}")),
                 wanted,
                 "{pointer}/{name}: {why}"
             );
@@ -214,7 +293,12 @@ mod tests {
         }
         let mut manifest = kubeconfig_manifest();
         manifest["spec"]["own"]["prune"] = json!("whensourcedeleted");
-        assert!(parse(&manifest).unwrap_err().why.ends_with("; did you mean `WhenSourceDeleted`?"));
+        assert!(
+            parse(&manifest)
+                .unwrap_err()
+                .why
+                .ends_with("; did you mean `WhenSourceDeleted`?")
+        );
     }
 
     #[test]
@@ -224,7 +308,16 @@ mod tests {
         with_nulls["spec"]["grant"]["read"][0]["cluster"] = json!(null);
         assert_eq!(parse(&with_nulls), parse(&kubeconfig_manifest()));
         with_nulls["spec"]["guests"]["decide"]["settings"] = json!({"a": null});
-        assert_eq!(parse(&with_nulls).unwrap().spec.guests.decide.settings.get("a"), Some(&Value::Null));
+        assert_eq!(
+            parse(&with_nulls)
+                .unwrap()
+                .spec
+                .guests
+                .decide
+                .settings
+                .get("a"),
+            Some(&Value::Null)
+        );
         with_nulls["spec"]["primary"]["kind"] = json!(null);
         assert_eq!(parse(&with_nulls).unwrap_err().field, "spec.primary");
     }

@@ -36,7 +36,10 @@ impl Path {
     /// # Errors
     /// When it is empty, too long, or not of a form like those at the top of this file.
     pub fn parse(text: &str) -> Result<Self, PathError> {
-        let fail = |why| PathError { path: text.chars().take(80).collect(), why };
+        let fail = |why| PathError {
+            path: text.chars().take(80).collect(),
+            why,
+        };
         if text.len() > MAX_BYTES {
             return Err(fail("longer than 512 bytes"));
         }
@@ -72,7 +75,9 @@ fn next(rest: &str, first: bool) -> Result<(Segment, &str), &'static str> {
     if rest.starts_with("[\"") {
         let quoted = rest.get(1..).unwrap_or_default();
         let mut stream = serde_json::Deserializer::from_str(quoted).into_iter::<String>();
-        let Some(Ok(key)) = stream.next() else { return Err("a quoted key is not closed") };
+        let Some(Ok(key)) = stream.next() else {
+            return Err("a quoted key is not closed");
+        };
         let after = quoted.get(stream.byte_offset()..).unwrap_or_default();
         let after = after.strip_prefix(']').ok_or("a bracket is not closed")?;
         return Ok((Segment::Field(key.into()), after));
@@ -86,7 +91,12 @@ fn next(rest: &str, first: bool) -> Result<(Segment, &str), &'static str> {
             false => Ok((Segment::Element(element.into()), after)),
         };
     }
-    let rest = if first { rest } else { rest.strip_prefix('.').ok_or("a dot or a bracket is missing")? };
+    let rest = if first {
+        rest
+    } else {
+        rest.strip_prefix('.')
+            .ok_or("a dot or a bracket is missing")?
+    };
     let end = rest.find(|letter| !is_plain(letter)).unwrap_or(rest.len());
     match rest.split_at(end) {
         ("", _) => Err("a field has no name"),
@@ -147,9 +157,10 @@ mod tests {
     fn refuses_invalid_paths() {
         let long = "a.".repeat(300);
         let deep = vec!["a"; 17].join(".");
-        for text in
-            ["", ".a", "a.", "a..b", "a b", "a[", "a[]", "a[\"x]", "a[\"x\"", "a[x y]", "[x].a", "a]b", &long, &deep]
-        {
+        for text in [
+            "", ".a", "a.", "a..b", "a b", "a[", "a[]", "a[\"x]", "a[\"x\"", "a[x y]", "[x].a",
+            "a]b", &long, &deep,
+        ] {
             assert!(Path::parse(text).is_err(), "{text}");
         }
     }

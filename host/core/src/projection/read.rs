@@ -39,7 +39,9 @@ impl Part<'_> {
             (Self::Object(_), "apiVersion" | "kind") => Some(Self::Whole),
             (Self::Metadata, "managedFields") => None,
             (Self::Below(node), _) if node.whole => Some(Self::Whole),
-            (Self::Object(Some(node)) | Self::Below(node), _) => node.fields.get(key).map(Self::Below),
+            (Self::Object(Some(node)) | Self::Below(node), _) => {
+                node.fields.get(key).map(Self::Below)
+            }
             (Self::Object(None) | Self::Metadata | Self::Whole, _) => Some(Self::Whole),
         }
     }

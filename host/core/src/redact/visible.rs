@@ -30,10 +30,15 @@ pub fn is_hidden(letter: char) -> bool {
 
 fn escaped(text: &str, is_hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
     // Fast path: nearly all text is plain, and there are megabytes of it.
-    if text.bytes().all(|byte| byte.is_ascii() && !is_hidden(char::from(byte))) {
+    if text
+        .bytes()
+        .all(|byte| byte.is_ascii() && !is_hidden(char::from(byte)))
+    {
         return Cow::Borrowed(text);
     }
-    let Some(at) = text.find(&is_hidden) else { return Cow::Borrowed(text) };
+    let Some(at) = text.find(&is_hidden) else {
+        return Cow::Borrowed(text);
+    };
     let (plain, rest) = text.split_at(at);
     let mut shown = plain.to_owned();
     for letter in rest.chars() {
@@ -58,10 +63,16 @@ mod tests {
     #[test]
     fn spells_out_invisible_characters() {
         for (text, expected) in [
-            ("Secret a/b.c_d: ü 木 🦀 e\u{301}", "Secret a/b.c_d: ü 木 🦀 e\u{301}"),
+            (
+                "Secret a/b.c_d: ü 木 🦀 e\u{301}",
+                "Secret a/b.c_d: ü 木 🦀 e\u{301}",
+            ),
             ("a\nb\r\t\u{1b}[31m", "a\\nb\\r\\t\\u001b[31m"),
             ("\u{9b}31m\u{85}\u{7f}\0", "\\u009b31m\\u0085\\u007f\\u0000"),
-            ("\u{202e}x\u{2066}\u{2028}\u{2029}\u{200b}\u{feff}", "\\u202ex\\u2066\\u2028\\u2029\\u200b\\ufeff"),
+            (
+                "\u{202e}x\u{2066}\u{2028}\u{2029}\u{200b}\u{feff}",
+                "\\u202ex\\u2066\\u2028\\u2029\\u200b\\ufeff",
+            ),
             ("\u{e0041}", "\\udb40\\udc41"),
             ("back\\slash", "back\\slash"),
         ] {

@@ -23,7 +23,9 @@ pub fn is_subdomain(name: &str) -> bool {
 
 /// Whether it is the key of a label or an annotation: a name, or a DNS subdomain, a slash and a name.
 pub fn is_qualified_name(key: &str) -> bool {
-    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let (prefix, name) = key
+        .split_once('/')
+        .map_or((None, key), |(prefix, name)| (Some(prefix), name));
     is_label_value(name) && prefix.is_none_or(is_subdomain)
 }
 
@@ -31,8 +33,12 @@ pub fn is_qualified_name(key: &str) -> bool {
 pub fn is_label_value(text: &str) -> bool {
     let bytes = text.as_bytes();
     text.len() <= 63
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
-        && [bytes.first(), bytes.last()].iter().all(|end| end.is_some_and(u8::is_ascii_alphanumeric))
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+        && [bytes.first(), bytes.last()]
+            .iter()
+            .all(|end| end.is_some_and(u8::is_ascii_alphanumeric))
 }
 
 #[cfg(test)]
@@ -62,7 +68,11 @@ mod tests {
             (&*format!("{}ä", "a".repeat(62)), false, false),
             (&*format!("{long}.{long}.{long}.{long}"), false, false),
         ] {
-            assert_eq!((is_label(name), is_subdomain(name)), (label, subdomain), "{name}");
+            assert_eq!(
+                (is_label(name), is_subdomain(name)),
+                (label, subdomain),
+                "{name}"
+            );
         }
     }
 }

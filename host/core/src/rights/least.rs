@@ -7,9 +7,16 @@ use std::collections::BTreeSet;
 pub(super) fn of(mut rights: Rights) -> Rights {
     let all: Vec<Objects> = rights.keys().cloned().collect();
     for objects in &all {
-        let Some(Right { mut verbs, because }) = rights.remove(objects) else { continue };
-        for outer in all.iter().filter(|outer| *outer != objects && holds(outer, objects)) {
-            let Some(right) = rights.get_mut(outer) else { continue };
+        let Some(Right { mut verbs, because }) = rights.remove(objects) else {
+            continue;
+        };
+        for outer in all
+            .iter()
+            .filter(|outer| *outer != objects && holds(outer, objects))
+        {
+            let Some(right) = rights.get_mut(outer) else {
+                continue;
+            };
             verbs = take(right, verbs, &because);
         }
         if !verbs.is_empty() {
@@ -21,7 +28,9 @@ pub(super) fn of(mut rights: Rights) -> Rights {
 
 /// The verbs that are left when those of a wider right are removed; the wider right gets their reasons, too.
 fn take(wider: &mut Right, verbs: BTreeSet<Verb>, because: &BTreeSet<Because>) -> BTreeSet<Verb> {
-    let (held, left): (BTreeSet<Verb>, _) = verbs.into_iter().partition(|verb| wider.verbs.contains(verb));
+    let (held, left): (BTreeSet<Verb>, _) = verbs
+        .into_iter()
+        .partition(|verb| wider.verbs.contains(verb));
     if !held.is_empty() {
         wider.because.extend(because.iter().cloned());
     }

@@ -11,8 +11,20 @@ pub fn every_secret(policy: &Policy, secrets: SecretReads, read_only: bool) -> V
     let connections: BTreeSet<&str> = policy.clusters().map(|(_, cluster)| cluster).collect();
     let sentence = |connection: &&str| {
         let kind = |_: &str, kind: &str| kinds::guess(kind);
-        let asked = Asked { connection, home: "", secrets, read_only, own: Own::default(), kind: &kind };
-        let all = Objects { namespace: None, group: String::new(), resource: "secrets".to_owned(), name: None };
+        let asked = Asked {
+            connection,
+            home: "",
+            secrets,
+            read_only,
+            own: Own::default(),
+            kind: &kind,
+        };
+        let all = Objects {
+            namespace: None,
+            group: String::new(),
+            resource: "secrets".to_owned(),
+            name: None,
+        };
         let rights = of(&[policy], asked);
         let Right { verbs, because } = rights.get(&all)?;
         let verbs: Vec<_> = verbs.iter().map(|verb| verb.as_str()).collect();

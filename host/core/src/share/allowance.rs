@@ -28,7 +28,11 @@ impl Allowance {
         let mut left_out_before = 0;
         if now_seconds.saturating_sub(self.since_seconds) >= WINDOW_SECONDS {
             left_out_before = self.left_out;
-            *self = Self { since_seconds: now_seconds, used: 0, left_out: 0 };
+            *self = Self {
+                since_seconds: now_seconds,
+                used: 0,
+                left_out: 0,
+            };
         }
         let used = self.used.saturating_add(bytes);
         let told = used <= LOG_BYTES;
@@ -36,7 +40,10 @@ impl Allowance {
             true => self.used = used,
             false => self.left_out += 1,
         }
-        Verdict { told, left_out_before }
+        Verdict {
+            told,
+            left_out_before,
+        }
     }
 
     /// Whether it may be forgotten: its minute is over, and no dropped lines are left to report.
@@ -54,14 +61,31 @@ mod tests {
         let mut allowance = Allowance::default();
         let told = |allowance: &mut Allowance, from: u64| {
             let seconds = (0..10_000).map(|line| from + line * 59 / 10_000);
-            seconds.filter(|now| allowance.take(1_000, *now).told).count() as u64
+            seconds
+                .filter(|now| allowance.take(1_000, *now).told)
+                .count() as u64
         };
         let (first, second) = (told(&mut allowance, 100), LOG_BYTES / 1_000);
         assert_eq!(first, second);
-        assert!(!allowance.is_over(1_000), "what was left out is still to be told");
+        assert!(
+            !allowance.is_over(1_000),
+            "what was left out is still to be told"
+        );
         let next = allowance.take(1, 160);
-        assert_eq!(next, Verdict { told: true, left_out_before: 10_000 - first });
-        assert_eq!(allowance.take(1, 161), Verdict { told: true, left_out_before: 0 });
+        assert_eq!(
+            next,
+            Verdict {
+                told: true,
+                left_out_before: 10_000 - first
+            }
+        );
+        assert_eq!(
+            allowance.take(1, 161),
+            Verdict {
+                told: true,
+                left_out_before: 0
+            }
+        );
         assert!(!allowance.is_over(200) && allowance.is_over(220));
     }
 
@@ -71,7 +95,13 @@ mod tests {
         assert!(!allowance.take(LOG_BYTES + 1, 7).told);
         assert!(allowance.take(LOG_BYTES, 7).told);
         assert!(!allowance.take(1, 59).told);
-        assert_eq!(allowance.take(u64::MAX, 60), Verdict { told: false, left_out_before: 2 });
+        assert_eq!(
+            allowance.take(u64::MAX, 60),
+            Verdict {
+                told: false,
+                left_out_before: 2
+            }
+        );
         assert_eq!(allowance.take(1, 121).left_out_before, 1);
     }
 }

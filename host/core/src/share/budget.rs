@@ -33,7 +33,10 @@ pub const DEFAULT_MIB: u64 = 256;
 impl Default for Budget {
     /// For a process that lives for one command.
     fn default() -> Self {
-        Self { calls: 6, documents: 48 << 20 }
+        Self {
+            calls: 6,
+            documents: 48 << 20,
+        }
     }
 }
 
@@ -51,11 +54,17 @@ impl Budget {
         if calls < FEWEST_CALLS {
             let for_calls = costs.call.saturating_mul(FEWEST_CALLS);
             let for_documents = costs.document.max(for_calls.div_ceil(3));
-            return Err(costs.compilation.saturating_add(for_calls).saturating_add(for_documents));
+            return Err(costs
+                .compilation
+                .saturating_add(for_calls)
+                .saturating_add(for_documents));
         }
         // The remainder is too small for a call, so documents get it.
         let documents = documents + rest % call;
-        Ok(Self { calls: usize::try_from(calls.min(MOST_CALLS)).unwrap_or(usize::MAX), documents })
+        Ok(Self {
+            calls: usize::try_from(calls.min(MOST_CALLS)).unwrap_or(usize::MAX),
+            documents,
+        })
     }
 
     /// Threads for reconciles: one call stays free for loading a guest.
@@ -69,7 +78,11 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    const COSTS: Costs = Costs { call: 20 * MIB, compilation: 64 * MIB, document: 16 * MIB };
+    const COSTS: Costs = Costs {
+        call: 20 * MIB,
+        compilation: 64 * MIB,
+        document: 16 * MIB,
+    };
 
     #[test]
     fn everything_together_stays_within_the_budget() {
@@ -81,7 +94,10 @@ mod tests {
                     assert!(calls >= FEWEST_CALLS && budget.documents >= COSTS.document);
                     assert_eq!(budget.threads() as u64, calls - 1);
                 }
-                Err(least) => assert!(least > bytes && Budget::share(least, &COSTS).is_ok(), "{bytes} {least}"),
+                Err(least) => assert!(
+                    least > bytes && Budget::share(least, &COSTS).is_ok(),
+                    "{bytes} {least}"
+                ),
             }
         }
     }

@@ -53,14 +53,23 @@ pub enum Ending {
 
 impl Default for ConcurrencyLimit {
     fn default() -> Self {
-        Self { limit: FIRST * ONE, in_flight: 0, round: 0, closed_until_ms: 0 }
+        Self {
+            limit: FIRST * ONE,
+            in_flight: 0,
+            round: 0,
+            closed_until_ms: 0,
+        }
     }
 }
 
 impl ConcurrencyLimit {
     /// Asks to start a request. The seed spreads waiting requests over another quarter of the pause.
     pub fn admit(&mut self, now_ms: u64, seed: u64) -> Admission {
-        if let Some(left) = self.closed_until_ms.checked_sub(now_ms).filter(|left| *left > 0) {
+        if let Some(left) = self
+            .closed_until_ms
+            .checked_sub(now_ms)
+            .filter(|left| *left > 0)
+        {
             return Admission::Closed(left + backoff::spread(seed, left / 4));
         }
         if self.in_flight >= self.limit() {
@@ -148,12 +157,17 @@ mod tests {
         }
         assert_eq!(limit.limit(), 8);
         for seed in 0..50 {
-            let Admission::Closed(wait) = limit.admit(100, seed) else { panic!("it is closed") };
+            let Admission::Closed(wait) = limit.admit(100, seed) else {
+                panic!("it is closed")
+            };
             assert!((2_000..=2_500).contains(&wait), "{wait}");
         }
         let ticket = go(&mut limit, 2_100);
         limit.ended(ticket, Ending::PushedBack(None), 2_100);
-        assert_eq!((limit.limit(), limit.admit(3_099, 0)), (4, Admission::Closed(1)));
+        assert_eq!(
+            (limit.limit(), limit.admit(3_099, 0)),
+            (4, Admission::Closed(1))
+        );
     }
 
     #[test]

@@ -44,7 +44,10 @@ impl Often {
     /// Until when the reconcile is put off.
     pub fn admit(&mut self, key: &Key, now_seconds: i64) -> Result<(), PutOff> {
         self.sweep(now_seconds);
-        let fresh = Minute { since_seconds: now_seconds, reconciles: 0 };
+        let fresh = Minute {
+            since_seconds: now_seconds,
+            reconciles: 0,
+        };
         let minute = self.minutes.entry(key.clone()).or_insert(fresh);
         if !minute.lasts(now_seconds) {
             *minute = fresh;
@@ -55,7 +58,10 @@ impl Often {
         }
         let until_seconds = minute.since_seconds.saturating_add(WINDOW_SECONDS);
         let first = minute.reconciles == MAX_RECONCILES + 1;
-        Err(PutOff { until_seconds, told: first.then(|| exceeded(key, until_seconds)) })
+        Err(PutOff {
+            until_seconds,
+            told: first.then(|| exceeded(key, until_seconds)),
+        })
     }
 
     /// Forgets minutes that are over.
@@ -76,8 +82,9 @@ impl Minute {
 
 fn exceeded(key: &Key, until_seconds: i64) -> Failure {
     let (primary, at) = (&key.primary, time::format_rfc3339(until_seconds));
-    let message =
-        format!("{primary} is not reconciled before {at}: the limit is {MAX_RECONCILES} reconciles per minute");
+    let message = format!(
+        "{primary} is not reconciled before {at}: the limit is {MAX_RECONCILES} reconciles per minute"
+    );
     Failure::known(KnownReason::ReconcileBudgetExceeded, message).until(Some(until_seconds))
 }
 
@@ -87,30 +94,70 @@ mod tests {
     use crate::sample::key;
 
     /// How many of so many reconciles are admitted, how often a refusal is reported, and until when it holds.
-    fn admitted(often: &mut Often, primary: &str, times: u32, now: i64) -> (usize, usize, Option<i64>) {
-        let all: Vec<_> = (0..times).map(|_| often.admit(&key(primary), now)).collect();
-        let told = all.iter().filter(|one| matches!(one, Err(PutOff { told: Some(_), .. })));
-        let until = all.iter().find_map(|one| one.as_ref().err()).map(|off| off.until_seconds);
-        (all.iter().filter(|one| one.is_ok()).count(), told.count(), until)
+    fn admitted(
+        often: &mut Often,
+        primary: &str,
+        times: u32,
+        now: i64,
+    ) -> (usize, usize, Option<i64>) {
+        let all: Vec<_> = (0..times)
+            .map(|_| often.admit(&key(primary), now))
+            .collect();
+        let told = all
+            .iter()
+            .filter(|one| matches!(one, Err(PutOff { told: Some(_), .. })));
+        let until = all
+            .iter()
+            .find_map(|one| one.as_ref().err())
+            .map(|off| off.until_seconds);
+        (
+            all.iter().filter(|one| one.is_ok()).count(),
+            told.count(),
+            until,
+        )
     }
 
     #[test]
     fn limits_reconciles_per_primary_and_minute() {
         let (mut often, most) = (Often::default(), MAX_RECONCILES as usize);
-        assert_eq!(admitted(&mut often, "a", MAX_RECONCILES, 100), (most, 0, None));
-        assert_eq!(admitted(&mut often, "a", 6_000, 101), (0, 1, Some(160)), "told once");
+        assert_eq!(
+            admitted(&mut often, "a", MAX_RECONCILES, 100),
+            (most, 0, None)
+        );
+        assert_eq!(
+            admitted(&mut often, "a", 6_000, 101),
+            (0, 1, Some(160)),
+            "told once"
+        );
         assert_eq!(admitted(&mut often, "a", 6_000, 159), (0, 0, Some(160)));
-        assert_eq!(admitted(&mut often, "b", 3, 159), (3, 0, None), "others are not concerned");
+        assert_eq!(
+            admitted(&mut often, "b", 3, 159),
+            (3, 0, None),
+            "others are not concerned"
+        );
         assert_eq!(admitted(&mut often, "a", 1_000, 160), (most, 1, Some(220)));
-        assert_eq!(admitted(&mut often, "a", 1, 10), (1, 0, None), "a clock set back stops nobody");
+        assert_eq!(
+            admitted(&mut often, "a", 1, 10),
+            (1, 0, None),
+            "a clock set back stops nobody"
+        );
     }
 
     #[test]
     fn reports_the_primary_and_when_it_resumes() {
         let mut often = Often::default();
-        let told = (0..=MAX_RECONCILES).find_map(|_| often.admit(&key("a"), 0).err()?.told).unwrap();
-        assert_eq!((told.reason.as_str(), told.ask_again_at), ("ReconcileBudgetExceeded", Some(60)));
-        assert!(told.message.contains("1970-01-01T00:01:00Z") && told.message.contains('a'), "{}", told.message);
+        let told = (0..=MAX_RECONCILES)
+            .find_map(|_| often.admit(&key("a"), 0).err()?.told)
+            .unwrap();
+        assert_eq!(
+            (told.reason.as_str(), told.ask_again_at),
+            ("ReconcileBudgetExceeded", Some(60))
+        );
+        assert!(
+            told.message.contains("1970-01-01T00:01:00Z") && told.message.contains('a'),
+            "{}",
+            told.message
+        );
     }
 
     #[test]
@@ -119,6 +166,10 @@ mod tests {
         for number in 0..100_000 {
             drop(often.admit(&key(&format!("s{number}")), number / 10));
         }
-        assert!(often.minutes.len() <= 1_200.max(SWEPT_FROM), "{} counters", often.minutes.len());
+        assert!(
+            often.minutes.len() <= 1_200.max(SWEPT_FROM),
+            "{} counters",
+            often.minutes.len()
+        );
     }
 }

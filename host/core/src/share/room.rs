@@ -32,7 +32,10 @@ pub fn of_value(value: &Value) -> usize {
         Value::String(text) => ITEM + TEXT + text.len(),
         Value::Array(items) => ITEM + items.iter().map(of_value).sum::<usize>(),
         Value::Object(fields) => {
-            MAP + fields.iter().map(|(key, value)| ENTRY + TEXT + key.len() + of_value(value)).sum::<usize>()
+            MAP + fields
+                .iter()
+                .map(|(key, value)| ENTRY + TEXT + key.len() + of_value(value))
+                .sum::<usize>()
         }
     }
 }
@@ -45,15 +48,30 @@ mod tests {
     #[test]
     fn a_text_weighs_what_its_values_and_letters_take() {
         for (value, least, most) in [
-            (json!({"data": {"a": "x".repeat(1 << 20)}}), 1 << 20, (1 << 20) + 4_000),
-            (json!(vec![json!({"a": 1}); 10_000]), 640 * 10_000, 900 * 10_000),
+            (
+                json!({"data": {"a": "x".repeat(1 << 20)}}),
+                1 << 20,
+                (1 << 20) + 4_000,
+            ),
+            (
+                json!(vec![json!({"a": 1}); 10_000]),
+                640 * 10_000,
+                900 * 10_000,
+            ),
             (json!(vec![0; 10_000]), 64 * 10_000, 100 * 10_000),
             (json!({"a": "{[,:".repeat(10_000)}), 40_000, 45_000),
             (json!({"a": "\\\"{".repeat(10_000)}), 30_000, 60_000),
         ] {
             let weight = of_text(value.to_string().as_bytes());
-            assert!((least..most).contains(&weight), "{weight}, not {least} to {most}");
-            assert!((least..most).contains(&of_value(&value)), "{}", of_value(&value));
+            assert!(
+                (least..most).contains(&weight),
+                "{weight}, not {least} to {most}"
+            );
+            assert!(
+                (least..most).contains(&of_value(&value)),
+                "{}",
+                of_value(&value)
+            );
         }
     }
 }

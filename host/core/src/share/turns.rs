@@ -94,7 +94,12 @@ impl<K: Clone + Ord, T> Turns<K, T> {
         let line = self.lines.get_mut(&whose)?;
         let work = line.waiting.pop_front()?;
         self.floor = self.floor.max(line.used);
-        while let Some((_, idle)) = self.idle.first().filter(|(used, _)| *used <= self.floor).cloned() {
+        while let Some((_, idle)) = self
+            .idle
+            .first()
+            .filter(|(used, _)| *used <= self.floor)
+            .cloned()
+        {
             self.idle.pop_first();
             self.lines.remove(&idle);
         }
@@ -108,7 +113,9 @@ impl<K: Clone + Ord, T> Turns<K, T> {
     /// Gives back the place of work that was taken, and that took so long.
     pub fn ended(&mut self, whose: &K, took: Duration) {
         self.leave(whose);
-        let Some(line) = self.lines.get_mut(whose) else { return };
+        let Some(line) = self.lines.get_mut(whose) else {
+            return;
+        };
         if line.running.pop().unwrap_or_default() {
             self.long.1 -= 1;
         }
@@ -130,7 +137,9 @@ impl<K: Clone + Ord, T> Turns<K, T> {
 
     /// Enters an owner into an order, once, while it has work and its share is not used up.
     fn stand(&mut self, whose: &K) {
-        let Some(line) = self.lines.get_mut(whose) else { return };
+        let Some(line) = self.lines.get_mut(whose) else {
+            return;
+        };
         let share = if line.last.is_some() { self.share } else { 1 };
         if line.place.is_some() || line.running.len() >= share || line.waiting.is_empty() {
             return;
@@ -144,7 +153,9 @@ impl<K: Clone + Ord, T> Turns<K, T> {
     }
 
     fn leave(&mut self, whose: &K) {
-        let Some(line) = self.lines.get_mut(whose) else { return };
+        let Some(line) = self.lines.get_mut(whose) else {
+            return;
+        };
         if let Some((used, arrival)) = line.place.take() {
             self.orders[usize::from(line.is_long())].remove(&(used, arrival, whose.clone()));
         }
@@ -172,7 +183,17 @@ mod tests {
             turns.ended(&whose, Duration::ZERO);
             order.push((whose, at));
         }
-        assert_eq!(order, [("hog", 0), ("calm", 7), ("third", 8), ("hog", 1), ("calm", 9), ("hog", 2)]);
+        assert_eq!(
+            order,
+            [
+                ("hog", 0),
+                ("calm", 7),
+                ("third", 8),
+                ("hog", 1),
+                ("calm", 9),
+                ("hog", 2)
+            ]
+        );
     }
 
     #[test]
@@ -186,7 +207,9 @@ mod tests {
         assert_eq!(all(&mut turns), [("calm", 7)]);
         turns.ended(&"hog", Duration::ZERO);
         assert_eq!(all(&mut turns), [("hog", 3)], "one place was given back");
-        ["hog", "hog"].iter().for_each(|whose| turns.ended(whose, Duration::ZERO));
+        ["hog", "hog"]
+            .iter()
+            .for_each(|whose| turns.ended(whose, Duration::ZERO));
         assert_eq!(all(&mut turns), [("hog", 4), ("hog", 5)]);
     }
 

@@ -22,9 +22,14 @@ pub(crate) type Explained = BTreeMap<Scope, (Keep, BTreeSet<Because>)>;
 
 /// What a connection watches for every active policy. A watch that another one covers is left out.
 pub fn of(catalogue: &Catalogue, connection: &str, secrets: SecretReads) -> Watches {
-    let revisions = catalogue.entries().filter_map(|(_, entry)| entry.revision.as_deref());
+    let revisions = catalogue
+        .entries()
+        .filter_map(|(_, entry)| entry.revision.as_deref());
     let policies = revisions.map(|revision| (&revision.policy, Some(revision)));
-    explained(policies, connection, secrets).into_iter().map(|(scope, (keep, _))| (scope, keep)).collect()
+    explained(policies, connection, secrets)
+        .into_iter()
+        .map(|(scope, (keep, _))| (scope, keep))
+        .collect()
 }
 
 /// The same for any policies, with the lines that need each watch. Without a revision whole objects are kept.
@@ -36,7 +41,10 @@ pub(crate) fn explained<'a>(
     let mut watches = Explained::new();
     for (policy, revision) in policies {
         for (line, bounds) in wanted(policy, revision, connection, secrets) {
-            let because = Because::Policy { policy: Arc::clone(&policy.name), line };
+            let because = Because::Policy {
+                policy: Arc::clone(&policy.name),
+                line,
+            };
             for (scope, keep) in bounds {
                 merge(&mut watches, scope, keep, BTreeSet::from([because.clone()]));
             }
@@ -59,13 +67,21 @@ fn wanted(
     if policy.primary.cluster == connection {
         all.push(("spec.primary".to_owned(), primary(policy, revision)));
     }
-    for (index, rule) in policy.reads.iter().enumerate().filter(|(_, rule)| rule.cluster == connection) {
+    for (index, rule) in policy
+        .reads
+        .iter()
+        .enumerate()
+        .filter(|(_, rule)| rule.cluster == connection)
+    {
         let mut bounds = read(policy, revision, rule);
         bounds.retain(|(scope, _)| scope.fields.is_none() || secrets == SecretReads::Watch);
         all.push((read_line(index, rule), bounds));
     }
     if let Writes::Kubeconfig(rules) = &policy.writes {
-        let ours = rules.iter().enumerate().filter(|(_, rule)| rule.cluster == connection);
+        let ours = rules
+            .iter()
+            .enumerate()
+            .filter(|(_, rule)| rule.cluster == connection);
         all.extend(ours.map(|(index, rule)| (write_line(index), target(policy, rule))));
     }
     all
@@ -84,8 +100,16 @@ pub(crate) fn write_line(index: usize) -> String {
 /// The watches of the primaries of a policy.
 pub(crate) fn primary(policy: &Policy, revision: Option<&Revision>) -> Bounds {
     let rule = &policy.primary;
-    let fields = revision.filter(|_| !whole(&rule.api_version, &rule.kind)).map(declared);
-    bound(&rule.api_version, &rule.kind, &namespaces(policy), &["*".to_owned()], fields.as_ref())
+    let fields = revision
+        .filter(|_| !whole(&rule.api_version, &rule.kind))
+        .map(declared);
+    bound(
+        &rule.api_version,
+        &rule.kind,
+        &namespaces(policy),
+        &["*".to_owned()],
+        fields.as_ref(),
+    )
 }
 
 /// The fields of a primary that the guests and the host itself read.
@@ -93,7 +117,9 @@ fn declared(revision: &Revision) -> Paths {
     let rule = &revision.policy.primary;
     let guests = revision.trigger.iter().chain([&revision.decide]);
     let declared = guests.map(|guest| guest.declared(&rule.api_version, &rule.kind));
-    let mut paths: Vec<_> = declared.flat_map(|declared| [&declared.fields, &declared.changes]).collect();
+    let mut paths: Vec<_> = declared
+        .flat_map(|declared| [&declared.fields, &declared.changes])
+        .collect();
     let taints = Paths::parse(&TAINTS).unwrap_or_default();
     if matches!(revision.policy.writes, Writes::Taints(_)) {
         paths.push(&taints);
@@ -104,10 +130,22 @@ fn declared(revision: &Revision) -> Paths {
 /// The watches for what a role may read. For Secrets without an exact name they select the type `Opaque`.
 pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule) -> Bounds {
     // Only the guest that decides asks for objects, and gets the fields that it declared.
-    let guest = revision.filter(|_| !whole(&rule.api_version, &rule.kind)).map(|revision| &revision.decide);
+    let guest = revision
+        .filter(|_| !whole(&rule.api_version, &rule.kind))
+        .map(|revision| &revision.decide);
     let fields = guest.map(|guest| &guest.declared(&rule.api_version, &rule.kind).fields);
-    let namespaces = rule.namespace.as_ref().map(|pattern| wildcards(policy, pattern)).unwrap_or_default();
-    let mut all = bound(&rule.api_version, &rule.kind, &namespaces, &wildcards(policy, &rule.name), fields);
+    let namespaces = rule
+        .namespace
+        .as_ref()
+        .map(|pattern| wildcards(policy, pattern))
+        .unwrap_or_default();
+    let mut all = bound(
+        &rule.api_version,
+        &rule.kind,
+        &namespaces,
+        &wildcards(policy, &rule.name),
+        fields,
+    );
     if rule.api_version == "v1" && rule.kind == "Secret" {
         for (scope, _) in all.iter_mut().filter(|(scope, _)| scope.name.is_none()) {
             scope.fields = Some("type=Opaque".to_owned());
@@ -120,7 +158,13 @@ pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule
 /// after a restart the agent must find what it made. A target without the label is read by exact name.
 pub(crate) fn target(policy: &Policy, rule: &SecretRule) -> Bounds {
     let names = wildcards(policy, &rule.name);
-    let mut all = bound("v1", "Secret", &wildcards(policy, &rule.namespace), &names, None);
+    let mut all = bound(
+        "v1",
+        "Secret",
+        &wildcards(policy, &rule.namespace),
+        &names,
+        None,
+    );
     for (scope, _) in all.iter_mut().filter(|(scope, _)| scope.name.is_none()) {
         scope.labels = Some(format!("{}={}", labels::MANAGED_BY, labels::MANAGER));
     }
@@ -129,14 +173,36 @@ pub(crate) fn target(policy: &Policy, rule: &SecretRule) -> Bounds {
 
 /// The watches for objects by wildcards of namespace (none for cluster-scoped kinds) and name: one for each exact
 /// namespace and name, else one for all, which keeps only matches.
-fn bound(api_version: &str, kind: &str, namespaces: &[String], names: &[String], fields: Option<&Paths>) -> Bounds {
+fn bound(
+    api_version: &str,
+    kind: &str,
+    namespaces: &[String],
+    names: &[String],
+    fields: Option<&Paths>,
+) -> Bounds {
     let ((namespaces, kept_namespaces), (names, kept_names)) = (exact(namespaces), exact(names));
-    let pairs = namespaces.iter().flat_map(|namespace| names.iter().map(move |name| (namespace, name)));
+    let pairs = namespaces
+        .iter()
+        .flat_map(|namespace| names.iter().map(move |name| (namespace, name)));
     let one = |(namespace, name): (&Option<String>, &Option<String>)| {
         let (api_version, kind) = (api_version.to_owned(), kind.to_owned());
         let (namespace, name) = (namespace.clone(), name.clone());
-        let scope = Scope { api_version, kind, namespace, name, fields: None, labels: None };
-        (scope, Keep { names: kept_names.clone(), namespaces: kept_namespaces.clone(), fields: fields.cloned() })
+        let scope = Scope {
+            api_version,
+            kind,
+            namespace,
+            name,
+            fields: None,
+            labels: None,
+        };
+        (
+            scope,
+            Keep {
+                names: kept_names.clone(),
+                namespaces: kept_namespaces.clone(),
+                fields: fields.cloned(),
+            },
+        )
     };
     pairs.map(one).collect()
 }
@@ -147,19 +213,41 @@ fn exact(wildcards: &[String]) -> (Vec<Option<String>>, Vec<Arc<str>>) {
         return (wildcards.iter().cloned().map(Some).collect(), Vec::new());
     }
     let all = wildcards.iter().any(|wildcard| wildcard == "*");
-    (vec![None], if all { Vec::new() } else { wildcards.iter().map(|wildcard| wildcard.as_str().into()).collect() })
+    (
+        vec![None],
+        if all {
+            Vec::new()
+        } else {
+            wildcards
+                .iter()
+                .map(|wildcard| wildcard.as_str().into())
+                .collect()
+        },
+    )
 }
 
 /// The wildcards that a pattern gives under a policy, without duplicates.
 fn wildcards(policy: &Policy, pattern: &Pattern) -> Vec<String> {
-    let all: BTreeSet<_> = namespaces(policy).iter().map(|namespace| pattern.wildcard(namespace)).collect();
+    let all: BTreeSet<_> = namespaces(policy)
+        .iter()
+        .map(|namespace| pattern.wildcard(namespace))
+        .collect();
     all.into_iter().collect()
 }
 
 /// Wildcards of the namespaces of a policy's primaries.
 fn namespaces(policy: &Policy) -> Vec<String> {
-    let all: BTreeSet<_> = policy.primary.namespaces.iter().map(ToString::to_string).collect();
-    if all.contains("*") { vec!["*".to_owned()] } else { all.into_iter().collect() }
+    let all: BTreeSet<_> = policy
+        .primary
+        .namespaces
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    if all.contains("*") {
+        vec!["*".to_owned()]
+    } else {
+        all.into_iter().collect()
+    }
 }
 
 fn whole(api_version: &str, kind: &str) -> bool {
@@ -183,13 +271,24 @@ fn merge(watches: &mut Explained, scope: Scope, keep: Keep, mut because: BTreeSe
 fn spare(watches: Explained) -> Explained {
     let named = |scope: &Scope, keep: &Keep, other: &Scope| {
         let same = (&scope.api_version, &scope.kind) == (&other.api_version, &other.kind);
-        other.name.clone().filter(|name| same && !keep.names.iter().any(|wildcard| super::matches(wildcard, name)))
+        other.name.clone().filter(|name| {
+            same && !keep
+                .names
+                .iter()
+                .any(|wildcard| super::matches(wildcard, name))
+        })
     };
     let scopes: BTreeSet<Scope> = watches.keys().cloned().collect();
     let spared = watches.into_iter().map(|(mut scope, (keep, because))| {
         if let Some(fields) = scope.fields.take() {
-            let others: BTreeSet<_> = scopes.iter().filter_map(|other| named(&scope, &keep, other)).collect();
-            let apart = others.iter().filter(|_| !keep.names.is_empty()).map(|name| format!(",metadata.name!={name}"));
+            let others: BTreeSet<_> = scopes
+                .iter()
+                .filter_map(|other| named(&scope, &keep, other))
+                .collect();
+            let apart = others
+                .iter()
+                .filter(|_| !keep.names.is_empty())
+                .map(|name| format!(",metadata.name!={name}"));
             scope.fields = Some(fields + &apart.collect::<String>());
         }
         (scope, (keep, because))
@@ -201,13 +300,22 @@ fn spare(watches: Explained) -> Explained {
 fn narrow(mut watches: Explained) -> Explained {
     let scopes: Vec<Scope> = watches.keys().cloned().collect();
     for scope in &scopes {
-        let holder = watches.keys().find(|other| *other != scope && holds(other, scope)).cloned();
-        let Some((holder, (mut keep, because))) = holder.zip(watches.get(scope).cloned()) else { continue };
+        let holder = watches
+            .keys()
+            .find(|other| *other != scope && holds(other, scope))
+            .cloned();
+        let Some((holder, (mut keep, because))) = holder.zip(watches.get(scope).cloned()) else {
+            continue;
+        };
         watches.remove(scope);
         if let Some(name) = scope.name.as_deref().filter(|_| holder.name.is_none()) {
             keep.names = vec![name.into()];
         }
-        if let Some(namespace) = scope.namespace.as_deref().filter(|_| holder.namespace.is_none()) {
+        if let Some(namespace) = scope
+            .namespace
+            .as_deref()
+            .filter(|_| holder.namespace.is_none())
+        {
             keep.namespaces = vec![namespace.into()];
         }
         merge(&mut watches, holder, keep, because);
@@ -233,8 +341,15 @@ mod tests {
     use serde_json::{Value, json};
 
     fn revision(manifest: &Value) -> Revision {
-        let guests = (Some(guest(&["status"], &["metadata.annotations"])), guest(&["spec.platform"], &[]));
-        Revision { policy: policy(manifest), trigger: guests.0, decide: guests.1 }
+        let guests = (
+            Some(guest(&["status"], &["metadata.annotations"])),
+            guest(&["spec.platform"], &[]),
+        );
+        Revision {
+            policy: policy(manifest),
+            trigger: guests.0,
+            decide: guests.1,
+        }
     }
 
     /// A policy with values set at some pointers.
@@ -247,23 +362,47 @@ mod tests {
     }
 
     fn catalogue(revisions: impl IntoIterator<Item = Revision>) -> Catalogue {
-        revisions.into_iter().fold(Catalogue::default(), |catalogue, revision| catalogue.with(revision, "file"))
+        revisions
+            .into_iter()
+            .fold(Catalogue::default(), |catalogue, revision| {
+                catalogue.with(revision, "file")
+            })
     }
 
     /// `kind namespace/name selectors: names in namespaces, fields`, with `*` for all.
     fn shown(watches: &Watches) -> Vec<String> {
         let or_all = |text: &Option<String>| text.clone().unwrap_or_else(|| "*".to_owned());
-        let list = |texts: &[Arc<str>]| if texts.is_empty() { "*".to_owned() } else { texts.join(",") };
+        let list = |texts: &[Arc<str>]| {
+            if texts.is_empty() {
+                "*".to_owned()
+            } else {
+                texts.join(",")
+            }
+        };
         let one = |(scope, keep): (&Scope, &Keep)| {
-            let selectors: String =
-                scope.fields.iter().chain(&scope.labels).map(|selector| format!(" {selector}")).collect();
+            let selectors: String = scope
+                .fields
+                .iter()
+                .chain(&scope.labels)
+                .map(|selector| format!(" {selector}"))
+                .collect();
             let fields = keep.fields.as_ref().map_or_else(
                 || "whole".to_owned(),
-                |paths| paths.list().iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+                |paths| {
+                    paths
+                        .list()
+                        .iter()
+                        .map(ToString::to_string)
+                        .collect::<Vec<_>>()
+                        .join(",")
+                },
             );
             let (namespace, name) = (or_all(&scope.namespace), or_all(&scope.name));
             let (names, namespaces) = (list(&keep.names), list(&keep.namespaces));
-            format!("{} {namespace}/{name}{selectors}: {names} in {namespaces}, {fields}", scope.kind)
+            format!(
+                "{} {namespace}/{name}{selectors}: {names} in {namespaces}, {fields}",
+                scope.kind
+            )
         };
         watches.iter().map(one).collect()
     }
@@ -280,8 +419,7 @@ mod tests {
 
     #[test]
     fn the_grant_of_a_policy_decides_its_watches() {
-        let source =
-            "Secret */* type=Opaque,metadata.name!=external-managed-kubeconfig: *-admin-kubeconfig in *, whole";
+        let source = "Secret */* type=Opaque,metadata.name!=external-managed-kubeconfig: *-admin-kubeconfig in *, whole";
         assert_eq!(
             watched([revision(&kubeconfig_manifest())], SecretReads::Watch),
             [HOSTED, KLUSTERLET, NAMESPACE, source, TARGET, SERVICE]
@@ -291,14 +429,27 @@ mod tests {
             [HOSTED, KLUSTERLET, NAMESPACE, TARGET, SERVICE]
         );
         let taints = ["ManagedCluster */*: * in *, spec.taints"];
-        assert_eq!(watched([revision(&taints_manifest())], SecretReads::Watch), taints);
-        assert_eq!(of(&catalogue([revision(&kubeconfig_manifest())]), "hub", SecretReads::Watch), Watches::new());
+        assert_eq!(
+            watched([revision(&taints_manifest())], SecretReads::Watch),
+            taints
+        );
+        assert_eq!(
+            of(
+                &catalogue([revision(&kubeconfig_manifest())]),
+                "hub",
+                SecretReads::Watch
+            ),
+            Watches::new()
+        );
         assert_eq!(watched([], SecretReads::Watch), Vec::<String>::new());
     }
 
     #[test]
     fn watches_exact_namespaces_one_by_one() {
-        let exact = with(kubeconfig_manifest(), &[("/spec/primary/namespaces", json!(["two", "one"]))]);
+        let exact = with(
+            kubeconfig_manifest(),
+            &[("/spec/primary/namespaces", json!(["two", "one"]))],
+        );
         let hosted = |namespace: &str| HOSTED.replace("*/*", &format!("{namespace}/*"));
         let source = |namespace: &str| {
             format!(
@@ -319,7 +470,10 @@ mod tests {
                 &*service
             ]
         );
-        let mixed = with(kubeconfig_manifest(), &[("/spec/primary/namespaces", json!(["one", "team-*"]))]);
+        let mixed = with(
+            kubeconfig_manifest(),
+            &[("/spec/primary/namespaces", json!(["one", "team-*"]))],
+        );
         let watched = watched([mixed], SecretReads::Strict);
         assert_eq!(watched[0], HOSTED.replace("in *", "in one,team-*"));
         assert_eq!(watched[4], SERVICE.replace("*-*", "one-*,team-*-*"));
@@ -327,19 +481,33 @@ mod tests {
 
     #[test]
     fn finds_targets_without_exact_name_by_our_label() {
-        let target = with(kubeconfig_manifest(), &[("/spec/grant/write/0/name", json!("{primary.name}-kubeconfig"))]);
-        let expected = "Secret */* app.kubernetes.io/managed-by=transom: *-kubeconfig in klusterlet-*, whole";
+        let target = with(
+            kubeconfig_manifest(),
+            &[(
+                "/spec/grant/write/0/name",
+                json!("{primary.name}-kubeconfig"),
+            )],
+        );
+        let expected =
+            "Secret */* app.kubernetes.io/managed-by=transom: *-kubeconfig in klusterlet-*, whole";
         assert_eq!(watched([target], SecretReads::Strict)[3], expected);
     }
 
     #[test]
     fn watches_shared_by_two_policies_are_opened_once() {
         let other = |changes: &[(&str, Value)]| {
-            let named = [("/metadata/name", json!("other")), ("/spec/own/keepUntilAbsent", json!([]))];
+            let named = [
+                ("/metadata/name", json!("other")),
+                ("/spec/own/keepUntilAbsent", json!([])),
+            ];
             with(kubeconfig_manifest(), &[&named[..], changes].concat())
         };
-        let watched =
-            |changes: &[(&str, Value)]| watched([revision(&kubeconfig_manifest()), other(changes)], SecretReads::Watch);
+        let watched = |changes: &[(&str, Value)]| {
+            watched(
+                [revision(&kubeconfig_manifest()), other(changes)],
+                SecretReads::Watch,
+            )
+        };
         let all = [
             HOSTED,
             KLUSTERLET,
@@ -351,20 +519,54 @@ mod tests {
         assert_eq!(watched(&[]), all);
         for (pointer, value, expected) in [
             // The same watch keeps what both lines need.
-            ("/spec/grant/read/2/name", json!("home-*"), NAMESPACE.replace("klusterlet-*", "home-*,klusterlet-*")),
-            ("/spec/grant/read/2/name", json!("*"), NAMESPACE.replace("klusterlet-*", "*")),
-            ("/spec/grant/read/0/name", json!("x-*"), all[3].replace("kubeconfig in", "kubeconfig,x-* in")),
-            ("/spec/grant/write/0/namespace", json!("home-*"), TARGET.replace("klusterlet-*", "home-*,klusterlet-*")),
+            (
+                "/spec/grant/read/2/name",
+                json!("home-*"),
+                NAMESPACE.replace("klusterlet-*", "home-*,klusterlet-*"),
+            ),
+            (
+                "/spec/grant/read/2/name",
+                json!("*"),
+                NAMESPACE.replace("klusterlet-*", "*"),
+            ),
+            (
+                "/spec/grant/read/0/name",
+                json!("x-*"),
+                all[3].replace("kubeconfig in", "kubeconfig,x-* in"),
+            ),
+            (
+                "/spec/grant/write/0/namespace",
+                json!("home-*"),
+                TARGET.replace("klusterlet-*", "home-*,klusterlet-*"),
+            ),
             // A covering watch keeps the objects of the watch that it covers.
-            ("/spec/grant/read/2/name", json!("home"), NAMESPACE.replace("klusterlet-*", "home,klusterlet-*")),
-            ("/spec/grant/write/0/namespace", json!("home"), TARGET.replace("klusterlet-*", "home,klusterlet-*")),
-            ("/spec/primary/namespaces", json!(["one"]), HOSTED.to_owned()),
+            (
+                "/spec/grant/read/2/name",
+                json!("home"),
+                NAMESPACE.replace("klusterlet-*", "home,klusterlet-*"),
+            ),
+            (
+                "/spec/grant/write/0/namespace",
+                json!("home"),
+                TARGET.replace("klusterlet-*", "home,klusterlet-*"),
+            ),
+            (
+                "/spec/primary/namespaces",
+                json!(["one"]),
+                HOSTED.to_owned(),
+            ),
         ] {
             let watched = watched(&[(pointer, value.clone())]);
-            assert!(watched.contains(&expected), "{pointer} {value}: {expected} is not in {watched:#?}");
+            assert!(
+                watched.contains(&expected),
+                "{pointer} {value}: {expected} is not in {watched:#?}"
+            );
             assert_eq!(watched.len(), all.len(), "{pointer} {value}: {watched:#?}");
         }
         let service = watched(&[("/spec/grant/read/1/name", json!("kube-*"))]);
-        assert_eq!(service[5], "Service */*: kube-*,kube-apiserver in *-*, whole", "one more, which holds the other");
+        assert_eq!(
+            service[5], "Service */*: kube-*,kube-apiserver in *-*, whole",
+            "one more, which holds the other"
+        );
     }
 }

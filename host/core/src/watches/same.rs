@@ -45,27 +45,50 @@ fn guest(reads: &[Reads<'_>]) -> Guest {
 }
 
 fn kubeconfig() -> Revision {
-    let trigger = guest(&[(HOSTED, &["status.conditions[Available]", "status.version.history"], &["spec.platform"])]);
+    let trigger = guest(&[(
+        HOSTED,
+        &["status.conditions[Available]", "status.version.history"],
+        &["spec.platform"],
+    )]);
     let decide = guest(&[
         (HOSTED, &["metadata.annotations", "spec.platform.type"], &[]),
         (KLUSTERLET, &["spec.deployOption.mode"], &[]),
     ]);
-    Revision { policy: policy(&kubeconfig_manifest()), trigger: Some(trigger), decide }
+    Revision {
+        policy: policy(&kubeconfig_manifest()),
+        trigger: Some(trigger),
+        decide,
+    }
 }
 
 fn tainting(fields: &[&str]) -> Revision {
     let decide = guest(&[(MANAGED_CLUSTER, fields, &[])]);
-    Revision { policy: policy(&taints_manifest()), trigger: None, decide }
+    Revision {
+        policy: policy(&taints_manifest()),
+        trigger: None,
+        decide,
+    }
 }
 
 /// What is kept of the objects of a kind.
 fn keep(revision: &Revision, kind: &str) -> Keep {
-    let watches = of(&Catalogue::default().with(revision.clone(), "file"), "local", SecretReads::Watch);
-    watches.into_iter().find(|(scope, _)| scope.kind == kind).unwrap().1
+    let watches = of(
+        &Catalogue::default().with(revision.clone(), "file"),
+        "local",
+        SecretReads::Watch,
+    );
+    watches
+        .into_iter()
+        .find(|(scope, _)| scope.kind == kind)
+        .unwrap()
+        .1
 }
 
 fn kept(keep: &Keep, whole: &Object) -> Object {
-    Object { body: keep.project(whole.body.clone()), ..whole.clone() }
+    Object {
+        body: keep.project(whole.body.clone()),
+        ..whole.clone()
+    }
 }
 
 fn hosted(body: Value) -> Object {
@@ -104,14 +127,23 @@ fn damaged(mut value: Value, damages: &[(usize, Value)]) -> Value {
 /// Pointers to everything but the value itself, `apiVersion` and `kind`.
 fn places(value: &Value, at: &str) -> Vec<String> {
     let below: Vec<(String, &Value)> = match value {
-        Value::Object(map) => {
-            map.iter().map(|(key, value)| (format!("{at}/{}", key.replace('/', "~1")), value)).collect()
-        }
-        Value::Array(list) => list.iter().enumerate().map(|(index, value)| (format!("{at}/{index}"), value)).collect(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| (format!("{at}/{}", key.replace('/', "~1")), value))
+            .collect(),
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .map(|(index, value)| (format!("{at}/{index}"), value))
+            .collect(),
         _ => Vec::new(),
     };
-    let named = below.into_iter().filter(|(place, _)| !matches!(place.as_str(), "/apiVersion" | "/kind"));
-    named.flat_map(|(place, value)| [vec![place.clone()], places(value, &place)].concat()).collect()
+    let named = below
+        .into_iter()
+        .filter(|(place, _)| !matches!(place.as_str(), "/apiVersion" | "/kind"));
+    named
+        .flat_map(|(place, value)| [vec![place.clone()], places(value, &place)].concat())
+        .collect()
 }
 
 fn damages() -> impl Strategy<Value = Vec<(usize, Value)>> {

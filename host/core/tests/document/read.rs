@@ -5,7 +5,11 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use transom_core::document::{DocumentError, Fault, Limits, flatten_list, parse_many, parse_one};
 
-const LIMITS: Limits = Limits { bytes: 1 << 20, nodes: 10_000, depth: 20 };
+const LIMITS: Limits = Limits {
+    bytes: 1 << 20,
+    nodes: 10_000,
+    depth: 20,
+};
 
 fn read(text: &str) -> Result<Value, DocumentError> {
     parse_one(text.as_bytes(), LIMITS)
@@ -20,18 +24,25 @@ fn yaml_and_json_read_the_same() {
         "{\"a\": [1, -2, 1.5, true, null, \"x\"],\t\"b\": {\"8080\": \"y\", \"c\": \"\"}}",
         "--- # one\na: &a [1, -2, 1.5, true, null, x]\nb: {8080: y, c: ''}\n...\n---\n",
     ] {
-        assert_eq!(parse_one(text.as_bytes(), LIMITS).as_ref(), Ok(&expected), "{text}");
+        assert_eq!(
+            parse_one(text.as_bytes(), LIMITS).as_ref(),
+            Ok(&expected),
+            "{text}"
+        );
     }
     for text in ["", "\n", "# nothing\n", "---\n---\n", "null", "\u{feff}"] {
-        assert_eq!(parse_one(text.as_bytes(), LIMITS), Ok(Value::Null), "{text:?}");
+        assert_eq!(
+            parse_one(text.as_bytes(), LIMITS),
+            Ok(Value::Null),
+            "{text:?}"
+        );
     }
 }
 
 #[test]
 fn the_dialect_is_yaml_1_2() {
     let text = "a: yes\nb: 012\nc: 1_000\nd: 2026-01-01\ne: on\nf: 1:30\ng: 0x10\nh: 0o10\n";
-    let expected =
-        json!({"a": "yes", "b": "012", "c": "1_000", "d": "2026-01-01", "e": "on", "f": "1:30", "g": 16, "h": 8});
+    let expected = json!({"a": "yes", "b": "012", "c": "1_000", "d": "2026-01-01", "e": "on", "f": "1:30", "g": 16, "h": 8});
     assert_eq!(parse_one(text.as_bytes(), LIMITS), Ok(expected));
 }
 
@@ -40,35 +51,61 @@ fn every_error_has_a_position() {
     let cases = [
         ("a: 1\nb: 2\na: 3\n", Fault::DuplicateKey, (3, 1), "?"),
         ("{\"a\": 1, \"a\": 2}", Fault::DuplicateKey, (1, 12), "?"),
-        ("users:\n- user:\n    token: x\n    token: y\n", Fault::DuplicateKey, (4, 5), "users[0].user.token"),
+        (
+            "users:\n- user:\n    token: x\n    token: y\n",
+            Fault::DuplicateKey,
+            (4, 5),
+            "users[0].user.token",
+        ),
         ("spec:\n  [a]: 1\n", Fault::KeyNotText, (2, 3), "spec"),
         ("spec:\n  hunter2: .nan\n", Fault::Number, (2, 12), "spec.?"),
         ("spec: -.inf\n", Fault::Number, (1, 7), "spec"),
-        ("spec: 123456789012345678901234567890\n", Fault::Number, (1, 7), "spec"),
+        (
+            "spec: 123456789012345678901234567890\n",
+            Fault::Number,
+            (1, 7),
+            "spec",
+        ),
         ("spec: !hunter2 x\n", Fault::Tag, (1, 7), "spec"),
         ("spec: !hunter2 {a: b}\n", Fault::Tag, (1, 7), "spec"),
         ("a: 1\nspec:\n  <<: [1]\n", Fault::MergeKey, (3, 3), "spec"),
         ("a: 1\n---\nb: 2\n", Fault::SeveralDocuments, (3, 0), ""),
         ("{}{}", Fault::SeveralDocuments, (1, 0), ""),
         ("a: [1\nb: 2\n", Fault::Syntax, (2, 2), "?[1]"),
-        ("# one\n---\nname: *hunter2\n", Fault::Syntax, (3, 7), "name"),
+        (
+            "# one\n---\nname: *hunter2\n",
+            Fault::Syntax,
+            (3, 7),
+            "name",
+        ),
         ("a: \0\n", Fault::Nul, (1, 0), ""),
     ];
     for (text, fault, (line, column), path) in cases {
         let error = read(text).unwrap_err();
         assert_eq!((error.fault, error.path.as_str()), (fault, path), "{text}");
-        assert_eq!((error.line, error.column.unwrap_or_default()), (Some(line), column), "{text}");
+        assert_eq!(
+            (error.line, error.column.unwrap_or_default()),
+            (Some(line), column),
+            "{text}"
+        );
         assert!(!format!("{error} {error:?}").contains("hunter"), "{error}");
     }
     let error = parse_one(b"a: 1\nb: \xff\n", LIMITS).unwrap_err();
     assert_eq!((error.fault, error.line), (Fault::InvalidUtf8, Some(2)));
-    assert_eq!(read(&"x".repeat(LIMITS.bytes + 1)).unwrap_err().fault, Fault::TooLarge);
+    assert_eq!(
+        read(&"x".repeat(LIMITS.bytes + 1)).unwrap_err().fault,
+        Fault::TooLarge
+    );
 }
 
 #[test]
 fn a_quoted_merge_key_is_a_key() {
     for text in ["\"<<\": 1", "'<<': 1", "{\"<<\": 1}", "{'<<': 1}"] {
-        assert_eq!(parse_one(text.as_bytes(), LIMITS), Ok(json!({"<<": 1})), "{text}");
+        assert_eq!(
+            parse_one(text.as_bytes(), LIMITS),
+            Ok(json!({"<<": 1})),
+            "{text}"
+        );
     }
 }
 
@@ -80,27 +117,55 @@ fn merge_keys_resolve_in_document_order() {
         ("\n  <<: *a\n  s: own\n", json!({"s": "own", "t": "a"})),
         ("\n  s: own\n  <<: *a\n", json!({"s": "a", "t": "a"})),
         ("\n  <<: [*a, *b]\n", json!({"s": "a", "t": "a", "p": "b"})),
-        ("\n  <<: *b\n  <<: *a\n", json!({"s": "a", "t": "a", "p": "b"})),
+        (
+            "\n  <<: *b\n  <<: *a\n",
+            json!({"s": "a", "t": "a", "p": "b"}),
+        ),
         (" {<<: {s: in, <<: *b}}\n", json!({"s": "b", "p": "b"})),
         (" {<<: []}\n", json!({})),
-        (" {<<: *a, <<: {s: c}, s: own}\n", json!({"s": "own", "t": "a"})),
+        (
+            " {<<: *a, <<: {s: c}, s: own}\n",
+            json!({"s": "own", "t": "a"}),
+        ),
     ] {
         let text = format!("{anchors}{text}");
-        assert_eq!(read(&text).map(|value| value["z"].clone()), Ok(expected), "{text}");
+        assert_eq!(
+            read(&text).map(|value| value["z"].clone()),
+            Ok(expected),
+            "{text}"
+        );
     }
     for wrong in ["x", "~", "1", "[1]", "[*a, x]", "[[*a]]"] {
-        assert_eq!(read(&format!("{anchors} {{<<: {wrong}}}\n")).unwrap_err().fault, Fault::MergeKey, "{wrong}");
+        assert_eq!(
+            read(&format!("{anchors} {{<<: {wrong}}}\n"))
+                .unwrap_err()
+                .fault,
+            Fault::MergeKey,
+            "{wrong}"
+        );
     }
     let twice = read(&format!("{anchors} {{<<: *a, s: 1, s: 2}}\n")).unwrap_err();
-    assert_eq!((twice.fault, twice.path.as_str()), (Fault::DuplicateKey, "?.?"));
+    assert_eq!(
+        (twice.fault, twice.path.as_str()),
+        (Fault::DuplicateKey, "?.?")
+    );
     // Merged content costs as often as it is used.
     let fields: String = (0..500).map(|number| format!("k{number}: 1, ")).collect();
     let many = "- {<<: *a}\n".repeat(100);
-    assert_eq!(read(&format!("a: &a {{{fields}}}\nb:\n{many}")).unwrap_err().fault, Fault::TooManyValues);
+    assert_eq!(
+        read(&format!("a: &a {{{fields}}}\nb:\n{many}"))
+            .unwrap_err()
+            .fault,
+        Fault::TooManyValues
+    );
     let mut bomb = "a0: &a0 {k: {x: 1, y: 1, z: 1}}\n".to_owned();
     for at in 1..40 {
         let before = at - 1;
-        writeln!(bomb, "a{at}: &a{at} {{<<: *a{before}, l{at}: *a{before}, m{at}: *a{before}}}").unwrap();
+        writeln!(
+            bomb,
+            "a{at}: &a{at} {{<<: *a{before}, l{at}: *a{before}, m{at}: *a{before}}}"
+        )
+        .unwrap();
     }
     assert_eq!(read(&bomb).unwrap_err().fault, Fault::TooManyValues);
 }
@@ -112,24 +177,46 @@ fn bounds_the_cost_of_a_document() {
         let aliases = vec![format!("*a{}", at - 1); 8].join(", ");
         writeln!(nested, "a{at}: &a{at} [{aliases}]").unwrap();
     }
-    let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 1_000].join(", "));
+    let long = format!(
+        "a: &a {}\nb: [{}]\n",
+        "x".repeat(100_000),
+        vec!["*a"; 1_000].join(", ")
+    );
     let many = Fault::TooManyValues;
     let cases = [
         ("aliases", nested, many),
         ("aliases of one long text", long, many),
         ("values", format!("[{}]", "1,".repeat(20_000)), many),
-        ("values as JSON", format!("[{}1]", "1,".repeat(20_000)), many),
+        (
+            "values as JSON",
+            format!("[{}1]", "1,".repeat(20_000)),
+            many,
+        ),
         ("lists in block style", "- ".repeat(500_000), many),
         ("lists", "[".repeat(1 << 20), Fault::TooDeep),
         ("maps", "{".repeat(1 << 20), Fault::TooDeep),
         ("maps in lists", "[a: ".repeat(1 << 18), Fault::TooDeep),
-        ("deep JSON", format!("{}{}", "[".repeat(21), "]".repeat(21)), Fault::TooDeep),
-        ("deep YAML", format!("a: {}{}", "[".repeat(20), "]".repeat(20)), Fault::TooDeep),
+        (
+            "deep JSON",
+            format!("{}{}", "[".repeat(21), "]".repeat(21)),
+            Fault::TooDeep,
+        ),
+        (
+            "deep YAML",
+            format!("a: {}{}", "[".repeat(20), "]".repeat(20)),
+            Fault::TooDeep,
+        ),
     ];
     for (name, text, fault) in cases {
         assert_eq!(read(&text).unwrap_err().fault, fault, "{name}");
     }
-    assert!(parse_one(format!("{}{}", "[".repeat(20), "]".repeat(20)).as_bytes(), LIMITS).is_ok());
+    assert!(
+        parse_one(
+            format!("{}{}", "[".repeat(20), "]".repeat(20)).as_bytes(),
+            LIMITS
+        )
+        .is_ok()
+    );
 }
 
 #[test]
@@ -143,11 +230,16 @@ fn expands_aliases_within_the_budget() {
 
 #[test]
 fn one_broken_document_does_not_hide_the_others() {
-    let text =
-        "%YAML 1.1\n---\na: 1\n---\n# nothing\n---\nb: [\n---\n\nc: 3\n--- {\"d\": 4}\n---\n{\"e\":\n 5}\n{\"f\": 6}\n";
+    let text = "%YAML 1.1\n---\na: 1\n---\n# nothing\n---\nb: [\n---\n\nc: 3\n--- {\"d\": 4}\n---\n{\"e\":\n 5}\n{\"f\": 6}\n";
     let found: Vec<_> = parse_many(text.as_bytes(), LIMITS)
         .into_iter()
-        .map(|parsed| (parsed.number, parsed.line, parsed.value.map_err(|error| (error.fault, error.line))))
+        .map(|parsed| {
+            (
+                parsed.number,
+                parsed.line,
+                parsed.value.map_err(|error| (error.fault, error.line)),
+            )
+        })
         .collect();
     let expected = vec![
         (1, 1, Ok(json!({"a": 1}))),
@@ -164,8 +256,16 @@ fn one_broken_document_does_not_hide_the_others() {
 #[test]
 fn flattens_lists() {
     let list = json!({"kind": "List", "items": [{"kind": "Secret"}, {"kind": "PodList", "items": [{"kind": "Pod"}]}]});
-    assert_eq!(flatten_list(list), [json!({"kind": "Secret"}), json!({"kind": "Pod"})]);
-    for other in [json!({"kind": "WatchList"}), json!({"kind": "Menu", "items": [1]}), json!([1]), json!("x")] {
+    assert_eq!(
+        flatten_list(list),
+        [json!({"kind": "Secret"}), json!({"kind": "Pod"})]
+    );
+    for other in [
+        json!({"kind": "WatchList"}),
+        json!({"kind": "Menu", "items": [1]}),
+        json!([1]),
+        json!("x"),
+    ] {
         assert_eq!(flatten_list(other.clone()), [other]);
     }
 }

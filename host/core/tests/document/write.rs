@@ -31,7 +31,10 @@ url: \"https://[::1]:6443/x\"
 words: \"plain words, with (all) marks: of@prose\"
 ";
     assert_eq!(to_yaml(&value), expected);
-    assert_eq!(to_yaml_in_order(&json!({"a": 1, "b": 2, "c": {}}), &["c", "x", "b"]), "c: {}\nb: 2\na: 1\n");
+    assert_eq!(
+        to_yaml_in_order(&json!({"a": 1, "b": 2, "c": {}}), &["c", "x", "b"]),
+        "c: {}\nb: 2\na: 1\n"
+    );
     assert_eq!(to_yaml(&json!("x")), "x\n");
     assert_eq!(to_yaml(&json!({})), "{}\n");
 }
@@ -42,26 +45,48 @@ fn quotes_whatever_a_reader_could_misinterpret() {
         012 0o14 0x1F 0b1 1_000 1e3 1E3 .5 5. +1 -1 .inf -.Inf .nan 1:30 190:20:30 1.5:30 2026-01-01 2026-01-01T00:00:00Z = << \
         <<: - -- --- ... ? : a: :a a:b: # #a & &a * *a ! !a !!str | > % %a @ @a ` `a ' \" [ ] { } , [a] {a} 0 00 1 1.0 \
         infinity.not";
-    for word in words.split_whitespace().filter(|word| *word != "infinity.not") {
-        assert_eq!(to_yaml(&json!(word)), format!("{}\n", json!(word)), "{word}");
-        assert_eq!(to_yaml(&json!({word: 1})), format!("{}: 1\n", json!(word)), "{word}");
+    for word in words
+        .split_whitespace()
+        .filter(|word| *word != "infinity.not")
+    {
+        assert_eq!(
+            to_yaml(&json!(word)),
+            format!("{}\n", json!(word)),
+            "{word}"
+        );
+        assert_eq!(
+            to_yaml(&json!({word: 1})),
+            format!("{}: 1\n", json!(word)),
+            "{word}"
+        );
     }
-    for text in ["", " ", " a", "a ", "a\tb", "a\nb", "a\rb", "a #b", "a: b", "a:\tb", "\u{7}", "é", "a\\b"] {
+    for text in [
+        "", " ", " a", "a ", "a\tb", "a\nb", "a\rb", "a #b", "a: b", "a:\tb", "\u{7}", "é", "a\\b",
+    ] {
         assert!(to_yaml(&json!(text)).starts_with('"'), "{text:?}");
     }
-    for text in ["\u{85}", "\u{a0}", "\u{2028}", "\u{2029}", "\u{feff}", "\u{7f}", "\u{fffe}", "\0"] {
+    for text in [
+        "\u{85}", "\u{a0}", "\u{2028}", "\u{2029}", "\u{feff}", "\u{7f}", "\u{fffe}", "\0",
+    ] {
         assert!(to_yaml(&json!(text)).starts_with('"'), "{text:?}");
     }
-    for text in ["\u{85}", "\u{2028}", "\u{2029}", "\u{feff}", "\u{7f}", "\u{9f}", "\u{fffe}", "\0", "\u{1b}"] {
+    for text in [
+        "\u{85}", "\u{2028}", "\u{2029}", "\u{feff}", "\u{7f}", "\u{9f}", "\u{fffe}", "\0",
+        "\u{1b}",
+    ] {
         assert!(to_yaml(&json!(text)).is_ascii(), "{text:?}");
     }
 }
 
 #[test]
 fn floats_are_floats_for_every_reader() {
-    for (number, expected) in
-        [(1e300, "1.0e+300\n"), (1.5e-9, "1.5e-9\n"), (-0.0, "-0.0\n"), (0.1, "0.1\n"), (1e16, "1.0e+16\n")]
-    {
+    for (number, expected) in [
+        (1e300, "1.0e+300\n"),
+        (1.5e-9, "1.5e-9\n"),
+        (-0.0, "-0.0\n"),
+        (0.1, "0.1\n"),
+        (1e16, "1.0e+16\n"),
+    ] {
         assert_eq!(to_yaml(&json!(number)), expected);
     }
 }
@@ -69,8 +94,13 @@ fn floats_are_floats_for_every_reader() {
 #[test]
 fn long_keys_read_back() {
     for length in [127, 128, 129, 1_024, 5_000] {
-        let value = json!({"a": [{"\u{1}".repeat(length): {"k".repeat(length): ["x", {}], "z": 1}}]});
-        assert_eq!(serde_yaml::from_str::<Value>(&to_yaml(&value)).unwrap(), value, "{length}");
+        let value =
+            json!({"a": [{"\u{1}".repeat(length): {"k".repeat(length): ["x", {}], "z": 1}}]});
+        assert_eq!(
+            serde_yaml::from_str::<Value>(&to_yaml(&value)).unwrap(),
+            value,
+            "{length}"
+        );
     }
 }
 

@@ -12,17 +12,32 @@ use transom_core::kubeconfig::KubeconfigError;
 fn inputs() -> (Vec<Input>, Value) {
     let plain = service();
     let port = |port: &ServicePort| ServicePort {
-        node_port: Some(if port.protocol == Protocol::Udp { 30_053 } else { 24_557 + port.port }),
+        node_port: Some(if port.protocol == Protocol::Udp {
+            30_053
+        } else {
+            24_557 + port.port
+        }),
         ..port.clone()
     };
-    let ingress = ["lb.example.com", "192.0.2.7", "2001:DB8:0::7"].map(str::to_owned).to_vec();
-    let service = Service { ports: plain.ports.iter().map(port).collect(), ingress, ..plain };
-    let input = |role: &str, value| Input { role: role.to_owned(), value };
+    let ingress = ["lb.example.com", "192.0.2.7", "2001:DB8:0::7"]
+        .map(str::to_owned)
+        .to_vec();
+    let service = Service {
+        ports: plain.ports.iter().map(port).collect(),
+        ingress,
+        ..plain
+    };
+    let input = |role: &str, value| Input {
+        role: role.to_owned(),
+        value,
+    };
     let inputs = vec![
         input("service", InputValue::Service(service)),
         input(
             "route",
-            InputValue::Object(json!({"spec": {"host": "api.apps.example.com", "port": 443, "odd": ["x"]}})),
+            InputValue::Object(
+                json!({"spec": {"host": "api.apps.example.com", "port": 443, "odd": ["x"]}}),
+            ),
         ),
     ];
     let endpoint = json!({"host": "api.demo.example.com", "port": 7443});
@@ -47,7 +62,11 @@ fn under(grant: &KubeconfigGrant, server: Url) -> Result<(), KubeconfigError> {
 fn granted(address: Value, server: Url) -> bool {
     let address: AddressGrant = serde_json::from_value(address).unwrap_or_default();
     assert_ne!(address, AddressGrant::default(), "a form that is none");
-    let grant = KubeconfigGrant { server: Vec::new(), addresses: vec![address], ..grant() };
+    let grant = KubeconfigGrant {
+        server: Vec::new(),
+        addresses: vec![address],
+        ..grant()
+    };
     under(&grant, server).is_ok()
 }
 
@@ -71,12 +90,24 @@ fn uses_the_node_port_of_the_service_on_a_granted_host() {
     ] {
         assert_eq!(granted(wildcard.clone(), url(server)), expected, "{server}");
     }
-    let without = Url { port: None, ..url("a.nodes.example.com") };
+    let without = Url {
+        port: None,
+        ..url("a.nodes.example.com")
+    };
     assert!(!granted(wildcard.clone(), without));
-    let http = Url { scheme: "http".to_owned(), ..url("a.nodes.example.com:31000") };
-    let path = Url { path: "/x".to_owned(), ..url("a.nodes.example.com:31000") };
+    let http = Url {
+        scheme: "http".to_owned(),
+        ..url("a.nodes.example.com:31000")
+    };
+    let path = Url {
+        path: "/x".to_owned(),
+        ..url("a.nodes.example.com:31000")
+    };
     assert!(!granted(wildcard.clone(), http) && !granted(wildcard, path));
-    let v6 = Url { host: "2001:db8::1".to_owned(), ..url("x:31000") };
+    let v6 = Url {
+        host: "2001:db8::1".to_owned(),
+        ..url("x:31000")
+    };
     for (host, server, expected) in [
         ("192.0.2.1", url("192.0.2.1:31000"), true),
         ("192.0.2.1", url("192.0.2.2:31000"), false),
@@ -88,18 +119,27 @@ fn uses_the_node_port_of_the_service_on_a_granted_host() {
     ] {
         let shown = server.host.clone();
         assert_eq!(
-            granted(json!({"role": "service", "nodePort": true, "host": host}), server),
+            granted(
+                json!({"role": "service", "nodePort": true, "host": host}),
+                server
+            ),
             expected,
             "{host} {shown}"
         );
     }
-    assert!(!granted(json!({"role": "other", "nodePort": true, "host": "a.b"}), url("a.b:31000")));
+    assert!(!granted(
+        json!({"role": "other", "nodePort": true, "host": "a.b"}),
+        url("a.b:31000")
+    ));
 }
 
 #[test]
 fn reaches_a_load_balancer_by_its_names_and_service_ports() {
     let balancer = json!({"role": "service", "loadBalancer": true});
-    let v6 = Url { host: "2001:db8::7".to_owned(), ..url("x:6443") };
+    let v6 = Url {
+        host: "2001:db8::7".to_owned(),
+        ..url("x:6443")
+    };
     assert!(granted(balancer.clone(), v6));
     for (server, expected) in [
         ("lb.example.com:6443", true),
@@ -112,7 +152,10 @@ fn reaches_a_load_balancer_by_its_names_and_service_ports() {
     ] {
         assert_eq!(granted(balancer.clone(), url(server)), expected, "{server}");
     }
-    let without = Url { port: None, ..url("lb.example.com") };
+    let without = Url {
+        port: None,
+        ..url("lb.example.com")
+    };
     assert!(granted(balancer, without), "no port is 443");
 }
 
@@ -120,17 +163,49 @@ fn reaches_a_load_balancer_by_its_names_and_service_ports() {
 fn a_field_gives_a_host_a_url_or_both_parts() {
     let primary = |field: &str| json!({"primaryField": format!("status.{field}")});
     for (address, server, expected) in [
-        (primary("controlPlaneEndpoint"), "api.demo.example.com:7443", true),
-        (primary("controlPlaneEndpoint"), "api.demo.example.com:443", false),
-        (primary("controlPlaneEndpoint"), "evil.example.com:7443", false),
-        (primary("controlPlaneEndpoint.host"), "api.demo.example.com:443", true),
-        (primary("controlPlaneEndpoint.host"), "api.demo.example.com:7443", false),
+        (
+            primary("controlPlaneEndpoint"),
+            "api.demo.example.com:7443",
+            true,
+        ),
+        (
+            primary("controlPlaneEndpoint"),
+            "api.demo.example.com:443",
+            false,
+        ),
+        (
+            primary("controlPlaneEndpoint"),
+            "evil.example.com:7443",
+            false,
+        ),
+        (
+            primary("controlPlaneEndpoint.host"),
+            "api.demo.example.com:443",
+            true,
+        ),
+        (
+            primary("controlPlaneEndpoint.host"),
+            "api.demo.example.com:7443",
+            false,
+        ),
         (primary("text"), "text.example.com:8443", true),
         (primary("text"), "text.example.com:443", false),
         (primary("bare"), "bare.example.com:443", true),
-        (json!({"primaryField": "status.bare", "port": 6443}), "bare.example.com:6443", true),
-        (json!({"primaryField": "status.bare", "port": 6443}), "bare.example.com:443", false),
-        (json!({"primaryField": "status.text", "port": 6443}), "text.example.com:6443", false),
+        (
+            json!({"primaryField": "status.bare", "port": 6443}),
+            "bare.example.com:6443",
+            true,
+        ),
+        (
+            json!({"primaryField": "status.bare", "port": 6443}),
+            "bare.example.com:443",
+            false,
+        ),
+        (
+            json!({"primaryField": "status.text", "port": 6443}),
+            "text.example.com:6443",
+            false,
+        ),
         (primary("http"), "url.example.com:443", false),
         (primary("user"), "url.example.com:443", false),
         (primary("query"), "url.example.com:443", false),
@@ -143,24 +218,56 @@ fn a_field_gives_a_host_a_url_or_both_parts() {
         (primary("twoports"), "a.b:2", false),
         (primary("inurl"), "a.b:443", false),
         (primary("nothing"), "a.b:443", false),
-        (json!({"role": "route", "field": "spec.host"}), "api.apps.example.com:443", true),
-        (json!({"role": "route", "field": "spec.host"}), "api.apps.example.com:6443", false),
-        (json!({"role": "route", "field": "spec.odd"}), "x:443", false),
-        (json!({"role": "service", "field": "spec.host"}), "api.apps.example.com:443", false),
-        (json!({"role": "nobody", "field": "spec.host"}), "api.apps.example.com:443", false),
+        (
+            json!({"role": "route", "field": "spec.host"}),
+            "api.apps.example.com:443",
+            true,
+        ),
+        (
+            json!({"role": "route", "field": "spec.host"}),
+            "api.apps.example.com:6443",
+            false,
+        ),
+        (
+            json!({"role": "route", "field": "spec.odd"}),
+            "x:443",
+            false,
+        ),
+        (
+            json!({"role": "service", "field": "spec.host"}),
+            "api.apps.example.com:443",
+            false,
+        ),
+        (
+            json!({"role": "nobody", "field": "spec.host"}),
+            "api.apps.example.com:443",
+            false,
+        ),
     ] {
-        assert_eq!(granted(address.clone(), url(server)), expected, "{address} {server}");
+        assert_eq!(
+            granted(address.clone(), url(server)),
+            expected,
+            "{address} {server}"
+        );
     }
-    let path = Url { path: "/k8s".to_owned(), ..url("url.example.com:443") };
+    let path = Url {
+        path: "/k8s".to_owned(),
+        ..url("url.example.com:443")
+    };
     assert!(granted(primary("url"), path));
-    let v6 = Url { host: "2001:db8:0::9".to_owned(), ..url("x:443") };
+    let v6 = Url {
+        host: "2001:db8:0::9".to_owned(),
+        ..url("x:443")
+    };
     assert!(granted(primary("v6"), v6));
 }
 
 #[test]
 fn an_error_names_the_proposal_and_the_grant() {
     let both = KubeconfigGrant {
-        server: ["service", "source", "https://a.example.com"].map(str::to_owned).to_vec(),
+        server: ["service", "source", "https://a.example.com"]
+            .map(str::to_owned)
+            .to_vec(),
         addresses: [
             json!({"role": "service", "nodePort": true, "host": "*.example.com"}),
             json!({"role": "service", "loadBalancer": true}),
@@ -172,14 +279,22 @@ fn an_error_names_the_proposal_and_the_grant() {
         ..grant()
     };
     assert_eq!(
-        under(&both, url("evil.example.org:6443")).unwrap_err().to_string(),
+        under(&both, url("evil.example.org:6443"))
+            .unwrap_err()
+            .to_string(),
         "the guest proposed server https://evil.example.org:6443 for `clusters[0].cluster.server`; granted: \
          https://kube-apiserver.clusters-demo[.svc[.cluster.local]]:6443|443, https://api.demo.example.com:6443 of the source, \
          https://a.example.com, *.example.com with a node port of service, a load balancer of service, `spec.host` of route, \
          `status.controlPlaneEndpoint` of the primary"
     );
-    let none = KubeconfigGrant { server: vec!["other".to_owned()], ..grant() };
-    let odd = Url { path: "?x".to_owned(), ..url("evil.example.org:6443") };
+    let none = KubeconfigGrant {
+        server: vec!["other".to_owned()],
+        ..grant()
+    };
+    let odd = Url {
+        path: "?x".to_owned(),
+        ..url("evil.example.org:6443")
+    };
     assert_eq!(
         under(&none, odd).unwrap_err().to_string(),
         "the guest proposed server that is not a URL for `clusters[0].cluster.server`; granted: the Service other, \
@@ -192,13 +307,22 @@ fn an_error_names_the_proposal_and_the_grant() {
 fn errors_about_an_answer_name_the_proposal_and_nothing_of_the_document() {
     type Change = fn(&mut Proposal);
     let secret = |value: Value| {
-        let text = value.to_string().replace("\"admin\"", "\"hunter2\"").replace("\"cluster\",", "\"hunter3\",");
+        let text = value
+            .to_string()
+            .replace("\"admin\"", "\"hunter2\"")
+            .replace("\"cluster\",", "\"hunter3\",");
         serde_json::from_str::<Value>(&text).unwrap()
     };
-    let source = secret(with(admin(), "/clusters/0/cluster/proxy-url", json!("http://hunter4:x@proxy")));
+    let source = secret(with(
+        admin(),
+        "/clusters/0/cluster/proxy-url",
+        json!("http://hunter4:x@proxy"),
+    ));
     let changes: [(&str, Change); 10] = [
         ("clusters[0]", |answer| answer.clusters[0].entry = 7),
-        ("clusters[0]", |answer| answer.clusters[0].authorities = vec![7]),
+        ("clusters[0]", |answer| {
+            answer.clusters[0].authorities = vec![7]
+        }),
         ("users[0]", |answer| answer.users[0].credential = 7),
         ("current-context", |answer| answer.current_context.clear()),
         ("current-context", |answer| answer.current_context.push('x')),
@@ -208,7 +332,9 @@ fn errors_about_an_answer_name_the_proposal_and_nothing_of_the_document() {
             answer.clusters[0].authorities.clear();
             answer.clusters[0].insecure = true;
         }),
-        ("clusters[0].cluster.certificate-authority-data", |answer| answer.clusters[0].authorities.clear()),
+        ("clusters[0].cluster.certificate-authority-data", |answer| {
+            answer.clusters[0].authorities.clear()
+        }),
         ("clusters[0].cluster.tls-server-name", |answer| {
             answer.clusters[0].tls_server_name = Some("hunter5".to_owned());
         }),
@@ -223,14 +349,30 @@ fn errors_about_an_answer_name_the_proposal_and_nothing_of_the_document() {
         change(&mut answer);
         let error = assemble_from(&grant(), &source, &answer, &inputs, &primary).unwrap_err();
         let text = error.to_string();
-        assert!(error.proposed && text.starts_with("the guest proposed ") && error.path == path, "{text}");
-        assert!(text.contains(&format!("`{path}`")) && !text.contains("hunter"), "{text}");
+        assert!(
+            error.proposed && text.starts_with("the guest proposed ") && error.path == path,
+            "{text}"
+        );
+        assert!(
+            text.contains(&format!("`{path}`")) && !text.contains("hunter"),
+            "{text}"
+        );
     }
-    let certificates = KubeconfigGrant { credentials: vec![CredentialGrant::Token], ..grant() };
+    let certificates = KubeconfigGrant {
+        credentials: vec![CredentialGrant::Token],
+        ..grant()
+    };
     let source = parse(&with(admin(), "/clusters/0/cluster/proxy-url", Value::Null)).unwrap();
     let answer = rewired(&source.view());
     let error = assemble_from(&certificates, &source, &answer, &inputs, &primary).unwrap_err();
-    assert_eq!(error.to_string(), "the guest proposed a client certificate for `users[0].user`; granted: Token");
-    let late = with(admin(), "/users/0/user/client-key-data", json!(crate::fixture::base64("x")));
+    assert_eq!(
+        error.to_string(),
+        "the guest proposed a client certificate for `users[0].user`; granted: Token"
+    );
+    let late = with(
+        admin(),
+        "/users/0/user/client-key-data",
+        json!(crate::fixture::base64("x")),
+    );
     assert!(!parse(&late).unwrap_err().proposed);
 }

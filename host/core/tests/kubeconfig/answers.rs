@@ -1,7 +1,8 @@
 //! The effect of a guest's answer: the result differs from the source only where the answer says so and may.
 
 use crate::fixture::{
-    CA, OTHER_CA, admin, assemble, assemble_under, base64, grant, parse, rewired, two, unchanged, with,
+    CA, OTHER_CA, admin, assemble, assemble_under, base64, grant, parse, rewired, two, unchanged,
+    with,
 };
 use serde_json::{Value, json};
 use transom_api::KnownReason;
@@ -11,7 +12,10 @@ use transom_core::kubeconfig::KubeconfigError;
 
 pub(crate) const SERVER: &str = "https://kube-apiserver.clusters-demo.svc.cluster.local:6443";
 
-pub(crate) fn try_answer(source: &Value, change: impl FnOnce(&mut Proposal)) -> Result<Value, KubeconfigError> {
+pub(crate) fn try_answer(
+    source: &Value,
+    change: impl FnOnce(&mut Proposal),
+) -> Result<Value, KubeconfigError> {
     try_under(&grant(), source, change)
 }
 
@@ -23,13 +27,20 @@ fn try_under(
     let source = parse(source)?;
     let mut answer = rewired(&source.view());
     change(&mut answer);
-    let text = assemble_under(grant, &source, &answer)?.to_yaml().to_owned();
+    let text = assemble_under(grant, &source, &answer)?
+        .to_yaml()
+        .to_owned();
     Ok(serde_yaml::from_str(&text).unwrap_or_default())
 }
 
 pub(crate) fn url(text: &str) -> Url {
     let (host, port) = text.split_once(':').unwrap_or((text, "443"));
-    Url { scheme: "https".to_owned(), host: host.to_owned(), port: port.parse().ok(), path: String::new() }
+    Url {
+        scheme: "https".to_owned(),
+        host: host.to_owned(),
+        port: port.parse().ok(),
+        path: String::new(),
+    }
 }
 
 #[test]
@@ -41,7 +52,12 @@ fn only_the_server_changes() {
 
 #[test]
 fn writes_in_the_order_of_client_go() {
-    let source = parse(&with(with(admin(), "/apiVersion", Value::Null), "/zone", json!("yes"))).unwrap();
+    let source = parse(&with(
+        with(admin(), "/apiVersion", Value::Null),
+        "/zone",
+        json!("yes"),
+    ))
+    .unwrap();
     let result = assemble(&source, &rewired(&source.view())).unwrap();
     let keys: Vec<_> = result
         .to_yaml()
@@ -49,12 +65,27 @@ fn writes_in_the_order_of_client_go() {
         .filter(|line| !line.starts_with([' ', '-']))
         .filter_map(|line| line.split(':').next())
         .collect();
-    assert_eq!(keys, ["apiVersion", "clusters", "contexts", "current-context", "kind", "preferences", "users", "zone"]);
+    assert_eq!(
+        keys,
+        [
+            "apiVersion",
+            "clusters",
+            "contexts",
+            "current-context",
+            "kind",
+            "preferences",
+            "users",
+            "zone"
+        ]
+    );
     assert!(result.to_yaml().starts_with("apiVersion: v1\nclusters:\n"));
     assert!(result.to_yaml().ends_with("zone: \"yes\"\n"));
     assert_eq!(
         format!("{source:?} {result:?}"),
-        format!("Source(1 clusters, 1 users) Assembled({} bytes)", result.to_yaml().len())
+        format!(
+            "Source(1 clusters, 1 users) Assembled({} bytes)",
+            result.to_yaml().len()
+        )
     );
 }
 
@@ -73,8 +104,14 @@ fn entries_can_be_dropped_and_renamed() {
         answer.current_context = "c".to_owned();
     })
     .unwrap();
-    assert_eq!(result["contexts"], json!([{"name": "c", "context": {"cluster": "a", "user": "b"}}]));
-    assert_eq!((&result["clusters"][0]["name"], &result["users"][0]["name"]), (&json!("a"), &json!("b")));
+    assert_eq!(
+        result["contexts"],
+        json!([{"name": "c", "context": {"cluster": "a", "user": "b"}}])
+    );
+    assert_eq!(
+        (&result["clusters"][0]["name"], &result["users"][0]["name"]),
+        (&json!("a"), &json!("b"))
+    );
     assert_eq!(result["users"][0]["user"], admin()["users"][0]["user"]);
 }
 
@@ -84,8 +121,15 @@ fn joins_cas_in_order() {
     let data = &result["clusters"][0]["cluster"]["certificate-authority-data"];
     assert_eq!(*data, json!(base64(&format!("{OTHER_CA}{CA}"))));
     let result = try_answer(&two(), |answer| answer.clusters[0].authorities = vec![1]).unwrap();
-    assert_eq!(result["clusters"][0]["cluster"]["certificate-authority-data"], json!(base64(OTHER_CA)));
-    let cut = with(two(), "/clusters/0/cluster/certificate-authority-data", json!(base64(CA.trim_end())));
+    assert_eq!(
+        result["clusters"][0]["cluster"]["certificate-authority-data"],
+        json!(base64(OTHER_CA))
+    );
+    let cut = with(
+        two(),
+        "/clusters/0/cluster/certificate-authority-data",
+        json!(base64(CA.trim_end())),
+    );
     let result = try_answer(&cut, |answer| answer.clusters[0].authorities = vec![0, 1]).unwrap();
     assert_eq!(
         result["clusters"][0]["cluster"]["certificate-authority-data"],
@@ -102,7 +146,10 @@ fn data_of_another_entry_replaces_a_file() {
     })
     .unwrap();
     let cluster = result["clusters"][0]["cluster"].as_object().unwrap();
-    assert_eq!(cluster.keys().collect::<Vec<_>>(), ["certificate-authority-data", "server"]);
+    assert_eq!(
+        cluster.keys().collect::<Vec<_>>(),
+        ["certificate-authority-data", "server"]
+    );
 }
 
 #[test]
@@ -125,7 +172,9 @@ fn refuses_unknown_entry_numbers() {
     let changes: [(&str, Change); 9] = [
         ("clusters[0]", |answer| answer.clusters[0].entry = 2),
         ("clusters[0]", |answer| answer.clusters[0].entry = u32::MAX),
-        ("clusters[0]", |answer| answer.clusters[0].authorities.push(2)),
+        ("clusters[0]", |answer| {
+            answer.clusters[0].authorities.push(2)
+        }),
         ("clusters[1]", |answer| answer.clusters[1].proxy = Some(1)),
         ("users[1]", |answer| answer.users[1].entry = 2),
         ("users[0]", |answer| answer.users[0].credential = 7),
@@ -135,7 +184,10 @@ fn refuses_unknown_entry_numbers() {
     ];
     for (path, change) in changes {
         let error = try_answer(&two(), change).unwrap_err();
-        assert_eq!((error.reason, error.path.as_str()), (KnownReason::UnknownReference, path));
+        assert_eq!(
+            (error.reason, error.path.as_str()),
+            (KnownReason::UnknownReference, path)
+        );
     }
 }
 
@@ -148,7 +200,10 @@ fn names_must_differ() {
         |answer| answer.contexts[1].name = "admin".to_owned(),
     ];
     for change in changes {
-        assert_eq!(try_answer(&two(), change).unwrap_err().reason, KnownReason::DuplicateEntry);
+        assert_eq!(
+            try_answer(&two(), change).unwrap_err().reason,
+            KnownReason::DuplicateEntry
+        );
     }
 }
 
@@ -170,12 +225,18 @@ fn sends_no_credential_to_a_cluster_it_does_not_belong_to() {
         },
     ];
     for change in changes {
-        assert_eq!(try_answer(&two(), change).unwrap_err().reason, KnownReason::ServerNotGranted);
+        assert_eq!(
+            try_answer(&two(), change).unwrap_err().reason,
+            KnownReason::ServerNotGranted
+        );
     }
     // A name that matches nothing in the source must not match something later.
     let dangling = with(two(), "/contexts/1/context/cluster", json!("nowhere"));
     assert!(try_answer(&dangling, |_| {}).is_ok());
-    let error = try_answer(&dangling, |answer| answer.clusters[1].name = "nowhere".to_owned()).unwrap_err();
+    let error = try_answer(&dangling, |answer| {
+        answer.clusters[1].name = "nowhere".to_owned()
+    })
+    .unwrap_err();
     assert_eq!(error.reason, KnownReason::ServerNotGranted);
 }
 
@@ -184,7 +245,10 @@ fn the_server_is_a_service_address_with_one_of_its_ports() {
     let host = "kube-apiserver.clusters-demo";
     for good in ["", ":443", ".svc:6443", ".svc.cluster.local:6443"] {
         let server = url(&format!("{host}{good}"));
-        assert!(try_answer(&two(), |answer| answer.clusters[0].server = server).is_ok(), "{good}");
+        assert!(
+            try_answer(&two(), |answer| answer.clusters[0].server = server).is_ok(),
+            "{good}"
+        );
     }
     let mut wrong: Vec<Url> = [
         ":53",
@@ -200,11 +264,26 @@ fn the_server_is_a_service_address_with_one_of_its_ports() {
     .iter()
     .map(|tail| url(&format!("{host}{tail}")))
     .collect();
-    wrong.extend(["kube-apiserver:6443", "evil.com:6443", "api.demo.example.com:6443", "10.0.0.1:6443"].map(url));
-    wrong.push(Url { scheme: "http".to_owned(), ..url("kube-apiserver.clusters-demo:6443") });
-    wrong.push(Url { path: "/".to_owned(), ..url("kube-apiserver.clusters-demo:6443") });
+    wrong.extend(
+        [
+            "kube-apiserver:6443",
+            "evil.com:6443",
+            "api.demo.example.com:6443",
+            "10.0.0.1:6443",
+        ]
+        .map(url),
+    );
+    wrong.push(Url {
+        scheme: "http".to_owned(),
+        ..url("kube-apiserver.clusters-demo:6443")
+    });
+    wrong.push(Url {
+        path: "/".to_owned(),
+        ..url("kube-apiserver.clusters-demo:6443")
+    });
     for server in wrong {
-        let error = try_answer(&two(), |answer| answer.clusters[0].server = server.clone()).unwrap_err();
+        let error =
+            try_answer(&two(), |answer| answer.clusters[0].server = server.clone()).unwrap_err();
         assert_eq!(
             (error.reason, error.path.as_str()),
             (KnownReason::ServerNotGranted, "clusters[0].cluster.server"),
@@ -215,17 +294,41 @@ fn the_server_is_a_service_address_with_one_of_its_ports() {
 
 #[test]
 fn the_grant_decides_about_each_part() {
-    let source = with(two(), "/clusters/0/cluster/insecure-skip-tls-verify", json!(true));
-    let source = with(source, "/clusters/0/cluster/proxy-url", json!("http://proxy"));
-    let strict = KubeconfigGrant { tls_server_name: CarryGrant::Drop, ca: Vec::new(), ..grant() };
+    let source = with(
+        two(),
+        "/clusters/0/cluster/insecure-skip-tls-verify",
+        json!(true),
+    );
+    let source = with(
+        source,
+        "/clusters/0/cluster/proxy-url",
+        json!("http://proxy"),
+    );
+    let strict = KubeconfigGrant {
+        tls_server_name: CarryGrant::Drop,
+        ca: Vec::new(),
+        ..grant()
+    };
     type Change = fn(&mut ProposedCluster);
     fn plain(cluster: &mut ProposedCluster) {
         (cluster.insecure, cluster.proxy) = (false, None);
     }
     let cases: [(KubeconfigGrant, Change, KnownReason); 8] = [
-        (grant(), |cluster| cluster.proxy = None, KnownReason::InsecureNotGranted),
-        (grant(), |cluster| cluster.insecure = false, KnownReason::ProxyNotGranted),
-        (grant(), |cluster| (cluster.insecure, cluster.proxy) = (false, Some(1)), KnownReason::ProxyNotGranted),
+        (
+            grant(),
+            |cluster| cluster.proxy = None,
+            KnownReason::InsecureNotGranted,
+        ),
+        (
+            grant(),
+            |cluster| cluster.insecure = false,
+            KnownReason::ProxyNotGranted,
+        ),
+        (
+            grant(),
+            |cluster| (cluster.insecure, cluster.proxy) = (false, Some(1)),
+            KnownReason::ProxyNotGranted,
+        ),
         (strict.clone(), plain, KnownReason::CANotGranted),
         (
             grant(),
@@ -235,10 +338,27 @@ fn the_grant_decides_about_each_part() {
             },
             KnownReason::ServerNameNotGranted,
         ),
-        (KubeconfigGrant { server: vec!["source".to_owned()], ..grant() }, plain, KnownReason::ServerNotGranted),
-        (KubeconfigGrant { server: Vec::new(), ..grant() }, plain, KnownReason::ServerNotGranted),
         (
-            KubeconfigGrant { server: vec!["https://evil.com".to_owned()], ..grant() },
+            KubeconfigGrant {
+                server: vec!["source".to_owned()],
+                ..grant()
+            },
+            plain,
+            KnownReason::ServerNotGranted,
+        ),
+        (
+            KubeconfigGrant {
+                server: Vec::new(),
+                ..grant()
+            },
+            plain,
+            KnownReason::ServerNotGranted,
+        ),
+        (
+            KubeconfigGrant {
+                server: vec!["https://evil.com".to_owned()],
+                ..grant()
+            },
             plain,
             KnownReason::ServerNotGranted,
         ),
@@ -247,13 +367,26 @@ fn the_grant_decides_about_each_part() {
         let found = try_under(&grant, &source, |answer| change(&mut answer.clusters[0]));
         assert_eq!(found.unwrap_err().reason, word);
     }
-    let proxy = KubeconfigGrant { proxy: CarryGrant::AsSource, ..grant() };
-    let result = try_under(&proxy, &source, |answer| answer.clusters[0].insecure = false).unwrap();
-    assert_eq!(result["clusters"][0]["cluster"]["proxy-url"], json!("http://proxy"));
+    let proxy = KubeconfigGrant {
+        proxy: CarryGrant::AsSource,
+        ..grant()
+    };
+    let result = try_under(&proxy, &source, |answer| {
+        answer.clusters[0].insecure = false
+    })
+    .unwrap();
+    assert_eq!(
+        result["clusters"][0]["cluster"]["proxy-url"],
+        json!("http://proxy")
+    );
     let error = try_under(&proxy, &source, |answer| {
         (answer.clusters[0].insecure, answer.clusters[0].proxy) = (false, Some(1));
     });
-    assert_eq!(error.unwrap_err().reason, KnownReason::ProxyNotGranted, "another entry's proxy");
+    assert_eq!(
+        error.unwrap_err().reason,
+        KnownReason::ProxyNotGranted,
+        "another entry's proxy"
+    );
 }
 
 #[test]
@@ -270,8 +403,15 @@ fn refuses_to_drop_a_ca() {
 
 #[test]
 fn insecure_stays_only_if_the_source_has_it() {
-    let insecure = KubeconfigGrant { insecure: InsecureGrant::AsSource, ..grant() };
-    let source = with(admin(), "/clusters/0/cluster", json!({"server": "https://a", "insecure-skip-tls-verify": true}));
+    let insecure = KubeconfigGrant {
+        insecure: InsecureGrant::AsSource,
+        ..grant()
+    };
+    let source = with(
+        admin(),
+        "/clusters/0/cluster",
+        json!({"server": "https://a", "insecure-skip-tls-verify": true}),
+    );
     assert!(try_under(&insecure, &source, |_| {}).is_ok());
     let error = try_under(&insecure, &admin(), |answer| {
         answer.clusters[0].insecure = true;
@@ -282,35 +422,68 @@ fn insecure_stays_only_if_the_source_has_it() {
 
 #[test]
 fn the_source_server_and_listed_servers_can_be_granted() {
-    let granted = |server: &str| KubeconfigGrant { server: vec![server.to_owned()], ..grant() };
+    let granted = |server: &str| KubeconfigGrant {
+        server: vec![server.to_owned()],
+        ..grant()
+    };
     let own = |answer: &mut Proposal| answer.clusters[0].server = url("api.demo.example.com:6443");
     let result = try_under(&granted("source"), &admin(), own).unwrap();
-    assert_eq!(result["clusters"][0]["cluster"]["server"], json!("https://api.demo.example.com:6443"));
+    assert_eq!(
+        result["clusters"][0]["cluster"]["server"],
+        json!("https://api.demo.example.com:6443")
+    );
     assert!(try_under(&granted("https://API.demo.example.com:6443"), &admin(), own).is_ok());
     assert_eq!(
-        try_under(&granted("https://api.demo.example.com"), &admin(), own).unwrap_err().reason,
+        try_under(&granted("https://api.demo.example.com"), &admin(), own)
+            .unwrap_err()
+            .reason,
         KnownReason::ServerNotGranted
     );
     // The other cluster's server is not this entry's own.
     let swapped = |answer: &mut Proposal| answer.clusters[0].server = url("other.example.com:443");
-    assert_eq!(try_under(&granted("source"), &two(), swapped).unwrap_err().reason, KnownReason::ServerNotGranted);
+    assert_eq!(
+        try_under(&granted("source"), &two(), swapped)
+            .unwrap_err()
+            .reason,
+        KnownReason::ServerNotGranted
+    );
 }
 
 #[test]
 fn an_entry_that_is_not_current_may_stay_but_not_change() {
     let source = parse(&two()).unwrap();
     let error = assemble(&source, &unchanged(&source.view())).unwrap_err();
-    assert_eq!((error.reason, error.path.as_str()), (KnownReason::ServerNotGranted, "clusters[0].cluster.server"));
+    assert_eq!(
+        (error.reason, error.path.as_str()),
+        (KnownReason::ServerNotGranted, "clusters[0].cluster.server")
+    );
     type Change = fn(&mut ProposedCluster);
     let changes: [(Change, KnownReason); 5] = [
-        (|cluster| cluster.server.host = "evil.com".to_owned(), KnownReason::ServerNotGranted),
-        (|cluster| cluster.authorities = vec![0], KnownReason::ServerNotGranted),
-        (|cluster| cluster.insecure = true, KnownReason::ServerNotGranted),
-        (|cluster| cluster.tls_server_name = None, KnownReason::ServerNotGranted),
+        (
+            |cluster| cluster.server.host = "evil.com".to_owned(),
+            KnownReason::ServerNotGranted,
+        ),
+        (
+            |cluster| cluster.authorities = vec![0],
+            KnownReason::ServerNotGranted,
+        ),
+        (
+            |cluster| cluster.insecure = true,
+            KnownReason::ServerNotGranted,
+        ),
+        (
+            |cluster| cluster.tls_server_name = None,
+            KnownReason::ServerNotGranted,
+        ),
         (|cluster| cluster.entry = 0, KnownReason::ServerNotGranted),
     ];
     for (change, word) in changes {
-        assert_eq!(try_answer(&two(), |answer| change(&mut answer.clusters[1])).unwrap_err().reason, word);
+        assert_eq!(
+            try_answer(&two(), |answer| change(&mut answer.clusters[1]))
+                .unwrap_err()
+                .reason,
+            word
+        );
     }
 }
 
@@ -318,17 +491,33 @@ fn an_entry_that_is_not_current_may_stay_but_not_change() {
 fn each_kind_of_credential_is_granted_or_refused() {
     let exec = with(admin(), "/users/0/user", json!({"exec": {"command": "x"}}));
     assert!(try_answer(&exec, |_| {}).is_ok());
-    let bytes_only = KubeconfigGrant { credentials: vec![CredentialGrant::ClientCertificate], ..grant() };
+    let bytes_only = KubeconfigGrant {
+        credentials: vec![CredentialGrant::ClientCertificate],
+        ..grant()
+    };
     assert!(try_under(&bytes_only, &admin(), |_| {}).is_ok());
     let error = try_under(&bytes_only, &exec, |_| {}).unwrap_err();
-    assert_eq!((error.reason, error.path.as_str()), (KnownReason::CredentialNotGranted, "users[0].user"));
+    assert_eq!(
+        (error.reason, error.path.as_str()),
+        (KnownReason::CredentialNotGranted, "users[0].user")
+    );
 }
 
 #[test]
 fn omits_the_ca_only_if_source_and_grant_allow_it() {
-    let without = with(admin(), "/clusters/0/cluster", json!({"server": "https://a"}));
-    assert_eq!(try_answer(&without, |_| {}).unwrap_err().reason, KnownReason::InvalidAuthority);
-    let allowed = KubeconfigGrant { insecure: InsecureGrant::AsSource, ..grant() };
+    let without = with(
+        admin(),
+        "/clusters/0/cluster",
+        json!({"server": "https://a"}),
+    );
+    assert_eq!(
+        try_answer(&without, |_| {}).unwrap_err().reason,
+        KnownReason::InvalidAuthority
+    );
+    let allowed = KubeconfigGrant {
+        insecure: InsecureGrant::AsSource,
+        ..grant()
+    };
     assert!(try_under(&allowed, &without, |_| {}).is_ok());
 }
 
@@ -338,22 +527,38 @@ fn refuses_an_answer_that_multiplies_before_building_it() {
     let secret = |field: &str| with(admin(), field, json!(big));
     let many_values = with(admin(), "/users/0/zone", json!(vec![1; 5_000]));
     // Each is refused by the rule that runs before anything is built, not for the size of the result.
-    let (twice, many, large) = ("the same CA data twice", "more than 1,000 entries", "or of too many values");
+    let (twice, many, large) = (
+        "the same CA data twice",
+        "more than 1,000 entries",
+        "or of too many values",
+    );
     for (result, word, rule) in [
         // The same CA data repeatedly.
         (
-            try_answer(&two(), |answer| answer.clusters[0].authorities = vec![0; 250_000]),
+            try_answer(&two(), |answer| {
+                answer.clusters[0].authorities = vec![0; 250_000]
+            }),
             KnownReason::DuplicateEntry,
             twice,
         ),
         (
-            try_answer(&two(), |answer| answer.clusters[0].authorities = vec![0, 1, 0]),
+            try_answer(&two(), |answer| {
+                answer.clusters[0].authorities = vec![0, 1, 0]
+            }),
             KnownReason::DuplicateEntry,
             twice,
         ),
         // Too many entries to examine.
-        (try_answer(&admin(), |answer| repeat(answer, 9_000)), KnownReason::KubeconfigTooLarge, many),
-        (try_answer(&admin(), |answer| repeat(answer, 1_001)), KnownReason::KubeconfigTooLarge, many),
+        (
+            try_answer(&admin(), |answer| repeat(answer, 9_000)),
+            KnownReason::KubeconfigTooLarge,
+            many,
+        ),
+        (
+            try_answer(&admin(), |answer| repeat(answer, 1_001)),
+            KnownReason::KubeconfigTooLarge,
+            many,
+        ),
         // Few entries, each with a lot of content: text, or many short values.
         (
             try_answer(&secret("/users/0/user/token"), |answer| repeat(answer, 900)),
@@ -365,10 +570,17 @@ fn refuses_an_answer_that_multiplies_before_building_it() {
             KnownReason::KubeconfigTooLarge,
             large,
         ),
-        (try_answer(&many_values, |answer| repeat(answer, 900)), KnownReason::KubeconfigTooLarge, large),
+        (
+            try_answer(&many_values, |answer| repeat(answer, 900)),
+            KnownReason::KubeconfigTooLarge,
+            large,
+        ),
     ] {
         let error = result.unwrap_err();
-        assert!(error.reason == word && error.message.contains(rule), "want {word:?}, {rule}: {error:?}");
+        assert!(
+            error.reason == word && error.message.contains(rule),
+            "want {word:?}, {rule}: {error:?}"
+        );
     }
     // What fits is built: the count never exceeds what is written.
     let text = try_answer(&secret("/users/0/user/token"), |answer| repeat(answer, 10)).unwrap();
@@ -378,6 +590,9 @@ fn refuses_an_answer_that_multiplies_before_building_it() {
 /// Proposes the first user this often, under different names.
 fn repeat(answer: &mut Proposal, times: usize) {
     let first = answer.users[0].clone();
-    let named = |at: usize| ProposedUser { name: format!("{}-{at}", first.name), ..first.clone() };
+    let named = |at: usize| ProposedUser {
+        name: format!("{}-{at}", first.name),
+        ..first.clone()
+    };
     answer.users.extend((1..times).map(named));
 }

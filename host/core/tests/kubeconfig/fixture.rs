@@ -4,7 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use transom_api::policy::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
-use transom_core::contract::credentials::{AuthoritySource, Proposal, ProposedCluster, ProposedUser, SourceView, Url};
+use transom_core::contract::credentials::{
+    AuthoritySource, Proposal, ProposedCluster, ProposedUser, SourceView, Url,
+};
 use transom_core::contract::decide::{Input, InputValue, Protocol, Service, ServicePort};
 use transom_core::kubeconfig::{Assembled, KubeconfigError, KubeconfigLimits, Source, Terms};
 use transom_core::reference::ObjectRef;
@@ -43,8 +45,14 @@ pub(crate) fn two() -> Value {
             "server": "https://other.example.com", "certificate-authority-data": base64(OTHER_CA),
             "proxy-url": "http://user:pass@proxy.example.com:3128", "tls-server-name": "other"}}),
         ),
-        ("users", json!({"name": "viewer", "user": {"token": "opaque", "as": "somebody"}})),
-        ("contexts", json!({"name": "view", "context": {"cluster": "other", "user": "viewer"}})),
+        (
+            "users",
+            json!({"name": "viewer", "user": {"token": "opaque", "as": "somebody"}}),
+        ),
+        (
+            "contexts",
+            json!({"name": "view", "context": {"cluster": "other", "user": "viewer"}}),
+        ),
     ];
     for (list, entry) in more {
         if let Some(items) = value[list].as_array_mut() {
@@ -139,7 +147,11 @@ pub(crate) fn service() -> Service {
         cluster_ips: Vec::new(),
         external_name: None,
         ingress: Vec::new(),
-        ports: vec![port(6443, Protocol::Tcp), port(443, Protocol::Tcp), port(53, Protocol::Udp)],
+        ports: vec![
+            port(6443, Protocol::Tcp),
+            port(443, Protocol::Tcp),
+            port(53, Protocol::Udp),
+        ],
     }
 }
 
@@ -173,7 +185,10 @@ pub(crate) fn assemble_under(
     source: &Source,
     answer: &Proposal,
 ) -> Result<Assembled, KubeconfigError> {
-    let inputs = [Input { role: "service".to_owned(), value: InputValue::Service(service()) }];
+    let inputs = [Input {
+        role: "service".to_owned(),
+        value: InputValue::Service(service()),
+    }];
     assemble_from(grant, source, answer, &inputs, &json!({}))
 }
 
@@ -184,6 +199,13 @@ pub(crate) fn assemble_from(
     inputs: &[Input],
     primary: &Value,
 ) -> Result<Assembled, KubeconfigError> {
-    let terms = Terms { grant, source_role: "source", inputs, primary, now_seconds: NOW, limits: LIMITS };
+    let terms = Terms {
+        grant,
+        source_role: "source",
+        inputs,
+        primary,
+        now_seconds: NOW,
+        limits: LIMITS,
+    };
     source.assemble(answer, &terms)
 }

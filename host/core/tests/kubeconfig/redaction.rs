@@ -19,23 +19,45 @@ fn shows_only_the_structure_of_a_kubeconfig() {
     let source = with(two(), "/users/1/user/hunter", json!("x"));
     let found = shown(&secret(json!({"kubeconfig": base64(&source.to_string())})));
     let config = &found["data"]["kubeconfig"];
-    assert_eq!(config["clusters"][0]["cluster"]["server"], json!("https://api.demo.example.com:6443"));
-    assert_eq!(config["clusters"][1]["cluster"]["tls-server-name"], json!("other"));
-    assert_eq!(config["contexts"][0]["context"]["namespace"], json!("default"));
+    assert_eq!(
+        config["clusters"][0]["cluster"]["server"],
+        json!("https://api.demo.example.com:6443")
+    );
+    assert_eq!(
+        config["clusters"][1]["cluster"]["tls-server-name"],
+        json!("other")
+    );
+    assert_eq!(
+        config["contexts"][0]["context"]["namespace"],
+        json!("default")
+    );
     assert_eq!(
         config["contexts"][0]["context"]["cluster"], config["clusters"][0]["name"],
         "equal names have equal marks"
     );
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let ca = text(&config["clusters"][0]["cluster"]["certificate-authority-data"]);
-    assert!(ca.starts_with(&format!("<redacted ca, {} bytes, ", CA.len())), "{ca}");
+    assert!(
+        ca.starts_with(&format!("<redacted ca, {} bytes, ", CA.len())),
+        "{ca}"
+    );
     let certificate = text(&config["users"][0]["user"]["client-certificate-data"]);
-    assert!(certificate.starts_with(&format!("<redacted client-certificate, {} bytes, ", RSA.len())), "{certificate}");
+    assert!(
+        certificate.starts_with(&format!(
+            "<redacted client-certificate, {} bytes, ",
+            RSA.len()
+        )),
+        "{certificate}"
+    );
     assert!(text(&config["users"][1]["user"]["token"]).starts_with("<redacted token, "));
     assert!(text(&config["users"][1]["user"]["?"]).starts_with("<redacted fields, "));
-    assert!(text(&config["clusters"][1]["cluster"]["proxy-url"]).starts_with("<redacted proxy-url, "));
+    assert!(
+        text(&config["clusters"][1]["cluster"]["proxy-url"]).starts_with("<redacted proxy-url, ")
+    );
     let all = found.to_string();
-    for hidden in ["hunter", "opaque", "somebody", "pass", "viewer", "LS0tLS1", "MII"] {
+    for hidden in [
+        "hunter", "opaque", "somebody", "pass", "viewer", "LS0tLS1", "MII",
+    ] {
         assert!(!all.contains(hidden), "{hidden} in {all}");
     }
 }
@@ -56,7 +78,11 @@ fn shows_names_on_request_unless_they_are_credentials() {
         "/contexts/1/context/user",
         "/current-context",
     ] {
-        assert_eq!(config.pointer(pointer), source.pointer(pointer), "{pointer}");
+        assert_eq!(
+            config.pointer(pointer),
+            source.pointer(pointer),
+            "{pointer}"
+        );
     }
     for hidden in ["hunter", "opaque", "pass", "LS0tLS1", "MII"] {
         assert!(!config.to_string().contains(hidden), "{hidden} in {config}");
@@ -65,14 +91,24 @@ fn shows_names_on_request_unless_they_are_credentials() {
     for (pointer, value) in [
         ("/users/1/user/token", json!(CANARY)),
         ("/users/1/user/password", json!(CANARY)),
-        ("/users/1/user/exec", json!({"env": [{"name": "TOKEN", "value": CANARY}], "args": ["--token", CANARY]})),
-        ("/users/1/user/auth-provider", json!({"config": {"id-token": CANARY}})),
+        (
+            "/users/1/user/exec",
+            json!({"env": [{"name": "TOKEN", "value": CANARY}], "args": ["--token", CANARY]}),
+        ),
+        (
+            "/users/1/user/auth-provider",
+            json!({"config": {"id-token": CANARY}}),
+        ),
         ("/users/1/user/other", json!([{"deep": CANARY}])),
     ] {
         let source = with(source.clone(), pointer, value);
-        for name in
-            ["/contexts/0/name", "/clusters/0/name", "/users/0/name", "/current-context", "/contexts/0/context/user"]
-        {
+        for name in [
+            "/contexts/0/name",
+            "/clusters/0/name",
+            "/users/0/name",
+            "/current-context",
+            "/contexts/0/context/user",
+        ] {
             let source = with(source.clone(), name, json!(format!("my-{CANARY}-x")));
             let shown = named(&source).to_string();
             assert!(!shown.contains(CANARY), "{pointer} {name}: {shown}");
@@ -92,16 +128,27 @@ fn fingerprints_hold_for_one_run() {
 #[test]
 fn shows_no_canary_of_a_secret() {
     let long = base64(CANARY);
-    let values = [json!(CANARY), json!(long), json!({CANARY: CANARY}), json!([CANARY]), json!(format!("a: {CANARY}"))];
+    let values = [
+        json!(CANARY),
+        json!(long),
+        json!({CANARY: CANARY}),
+        json!([CANARY]),
+        json!(format!("a: {CANARY}")),
+    ];
     for value in values {
         for field in ["data", "stringData", "dat"] {
             // The keys of a Secret are not secret.
-            let whole = if value.is_object() { json!([value]) } else { value.clone() };
+            let whole = if value.is_object() {
+                json!([value])
+            } else {
+                value.clone()
+            };
             for data in [json!({"password": value}), whole] {
                 let mut object = secret(json!({}));
                 object[field] = data;
                 let list = json!({"apiVersion": "v1", "kind": "List", "items": [object]});
-                let work = json!({"kind": "ManifestWork", "spec": {"workload": {"manifests": [object]}}});
+                let work =
+                    json!({"kind": "ManifestWork", "spec": {"workload": {"manifests": [object]}}});
                 for object in [&object, &list, &work] {
                     let text = shown(object).to_string();
                     assert!(!text.contains(CANARY) && !text.contains(&long), "{text}");
@@ -115,15 +162,21 @@ fn shows_no_canary_of_a_secret() {
     let object = with(secret(json!({})), "/metadata/annotations", copy);
     let found = shown(&object);
     assert!(!found.to_string().contains(CANARY));
-    assert_eq!(found["metadata"]["annotations"]["transom.dev/policy"], json!("yes"));
+    assert_eq!(
+        found["metadata"]["annotations"]["transom.dev/policy"],
+        json!("yes")
+    );
 }
 
 #[test]
 fn shows_public_content_entirely() {
     let copied = json!({"kind": "ConfigMap", "metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": CANARY}}});
     assert!(!shown(&copied).to_string().contains(CANARY));
-    for object in [json!({"kind": "ConfigMap", "data": {"a": "b"}}), json!({"kind": "Service", "spec": {}}), json!("x")]
-    {
+    for object in [
+        json!({"kind": "ConfigMap", "data": {"a": "b"}}),
+        json!({"kind": "Service", "spec": {}}),
+        json!("x"),
+    ] {
         assert_eq!(shown(&object), object);
     }
 }

@@ -1,6 +1,8 @@
 //! Whether a result is valid: contexts, CAs, certificates and keys of the entries that current-context leads to.
 
-use crate::fixture::{CA, NOW, OTHER_CA, RSA, admin, assemble, base64, grant, parse, rewired, service, two, with};
+use crate::fixture::{
+    CA, NOW, OTHER_CA, RSA, admin, assemble, base64, grant, parse, rewired, service, two, with,
+};
 use serde_json::{Value, json};
 use transom_api::KnownReason;
 use transom_core::contract::decide::{Input, InputValue};
@@ -24,14 +26,33 @@ fn with_key(certificate: &str, key: &str) -> Value {
 
 #[test]
 fn a_key_must_match_its_certificate() {
-    let rsa = [include_str!("given/rsa-pkcs1.key"), include_str!("given/rsa-pkcs8.key")];
-    let ec = [include_str!("given/ec-sec1.key"), include_str!("given/ec-pkcs8.key")];
+    let rsa = [
+        include_str!("given/rsa-pkcs1.key"),
+        include_str!("given/rsa-pkcs8.key"),
+    ];
+    let ec = [
+        include_str!("given/ec-sec1.key"),
+        include_str!("given/ec-pkcs8.key"),
+    ];
     let ed25519 = include_str!("given/ed25519-pkcs8.key");
-    let others = [include_str!("given/other-rsa-pkcs1.key"), include_str!("given/other-ec-sec1.key")];
+    let others = [
+        include_str!("given/other-rsa-pkcs1.key"),
+        include_str!("given/other-ec-sec1.key"),
+    ];
     let chain = format!("{RSA}{CA}");
-    let before = format!("-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n{}", ec[0]);
-    let good =
-        [(RSA, rsa[0]), (RSA, rsa[1]), (&chain, rsa[0]), (EC, ec[0]), (EC, ec[1]), (EC, &before), (ED25519, ed25519)];
+    let before = format!(
+        "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n{}",
+        ec[0]
+    );
+    let good = [
+        (RSA, rsa[0]),
+        (RSA, rsa[1]),
+        (&chain, rsa[0]),
+        (EC, ec[0]),
+        (EC, ec[1]),
+        (EC, &before),
+        (ED25519, ed25519),
+    ];
     for (at, (certificate, key)) in good.iter().enumerate() {
         assert_eq!(outcome(&with_key(certificate, key)), Ok(()), "{at}");
     }
@@ -49,7 +70,10 @@ fn a_key_must_match_its_certificate() {
         let error = outcome(&with_key(certificate, key)).unwrap_err();
         assert_eq!(
             (error.reason, error.path.as_str()),
-            (KnownReason::CertificateKeyMismatch, "users[0].user.client-key-data"),
+            (
+                KnownReason::CertificateKeyMismatch,
+                "users[0].user.client-key-data"
+            ),
             "{at}"
         );
     }
@@ -57,8 +81,12 @@ fn a_key_must_match_its_certificate() {
 
 #[test]
 fn validates_only_the_current_user() {
-    let mismatch = with_key(RSA, include_str!("given/other-rsa-pkcs1.key"))["users"][0]["user"].clone();
-    assert_eq!(outcome(&with(two(), "/users/1/user", mismatch.clone())), Ok(()));
+    let mismatch =
+        with_key(RSA, include_str!("given/other-rsa-pkcs1.key"))["users"][0]["user"].clone();
+    assert_eq!(
+        outcome(&with(two(), "/users/1/user", mismatch.clone())),
+        Ok(())
+    );
     assert!(outcome(&with(two(), "/users/0/user", mismatch)).is_err());
 }
 
@@ -66,40 +94,87 @@ fn validates_only_the_current_user() {
 fn a_client_certificate_must_be_valid_at_the_time_of_the_call() {
     let source = parse(&admin()).unwrap();
     let answer = rewired(&source.view());
-    let (inputs, grant) = ([Input { role: "service".to_owned(), value: InputValue::Service(service()) }], grant());
+    let (inputs, grant) = (
+        [Input {
+            role: "service".to_owned(),
+            value: InputValue::Service(service()),
+        }],
+        grant(),
+    );
     let at = |now_seconds| {
         let limits = KubeconfigLimits::default();
-        let terms =
-            Terms { grant: &grant, source_role: "source", inputs: &inputs, primary: &Value::Null, now_seconds, limits };
-        source.assemble(&answer, &terms).map(|_| ()).map_err(|error| (error.reason, error.path))
+        let terms = Terms {
+            grant: &grant,
+            source_role: "source",
+            inputs: &inputs,
+            primary: &Value::Null,
+            now_seconds,
+            limits,
+        };
+        source
+            .assemble(&answer, &terms)
+            .map(|_| ())
+            .map_err(|error| (error.reason, error.path))
     };
     let (starts, ends) = (1_767_225_600, 2_082_585_600);
     assert_eq!([at(starts), at(ends)], [Ok(()), Ok(())]);
     let authority = "clusters[0].cluster.certificate-authority-data".to_owned();
-    assert_eq!(at(starts - 1), Err((KnownReason::CertificateNotYetValid, authority.clone())));
-    assert_eq!(at(ends + 1), Err((KnownReason::CertificateExpired, authority)));
+    assert_eq!(
+        at(starts - 1),
+        Err((KnownReason::CertificateNotYetValid, authority.clone()))
+    );
+    assert_eq!(
+        at(ends + 1),
+        Err((KnownReason::CertificateExpired, authority))
+    );
     let old = with(
         admin(),
         "/clusters/0/cluster/certificate-authority-data",
         json!(base64(include_str!("given/expired-ca.pem"))),
     );
-    assert_eq!(outcome(&old).unwrap_err().reason, KnownReason::CertificateExpired);
-    let user =
-        with(admin(), "/users/0/user/client-certificate-data", json!(base64(include_str!("given/expired-ca.pem"))));
-    let user = with(user, "/users/0/user/client-key-data", json!(base64(include_str!("given/other-ec-sec1.key"))));
+    assert_eq!(
+        outcome(&old).unwrap_err().reason,
+        KnownReason::CertificateExpired
+    );
+    let user = with(
+        admin(),
+        "/users/0/user/client-certificate-data",
+        json!(base64(include_str!("given/expired-ca.pem"))),
+    );
+    let user = with(
+        user,
+        "/users/0/user/client-key-data",
+        json!(base64(include_str!("given/other-ec-sec1.key"))),
+    );
     let error = outcome(&user).unwrap_err();
     assert_eq!(
         (error.reason, error.path.as_str()),
-        (KnownReason::CertificateExpired, "users[0].user.client-certificate-data")
+        (
+            KnownReason::CertificateExpired,
+            "users[0].user.client-certificate-data"
+        )
     );
     assert!((starts..ends).contains(&NOW));
 }
 
 #[test]
 fn the_ca_must_exist_and_be_a_ca() {
-    let of = |pem: &str| with(admin(), "/clusters/0/cluster/certificate-authority-data", json!(base64(pem)));
-    let (expired, future) = (include_str!("given/expired-ca.pem"), include_str!("given/future-ca.pem"));
-    assert_eq!(outcome(&of(&format!("{expired}{RSA}{OTHER_CA}"))), Ok(()), "one that is valid is enough");
+    let of = |pem: &str| {
+        with(
+            admin(),
+            "/clusters/0/cluster/certificate-authority-data",
+            json!(base64(pem)),
+        )
+    };
+    let (expired, future) = (
+        include_str!("given/expired-ca.pem"),
+        include_str!("given/future-ca.pem"),
+    );
+    assert_eq!(
+        outcome(&of(&format!("{expired}{RSA}{OTHER_CA}"))),
+        Ok(()),
+        "one that is valid is enough"
+    );
     for (pem, word) in [
         (RSA, KnownReason::InvalidAuthority),
         (expired, KnownReason::CertificateExpired),
@@ -107,11 +182,30 @@ fn the_ca_must_exist_and_be_a_ca() {
     ] {
         assert_eq!(outcome(&of(pem)).unwrap_err().reason, word);
     }
-    assert_eq!(outcome(&of(&format!("{expired}{future}"))).unwrap_err().reason, KnownReason::CertificateNotYetValid);
-    let none = with(admin(), "/clusters/0/cluster/certificate-authority-data", Value::Null);
-    assert_eq!(outcome(&none).unwrap_err().reason, KnownReason::InvalidAuthority);
-    let file = with(none, "/clusters/0/cluster/certificate-authority", json!("/ca.crt"));
-    assert_eq!(outcome(&file).unwrap_err().reason, KnownReason::InvalidAuthority);
+    assert_eq!(
+        outcome(&of(&format!("{expired}{future}")))
+            .unwrap_err()
+            .reason,
+        KnownReason::CertificateNotYetValid
+    );
+    let none = with(
+        admin(),
+        "/clusters/0/cluster/certificate-authority-data",
+        Value::Null,
+    );
+    assert_eq!(
+        outcome(&none).unwrap_err().reason,
+        KnownReason::InvalidAuthority
+    );
+    let file = with(
+        none,
+        "/clusters/0/cluster/certificate-authority",
+        json!("/ca.crt"),
+    );
+    assert_eq!(
+        outcome(&file).unwrap_err().reason,
+        KnownReason::InvalidAuthority
+    );
 }
 
 #[test]
@@ -123,23 +217,41 @@ fn current_context_must_lead_to_a_cluster_and_a_user() {
         ("/contexts/0/context/user", Value::Null, "contexts"),
     ] {
         let error = outcome(&with(admin(), pointer, value)).unwrap_err();
-        assert_eq!((error.reason, error.path.as_str()), (KnownReason::ContextUnresolved, path));
+        assert_eq!(
+            (error.reason, error.path.as_str()),
+            (KnownReason::ContextUnresolved, path)
+        );
     }
 }
 
 #[test]
 fn refuses_insecure_beside_a_ca_as_clients_do() {
     use transom_api::policy::InsecureGrant;
-    let source = parse(&with(admin(), "/clusters/0/cluster/insecure-skip-tls-verify", json!(true))).unwrap();
-    let grant = transom_api::policy::KubeconfigGrant { insecure: InsecureGrant::AsSource, ..grant() };
-    let error = crate::fixture::assemble_under(&grant, &source, &rewired(&source.view())).unwrap_err();
+    let source = parse(&with(
+        admin(),
+        "/clusters/0/cluster/insecure-skip-tls-verify",
+        json!(true),
+    ))
+    .unwrap();
+    let grant = transom_api::policy::KubeconfigGrant {
+        insecure: InsecureGrant::AsSource,
+        ..grant()
+    };
+    let error =
+        crate::fixture::assemble_under(&grant, &source, &rewired(&source.view())).unwrap_err();
     assert_eq!(error.reason, KnownReason::KubeconfigInvalid);
 }
 
 #[test]
 fn refuses_a_result_over_the_size_limit() {
     let source = parse(&admin()).unwrap();
-    let (inputs, grant) = ([Input { role: "service".to_owned(), value: InputValue::Service(service()) }], grant());
+    let (inputs, grant) = (
+        [Input {
+            role: "service".to_owned(),
+            value: InputValue::Service(service()),
+        }],
+        grant(),
+    );
     let limits = KubeconfigLimits { bytes: 1_000 };
     let terms = Terms {
         grant: &grant,
@@ -149,5 +261,11 @@ fn refuses_a_result_over_the_size_limit() {
         now_seconds: NOW,
         limits,
     };
-    assert_eq!(source.assemble(&rewired(&source.view()), &terms).unwrap_err().reason, KnownReason::KubeconfigTooLarge);
+    assert_eq!(
+        source
+            .assemble(&rewired(&source.view()), &terms)
+            .unwrap_err()
+            .reason,
+        KnownReason::KubeconfigTooLarge
+    );
 }

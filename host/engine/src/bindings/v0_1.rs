@@ -28,7 +28,9 @@ mod generated {
 }
 
 use generated::exports::transom::policy as exported;
-use generated::transom::policy::{credentials as wit_credentials, proposals as wit_proposals, types as wit};
+use generated::transom::policy::{
+    credentials as wit_credentials, proposals as wit_proposals, types as wit,
+};
 pub(crate) use generated::transom::policy::{log, panic};
 
 /// The name of an interface of this generation; a component may export a later version of the same `0.1`.

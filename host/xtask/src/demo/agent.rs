@@ -22,19 +22,30 @@ pub(super) struct Agent(Child);
 pub(super) fn start(stage: &Stage) -> Result<Agent> {
     let (fleet, policies) = (stage.shown(&stage.fleet), stage.shown(&stage.policies));
     let words = ["run", "--dir", &fleet, "--policies", &policies];
-    progress::say(&format!("    $ {} {} &", stage.shown(&stage.program), words.join(" ")));
+    progress::say(&format!(
+        "    $ {} {} &",
+        stage.shown(&stage.program),
+        words.join(" ")
+    ));
     // The agent writes the status again; a complete one shows that the first look is over.
     let status = stage.status();
-    fs::remove_dir_all(&status).with_context(|| format!("failed to remove `{}`", status.display()))?;
+    fs::remove_dir_all(&status)
+        .with_context(|| format!("failed to remove `{}`", status.display()))?;
     let mut command = stage.command();
-    let mut child = command.args(words).stderr(Stdio::piped()).spawn().context("failed to start the agent")?;
+    let mut child = command
+        .args(words)
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("failed to start the agent")?;
     let settled = Arc::new(AtomicBool::new(false));
     if let Some(log) = child.stderr.take() {
         let settled = Arc::clone(&settled);
         thread::spawn(move || relay(log, &settled));
     }
     let agent = Agent(child);
-    wait("a status for every primary", || (stage.primaries_with_status() == stage.primaries()).then_some(()))?;
+    wait("a status for every primary", || {
+        (stage.primaries_with_status() == stage.primaries()).then_some(())
+    })?;
     settled.store(true, Ordering::Relaxed);
     Ok(agent)
 }
@@ -52,7 +63,9 @@ impl Agent {
     /// Asks the agent to end, and waits until it has.
     pub(super) fn stop(mut self) -> Result<()> {
         process::run(Command::new("kill").args(["-TERM", &self.0.id().to_string()]))?;
-        wait::until("the end of the agent", DEADLINE, || self.0.try_wait().ok().flatten())?;
+        wait::until("the end of the agent", DEADLINE, || {
+            self.0.try_wait().ok().flatten()
+        })?;
         Ok(())
     }
 }

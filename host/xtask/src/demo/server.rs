@@ -12,6 +12,9 @@ pub(super) fn run() -> Result<()> {
     guests::run(&guests::Args::shipped_and(&workspace, "calm"))?;
     let transom = workspace::program("transom")?;
     let mut show = Command::new(workspace::program("transom-test-cluster")?);
-    show.current_dir(&workspace.root).env(servers::VARIABLE, servers::prepare()?).arg("--show").arg(transom);
+    show.current_dir(&workspace.root)
+        .env(servers::VARIABLE, servers::prepare()?)
+        .arg("--show")
+        .arg(transom);
     process::run(&mut show)
 }

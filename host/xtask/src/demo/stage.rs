@@ -14,7 +14,11 @@ const CALM: &str = "calm";
 const POLICIES: [&str; 2] = ["external-managed-kubeconfig", "built-in-taints"];
 
 /// What is generated.
-const FLEET: Fleet = Fleet { clusters: 8, managed: 10, seed: 1 };
+const FLEET: Fleet = Fleet {
+    clusters: 8,
+    managed: 10,
+    seed: 1,
+};
 
 /// Where everything lies.
 pub(super) struct Stage {
@@ -38,7 +42,8 @@ impl Stage {
         let program = workspace::program("transom")?;
         let folder = workspace.target.join("demo");
         if folder.exists() {
-            fs::remove_dir_all(&folder).with_context(|| format!("failed to remove `{}`", folder.display()))?;
+            fs::remove_dir_all(&folder)
+                .with_context(|| format!("failed to remove `{}`", folder.display()))?;
         }
         let stage = Self {
             components: workspace.target.join("guests"),
@@ -66,7 +71,8 @@ impl Stage {
     fn write_policies(&self) -> Result<()> {
         for name in POLICIES {
             let from = self.root.join("policies").join(name).join("policy.yaml");
-            let text = fs::read_to_string(&from).with_context(|| format!("failed to read `{}`", from.display()))?;
+            let text = fs::read_to_string(&from)
+                .with_context(|| format!("failed to read `{}`", from.display()))?;
             write(
                 &self.policies.join(name).join("policy.yaml"),
                 text.replace("builtin:taints", "taints.wasm").as_bytes(),
@@ -82,15 +88,20 @@ impl Stage {
 
     fn put_component(&self, name: &str) -> Result<()> {
         let from = self.components.join(format!("{name}.wasm"));
-        let bytes = fs::read(&from).with_context(|| format!("failed to read `{}`", from.display()))?;
+        let bytes =
+            fs::read(&from).with_context(|| format!("failed to read `{}`", from.display()))?;
         write(&self.policies.join("built-in-taints/taints.wasm"), &bytes)
     }
 
     /// Replaces a text in a manifest, as an editor would.
     pub(super) fn edit(&self, path: &Path, from: &str, to: &str) -> Result<()> {
-        let text = fs::read_to_string(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("failed to read `{}`", path.display()))?;
         if !text.contains(from) {
-            bail!("`{}` does not contain the text that the demo edits", path.display());
+            bail!(
+                "`{}` does not contain the text that the demo edits",
+                path.display()
+            );
         }
         progress::say(&format!("    edited: {}", self.shown(path)));
         write(path, text.replacen(from, to, 1).as_bytes())
@@ -100,7 +111,11 @@ impl Stage {
     pub(super) fn transom(&self, words: &[&str], allowed: &[i32]) -> Result<()> {
         let shown = format!("{} {}", self.shown(&self.program), words.join(" "));
         progress::say(&format!("    $ {shown}"));
-        let status = self.command().args(words).status().with_context(|| format!("failed to start `{shown}`"))?;
+        let status = self
+            .command()
+            .args(words)
+            .status()
+            .with_context(|| format!("failed to start `{shown}`"))?;
         match status.code() {
             Some(code) if allowed.contains(&code) => Ok(()),
             _ => bail!("`{shown}` ended with {status}"),
@@ -116,12 +131,16 @@ impl Stage {
 
     /// A path as one would type it at the root of the workspace.
     pub(super) fn shown(&self, path: &Path) -> String {
-        path.strip_prefix(&self.root).unwrap_or(path).display().to_string()
+        path.strip_prefix(&self.root)
+            .unwrap_or(path)
+            .display()
+            .to_string()
     }
 
     /// The manifest of a HostedCluster.
     pub(super) fn hosted(&self, index: usize) -> PathBuf {
-        self.fleet.join(format!("hosted/{}.yaml", fleet::hosted_name(index)))
+        self.fleet
+            .join(format!("hosted/{}.yaml", fleet::hosted_name(index)))
     }
 
     /// The manifest of a ManagedCluster.
@@ -141,14 +160,17 @@ impl Stage {
 
     /// Number of primaries that have a status.
     pub(super) fn primaries_with_status(&self) -> usize {
-        let files = |policy: &str| fs::read_dir(self.status().join(policy)).map_or(0, Iterator::count);
+        let files =
+            |policy: &str| fs::read_dir(self.status().join(policy)).map_or(0, Iterator::count);
         POLICIES.into_iter().map(files).sum()
     }
 
     /// The secret that the agent makes for a HostedCluster.
     pub(super) fn secret(&self, index: usize) -> PathBuf {
         let namespace = format!("klusterlet-{}", fleet::managed_name(index));
-        self.fleet.join(format!(".transom/objects/{namespace}/Secret.external-managed-kubeconfig.yaml"))
+        self.fleet.join(format!(
+            ".transom/objects/{namespace}/Secret.external-managed-kubeconfig.yaml"
+        ))
     }
 
     /// What the agent changes on a ManagedCluster.

@@ -53,9 +53,21 @@ impl Alert {
 
     /// Writes the alert as a rule of a group.
     pub(super) fn write(&self, out: &mut String) {
-        let Self { name, expression, lasting, severity, labels, summary, description } = self;
+        let Self {
+            name,
+            expression,
+            lasting,
+            severity,
+            labels,
+            summary,
+            description,
+        } = self;
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "  - alert: {name}\n    expr: {}\n    for: {lasting}", quoted(expression));
+        let _ = writeln!(
+            out,
+            "  - alert: {name}\n    expr: {}\n    for: {lasting}",
+            quoted(expression)
+        );
         let _ = writeln!(out, "    labels:\n      severity: {severity}");
         for (label, value) in labels {
             let _ = writeln!(out, "      {label}: {}", quoted(value));

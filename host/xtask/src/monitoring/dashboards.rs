@@ -31,14 +31,34 @@ struct Panel {
 }
 
 impl Panel {
-    fn new(title: &str, form: &'static str, unit: &'static str, targets: &[(String, &str)]) -> Self {
-        let targets = targets.iter().map(|(expression, legend)| (expression.clone(), (*legend).to_owned()));
-        Self { title: title.to_owned(), form, unit, targets: targets.collect(), ..Self::default() }
+    fn new(
+        title: &str,
+        form: &'static str,
+        unit: &'static str,
+        targets: &[(String, &str)],
+    ) -> Self {
+        let targets = targets
+            .iter()
+            .map(|(expression, legend)| (expression.clone(), (*legend).to_owned()));
+        Self {
+            title: title.to_owned(),
+            form,
+            unit,
+            targets: targets.collect(),
+            ..Self::default()
+        }
     }
 
     /// The same panel, yellow and green from these values on, red below.
     fn coloured(self, yellow: f64, green: f64) -> Self {
-        Self { steps: vec![("red", None), ("yellow", Some(yellow)), ("green", Some(green))], ..self }
+        Self {
+            steps: vec![
+                ("red", None),
+                ("yellow", Some(yellow)),
+                ("green", Some(green)),
+            ],
+            ..self
+        }
     }
 }
 
@@ -55,23 +75,55 @@ fn fail(window: &str) -> String {
 pub(super) fn objectives() -> Value {
     let left = format!("1 - {} / {BUDGET}", error_ratio("30d"));
     let burn = |window| (format!("{} / {BUDGET}", error_ratio(window)), window);
-    let by_day = Panel::new("Availability by day", "timeseries", "percent", &[(succeed("1d"), "previous day")]);
+    let by_day = Panel::new(
+        "Availability by day",
+        "timeseries",
+        "percent",
+        &[(succeed("1d"), "previous day")],
+    );
     dashboard(
-        ("transom-service-level", "External-Managed-Kubeconfig SLOs", "now-30d"),
+        (
+            "transom-service-level",
+            "External-Managed-Kubeconfig SLOs",
+            "now-30d",
+        ),
         &[
-            Panel::new("Availability SLO (99.5%)", "stat", "percent", &[(succeed("30d"), "30-day Availability")])
-                .coloured(99.0, 100.0 * (1.0 - BUDGET)),
-            Panel::new("Remaining error budget, 30 days", "stat", "percentunit", &[(left, "remaining")])
-                .coloured(0.25, 0.5),
-            Panel::new("Error Budget Burn Rate", "timeseries", "percent", &[(fail("1h"), "Hourly Error Rate")]),
+            Panel::new(
+                "Availability SLO (99.5%)",
+                "stat",
+                "percent",
+                &[(succeed("30d"), "30-day Availability")],
+            )
+            .coloured(99.0, 100.0 * (1.0 - BUDGET)),
+            Panel::new(
+                "Remaining error budget, 30 days",
+                "stat",
+                "percentunit",
+                &[(left, "remaining")],
+            )
+            .coloured(0.25, 0.5),
+            Panel::new(
+                "Error Budget Burn Rate",
+                "timeseries",
+                "percent",
+                &[(fail("1h"), "Hourly Error Rate")],
+            ),
             Panel::new(
                 "Error budget burn rate (1 = used up in 30 days)",
                 "timeseries",
                 "short",
                 &["1h", "6h", "1d", "3d"].map(burn),
             ),
-            Panel { interval: Some("1d"), ..by_day },
-            Panel::new("Attempts in 30 days", "stat", "short", &[(attempts("30d"), "attempts")]),
+            Panel {
+                interval: Some("1d"),
+                ..by_day
+            },
+            Panel::new(
+                "Attempts in 30 days",
+                "stat",
+                "short",
+                &[(attempts("30d"), "attempts")],
+            ),
         ],
     )
 }
@@ -80,12 +132,32 @@ pub(super) fn objectives() -> Value {
 pub(super) fn indicators() -> Value {
     let rate = |metric: &Metric| format!("sum by (namespace, job) (rate({}[5m]))", metric.name);
     dashboard(
-        ("transom-generation", "External-Managed-Kubeconfig Generation SLIs", "now-6h"),
+        (
+            "transom-generation",
+            "External-Managed-Kubeconfig Generation SLIs",
+            "now-6h",
+        ),
         &[
-            Panel::new("Success Rate", "stat", "percent", &[(succeed("5m"), "5 minutes")]).coloured(95.0, 99.0),
-            Panel::new("Error Rate", "timeseries", "percent", &[(fail("5m"), "5 minutes"), (fail("1h"), "1 hour")]),
-            Panel::new("Primaries that do not fail", "stat", "percentunit", &[(SOUND.to_owned(), "{{policy}}")])
-                .coloured(0.95, 0.99),
+            Panel::new(
+                "Success Rate",
+                "stat",
+                "percent",
+                &[(succeed("5m"), "5 minutes")],
+            )
+            .coloured(95.0, 99.0),
+            Panel::new(
+                "Error Rate",
+                "timeseries",
+                "percent",
+                &[(fail("5m"), "5 minutes"), (fail("1h"), "1 hour")],
+            ),
+            Panel::new(
+                "Primaries that do not fail",
+                "stat",
+                "percentunit",
+                &[(SOUND.to_owned(), "{{policy}}")],
+            )
+            .coloured(0.95, 0.99),
             Panel::new(
                 "Attempts",
                 "timeseries",
@@ -105,16 +177,29 @@ pub(super) fn indicators() -> Value {
 /// A panel for each metric of the list.
 pub(super) fn agent() -> Value {
     let exposed = ALL.iter().filter(|metric| !metric.is_compatibility());
-    dashboard(("transom-agent", "Transom: agent", "now-6h"), &exposed.map(|metric| of(metric)).collect::<Vec<_>>())
+    dashboard(
+        ("transom-agent", "Transom: agent", "now-6h"),
+        &exposed.map(|metric| of(metric)).collect::<Vec<_>>(),
+    )
 }
 
 fn of(metric: &Metric) -> Panel {
     let (unit, targets) = match metric.kind {
-        Kind::Counter => {
-            (per_second(metric), vec![target(metric, &sum(metric, &format!("rate({}[5m])", metric.name)))])
-        }
-        Kind::Gauge => (plain(metric), vec![target(metric, &sum(metric, metric.name))]),
-        Kind::Histogram(_) => (plain(metric), [0.5, 0.99].map(|quantile| share(metric, quantile)).to_vec()),
+        Kind::Counter => (
+            per_second(metric),
+            vec![target(
+                metric,
+                &sum(metric, &format!("rate({}[5m])", metric.name)),
+            )],
+        ),
+        Kind::Gauge => (
+            plain(metric),
+            vec![target(metric, &sum(metric, metric.name))],
+        ),
+        Kind::Histogram(_) => (
+            plain(metric),
+            [0.5, 0.99].map(|quantile| share(metric, quantile)).to_vec(),
+        ),
     };
     Panel {
         title: metric.name.to_owned(),
@@ -134,24 +219,48 @@ fn sum(metric: &Metric, values: &str) -> String {
         _ if metric.is_rare() => ("sum", " or on() vector(0)"),
         _ => ("sum", ""),
     };
-    let by: Vec<&str> = ["namespace", "job"].iter().chain(metric.labels).copied().collect();
+    let by: Vec<&str> = ["namespace", "job"]
+        .iter()
+        .chain(metric.labels)
+        .copied()
+        .collect();
     format!("{aggregate} by ({}) ({values}){empty}", by.join(", "))
 }
 
 fn share(metric: &Metric, quantile: f64) -> (String, String) {
-    let by: Vec<&str> = ["namespace", "job"].iter().chain(metric.labels).chain(&["le"]).copied().collect();
-    let buckets = format!("sum by ({}) (rate({}_bucket[5m]))", by.join(", "), metric.name);
+    let by: Vec<&str> = ["namespace", "job"]
+        .iter()
+        .chain(metric.labels)
+        .chain(&["le"])
+        .copied()
+        .collect();
+    let buckets = format!(
+        "sum by ({}) (rate({}_bucket[5m]))",
+        by.join(", "),
+        metric.name
+    );
     let (_, legend) = target(metric, "");
-    (format!("histogram_quantile({quantile}, {buckets})"), format!("{legend} {} %", quantile * 100.0).trim().to_owned())
+    (
+        format!("histogram_quantile({quantile}, {buckets})"),
+        format!("{legend} {} %", quantile * 100.0).trim().to_owned(),
+    )
 }
 
 fn target(metric: &Metric, expression: &str) -> (String, String) {
-    let legend: Vec<String> = metric.labels.iter().map(|label| format!("{{{{{label}}}}}")).collect();
+    let legend: Vec<String> = metric
+        .labels
+        .iter()
+        .map(|label| format!("{{{{{label}}}}}"))
+        .collect();
     (expression.to_owned(), legend.join(" "))
 }
 
 fn per_second(metric: &Metric) -> &'static str {
-    if metric.unit == "seconds" { "percentunit" } else { "ops" }
+    if metric.unit == "seconds" {
+        "percentunit"
+    } else {
+        "ops"
+    }
 }
 
 fn plain(metric: &Metric) -> &'static str {
@@ -164,7 +273,11 @@ fn plain(metric: &Metric) -> &'static str {
 
 /// A dashboard by its id, title, and the time from which it shows.
 fn dashboard((uid, title, from): (&str, &str, &str), panels: &[Panel]) -> Value {
-    let panels: Vec<Value> = panels.iter().enumerate().map(|(index, panel)| drawn(index, panel)).collect();
+    let panels: Vec<Value> = panels
+        .iter()
+        .enumerate()
+        .map(|(index, panel)| drawn(index, panel))
+        .collect();
     json!({
         "uid": uid,
         "title": title,
@@ -184,7 +297,10 @@ fn drawn(index: usize, panel: &Panel) -> Value {
         let letter = char::from(b'A' + u8::try_from(number).unwrap_or_default());
         json!({"refId": letter, "expr": expression, "legendFormat": legend, "datasource": source})
     });
-    let steps = panel.steps.iter().map(|(color, value)| json!({"color": color, "value": value}));
+    let steps = panel
+        .steps
+        .iter()
+        .map(|(color, value)| json!({"color": color, "value": value}));
     let mut defaults = json!({"unit": panel.unit});
     if !panel.steps.is_empty() {
         defaults["thresholds"] = json!({"mode": "absolute", "steps": steps.collect::<Vec<_>>()});

@@ -80,9 +80,16 @@ fn alerts(out: &mut String) {
     let all: Vec<Alert> = slo::alerts().into_iter().chain(health::alerts()).collect();
     out.push_str("## Alerts\n\n`critical` alerts page; `warning` alerts can wait for working hours. A single primary that fails is a warning, however large the fleet. The `runbook_url` of each alert points here.\n\n");
     for Page { name, cause, cure } in slo::PAGES.iter().chain(&health::PAGES) {
-        let _ = writeln!(out, "### {name}\n\n| severity | fires when | for |\n|---|---|---|");
+        let _ = writeln!(
+            out,
+            "### {name}\n\n| severity | fires when | for |\n|---|---|---|"
+        );
         for alert in all.iter().filter(|alert| alert.name == *name) {
-            let _ = writeln!(out, "| {} | `{}` | {} |", alert.severity, alert.expression, alert.lasting);
+            let _ = writeln!(
+                out,
+                "| {} | `{}` | {} |",
+                alert.severity, alert.expression, alert.lasting
+            );
         }
         let _ = writeln!(out, "\nCause: {cause}\n\nFix: {cure}\n");
     }
@@ -105,7 +112,11 @@ pub(super) fn text() -> String {
             metric.unit,
             labels(metric),
             metric.help,
-            if metric.is_compatibility() { " Only with `--compatibility-metrics`." } else { "" },
+            if metric.is_compatibility() {
+                " Only with `--compatibility-metrics`."
+            } else {
+                ""
+            },
         );
     }
     out.push_str("\nBounds of the histograms:\n\n");
@@ -119,6 +130,14 @@ pub(super) fn text() -> String {
 }
 
 fn labels(metric: &Metric) -> String {
-    let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-    if labels.is_empty() { "\u{2013}".to_owned() } else { labels.join(", ") }
+    let labels: Vec<String> = metric
+        .labels
+        .iter()
+        .map(|label| format!("`{label}`"))
+        .collect();
+    if labels.is_empty() {
+        "\u{2013}".to_owned()
+    } else {
+        labels.join(", ")
+    }
 }

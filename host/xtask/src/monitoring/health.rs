@@ -66,7 +66,11 @@ fn presence() -> [Alert; 3] {
         ),
         alert(
             "TransomInstallAbsent",
-            format!("({} or 0 * {}) < 1", count(BUILD.name), count(&format!("present_over_time({}[1d])", BUILD.name))),
+            format!(
+                "({} or 0 * {}) < 1",
+                count(BUILD.name),
+                count(&format!("present_over_time({}[1d])", BUILD.name))
+            ),
             ("10m", "critical"),
             "An install was scraped within the last day and is no longer scraped. After an uninstall the alert resolves itself within a day.",
             "No agent of job {{ $labels.job }} in {{ $labels.namespace }} is scraped.",
@@ -87,21 +91,33 @@ fn primaries() -> [Alert; 6] {
     [
         alert(
             "TransomPolicyRefused",
-            format!("max by ({INSTALL}) ({}{{status=\"Refused\"}}) > 0", POLICIES.name),
+            format!(
+                "max by ({INSTALL}) ({}{{status=\"Refused\"}}) > 0",
+                POLICIES.name
+            ),
             ("10m", "warning"),
             "A policy was refused; its previous revision stays active, if there is one.",
             "{{ $value }} policies have a refused revision. See `kubectl get fleetpolicies.transom.dev` and the log for the reason.",
         ),
         alert(
             "TransomPrimariesFailed",
-            format!("{} > 0", sum(", policy, reason", &format!("{}{{state=\"Failed\"}}", PRIMARIES.name))),
+            format!(
+                "{} > 0",
+                sum(
+                    ", policy, reason",
+                    &format!("{}{{state=\"Failed\"}}", PRIMARIES.name)
+                )
+            ),
             ("15m", "warning"),
             "Primaries of {{ $labels.policy }} have been failing with {{ $labels.reason }}.",
             "{{ $value }} primaries of {{ $labels.policy }} fail. See `transom explain {{ $labels.reason }}`.",
         ),
         alert(
             "TransomPrimariesOverdue",
-            format!("({} or on () vector(0)) > 0", sum(", policy, reason", OVERDUE.name)),
+            format!(
+                "({} or on () vector(0)) > 0",
+                sum(", policy, reason", OVERDUE.name)
+            ),
             ("5m", "warning"),
             "Primaries of {{ $labels.policy }} have been waiting for too long: {{ $labels.reason }}.",
             "{{ $value }} primaries of {{ $labels.policy }} have been waiting for longer than expected. See `transom explain {{ $labels.reason }}`.",
@@ -137,5 +153,13 @@ fn alert(
     summary: &str,
     description: &'static str,
 ) -> Alert {
-    Alert { name, expression, lasting, severity, labels: Vec::new(), summary: summary.to_owned(), description }
+    Alert {
+        name,
+        expression,
+        lasting,
+        severity,
+        labels: Vec::new(),
+        summary: summary.to_owned(),
+        description,
+    }
 }

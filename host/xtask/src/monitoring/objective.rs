@@ -37,11 +37,41 @@ pub(super) struct Burn {
 
 /// The fastest burn is that of the original specification (a quarter in an hour); the others are the usual four.
 pub(super) const BURNS: [Burn; 5] = [
-    Burn { share: 0.25, long: window("1h", 1.0), short: "5m", window: "25 % in 1h", severity: "critical" },
-    Burn { share: 0.02, long: window("1h", 1.0), short: "5m", window: "2 % in 1h", severity: "critical" },
-    Burn { share: 0.05, long: window("6h", 6.0), short: "30m", window: "5 % in 6h", severity: "critical" },
-    Burn { share: 0.10, long: window("1d", 24.0), short: "2h", window: "10 % in 1d", severity: "warning" },
-    Burn { share: 0.10, long: window("3d", 72.0), short: "6h", window: "10 % in 3d", severity: "warning" },
+    Burn {
+        share: 0.25,
+        long: window("1h", 1.0),
+        short: "5m",
+        window: "25 % in 1h",
+        severity: "critical",
+    },
+    Burn {
+        share: 0.02,
+        long: window("1h", 1.0),
+        short: "5m",
+        window: "2 % in 1h",
+        severity: "critical",
+    },
+    Burn {
+        share: 0.05,
+        long: window("6h", 6.0),
+        short: "30m",
+        window: "5 % in 6h",
+        severity: "critical",
+    },
+    Burn {
+        share: 0.10,
+        long: window("1d", 24.0),
+        short: "2h",
+        window: "10 % in 1d",
+        severity: "warning",
+    },
+    Burn {
+        share: 0.10,
+        long: window("3d", 72.0),
+        short: "6h",
+        window: "10 % in 3d",
+        severity: "warning",
+    },
 ];
 
 impl Burn {
@@ -75,7 +105,10 @@ mod tests {
 
     #[test]
     fn computes_the_error_budget() {
-        let rates: Vec<f64> = BURNS.iter().map(|burn| (burn.rate() * 10.0).round() / 10.0).collect();
+        let rates: Vec<f64> = BURNS
+            .iter()
+            .map(|burn| (burn.rate() * 10.0).round() / 10.0)
+            .collect();
         assert_eq!(rates, [180.0, 14.4, 6.0, 3.0, 1.0]);
         let ratios: Vec<f64> = BURNS.iter().map(Burn::ratio).collect();
         assert_eq!(ratios, [0.9, 0.072, 0.03, 0.015, 0.005]);

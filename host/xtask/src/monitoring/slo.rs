@@ -58,7 +58,10 @@ fn enough(window: &str, ratio: f64) -> String {
 
 /// The condition that more than one primary fails now.
 fn several(more: &str) -> String {
-    format!("{} > 1", sum(more, &format!("{}{{state=\"Failed\"}}", PRIMARIES.name)))
+    format!(
+        "{} > 1",
+        sum(more, &format!("{}{{state=\"Failed\"}}", PRIMARIES.name))
+    )
 }
 
 fn breach() -> Alert {
@@ -81,21 +84,37 @@ fn breach() -> Alert {
 fn escalation() -> Alert {
     Alert {
         name: "KubeconfigGenerationAvailabilitySLOEscalation",
-        expression: format!("100 * (1 - {}) < 99 and {}", error_ratio("30d"), enough("30d", 0.01)),
+        expression: format!(
+            "100 * (1 - {}) < 99 and {}",
+            error_ratio("30d"),
+            enough("30d", 0.01)
+        ),
         lasting: "24h",
         severity: "critical",
         labels: vec![(SLO, "availability")],
-        summary: "External-managed-kubeconfig generation availability has been below 99% for a day".to_owned(),
+        summary: "External-managed-kubeconfig generation availability has been below 99% for a day"
+            .to_owned(),
         description: "30-day availability is {{ $value | printf \"%.2f\" }}%, below 99% for 24 hours",
     }
 }
 
 fn burning(burn: &Burn) -> Alert {
-    let Burn { share, long, short, severity, window } = burn;
+    let Burn {
+        share,
+        long,
+        short,
+        severity,
+        window,
+    } = burn;
     let ratio = burn.ratio();
     let percent = round(ratio * 100.0);
     let over = |window: &str| format!("100 * {} > {percent}", error_ratio(window));
-    let mut expression = format!("{} and {} and {}", over(long.name), over(short), enough(long.name, ratio));
+    let mut expression = format!(
+        "{} and {} and {}",
+        over(long.name),
+        over(short),
+        enough(long.name, ratio)
+    );
     if *severity == "critical" {
         expression.push_str(&format!(" and {}", several("")));
     }
@@ -138,7 +157,12 @@ fn errors(severity: &'static str, ratio: f64, lasting: &'static str) -> Alert {
     let percent = round(ratio * 100.0);
     Alert {
         name: "TransomCopyErrorsHigh",
-        expression: format!("{} > {ratio} and {} and {}", error_ratio("5m"), enough("5m", ratio), several("")),
+        expression: format!(
+            "{} > {ratio} and {} and {}",
+            error_ratio("5m"),
+            enough("5m", ratio),
+            several("")
+        ),
         lasting,
         severity,
         labels: Vec::new(),

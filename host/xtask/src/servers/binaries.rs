@@ -14,7 +14,11 @@ const KEY: &str = "binaries.key";
 /// Name, package, and how long a build takes on two cores.
 const SERVERS: [(&str, &str, &str); 3] = [
     ("etcd", "./etcd", "half a minute"),
-    ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "four minutes"),
+    (
+        "kube-apiserver",
+        "k8s.io/kubernetes/cmd/kube-apiserver",
+        "four minutes",
+    ),
     ("kubectl", "k8s.io/kubernetes/cmd/kubectl", "a minute"),
 ];
 /// What the build depends on, in the folder of the recipe.
@@ -27,14 +31,19 @@ pub(super) fn prepare(recipe: &Path, folder: &Path) -> Result<()> {
     }
     let text = read(recipe)?;
     let key = text.concat();
-    if is_current(folder, KEY, &key) && SERVERS.iter().all(|(name, ..)| folder.join(name).is_file()) {
+    if is_current(folder, KEY, &key) && SERVERS.iter().all(|(name, ..)| folder.join(name).is_file())
+    {
         return Ok(());
     }
-    let version = version(&text[0]).context("go.mod of tests/servers requires no k8s.io/kubernetes")?;
+    let version =
+        version(&text[0]).context("go.mod of tests/servers requires no k8s.io/kubernetes")?;
     for (name, package, duration) in SERVERS {
         let mut go = go::command(recipe)?;
-        progress::say(&format!("    building {name} from its Go module; this takes about {duration}, once"));
-        build(&mut go, package, version, &folder.join(name)).with_context(|| format!("failed to build {name}"))?;
+        progress::say(&format!(
+            "    building {name} from its Go module; this takes about {duration}, once"
+        ));
+        build(&mut go, package, version, &folder.join(name))
+            .with_context(|| format!("failed to build {name}"))?;
     }
     keep(folder, KEY, &key)
 }
@@ -47,7 +56,10 @@ fn check_assets(assets: &Path) -> Result<()> {
             assets.display()
         );
     }
-    progress::say(&format!("    servers of KUBEBUILDER_ASSETS: {}", assets.display()));
+    progress::say(&format!(
+        "    servers of KUBEBUILDER_ASSETS: {}",
+        assets.display()
+    ));
     Ok(())
 }
 
@@ -61,14 +73,24 @@ fn read(recipe: &Path) -> Result<Vec<String>> {
 
 /// The version of Kubernetes that a `go.mod` requires, such as `v1.34.4`.
 fn version(module: &str) -> Option<&str> {
-    let mut lines = module.lines().filter_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "));
+    let mut lines = module
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "));
     lines.next()?.split_whitespace().next()
 }
 
 /// Builds a new file and renames it: a running server keeps the old one.
 fn build(go: &mut Command, package: &str, version: &str, path: &Path) -> Result<()> {
     let fresh = path.with_extension("new");
-    go.args(["build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", &flags(version), "-o"]);
+    go.args([
+        "build",
+        "-mod=readonly",
+        "-buildvcs=false",
+        "-trimpath",
+        "-ldflags",
+        &flags(version),
+        "-o",
+    ]);
     process::run(go.arg(&fresh).arg(package))?;
     fs::rename(&fresh, path).with_context(|| format!("failed to write `{}`", path.display()))
 }
@@ -76,7 +98,10 @@ fn build(go: &mut Command, package: &str, version: &str, path: &Path) -> Result<
 /// The version flags; without them the server calls itself v0.0.0-master.
 fn flags(version: &str) -> String {
     let mut parts = version.trim_start_matches('v').split('.');
-    let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let (major, minor) = (
+        parts.next().unwrap_or_default(),
+        parts.next().unwrap_or_default(),
+    );
     let at = "k8s.io/component-base/version";
     format!("-s -w -X {at}.gitVersion={version} -X {at}.gitMajor={major} -X {at}.gitMinor={minor}")
 }
@@ -106,6 +131,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("etcd"), "").unwrap();
         let error = check_assets(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("does not contain `kube-apiserver`"), "{error}");
+        assert!(
+            error.contains("does not contain `kube-apiserver`"),
+            "{error}"
+        );
     }
 }

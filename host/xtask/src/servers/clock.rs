@@ -25,7 +25,9 @@ pub(super) fn prepare(folder: &Path) -> Result<()> {
             "libfaketime not found: it is not installed, and `apt-get download` cannot fetch a package `libfaketime` (try `apt-get update`); install faketime"
         );
     };
-    let Some(found) = library(&package.root()) else { bail!("the package `libfaketime` does not contain `{LIBRARY}`") };
+    let Some(found) = library(&package.root()) else {
+        bail!("the package `libfaketime` does not contain `{LIBRARY}`")
+    };
     copy(&found, &place)?;
     package.remove()
 }
@@ -34,6 +36,10 @@ pub(super) fn prepare(folder: &Path) -> Result<()> {
 fn library(root: &Path) -> Option<PathBuf> {
     let lib = root.join("usr/lib");
     let folders = fs::read_dir(&lib).ok()?.flatten().map(|entry| entry.path());
-    let places = folders.map(|folder| folder.join("faketime")).chain([lib.join("faketime")]);
-    places.map(|folder| folder.join(LIBRARY)).find(|file| file.is_file())
+    let places = folders
+        .map(|folder| folder.join("faketime"))
+        .chain([lib.join("faketime")]);
+    places
+        .map(|folder| folder.join(LIBRARY))
+        .find(|file| file.is_file())
 }

@@ -38,7 +38,10 @@ const MODULES: [Module; 3] = [
         name: "github.com/prometheus-operator/prometheus-operator@v0.85.0",
         sum: "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
         folder: "example/prometheus-operator-crd",
-        files: &["monitoring.coreos.com_prometheusrules.yaml", "monitoring.coreos.com_servicemonitors.yaml"],
+        files: &[
+            "monitoring.coreos.com_prometheusrules.yaml",
+            "monitoring.coreos.com_servicemonitors.yaml",
+        ],
     },
     Module {
         name: "open-cluster-management.io/api@v1.2.0",
@@ -72,7 +75,8 @@ pub(super) fn prepare(folder: &Path) -> Result<()> {
     progress::say("    fetching CRDs from their Go modules");
     let fresh = folder.join("crds.new");
     clear(&fresh)?;
-    fs::create_dir_all(&fresh).with_context(|| format!("failed to create `{}`", fresh.display()))?;
+    fs::create_dir_all(&fresh)
+        .with_context(|| format!("failed to create `{}`", fresh.display()))?;
     for module in &MODULES {
         let from = fetch(module, folder)?.join(module.folder);
         for file in module.files {
@@ -86,21 +90,34 @@ pub(super) fn prepare(folder: &Path) -> Result<()> {
 
 fn clear(folder: &Path) -> Result<()> {
     if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("failed to remove `{}`", folder.display()))?;
+        fs::remove_dir_all(folder)
+            .with_context(|| format!("failed to remove `{}`", folder.display()))?;
     }
     Ok(())
 }
 
 /// The folder in which Go keeps the module; fails when its checksum is not the expected one.
 fn fetch(module: &Module, folder: &Path) -> Result<PathBuf> {
-    let text = process::output(go::command(folder)?.args(["mod", "download", "-json", module.name]))?;
-    let told: Value = serde_json::from_str(&text).context("failed to read the output of `go mod download`")?;
-    ensure!(told["Sum"] == module.sum, "`{}` has checksum {}, not {}", module.name, told["Sum"], module.sum);
-    told["Dir"].as_str().map(PathBuf::from).context("`go mod download` names no folder")
+    let text =
+        process::output(go::command(folder)?.args(["mod", "download", "-json", module.name]))?;
+    let told: Value =
+        serde_json::from_str(&text).context("failed to read the output of `go mod download`")?;
+    ensure!(
+        told["Sum"] == module.sum,
+        "`{}` has checksum {}, not {}",
+        module.name,
+        told["Sum"],
+        module.sum
+    );
+    told["Dir"]
+        .as_str()
+        .map(PathBuf::from)
+        .context("`go mod download` names no folder")
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    let text = fs::read_to_string(from).with_context(|| format!("failed to read `{}`", from.display()))?;
+    let text =
+        fs::read_to_string(from).with_context(|| format!("failed to read `{}`", from.display()))?;
     let name = name(&text).with_context(|| format!("`{}` is not a CRD", from.display()))?;
     let path = to.join(format!("{name}.yaml"));
     fs::write(&path, &text).with_context(|| format!("failed to write `{}`", path.display()))
@@ -109,8 +126,10 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 /// The name of a CRD: the first one at the depth of its metadata.
 fn name(text: &str) -> Option<&str> {
     let (_, metadata) = text.split_once("\nmetadata:\n")?;
-    let line =
-        metadata.lines().take_while(|line| line.starts_with(' ')).find_map(|line| line.strip_prefix("  name: "))?;
+    let line = metadata
+        .lines()
+        .take_while(|line| line.starts_with(' '))
+        .find_map(|line| line.strip_prefix("  name: "))?;
     Some(line.trim())
 }
 

@@ -13,6 +13,9 @@ pub(super) fn command(folder: &Path) -> Result<Command> {
     );
     let mut go = Command::new("go");
     // Makes settings of the user, or of folders above, ineffective.
-    go.current_dir(folder).env("GOFLAGS", "").env("GOWORK", "off").env("CGO_ENABLED", "0");
+    go.current_dir(folder)
+        .env("GOFLAGS", "")
+        .env("GOWORK", "off")
+        .env("CGO_ENABLED", "0");
     Ok(go)
 }

@@ -21,11 +21,19 @@ pub(super) fn prepare(recipe: &Path, folder: &Path) -> Result<()> {
         return Ok(());
     }
     progress::say("    building helm from its Go module; this takes about three minutes, once");
-    let flags =
-        flags(&text[0]).context("go.mod of tests/servers/helm requires no helm.sh/helm/v3 and k8s.io/client-go")?;
+    let flags = flags(&text[0])
+        .context("go.mod of tests/servers/helm requires no helm.sh/helm/v3 and k8s.io/client-go")?;
     let fresh = path.with_extension("new");
     let mut go = go::command(recipe)?;
-    go.args(["build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", &flags, "-o"]);
+    go.args([
+        "build",
+        "-mod=readonly",
+        "-buildvcs=false",
+        "-trimpath",
+        "-ldflags",
+        &flags,
+        "-o",
+    ]);
     process::run(go.arg(&fresh).arg(PACKAGE)).context("failed to build helm")?;
     fs::rename(&fresh, &path).with_context(|| format!("failed to write `{}`", path.display()))?;
     keep(folder, KEY, &key)
@@ -42,17 +50,27 @@ fn read(recipe: &Path) -> Result<Vec<String>> {
 /// The version flags; without them helm calls itself unknown, and renders for Kubernetes 1.20.
 fn flags(module: &str) -> Option<String> {
     let version = required(module, "helm.sh/helm/v3")?;
-    let minor = required(module, "k8s.io/client-go")?.strip_prefix("v0.")?.split('.').next()?;
+    let minor = required(module, "k8s.io/client-go")?
+        .strip_prefix("v0.")?
+        .split('.')
+        .next()?;
     let at = "helm.sh/helm/v3";
     let kubernetes = ["chartutil", "lint/rules"].map(|package| {
-        format!("-X {at}/pkg/{package}.k8sVersionMajor=1 -X {at}/pkg/{package}.k8sVersionMinor={minor}")
+        format!(
+            "-X {at}/pkg/{package}.k8sVersionMajor=1 -X {at}/pkg/{package}.k8sVersionMinor={minor}"
+        )
     });
-    Some(format!("-s -w -X {at}/internal/version.version={version} {}", kubernetes.join(" ")))
+    Some(format!(
+        "-s -w -X {at}/internal/version.version={version} {}",
+        kubernetes.join(" ")
+    ))
 }
 
 /// The version of a module that a `go.mod` requires, such as `v3.22.0`.
 fn required<'a>(module: &'a str, name: &str) -> Option<&'a str> {
-    let mut lines = module.lines().filter_map(|line| line.trim().strip_prefix(name)?.strip_prefix(' '));
+    let mut lines = module
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix(name)?.strip_prefix(' '));
     lines.next()?.split_whitespace().next()
 }
 
@@ -66,6 +84,9 @@ mod tests {
         let text = read(&recipe).unwrap();
         let flags = flags(&text[0]).unwrap();
         assert!(flags.contains("/internal/version.version=v3."), "{flags}");
-        assert!(flags.contains("/pkg/chartutil.k8sVersionMajor=1"), "{flags}");
+        assert!(
+            flags.contains("/pkg/chartutil.k8sVersionMajor=1"),
+            "{flags}"
+        );
     }
 }

@@ -12,7 +12,10 @@ const KEY: &str = "ocm.key";
 /// What the build depends on, in the folder of the recipe.
 const RECIPE: [&str; 2] = ["go.mod", "go.sum"];
 /// The name of the binary, and its package.
-const PROGRAM: (&str, &str) = ("registration", "open-cluster-management.io/ocm/cmd/registration");
+const PROGRAM: (&str, &str) = (
+    "registration",
+    "open-cluster-management.io/ocm/cmd/registration",
+);
 
 /// Builds it if it is missing or old.
 pub(super) fn prepare(recipe: &Path, folder: &Path) -> Result<()> {
@@ -21,10 +24,20 @@ pub(super) fn prepare(recipe: &Path, folder: &Path) -> Result<()> {
     if is_current(folder, KEY, &key) && path.is_file() {
         return Ok(());
     }
-    progress::say(&format!("    building {name} from its Go module; this takes about four minutes, once"));
+    progress::say(&format!(
+        "    building {name} from its Go module; this takes about four minutes, once"
+    ));
     let fresh = path.with_extension("new");
     let mut go = go::command(recipe)?;
-    go.args(["build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o"]);
+    go.args([
+        "build",
+        "-mod=readonly",
+        "-buildvcs=false",
+        "-trimpath",
+        "-ldflags",
+        "-s -w",
+        "-o",
+    ]);
     process::run(go.arg(&fresh).arg(package)).with_context(|| format!("failed to build {name}"))?;
     fs::rename(&fresh, &path).with_context(|| format!("failed to write `{}`", path.display()))?;
     keep(folder, KEY, &key)
@@ -46,6 +59,9 @@ mod tests {
     fn the_committed_recipe_builds_that_program() {
         let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/servers/ocm");
         let text = read(&recipe).unwrap();
-        assert!(text.contains(&format!("\ntool {}\n", PROGRAM.1)), "go.mod names another tool");
+        assert!(
+            text.contains(&format!("\ntool {}\n", PROGRAM.1)),
+            "go.mod names another tool"
+        );
     }
 }

@@ -16,15 +16,24 @@ impl Unpacked {
     /// Downloads and unpacks a package under the folder; `None` when it cannot be downloaded.
     pub(super) fn fetch(folder: &Path, package: &str) -> Result<Option<Self>> {
         let room = folder.join(format!("{package}-package"));
-        fs::create_dir_all(&room).with_context(|| format!("failed to create `{}`", room.display()))?;
+        fs::create_dir_all(&room)
+            .with_context(|| format!("failed to create `{}`", room.display()))?;
         let unpacked = Self { room };
-        let download =
-            process::run(Command::new("apt-get").args(["download", "--quiet", package]).current_dir(&unpacked.room));
+        let download = process::run(
+            Command::new("apt-get")
+                .args(["download", "--quiet", package])
+                .current_dir(&unpacked.room),
+        );
         let Some(file) = download.ok().and_then(|()| unpacked.file()) else {
             unpacked.remove()?;
             return Ok(None);
         };
-        process::run(Command::new("dpkg-deb").arg("--extract").arg(&file).arg(unpacked.root()))?;
+        process::run(
+            Command::new("dpkg-deb")
+                .arg("--extract")
+                .arg(&file)
+                .arg(unpacked.root()),
+        )?;
         Ok(Some(unpacked))
     }
 
@@ -35,12 +44,18 @@ impl Unpacked {
 
     /// Removes everything but what was copied.
     pub(super) fn remove(self) -> Result<()> {
-        fs::remove_dir_all(&self.room).with_context(|| format!("failed to remove `{}`", self.room.display()))
+        fs::remove_dir_all(&self.room)
+            .with_context(|| format!("failed to remove `{}`", self.room.display()))
     }
 
     fn file(&self) -> Option<PathBuf> {
-        let entries = fs::read_dir(&self.room).ok()?.flatten().map(|entry| entry.path());
-        entries.filter(|path| path.extension().is_some_and(|end| end == "deb")).max()
+        let entries = fs::read_dir(&self.room)
+            .ok()?
+            .flatten()
+            .map(|entry| entry.path());
+        entries
+            .filter(|path| path.extension().is_some_and(|end| end == "deb"))
+            .max()
     }
 }
 

@@ -10,7 +10,14 @@ use std::time::Duration;
 use transom_test_cluster::{Line, Mark, wait};
 
 /// The kinds that the agent works on; the API server itself requests the others.
-const WORKED_ON: [&str; 6] = ["hostedclusters", "klusterlets", "managedclusters", "namespaces", "secrets", "services"];
+const WORKED_ON: [&str; 6] = [
+    "hostedclusters",
+    "klusterlets",
+    "managedclusters",
+    "namespaces",
+    "secrets",
+    "services",
+];
 /// The deadline for the end of the audit log.
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -56,7 +63,11 @@ impl Verbs {
 
     /// `APPLY 925, LIST 7`.
     pub(super) fn shown(&self) -> String {
-        self.0.iter().map(|(verb, count)| format!("{verb} {count}")).collect::<Vec<_>>().join(", ")
+        self.0
+            .iter()
+            .map(|(verb, count)| format!("{verb} {count}"))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 
@@ -65,7 +76,10 @@ impl Scene {
     pub(super) async fn now(&self) -> Result<Since> {
         let mark = self.cluster.audit().mark()?;
         let (last, _) = self.lines(mark).await?;
-        Ok(Since { mark, received: last.received })
+        Ok(Since {
+            mark,
+            received: last.received,
+        })
     }
 
     /// The agent's requests since a moment.
@@ -73,8 +87,15 @@ impl Scene {
         let mut counted = Counted::default();
         for line in self.lines(since.mark).await?.1 {
             let ours = line.user == self.agent_user && line.stage == "ResponseComplete";
-            let Some(target) = line.target.filter(|_| ours && line.received > since.received) else { continue };
-            if matches!(target.resource.as_str(), "events" | "leases") || target.subresource == "status" {
+            let Some(target) = line
+                .target
+                .filter(|_| ours && line.received > since.received)
+            else {
+                continue;
+            };
+            if matches!(target.resource.as_str(), "events" | "leases")
+                || target.subresource == "status"
+            {
                 continue;
             }
             match line.verb.as_str() {
@@ -102,12 +123,20 @@ impl Scene {
     /// A request of the bench, and every earlier line: the log is in the order of the responses.
     async fn lines(&self, mark: Mark) -> Result<(Line, Vec<Line>)> {
         let name = format!("look-{}", self.looks.fetch_add(1, Ordering::Relaxed));
-        let looked = api(&self.client, SECRET, Some("default")).get_opt(&name).await;
+        let looked = api(&self.client, SECRET, Some("default"))
+            .get_opt(&name)
+            .await;
         drop(looked.context("failed to look for a secret that is not there")?);
-        let is_ours = |line: &Line| line.target.as_ref().is_some_and(|target| target.name == name);
+        let is_ours = |line: &Line| {
+            line.target
+                .as_ref()
+                .is_some_and(|target| target.name == name)
+        };
         wait::until("the end of the audit log", DEADLINE, async || {
             let mut lines = self.cluster.audit().since(mark)?;
-            let Some(place) = lines.iter().position(is_ours) else { return Ok(None) };
+            let Some(place) = lines.iter().position(is_ours) else {
+                return Ok(None);
+            };
             let last = lines.split_off(place).into_iter().next();
             Ok(last.map(|last| (last, lines)))
         })
@@ -120,13 +149,21 @@ mod tests {
     use super::*;
 
     fn verbs(counts: &[(&str, usize)]) -> Verbs {
-        Verbs(counts.iter().map(|(verb, count)| ((*verb).to_owned(), *count)).collect())
+        Verbs(
+            counts
+                .iter()
+                .map(|(verb, count)| ((*verb).to_owned(), *count))
+                .collect(),
+        )
     }
 
     #[test]
     fn shows_only_requests_since_the_last_look() {
         let before = verbs(&[("APPLY", 5), ("LIST", 7)]);
         let since = verbs(&[("APPLY", 9), ("LIST", 7), ("WATCH", 2)]).after(&before);
-        assert_eq!((since.shown(), since.sum()), ("APPLY 4, WATCH 2".to_owned(), 6));
+        assert_eq!(
+            (since.shown(), since.sum()),
+            ("APPLY 4, WATCH 2".to_owned(), 6)
+        );
     }
 }

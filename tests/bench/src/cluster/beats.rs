@@ -31,22 +31,59 @@ pub(super) async fn measure(
     wait::until("an agent with nothing to reconcile", DEADLINE, calm).await?;
     let reconciled = agent.metric(&RECONCILES)?;
     // A missing metric would be zero before and after.
-    ensure!(reconciled >= names.len() as f64, "the agent tells of {reconciled} reconciles so far");
-    let (since, cpu, start) = (scene.now().await?, agent.running.cpu_millis()?, Instant::now());
+    ensure!(
+        reconciled >= names.len() as f64,
+        "the agent tells of {reconciled} reconciles so far"
+    );
+    let (since, cpu, start) = (
+        scene.now().await?,
+        agent.running.cpu_millis()?,
+        Instant::now(),
+    );
     let mut beats = 0_usize;
     for chunk in names.chunks(PARALLEL * 8).cycle() {
-        let patch = Patch::Merge(json!({"status": {"clusterClaims": [{"name": "beat", "value": beats.to_string()}]}}));
+        let patch = Patch::Merge(
+            json!({"status": {"clusterClaims": [{"name": "beat", "value": beats.to_string()}]}}),
+        );
         send(clusters, chunk, &patch).await?;
         beats += chunk.len();
         if beats >= names.len() && start.elapsed() >= BEATING {
             break;
         }
     }
-    let (wall, cpu) = (start.elapsed().as_secs_f64() * 1e3, agent.running.cpu_millis()? - cpu);
-    let (requests, reconciles) = (scene.requests(&since).await?.all(), agent.metric(&RECONCILES)? - reconciled);
-    let what =
-        |rest: &str| format!("a minute of beating hearts, {} ManagedClusters, {beats} beats: {rest}", names.len());
-    table.add(row(what("reconciles"), Figure::Count(reconciles), "none", count(0), Some(1.0)))?;
-    table.add(row(what("requests"), count(requests), "none", count(0), Some(1.0)))?;
-    table.add(row(what("CPU of the agent"), Figure::Millis(cpu), "the minute", Figure::Millis(wall), None))
+    let (wall, cpu) = (
+        start.elapsed().as_secs_f64() * 1e3,
+        agent.running.cpu_millis()? - cpu,
+    );
+    let (requests, reconciles) = (
+        scene.requests(&since).await?.all(),
+        agent.metric(&RECONCILES)? - reconciled,
+    );
+    let what = |rest: &str| {
+        format!(
+            "a minute of beating hearts, {} ManagedClusters, {beats} beats: {rest}",
+            names.len()
+        )
+    };
+    table.add(row(
+        what("reconciles"),
+        Figure::Count(reconciles),
+        "none",
+        count(0),
+        Some(1.0),
+    ))?;
+    table.add(row(
+        what("requests"),
+        count(requests),
+        "none",
+        count(0),
+        Some(1.0),
+    ))?;
+    table.add(row(
+        what("CPU of the agent"),
+        Figure::Millis(cpu),
+        "the minute",
+        Figure::Millis(wall),
+        None,
+    ))
 }

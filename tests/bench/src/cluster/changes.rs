@@ -33,7 +33,9 @@ pub(super) async fn rotations(programs: &Programs, scene: &Scene, table: &mut Ta
     let index = available(scene).await?;
     let agent = Running::start(&mut programs.transom(&["run", "--kubeconfig", &scene.agent]))?;
     // The first one includes the start.
-    rotate(scene, index, usize::MAX).await.context("the first one of the agent")?;
+    rotate(scene, index, usize::MAX)
+        .await
+        .context("the first one of the agent")?;
     let ours = times(scene, index, 0).await.context("of the agent")?;
     let (before, start) = (agent.cpu_millis()?, scene.now().await?);
     tokio::time::sleep(IDLE).await;
@@ -47,22 +49,49 @@ pub(super) async fn rotations(programs: &Programs, scene: &Scene, table: &mut Ta
             break;
         }
     }
-    let theirs = times(scene, index, ROTATIONS).await.context("of the program that only copies")?;
+    let theirs = times(scene, index, ROTATIONS)
+        .await
+        .context("of the program that only copies")?;
     drop(copying);
-    let (ours, theirs) = (Figure::Millis(median(&ours)), Figure::Millis(median(&theirs)));
+    let (ours, theirs) = (
+        Figure::Millis(median(&ours)),
+        Figure::Millis(median(&theirs)),
+    );
     let what = "one rotation in a quiet fleet, median".to_owned();
-    table.add(row(what, ours, "watch and write, nothing else", theirs, Some(2.0)))?;
-    let (what, existing) = ("CPU of an idle minute".to_owned(), "the existing agent, measured elsewhere");
-    table.add(row(what, Figure::Millis(idle), existing, Figure::Millis(40.0), Some(1.0)))?;
+    table.add(row(
+        what,
+        ours,
+        "watch and write, nothing else",
+        theirs,
+        Some(2.0),
+    ))?;
+    let (what, existing) = (
+        "CPU of an idle minute".to_owned(),
+        "the existing agent, measured elsewhere",
+    );
+    table.add(row(
+        what,
+        Figure::Millis(idle),
+        existing,
+        Figure::Millis(40.0),
+        Some(1.0),
+    ))?;
     let what = "requests of an idle minute beyond watches".to_owned();
     table.add(row(what, count(counted.all()), "none", count(0), Some(1.0)))
 }
 
 /// A cluster that has a result.
 async fn available(scene: &Scene) -> Result<usize> {
-    let made: Vec<_> = scene.outputs().await?.into_iter().filter_map(|one| one.metadata.namespace).collect();
+    let made: Vec<_> = scene
+        .outputs()
+        .await?
+        .into_iter()
+        .filter_map(|one| one.metadata.namespace)
+        .collect();
     let has = |index: &usize| made.contains(&format!("klusterlet-{}", managed_name(*index)));
-    (0..scene.clusters).find(has).context("no HostedCluster has a result")
+    (0..scene.clusters)
+        .find(has)
+        .context("no HostedCluster has a result")
 }
 
 async fn times(scene: &Scene, index: usize, offset: usize) -> Result<Vec<f64>> {
@@ -75,21 +104,33 @@ async fn times(scene: &Scene, index: usize, offset: usize) -> Result<Vec<f64>> {
 
 /// Changes the admin secret, and waits until its result has changed.
 async fn rotate(scene: &Scene, index: usize, turn: usize) -> Result<Duration> {
-    let (source, namespace) =
-        (api(&scene.client, SECRET, Some("clusters")), format!("klusterlet-{}", managed_name(index)));
+    let (source, namespace) = (
+        api(&scene.client, SECRET, Some("clusters")),
+        format!("klusterlet-{}", managed_name(index)),
+    );
     let name = format!("{}-admin-kubeconfig", hosted_name(index));
     let now = source.get(&name).await?;
-    let text = now.data["data"]["kubeconfig"].as_str().context("the secret has no kubeconfig")?;
+    let text = now.data["data"]["kubeconfig"]
+        .as_str()
+        .context("the secret has no kubeconfig")?;
     let text = String::from_utf8(STANDARD.decode(text)?)?;
-    let text = text.lines().filter(|line| !line.starts_with("rotation:")).collect::<Vec<_>>().join("\n");
+    let text = text
+        .lines()
+        .filter(|line| !line.starts_with("rotation:"))
+        .collect::<Vec<_>>()
+        .join("\n");
     let text = STANDARD.encode(format!("{text}\nrotation: \"{turn}\"\n"));
     let target = api(&scene.client, SECRET, Some(&namespace));
-    let now = target.list_metadata(&ListParams::default().fields(NAMED)).await?;
+    let now = target
+        .list_metadata(&ListParams::default().fields(NAMED))
+        .await?;
     let before = now.metadata.resource_version.unwrap_or_default();
     let start = Instant::now();
     let patch = Patch::Merge(json!({"data": {"kubeconfig": text}}));
     source.patch(&name, &PatchParams::default(), &patch).await?;
     let seen = follow_from(&target, Some(NAMED), before, async |_| Ok(true));
-    timeout(DEADLINE, seen).await.context("no new result within 20 s")??;
+    timeout(DEADLINE, seen)
+        .await
+        .context("no new result within 20 s")??;
     Ok(start.elapsed())
 }

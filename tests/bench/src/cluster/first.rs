@@ -17,7 +17,15 @@ pub(super) async fn first(programs: &Programs, scene: &Scene, table: &mut Table)
     process::run(&mut programs.transom(&once)).context("failed to make the first secrets")?;
     let writes = scene.keep_outputs().await?;
     let list = scene.outputs.display().to_string();
-    let create = ["server", "--kubeconfig", &scene.floor, "create", &list, "--parallel", "32"];
+    let create = [
+        "server",
+        "--kubeconfig",
+        &scene.floor,
+        "create",
+        &list,
+        "--parallel",
+        "32",
+    ];
     let apply = [&create[..], &["--apply"]].concat();
     let (mut ours, mut floor, mut posts) = (Runs::default(), Runs::default(), Runs::default());
     let (mut requests, mut peak) = (0, 0.0_f64);
@@ -34,16 +42,60 @@ pub(super) async fn first(programs: &Programs, scene: &Scene, table: &mut Table)
         peak = peak.max(process::peak(&mut programs.transom(&once))?);
     }
     let kept = Agent::start(programs, scene).await?.allowance()?;
-    let what = |rest: &str| format!("first run, {} HostedClusters, {writes} secrets to write: {rest}", scene.clusters);
-    let (against, post) = ("apply them, 32 at a time", "POST them, which RBAC cannot bind by name");
-    table.add(row(what("wall time"), ours.wall(), against, floor.wall(), Some(1.3)))?;
-    table.add(row(what("wall time"), ours.wall(), post, posts.wall(), None))?;
-    table.add(row(what("CPU of the agent"), ours.cpu(), against, floor.cpu(), None))?;
-    table.add(row(what(SERVERS), ours.servers(), against, floor.servers(), None))?;
+    let what = |rest: &str| {
+        format!(
+            "first run, {} HostedClusters, {writes} secrets to write: {rest}",
+            scene.clusters
+        )
+    };
+    let (against, post) = (
+        "apply them, 32 at a time",
+        "POST them, which RBAC cannot bind by name",
+    );
+    table.add(row(
+        what("wall time"),
+        ours.wall(),
+        against,
+        floor.wall(),
+        Some(1.3),
+    ))?;
+    table.add(row(
+        what("wall time"),
+        ours.wall(),
+        post,
+        posts.wall(),
+        None,
+    ))?;
+    table.add(row(
+        what("CPU of the agent"),
+        ours.cpu(),
+        against,
+        floor.cpu(),
+        None,
+    ))?;
+    table.add(row(
+        what(SERVERS),
+        ours.servers(),
+        against,
+        floor.servers(),
+        None,
+    ))?;
     let what_is_asked = what("requests beyond lists and watches");
-    table.add(row(what_is_asked, count(requests), "writes", count(writes), Some(1.1)))?;
+    table.add(row(
+        what_is_asked,
+        count(requests),
+        "writes",
+        count(writes),
+        Some(1.1),
+    ))?;
     table.add(verbs(what, &ours.verbs(), against, &floor.verbs()))?;
-    table.add(row(what("peak memory"), Figure::Mebibytes(peak), ALLOWED, Figure::Mebibytes(kept), Some(1.0)))?;
+    table.add(row(
+        what("peak memory"),
+        Figure::Mebibytes(peak),
+        ALLOWED,
+        Figure::Mebibytes(kept),
+        Some(1.0),
+    ))?;
     Ok(writes)
 }
 
@@ -58,16 +110,49 @@ pub(super) async fn again(programs: &Programs, scene: &Scene, table: &mut Table)
         lists.add(scene, &mut programs.floor(&list)).await?;
     }
     let asked = count(scene.requests(&start).await?.all());
-    let (what, against) = (|rest: &str| format!("restart with everything right: {rest}"), "list and decode with kube");
-    table.add(row(what("writes and single reads"), asked, "none", count(0), Some(1.0)))?;
-    table.add(row(what("CPU of the agent"), ours.cpu(), against, lists.cpu(), Some(3.0)))?;
-    table.add(row(what(SERVERS), ours.servers(), against, lists.servers(), None))?;
+    let (what, against) = (
+        |rest: &str| format!("restart with everything right: {rest}"),
+        "list and decode with kube",
+    );
+    table.add(row(
+        what("writes and single reads"),
+        asked,
+        "none",
+        count(0),
+        Some(1.0),
+    ))?;
+    table.add(row(
+        what("CPU of the agent"),
+        ours.cpu(),
+        against,
+        lists.cpu(),
+        Some(3.0),
+    ))?;
+    table.add(row(
+        what(SERVERS),
+        ours.servers(),
+        against,
+        lists.servers(),
+        None,
+    ))?;
     table.add(verbs(what, &ours.verbs(), against, &lists.verbs()))
 }
 
 /// First run and restart of an agent that may not list the Secrets that it copies.
-pub(super) async fn strict(programs: &Programs, scene: &Scene, writes: usize, table: &mut Table) -> Result<()> {
-    let once = ["run", "--once", "--kubeconfig", &scene.agent, "--secret-reads", "strict"];
+pub(super) async fn strict(
+    programs: &Programs,
+    scene: &Scene,
+    writes: usize,
+    table: &mut Table,
+) -> Result<()> {
+    let once = [
+        "run",
+        "--once",
+        "--kubeconfig",
+        &scene.agent,
+        "--secret-reads",
+        "strict",
+    ];
     scene.clear_outputs().await?;
     let start = scene.now().await?;
     process::run(&mut programs.transom(&once))?;
@@ -77,8 +162,26 @@ pub(super) async fn strict(programs: &Programs, scene: &Scene, writes: usize, ta
     let again = scene.requests(&start).await?;
     let what = |rest: &str| format!("Secrets read one by one, {rest}");
     let asked = what("first run: requests beyond lists and watches");
-    table.add(row(asked, count(first.all()), "writes", count(writes), Some(2.1)))?;
+    table.add(row(
+        asked,
+        count(first.all()),
+        "writes",
+        count(writes),
+        Some(2.1),
+    ))?;
     let (reads, primaries) = (count(again.gets), count(scene.clusters));
-    table.add(row(what("restart: single reads"), reads, "HostedClusters", primaries, Some(1.0)))?;
-    table.add(row(what("restart: writes"), count(again.writes), "none", count(0), Some(1.0)))
+    table.add(row(
+        what("restart: single reads"),
+        reads,
+        "HostedClusters",
+        primaries,
+        Some(1.0),
+    ))?;
+    table.add(row(
+        what("restart: writes"),
+        count(again.writes),
+        "none",
+        count(0),
+        Some(1.0),
+    ))
 }

@@ -37,12 +37,30 @@ pub(super) struct Scene {
 impl Scene {
     /// HostedClusters with secrets, Services and namespaces.
     pub(super) async fn hosted(work: &Path, clusters: usize) -> Result<Self> {
-        Self::new(work, Fleet { clusters, managed: 0, seed: 1 }, clusters).await
+        Self::new(
+            work,
+            Fleet {
+                clusters,
+                managed: 0,
+                seed: 1,
+            },
+            clusters,
+        )
+        .await
     }
 
     /// ManagedClusters.
     pub(super) async fn managed(work: &Path, managed: usize) -> Result<Self> {
-        Self::new(work, Fleet { clusters: 0, managed, seed: 1 }, managed).await
+        Self::new(
+            work,
+            Fleet {
+                clusters: 0,
+                managed,
+                seed: 1,
+            },
+            managed,
+        )
+        .await
     }
 
     async fn new(work: &Path, fleet: Fleet, clusters: usize) -> Result<Self> {
@@ -50,9 +68,15 @@ impl Scene {
         cluster.install_all_crds().await?;
         cluster.install_fleet(fleet).await?;
         let groups = ["system:masters"];
-        let (agent, floor) = (cluster.user("bench-agent", &groups)?, cluster.user("bench-floor", &groups)?);
+        let (agent, floor) = (
+            cluster.user("bench-agent", &groups)?,
+            cluster.user("bench-floor", &groups)?,
+        );
         let shown = |path: PathBuf| path.display().to_string();
-        let (agent_file, floor) = (cluster.write_kubeconfig(&agent)?, cluster.write_kubeconfig(&floor)?);
+        let (agent_file, floor) = (
+            cluster.write_kubeconfig(&agent)?,
+            cluster.write_kubeconfig(&floor)?,
+        );
         let client = client(&floor).await?;
         let outputs = work.join("outputs.json");
         Ok(Self {
@@ -72,7 +96,11 @@ impl Scene {
         let mut made = Vec::new();
         for mut secret in self.outputs().await? {
             let metadata = &mut secret.metadata;
-            (metadata.uid, metadata.resource_version, metadata.creation_timestamp) = (None, None, None);
+            (
+                metadata.uid,
+                metadata.resource_version,
+                metadata.creation_timestamp,
+            ) = (None, None, None);
             metadata.managed_fields = None;
             made.push(serde_json::to_value(&secret)?);
         }
@@ -90,7 +118,11 @@ impl Scene {
             api.delete(OUTPUT, &DeleteParams::default()).await.map(drop)
         };
         let all = self.outputs().await?;
-        stream::iter(all).map(remove).buffer_unordered(PARALLEL).try_collect::<()>().await?;
+        stream::iter(all)
+            .map(remove)
+            .buffer_unordered(PARALLEL)
+            .try_collect::<()>()
+            .await?;
         Ok(())
     }
 
@@ -103,7 +135,9 @@ impl Scene {
     /// CPU time of the API server and etcd so far.
     pub(super) fn server_cpu_millis(&self) -> Result<f64> {
         let [apiserver, etcd] = [self.cluster.apiserver(), self.cluster.etcd()].map(|server| {
-            let id = server.id().context("failed to ask for the CPU time of a server: it does not run")?;
+            let id = server
+                .id()
+                .context("failed to ask for the CPU time of a server: it does not run")?;
             process::cpu_millis(id)
         });
         Ok(apiserver? + etcd?)

@@ -26,7 +26,12 @@ pub(super) async fn times(clusters: &Api<DynamicObject>, names: &[String]) -> Re
         settle_one(clusters, name, false).await?;
     }
     let (first, mut left) = names.split_first().context("there is no ManagedCluster")?;
-    let version = clusters.get(first).await?.metadata.resource_version.unwrap_or_default();
+    let version = clusters
+        .get(first)
+        .await?
+        .metadata
+        .resource_version
+        .unwrap_or_default();
     let (unknown, params) = (condition("Unknown"), PatchParams::default());
     let (mut times, mut name, mut start) = (Vec::with_capacity(names.len()), first, Instant::now());
     clusters.patch_status(name, &params, &unknown).await?;
@@ -35,12 +40,16 @@ pub(super) async fn times(clusters: &Api<DynamicObject>, names: &[String]) -> Re
             return Ok(false);
         }
         times.push(start.elapsed().as_secs_f64() * 1e3);
-        let Some((next, rest)) = left.split_first() else { return Ok(true) };
+        let Some((next, rest)) = left.split_first() else {
+            return Ok(true);
+        };
         (name, left, start) = (next, rest, Instant::now());
         clusters.patch_status(name, &params, &unknown).await?;
         Ok(false)
     });
-    timeout(DEADLINE, flips).await.context("the taints did not come in ten minutes")??;
+    timeout(DEADLINE, flips)
+        .await
+        .context("the taints did not come in ten minutes")??;
     Ok(times.split_off(1))
 }
 
@@ -51,9 +60,17 @@ pub(super) async fn until_watching(clusters: &Api<DynamicObject>, names: &[Strin
         let tainted = is_tainted(&clusters.get(last).await?);
         // It may have been flipped before the program was watching: then it is flipped back first.
         for unknown in [tainted, !tainted] {
-            flip(clusters, std::slice::from_ref(last), if unknown { "Unknown" } else { "True" }).await?;
+            flip(
+                clusters,
+                std::slice::from_ref(last),
+                if unknown { "Unknown" } else { "True" },
+            )
+            .await?;
         }
-        if timeout(TRY, settle_one(clusters, last, !tainted)).await.is_ok_and(|settled| settled.is_ok()) {
+        if timeout(TRY, settle_one(clusters, last, !tainted))
+            .await
+            .is_ok_and(|settled| settled.is_ok())
+        {
             return Ok(());
         }
     }
@@ -77,5 +94,7 @@ async fn settle_one(clusters: &Api<DynamicObject>, name: &str, tainted: bool) ->
         }
         bail!("the watch ended")
     };
-    timeout(Duration::from_secs(30), follow).await.with_context(|| format!("{name} was not tainted in time"))?
+    timeout(Duration::from_secs(30), follow)
+        .await
+        .with_context(|| format!("{name} was not tainted in time"))?
 }

@@ -18,7 +18,11 @@ pub(super) struct Running(Child);
 
 impl Running {
     pub(super) fn start(command: &mut Command) -> Result<Self> {
-        Ok(Self(command.spawn().with_context(|| format!("failed to start {command:?}"))?))
+        Ok(Self(
+            command
+                .spawn()
+                .with_context(|| format!("failed to start {command:?}"))?,
+        ))
     }
 
     /// CPU time so far.
@@ -28,7 +32,8 @@ impl Running {
 
     /// The peak memory so far, in mebibytes.
     pub(super) fn peak(&self) -> Result<f64> {
-        process::peak_of(self.0.id()).context("failed to ask for the memory of a program: it has ended")
+        process::peak_of(self.0.id())
+            .context("failed to ask for the memory of a program: it has ended")
     }
 }
 
@@ -51,9 +56,20 @@ impl Agent {
     pub(super) async fn start(programs: &Programs, scene: &Scene) -> Result<Self> {
         // No other process takes the port in the short time until the agent does.
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let words = ["run", "--kubeconfig", &scene.agent, "--admin-address", &admin.to_string()];
+        let words = [
+            "run",
+            "--kubeconfig",
+            &scene.agent,
+            "--admin-address",
+            &admin.to_string(),
+        ];
         let running = Running::start(&mut programs.transom(&words))?;
-        let ready = async || Ok(http::get(admin, "/readyz").ok().filter(|answer| answer.status == 200).map(drop));
+        let ready = async || {
+            Ok(http::get(admin, "/readyz")
+                .ok()
+                .filter(|answer| answer.status == 200)
+                .map(drop))
+        };
         wait::until("an agent that is ready", DEADLINE, ready).await?;
         Ok(Self { running, admin })
     }

@@ -28,14 +28,22 @@ impl Spending {
     /// Starts the measurement.
     pub(super) async fn start(scene: &Scene) -> Result<Self> {
         let verbs = scene.verbs().await?;
-        Ok(Self { verbs, servers: scene.server_cpu_millis()?, start: Instant::now() })
+        Ok(Self {
+            verbs,
+            servers: scene.server_cpu_millis()?,
+            start: Instant::now(),
+        })
     }
 
     /// Ends the measurement.
     pub(super) async fn end(self, scene: &Scene) -> Result<Spent> {
         let wall_millis = self.start.elapsed().as_secs_f64() * 1e3;
         let server_millis = scene.server_cpu_millis()? - self.servers;
-        Ok(Spent { wall_millis, server_millis, verbs: scene.verbs().await?.after(&self.verbs) })
+        Ok(Spent {
+            wall_millis,
+            server_millis,
+            verbs: scene.verbs().await?.after(&self.verbs),
+        })
     }
 }
 
@@ -81,7 +89,10 @@ impl Runs {
 
     /// Requests of the last run.
     pub(super) fn verbs(&self) -> Verbs {
-        self.0.last().map(|(_, spent)| spent.verbs.clone()).unwrap_or_default()
+        self.0
+            .last()
+            .map(|(_, spent)| spent.verbs.clone())
+            .unwrap_or_default()
     }
 
     fn median(&self, of: impl Fn(&(Cost, Spent)) -> f64) -> Figure {

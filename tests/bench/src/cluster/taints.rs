@@ -21,7 +21,11 @@ const DEADLINE: Duration = Duration::from_secs(600);
 /// All at once, one by one, and heartbeats.
 pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
     let clusters = api(&scene.client, MANAGED, None);
-    let names: Vec<String> = all(&clusters).await?.into_iter().filter_map(|one| one.metadata.name).collect();
+    let names: Vec<String> = all(&clusters)
+        .await?
+        .into_iter()
+        .filter_map(|one| one.metadata.name)
+        .collect();
     flip(&clusters, &names, "True").await?;
     let floor = Spending::start(scene).await?;
     flip_and_taint(&clusters, &names).await?;
@@ -33,11 +37,26 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
     let ours = Spending::start(scene).await?;
     at_once(&clusters, &names).await?;
     let ours = ours.end(scene).await?;
-    let (requests, cpu) = (scene.requests(&start).await?.all(), agent.running.cpu_millis()? - cpu);
+    let (requests, cpu) = (
+        scene.requests(&start).await?.all(),
+        agent.running.cpu_millis()? - cpu,
+    );
     let (many, against) = (names.len(), "the same flips and patches");
     let what = |rest: &str| format!("{many} ManagedClusters turn Unknown: {rest}");
-    table.add(row(what("until all are tainted"), ours.wall(), against, floor.wall(), Some(1.2)))?;
-    table.add(row(what("requests"), count(requests), "ManagedClusters", count(many), Some(1.0)))?;
+    table.add(row(
+        what("until all are tainted"),
+        ours.wall(),
+        against,
+        floor.wall(),
+        Some(1.2),
+    ))?;
+    table.add(row(
+        what("requests"),
+        count(requests),
+        "ManagedClusters",
+        count(many),
+        Some(1.0),
+    ))?;
     table.add(row(
         what("CPU of the agent"),
         Figure::Millis(cpu),
@@ -45,21 +64,46 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
         ours.wall(),
         None,
     ))?;
-    table.add(row(what(SERVERS), ours.servers(), against, floor.servers(), None))?;
+    table.add(row(
+        what(SERVERS),
+        ours.servers(),
+        against,
+        floor.servers(),
+        None,
+    ))?;
     table.add(verbs(what, &ours.verbs, against, &floor.verbs))?;
     let ours = flips::times(&clusters, &names).await?;
     beats::measure(scene, &clusters, &names, &agent, table).await?;
-    let (peak, kept) = (Figure::Mebibytes(agent.running.peak()?), Figure::Mebibytes(agent.allowance()?));
-    table.add(row(format!("{many} ManagedClusters, all of this: peak memory"), peak, ALLOWED, kept, Some(1.0)))?;
+    let (peak, kept) = (
+        Figure::Mebibytes(agent.running.peak()?),
+        Figure::Mebibytes(agent.allowance()?),
+    );
+    table.add(row(
+        format!("{many} ManagedClusters, all of this: peak memory"),
+        peak,
+        ALLOWED,
+        kept,
+        Some(1.0),
+    ))?;
     drop(agent);
-    let tainting = Running::start(&mut programs.floor(&["server", "--kubeconfig", &scene.floor, "taint"]))?;
+    let tainting =
+        Running::start(&mut programs.floor(&["server", "--kubeconfig", &scene.floor, "taint"]))?;
     flips::until_watching(&clusters, &names).await?;
     let floor = flips::times(&clusters, &names).await?;
     drop(tainting);
     for (which, percent, target) in [("median", 50, 2.0), ("p99", 99, 5.0)] {
         let of = |times: &[f64]| Figure::Millis(percentile(times, percent));
-        let what = format!("one ManagedCluster turns Unknown in a quiet fleet, {which} of {}", ours.len());
-        table.add(row(what, of(&ours), "watch and patch, nothing else", of(&floor), Some(target)))?;
+        let what = format!(
+            "one ManagedCluster turns Unknown in a quiet fleet, {which} of {}",
+            ours.len()
+        );
+        table.add(row(
+            what,
+            of(&ours),
+            "watch and patch, nothing else",
+            of(&floor),
+            Some(target),
+        ))?;
     }
     Ok(())
 }
@@ -82,32 +126,49 @@ async fn all(clusters: &Api<DynamicObject>) -> Result<Vec<DynamicObject>> {
 
 /// The one condition that counts, replacing all others.
 pub(super) fn condition(status: &str) -> Patch<Value> {
-    let reason = if status == "True" { "ManagedClusterAvailable" } else { "ManagedClusterLeaseUpdateStopped" };
+    let reason = if status == "True" {
+        "ManagedClusterAvailable"
+    } else {
+        "ManagedClusterLeaseUpdateStopped"
+    };
     Patch::Merge(json!({"status": {"conditions": [{
         "type": "ManagedClusterConditionAvailable", "status": status, "reason": reason, "message": "measured",
         "lastTransitionTime": "2026-11-21T08:00:00Z"}]}}))
 }
 
 /// Sets the condition of every cluster.
-pub(super) async fn flip(clusters: &Api<DynamicObject>, names: &[String], status: &str) -> Result<()> {
+pub(super) async fn flip(
+    clusters: &Api<DynamicObject>,
+    names: &[String],
+    status: &str,
+) -> Result<()> {
     send(clusters, names, &condition(status)).await
 }
 
 /// Sends one patch to the status of every cluster.
-pub(super) async fn send(clusters: &Api<DynamicObject>, names: &[String], patch: &Patch<Value>) -> Result<()> {
+pub(super) async fn send(
+    clusters: &Api<DynamicObject>,
+    names: &[String],
+    patch: &Patch<Value>,
+) -> Result<()> {
     let params = &PatchParams::default();
     let one = |name: &String| {
         let name = name.clone();
         async move { clusters.patch_status(&name, params, patch).await.map(drop) }
     };
-    stream::iter(names).map(one).buffer_unordered(PARALLEL).try_collect::<()>().await?;
+    stream::iter(names)
+        .map(one)
+        .buffer_unordered(PARALLEL)
+        .try_collect::<()>()
+        .await?;
     Ok(())
 }
 
 /// Makes every cluster Unknown and taints it: the requests of the fleet and an agent together, in the same number.
 async fn flip_and_taint(clusters: &Api<DynamicObject>, names: &[String]) -> Result<()> {
     let (unknown, params) = (&condition("Unknown"), &PatchParams::default());
-    let taints = &Patch::Merge(json!({"spec": {"taints": [{"key": UNREACHABLE, "effect": "NoSelect"}]}}));
+    let taints =
+        &Patch::Merge(json!({"spec": {"taints": [{"key": UNREACHABLE, "effect": "NoSelect"}]}}));
     let one = |name: &String| {
         let name = name.clone();
         async move {
@@ -115,7 +176,11 @@ async fn flip_and_taint(clusters: &Api<DynamicObject>, names: &[String]) -> Resu
             clusters.patch(&name, params, taints).await.map(drop)
         }
     };
-    stream::iter(names).map(one).buffer_unordered(PARALLEL).try_collect::<()>().await?;
+    stream::iter(names)
+        .map(one)
+        .buffer_unordered(PARALLEL)
+        .try_collect::<()>()
+        .await?;
     Ok(())
 }
 
@@ -126,7 +191,10 @@ pub(super) fn is_tainted(cluster: &DynamicObject) -> bool {
 
 /// From the first flip to the last taint; no cluster is tainted at the start.
 async fn at_once(clusters: &Api<DynamicObject>, names: &[String]) -> Result<()> {
-    let (flipped, tainted) = tokio::join!(flip(clusters, names, "Unknown"), settled(clusters, names.len(), true));
+    let (flipped, tainted) = tokio::join!(
+        flip(clusters, names, "Unknown"),
+        settled(clusters, names.len(), true)
+    );
     flipped.and(tainted)
 }
 
@@ -148,7 +216,9 @@ async fn settled(clusters: &Api<DynamicObject>, many: usize, tainted: bool) -> R
         while there.len() < many {
             let mut events = pin!(clusters.watch(&WatchParams::default(), &version).await?);
             while let Some(event) = events.try_next().await? {
-                let WatchEvent::Modified(object) = event else { continue };
+                let WatchEvent::Modified(object) = event else {
+                    continue;
+                };
                 version = object.metadata.resource_version.clone().unwrap_or_default();
                 let is = is_tainted(&object) == tainted;
                 let name = object.metadata.name.unwrap_or_default();
@@ -164,5 +234,7 @@ async fn settled(clusters: &Api<DynamicObject>, many: usize, tainted: bool) -> R
         }
         anyhow::Ok(())
     };
-    timeout(DEADLINE, follow).await.context("the taints did not come in ten minutes")?
+    timeout(DEADLINE, follow)
+        .await
+        .context("the taints did not come in ten minutes")?
 }

@@ -4,7 +4,8 @@ use anyhow::{Context as _, Result};
 use clap::Subcommand;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{
-    Api, DynamicObject, ListParams, Patch, PatchParams, PostParams, ValidationDirective, WatchEvent, WatchParams,
+    Api, DynamicObject, ListParams, Patch, PatchParams, PostParams, ValidationDirective,
+    WatchEvent, WatchParams,
 };
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
@@ -44,7 +45,11 @@ pub(crate) fn run(kubeconfig: &Path, floor: &Floor) -> Result<()> {
     Runtime::new()?.block_on(async {
         let client = client(kubeconfig).await?;
         match floor {
-            Floor::Create { list, parallel, apply } => create(&client, list, *parallel, *apply).await,
+            Floor::Create {
+                list,
+                parallel,
+                apply,
+            } => create(&client, list, *parallel, *apply).await,
             Floor::List => list(&client).await,
             Floor::Copy => copy(&client).await,
             Floor::Taint => taint(&client).await,
@@ -76,17 +81,25 @@ pub(crate) fn api(
 /// Secrets.
 pub(crate) const SECRET: (&str, &str, &str) = ("", "v1", "Secret");
 /// ManagedClusters.
-pub(crate) const MANAGED: (&str, &str, &str) = ("cluster.open-cluster-management.io", "v1", "ManagedCluster");
+pub(crate) const MANAGED: (&str, &str, &str) =
+    ("cluster.open-cluster-management.io", "v1", "ManagedCluster");
 
 async fn create(client: &Client, list: &Path, parallel: usize, apply: bool) -> Result<()> {
     let objects: Vec<DynamicObject> = serde_json::from_slice(&std::fs::read(list)?)?;
     // Items of a list have no kind.
-    let types = TypeMeta { api_version: "v1".to_owned(), kind: "Secret".to_owned() };
+    let types = TypeMeta {
+        api_version: "v1".to_owned(),
+        kind: "Secret".to_owned(),
+    };
     let write = |mut object: DynamicObject| {
         object.types = Some(types.clone());
         write_one(client, object, apply)
     };
-    stream::iter(objects).map(write).buffer_unordered(parallel).try_collect::<()>().await?;
+    stream::iter(objects)
+        .map(write)
+        .buffer_unordered(parallel)
+        .try_collect::<()>()
+        .await?;
     Ok(())
 }
 
@@ -98,21 +111,36 @@ async fn write_one(client: &Client, object: DynamicObject, apply: bool) -> kube:
     let name = object.metadata.name.clone().unwrap_or_default();
     let mut how = PatchParams::apply("transom-bench-floor");
     how.field_validation = Some(ValidationDirective::Ignore);
-    api.patch(&name, &how, &Patch::Apply(&object)).await.map(drop)
+    api.patch(&name, &how, &Patch::Apply(&object))
+        .await
+        .map(drop)
 }
 
 async fn list(client: &Client) -> Result<()> {
     let of = |kind, fields: &str| {
         let params = ListParams::default().limit(PAGE);
-        (api(client, kind, None), if fields.is_empty() { params } else { params.fields(fields) })
+        (
+            api(client, kind, None),
+            if fields.is_empty() {
+                params
+            } else {
+                params.fields(fields)
+            },
+        )
     };
     let lists = [
         of(("hypershift.openshift.io", "v1beta1", "HostedCluster"), ""),
         of(MANAGED, ""),
-        of(("operator.open-cluster-management.io", "v1", "Klusterlet"), ""),
+        of(
+            ("operator.open-cluster-management.io", "v1", "Klusterlet"),
+            "",
+        ),
         of(("", "v1", "Namespace"), ""),
         of(("", "v1", "Service"), "metadata.name=kube-apiserver"),
-        of(SECRET, "type=Opaque,metadata.name!=external-managed-kubeconfig"),
+        of(
+            SECRET,
+            "type=Opaque,metadata.name!=external-managed-kubeconfig",
+        ),
         of(SECRET, "metadata.name=external-managed-kubeconfig"),
     ];
     let whole = |(api, mut params): (Api<DynamicObject>, ListParams)| async move {
@@ -126,7 +154,11 @@ async fn list(client: &Client) -> Result<()> {
             }
         }
     };
-    stream::iter(lists).map(whole).buffer_unordered(8).try_collect::<Vec<_>>().await?;
+    stream::iter(lists)
+        .map(whole)
+        .buffer_unordered(8)
+        .try_collect::<Vec<_>>()
+        .await?;
     Ok(())
 }
 
@@ -136,7 +168,11 @@ pub(crate) async fn follow(
     fields: Option<&str>,
     each: impl AsyncFnMut(DynamicObject) -> Result<bool>,
 ) -> Result<()> {
-    let now = api.list_metadata(&ListParams::default().limit(1)).await?.metadata.resource_version;
+    let now = api
+        .list_metadata(&ListParams::default().limit(1))
+        .await?
+        .metadata
+        .resource_version;
     follow_from(api, fields, now.unwrap_or_default(), each).await
 }
 
@@ -148,7 +184,10 @@ pub(crate) async fn follow_from(
     mut each: impl AsyncFnMut(DynamicObject) -> Result<bool>,
 ) -> Result<()> {
     loop {
-        let params = WatchParams { field_selector: fields.map(str::to_owned), ..WatchParams::default() };
+        let params = WatchParams {
+            field_selector: fields.map(str::to_owned),
+            ..WatchParams::default()
+        };
         let mut events = pin!(api.watch(&params, &version).await?);
         while let Some(event) = events.try_next().await? {
             if let WatchEvent::Added(object) | WatchEvent::Modified(object) = event {
@@ -162,15 +201,28 @@ pub(crate) async fn follow_from(
 }
 
 async fn copy(client: &Client) -> Result<()> {
-    follow(&api(client, SECRET, None), Some("type=Opaque"), async |secret| {
-        let name = secret.metadata.name.unwrap_or_default();
-        let Some(cluster) = name.strip_suffix("-admin-kubeconfig") else { return Ok(false) };
-        let namespace = format!("klusterlet-{}", cluster.replace('.', "-"));
-        let patch = Patch::Merge(json!({"data": {"kubeconfig": secret.data["data"]["kubeconfig"]}}));
-        let target = api(client, SECRET, Some(&namespace));
-        target.patch("external-managed-kubeconfig", &PatchParams::default(), &patch).await?;
-        Ok(false)
-    })
+    follow(
+        &api(client, SECRET, None),
+        Some("type=Opaque"),
+        async |secret| {
+            let name = secret.metadata.name.unwrap_or_default();
+            let Some(cluster) = name.strip_suffix("-admin-kubeconfig") else {
+                return Ok(false);
+            };
+            let namespace = format!("klusterlet-{}", cluster.replace('.', "-"));
+            let patch =
+                Patch::Merge(json!({"data": {"kubeconfig": secret.data["data"]["kubeconfig"]}}));
+            let target = api(client, SECRET, Some(&namespace));
+            target
+                .patch(
+                    "external-managed-kubeconfig",
+                    &PatchParams::default(),
+                    &patch,
+                )
+                .await?;
+            Ok(false)
+        },
+    )
     .await
 }
 
@@ -178,10 +230,16 @@ async fn taint(client: &Client) -> Result<()> {
     let clusters = api(client, MANAGED, None);
     follow(&clusters, None, async |cluster| {
         let name = cluster.metadata.name.unwrap_or_default();
-        let taints = cluster.data["spec"].get("taints").and_then(Value::as_array).cloned().unwrap_or_default();
+        let taints = cluster.data["spec"]
+            .get("taints")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
         if let Some(taints) = tainted(&cluster.data, taints) {
             let patch = Patch::Merge(json!({"spec": {"taints": taints}}));
-            clusters.patch(&name, &PatchParams::default(), &patch).await?;
+            clusters
+                .patch(&name, &PatchParams::default(), &patch)
+                .await?;
         }
         Ok(false)
     })
@@ -194,12 +252,16 @@ pub(crate) const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreach
 /// The desired taints, if they differ from the current ones.
 fn tainted(cluster: &Value, mut taints: Vec<Value>) -> Option<Vec<Value>> {
     let conditions = cluster["status"]["conditions"].as_array()?;
-    let available = conditions.iter().find(|one| one["type"] == "ManagedClusterConditionAvailable")?;
+    let available = conditions
+        .iter()
+        .find(|one| one["type"] == "ManagedClusterConditionAvailable")?;
     let before = taints.len();
     let unknown = available["status"] == "Unknown";
     let has = taints.iter().any(|taint| taint["key"] == UNREACHABLE);
     if unknown && !has {
-        taints.push(json!({"key": UNREACHABLE, "effect": "NoSelect", "timeAdded": "2026-11-21T08:00:00Z"}));
+        taints.push(
+            json!({"key": UNREACHABLE, "effect": "NoSelect", "timeAdded": "2026-11-21T08:00:00Z"}),
+        );
     } else if !unknown {
         taints.retain(|taint| taint["key"] != UNREACHABLE);
     }

@@ -10,8 +10,13 @@ use transom_engine::{Capabilities, Engine, EngineOptions, Limits};
 
 fn main() -> Result<()> {
     let engine = Engine::new(EngineOptions::default())?;
-    let guest = engine.load(&hostile("one-memory")?, World::Taints, &Capabilities::default())?;
+    let guest = engine.load(
+        &hostile("one-memory")?,
+        World::Taints,
+        &Capabilities::default(),
+    )?;
     let call = guest.compute(&Limits::default(), &context("{}"), &managed_cluster());
     call.result?.map_err(|refusal| anyhow!("{refusal:?}"))?;
-    writeln!(std::io::stdout(), "{:?}", engine.allocation()).context("failed to write to standard output")
+    writeln!(std::io::stdout(), "{:?}", engine.allocation())
+        .context("failed to write to standard output")
 }

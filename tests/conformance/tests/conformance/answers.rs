@@ -26,7 +26,9 @@ use transom_engine::{Allocate, Capabilities, Guest};
 
 fn guest() -> Guest {
     let bytes = built("fixture-answers").unwrap();
-    engine(Allocate::PoolIfPossible).load(&bytes, World::Kubeconfig, &Capabilities::default()).unwrap()
+    engine(Allocate::PoolIfPossible)
+        .load(&bytes, World::Kubeconfig, &Capabilities::default())
+        .unwrap()
 }
 
 fn settings(ask: &str) -> String {
@@ -42,14 +44,29 @@ fn policy(name: &str) -> Policy {
 
 fn source() -> Source {
     let identity = identity();
-    let document = transom_conformance::canary::document(&identity.ca, &identity.certificate, &identity.key);
-    Source::parse(document.to_string().as_bytes(), &KubeconfigLimits::default()).unwrap()
+    let document =
+        transom_conformance::canary::document(&identity.ca, &identity.certificate, &identity.key);
+    Source::parse(
+        document.to_string().as_bytes(),
+        &KubeconfigLimits::default(),
+    )
+    .unwrap()
 }
 
 /// The host's result for the answer under a grant, up to the kubeconfig to write.
-fn assemble(guest: &Guest, ask: &str, source: &Source, grant: &KubeconfigGrant) -> Result<String, KubeconfigError> {
+fn assemble(
+    guest: &Guest,
+    ask: &str,
+    source: &Source,
+    grant: &KubeconfigGrant,
+) -> Result<String, KubeconfigError> {
     let inputs = &inputs(source.view());
-    let answer = guest.transform(&unlimited(), &context(&settings(ask)), &hosted_cluster(), inputs);
+    let answer = guest.transform(
+        &unlimited(),
+        &context(&settings(ask)),
+        &hosted_cluster(),
+        inputs,
+    );
     let proposal = answer.result.unwrap().unwrap().answer;
     let terms = Terms {
         grant,
@@ -59,12 +76,16 @@ fn assemble(guest: &Guest, ask: &str, source: &Source, grant: &KubeconfigGrant) 
         now_seconds: 1_795_000_000,
         limits: KubeconfigLimits::default(),
     };
-    source.assemble(&proposal, &terms).map(|assembled| assembled.to_yaml().to_owned())
+    source
+        .assemble(&proposal, &terms)
+        .map(|assembled| assembled.to_yaml().to_owned())
 }
 
 /// The grant of the default policy.
 fn grant() -> KubeconfigGrant {
-    let Writes::Kubeconfig(rules) = policy("external-managed-kubeconfig").writes else { panic!("it writes Secrets") };
+    let Writes::Kubeconfig(rules) = policy("external-managed-kubeconfig").writes else {
+        panic!("it writes Secrets")
+    };
     rules[0].kubeconfig.clone()
 }
 
@@ -72,8 +93,16 @@ fn grant() -> KubeconfigGrant {
 fn refuses_kubeconfigs_beyond_the_grant() {
     let (guest, source, mut grant) = (guest(), source(), grant());
     let error = assemble(&guest, "Honest", &source, &grant).unwrap_err();
-    assert_eq!(error.reason, KnownReason::CredentialNotGranted, "the source has a program to run: {error}");
-    grant.credentials.extend([CredentialGrant::Exec, CredentialGrant::AuthProvider, CredentialGrant::File]);
+    assert_eq!(
+        error.reason,
+        KnownReason::CredentialNotGranted,
+        "the source has a program to run: {error}"
+    );
+    grant.credentials.extend([
+        CredentialGrant::Exec,
+        CredentialGrant::AuthProvider,
+        CredentialGrant::File,
+    ]);
     let honest = assemble(&guest, "Honest", &source, &grant).unwrap();
     assert!(honest.contains("https://kube-apiserver.clusters-demo.svc:6443"));
     for (ask, word) in [
@@ -85,7 +114,9 @@ fn refuses_kubeconfigs_beyond_the_grant() {
         ("UnknownCredential", KnownReason::UnknownReference),
         ("UnknownEntry", KnownReason::UnknownReference),
     ] {
-        let Err(error) = assemble(&guest, ask, &source, &grant) else { panic!("{ask} is not refused") };
+        let Err(error) = assemble(&guest, ask, &source, &grant) else {
+            panic!("{ask} is not refused")
+        };
         assert_eq!(error.reason, word, "{ask}: {error}");
     }
 }
@@ -93,12 +124,22 @@ fn refuses_kubeconfigs_beyond_the_grant() {
 /// The host's result for the requirements, round after round, without any object found, for a primary with an
 /// annotation that names its managed cluster.
 fn requirements(settings: &str, annotation: &Value) -> Result<usize, KnownReason> {
-    let (guest, policy, primary) = (guest(), policy("external-managed-kubeconfig"), hosted_cluster());
-    let body =
-        json!({"metadata": {"annotations": {"cluster.open-cluster-management.io/managedcluster-name": annotation}}});
-    let object = Object { reference: primary.reference.clone(), version: String::new(), body };
+    let (guest, policy, primary) = (
+        guest(),
+        policy("external-managed-kubeconfig"),
+        hosted_cluster(),
+    );
+    let body = json!({"metadata": {"annotations": {"cluster.open-cluster-management.io/managedcluster-name": annotation}}});
+    let object = Object {
+        reference: primary.reference.clone(),
+        version: String::new(),
+        body,
+    };
     let context = context(settings);
-    let data = TemplateData { object: &object, agent: &context.agent };
+    let data = TemplateData {
+        object: &object,
+        agent: &context.agent,
+    };
     let mut rounds = Rounds::default();
     let mut found: Vec<Input> = Vec::new();
     for asked in 1..10 {
@@ -107,11 +148,18 @@ fn requirements(settings: &str, annotation: &Value) -> Result<usize, KnownReason
         match rounds.answer(&policy, &data, answer) {
             Ok(Next::Complete(_)) => return Ok(asked),
             Ok(Next::Read(needs)) => {
-                let absent = |role: String| Input { role, value: InputValue::Absent };
+                let absent = |role: String| Input {
+                    role,
+                    value: InputValue::Absent,
+                };
                 found = needs.into_iter().map(|need| absent(need.role)).collect();
             }
             Err(failure) => {
-                return Err(KnownReason::ALL.iter().copied().find(|word| failure.reason == (*word).into()).unwrap());
+                return Err(KnownReason::ALL
+                    .iter()
+                    .copied()
+                    .find(|word| failure.reason == (*word).into())
+                    .unwrap());
             }
         }
     }
@@ -122,8 +170,14 @@ fn requirements(settings: &str, annotation: &Value) -> Result<usize, KnownReason
 fn refuses_requirements_beyond_the_grant() {
     let requirements = |ask| requirements(&settings(ask), &Value::Null);
     assert_eq!(requirements("Honest"), Ok(2));
-    assert_eq!(requirements("ForeignTarget"), Err(KnownReason::WriteNotGranted));
-    assert_eq!(requirements("ForeignRead"), Err(KnownReason::ReadNotGranted));
+    assert_eq!(
+        requirements("ForeignTarget"),
+        Err(KnownReason::WriteNotGranted)
+    );
+    assert_eq!(
+        requirements("ForeignRead"),
+        Err(KnownReason::ReadNotGranted)
+    );
     assert_eq!(requirements("Endless"), Err(KnownReason::TooManyRounds));
 }
 
@@ -131,9 +185,16 @@ fn refuses_requirements_beyond_the_grant() {
 #[test]
 fn refuses_the_namespace_of_another_cluster_for_any_annotation() {
     let long = "a".repeat(300);
-    for annotation in
-        [json!(null), json!(""), json!("c1"), json!("*"), json!("../x"), json!("a/b"), json!(long), json!(7)]
-    {
+    for annotation in [
+        json!(null),
+        json!(""),
+        json!("c1"),
+        json!("*"),
+        json!("../x"),
+        json!("a/b"),
+        json!(long),
+        json!(7),
+    ] {
         let own = match annotation.as_str() {
             Some("c1") => "klusterlet-c1",
             None if annotation.is_number() => "nothing",
@@ -141,9 +202,19 @@ fn refuses_the_namespace_of_another_cluster_for_any_annotation() {
             Some(_) => "nothing",
         };
         let text = annotation.as_str().unwrap_or_default();
-        let asked =
-            ["klusterlet-demo", "klusterlet-c1", "klusterlet-other", "klusterlet-x", "kube-system", "klusterlet-"];
-        for namespace in asked.into_iter().map(str::to_owned).chain([format!("klusterlet-{text}"), text.to_owned()]) {
+        let asked = [
+            "klusterlet-demo",
+            "klusterlet-c1",
+            "klusterlet-other",
+            "klusterlet-x",
+            "kube-system",
+            "klusterlet-",
+        ];
+        for namespace in asked
+            .into_iter()
+            .map(str::to_owned)
+            .chain([format!("klusterlet-{text}"), text.to_owned()])
+        {
             let end = requirements(&json!({ "namespace": namespace }).to_string(), &annotation);
             let possible = transom_core::reference::dns::is_label(&namespace);
             let expected = match namespace == own {
@@ -160,38 +231,83 @@ fn refuses_the_namespace_of_another_cluster_for_any_annotation() {
 fn refuses_agent_reasons_from_a_guest_and_own_reasons_change_nothing() {
     let engine = engine(Allocate::PoolIfPossible);
     let say = |word: &str| {
-        let guest = engine.load(&holding_for(word).unwrap(), World::Taints, &Capabilities::default()).unwrap();
-        let declared =
-            catalogue::guest::Guest::load(guest.digest(), guest.description().clone(), &serde_json::Map::new());
+        let guest = engine
+            .load(
+                &holding_for(word).unwrap(),
+                World::Taints,
+                &Capabilities::default(),
+            )
+            .unwrap();
+        let declared = catalogue::guest::Guest::load(
+            guest.digest(),
+            guest.description().clone(),
+            &serde_json::Map::new(),
+        );
         (guest, declared)
     };
     for word in KnownReason::ALL {
-        let refused = say(word.as_str()).1.map(|_| ()).map_err(|failure| failure.reason);
-        let expected = if word.is_shared() { Ok(()) } else { Err(KnownReason::DescriptionInvalid.into()) };
+        let refused = say(word.as_str())
+            .1
+            .map(|_| ())
+            .map_err(|failure| failure.reason);
+        let expected = if word.is_shared() {
+            Ok(())
+        } else {
+            Err(KnownReason::DescriptionInvalid.into())
+        };
         assert_eq!(refused, expected, "{word:?}");
     }
     for word in ["NoClusters", "NotLeadingAnyMore"] {
         let (guest, declared) = say(word);
-        let Decision::Hold(problem) = compute(&guest, &unlimited()).result.unwrap().unwrap().answer else {
+        let Decision::Hold(problem) = compute(&guest, &unlimited())
+            .result
+            .unwrap()
+            .unwrap()
+            .answer
+        else {
             panic!("it holds")
         };
         let failure = declared.unwrap().failure(Class::Held, &problem);
-        assert_eq!((failure.class, failure.reason), (Class::Held, Reason::Declared(word.into())));
+        assert_eq!(
+            (failure.class, failure.reason),
+            (Class::Held, Reason::Declared(word.into()))
+        );
     }
 }
 
 #[test]
 fn refuses_a_taint_key_beyond_the_grant() {
-    let call = compute(&load(&engine(Allocate::PoolIfPossible), "foreign-taint"), &unlimited());
-    let Decision::Own(wanted) = call.result.unwrap().unwrap().answer else { panic!("it wants a taint") };
-    let Writes::Taints(mut rule) = policy("built-in-taints").writes else { panic!("it writes taints") };
+    let call = compute(
+        &load(&engine(Allocate::PoolIfPossible), "foreign-taint"),
+        &unlimited(),
+    );
+    let Decision::Own(wanted) = call.result.unwrap().unwrap().answer else {
+        panic!("it wants a taint")
+    };
+    let Writes::Taints(mut rule) = policy("built-in-taints").writes else {
+        panic!("it writes taints")
+    };
     let reference = managed_cluster().reference;
     let key = Key::new(&"built-in-taints".into(), &reference);
-    let primary = Object { reference, version: "1".to_owned(), body: json!({}) };
-    let plan = |rule: &_| {
-        taints::plan(&key, &primary, rule, &wanted, TimeAdded::SetByCluster, (&mut Contention::default(), 0))
+    let primary = Object {
+        reference,
+        version: "1".to_owned(),
+        body: json!({}),
     };
-    assert_eq!(plan(&rule).unwrap_err().reason, KnownReason::TaintKeyNotGranted.into());
+    let plan = |rule: &_| {
+        taints::plan(
+            &key,
+            &primary,
+            rule,
+            &wanted,
+            TimeAdded::SetByCluster,
+            (&mut Contention::default(), 0),
+        )
+    };
+    assert_eq!(
+        plan(&rule).unwrap_err().reason,
+        KnownReason::TaintKeyNotGranted.into()
+    );
     rule.keys.insert("Seen".to_owned());
     assert!(plan(&rule).is_ok());
 }

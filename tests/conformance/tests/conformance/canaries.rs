@@ -15,21 +15,32 @@ use transom_engine::{Capabilities, Engine, EngineOptions, Guest, MemoryRecorder,
 use transom_support::identity::Identity;
 
 /// With these settings the guest answers instead of refusing, so that all of its code runs.
-const SETTINGS: &str = r#"{"proxy": "Keep", "exec": "Allow", "authProvider": "Allow", "file": "Allow"}"#;
+const SETTINGS: &str =
+    r#"{"proxy": "Keep", "exec": "Allow", "authProvider": "Allow", "file": "Allow"}"#;
 
 fn view(identity: &Identity) -> SourceView {
     let document = document(&identity.ca, &identity.certificate, &identity.key).to_string();
-    Source::parse(document.as_bytes(), &KubeconfigLimits::default()).unwrap().view()
+    Source::parse(document.as_bytes(), &KubeconfigLimits::default())
+        .unwrap()
+        .view()
 }
 
 fn recorded() -> (Engine, MemoryRecorder) {
     let recorder = MemoryRecorder::default();
-    let options = EngineOptions { ticker: Ticker::Manual, ..EngineOptions::default() };
-    (Engine::recorded(options, recorder.clone()).unwrap(), recorder)
+    let options = EngineOptions {
+        ticker: Ticker::Manual,
+        ..EngineOptions::default()
+    };
+    (
+        Engine::recorded(options, recorder.clone()).unwrap(),
+        recorder,
+    )
 }
 
 fn load(engine: &Engine, bytes: &[u8]) -> Guest {
-    engine.load(bytes, World::Kubeconfig, &Capabilities::default()).unwrap()
+    engine
+        .load(bytes, World::Kubeconfig, &Capabilities::default())
+        .unwrap()
 }
 
 #[test]
@@ -47,9 +58,20 @@ fn the_memory_of_the_kubeconfig_guest_holds_no_credential() {
     let (context, primary) = (context(SETTINGS), hosted_cluster());
     let source = view(identity);
     let inputs = inputs(source.clone());
-    guest.require(&unlimited(), &context, &primary, &[]).result.unwrap().unwrap();
-    guest.require(&unlimited(), &context, &primary, &inputs).result.unwrap().unwrap();
-    let answer = guest.transform(&unlimited(), &context, &primary, &inputs).result.unwrap();
+    guest
+        .require(&unlimited(), &context, &primary, &[])
+        .result
+        .unwrap()
+        .unwrap();
+    guest
+        .require(&unlimited(), &context, &primary, &inputs)
+        .result
+        .unwrap()
+        .unwrap();
+    let answer = guest
+        .transform(&unlimited(), &context, &primary, &inputs)
+        .result
+        .unwrap();
     assert_eq!(answer.unwrap().answer.users.len(), 3);
 
     let memories = recorder.take();
@@ -59,9 +81,15 @@ fn the_memory_of_the_kubeconfig_guest_holds_no_credential() {
         assert_eq!(canaries.found_in(memory), Vec::<&str>::new());
     }
     // The fingerprint of the CA does reach the guest: this proves that the right memory was searched.
-    let AuthoritySource::Data(authority) = &source.clusters[0].authority else { panic!("the source has a CA") };
+    let AuthoritySource::Data(authority) = &source.clusters[0].authority else {
+        panic!("the source has a CA")
+    };
     let fingerprint = authority.fingerprints[0].as_bytes();
-    assert!(memories[2].windows(fingerprint.len()).any(|window| window == fingerprint));
+    assert!(
+        memories[2]
+            .windows(fingerprint.len())
+            .any(|window| window == fingerprint)
+    );
 }
 
 #[test]
@@ -69,27 +97,54 @@ fn the_search_finds_what_reaches_the_guest() {
     let canaries = Canaries::new();
     let (engine, recorder) = recorded();
     let guest = load(&engine, &built("kubeconfig").unwrap());
-    for planted in [MARK.to_owned(), in_base64(""), in_base64("x"), in_base64("xy")] {
+    for planted in [
+        MARK.to_owned(),
+        in_base64(""),
+        in_base64("x"),
+        in_base64("xy"),
+    ] {
         let mut primary = hosted_cluster();
         primary.fields = json!({"metadata": {"annotations": {"planted": planted}}});
         recorder.take();
         let _ = guest.require(&unlimited(), &context("{}"), &primary, &[]);
         let memories = recorder.take();
-        assert!(memories.iter().any(|memory| !canaries.found_in(memory).is_empty()), "{planted} is not found");
+        assert!(
+            memories
+                .iter()
+                .any(|memory| !canaries.found_in(memory).is_empty()),
+            "{planted} is not found"
+        );
     }
 }
 
 #[test]
 fn a_guest_that_searches_its_own_memory_finds_nothing() {
     let identity = identity();
-    let engine = Engine::new(EngineOptions { ticker: Ticker::Manual, ..EngineOptions::default() }).unwrap();
+    let engine = Engine::new(EngineOptions {
+        ticker: Ticker::Manual,
+        ..EngineOptions::default()
+    })
+    .unwrap();
     let guest = load(&engine, &hostile("searches-itself").unwrap());
     let inputs = inputs(view(identity));
-    let found = guest.transform(&unlimited(), &context("{}"), &hosted_cluster(), &inputs).result.unwrap();
+    let found = guest
+        .transform(&unlimited(), &context("{}"), &hosted_cluster(), &inputs)
+        .result
+        .unwrap();
     assert!(found.is_ok(), "{found:?}");
-    for planted in [MARK.to_owned(), in_base64(""), in_base64("x"), in_base64("xy")] {
-        let found = guest.transform(&unlimited(), &context(&planted), &hosted_cluster(), &inputs).result.unwrap();
-        let Err(Refusal::Invalid(Problem { reason, .. })) = found else { panic!("{planted} is not found") };
+    for planted in [
+        MARK.to_owned(),
+        in_base64(""),
+        in_base64("x"),
+        in_base64("xy"),
+    ] {
+        let found = guest
+            .transform(&unlimited(), &context(&planted), &hosted_cluster(), &inputs)
+            .result
+            .unwrap();
+        let Err(Refusal::Invalid(Problem { reason, .. })) = found else {
+            panic!("{planted} is not found")
+        };
         assert_eq!(reason, "Seen");
     }
 }

@@ -5,7 +5,9 @@ use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use transom_core::contract::description::Read;
-use transom_core::contract::taints::{Condition, Effect, MANAGED_CLUSTER, ManagedCluster, Status, Taint};
+use transom_core::contract::taints::{
+    Condition, Effect, MANAGED_CLUSTER, ManagedCluster, Status, Taint,
+};
 use transom_core::managed_cluster::declared;
 use transom_core::projection::{Declared, Paths};
 use transom_core::reference::ObjectRef;
@@ -14,7 +16,15 @@ use transom_guest::testing::declared as sdk;
 use transom_guest::{About, ObjectRef as NativeRef};
 
 /// Segments that often match: those of a record, some foreign ones, quoted keys, and elements of lists.
-const FIRST: [&str; 7] = ["metadata", "spec", "status", "labels", "a", "[\"a.b\"]", "[x]"];
+const FIRST: [&str; 7] = [
+    "metadata",
+    "spec",
+    "status",
+    "labels",
+    "a",
+    "[\"a.b\"]",
+    "[x]",
+];
 const NEXT: [&str; 23] = [
     ".labels",
     ".annotations",
@@ -43,7 +53,8 @@ const NEXT: [&str; 23] = [
 
 fn path() -> impl Strategy<Value = String> {
     let below = vec(prop::sample::select(&NEXT[..]), 0..4);
-    (prop::sample::select(&FIRST[..]), below).prop_map(|(first, below)| format!("{first}{}", below.concat()))
+    (prop::sample::select(&FIRST[..]), below)
+        .prop_map(|(first, below)| format!("{first}{}", below.concat()))
 }
 
 /// A path that usually matches a field of the record.
@@ -76,19 +87,37 @@ fn filling() -> impl Strategy<Value = String> {
 }
 
 fn value() -> impl Strategy<Value = Value> {
-    let leaf = prop::sample::select(vec![json!(null), json!(true), json!(7), json!("text"), json!([]), json!({})]);
+    let leaf = prop::sample::select(vec![
+        json!(null),
+        json!(true),
+        json!(7),
+        json!("text"),
+        json!([]),
+        json!({}),
+    ]);
     leaf.prop_recursive(5, 60, 4, |inner| {
         let key = prop::sample::select(
-            &["metadata", "spec", "status", "labels", "conditions", "version", "a", "a.b", "type"][..],
+            &[
+                "metadata",
+                "spec",
+                "status",
+                "labels",
+                "conditions",
+                "version",
+                "a",
+                "a.b",
+                "type",
+            ][..],
         );
-        let element =
-            (prop::sample::select(&["A", "B", "x"][..]), inner.clone()).prop_map(|(kind, value)| match value {
+        let element = (prop::sample::select(&["A", "B", "x"][..]), inner.clone()).prop_map(
+            |(kind, value)| match value {
                 Value::Object(mut map) => {
                     map.insert("type".to_owned(), kind.into());
                     Value::Object(map)
                 }
                 value => json!({"type": kind, "status": value}),
-            });
+            },
+        );
         prop_oneof![
             prop::collection::btree_map(key, inner.clone(), 0..4).prop_map(|map| json!(map)),
             vec(prop_oneof![inner, element], 0..4).prop_map(Value::from),
@@ -98,7 +127,11 @@ fn value() -> impl Strategy<Value = Value> {
 
 fn pairs() -> impl Strategy<Value = Vec<(String, String)>> {
     btree_set(prop::sample::select(&["a", "b", "c.d/e", "z"][..]), 0..4)
-        .prop_map(|keys| keys.into_iter().map(|key| (key.to_owned(), format!("of {key}"))).collect::<Vec<_>>())
+        .prop_map(|keys| {
+            keys.into_iter()
+                .map(|key| (key.to_owned(), format!("of {key}")))
+                .collect::<Vec<_>>()
+        })
         .prop_shuffle()
 }
 
@@ -121,34 +154,65 @@ fn record() -> impl Strategy<Value = ManagedCluster> {
         added_seconds,
     });
     let lists = (pairs(), pairs(), pairs(), vec(taint, 0..3));
-    let conditions = (prop::option::of(condition("A")), prop::option::of(condition("B")));
-    (any::<(bool, bool)>(), 0..200_u32, prop::option::of("v1.[0-9]"), lists, conditions).prop_map(
-        |((accepted, deleting), lease_duration_seconds, kubernetes_version, lists, conditions)| ManagedCluster {
-            reference: ObjectRef::local(MANAGED_CLUSTER.0, MANAGED_CLUSTER.1, None, "c1"),
-            uid: "u".to_owned(),
-            created_seconds: Some(1),
-            deleting,
-            accepted,
-            lease_duration_seconds,
-            kubernetes_version,
-            labels: lists.0,
-            annotations: lists.1,
-            claims: lists.2,
-            conditions: [conditions.0, conditions.1].into_iter().flatten().collect(),
-            taints: lists.3,
-        },
+    let conditions = (
+        prop::option::of(condition("A")),
+        prop::option::of(condition("B")),
+    );
+    (
+        any::<(bool, bool)>(),
+        0..200_u32,
+        prop::option::of("v1.[0-9]"),
+        lists,
+        conditions,
     )
+        .prop_map(
+            |(
+                (accepted, deleting),
+                lease_duration_seconds,
+                kubernetes_version,
+                lists,
+                conditions,
+            )| ManagedCluster {
+                reference: ObjectRef::local(MANAGED_CLUSTER.0, MANAGED_CLUSTER.1, None, "c1"),
+                uid: "u".to_owned(),
+                created_seconds: Some(1),
+                deleting,
+                accepted,
+                lease_duration_seconds,
+                kubernetes_version,
+                labels: lists.0,
+                annotations: lists.1,
+                claims: lists.2,
+                conditions: [conditions.0, conditions.1].into_iter().flatten().collect(),
+                taints: lists.3,
+            },
+        )
 }
 
 /// A record in the SDK's form.
 fn as_native(cluster: &ManagedCluster) -> native::ManagedCluster {
     let pairs = |pairs: &[(String, String)]| {
-        let pair = |(key, value): &(String, String)| native::Pair { key: key.clone(), value: value.clone() };
+        let pair = |(key, value): &(String, String)| native::Pair {
+            key: key.clone(),
+            value: value.clone(),
+        };
         pairs.iter().map(pair).collect()
     };
-    let ObjectRef { cluster: connection, api_version, kind, namespace, name } = cluster.reference.clone();
+    let ObjectRef {
+        cluster: connection,
+        api_version,
+        kind,
+        namespace,
+        name,
+    } = cluster.reference.clone();
     native::ManagedCluster {
-        reference: NativeRef { cluster: connection, api_version, kind, namespace, name },
+        reference: NativeRef {
+            cluster: connection,
+            api_version,
+            kind,
+            namespace,
+            name,
+        },
         uid: cluster.uid.clone(),
         created_seconds: cluster.created_seconds,
         deleting: cluster.deleting,
@@ -178,13 +242,23 @@ fn as_native_condition(condition: &Condition) -> native::Condition {
 
 fn as_native_taint(taint: &Taint) -> native::Taint {
     let (key, value) = (taint.key.clone(), taint.value.clone());
-    native::Taint { key, value, effect: native::Effect::PreferNoSelect, added_seconds: taint.added_seconds }
+    native::Taint {
+        key,
+        value,
+        effect: native::Effect::PreferNoSelect,
+        added_seconds: taint.added_seconds,
+    }
 }
 
 /// The read that a taints guest declares with these paths.
 fn read(fields: &[String]) -> Read {
     let (version, kind) = MANAGED_CLUSTER;
-    Read { api_version: version.to_owned(), kind: kind.to_owned(), fields: fields.to_vec(), changes: Vec::new() }
+    Read {
+        api_version: version.to_owned(),
+        kind: kind.to_owned(),
+        fields: fields.to_vec(),
+        changes: Vec::new(),
+    }
 }
 
 /// Whether the SDK refuses them; a description there consists of constants.
@@ -192,8 +266,17 @@ fn refused_natively(fields: &[&str]) -> bool {
     let leaked = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
     let fields: Vec<&'static str> = fields.iter().map(|text| leaked(text)).collect();
     let (api_version, kind) = MANAGED_CLUSTER;
-    let read = transom_guest::Read { api_version, kind, fields: Vec::leak(fields), changes: &[] };
-    sdk::check(&About { reads: Vec::leak(vec![read]), ..About::EMPTY }).is_err()
+    let read = transom_guest::Read {
+        api_version,
+        kind,
+        fields: Vec::leak(fields),
+        changes: &[],
+    };
+    sdk::check(&About {
+        reads: Vec::leak(vec![read]),
+        ..About::EMPTY
+    })
+    .is_err()
 }
 
 proptest! {
@@ -224,7 +307,11 @@ proptest! {
 /// A guest that desires a taint if a claim says so. `READS` decides whether it declares claims.
 struct Claimed<const READS: usize>;
 
-const READS: [&[&str]; 3] = [&["status.clusterClaims"], &["spec.taints"], &["status.clusterClaim"]];
+const READS: [&[&str]; 3] = [
+    &["status.clusterClaims"],
+    &["spec.taints"],
+    &["status.clusterClaim"],
+];
 
 impl<const READ: usize> transom_guest::Guest for Claimed<READ> {
     type Settings = transom_guest::NoSettings;
@@ -246,9 +333,19 @@ impl<const READ: usize> transom_guest::Taints for Claimed<READ> {
         _: &transom_guest::Context<transom_guest::NoSettings>,
         cluster: &native::ManagedCluster,
     ) -> Result<native::Answer, transom_guest::Failure> {
-        let taint = native::Wanted { key: "old".to_owned(), ..native::Wanted::default() };
-        let wanted = cluster.claims.iter().any(|claim| claim.key == "old").then_some(taint);
-        Ok(native::Answer { decision: native::Decision::Own(wanted.into_iter().collect()), ask_again_at: None })
+        let taint = native::Wanted {
+            key: "old".to_owned(),
+            ..native::Wanted::default()
+        };
+        let wanted = cluster
+            .claims
+            .iter()
+            .any(|claim| claim.key == "old")
+            .then_some(taint);
+        Ok(native::Answer {
+            decision: native::Decision::Own(wanted.into_iter().collect()),
+            ask_again_at: None,
+        })
     }
 }
 
@@ -264,10 +361,13 @@ fn run<const READ: usize>(renamed: Option<(&str, &str)>) -> Result<(), String> {
     }});
     let expected = json!({"ok": {"decision": {"own": [{"key": "old", "effect": "no-select"}]}}});
     for (name, text) in [("given.yaml", given), ("expected.yaml", expected)] {
-        let name = renamed.filter(|(from, _)| *from == name).map_or(name, |(_, to)| to);
+        let name = renamed
+            .filter(|(from, _)| *from == name)
+            .map_or(name, |(_, to)| to);
         std::fs::write(case.join(name), text.to_string()).unwrap();
     }
-    transom_guest::testing::taints::<Claimed<READ>>(folder.path()).map_err(|failed| failed.to_string())
+    transom_guest::testing::taints::<Claimed<READ>>(folder.path())
+        .map_err(|failed| failed.to_string())
 }
 
 #[test]
@@ -276,12 +376,18 @@ fn a_native_case_gives_no_undeclared_fields() {
     let blind = run::<1>(None).unwrap_err();
     assert!(blind.contains("ok.decision.own"), "{blind}");
     let misspelt = run::<2>(None).unwrap_err();
-    assert!(misspelt.contains("`status.clusterClaim`") && misspelt.contains("`status.clusterClaims`"), "{misspelt}");
+    assert!(
+        misspelt.contains("`status.clusterClaim`") && misspelt.contains("`status.clusterClaims`"),
+        "{misspelt}"
+    );
 }
 
 #[test]
 fn a_native_case_with_a_misspelt_file_name_fails() {
-    for (from, to) in [("given.yaml", "given.yml"), ("expected.yaml", "expected.yml")] {
+    for (from, to) in [
+        ("given.yaml", "given.yml"),
+        ("expected.yaml", "expected.yml"),
+    ] {
         let failed = run::<0>(Some((from, to))).unwrap_err();
         assert!(failed.contains(to), "{failed}");
     }

@@ -10,7 +10,10 @@ use transom_engine::{Allocate, CallFailure, Capabilities, Engine, EngineOptions,
 /// The allocation that is possible with this much address space in KiB.
 fn allocation(kibibytes: &str) -> String {
     let script = format!("ulimit -v {kibibytes} && exec \"$0\"");
-    let output = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_allocation")]).output().unwrap();
+    let output = Command::new("sh")
+        .args(["-c", &script, env!("CARGO_BIN_EXE_allocation")])
+        .output()
+        .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "with {kibibytes} KiB: {errors}");
     String::from_utf8(output.stdout).unwrap()
@@ -26,21 +29,45 @@ fn guests_still_answer_with_little_address_space() {
 #[test]
 fn the_engines_own_ticker_stops_an_endless_loop() {
     let engine = Engine::new(EngineOptions::default()).unwrap();
-    let failure = compute(&load(&engine, "endless-loop"), &Limits { time_ms: 5, ..unlimited() }).result.unwrap_err();
+    let failure = compute(
+        &load(&engine, "endless-loop"),
+        &Limits {
+            time_ms: 5,
+            ..unlimited()
+        },
+    )
+    .result
+    .unwrap_err();
     assert_eq!(failure, CallFailure::TimedOut { allowed_ms: 5 });
 }
 
 #[test]
 fn a_running_guest_alone_keeps_the_ticker_active() {
-    let guest = load(&Engine::new(EngineOptions::default()).unwrap(), "endless-loop");
-    let failure = compute(&guest, &Limits { time_ms: 5, ..unlimited() }).result.unwrap_err();
+    let guest = load(
+        &Engine::new(EngineOptions::default()).unwrap(),
+        "endless-loop",
+    );
+    let failure = compute(
+        &guest,
+        &Limits {
+            time_ms: 5,
+            ..unlimited()
+        },
+    )
+    .result
+    .unwrap_err();
     assert_eq!(failure.reason(), "GuestTimedOut");
 }
 
 #[test]
 fn many_threads_share_few_instances() {
     for allocate in [Allocate::PoolIfPossible, Allocate::OnDemand] {
-        let options = EngineOptions { concurrency: 3, ticker: Ticker::Manual, allocate, ..EngineOptions::default() };
+        let options = EngineOptions {
+            concurrency: 3,
+            ticker: Ticker::Manual,
+            allocate,
+            ..EngineOptions::default()
+        };
         let engine = Engine::new(options).unwrap();
         let fixtures = ["good", "two-memories", "tables", "trap", "log-lines"];
         let guests = fixtures.map(|fixture| load(&engine, fixture));
@@ -48,7 +75,13 @@ fn many_threads_share_few_instances() {
             for thread in 0..16 {
                 let guests = &guests;
                 scope.spawn(move || {
-                    for (fixture, guest) in fixtures.iter().zip(guests).cycle().skip(thread % 5).take(100) {
+                    for (fixture, guest) in fixtures
+                        .iter()
+                        .zip(guests)
+                        .cycle()
+                        .skip(thread % 5)
+                        .take(100)
+                    {
                         let result = compute(guest, &unlimited()).result;
                         match *fixture {
                             "trap" => assert_eq!(result.unwrap_err().reason(), "GuestTrapped"),
@@ -65,7 +98,10 @@ fn many_threads_share_few_instances() {
 fn calls_only_the_functions_of_a_guests_world() {
     let guest = load(&engine(Allocate::OnDemand), "good");
     let call = guest.ready(&unlimited(), &context("{}"), &hosted_cluster());
-    assert_eq!(call.result.unwrap_err(), CallFailure::WrongWorld(World::Taints));
+    assert_eq!(
+        call.result.unwrap_err(),
+        CallFailure::WrongWorld(World::Taints)
+    );
 }
 
 #[test]
@@ -73,13 +109,22 @@ fn bundled_guests_answer_alike_on_every_engine() {
     let answers = [Allocate::PoolIfPossible, Allocate::OnDemand].map(|allocate| {
         let engine = engine(allocate);
         let none = Capabilities::default();
-        let taints = engine.load(&built("taints").unwrap(), World::Taints, &none).unwrap();
-        let trigger = engine.load(&built("trigger").unwrap(), World::Trigger, &none).unwrap();
+        let taints = engine
+            .load(&built("taints").unwrap(), World::Taints, &none)
+            .unwrap();
+        let trigger = engine
+            .load(&built("trigger").unwrap(), World::Trigger, &none)
+            .unwrap();
         let taints = compute(&taints, &Limits::default());
         let ready = trigger.ready(&Limits::default(), &context("{}"), &hosted_cluster());
         let memory = (taints.receipt.memory_bytes, ready.receipt.memory_bytes);
         let answers = (taints.receipt.answer_bytes, ready.receipt.answer_bytes);
-        (taints.result.unwrap(), ready.result.unwrap(), memory, answers)
+        (
+            taints.result.unwrap(),
+            ready.result.unwrap(),
+            memory,
+            answers,
+        )
     });
     assert_eq!(answers[0], answers[1]);
 }

@@ -14,9 +14,14 @@ use transom_engine::{Capabilities, Capability, EngineOptions};
 
 /// How many compilations a new engine needs for one good guest.
 fn compilations(folder: &Path, options: EngineOptions) -> u64 {
-    let engine = engine_with(EngineOptions { code_cache: Some(folder.to_owned()), ..options });
+    let engine = engine_with(EngineOptions {
+        code_cache: Some(folder.to_owned()),
+        ..options
+    });
     let bytes = hostile("log-lines").unwrap();
-    let guest = engine.load(&bytes, World::Taints, &Capabilities::of([Capability::Log])).unwrap();
+    let guest = engine
+        .load(&bytes, World::Taints, &Capabilities::of([Capability::Log]))
+        .unwrap();
     assert_eq!(compute(&guest, &unlimited()).result.unwrap(), no_taints());
     engine.compilations()
 }
@@ -26,8 +31,13 @@ fn kept() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let temp = tempfile::tempdir().unwrap();
     let folder = temp.path().join("below").join("code");
     assert_eq!(compilations(&folder, EngineOptions::default()), 1);
-    let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    let [file] = &*files else { panic!("one file of code, no probe and no part: {files:?}") };
+    let files: Vec<_> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    let [file] = &*files else {
+        panic!("one file of code, no probe and no part: {files:?}")
+    };
     let file = file.clone();
     (temp, folder, file)
 }
@@ -35,8 +45,14 @@ fn kept() -> (tempfile::TempDir, PathBuf, PathBuf) {
 #[test]
 fn the_next_engine_uses_the_compiled_code() {
     let (_temp, folder, file) = kept();
-    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(&folder).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
+    assert_eq!(
+        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     assert_eq!(compilations(&folder, EngineOptions::default()), 0);
 }
 
@@ -48,19 +64,29 @@ fn recompiles_and_replaces_damaged_code() {
         let mut bytes = whole.clone();
         bytes[damage] ^= 1;
         fs::write(&file, bytes).unwrap();
-        assert_eq!(compilations(&folder, EngineOptions::default()), 1, "byte {damage}");
+        assert_eq!(
+            compilations(&folder, EngineOptions::default()),
+            1,
+            "byte {damage}"
+        );
         assert_eq!(compilations(&folder, EngineOptions::default()), 0);
     }
     for length in [0, 31, 32, whole.len() / 2] {
         fs::write(&file, &whole[..length]).unwrap();
-        assert_eq!(compilations(&folder, EngineOptions::default()), 1, "{length} bytes");
+        assert_eq!(
+            compilations(&folder, EngineOptions::default()),
+            1,
+            "{length} bytes"
+        );
     }
 }
 
 #[test]
 fn rejects_cached_code_that_others_can_write() {
     let (temp, folder, file) = kept();
-    let mode = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let mode = |path: &Path, mode: u32| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()
+    };
     mode(&folder, 0o770);
     assert_eq!(compilations(&folder, EngineOptions::default()), 1);
     mode(&folder, 0o700);
@@ -79,23 +105,50 @@ fn rejects_cached_code_that_others_can_write() {
 #[test]
 fn each_engine_has_its_own_code_and_a_missing_folder_is_fine() {
     let (temp, folder, _) = kept();
-    let small = EngineOptions { allocate: transom_engine::Allocate::OnDemand, ..EngineOptions::default() };
+    let small = EngineOptions {
+        allocate: transom_engine::Allocate::OnDemand,
+        ..EngineOptions::default()
+    };
     // With on-demand allocation the same code may or may not fit; the guest must answer.
     assert!(compilations(&folder, small) <= 1);
     fs::write(temp.path().join("file"), "").unwrap();
-    assert_eq!(compilations(&temp.path().join("file").join("code"), EngineOptions::default()), 1);
+    assert_eq!(
+        compilations(
+            &temp.path().join("file").join("code"),
+            EngineOptions::default()
+        ),
+        1
+    );
 }
 
 #[test]
 fn rejects_cached_code_of_another_component() {
     let (_temp, folder, file) = kept();
-    let engine = engine_with(EngineOptions { code_cache: Some(folder.clone()), ..EngineOptions::default() });
-    let other = engine.load(&hostile("good").unwrap(), World::Taints, &Capabilities::default()).unwrap();
+    let engine = engine_with(EngineOptions {
+        code_cache: Some(folder.clone()),
+        ..EngineOptions::default()
+    });
+    let other = engine
+        .load(
+            &hostile("good").unwrap(),
+            World::Taints,
+            &Capabilities::default(),
+        )
+        .unwrap();
     let name = other.digest().trim_start_matches("sha256:").to_owned();
-    let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-    let of_other = files.into_iter().find(|path| path.to_string_lossy().contains(&name)).unwrap();
+    let files = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let of_other = files
+        .into_iter()
+        .find(|path| path.to_string_lossy().contains(&name))
+        .unwrap();
     fs::copy(of_other, &file).unwrap();
-    assert_eq!(compilations(&folder, EngineOptions::default()), 1, "the code of another component ran");
+    assert_eq!(
+        compilations(&folder, EngineOptions::default()),
+        1,
+        "the code of another component ran"
+    );
     assert_eq!(compilations(&folder, EngineOptions::default()), 0);
 }
 
@@ -103,12 +156,23 @@ fn rejects_cached_code_of_another_component() {
 fn a_pipe_in_place_of_cached_code_never_blocks() {
     let (_temp, folder, file) = kept();
     fs::remove_file(&file).unwrap();
-    assert!(std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&file).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .args(["-m", "600"])
+            .arg(&file)
+            .status()
+            .unwrap()
+            .success()
+    );
     let (told, heard) = mpsc::channel();
     thread::spawn(move || {
         let twice = [(); 2].map(|()| compilations(&folder, EngineOptions::default()));
         told.send(twice).unwrap();
     });
     // Compiled code replaces the pipe.
-    assert_eq!(heard.recv_timeout(Duration::from_secs(60)), Ok([1, 0]), "whoever opens the pipe waits for ever");
+    assert_eq!(
+        heard.recv_timeout(Duration::from_secs(60)),
+        Ok([1, 0]),
+        "whoever opens the pipe waits for ever"
+    );
 }

@@ -8,7 +8,10 @@ const PAGE: u64 = 64 << 10;
 
 /// The receipt without measured times.
 fn counted(receipt: &Receipt) -> Receipt {
-    Receipt { micros: 0, ..receipt.clone() }
+    Receipt {
+        micros: 0,
+        ..receipt.clone()
+    }
 }
 
 /// One fixture, the one limit that stops it, and how.
@@ -19,29 +22,69 @@ struct Case {
 }
 
 fn cases() -> Vec<Case> {
-    let case = |fixture, limit, failure| Case { fixture, limit, failure };
+    let case = |fixture, limit, failure| Case {
+        fixture,
+        limit,
+        failure,
+    };
     vec![
         case(
             "one-memory",
             |limits| limits.memory_bytes = 40 * PAGE,
-            CallFailure::MemoryExceeded { wanted: 41 * PAGE, allowed: 40 * PAGE },
+            CallFailure::MemoryExceeded {
+                wanted: 41 * PAGE,
+                allowed: 40 * PAGE,
+            },
         ),
         case(
             "two-memories",
             |limits| limits.memory_bytes = 70 * PAGE,
-            CallFailure::MemoryExceeded { wanted: 71 * PAGE, allowed: 70 * PAGE },
+            CallFailure::MemoryExceeded {
+                wanted: 71 * PAGE,
+                allowed: 70 * PAGE,
+            },
         ),
         case(
             "tables",
             |limits| limits.table_elements = 4950,
-            CallFailure::TablesExceeded { wanted: 5000, allowed: 4950 },
+            CallFailure::TablesExceeded {
+                wanted: 5000,
+                allowed: 4950,
+            },
         ),
-        case("large-answer", |limits| limits.answer_bytes = 99_999, CallFailure::AnswerTooLarge { allowed: 99_999 }),
-        case("log-lines", |limits| limits.log_lines = 499, CallFailure::LogLinesExceeded { allowed: 499 }),
-        case("log-lines", |limits| limits.log_bytes = 1999, CallFailure::LogBytesExceeded { allowed: 1999 }),
-        case("log-lines", |limits| limits.host_calls = 499, CallFailure::HostCallsExceeded { allowed: 499 }),
-        case("log-bytes", |limits| limits.log_bytes = 49_999, CallFailure::LogBytesExceeded { allowed: 49_999 }),
-        case("good", |limits| limits.argument_bytes = 100, CallFailure::ArgumentTooLarge { wanted: 0, allowed: 100 }),
+        case(
+            "large-answer",
+            |limits| limits.answer_bytes = 99_999,
+            CallFailure::AnswerTooLarge { allowed: 99_999 },
+        ),
+        case(
+            "log-lines",
+            |limits| limits.log_lines = 499,
+            CallFailure::LogLinesExceeded { allowed: 499 },
+        ),
+        case(
+            "log-lines",
+            |limits| limits.log_bytes = 1999,
+            CallFailure::LogBytesExceeded { allowed: 1999 },
+        ),
+        case(
+            "log-lines",
+            |limits| limits.host_calls = 499,
+            CallFailure::HostCallsExceeded { allowed: 499 },
+        ),
+        case(
+            "log-bytes",
+            |limits| limits.log_bytes = 49_999,
+            CallFailure::LogBytesExceeded { allowed: 49_999 },
+        ),
+        case(
+            "good",
+            |limits| limits.argument_bytes = 100,
+            CallFailure::ArgumentTooLarge {
+                wanted: 0,
+                allowed: 100,
+            },
+        ),
     ]
 }
 
@@ -52,7 +95,12 @@ fn each_limit_fires_alone() {
         for case in cases() {
             let guest = load(&engine, case.fixture);
             let free = compute(&guest, &unlimited());
-            assert!(free.result.is_ok(), "{} fails without limits: {:?}", case.fixture, free.result);
+            assert!(
+                free.result.is_ok(),
+                "{} fails without limits: {:?}",
+                case.fixture,
+                free.result
+            );
             let mut limits = unlimited();
             (case.limit)(&mut limits);
             let stopped = compute(&guest, &limits);
@@ -70,8 +118,20 @@ fn each_limit_fires_alone() {
 #[test]
 fn pooled_and_on_demand_give_equal_answers_and_receipts() {
     let (pool, on_demand) = (engine(Allocate::PoolIfPossible), engine(Allocate::OnDemand));
-    assert_ne!(pool.allocation(), on_demand.allocation(), "there is no pool to compare with");
-    for fixture in ["good", "one-memory", "two-memories", "tables", "large-answer", "log-lines", "log-bytes"] {
+    assert_ne!(
+        pool.allocation(),
+        on_demand.allocation(),
+        "there is no pool to compare with"
+    );
+    for fixture in [
+        "good",
+        "one-memory",
+        "two-memories",
+        "tables",
+        "large-answer",
+        "log-lines",
+        "log-bytes",
+    ] {
         let (one, other) = (load(&pool, fixture), load(&on_demand, fixture));
         assert_eq!(one.digest(), other.digest());
         let (one, other) = (compute(&one, &unlimited()), compute(&other, &unlimited()));
@@ -88,7 +148,15 @@ fn receipts_report_usage() {
     assert_eq!(receipt("two-memories").memory_bytes, 71 * PAGE);
     assert_eq!(receipt("tables").table_elements, 5000);
     let logged = receipt("log-lines");
-    assert_eq!((logged.log_lines, logged.log_bytes, logged.host_calls, logged.log.len()), (500, 2000, 500, 500));
+    assert_eq!(
+        (
+            logged.log_lines,
+            logged.log_bytes,
+            logged.host_calls,
+            logged.log.len()
+        ),
+        (500, 2000, 500, 500)
+    );
     assert_eq!(logged.log[0].text, "Seen");
     let large = receipt("large-answer").answer_bytes;
     assert!((100_000..200_000).contains(&large), "{large}");
@@ -98,8 +166,12 @@ fn receipts_report_usage() {
 #[test]
 fn log_lines_are_cut_and_escaped() {
     let engine = engine(Allocate::PoolIfPossible);
-    let log = compute(&load(&engine, "log-bytes"), &unlimited()).receipt.log;
-    let [line] = log.as_slice() else { panic!("one line expected, not {}", log.len()) };
+    let log = compute(&load(&engine, "log-bytes"), &unlimited())
+        .receipt
+        .log;
+    let [line] = log.as_slice() else {
+        panic!("one line expected, not {}", log.len())
+    };
     assert!(line.text.starts_with("\\u001b\\u001b") && line.text.ends_with('…'));
     assert!(!line.text.contains('\u{1b}'));
 }
@@ -107,34 +179,62 @@ fn log_lines_are_cut_and_escaped() {
 #[test]
 fn refuses_a_giant_answer_without_copying_it() {
     // Taken at its word this would be 200 GB, which would kill this process.
-    let limits = Limits { answer_bytes: 8 << 20, ..unlimited() };
-    let failure = compute(&load(&engine(Allocate::PoolIfPossible), "giant-answer"), &limits).result.unwrap_err();
+    let limits = Limits {
+        answer_bytes: 8 << 20,
+        ..unlimited()
+    };
+    let failure = compute(
+        &load(&engine(Allocate::PoolIfPossible), "giant-answer"),
+        &limits,
+    )
+    .result
+    .unwrap_err();
     assert_eq!(failure, CallFailure::AnswerTooLarge { allowed: 8 << 20 });
 }
 
 #[test]
 fn a_giant_log_line_counts_as_log_and_not_as_answer() {
     let guest = load(&engine(Allocate::PoolIfPossible), "log-giant");
-    let limits = Limits { log_bytes: 1000, answer_bytes: 100_000, ..unlimited() };
-    assert_eq!(compute(&guest, &limits).result.unwrap_err(), CallFailure::LogBytesExceeded { allowed: 1000 });
+    let limits = Limits {
+        log_bytes: 1000,
+        answer_bytes: 100_000,
+        ..unlimited()
+    };
+    assert_eq!(
+        compute(&guest, &limits).result.unwrap_err(),
+        CallFailure::LogBytesExceeded { allowed: 1000 }
+    );
 }
 
 #[test]
 fn the_engine_limits_the_stack() {
-    let stopped = compute(&load(&engine(Allocate::PoolIfPossible), "recursion"), &unlimited());
+    let stopped = compute(
+        &load(&engine(Allocate::PoolIfPossible), "recursion"),
+        &unlimited(),
+    );
     assert_eq!(stopped.result.unwrap_err(), CallFailure::StackOverflowed);
     assert!(stopped.receipt.stack_overflowed);
-    let deep = EngineOptions { stack_bytes: 2 << 20, ..EngineOptions::default() };
+    let deep = EngineOptions {
+        stack_bytes: 2 << 20,
+        ..EngineOptions::default()
+    };
     let deep = load(&engine_with(deep), "recursion");
     let roomy = std::thread::Builder::new().stack_size(16 << 20);
-    let call = roomy.spawn(move || compute(&deep, &unlimited())).unwrap().join().unwrap();
+    let call = roomy
+        .spawn(move || compute(&deep, &unlimited()))
+        .unwrap()
+        .join()
+        .unwrap();
     assert_eq!(call.result.unwrap(), no_taints());
     assert!(!call.receipt.stack_overflowed);
 }
 
 #[test]
 fn a_trap_is_reported_with_its_location() {
-    let call = compute(&load(&engine(Allocate::PoolIfPossible), "trap"), &unlimited());
+    let call = compute(
+        &load(&engine(Allocate::PoolIfPossible), "trap"),
+        &unlimited(),
+    );
     let failure = call.result.unwrap_err();
     assert_eq!(failure.reason(), "GuestTrapped");
     assert!(failure.to_string().contains("unreachable"), "{failure}");
@@ -150,7 +250,9 @@ fn refuses_what_breaks_the_contract() {
         ("no-such-case", "discriminant"),
         ("not-utf8", "utf-8"),
     ] {
-        let failure = compute(&load(&engine, fixture), &unlimited()).result.unwrap_err();
+        let failure = compute(&load(&engine, fixture), &unlimited())
+            .result
+            .unwrap_err();
         assert_eq!(failure.reason(), "ContractBroken", "{fixture}: {failure}");
         assert!(failure.to_string().contains(named), "{fixture}: {failure}");
     }
@@ -159,9 +261,24 @@ fn refuses_what_breaks_the_contract() {
 #[test]
 fn refused_settings_come_with_their_reason() {
     let engine = engine(Allocate::PoolIfPossible);
-    let problems = load(&engine, "refuses-settings").validate(&unlimited(), "{}").result.unwrap();
-    assert_eq!(problems.iter().map(|problem| problem.reason.as_str()).collect::<Vec<_>>(), ["Seen"]);
-    assert_eq!(load(&engine, "good").validate(&unlimited(), "{}").result.unwrap(), []);
+    let problems = load(&engine, "refuses-settings")
+        .validate(&unlimited(), "{}")
+        .result
+        .unwrap();
+    assert_eq!(
+        problems
+            .iter()
+            .map(|problem| problem.reason.as_str())
+            .collect::<Vec<_>>(),
+        ["Seen"]
+    );
+    assert_eq!(
+        load(&engine, "good")
+            .validate(&unlimited(), "{}")
+            .result
+            .unwrap(),
+        []
+    );
 }
 
 #[test]
@@ -169,8 +286,15 @@ fn no_answer_depends_on_a_budget() {
     for allocate in [Allocate::PoolIfPossible, Allocate::OnDemand] {
         let engine = engine(allocate);
         // Beyond the budget there is no answer; a guest may see a maximum of its own, which is the same everywhere.
-        let beyond = compute(&load(&engine, "beyond-any-memory"), &unlimited()).result.unwrap_err();
+        let beyond = compute(&load(&engine, "beyond-any-memory"), &unlimited())
+            .result
+            .unwrap_err();
         assert_eq!(beyond.reason(), "GuestMemoryExceeded", "{beyond}");
-        assert_eq!(compute(&load(&engine, "own-maximum"), &unlimited()).result.unwrap(), no_taints());
+        assert_eq!(
+            compute(&load(&engine, "own-maximum"), &unlimited())
+                .result
+                .unwrap(),
+            no_taints()
+        );
     }
 }

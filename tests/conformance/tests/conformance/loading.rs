@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use transom_conformance::fixture::{component, good_with, hostile, with_module};
 use transom_core::contract::description::World;
 use transom_engine::{
-    Allocate, CallFailure, Capabilities, Capability, Engine, EngineOptions, Limits, LoadError, digest,
+    Allocate, CallFailure, Capabilities, Capability, Engine, EngineOptions, Limits, LoadError,
+    digest,
 };
 use transom_support::numbers::Numbers;
 
 fn refuse(engine: &Engine, bytes: &[u8], world: World) -> LoadError {
-    engine.load(bytes, world, &Capabilities::default()).unwrap_err()
+    engine
+        .load(bytes, world, &Capabilities::default())
+        .unwrap_err()
 }
 
 /// Every allocation mode must refuse alike.
@@ -31,9 +34,15 @@ fn names_an_import_that_is_not_granted() {
     )
     .unwrap();
     let error = refuse_alike(&clock, World::Taints);
-    let denied = ["wasi:clocks/monotonic-clock@0.2.0", "bare"].map(str::to_owned).to_vec();
+    let denied = ["wasi:clocks/monotonic-clock@0.2.0", "bare"]
+        .map(str::to_owned)
+        .to_vec();
     assert_eq!(error, LoadError::ImportNotGranted(denied));
-    assert!(error.to_string().contains("wasi:clocks/monotonic-clock@0.2.0"));
+    assert!(
+        error
+            .to_string()
+            .contains("wasi:clocks/monotonic-clock@0.2.0")
+    );
 }
 
 #[test]
@@ -42,8 +51,16 @@ fn names_imports_in_a_single_line() {
     let bytes = wat::parse_str(format!("(component {})", imports.collect::<String>())).unwrap();
     let error = refuse_alike(&bytes, World::Taints);
     assert_eq!(error.reason(), "ImportNotGranted");
-    assert!(error.to_string().starts_with("failed to load component: it imports i0-xxx"));
-    assert!(error.to_string().len() < 2_000, "{} bytes", error.to_string().len());
+    assert!(
+        error
+            .to_string()
+            .starts_with("failed to load component: it imports i0-xxx")
+    );
+    assert!(
+        error.to_string().len() < 2_000,
+        "{} bytes",
+        error.to_string().len()
+    );
 }
 
 #[test]
@@ -59,8 +76,16 @@ fn the_log_needs_a_grant_too() {
 
 #[test]
 fn what_is_not_a_component_is_invalid() {
-    for bytes in [b"".to_vec(), b"\0asm".to_vec(), vec![0xff; 1000], wat::parse_str("(module)").unwrap()] {
-        assert_eq!(refuse_alike(&bytes, World::Taints).reason(), "ComponentInvalid");
+    for bytes in [
+        b"".to_vec(),
+        b"\0asm".to_vec(),
+        vec![0xff; 1000],
+        wat::parse_str("(module)").unwrap(),
+    ] {
+        assert_eq!(
+            refuse_alike(&bytes, World::Taints).reason(),
+            "ComponentInvalid"
+        );
     }
 }
 
@@ -74,7 +99,9 @@ fn refuses_an_oversized_component_without_parsing_it() {
 #[test]
 fn refuses_a_component_beyond_the_pool_limits_even_without_a_pool() {
     let many = |text: &str, count: u8| {
-        (1..=count).fold(hostile("good").unwrap(), |bytes, at| with_module(bytes, at, text).unwrap())
+        (1..=count).fold(hostile("good").unwrap(), |bytes, at| {
+            with_module(bytes, at, text).unwrap()
+        })
     };
     for (bytes, reason) in [
         (hostile("large-memory").unwrap(), "ComponentTooLarge"),
@@ -92,11 +119,22 @@ fn refuses_a_component_beyond_the_pool_limits_even_without_a_pool() {
 fn names_the_world_of_a_component_for_another_world() {
     let taints = hostile("good").unwrap();
     let error = refuse_alike(&taints, World::Trigger);
-    let LoadError::WorldMismatch { expected, found, .. } = &error else { panic!("{error}") };
+    let LoadError::WorldMismatch {
+        expected, found, ..
+    } = &error
+    else {
+        panic!("{error}")
+    };
     assert_eq!((*expected, *found), (World::Trigger, Some(World::Taints)));
-    assert!(error.to_string().contains("trigger-guest") && error.to_string().contains("taints-guest"), "{error}");
+    assert!(
+        error.to_string().contains("trigger-guest") && error.to_string().contains("taints-guest"),
+        "{error}"
+    );
     let nothing = refuse_alike(&wat::parse_str("(component)").unwrap(), World::Trigger);
-    assert!(matches!(nothing, LoadError::WorldMismatch { found: None, .. }), "{nothing}");
+    assert!(
+        matches!(nothing, LoadError::WorldMismatch { found: None, .. }),
+        "{nothing}"
+    );
 }
 
 #[test]
@@ -142,7 +180,10 @@ fn stops_a_component_that_loops_during_instantiation() {
             std::thread::yield_now();
         }
         let error = loading.join().unwrap();
-        assert!(matches!(error, LoadError::Describe(CallFailure::TimedOut { .. })), "{error}");
+        assert!(
+            matches!(error, LoadError::Describe(CallFailure::TimedOut { .. })),
+            "{error}"
+        );
     });
 }
 
@@ -150,10 +191,17 @@ fn stops_a_component_that_loops_during_instantiation() {
 fn the_same_bytes_are_compiled_once() {
     let engine = engine(Allocate::PoolIfPossible);
     let bytes = hostile("good").unwrap();
-    let load = || engine.load(&bytes, World::Taints, &Capabilities::default()).unwrap();
+    let load = || {
+        engine
+            .load(&bytes, World::Taints, &Capabilities::default())
+            .unwrap()
+    };
     std::thread::scope(|scope| {
         let guests: Vec<_> = (0..8).map(|_| scope.spawn(load)).collect();
-        let guests: Vec<_> = guests.into_iter().map(|guest| guest.join().unwrap()).collect();
+        let guests: Vec<_> = guests
+            .into_iter()
+            .map(|guest| guest.join().unwrap())
+            .collect();
         assert_eq!(engine.compilations(), 1);
         assert!(guests.iter().all(|guest| guest.digest() == digest(&bytes)));
     });
@@ -171,10 +219,16 @@ fn inspection_grants_nothing_and_lists_what_is_needed() {
     assert_eq!(logs.needs, Capabilities::of([Capability::Log]));
     assert_eq!(logs.ungrantable, Vec::<String>::new());
     assert_eq!(logs.description.unwrap().name, "fixture");
-    assert!(logs.exports.contains(&"transom:policy/taints@0.1.0".to_owned()));
+    assert!(
+        logs.exports
+            .contains(&"transom:policy/taints@0.1.0".to_owned())
+    );
     let clock = wat::parse_str(r#"(component (import "clock" (func)))"#).unwrap();
     let clock = engine.inspect(&clock).unwrap();
-    assert_eq!((clock.world, clock.ungrantable), (None, vec!["clock".to_owned()]));
+    assert_eq!(
+        (clock.world, clock.ungrantable),
+        (None, vec!["clock".to_owned()])
+    );
     assert!(clock.description.is_err());
 }
 
@@ -183,7 +237,10 @@ fn damaged_components_are_refused_or_answer_within_limits() {
     let whole = hostile("log-lines").unwrap();
     // Uses the engine's own ticker, because a damaged guest may loop.
     let engine = Engine::new(EngineOptions::default()).unwrap();
-    let limits = Limits { time_ms: 20, ..Limits::default() };
+    let limits = Limits {
+        time_ms: 20,
+        ..Limits::default()
+    };
     let mut numbers = Numbers::new(3, 0);
     let (mut refused, mut loaded) = (0, 0);
     for _ in 0..400 {
@@ -192,7 +249,11 @@ fn damaged_components_are_refused_or_answer_within_limits() {
             let at = numbers.take() as usize % damaged.len();
             damaged[at] = numbers.take() as u8;
         }
-        match engine.load(&damaged, World::Taints, &Capabilities::of([Capability::Log])) {
+        match engine.load(
+            &damaged,
+            World::Taints,
+            &Capabilities::of([Capability::Log]),
+        ) {
             Ok(guest) => {
                 loaded += 1;
                 assert!(compute(&guest, &limits).receipt.log_lines <= limits.log_lines);
@@ -200,12 +261,18 @@ fn damaged_components_are_refused_or_answer_within_limits() {
             Err(_) => refused += 1,
         }
     }
-    assert!(refused > 20 && loaded > 20, "{refused} refused, {loaded} loaded");
+    assert!(
+        refused > 20 && loaded > 20,
+        "{refused} refused, {loaded} loaded"
+    );
 }
 
 #[test]
 fn all_code_has_one_bound_and_removed_components_free_room() {
-    let engine = engine_with(EngineOptions { max_code_bytes: 1 << 20, ..EngineOptions::default() });
+    let engine = engine_with(EngineOptions {
+        max_code_bytes: 1 << 20,
+        ..EngineOptions::default()
+    });
     let load = |number: usize| {
         let bytes = good_with(&format!("(func (drop (i32.const {number})))")).unwrap();
         engine.load(&bytes, World::Taints, &Capabilities::default())
@@ -219,7 +286,10 @@ fn all_code_has_one_bound_and_removed_components_free_room() {
         assert!(all.len() < 1_000, "there is no bound");
     };
     let together = "the compiled code of all components in bytes";
-    assert!(matches!(error, LoadError::TooLarge { what, .. } if what == together), "{error}");
+    assert!(
+        matches!(error, LoadError::TooLarge { what, .. } if what == together),
+        "{error}"
+    );
     assert!(all.len() > 1, "it is the bound of one");
     assert!(load(0).is_ok(), "what is there is shared");
     assert!(load(all.len()).is_err());

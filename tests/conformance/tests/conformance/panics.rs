@@ -10,16 +10,31 @@ use transom_engine::{Allocate, CallFailure, Capabilities};
 /// The failure of a guest that is asked to end in this way.
 fn end(ask: &str) -> CallFailure {
     let engine = engine(Allocate::PoolIfPossible);
-    let guest = engine.load(&built("fixture-answers").unwrap(), World::Kubeconfig, &Capabilities::default()).unwrap();
+    let guest = engine
+        .load(
+            &built("fixture-answers").unwrap(),
+            World::Kubeconfig,
+            &Capabilities::default(),
+        )
+        .unwrap();
     let settings = format!(r#"{{"ask":"{ask}"}}"#);
-    guest.require(&unlimited(), &context(&settings), &hosted_cluster(), &[]).result.unwrap_err()
+    guest
+        .require(&unlimited(), &context(&settings), &hosted_cluster(), &[])
+        .result
+        .unwrap_err()
 }
 
 #[test]
 fn a_panic_shows_its_message_file_and_line() {
     for (ask, message) in [
-        ("Panics", "it panicked: the moon is\\u001b[31m made of 0 cheeses, at "),
-        ("OutOfBounds", "it panicked: index out of bounds: the len is 3 but the index is 7, at "),
+        (
+            "Panics",
+            "it panicked: the moon is\\u001b[31m made of 0 cheeses, at ",
+        ),
+        (
+            "OutOfBounds",
+            "it panicked: index out of bounds: the len is 3 but the index is 7, at ",
+        ),
     ] {
         let failure = end(ask);
         let told = failure.to_string();
@@ -27,7 +42,10 @@ fn a_panic_shows_its_message_file_and_line() {
         let (_, place) = told.split_once(message).unwrap_or_else(|| panic!("{told}"));
         let (file, rest) = place.split_once(".rs:").unwrap_or_else(|| panic!("{told}"));
         assert!(file.ends_with("tests/fixtures/answers/src/lib"), "{told}");
-        assert!(rest.starts_with(|digit: char| digit.is_ascii_digit()), "{told}");
+        assert!(
+            rest.starts_with(|digit: char| digit.is_ascii_digit()),
+            "{told}"
+        );
         assert!(told.contains("require"), "{told}");
         for noise in ["rust_", "panicking", "_ZN", "_R", "17h"] {
             assert!(!rest.contains(noise), "`{noise}` in: {told}");

@@ -6,7 +6,9 @@ use transom_conformance::fixture::{hostile, with_module};
 use transom_core::contract::description::World;
 use transom_core::contract::taints::Decision;
 use transom_core::contract::{Refusal, Timed};
-use transom_engine::{Allocate, Call, Capabilities, Capability, Engine, EngineOptions, Guest, Limits, Ticker};
+use transom_engine::{
+    Allocate, Call, Capabilities, Capability, Engine, EngineOptions, Guest, Limits, Ticker,
+};
 use transom_support::identity::Identity;
 
 /// No limit at all.
@@ -25,11 +27,18 @@ pub(crate) fn unlimited() -> Limits {
 
 /// An engine whose time advances only by explicit ticks.
 pub(crate) fn engine(allocate: Allocate) -> Engine {
-    engine_with(EngineOptions { allocate, ..EngineOptions::default() })
+    engine_with(EngineOptions {
+        allocate,
+        ..EngineOptions::default()
+    })
 }
 
 pub(crate) fn engine_with(options: EngineOptions) -> Engine {
-    Engine::new(EngineOptions { ticker: Ticker::Manual, ..options }).unwrap()
+    Engine::new(EngineOptions {
+        ticker: Ticker::Manual,
+        ..options
+    })
+    .unwrap()
 }
 
 pub(crate) fn load(engine: &Engine, fixture: &str) -> Guest {
@@ -37,7 +46,9 @@ pub(crate) fn load(engine: &Engine, fixture: &str) -> Guest {
     if fixture == "two-memories" {
         bytes = with_module(bytes, 1, "(module (memory 30))").unwrap();
     }
-    engine.load(&bytes, World::Taints, &Capabilities::of([Capability::Log])).unwrap()
+    engine
+        .load(&bytes, World::Taints, &Capabilities::of([Capability::Log]))
+        .unwrap()
 }
 
 pub(crate) type Answer = Result<Timed<Decision>, Refusal>;
@@ -47,7 +58,10 @@ pub(crate) fn compute(guest: &Guest, limits: &Limits) -> Call<Answer> {
 }
 
 pub(crate) fn no_taints() -> Answer {
-    Ok(Timed { answer: Decision::Own(Vec::new()), ask_again_at: None })
+    Ok(Timed {
+        answer: Decision::Own(Vec::new()),
+        ask_again_at: None,
+    })
 }
 
 /// Certificates and a key, generated once for all tests because that takes long.

@@ -13,13 +13,30 @@ fn stops_with_time_only(fixture: &str, allocate: Allocate) {
     std::thread::scope(|scope| {
         let hostile = scope.spawn(|| {
             started.send(()).unwrap();
-            let call = compute(&endless, &Limits { time_ms: 2, ..unlimited() });
+            let call = compute(
+                &endless,
+                &Limits {
+                    time_ms: 2,
+                    ..unlimited()
+                },
+            );
             done.store(true, Ordering::SeqCst);
             call
         });
         has_started.recv().unwrap();
         for _ in 0..100 {
-            assert_eq!(compute(&good, &Limits { time_ms: 2, ..unlimited() }).result.unwrap(), no_taints());
+            assert_eq!(
+                compute(
+                    &good,
+                    &Limits {
+                        time_ms: 2,
+                        ..unlimited()
+                    }
+                )
+                .result
+                .unwrap(),
+                no_taints()
+            );
         }
         // No tick so far: whatever stopped it before now would not be time.
         assert!(!done.load(Ordering::SeqCst), "{fixture} ended by itself");
@@ -28,7 +45,11 @@ fn stops_with_time_only(fixture: &str, allocate: Allocate) {
             std::thread::yield_now();
         }
         let call = hostile.join().unwrap();
-        assert_eq!(call.result.unwrap_err(), CallFailure::TimedOut { allowed_ms: 2 }, "{fixture}");
+        assert_eq!(
+            call.result.unwrap_err(),
+            CallFailure::TimedOut { allowed_ms: 2 },
+            "{fixture}"
+        );
     });
     assert_eq!(compute(&good, &unlimited()).result.unwrap(), no_taints());
 }
@@ -46,12 +67,32 @@ fn stops_bulk_copies_by_time() {
 
 #[test]
 fn a_full_pool_makes_calls_wait_and_reports_it() {
-    let engine = engine_with(EngineOptions { concurrency: 1, ..EngineOptions::default() });
+    let engine = engine_with(EngineOptions {
+        concurrency: 1,
+        ..EngineOptions::default()
+    });
     let (endless, good) = (load(&engine, "endless-loop"), load(&engine, "good"));
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| compute(&endless, &Limits { time_ms: 1000, ..unlimited() }));
+        let first = scope.spawn(|| {
+            compute(
+                &endless,
+                &Limits {
+                    time_ms: 1000,
+                    ..unlimited()
+                },
+            )
+        });
         // The only place is taken as soon as a call without patience is refused.
-        while compute(&good, &Limits { time_ms: 0, ..unlimited() }).result != Err(CallFailure::Busy { allowed_ms: 0 }) {
+        while compute(
+            &good,
+            &Limits {
+                time_ms: 0,
+                ..unlimited()
+            },
+        )
+        .result
+            != Err(CallFailure::Busy { allowed_ms: 0 })
+        {
             std::thread::yield_now();
         }
         let second = scope.spawn(|| compute(&good, &unlimited()));
@@ -61,7 +102,10 @@ fn a_full_pool_makes_calls_wait_and_reports_it() {
         for _ in 0..1000 {
             engine.tick();
         }
-        assert_eq!(first.join().unwrap().result.unwrap_err().reason(), "GuestTimedOut");
+        assert_eq!(
+            first.join().unwrap().result.unwrap_err().reason(),
+            "GuestTimedOut"
+        );
         assert_eq!(second.join().unwrap().result.unwrap(), no_taints());
     });
 }

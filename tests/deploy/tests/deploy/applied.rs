@@ -26,11 +26,19 @@ const MONITORING: [&str; 5] = [
     "prometheusrule.monitoring.coreos.com/transom",
     "servicemonitor.monitoring.coreos.com/transom",
 ];
-const FLEET: Fleet = Fleet { clusters: 3, managed: 5, seed: 11 };
+const FLEET: Fleet = Fleet {
+    clusters: 3,
+    managed: 5,
+    seed: 11,
+};
 
 /// Runs the operator's command.
 fn apply(cluster: &Cluster, words: &[&str]) -> Result<String> {
-    said(kubectl(cluster)?.args(["apply", "--server-side"]).args(words))
+    said(
+        kubectl(cluster)?
+            .args(["apply", "--server-side"])
+            .args(words),
+    )
 }
 
 #[tokio::test]
@@ -39,7 +47,10 @@ async fn the_base_applies_and_the_agent_runs_as_documented() -> Result<()> {
     cluster.install_crds(&CRDS).await?;
     cluster.install_fleet(FLEET).await?;
     let base = folder("base").display().to_string();
-    apply(&cluster, &["--filename", &folder("crd.yaml").display().to_string()])?;
+    apply(
+        &cluster,
+        &["--filename", &folder("crd.yaml").display().to_string()],
+    )?;
     cluster.wait_for_crd("fleetpolicies.transom.dev").await?;
     // A dry run does not create the namespace that the rest needs.
     apply(&cluster, &["--filename", &format!("{base}/namespace.yaml")])?;
@@ -47,7 +58,10 @@ async fn the_base_applies_and_the_agent_runs_as_documented() -> Result<()> {
     apply(&cluster, &["--kustomize", &base])?;
     said(kubectl(&cluster)?.args(["diff", "--server-side", "--kustomize", &base]))?;
     let objects = kustomization("base")?;
-    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").context("no Deployment")?;
+    let deployment = objects
+        .iter()
+        .find(|object| object["kind"] == "Deployment")
+        .context("no Deployment")?;
     pod_is_admitted(&cluster, deployment)?;
     works(&cluster).await
 }
@@ -55,11 +69,18 @@ async fn the_base_applies_and_the_agent_runs_as_documented() -> Result<()> {
 /// The namespace enforces the restricted profile: a pod of the Deployment passes.
 fn pod_is_admitted(cluster: &Cluster, deployment: &Value) -> Result<()> {
     let template = &deployment["spec"]["template"];
-    let metadata = json!({"name": "probe", "namespace": "transom", "labels": template["metadata"]["labels"]});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
+    let metadata =
+        json!({"name": "probe", "namespace": "transom", "labels": template["metadata"]["labels"]});
+    let pod =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
     let path = cluster.folder().join("pod.json");
     fs::write(&path, pod.to_string())?;
-    said(kubectl(cluster)?.args(["create", "--dry-run=server", "--filename"]).arg(&path)).map(drop)
+    said(
+        kubectl(cluster)?
+            .args(["create", "--dry-run=server", "--filename"])
+            .arg(&path),
+    )
+    .map(drop)
 }
 
 /// The agent with the flags of the Deployment, as its service account: ready, all objects created, no request denied.
@@ -77,7 +98,14 @@ async fn works(cluster: &Cluster) -> Result<()> {
 /// The installed objects for Prometheus and Grafana, by the common label.
 fn monitoring(cluster: &Cluster) -> Result<Vec<String>> {
     let kinds = "configmaps,prometheusrules,servicemonitors";
-    let words = ["get", kinds, "--namespace", "transom", "--selector", "app.kubernetes.io/name=transom"];
+    let words = [
+        "get",
+        kinds,
+        "--namespace",
+        "transom",
+        "--selector",
+        "app.kubernetes.io/name=transom",
+    ];
     let told = said(kubectl(cluster)?.args(words).args(["--output", "name"]))?;
     Ok(told.lines().map(str::to_owned).collect())
 }
@@ -85,11 +113,26 @@ fn monitoring(cluster: &Cluster) -> Result<Vec<String>> {
 /// A changed CRD over the one that helm installed, as host/docs/upgrade.md says.
 fn newer_crd_is_taken(cluster: &Cluster) -> Result<()> {
     let text = fs::read_to_string(folder("crd.yaml"))?;
-    let changed = text.replacen("description: Kind of the objects", "description: The kind of the objects", 1);
-    ensure!(changed != text, "crd.yaml has another description of its first column");
+    let changed = text.replacen(
+        "description: Kind of the objects",
+        "description: The kind of the objects",
+        1,
+    );
+    ensure!(
+        changed != text,
+        "crd.yaml has another description of its first column"
+    );
     let path = cluster.folder().join("crd.yaml");
     fs::write(&path, changed)?;
-    apply(cluster, &["--force-conflicts", "--filename", &path.display().to_string()]).map(drop)
+    apply(
+        cluster,
+        &[
+            "--force-conflicts",
+            "--filename",
+            &path.display().to_string(),
+        ],
+    )
+    .map(drop)
 }
 
 /// helm as the admin, with nothing from the user's environment.
@@ -98,7 +141,9 @@ fn helm_on(cluster: &Cluster, words: &[&str]) -> Result<String> {
     for name in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
         helm.env(name, cluster.folder().join("helm"));
     }
-    helm.args(words).arg("--kubeconfig").arg(cluster.write_kubeconfig(cluster.admin())?);
+    helm.args(words)
+        .arg("--kubeconfig")
+        .arg(cluster.write_kubeconfig(cluster.admin())?);
     said(helm.args(["--namespace", "transom"]))
 }
 
@@ -107,19 +152,38 @@ async fn installs_upgrades_and_removes_the_chart() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_crds(&CRDS).await?;
     let chart = folder("chart").display().to_string();
-    let notes = helm_on(&cluster, &["install", "transom", &chart, "--create-namespace"])?;
-    assert!(notes.contains("kubectl get fleetpolicies.transom.dev"), "{notes}");
-    let policies = said(kubectl(&cluster)?.args(["get", "fleetpolicies.transom.dev", "--output", "name"]))?;
+    let notes = helm_on(
+        &cluster,
+        &["install", "transom", &chart, "--create-namespace"],
+    )?;
+    assert!(
+        notes.contains("kubectl get fleetpolicies.transom.dev"),
+        "{notes}"
+    );
+    let policies =
+        said(kubectl(&cluster)?.args(["get", "fleetpolicies.transom.dev", "--output", "name"]))?;
     assert_eq!(policies.lines().count(), 2, "{policies}");
     newer_crd_is_taken(&cluster)?;
     let everything = "serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true,secretReads=strict,admin.tlsSecret=tls";
     for more in [&["--dry-run=server"][..], &[]] {
-        let upgrade = ["upgrade", "transom", &chart, "--reset-then-reuse-values", "--set", everything];
+        let upgrade = [
+            "upgrade",
+            "transom",
+            &chart,
+            "--reset-then-reuse-values",
+            "--set",
+            everything,
+        ];
         helm_on(&cluster, &[&upgrade, more].concat())?;
     }
     assert_eq!(monitoring(&cluster)?, MONITORING);
     helm_on(&cluster, &["uninstall", "transom"])?;
-    let left = said(kubectl(&cluster)?.args(["get", "clusterroles,clusterrolebindings", "--output", "name"]))?;
+    let left = said(kubectl(&cluster)?.args([
+        "get",
+        "clusterroles,clusterrolebindings",
+        "--output",
+        "name",
+    ]))?;
     assert!(!left.contains("/transom"), "{left}");
     cluster.wait_for_crd("fleetpolicies.transom.dev").await
 }
@@ -140,11 +204,17 @@ spec:
 /// Whether the API server allows something to the agent's service account.
 fn may(cluster: &Cluster, words: &[&str]) -> Result<bool> {
     let account = "--as=system:serviceaccount:transom:transom";
-    let output = kubectl(cluster)?.args(["auth", "can-i", account]).args(words).output()?;
+    let output = kubectl(cluster)?
+        .args(["auth", "can-i", account])
+        .args(words)
+        .output()?;
     match String::from_utf8_lossy(&output.stdout).trim() {
         "yes" => Ok(true),
         "no" => Ok(false),
-        other => anyhow::bail!("can-i {words:?}: {other}: {}", String::from_utf8_lossy(&output.stderr)),
+        other => anyhow::bail!(
+            "can-i {words:?}: {other}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        ),
     }
 }
 
@@ -153,22 +223,38 @@ async fn grants_permissions_for_own_policies_beside_the_chart() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_crds(&CRDS).await?;
     let chart = folder("chart").display().to_string();
-    helm_on(&cluster, &["install", "transom", &chart, "--create-namespace"])?;
+    helm_on(
+        &cluster,
+        &["install", "transom", &chart, "--create-namespace"],
+    )?;
     said(kubectl(&cluster)?.args(["create", "namespace", "widgets"]))?;
     let own = cluster.folder().join("own.yaml");
     fs::write(&own, OWN)?;
-    let rules = |role: &str| said(kubectl(&cluster)?.args(["get", role, "--output", "jsonpath={.rules}"]));
+    let rules =
+        |role: &str| said(kubectl(&cluster)?.args(["get", role, "--output", "jsonpath={.rules}"]));
     let shipped = rules("clusterrole/transom")?;
     // With the default name and with a custom one, but not the chart's.
     for name in [&["--name", "transom-own"][..], &[]] {
         let mut transom = Command::new(program::binary()?);
-        let printed = said(transom.args(["rbac", "--namespace", "transom", "--policies"]).arg(&own).args(name))?;
+        let printed = said(
+            transom
+                .args(["rbac", "--namespace", "transom", "--policies"])
+                .arg(&own)
+                .args(name),
+        )?;
         let path = cluster.folder().join("own-rbac.yaml");
         fs::write(&path, printed)?;
         apply(&cluster, &["--filename", &path.display().to_string()])?;
     }
-    assert_eq!(rules("clusterrole/transom")?, shipped, "the chart's role changed");
-    let (own_before, upgrade) = (rules("clusterrole/transom-own")?, ["upgrade", "transom", &chart]);
+    assert_eq!(
+        rules("clusterrole/transom")?,
+        shipped,
+        "the chart's role changed"
+    );
+    let (own_before, upgrade) = (
+        rules("clusterrole/transom-own")?,
+        ["upgrade", "transom", &chart],
+    );
     let asked = |words: &str| may(&cluster, &words.split(' ').collect::<Vec<_>>());
     let everything = || -> Result<()> {
         // The permissions of the own policy, then those of each bundled policy.
@@ -180,17 +266,30 @@ async fn grants_permissions_for_own_policies_beside_the_chart() -> Result<()> {
         ] {
             ensure!(asked(words)?, "the agent may no longer {words}");
         }
-        ensure!(!asked("delete secrets/copy -n widgets")?, "the agent may more than its policies need");
+        ensure!(
+            !asked("delete secrets/copy -n widgets")?,
+            "the agent may more than its policies need"
+        );
         Ok(())
     };
     everything()?;
     // An upgrade that changes nothing, and one that changes the chart's rules.
-    for values in [&["--reset-then-reuse-values"][..], &["--set", "secretReads=strict"]] {
+    for values in [
+        &["--reset-then-reuse-values"][..],
+        &["--set", "secretReads=strict"],
+    ] {
         helm_on(&cluster, &[&upgrade[..], values].concat())?;
         everything()?;
-        assert_eq!(rules("clusterrole/transom-own")?, own_before, "the upgrade took the rights of the own policy");
+        assert_eq!(
+            rules("clusterrole/transom-own")?,
+            own_before,
+            "the upgrade took the rights of the own policy"
+        );
     }
-    assert!(rules("clusterrole/transom")? != shipped, "the upgrade changed nothing");
+    assert!(
+        rules("clusterrole/transom")? != shipped,
+        "the upgrade changed nothing"
+    );
     Ok(())
 }
 
@@ -198,13 +297,25 @@ async fn grants_permissions_for_own_policies_beside_the_chart() -> Result<()> {
 async fn the_components_apply() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_crds(&CRDS).await?;
-    apply(&cluster, &["--filename", &folder("crd.yaml").display().to_string()])?;
+    apply(
+        &cluster,
+        &["--filename", &folder("crd.yaml").display().to_string()],
+    )?;
     cluster.wait_for_crd("fleetpolicies.transom.dev").await?;
     let overlay = rendered::overlay(&["strict", "monitoring", "monitoring/dashboards"])?;
-    apply(&cluster, &["--kustomize", &overlay.path().display().to_string()])?;
+    apply(
+        &cluster,
+        &["--kustomize", &overlay.path().display().to_string()],
+    )?;
     let arguments = "jsonpath={.spec.template.spec.containers[0].args}";
-    let told =
-        said(kubectl(&cluster)?.args(["get", "deployment/transom", "--namespace", "transom", "--output", arguments]))?;
+    let told = said(kubectl(&cluster)?.args([
+        "get",
+        "deployment/transom",
+        "--namespace",
+        "transom",
+        "--output",
+        arguments,
+    ]))?;
     assert!(told.contains("--secret-reads=strict"), "{told}");
     assert_eq!(monitoring(&cluster)?, MONITORING);
     Ok(())

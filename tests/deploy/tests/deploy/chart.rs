@@ -9,13 +9,20 @@ use transom_test_deploy::rendered::{self, chart, folder, kustomization, said};
 
 /// Objects by kind and name.
 fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
-    objects.into_iter().map(|object| (rendered::name(&object), object)).collect()
+    objects
+        .into_iter()
+        .map(|object| (rendered::name(&object), object))
+        .collect()
 }
 
 fn same(base: Vec<Value>, chart: Vec<Value>) -> Result<()> {
     let (mut base, chart) = (by_name(base), by_name(chart));
-    base.remove("Namespace transom").context("the base has no Namespace; helm makes it by a flag")?;
-    assert_eq!(base.keys().collect::<Vec<_>>(), chart.keys().collect::<Vec<_>>());
+    base.remove("Namespace transom")
+        .context("the base has no Namespace; helm makes it by a flag")?;
+    assert_eq!(
+        base.keys().collect::<Vec<_>>(),
+        chart.keys().collect::<Vec<_>>()
+    );
     for (name, object) in &base {
         assert_eq!(Some(object), chart.get(name), "{name}");
     }
@@ -47,10 +54,16 @@ fn chart_and_component_give_the_same_monitoring() -> Result<()> {
 #[test]
 fn chart_and_component_give_the_same_dashboards() -> Result<()> {
     let objects = chart(&["--set", "dashboards.enabled=true"])?;
-    let found: Vec<&Value> = objects.iter().filter(|object| object["kind"] == "ConfigMap").collect();
+    let found: Vec<&Value> = objects
+        .iter()
+        .filter(|object| object["kind"] == "ConfigMap")
+        .collect();
     assert_eq!(found.len(), 3, "{found:?}");
     for object in found {
-        assert_eq!(object.pointer("/metadata/labels/grafana_dashboard"), Some(&"1".into()));
+        assert_eq!(
+            object.pointer("/metadata/labels/grafana_dashboard"),
+            Some(&"1".into())
+        );
         for (name, text) in object["data"].as_object().context("no data")? {
             let committed = fs::read_to_string(folder("monitoring/dashboards").join(name))?;
             assert_eq!(text.as_str(), Some(committed.as_str()), "{name}");
@@ -61,19 +74,29 @@ fn chart_and_component_give_the_same_dashboards() -> Result<()> {
 
 #[test]
 fn operator_rules_match_those_tested_by_promtool() -> Result<()> {
-    let committed: Value = serde_yaml::from_str(&fs::read_to_string(folder("monitoring/rules.yaml"))?)?;
+    let committed: Value =
+        serde_yaml::from_str(&fs::read_to_string(folder("monitoring/rules.yaml"))?)?;
     let labels = "prometheusRule.enabled=true,prometheusRule.labels.release=prometheus";
     let objects = chart(&["--set", labels])?;
-    let rule = objects.iter().find(|object| object["kind"] == "PrometheusRule").context("no PrometheusRule")?;
+    let rule = objects
+        .iter()
+        .find(|object| object["kind"] == "PrometheusRule")
+        .context("no PrometheusRule")?;
     assert_eq!(rule["spec"], committed);
-    assert_eq!(rule.pointer("/metadata/labels/release"), Some(&"prometheus".into()));
+    assert_eq!(
+        rule.pointer("/metadata/labels/release"),
+        Some(&"prometheus".into())
+    );
     Ok(())
 }
 
 #[test]
 fn the_chart_lints_clean() -> Result<()> {
     let told = said(helm()?.args(["lint", "--strict"]).arg(folder("chart")))?;
-    assert!(!told.contains("[WARNING]") && !told.contains("[ERROR]"), "{told}");
+    assert!(
+        !told.contains("[WARNING]") && !told.contains("[ERROR]"),
+        "{told}"
+    );
     Ok(())
 }
 
@@ -101,7 +124,10 @@ fn refuses_invalid_values() -> Result<()> {
     ] {
         match chart(&["--set", values]) {
             Ok(_) => bail!("`--set {values}` was taken"),
-            Err(error) => assert!(format!("{error:#}").contains("schema"), "`--set {values}`: {error:#}"),
+            Err(error) => assert!(
+                format!("{error:#}").contains("schema"),
+                "`--set {values}`: {error:#}"
+            ),
         }
     }
     Ok(())
@@ -109,8 +135,13 @@ fn refuses_invalid_values() -> Result<()> {
 
 /// A policy that the chart renders with these values.
 fn policy(objects: &[Value], name: &str) -> Result<Value> {
-    let is = |object: &&Value| object["kind"] == "FleetPolicy" && object["metadata"]["name"] == name;
-    objects.iter().find(is).cloned().with_context(|| format!("no policy {name}"))
+    let is =
+        |object: &&Value| object["kind"] == "FleetPolicy" && object["metadata"]["name"] == name;
+    objects
+        .iter()
+        .find(is)
+        .cloned()
+        .with_context(|| format!("no policy {name}"))
 }
 
 #[test]
@@ -120,12 +151,16 @@ fn settings_of_bundled_policies_are_values() -> Result<()> {
     let (before, after) = (chart(&[])?, chart(&["--set", set])?);
     let mut expected = policy(&before, name)?;
     let guests = &mut expected["spec"]["guests"];
-    assert_eq!(guests["decide"]["settings"]["clusterDomain"], "cluster.local", "nothing would be kept");
+    assert_eq!(
+        guests["decide"]["settings"]["clusterDomain"], "cluster.local",
+        "nothing would be kept"
+    );
     guests["decide"]["settings"]["naming"]["precedence"] = "Discovery".into();
     guests["trigger"]["settings"]["availableReason"] = "AsExpected".into();
     assert_eq!(policy(&after, name)?, expected);
     let mut expected = policy(&before, "built-in-taints")?;
-    expected["spec"]["guests"]["decide"]["settings"] = serde_json::json!({"unreachable": {"effect": "NoSelectIfNew"}});
+    expected["spec"]["guests"]["decide"]["settings"] =
+        serde_json::json!({"unreachable": {"effect": "NoSelectIfNew"}});
     assert_eq!(policy(&after, "built-in-taints")?, expected);
     Ok(())
 }
@@ -133,47 +168,110 @@ fn settings_of_bundled_policies_are_values() -> Result<()> {
 #[test]
 fn runbook_urls_use_the_repository_address() -> Result<()> {
     let links = |objects: &[Value]| -> Vec<String> {
-        let rule = objects.iter().filter(|object| object["kind"] == "PrometheusRule");
+        let rule = objects
+            .iter()
+            .filter(|object| object["kind"] == "PrometheusRule");
         let rules = rule.flat_map(|rule| rule["spec"]["groups"].as_array().into_iter().flatten());
         let alerts = rules.flat_map(|group| group["rules"].as_array().into_iter().flatten());
-        alerts.filter_map(|alert| Some(alert.pointer("/annotations/runbook_url")?.as_str()?.to_owned())).collect()
+        alerts
+            .filter_map(|alert| {
+                Some(
+                    alert
+                        .pointer("/annotations/runbook_url")?
+                        .as_str()?
+                        .to_owned(),
+                )
+            })
+            .collect()
     };
     let plain = links(&chart(&["--set", "prometheusRule.enabled=true"])?);
     let address = "https://git.example/transom/";
-    let linked = links(&chart(&["--set", &format!("prometheusRule.enabled=true,prometheusRule.runbooks={address}")])?);
-    assert!(plain.len() > 10 && plain.iter().all(|link| link.starts_with("host/docs/metrics.md#")), "{plain:?}");
-    assert_eq!(linked, plain.iter().map(|link| format!("{address}{link}")).collect::<Vec<_>>());
+    let linked = links(&chart(&[
+        "--set",
+        &format!("prometheusRule.enabled=true,prometheusRule.runbooks={address}"),
+    ])?);
+    assert!(
+        plain.len() > 10
+            && plain
+                .iter()
+                .all(|link| link.starts_with("host/docs/metrics.md#")),
+        "{plain:?}"
+    );
+    assert_eq!(
+        linked,
+        plain
+            .iter()
+            .map(|link| format!("{address}{link}"))
+            .collect::<Vec<_>>()
+    );
     Ok(())
 }
 
 #[test]
 fn permissions_follow_the_installed_policies() -> Result<()> {
     let resources = |objects: &[Value]| -> String {
-        let roles = objects.iter().filter(|object| object["kind"] == "ClusterRole" || object["kind"] == "Role");
+        let roles = objects
+            .iter()
+            .filter(|object| object["kind"] == "ClusterRole" || object["kind"] == "Role");
         roles.map(|role| role["rules"].to_string()).collect()
     };
     let hub = chart(&["--set", "policies.externalManagedKubeconfig=false"])?;
-    let hosting = chart(&["--set", "policies.builtInTaints=false", "--namespace", "elsewhere"])?;
-    assert!(resources(&hub).contains("managedclusters") && !resources(&hub).contains("secrets"), "{hub:?}");
-    assert!(resources(&hosting).contains("secrets") && !resources(&hosting).contains("managedclusters"), "{hosting:?}");
+    let hosting = chart(&[
+        "--set",
+        "policies.builtInTaints=false",
+        "--namespace",
+        "elsewhere",
+    ])?;
+    assert!(
+        resources(&hub).contains("managedclusters") && !resources(&hub).contains("secrets"),
+        "{hub:?}"
+    );
+    assert!(
+        resources(&hosting).contains("secrets") && !resources(&hosting).contains("managedclusters"),
+        "{hosting:?}"
+    );
     let none = chart(&["--set", "rbac.create=false"])?;
-    assert!(!none.iter().any(|object| object["kind"].as_str().is_some_and(|kind| kind.contains("Role"))));
-    for object in hosting.iter().filter(|object| object["kind"] == "ClusterRoleBinding") {
-        assert_eq!(object.pointer("/subjects/0/namespace"), Some(&"elsewhere".into()));
+    assert!(!none.iter().any(|object| {
+        object["kind"]
+            .as_str()
+            .is_some_and(|kind| kind.contains("Role"))
+    }));
+    for object in hosting
+        .iter()
+        .filter(|object| object["kind"] == "ClusterRoleBinding")
+    {
+        assert_eq!(
+            object.pointer("/subjects/0/namespace"),
+            Some(&"elsewhere".into())
+        );
     }
     Ok(())
 }
 
 /// Every `verb group/resource` that is granted.
 fn granted(objects: &[Value]) -> BTreeSet<String> {
-    let roles = objects.iter().filter(|object| object["kind"] == "ClusterRole" || object["kind"] == "Role");
+    let roles = objects
+        .iter()
+        .filter(|object| object["kind"] == "ClusterRole" || object["kind"] == "Role");
     let rules = roles.flat_map(|role| role["rules"].as_array().into_iter().flatten());
     let words = |rule: &Value, field: &str| -> Vec<String> {
-        rule[field].as_array().into_iter().flatten().filter_map(|word| Some(word.as_str()?.to_owned())).collect()
+        rule[field]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|word| Some(word.as_str()?.to_owned()))
+            .collect()
     };
     let one = |rule: &Value| -> Vec<String> {
-        let what = format!("{}/{}", words(rule, "apiGroups").concat(), words(rule, "resources").concat());
-        words(rule, "verbs").iter().map(|verb| format!("{verb} {what}")).collect()
+        let what = format!(
+            "{}/{}",
+            words(rule, "apiGroups").concat(),
+            words(rule, "resources").concat()
+        );
+        words(rule, "verbs")
+            .iter()
+            .map(|verb| format!("{verb} {what}"))
+            .collect()
     };
     rules.flat_map(one).collect()
 }
@@ -202,15 +300,30 @@ fn without_bundled_policies_the_agent_keeps_its_own_permissions() -> Result<()> 
 
 #[test]
 fn a_read_only_agent_may_write_only_its_lease() -> Result<()> {
-    for policies in ["", ",policies.builtInTaints=false", ",policies.externalManagedKubeconfig=false"] {
+    for policies in [
+        "",
+        ",policies.builtInTaints=false",
+        ",policies.externalManagedKubeconfig=false",
+    ] {
         for reads in ["watch", "strict"] {
-            let all = granted(&chart(&["--set", &format!("secretReads={reads}{policies}")])?);
-            let read = granted(&chart(&["--set", &format!("readOnly=true,secretReads={reads}{policies}")])?);
+            let all = granted(&chart(&[
+                "--set",
+                &format!("secretReads={reads}{policies}"),
+            ])?);
+            let read = granted(&chart(&[
+                "--set",
+                &format!("readOnly=true,secretReads={reads}{policies}"),
+            ])?);
             assert!(read.is_subset(&all) && read.len() < all.len(), "{read:?}");
-            let writes =
-                read.iter().filter(|right| !["get ", "list ", "watch "].iter().any(|verb| right.starts_with(verb)));
+            let writes = read.iter().filter(|right| {
+                !["get ", "list ", "watch "]
+                    .iter()
+                    .any(|verb| right.starts_with(verb))
+            });
             // Reviews are only questions.
-            let wanted = OWN.iter().filter(|right| right.starts_with("create ") || right.starts_with("update "));
+            let wanted = OWN
+                .iter()
+                .filter(|right| right.starts_with("create ") || right.starts_with("update "));
             assert!(writes.eq(wanted), "{reads}{policies}: {read:?}");
         }
     }
@@ -233,7 +346,11 @@ fn every_option_affects_the_rendered_output() -> Result<()> {
         "env[0].name=HTTPS_PROXY,env[0].value=http://proxy:3128",
     ];
     let objects = chart(&["--set", &values.join(",")])?;
-    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").context("no Deployment")?.to_string();
+    let deployment = objects
+        .iter()
+        .find(|object| object["kind"] == "Deployment")
+        .context("no Deployment")?
+        .to_string();
     for wanted in [
         "--admin-tls-cert=/tls/tls.crt",
         "--admin-tls-key=/tls/tls.key",
@@ -250,9 +367,20 @@ fn every_option_affects_the_rendered_output() -> Result<()> {
         "http://proxy:3128",
         "\"secretName\":\"certificate\"",
     ] {
-        assert!(deployment.contains(wanted), "{wanted} is not in {deployment}");
+        assert!(
+            deployment.contains(wanted),
+            "{wanted} is not in {deployment}"
+        );
     }
-    let fewer = chart(&["--set", "podDisruptionBudget.enabled=false,networkPolicy.enabled=false"])?;
-    assert!(!fewer.iter().any(|object| object["kind"] == "NetworkPolicy" || object["kind"] == "PodDisruptionBudget"));
+    let fewer = chart(&[
+        "--set",
+        "podDisruptionBudget.enabled=false,networkPolicy.enabled=false",
+    ])?;
+    assert!(
+        !fewer
+            .iter()
+            .any(|object| object["kind"] == "NetworkPolicy"
+                || object["kind"] == "PodDisruptionBudget")
+    );
     Ok(())
 }

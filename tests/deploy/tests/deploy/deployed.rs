@@ -31,20 +31,42 @@ pub(crate) struct Deployed {
 impl Deployed {
     /// Starts the agent of the Deployment that is on the cluster, and waits until it is ready.
     pub(crate) async fn start(cluster: &Cluster) -> Result<Self> {
-        let words = ["get", "deployment/transom", "--namespace", "transom", "--output", "json"];
+        let words = [
+            "get",
+            "deployment/transom",
+            "--namespace",
+            "transom",
+            "--output",
+            "json",
+        ];
         let deployment: Value = serde_json::from_str(&said(kubectl(cluster)?.args(words))?)?;
         let account = cluster.service_account("transom", "transom").await?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let arguments = deployment.pointer("/spec/template/spec/containers/0/args").and_then(Value::as_array);
+        let arguments = deployment
+            .pointer("/spec/template/spec/containers/0/args")
+            .and_then(Value::as_array);
         let mut transom = Command::new(program::binary()?);
-        for argument in arguments.context("the container has no args")?.iter().filter_map(Value::as_str) {
+        for argument in arguments
+            .context("the container has no args")?
+            .iter()
+            .filter_map(Value::as_str)
+        {
             transom.arg(argument.replace("0.0.0.0:8080", &format!("127.0.0.1:{port}")));
         }
-        transom.arg("--kubeconfig").arg(cluster.write_kubeconfig(&account)?);
-        transom.env("XDG_CACHE_HOME", cluster.folder().join("cache")).env_remove("RUST_LOG");
+        transom
+            .arg("--kubeconfig")
+            .arg(cluster.write_kubeconfig(&account)?);
+        transom
+            .env("XDG_CACHE_HOME", cluster.folder().join("cache"))
+            .env_remove("RUST_LOG");
         let mark = cluster.audit().mark()?;
         let agent = Agent::start(&mut transom, cluster.folder().join("transom.log"))?;
-        let mut started = Self { agent, account, port, mark };
+        let mut started = Self {
+            agent,
+            account,
+            port,
+            mark,
+        };
         started.ready().await?;
         Ok(started)
     }
@@ -52,11 +74,20 @@ impl Deployed {
     async fn ready(&mut self) -> Result<()> {
         let port = self.port;
         wait::until("a ready agent", DEADLINE, async || {
-            ensure!(self.agent.ended()?.is_none(), "the agent ended: {}", self.agent.log()?);
-            Ok(status(port, "/readyz").is_some_and(|status| status.contains(" 200 ")).then_some(()))
+            ensure!(
+                self.agent.ended()?.is_none(),
+                "the agent ended: {}",
+                self.agent.log()?
+            );
+            Ok(status(port, "/readyz")
+                .is_some_and(|status| status.contains(" 200 "))
+                .then_some(()))
         })
         .await?;
-        ensure!(status(port, "/healthz").is_some_and(|status| status.contains(" 200 ")), "ready and not healthy");
+        ensure!(
+            status(port, "/healthz").is_some_and(|status| status.contains(" 200 ")),
+            "ready and not healthy"
+        );
         Ok(())
     }
 
@@ -68,10 +99,16 @@ impl Deployed {
     /// Stops it, and returns its requests to the API server; fails if one was denied.
     pub(crate) fn stop(self, cluster: &Cluster) -> Result<Vec<Line>> {
         self.agent.stop()?;
-        let asked = cluster.audit().since(self.mark)?.into_iter().filter(|line| line.user == self.account.name());
+        let asked = cluster
+            .audit()
+            .since(self.mark)?
+            .into_iter()
+            .filter(|line| line.user == self.account.name());
         let asked: Vec<Line> = asked.collect();
         let denied = asked.iter().filter(|line| !line.allowed);
-        let denied: Vec<String> = denied.map(|line| format!("{} {}", line.verb, line.uri)).collect();
+        let denied: Vec<String> = denied
+            .map(|line| format!("{} {}", line.verb, line.uri))
+            .collect();
         ensure!(denied.is_empty(), "denied: {denied:?}");
         Ok(asked)
     }
@@ -80,7 +117,9 @@ impl Deployed {
 /// The first line of the admin port's response; none while it does not answer.
 fn status(port: u16, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .ok()?;
     write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;

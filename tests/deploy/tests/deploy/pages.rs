@@ -15,9 +15,17 @@ use transom_test_deploy::page::{Page, run, shell};
 use transom_test_deploy::rendered::said;
 
 /// Three clusters that get a secret, and as many ManagedClusters as needed for two with a taint.
-const FLEET: Fleet = Fleet { clusters: 3, managed: 16, seed: 7 };
+const FLEET: Fleet = Fleet {
+    clusters: 3,
+    managed: 16,
+    seed: 7,
+};
 const OUTPUT: &str = "external-managed-kubeconfig";
-const STAMP: [&str; 3] = ["app.kubernetes.io/managed-by", "transom.dev/policy", "transom.dev/adopted"];
+const STAMP: [&str; 3] = [
+    "app.kubernetes.io/managed-by",
+    "transom.dev/policy",
+    "transom.dev/adopted",
+];
 
 fn home(index: usize) -> String {
     format!("klusterlet-{}", managed_name(index))
@@ -33,10 +41,20 @@ async fn hosting() -> Result<Cluster> {
 
 /// All objects of a kind by namespace and name, with all fields.
 async fn all(cluster: &Cluster, version: &str, kind: &str) -> Result<BTreeMap<String, Value>> {
-    let found = cluster.objects().api(version, kind, None).await?.list(&ListParams::default()).await?;
+    let found = cluster
+        .objects()
+        .api(version, kind, None)
+        .await?
+        .list(&ListParams::default())
+        .await?;
     let named = |object: kube::api::DynamicObject| {
         let name = object.metadata.name.clone().unwrap_or_default();
-        let place = object.metadata.namespace.clone().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        let place = object
+            .metadata
+            .namespace
+            .clone()
+            .map(|namespace| format!("{namespace}/"))
+            .unwrap_or_default();
         Ok((format!("{place}{name}"), serde_json::to_value(object)?))
     };
     found.items.into_iter().map(named).collect()
@@ -57,7 +75,9 @@ fn stamped(secrets: &BTreeMap<String, Value>) -> BTreeMap<&str, bool> {
     };
     let told = |secret: &Value| secret["metadata"]["labels"][STAMP[2]] == "true";
     let named = secrets.iter().filter(|(_, secret)| of_policy(secret));
-    named.map(|(name, secret)| (name.split('/').next().unwrap_or_default(), told(secret))).collect()
+    named
+        .map(|(name, secret)| (name.split('/').next().unwrap_or_default(), told(secret)))
+        .collect()
 }
 
 /// Secrets of others that almost match the selector of the page.
@@ -66,8 +86,14 @@ async fn plant(cluster: &Cluster) -> Result<BTreeSet<String>> {
         ("plain", json!({})),
         ("manager", json!({STAMP[0]: "transom"})),
         ("policy", json!({STAMP[1]: OUTPUT})),
-        ("other-policy", json!({STAMP[0]: "transom", STAMP[1]: "own"})),
-        ("other-manager", json!({STAMP[0]: "Helm", STAMP[1]: OUTPUT, STAMP[2]: "true"})),
+        (
+            "other-policy",
+            json!({STAMP[0]: "transom", STAMP[1]: "own"}),
+        ),
+        (
+            "other-manager",
+            json!({STAMP[0]: "Helm", STAMP[1]: OUTPUT, STAMP[2]: "true"}),
+        ),
     ];
     let mut names = BTreeSet::new();
     for namespace in [home(0), "default".to_owned()] {
@@ -87,16 +113,25 @@ async fn plant(cluster: &Cluster) -> Result<BTreeSet<String>> {
 async fn made_by_addon(cluster: &Cluster, index: usize, port: u16) -> Result<()> {
     let source = format!("clusters/{}-admin-kubeconfig", hosted_name(index));
     let sources = secrets(cluster).await?;
-    let source = sources.get(&source).with_context(|| format!("no {source}"))?;
+    let source = sources
+        .get(&source)
+        .with_context(|| format!("no {source}"))?;
     let path = cluster.folder().join("addon.kubeconfig");
-    let encoded = source["data"]["kubeconfig"].as_str().context("no kubeconfig")?;
-    let server = format!("https://kube-apiserver.clusters-{}.svc.cluster.local:{port}", hosted_name(index));
+    let encoded = source["data"]["kubeconfig"]
+        .as_str()
+        .context("no kubeconfig")?;
+    let server = format!(
+        "https://kube-apiserver.clusters-{}.svc.cluster.local:{port}",
+        hosted_name(index)
+    );
     let write = format!(
         "base64 -d <<< {encoded} > {path} && name=$(kubectl config get-clusters --kubeconfig {path} | tail -n 1) && \
          kubectl config set-cluster \"$name\" --server {server} --kubeconfig {path} > {path}.said && base64 -w 0 {path}",
         path = path.display()
     );
-    let written = said(&mut shell(cluster, &write)?).ok().context("kubectl does not read the source")?;
+    let written = said(&mut shell(cluster, &write)?)
+        .ok()
+        .context("kubectl does not read the source")?;
     let metadata = json!({"name": OUTPUT, "namespace": home(index),
         "labels": {"team": "fleet"}, "annotations": {"example.com/note": "kept"}});
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"kubeconfig": written}});
@@ -117,19 +152,40 @@ async fn work(cluster: &Cluster) -> Result<()> {
 
 /// The ManagedClusters that have a taint, with all fields.
 async fn tainted(cluster: &Cluster) -> Result<BTreeMap<String, Value>> {
-    let mut clusters = all(cluster, "cluster.open-cluster-management.io/v1", "ManagedCluster").await?;
-    clusters.retain(|_, cluster| cluster["spec"]["taints"].as_array().is_some_and(|taints| !taints.is_empty()));
+    let mut clusters = all(
+        cluster,
+        "cluster.open-cluster-management.io/v1",
+        "ManagedCluster",
+    )
+    .await?;
+    clusters.retain(|_, cluster| {
+        cluster["spec"]["taints"]
+            .as_array()
+            .is_some_and(|taints| !taints.is_empty())
+    });
     Ok(clusters)
 }
 
 /// Whether an object is unchanged except for the ownership labels, which are gone.
 fn is_released(before: &Value, after: &Value) -> Result<()> {
-    ensure!(before["data"] == after["data"] && before["type"] == after["type"], "more than the metadata changed");
-    ensure!(before["metadata"]["uid"] == after["metadata"]["uid"], "it was made anew");
+    ensure!(
+        before["data"] == after["data"] && before["type"] == after["type"],
+        "more than the metadata changed"
+    );
+    ensure!(
+        before["metadata"]["uid"] == after["metadata"]["uid"],
+        "it was made anew"
+    );
     for field in ["labels", "annotations"] {
-        let mut kept = before["metadata"][field].as_object().cloned().unwrap_or_default();
+        let mut kept = before["metadata"][field]
+            .as_object()
+            .cloned()
+            .unwrap_or_default();
         kept.retain(|key, _| key != STAMP[0] && !key.starts_with("transom.dev/"));
-        let there: Map<String, Value> = after["metadata"][field].as_object().cloned().unwrap_or_default();
+        let there: Map<String, Value> = after["metadata"][field]
+            .as_object()
+            .cloned()
+            .unwrap_or_default();
         ensure!(kept == there, "{field}: {there:?} instead of {kept:?}");
     }
     Ok(())
@@ -138,7 +194,10 @@ fn is_released(before: &Value, after: &Value) -> Result<()> {
 /// Runs a command that waits for the end of the namespace, and meanwhile does the work of the namespace controller.
 async fn run_to_the_end_of_the_namespace(cluster: &Cluster, command: &str) -> Result<()> {
     let log = fs::File::create(cluster.folder().join("deletes.log"))?;
-    let mut child = shell(cluster, command)?.stdout(Stdio::null()).stderr(log).spawn()?;
+    let mut child = shell(cluster, command)?
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()?;
     let namespaces = cluster.objects().api("v1", "Namespace", None).await?;
     wait::until("the deletion of the namespace", DEADLINE, async || {
         let namespace = namespaces.get("transom").await?;
@@ -156,7 +215,11 @@ async fn run_to_the_end_of_the_namespace(cluster: &Cluster, command: &str) -> Re
 fn of_transom(cluster: &Cluster) -> Result<String> {
     let kinds = "crds,namespaces,clusterroles,clusterrolebindings";
     let named = said(kubectl(cluster)?.args(["get", kinds, "--output", "name"]))?;
-    Ok(named.lines().filter(|line| line.contains("transom")).collect::<Vec<_>>().join("\n"))
+    Ok(named
+        .lines()
+        .filter(|line| line.contains("transom"))
+        .collect::<Vec<_>>()
+        .join("\n"))
 }
 
 /// The state of the cluster for each part of the page.
@@ -173,12 +236,23 @@ impl Uninstall {
     }
 
     /// Checks that objects of others are unchanged, including the version.
-    fn is_left_alone(&self, before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> Result<()> {
-        let others = |name: &&String| self.users.contains(*name) || name.ends_with("-admin-kubeconfig");
+    fn is_left_alone(
+        &self,
+        before: &BTreeMap<String, Value>,
+        after: &BTreeMap<String, Value>,
+    ) -> Result<()> {
+        let others =
+            |name: &&String| self.users.contains(*name) || name.ends_with("-admin-kubeconfig");
         let others: Vec<&String> = before.keys().filter(others).collect();
-        ensure!(others.len() == self.users.len() + FLEET.clusters, "{others:?}");
+        ensure!(
+            others.len() == self.users.len() + FLEET.clusters,
+            "{others:?}"
+        );
         for name in others {
-            ensure!(before.get(name) == after.get(name), "{name} is somebody else's and was touched");
+            ensure!(
+                before.get(name) == after.get(name),
+                "{name} is somebody else's and was touched"
+            );
         }
         Ok(())
     }
@@ -188,13 +262,18 @@ impl Uninstall {
         let before = secrets(&self.cluster).await?;
         let taints = tainted(&self.cluster).await?;
         self.follow(&["helm uninstall"])?;
-        ensure!(secrets(&self.cluster).await? == before, "helm took a secret, or changed one");
+        ensure!(
+            secrets(&self.cluster).await? == before,
+            "helm took a secret, or changed one"
+        );
         ensure!(tainted(&self.cluster).await? == taints, "helm took a taint");
         let left = of_transom(&self.cluster)?;
         let wanted = "customresourcedefinition.apiextensions.k8s.io/fleetpolicies.transom.dev\nnamespace/transom";
         ensure!(left == wanted, "{left}");
-        let policies: Vec<String> =
-            all(&self.cluster, "transom.dev/v1alpha1", "FleetPolicy").await?.into_keys().collect();
+        let policies: Vec<String> = all(&self.cluster, "transom.dev/v1alpha1", "FleetPolicy")
+            .await?
+            .into_keys()
+            .collect();
         ensure!(policies == ["own"], "{policies:?}");
         Ok(())
     }
@@ -202,8 +281,13 @@ impl Uninstall {
     /// Section 2, the list: it matches the labels.
     async fn list(&self) -> Result<()> {
         let told = self.follow(&["get secrets", "--label-columns"])?;
-        let rows = told.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let rows: BTreeMap<&str, bool> = rows.map(|row| (row[0], row.last() == Some(&"true"))).collect();
+        let rows = told
+            .lines()
+            .skip(1)
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let rows: BTreeMap<&str, bool> = rows
+            .map(|row| (row[0], row.last() == Some(&"true")))
+            .collect();
         let secrets = secrets(&self.cluster).await?;
         ensure!(rows == stamped(&secrets), "{told}");
         Ok(())
@@ -212,13 +296,24 @@ impl Uninstall {
     /// Section 2, release: only the ownership labels are removed, in any number of starts.
     async fn release(&self) -> Result<()> {
         let before = secrets(&self.cluster).await?;
-        for words in [["annotate secrets", "transom.dev/source-"], ["label secrets", "transom.dev/policy-"]] {
+        for words in [
+            ["annotate secrets", "transom.dev/source-"],
+            ["label secrets", "transom.dev/policy-"],
+        ] {
             let commands = self.page.all(&words)?;
-            let [dry, real] = commands.as_slice() else { anyhow::bail!("not a pair: {commands:?}") };
-            ensure!(dry.replace("--dry-run=server ", "") == *real, "the first says what the second does");
+            let [dry, real] = commands.as_slice() else {
+                anyhow::bail!("not a pair: {commands:?}")
+            };
+            ensure!(
+                dry.replace("--dry-run=server ", "") == *real,
+                "the first says what the second does"
+            );
             let unchanged = secrets(&self.cluster).await?;
             run(&self.cluster, dry)?;
-            ensure!(secrets(&self.cluster).await? == unchanged, "`{dry}` changed something");
+            ensure!(
+                secrets(&self.cluster).await? == unchanged,
+                "`{dry}` changed something"
+            );
             // Once more than needed, as after an interruption.
             run(&self.cluster, real)?;
             run(&self.cluster, real)?;
@@ -236,12 +331,22 @@ impl Uninstall {
     async fn delete(&self) -> Result<()> {
         let before = secrets(&self.cluster).await?;
         let stamps = stamped(&before);
-        let made: BTreeSet<String> =
-            stamps.iter().filter(|(_, adopted)| !**adopted).map(|(home, _)| format!("{home}/{OUTPUT}")).collect();
-        ensure!(made.len() == 1 && stamps.len() == FLEET.clusters, "{stamps:?}");
+        let made: BTreeSet<String> = stamps
+            .iter()
+            .filter(|(_, adopted)| !**adopted)
+            .map(|(home, _)| format!("{home}/{OUTPUT}"))
+            .collect();
+        ensure!(
+            made.len() == 1 && stamps.len() == FLEET.clusters,
+            "{stamps:?}"
+        );
         self.follow(&["delete secrets"])?;
         let after = secrets(&self.cluster).await?;
-        let gone: BTreeSet<String> = before.keys().filter(|name| !after.contains_key(*name)).cloned().collect();
+        let gone: BTreeSet<String> = before
+            .keys()
+            .filter(|name| !after.contains_key(*name))
+            .cloned()
+            .collect();
         ensure!(gone == made, "{gone:?} are gone");
         self.is_left_alone(&before, &after)
     }
@@ -250,15 +355,27 @@ impl Uninstall {
     async fn taints(&self) -> Result<()> {
         let mut before = tainted(&self.cluster).await?;
         let (name, _) = before.pop_first().context("no taint")?;
-        run(&self.cluster, &self.page.command(&["patch managedcluster"], &[("<name>", &name)])?)?;
-        ensure!(tainted(&self.cluster).await? == before, "other taints than those of {name} went, or its own stayed");
+        run(
+            &self.cluster,
+            &self
+                .page
+                .command(&["patch managedcluster"], &[("<name>", &name)])?,
+        )?;
+        ensure!(
+            tainted(&self.cluster).await? == before,
+            "other taints than those of {name} went, or its own stayed"
+        );
         Ok(())
     }
 
     /// Section 4: what Helm leaves.
     async fn rest(&self) -> Result<()> {
         self.follow(&["delete crd"])?;
-        run_to_the_end_of_the_namespace(&self.cluster, &self.page.command(&["delete namespace"], &[])?).await?;
+        run_to_the_end_of_the_namespace(
+            &self.cluster,
+            &self.page.command(&["delete namespace"], &[])?,
+        )
+        .await?;
         let left = of_transom(&self.cluster)?;
         ensure!(left.is_empty(), "{left}");
         Ok(())
@@ -267,14 +384,21 @@ impl Uninstall {
     /// Section 1 again, for an installation with kustomize.
     async fn kustomize(&self, install: &Page) -> Result<()> {
         let before = secrets(&self.cluster).await?;
-        for words in [&["apply", "crd.yaml"][..], &["kubectl wait"], &["apply", "--kustomize"]] {
+        for words in [
+            &["apply", "crd.yaml"][..],
+            &["kubectl wait"],
+            &["apply", "--kustomize"],
+        ] {
             run(&self.cluster, &install.command(words, &[])?)?;
         }
         let delete = self.page.command(&["delete", "--kustomize"], &[])?;
         run_to_the_end_of_the_namespace(&self.cluster, &delete).await?;
         let left = of_transom(&self.cluster)?;
         ensure!(left.is_empty(), "{left}");
-        ensure!(secrets(&self.cluster).await? == before, "it took a secret, or changed one");
+        ensure!(
+            secrets(&self.cluster).await? == before,
+            "it took a secret, or changed one"
+        );
         Ok(())
     }
 }
@@ -284,16 +408,25 @@ async fn uninstall_removes_what_it_says_and_nothing_of_others() -> Result<()> {
     let cluster = hosting().await?;
     made_by_addon(&cluster, 0, 6443).await?;
     let users = plant(&cluster).await?;
-    let uninstall = Uninstall { cluster, page: Page::read("uninstall.md")?, users };
+    let uninstall = Uninstall {
+        cluster,
+        page: Page::read("uninstall.md")?,
+        users,
+    };
     let (install, cluster) = (Page::read("install.md")?, &uninstall.cluster);
     let helm_install = install.command(&["helm install"], &[])?;
 
     run(cluster, &helm_install)?;
     work(cluster).await?;
-    let adopted: BTreeMap<_, _> = (0..FLEET.clusters).map(|index| (home(index), index == 0)).collect();
+    let adopted: BTreeMap<_, _> = (0..FLEET.clusters)
+        .map(|index| (home(index), index == 0))
+        .collect();
     let found = secrets(cluster).await?;
     ensure!(
-        stamped(&found).into_iter().map(|(home, adopted)| (home.to_owned(), adopted)).collect::<BTreeMap<_, _>>()
+        stamped(&found)
+            .into_iter()
+            .map(|(home, adopted)| (home.to_owned(), adopted))
+            .collect::<BTreeMap<_, _>>()
             == adopted
     );
     let own = cluster.folder().join("own.yaml");
@@ -311,7 +444,8 @@ async fn uninstall_removes_what_it_says_and_nothing_of_others() -> Result<()> {
     work(cluster).await?;
     let after = secrets(cluster).await?;
     for name in [home(0), home(1)].map(|home| format!("{home}/{OUTPUT}")) {
-        is_released(&after[&name], &before[&name]).with_context(|| format!("{name} was taken over"))?;
+        is_released(&after[&name], &before[&name])
+            .with_context(|| format!("{name} was taken over"))?;
     }
     said(kubectl(cluster)?.args(["apply", "--filename"]).arg(&own))?;
     uninstall.agent().await?;
@@ -330,7 +464,10 @@ fn tells(log: &str, index: usize, what: &str, end: &str) -> Result<()> {
         let message = line["message"].as_str().unwrap_or_default();
         message.starts_with(what) && message.contains(&target) && message.ends_with(end)
     };
-    ensure!(log.lines().any(is), "no line tells `{what} ... {target}{end}`:\n{log}");
+    ensure!(
+        log.lines().any(is),
+        "no line tells `{what} ... {target}{end}`:\n{log}"
+    );
     Ok(())
 }
 
@@ -340,7 +477,10 @@ async fn migration_is_read_only_first_and_then_rewrites_no_correct_object() -> R
     made_by_addon(&cluster, 0, 6443).await?;
     made_by_addon(&cluster, 1, 7443).await?;
     let (page, before) = (Page::read("migrate.md")?, secrets(&cluster).await?);
-    let names = [("<ManagedCluster of this cluster>", "local-cluster"), ("<that of the hub>", "local-cluster")];
+    let names = [
+        ("<ManagedCluster of this cluster>", "local-cluster"),
+        ("<that of the hub>", "local-cluster"),
+    ];
     run(&cluster, &page.command(&["helm install"], &names)?)?;
     let agent = Deployed::start(&cluster).await?;
     // No kubelet runs here: the log is that of the process.
@@ -355,7 +495,10 @@ async fn migration_is_read_only_first_and_then_rewrites_no_correct_object() -> R
         "jsonpath={.spec.template.metadata.labels}",
     ];
     let labels: Value = serde_json::from_str(&said(kubectl(&cluster)?.args(words))?)?;
-    ensure!(selects.contains("app.kubernetes.io/name=transom") && labels["app.kubernetes.io/name"] == "transom");
+    ensure!(
+        selects.contains("app.kubernetes.io/name=transom")
+            && labels["app.kubernetes.io/name"] == "transom"
+    );
     let log = cluster.folder().join("transom.log");
     let grep = format!("cat {} | {grep}", log.display());
     let told = wait::until("a word on each secret", DEADLINE, async || {
@@ -367,18 +510,35 @@ async fn migration_is_read_only_first_and_then_rewrites_no_correct_object() -> R
     tells(&told, 1, "would update", ": data.kubeconfig, metadata")?;
     tells(&told, 2, "would create", OUTPUT)?;
     let asked = agent.stop(&cluster)?;
-    let leases =
-        |line: &transom_test_cluster::Line| line.target.as_ref().is_some_and(|target| target.resource == "leases");
-    let asked: Vec<_> = asked.iter().filter(|line| line.is_write() && !leases(line)).collect();
+    let leases = |line: &transom_test_cluster::Line| {
+        line.target
+            .as_ref()
+            .is_some_and(|target| target.resource == "leases")
+    };
+    let asked: Vec<_> = asked
+        .iter()
+        .filter(|line| line.is_write() && !leases(line))
+        .collect();
     ensure!(asked.is_empty(), "read-only, it asked for {asked:#?}");
-    ensure!(secrets(&cluster).await? == before, "read-only, something was written");
+    ensure!(
+        secrets(&cluster).await? == before,
+        "read-only, something was written"
+    );
 
     run(&cluster, &page.command(&["helm upgrade"], &[])?)?;
     work(&cluster).await?;
     let after = secrets(&cluster).await?;
-    let (right, moved) = [0, 1].map(|index| format!("{}/{OUTPUT}", home(index))).into();
+    let (right, moved) = [0, 1]
+        .map(|index| format!("{}/{OUTPUT}", home(index)))
+        .into();
     is_released(&after[&right], &before[&right]).context("what was right")?;
-    ensure!(after[&moved]["data"] != before[&moved]["data"], "what was wrong is still wrong");
-    ensure!(after[&right]["metadata"]["labels"][STAMP[2]] == "true", "nothing says that it was adopted");
+    ensure!(
+        after[&moved]["data"] != before[&moved]["data"],
+        "what was wrong is still wrong"
+    );
+    ensure!(
+        after[&right]["metadata"]["labels"][STAMP[2]] == "true",
+        "nothing says that it was adopted"
+    );
     page.is_followed()
 }

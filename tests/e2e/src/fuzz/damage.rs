@@ -19,8 +19,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// The keys of the taints that the policy owns.
-const OWNED: [&str; 2] =
-    ["cluster.open-cluster-management.io/unavailable", "cluster.open-cluster-management.io/unreachable"];
+const OWNED: [&str; 2] = [
+    "cluster.open-cluster-management.io/unavailable",
+    "cluster.open-cluster-management.io/unreachable",
+];
 
 /// A complete folder that the agent has worked on.
 pub(super) struct Damaged {
@@ -32,22 +34,40 @@ impl Damaged {
     /// Runs the agent once on two cases.
     pub(super) fn new(transom: &Transom, folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)?;
-        for case in ["external-managed-kubeconfig/cases/G03-available", "built-in-taints/cases/T04-unknown"] {
+        for case in [
+            "external-managed-kubeconfig/cases/G03-available",
+            "built-in-taints/cases/T04-unknown",
+        ] {
             let name = case.split('/').next().unwrap_or(case);
             fs::copy(
-                program::root().join("policies").join(case).join("given.yaml"),
+                program::root()
+                    .join("policies")
+                    .join(case)
+                    .join("given.yaml"),
                 folder.join(name).with_extension("yaml"),
             )?;
         }
         let ended = transom.run(&words(folder))?;
-        ensure!(ended.code == Some(0), "the folder is not right before it is damaged: {:?}", ended.code);
+        ensure!(
+            ended.code == Some(0),
+            "the folder is not right before it is damaged: {:?}",
+            ended.code
+        );
         let made = made(folder)?;
         ensure!(made.len() >= 2, "nothing was made that could be damaged");
-        Ok(Self { folder: folder.to_owned(), made })
+        Ok(Self {
+            folder: folder.to_owned(),
+            made,
+        })
     }
 
     /// Damages one or two files of a copy, runs the agent, and compares.
-    pub(super) fn attempt(&self, transom: &Transom, copy: &Path, dice: &mut Dice) -> Result<Attempt> {
+    pub(super) fn attempt(
+        &self,
+        transom: &Transom,
+        copy: &Path,
+        dice: &mut Dice,
+    ) -> Result<Attempt> {
         let all = files(&self.folder)?;
         if copy.exists() {
             fs::remove_dir_all(copy)?;
@@ -79,38 +99,59 @@ impl Damaged {
             fs::write(to, bytes)?;
         }
         let ended = transom.run(&words(copy))?;
-        let wrong = ended.wrong(Kind::Run, &Canaries::default()).or_else(|| match made(copy) {
-            // It names what it does not dare to repair, such as a Secret without its ownership labels.
-            _ if ended.code == Some(1) => None,
-            Ok(made) if made == self.made => None,
-            Ok(made) => {
-                let differs = |path: &&PathBuf| made.get(*path) != self.made.get(*path);
-                let paths: Vec<_> = self.made.keys().chain(made.keys()).filter(differs).collect();
-                Some(format!("the damage stays in {paths:?}"))
-            }
-            Err(error) => Some(format!("the damage stays: {error:#}")),
-        });
-        Ok(Attempt { input, canaries: 0, wrong })
+        let wrong = ended
+            .wrong(Kind::Run, &Canaries::default())
+            .or_else(|| match made(copy) {
+                // It names what it does not dare to repair, such as a Secret without its ownership labels.
+                _ if ended.code == Some(1) => None,
+                Ok(made) if made == self.made => None,
+                Ok(made) => {
+                    let differs = |path: &&PathBuf| made.get(*path) != self.made.get(*path);
+                    let paths: Vec<_> = self
+                        .made
+                        .keys()
+                        .chain(made.keys())
+                        .filter(differs)
+                        .collect();
+                    Some(format!("the damage stays in {paths:?}"))
+                }
+                Err(error) => Some(format!("the damage stays: {error:#}")),
+            });
+        Ok(Attempt {
+            input,
+            canaries: 0,
+            wrong,
+        })
     }
 }
 
 /// The taints of a patch that the policy owns, without their times: a damaged key counts as another owner's taint from
 /// then on, and the times belong to their writer.
 fn owned(patch: &Value) -> Value {
-    let fields = patch["fields"].as_array().into_iter().flatten().filter(|field| field["path"] == "spec.taints");
+    let fields = patch["fields"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|field| field["path"] == "spec.taints");
     let taints = fields.flat_map(|field| field["value"].as_array().into_iter().flatten());
     let ours = taints.filter(|taint| OWNED.iter().any(|key| taint["key"] == *key));
-    ours.map(|taint| json!({"key": taint["key"], "value": taint["value"], "effect": taint["effect"]})).collect()
+    ours.map(
+        |taint| json!({"key": taint["key"], "value": taint["value"], "effect": taint["effect"]}),
+    )
+    .collect()
 }
 
 /// Every file below a folder, by relative path.
 fn files(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     let all = tree::contents(folder)?.into_keys();
-    all.map(|path| Ok((path.clone(), fs::read(folder.join(path))?))).collect()
+    all.map(|path| Ok((path.clone(), fs::read(folder.join(path))?)))
+        .collect()
 }
 
 fn words(folder: &Path) -> Vec<OsString> {
-    let mut words: Vec<OsString> = ["run", "--once", "--now", NOW, "--dir"].map(Into::into).into();
+    let mut words: Vec<OsString> = ["run", "--once", "--now", NOW, "--dir"]
+        .map(Into::into)
+        .into();
     words.push(folder.into());
     words
 }

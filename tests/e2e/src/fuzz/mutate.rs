@@ -47,8 +47,19 @@ const BYTES: [&[u8]; 38] = [
     b"99999999999999999999999999999999999999999999",
 ];
 /// Names of our fields.
-const NAMES: [&str; 11] =
-    ["name", "kind", "metadata", "x", "server", "exec", "status", "kubeconfig", "taints", "<<", ""];
+const NAMES: [&str; 11] = [
+    "name",
+    "kind",
+    "metadata",
+    "x",
+    "server",
+    "exec",
+    "status",
+    "kubeconfig",
+    "taints",
+    "<<",
+    "",
+];
 
 /// Values that fields do not expect.
 fn special(dice: &mut Dice) -> Value {
@@ -139,11 +150,22 @@ pub(super) fn value(value: &mut Value, times: usize, dice: &mut Dice) {
     for _ in 0..times {
         let mut all = Vec::new();
         places(value, "", &mut all);
-        let Some(place) = (!all.is_empty()).then(|| dice.pick::<String>(&all).clone()) else { return };
-        let elsewhere = value.pointer(dice.pick::<String>(&all)).cloned().unwrap_or_default();
-        let Some((parent, key)) = place.rsplit_once('/') else { continue };
+        let Some(place) = (!all.is_empty()).then(|| dice.pick::<String>(&all).clone()) else {
+            return;
+        };
+        let elsewhere = value
+            .pointer(dice.pick::<String>(&all))
+            .cloned()
+            .unwrap_or_default();
+        let Some((parent, key)) = place.rsplit_once('/') else {
+            continue;
+        };
         let key = key.replace("~1", "/").replace("~0", "~");
-        let new = if dice.chance(80) { special(dice) } else { elsewhere };
+        let new = if dice.chance(80) {
+            special(dice)
+        } else {
+            elsewhere
+        };
         let (how, name) = (dice.below(10), (*dice.pick(&NAMES)).to_owned());
         match value.pointer_mut(parent) {
             Some(Value::Object(map)) => in_map(map, &key, how, new, name),
@@ -180,7 +202,10 @@ pub(super) fn bytes(bytes: &mut Vec<u8>, times: usize, dice: &mut Dice) {
             return;
         }
         let at = dice.below(bytes.len());
-        let line = bytes[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        let line = bytes[..at]
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |newline| newline + 1);
         let end = |length: usize| (at + 1 + length).min(bytes.len());
         match dice.below(20) {
             0..=4 => bytes[at] = dice.byte(),
@@ -199,7 +224,8 @@ pub(super) fn bytes(bytes: &mut Vec<u8>, times: usize, dice: &mut Dice) {
 
 /// A policy, mutated as a value and sometimes as bytes, too.
 pub(super) fn policy(path: &Path, dice: &mut Dice) -> Result<Vec<u8>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("failed to read `{}`", path.display()))?;
     let mut policy: Value = serde_yaml::from_str(&text)?;
     value(&mut policy, 1 + dice.below(4), dice);
     let mut text = serde_yaml::to_string(&policy)?.into_bytes();

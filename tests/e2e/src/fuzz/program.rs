@@ -44,7 +44,9 @@ pub(super) enum Kind {
 impl Transom {
     pub(super) fn new(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder.join("input"))?;
-        Ok(Self { folder: folder.to_owned() })
+        Ok(Self {
+            folder: folder.to_owned(),
+        })
     }
 
     /// Writes an input file.
@@ -66,13 +68,19 @@ impl Transom {
             .stdout(File::create(&output)?)
             .stderr(File::create(&errors)?)
             .spawn()?;
-        let status = wait::until("the end of a run", DEADLINE, || child.try_wait().ok().flatten());
+        let status = wait::until("the end of a run", DEADLINE, || {
+            child.try_wait().ok().flatten()
+        });
         if status.is_err() {
             child.kill()?;
             child.wait()?;
         }
         let output = [fs::read(output)?, fs::read(errors)?].concat();
-        Ok(Ended { hangs: status.is_err(), code: status.ok().and_then(|status| status.code()), output })
+        Ok(Ended {
+            hangs: status.is_err(),
+            code: status.ok().and_then(|status| status.code()),
+            output,
+        })
     }
 }
 
@@ -87,7 +95,10 @@ impl Ended {
         if self.hangs {
             return Some(format!("it hangs: no end within {} s", DEADLINE.as_secs()));
         }
-        if ["panicked", "AgentFailed", "bug in the agent"].iter().any(|word| text.contains(word)) {
+        if ["panicked", "AgentFailed", "bug in the agent"]
+            .iter()
+            .any(|word| text.contains(word))
+        {
             return Some("it panicked".to_owned());
         }
         if !self.code.is_some_and(|code| (0..=most).contains(&code)) {
@@ -108,7 +119,10 @@ pub(super) fn decoded(output: &[u8]) -> Vec<u8> {
     for _ in 0..2 {
         let mut next = Vec::new();
         let is_encoded = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-        for word in last.split(|byte| !is_encoded(byte)).filter(|word| word.len() >= ENCODED) {
+        for word in last
+            .split(|byte| !is_encoded(byte))
+            .filter(|word| word.len() >= ENCODED)
+        {
             for skipped in 0..4 {
                 let rest = word.get(skipped..).unwrap_or_default();
                 let whole = rest.get(..rest.len() / 4 * 4).unwrap_or_default();
@@ -135,23 +149,36 @@ mod tests {
         let once = general_purpose::STANDARD.encode(format!("before {text} after"));
         let twice = general_purpose::STANDARD.encode(format!("kubeconfig: {once}\n"));
         for output in [text, once, twice] {
-            let found = canaries.found_in(&decoded(format!("- {output}\n").as_bytes())).len();
+            let found = canaries
+                .found_in(&decoded(format!("- {output}\n").as_bytes()))
+                .len();
             assert!(found > 0, "{output}");
         }
-        assert!(canaries.found_in(&decoded(b"nothing of the kind")).is_empty());
+        assert!(
+            canaries
+                .found_in(&decoded(b"nothing of the kind"))
+                .is_empty()
+        );
     }
 
     #[test]
     fn names_each_kind_of_wrong_exit() {
         let none = Canaries::default();
-        let ended = |code, hangs, output: &str| Ended { code, hangs, output: output.as_bytes().to_vec() };
+        let ended = |code, hangs, output: &str| Ended {
+            code,
+            hangs,
+            output: output.as_bytes().to_vec(),
+        };
         for (end, wrong) in [
             (ended(Some(0), false, "fine"), None),
             (ended(Some(2), false, "wrong use"), None),
             (ended(Some(101), false, ""), Some("101")),
             (ended(None, false, ""), Some("None")),
             (ended(None, true, ""), Some("hangs")),
-            (ended(Some(1), false, "thread 'main' panicked at"), Some("panicked")),
+            (
+                ended(Some(1), false, "thread 'main' panicked at"),
+                Some("panicked"),
+            ),
             (ended(Some(1), false, "AgentFailed"), Some("panicked")),
         ] {
             let told = end.wrong(Kind::Render, &none);

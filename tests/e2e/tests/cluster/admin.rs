@@ -42,11 +42,21 @@ impl Worker {
     async fn admin_port(&self) -> Result<u16> {
         let port = wait::until("the address of the admin server", DEADLINE, async || {
             let log = self.log()?;
-            let told = log.lines().find(|line| line.contains("the admin server is listening"));
+            let told = log
+                .lines()
+                .find(|line| line.contains("the admin server is listening"));
             let told: Option<Value> = told.and_then(|line| serde_json::from_str(line).ok());
-            Ok(told.and_then(|told| told["address"].as_str()?.rsplit(':').next()?.parse::<u16>().ok()))
+            Ok(told.and_then(|told| {
+                told["address"]
+                    .as_str()?
+                    .rsplit(':')
+                    .next()?
+                    .parse::<u16>()
+                    .ok()
+            }))
         });
-        port.await.with_context(|| format!("it said {}", self.tail()))
+        port.await
+            .with_context(|| format!("it said {}", self.tail()))
     }
 
     /// Its admin server, at an address that counts as another machine.
@@ -59,7 +69,9 @@ impl Stage {
     /// The token of a service account.
     pub(crate) fn token(&self, user: &User) -> Result<String> {
         let kubeconfig: Value = serde_yaml::from_str(&self.cluster.kubeconfig(user)?)?;
-        let token = kubeconfig["users"][0]["user"]["token"].as_str().context("the user has no token")?;
+        let token = kubeconfig["users"][0]["user"]["token"]
+            .as_str()
+            .context("the user has no token")?;
         Ok(token.to_owned())
     }
 
@@ -73,7 +85,9 @@ impl Stage {
             let attributes = json!({"path": "/metrics", "verb": "get"});
             let review: SelfSubjectAccessReview =
                 serde_json::from_value(json!({"spec": {"nonResourceAttributes": attributes}}))?;
-            let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
+            let answer = Api::all(client.clone())
+                .create(&PostParams::default(), &review)
+                .await?;
             Ok(answer.status.filter(|status| status.allowed).map(drop))
         })
         .await?;
@@ -82,8 +96,13 @@ impl Stage {
 
     /// The status code that an admin server with TLS gives to a user who trusts the CA of the API server.
     async fn over_tls(&self, admin: SocketAddr, user: &User, path: &str) -> Result<u16> {
-        let kubeconfig = Kubeconfig::from_yaml(&self.cluster.kubeconfig_at(user, &format!("https://{admin}"))?)?;
-        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let kubeconfig = Kubeconfig::from_yaml(
+            &self
+                .cluster
+                .kubeconfig_at(user, &format!("https://{admin}"))?,
+        )?;
+        let mut config =
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         // The certificate is for this name. The address is not loopback, so the user's permissions matter.
         config.tls_server_name = Some("localhost".to_owned());
         let request = Request::new("").get(path.trim_start_matches('/'), &GetParams::default())?;
@@ -117,15 +136,27 @@ fn remote_clients_need_a_token_except_for_health() -> Result<()> {
                 None => http::get(afar, path),
             };
             let answer = answer?;
-            ensure!(answer.status == status, "{path} with a token: {}: {answer:?}", token.is_some());
+            ensure!(
+                answer.status == status,
+                "{path} with a token: {}: {answer:?}",
+                token.is_some()
+            );
             let shown = answer.body.contains("transom_build_info");
-            ensure!(shown == (path == "/metrics" && status == 200), "{path}: {answer:?}");
+            ensure!(
+                shown == (path == "/metrics" && status == 200),
+                "{path}: {answer:?}"
+            );
         }
         let here = SocketAddr::from(([127, 0, 0, 1], afar.port()));
-        ensure!(http::get(here, "/debug/state")?.status == 200, "this machine is not let in");
+        ensure!(
+            http::get(here, "/debug/state")?.status == 200,
+            "this machine is not let in"
+        );
         let said = agent.stop()?;
         ensure!(
-            ![&scraper, &other, &nobody].iter().any(|token| said.contains(token.as_str())),
+            ![&scraper, &other, &nobody]
+                .iter()
+                .any(|token| said.contains(token.as_str())),
             "the log shows a token"
         );
         Ok(())
@@ -137,11 +168,19 @@ fn serves_tls_only_when_given_a_certificate() -> Result<()> {
     on_stage(async |stage| {
         let (scraper, other) = stage.scrapers().await?;
         let pair = stage.cluster.serving_certificate()?;
-        let [certificate, key] = ["admin.crt", "admin.key"].map(|name| stage.cluster.folder().join(name));
+        let [certificate, key] =
+            ["admin.crt", "admin.key"].map(|name| stage.cluster.folder().join(name));
         fs::write(&certificate, pair.certificate)?;
         fs::write(&key, pair.key)?;
         let files = [certificate, key].map(|path| path.display().to_string());
-        let words = ["--admin-address", "0.0.0.0:0", "--admin-tls-cert", &files[0], "--admin-tls-key", &files[1]];
+        let words = [
+            "--admin-address",
+            "0.0.0.0:0",
+            "--admin-tls-cert",
+            &files[0],
+            "--admin-tls-key",
+            &files[1],
+        ];
         let agent = stage.start_agent(&words)?;
         let afar = agent.admin_from_afar().await?;
         for (user, path, code) in [
@@ -171,11 +210,20 @@ fn is_alive_at_once_and_ready_after_the_initial_lists() -> Result<()> {
         let agent = stage.start_agent_at(&proxy.server(), &["--admin-address", "127.0.0.1:0"])?;
         let admin = SocketAddr::from(([127, 0, 0, 1], agent.admin_port().await?));
         let ready = http::get(admin, "/readyz")?;
-        ensure!(ready.status == 503 && ready.body.contains("listed"), "{ready:?}");
-        ensure!(http::get(admin, "/healthz")?.status == 200, "it is not alive");
+        ensure!(
+            ready.status == 503 && ready.body.contains("listed"),
+            "{ready:?}"
+        );
+        ensure!(
+            http::get(admin, "/healthz")?.status == 200,
+            "it is not alive"
+        );
         proxy.hold(None);
         wait::until("readiness", DEADLINE, async || {
-            ensure!(http::get(admin, "/healthz")?.status == 200, "it is alive no more");
+            ensure!(
+                http::get(admin, "/healthz")?.status == 200,
+                "it is alive no more"
+            );
             Ok((http::get(admin, "/readyz")?.status == 200).then_some(()))
         })
         .await?;

@@ -20,7 +20,12 @@ pub(crate) struct Refusal {
 impl Refusal {
     /// Creates it; the server needs a moment to enforce it.
     pub(crate) async fn begin(&self, stage: &Stage) -> Result<()> {
-        let Self { name, rule, unless, within } = self;
+        let Self {
+            name,
+            rule,
+            unless,
+            within,
+        } = self;
         let manifest = format!(
             "
 apiVersion: {ADMISSION}
@@ -42,7 +47,10 @@ spec: {{policyName: {name}, validationActions: [Deny], matchResources: {within}}
 
     /// Removes it.
     pub(crate) async fn end(&self, stage: &Stage) -> Result<()> {
-        for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
+        for kind in [
+            "ValidatingAdmissionPolicyBinding",
+            "ValidatingAdmissionPolicy",
+        ] {
             stage.delete((ADMISSION, kind), None, self.name).await?;
         }
         Ok(())

@@ -25,22 +25,41 @@ impl Stage {
         let mut last = Value::Null;
         let what = format!("{reason} in the status");
         let told = wait::until(&what, DEADLINE, async || {
-            last = self.get(POLICY, None, OUTPUT).await?.context("the policy is gone")?["status"].take();
+            last = self
+                .get(POLICY, None, OUTPUT)
+                .await?
+                .context("the policy is gone")?["status"]
+                .take();
             let all = |field: &str| last[field].as_array().cloned().unwrap_or_default();
-            let healthy = all("conditions").into_iter().find(|it| it["type"] == "Healthy").unwrap_or_default();
-            let worst = all("topFailures").iter().any(|it| it["name"] == name && it["reason"] == reason);
-            Ok((healthy["status"] == "False" && healthy["reason"] == reason && worst).then_some(()))
+            let healthy = all("conditions")
+                .into_iter()
+                .find(|it| it["type"] == "Healthy")
+                .unwrap_or_default();
+            let worst = all("topFailures")
+                .iter()
+                .any(|it| it["name"] == name && it["reason"] == reason);
+            Ok(
+                (healthy["status"] == "False" && healthy["reason"] == reason && worst)
+                    .then_some(()),
+            )
         });
-        told.await.with_context(|| format!("the last status was {last}"))?;
+        told.await
+            .with_context(|| format!("the last status was {last}"))?;
         wait::until(&format!("an Event of {reason}"), DEADLINE, async || {
             let about = |event: &Value| {
                 let regarding = &event["regarding"];
                 event["reason"] == reason
                     && event["type"] == "Warning"
-                    && (&regarding["kind"], &regarding["name"]) == (&json!("HostedCluster"), &json!(name))
+                    && (&regarding["kind"], &regarding["name"])
+                        == (&json!("HostedCluster"), &json!(name))
             };
             let events = serde_json::to_value(self.list(EVENT).await?)?;
-            Ok(events.as_array().into_iter().flatten().any(about).then_some(()))
+            Ok(events
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(about)
+                .then_some(()))
         })
         .await
     }
@@ -50,7 +69,9 @@ impl Stage {
         let mut lines = self.lines(since).await?;
         let of = |line: &Line| {
             let target = line.target.as_ref();
-            target.is_some_and(|it| it.resource == "secrets" && it.namespace == home(name) && it.name == OUTPUT)
+            target.is_some_and(|it| {
+                it.resource == "secrets" && it.namespace == home(name) && it.name == OUTPUT
+            })
         };
         lines.retain(|line| line.is_write() && of(line));
         Ok(lines)
@@ -71,7 +92,9 @@ fn changing() -> impl Fn(&Value) -> Say + Send + Sync + 'static {
     move |request| match request["name"] == OUTPUT || request["name"] == "probe" {
         true => {
             let value = format!("{:08}", times.fetch_add(1, Ordering::SeqCst));
-            Say::Patch(vec![json!({"op": "add", "path": "/data/kubeconfig", "value": value})])
+            Say::Patch(vec![
+                json!({"op": "add", "path": "/data/kubeconfig", "value": value}),
+            ])
         }
         false => Say::Patch(Vec::new()),
     }
@@ -85,8 +108,16 @@ fn reports_changes_by_admission_and_writes_once() -> Result<()> {
         }
         let webhook = Webhook::start(changing()).await?;
         let here = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": home("changed")}}});
-        let asks = Asks { name: "changing", group: "", resource: "secrets", scope: &here };
-        let changed = match webhook.install(stage.objects(), asks, probe("changed")).await {
+        let asks = Asks {
+            name: "changing",
+            group: "",
+            resource: "secrets",
+            scope: &here,
+        };
+        let changed = match webhook
+            .install(stage.objects(), asks, probe("changed"))
+            .await
+        {
             Ok(()) => changed(stage).await,
             failed => failed,
         };
@@ -118,14 +149,27 @@ fn probe(name: &str) -> Value {
 async fn changed(stage: &Stage) -> Result<()> {
     let mark = stage.mark()?;
     let (mut agent, admin) = start(stage).await?;
-    agent.wait_for(&primary("changed"), "Failed AdmissionChanged").await?;
+    agent
+        .wait_for(&primary("changed"), "Failed AdmissionChanged")
+        .await?;
     stage.wait_for_told("changed", "AdmissionChanged").await?;
-    ensure!(agent.log()?.contains("an admission webhook changed data.kubeconfig"), "{}", agent.tail());
+    ensure!(
+        agent
+            .log()?
+            .contains("an admission webhook changed data.kubeconfig"),
+        "{}",
+        agent.tail()
+    );
     stage.wait_for_right("sound", 6443).await?;
     poke(stage, admin).await?;
     let attempts = stage.attempts("changed", mark).await?;
-    ensure!((1..=2).contains(&attempts.len()), "one create and one update at most: {attempts:#?}");
-    agent.wait_for(&primary("changed"), "Failed AdmissionChanged").await?;
+    ensure!(
+        (1..=2).contains(&attempts.len()),
+        "one create and one update at most: {attempts:#?}"
+    );
+    agent
+        .wait_for(&primary("changed"), "Failed AdmissionChanged")
+        .await?;
     // Something else is desired, which needs another write.
     stage.move_port("changed", 7443).await?;
     let count = attempts.len();
@@ -135,7 +179,10 @@ async fn changed(stage: &Stage) -> Result<()> {
     .await?;
     poke(stage, admin).await?;
     agent.stop()?;
-    ensure!(stage.attempts("changed", mark).await?.len() == count + 1, "it was written more than once");
+    ensure!(
+        stage.attempts("changed", mark).await?.len() == count + 1,
+        "it was written more than once"
+    );
     Ok(())
 }
 
@@ -144,8 +191,13 @@ async fn poke(stage: &Stage, admin: SocketAddr) -> Result<()> {
     for _ in 0..POKES {
         let before = reconciles(admin)?;
         let note = json!({"metadata": {"annotations": {"example.com/poke": before.to_string()}}});
-        stage.patch(SECRET, Some(&home("changed")), OUTPUT, note).await?;
-        wait::until("a reconcile", DEADLINE, async || Ok((reconciles(admin)? > before).then_some(()))).await?;
+        stage
+            .patch(SECRET, Some(&home("changed")), OUTPUT, note)
+            .await?;
+        wait::until("a reconcile", DEADLINE, async || {
+            Ok((reconciles(admin)? > before).then_some(()))
+        })
+        .await?;
     }
     Ok(())
 }
@@ -182,14 +234,21 @@ async fn refused(stage: &Stage) -> Result<()> {
     .await?;
     let mark = stage.mark()?;
     let (mut agent, _) = start(stage).await?;
-    agent.wait_for(&primary("denied"), "Failed AdmissionRefused").await?;
+    agent
+        .wait_for(&primary("denied"), "Failed AdmissionRefused")
+        .await?;
     stage.wait_for_told("denied", "AdmissionRefused").await?;
     let attempts = wait::until("four attempts", DEADLINE, async || {
         let attempts = stage.attempts("denied", mark).await?;
         Ok((attempts.len() >= 4).then_some(attempts))
     })
     .await?;
-    ensure!(attempts.iter().all(|line| line.code == 422 || line.code == 403), "{attempts:#?}");
+    ensure!(
+        attempts
+            .iter()
+            .all(|line| line.code == 422 || line.code == 403),
+        "{attempts:#?}"
+    );
     let times = attempts.iter().map(|line| {
         let received: MicroTime = serde_json::from_value(json!(line.received))?;
         Ok(received.0.as_millisecond())
@@ -197,7 +256,10 @@ async fn refused(stage: &Stage) -> Result<()> {
     let times = times.collect::<Result<Vec<_>>>()?;
     // One, two, then four seconds, each up to a quarter shorter by jitter: never sooner, however fast the machine is.
     for (index, pair) in times.windows(2).take(3).enumerate() {
-        ensure!(pair[1] - pair[0] >= 750 << index, "attempt {index} was followed too soon: {times:?}");
+        ensure!(
+            pair[1] - pair[0] >= 750 << index,
+            "attempt {index} was followed too soon: {times:?}"
+        );
     }
     agent.stop()?;
     Ok(())

@@ -52,7 +52,10 @@ impl Stage {
 
     /// The same for a given user and address of the API server.
     pub(crate) fn command_of(&self, user: &User, server: &str, words: &[&str]) -> Result<Command> {
-        let kubeconfig = self.cluster.folder().join(format!("run-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        let kubeconfig = self
+            .cluster
+            .folder()
+            .join(format!("run-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         fs::write(&kubeconfig, self.cluster.kubeconfig_at(user, server)?)?;
         let mut command = Command::new(program::binary()?);
         command.current_dir(self.cluster.folder());
@@ -64,7 +67,9 @@ impl Stage {
         if !words.contains(&ADMIN) && !words.contains(&"--once") {
             command.args([ADMIN, "127.0.0.1:0"]);
         }
-        command.env("RUST_LOG", "info,transom=debug").env("RUST_BACKTRACE", "0");
+        command
+            .env("RUST_LOG", "info,transom=debug")
+            .env("RUST_BACKTRACE", "0");
         Ok(command)
     }
 
@@ -81,14 +86,21 @@ impl Stage {
     /// Starts a command. Its output is searched when the test ends.
     pub(crate) fn start_command(&self, command: &mut Command) -> Result<Worker> {
         let name = format!("agent-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let [log, pages] = ["log", "pages"].map(|end| self.cluster.folder().join(format!("{name}.{end}")));
-        [&log, &pages].into_iter().for_each(|file| self.guard.search(file.clone()));
+        let [log, pages] =
+            ["log", "pages"].map(|end| self.cluster.folder().join(format!("{name}.{end}")));
+        [&log, &pages]
+            .into_iter()
+            .for_each(|file| self.guard.search(file.clone()));
         let mut address = command.get_args().skip_while(|word| *word != ADMIN).skip(1);
         let address = address.next().and_then(|word| word.to_str()?.parse().ok());
         let admin = address.filter(|address: &SocketAddr| address.port() != 0);
         let has = |flag: &str| command.get_args().any(|word| word == flag);
         let pages = Some(pages).filter(|_| has(ADMIN) && !has("--admin-tls-cert"));
-        Ok(Worker { agent: Agent::start(command, log)?, admin, pages })
+        Ok(Worker {
+            agent: Agent::start(command, log)?,
+            admin,
+            pages,
+        })
     }
 }
 
@@ -111,18 +123,28 @@ impl Worker {
     /// The last state of a primary (`HostedCluster clusters/demo`), as `Applied InSync`.
     pub(crate) fn state(&self, primary: &str) -> Result<Option<String>> {
         let told = self.told(0)?.into_iter().rev();
-        let mut states =
-            told.filter(|told| told.primary == primary).filter_map(|told| Some((told.state?, told.reason)));
-        Ok(states.next().map(|(state, reason)| format!("{state} {reason}")))
+        let mut states = told
+            .filter(|told| told.primary == primary)
+            .filter_map(|told| Some((told.state?, told.reason)));
+        Ok(states
+            .next()
+            .map(|(state, reason)| format!("{state} {reason}")))
     }
 
     /// Waits until a primary has a state.
     pub(crate) async fn wait_for(&mut self, primary: &str, state: &str) -> Result<()> {
         let what = format!("`{state}` of {primary}");
-        let came =
-            wait::until(&what, DEADLINE, async || Ok((self.state(primary)?.as_deref() == Some(state)).then_some(())))
-                .await;
-        came.with_context(|| format!("it is {:?}; it said {}", self.state(primary).ok().flatten(), self.tail()))
+        let came = wait::until(&what, DEADLINE, async || {
+            Ok((self.state(primary)?.as_deref() == Some(state)).then_some(()))
+        })
+        .await;
+        came.with_context(|| {
+            format!(
+                "it is {:?}; it said {}",
+                self.state(primary).ok().flatten(),
+                self.tail()
+            )
+        })
     }
 
     /// Waits until the first pass is complete: the agent then prints its summary, a line for each state and reason.
@@ -131,9 +153,16 @@ impl Worker {
             let log = self.log()?;
             let done = log.lines().any(|line| {
                 let said: Value = serde_json::from_str(line).unwrap_or_default();
-                let mut words = said["message"].as_str().unwrap_or_default().split_whitespace();
-                words.next().is_some_and(|count| count.parse::<usize>().is_ok())
-                    && words.next().is_some_and(|state| ["Applied", "Held", "Waiting", "Failed"].contains(&state))
+                let mut words = said["message"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .split_whitespace();
+                words
+                    .next()
+                    .is_some_and(|count| count.parse::<usize>().is_ok())
+                    && words.next().is_some_and(|state| {
+                        ["Applied", "Held", "Waiting", "Failed"].contains(&state)
+                    })
             });
             ensure!(self.agent.ended()?.is_none(), "the agent ended: {log}");
             Ok(done.then_some(()))
@@ -145,10 +174,17 @@ impl Worker {
     /// Waits until it is ready and returns the address of its admin server.
     pub(crate) async fn wait_until_ready(&self) -> Result<SocketAddr> {
         let ready = wait::until("readiness", DEADLINE, async || {
-            let Some(address) = self.admin()? else { return Ok(None) };
-            Ok(http::get(address, "/readyz").ok().filter(|answer| answer.status == 200).map(|_| address))
+            let Some(address) = self.admin()? else {
+                return Ok(None);
+            };
+            Ok(http::get(address, "/readyz")
+                .ok()
+                .filter(|answer| answer.status == 200)
+                .map(|_| address))
         });
-        ready.await.with_context(|| format!("it said {}", self.tail()))
+        ready
+            .await
+            .with_context(|| format!("it said {}", self.tail()))
     }
 
     /// The address of its admin server; none before the agent has logged it.
@@ -157,10 +193,20 @@ impl Worker {
             return Ok(self.admin);
         }
         let log = self.log()?;
-        let line = log.lines().find(|line| line.contains("the admin server is listening"));
-        let after =
-            |line: &str| Some(line.split_once("127.0.0.1:").or_else(|| line.split_once("0.0.0.0:"))?.1.to_owned());
-        let Some(rest) = line.and_then(after) else { return Ok(None) };
+        let line = log
+            .lines()
+            .find(|line| line.contains("the admin server is listening"));
+        let after = |line: &str| {
+            Some(
+                line.split_once("127.0.0.1:")
+                    .or_else(|| line.split_once("0.0.0.0:"))?
+                    .1
+                    .to_owned(),
+            )
+        };
+        let Some(rest) = line.and_then(after) else {
+            return Ok(None);
+        };
         let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
         Ok(Some(SocketAddr::from(([127, 0, 0, 1], port.parse()?))))
     }
@@ -190,8 +236,13 @@ impl Worker {
     /// Asks it to exit and returns its entire output. Saves the pages of its admin server first.
     pub(crate) fn stop(self) -> Result<String> {
         if let Some(path) = &self.pages {
-            let admin = self.admin()?.context("it never said where its admin server listens")?;
-            let pages = PAGES.iter().map(|page| Ok(http::get(admin, page)?.body)).collect::<Result<Vec<_>>>()?;
+            let admin = self
+                .admin()?
+                .context("it never said where its admin server listens")?;
+            let pages = PAGES
+                .iter()
+                .map(|page| Ok(http::get(admin, page)?.body))
+                .collect::<Result<Vec<_>>>()?;
             fs::write(path, pages.concat())?;
         }
         self.agent.stop()

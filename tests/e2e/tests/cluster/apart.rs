@@ -22,7 +22,10 @@ impl Stage {
             }
             self.objects().apply(object.clone()).await?;
         }
-        ensure!(without > 0, "no right on {resource} was there to be left out");
+        ensure!(
+            without > 0,
+            "no right on {resource} was there to be left out"
+        );
         Ok(())
     }
 }
@@ -35,10 +38,26 @@ fn e03_an_unreadable_namespace_fails_until_access_is_granted() -> Result<()> {
         let mark = stage.mark()?;
         let mut agent = stage.start_agent(&[])?;
         agent.wait_for_first_pass().await?;
-        agent.wait_for(&primary("unread"), "Failed ReadForbidden").await?;
-        ensure!(stage.get(SECRET, Some(&home("unread")), OUTPUT).await?.is_none(), "it was written unseen");
-        let denied = stage.lines(mark).await?.into_iter().filter(|line| !line.allowed);
-        let of = |line: &transom_test_cluster::Line| line.target.as_ref().is_some_and(|it| it.resource == "namespaces");
+        agent
+            .wait_for(&primary("unread"), "Failed ReadForbidden")
+            .await?;
+        ensure!(
+            stage
+                .get(SECRET, Some(&home("unread")), OUTPUT)
+                .await?
+                .is_none(),
+            "it was written unseen"
+        );
+        let denied = stage
+            .lines(mark)
+            .await?
+            .into_iter()
+            .filter(|line| !line.allowed);
+        let of = |line: &transom_test_cluster::Line| {
+            line.target
+                .as_ref()
+                .is_some_and(|it| it.resource == "namespaces")
+        };
         ensure!(
             denied.clone().count() > 0 && denied.clone().all(|line| of(&line)),
             "{:#?}",
@@ -63,18 +82,33 @@ fn t20_replans_a_patch_after_a_conflict() -> Result<()> {
         // The agent's patch is in flight when another client writes.
         proxy.hold(Some("/managedclusters/late"));
         stage.set_available("late", "Unknown").await?;
-        let patch = wait::until("the patch", DEADLINE, async || Ok((proxy.met() > 0).then_some(())));
-        patch.await.with_context(|| format!("it said {}", agent.tail()))?;
+        let patch = wait::until("the patch", DEADLINE, async || {
+            Ok((proxy.met() > 0).then_some(()))
+        });
+        patch
+            .await
+            .with_context(|| format!("it said {}", agent.tail()))?;
         let theirs = json!({"spec": {"taints": [{"key": "theirs", "effect": "NoSelect"}]}});
         stage.patch(MANAGED, None, "late", theirs).await?;
         proxy.hold(None);
-        ensure!(stage.taint_times("late", 2).await?.len() == 1, "the taint that somebody else set has a time");
-        agent.wait_for("ManagedCluster late", "Applied InSync").await?;
+        ensure!(
+            stage.taint_times("late", 2).await?.len() == 1,
+            "the taint that somebody else set has a time"
+        );
+        agent
+            .wait_for("ManagedCluster late", "Applied InSync")
+            .await?;
         agent.stop()?;
         let lines = stage.lines(mark).await?;
-        let ours = |line: &&transom_test_cluster::Line| line.target.as_ref().is_some_and(|it| it.name == "late");
-        let codes: Vec<u16> =
-            lines.iter().filter(ours).filter(|line| line.verb == "patch").map(|line| line.code).collect();
+        let ours = |line: &&transom_test_cluster::Line| {
+            line.target.as_ref().is_some_and(|it| it.name == "late")
+        };
+        let codes: Vec<u16> = lines
+            .iter()
+            .filter(ours)
+            .filter(|line| line.verb == "patch")
+            .map(|line| line.code)
+            .collect();
         ensure!(codes == [409, 200], "{codes:?}");
         Ok(())
     })

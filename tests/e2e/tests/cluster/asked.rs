@@ -24,9 +24,16 @@ impl Stage {
     /// The rows that `transom status` shows to a user.
     fn ask(&self, user: &User, words: &[&str]) -> Result<Vec<Value>> {
         let kubeconfig = self.cluster.folder().join("ask");
-        std::fs::write(&kubeconfig, self.cluster.kubeconfig_at(user, &self.cluster.server())?)?;
+        std::fs::write(
+            &kubeconfig,
+            self.cluster.kubeconfig_at(user, &self.cluster.server())?,
+        )?;
         let mut transom = Command::new(program::binary()?);
-        transom.current_dir(self.cluster.folder()).arg("status").arg("--kubeconfig").arg(kubeconfig);
+        transom
+            .current_dir(self.cluster.folder())
+            .arg("status")
+            .arg("--kubeconfig")
+            .arg(kubeconfig);
         let output = transom.args(["-o", "json"]).args(words).output()?;
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         let rows: Value = serde_json::from_slice(&output.stdout).with_context(|| told.clone())?;
@@ -43,40 +50,86 @@ fn explains_a_missing_secret_with_read_only_access() -> Result<()> {
             stage.ready(name, true).await?;
         }
         stage.ready("late", false).await?;
-        stage.delete(SECRET, Some(CLUSTERS), "sourceless-admin-kubeconfig").await?;
+        stage
+            .delete(SECRET, Some(CLUSTERS), "sourceless-admin-kubeconfig")
+            .await?;
         let reader = stage.reader().await?;
         let mark = stage.mark()?;
         let rows = stage.ask(&reader, &["--policy-objects"])?;
         let seen: Vec<(&str, &str)> = rows
             .iter()
-            .map(|row| (row["primary"]["name"].as_str().unwrap_or("-"), row["state"].as_str().unwrap_or("-")))
+            .map(|row| {
+                (
+                    row["primary"]["name"].as_str().unwrap_or("-"),
+                    row["state"].as_str().unwrap_or("-"),
+                )
+            })
             .collect();
-        ensure!(seen == [("sourceless", "Failed"), ("late", "Waiting"), ("one", "WouldApply")], "{seen:?}");
+        ensure!(
+            seen == [
+                ("sourceless", "Failed"),
+                ("late", "Waiting"),
+                ("one", "WouldApply")
+            ],
+            "{seen:?}"
+        );
         // An agent that was running reports since when.
         let once = stage.command(&["--once", "--policy-objects"])?.output()?;
         let told = String::from_utf8_lossy(&once.stderr);
-        ensure!(once.status.code() == Some(1) && told.contains("every Secret of `local`"), "{told}");
+        ensure!(
+            once.status.code() == Some(1) && told.contains("every Secret of `local`"),
+            "{told}"
+        );
         let primary = format!("{CLUSTERS}/sourceless");
         for words in [&["--policy-objects"][..], &[]] {
             let mut row = stage.ask(&reader, &[&["HostedCluster", &primary], words].concat())?;
             let row = row.pop().context("no row")?;
             ensure!(
-                row["reason"] == "SourceMissing" && row["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty())
+                row["reason"] == "SourceMissing"
+                    && row["remedy"]
+                        .as_str()
+                        .is_some_and(|remedy| !remedy.is_empty())
             );
             ensure!(row["since"].is_string() != words.is_empty(), "{row:#}");
-            let source = row["inputs"].as_array().into_iter().flatten().find(|input| input["role"] == "source");
-            ensure!(source.is_some_and(|source| source["present"] == false), "{row:#}");
+            let source = row["inputs"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|input| input["role"] == "source");
+            ensure!(
+                source.is_some_and(|source| source["present"] == false),
+                "{row:#}"
+            );
         }
-        let one = stage.ask(&reader, &["HostedCluster", &format!("{CLUSTERS}/one")])?.pop().context("no row")?;
-        ensure!(one["state"] == "Applied" && one["plan"].as_array().is_some_and(Vec::is_empty), "{one:#}");
-        ensure!(one["inputs"][0]["version"].as_str().is_some_and(|version| !version.is_empty()), "{one:#}");
+        let one = stage
+            .ask(&reader, &["HostedCluster", &format!("{CLUSTERS}/one")])?
+            .pop()
+            .context("no row")?;
+        ensure!(
+            one["state"] == "Applied" && one["plan"].as_array().is_some_and(Vec::is_empty),
+            "{one:#}"
+        );
+        ensure!(
+            one["inputs"][0]["version"]
+                .as_str()
+                .is_some_and(|version| !version.is_empty()),
+            "{one:#}"
+        );
         let lines: Vec<_> = stage.cluster.audit().since(mark)?;
-        let asked: Vec<_> = lines.iter().filter(|line| line.user == reader.name()).collect();
+        let asked: Vec<_> = lines
+            .iter()
+            .filter(|line| line.user == reader.name())
+            .collect();
         let beyond = |line: &&&transom_test_cluster::Line| {
-            !["get", "list", "watch"].contains(&line.verb.as_str()) || line.code == 403 || !line.allowed
+            !["get", "list", "watch"].contains(&line.verb.as_str())
+                || line.code == 403
+                || !line.allowed
         };
         let beyond: Vec<_> = asked.iter().filter(beyond).collect();
-        ensure!(!asked.is_empty() && beyond.is_empty(), "it asked for {beyond:#?}");
+        ensure!(
+            !asked.is_empty() && beyond.is_empty(),
+            "it asked for {beyond:#?}"
+        );
         Ok(())
     })
 }

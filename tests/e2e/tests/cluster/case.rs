@@ -2,7 +2,9 @@
 //! Differences are shown as paths, without values.
 
 use crate::agent::Told;
-use crate::objects::{Identifiers, case_text, encode, identified, kind, merge_patch, named, parse, place};
+use crate::objects::{
+    Identifiers, case_text, encode, identified, kind, merge_patch, named, parse, place,
+};
 use crate::stage::{DEADLINE, Stage};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -36,37 +38,78 @@ pub(crate) struct Row {
 pub(crate) fn rows(policy: &str, prefix: &str) -> Result<Vec<Row>> {
     let folder = program::root().join("policies").join(policy).join("cases");
     let mut names: Vec<String> = Vec::new();
-    for entry in fs::read_dir(&folder).with_context(|| format!("failed to read `{}`", folder.display()))? {
+    for entry in
+        fs::read_dir(&folder).with_context(|| format!("failed to read `{}`", folder.display()))?
+    {
         names.push(entry?.file_name().to_string_lossy().into_owned());
     }
     names.sort();
     names
         .iter()
-        .map(|name| row(policy, name, prefix).with_context(|| format!("failed to read the case {name}")))
+        .map(|name| {
+            row(policy, name, prefix).with_context(|| format!("failed to read the case {name}"))
+        })
         .collect()
 }
 
 fn row(policy: &str, name: &str, prefix: &str) -> Result<Row> {
-    only_its_files(&program::root().join("policies").join(policy).join("cases").join(name))?;
-    let tag = format!("{prefix}{}", name.split('-').next().unwrap_or(name).to_lowercase());
+    only_its_files(
+        &program::root()
+            .join("policies")
+            .join(policy)
+            .join("cases")
+            .join(name),
+    )?;
+    let tag = format!(
+        "{prefix}{}",
+        name.split('-').next().unwrap_or(name).to_lowercase()
+    );
     let text = |file: &str| case_text(policy, name, file, |word| format!("{word}-{tag}"));
     let mut objects = parse(&text("given.yaml")?.context("there is no given.yaml")?)?;
-    let case = objects.iter().position(|object| object["kind"] == "Case").map(|at| objects.remove(at));
-    let given = case.map(|case| case["spec"].clone()).unwrap_or_else(|| json!({}));
+    let case = objects
+        .iter()
+        .position(|object| object["kind"] == "Case")
+        .map(|at| objects.remove(at));
+    let given = case
+        .map(|case| case["spec"].clone())
+        .unwrap_or_else(|| json!({}));
     let gone = given["gone"].as_array().cloned().unwrap_or_default();
-    let gone = gone.into_iter().map(|it| json!({"apiVersion": it["apiVersion"], "kind": it["kind"], "metadata": it}));
-    let mut expected = parse(&text("expected.yaml")?.context("there is no expected.yaml")?)?.remove(0);
-    expected["objects"].as_array_mut().into_iter().flatten().for_each(encode);
-    let then = text("then.yaml")?.map(|text| parse(&text)).transpose()?.unwrap_or_default();
+    let gone = gone
+        .into_iter()
+        .map(|it| json!({"apiVersion": it["apiVersion"], "kind": it["kind"], "metadata": it}));
+    let mut expected =
+        parse(&text("expected.yaml")?.context("there is no expected.yaml")?)?.remove(0);
+    expected["objects"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+        .for_each(encode);
+    let then = text("then.yaml")?
+        .map(|text| parse(&text))
+        .transpose()?
+        .unwrap_or_default();
     let identifiers = Identifiers::new();
-    Ok(Row { name: name.to_owned(), tag, gone: gone.collect(), given, objects, then, expected, identifiers })
+    Ok(Row {
+        name: name.to_owned(),
+        tag,
+        gone: gone.collect(),
+        given,
+        objects,
+        then,
+        expected,
+        identifiers,
+    })
 }
 
 /// Without this check a misspelt file would be ignored silently.
 fn only_its_files(case: &Path) -> Result<()> {
-    for entry in fs::read_dir(case).with_context(|| format!("failed to read `{}`", case.display()))? {
+    for entry in
+        fs::read_dir(case).with_context(|| format!("failed to read `{}`", case.display()))?
+    {
         let name = entry?.file_name();
-        let known = ["given.yaml", "then.yaml", "expected.yaml"].iter().any(|file| name == *file);
+        let known = ["given.yaml", "then.yaml", "expected.yaml"]
+            .iter()
+            .any(|file| name == *file);
         ensure!(known, "`{}` is no file of a case", name.display());
     }
     Ok(())
@@ -78,7 +121,10 @@ fn rejects_a_case_with_a_misspelt_file_name() -> Result<()> {
     fs::write(case.path().join("given.yaml"), "")?;
     only_its_files(case.path())?;
     fs::write(case.path().join("then.yml"), "")?;
-    ensure!(only_its_files(case.path()).is_err(), "`then.yml` is taken for a file of a case");
+    ensure!(
+        only_its_files(case.path()).is_err(),
+        "`then.yml` is taken for a file of a case"
+    );
     Ok(())
 }
 
@@ -94,9 +140,16 @@ impl Row {
         let mut held: BTreeSet<String> = all.clone().map(named).collect();
         for object in all.chain(self.expected["objects"].as_array().into_iter().flatten()) {
             let wanted = &object["metadata"]["annotations"]["cluster.open-cluster-management.io/managedcluster-name"];
-            held.extend(wanted.as_str().map(|name| format!("Namespace klusterlet-{name}")));
             held.extend(
-                place(object).0.filter(|name| name.starts_with("klusterlet-")).map(|name| format!("Namespace {name}")),
+                wanted
+                    .as_str()
+                    .map(|name| format!("Namespace klusterlet-{name}")),
+            );
+            held.extend(
+                place(object)
+                    .0
+                    .filter(|name| name.starts_with("klusterlet-"))
+                    .map(|name| format!("Namespace {name}")),
             );
         }
         held
@@ -104,10 +157,17 @@ impl Row {
 
     /// Creates the given objects: primaries first, in the order of their age, because all others may refer to them.
     pub(crate) async fn put(&mut self, stage: &Stage) -> Result<()> {
-        let is_primary = |object: &&Value| ["HostedCluster", "ManagedCluster"].contains(&kind(object).1);
+        let is_primary =
+            |object: &&Value| ["HostedCluster", "ManagedCluster"].contains(&kind(object).1);
         let mut primaries: Vec<&Value> = self.objects.iter().filter(is_primary).collect();
-        primaries.sort_by_key(|object| object["metadata"]["creationTimestamp"].as_str().map(str::to_owned));
-        let mut age = primaries.first().map(|object| object["metadata"]["creationTimestamp"].clone());
+        primaries.sort_by_key(|object| {
+            object["metadata"]["creationTimestamp"]
+                .as_str()
+                .map(str::to_owned)
+        });
+        let mut age = primaries
+            .first()
+            .map(|object| object["metadata"]["creationTimestamp"].clone());
         for object in primaries {
             let own = &object["metadata"]["creationTimestamp"];
             if age.as_ref() != Some(own) {
@@ -125,7 +185,11 @@ impl Row {
     /// Makes the change.
     pub(crate) async fn change(&mut self, stage: &Stage) -> Result<()> {
         for after in &self.then {
-            match self.objects.iter().find(|before| named(before) == named(after)) {
+            match self
+                .objects
+                .iter()
+                .find(|before| named(before) == named(after))
+            {
                 Some(before) => stage.change(before, after, &self.identifiers).await?,
                 None => stage.put(after, &mut self.identifiers).await?,
             }
@@ -137,8 +201,19 @@ impl Row {
                 continue;
             }
             let kind = kind(gone);
-            if self.objects.iter().any(|it| named(it) == named(gone) && !it["metadata"]["finalizers"].is_null()) {
-                stage.patch(kind, namespace, name, json!({"metadata": {"finalizers": null}})).await?;
+            if self
+                .objects
+                .iter()
+                .any(|it| named(it) == named(gone) && !it["metadata"]["finalizers"].is_null())
+            {
+                stage
+                    .patch(
+                        kind,
+                        namespace,
+                        name,
+                        json!({"metadata": {"finalizers": null}}),
+                    )
+                    .await?;
             }
             stage.delete(kind, namespace, name).await?;
         }
@@ -149,8 +224,15 @@ impl Row {
     pub(crate) fn written(&self) -> BTreeSet<String> {
         let removed = self.expected["removed"].as_array().into_iter().flatten();
         let removed = removed.map(|it| json!({"kind": it["kind"], "metadata": it}));
-        let objects = self.expected["objects"].as_array().into_iter().flatten().cloned();
-        objects.chain(removed).map(|object| resource(&object)).collect()
+        let objects = self.expected["objects"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .cloned();
+        objects
+            .chain(removed)
+            .map(|object| resource(&object))
+            .collect()
     }
 
     /// The primaries with the state that they should have.
@@ -158,12 +240,23 @@ impl Row {
         let states = self.expected["states"].as_array().into_iter().flatten();
         states.map(|it| {
             let primary = named(&json!({"kind": it["primary"]["kind"], "metadata": it["primary"]}));
-            (primary, format!("{} {}", it["state"].as_str().unwrap_or("-"), it["reason"].as_str().unwrap_or("-")))
+            (
+                primary,
+                format!(
+                    "{} {}",
+                    it["state"].as_str().unwrap_or("-"),
+                    it["reason"].as_str().unwrap_or("-")
+                ),
+            )
         })
     }
 
     /// What is not as expected yet; `states` holds the latest state of each primary.
-    pub(crate) async fn differences(&self, stage: &Stage, states: &BTreeMap<String, String>) -> Result<Vec<String>> {
+    pub(crate) async fn differences(
+        &self,
+        stage: &Stage,
+        states: &BTreeMap<String, String>,
+    ) -> Result<Vec<String>> {
         let mut differences = Vec::new();
         for (primary, want) in self.states() {
             let have = states.get(&primary).map_or("none", String::as_str);
@@ -178,16 +271,27 @@ impl Row {
                 Some(have) => {
                     let mut paths = BTreeSet::new();
                     differ(&want, &said(&have), "", &mut paths);
-                    differences.extend(paths.into_iter().map(|path| format!("{}: `{path}` differs", named(object))));
+                    differences.extend(
+                        paths
+                            .into_iter()
+                            .map(|path| format!("{}: `{path}` differs", named(object))),
+                    );
                 }
-                None => differences.push(format!("{}: expected it to be written, it was not", named(object))),
+                None => differences.push(format!(
+                    "{}: expected it to be written, it was not",
+                    named(object)
+                )),
             }
         }
         for it in self.expected["removed"].as_array().into_iter().flatten() {
-            let object = json!({"apiVersion": it["apiVersion"], "kind": it["kind"], "metadata": it});
+            let object =
+                json!({"apiVersion": it["apiVersion"], "kind": it["kind"], "metadata": it});
             let (namespace, name) = place(&object);
             if stage.get(kind(&object), namespace, name).await?.is_some() {
-                differences.push(format!("{}: expected it to be removed, it exists", named(&object)));
+                differences.push(format!(
+                    "{}: expected it to be removed, it exists",
+                    named(&object)
+                ));
             }
         }
         Ok(differences)
@@ -197,10 +301,19 @@ impl Row {
     pub(crate) fn woken(&self, told: &[Told]) -> Option<String> {
         let expected = self.expected["reconciled"].as_bool()?;
         let by_itself = ["Retry", "Timer", "Resync", ""];
-        let ours =
-            |told: &&Told| told.state.is_some() && told.primary.split(['/', ' ']).any(|part| part.ends_with(&self.tag));
-        let why: Vec<&str> =
-            told.iter().filter(ours).map(|told| told.cause.as_str()).filter(|why| !by_itself.contains(why)).collect();
+        let ours = |told: &&Told| {
+            told.state.is_some()
+                && told
+                    .primary
+                    .split(['/', ' '])
+                    .any(|part| part.ends_with(&self.tag))
+        };
+        let why: Vec<&str> = told
+            .iter()
+            .filter(ours)
+            .map(|told| told.cause.as_str())
+            .filter(|why| !by_itself.contains(why))
+            .collect();
         (why.is_empty() == expected).then(|| format!("reconciled: want {expected}, have {why:?}"))
     }
 }
@@ -208,14 +321,25 @@ impl Row {
 /// The resource of an object as the audit log names it.
 fn resource(object: &Value) -> String {
     let (namespace, name) = place(object);
-    format!("{}s {}/{name}", kind(object).1.to_lowercase(), namespace.unwrap_or_default())
+    format!(
+        "{}s {}/{name}",
+        kind(object).1.to_lowercase(),
+        namespace.unwrap_or_default()
+    )
 }
 
 /// Waits until the next object gets a later creation time.
 async fn next_second() -> Result<()> {
-    let second = || SystemTime::now().duration_since(UNIX_EPOCH).map(|time| time.as_secs());
+    let second = || {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map(|time| time.as_secs())
+    };
     let first = second()?;
-    wait::until("the next second", DEADLINE, async || Ok((second()? > first).then_some(()))).await
+    wait::until("the next second", DEADLINE, async || {
+        Ok((second()? > first).then_some(()))
+    })
+    .await
 }
 
 /// The part of an object that a case checks.
@@ -225,19 +349,35 @@ fn said(object: &Value) -> Value {
     }
     let mut annotations = object["metadata"]["annotations"].clone();
     if let Some(map) = annotations.as_object_mut() {
-        ["transom.dev/component", "transom.dev/inputs"].iter().for_each(|key| drop(map.remove(*key)));
+        ["transom.dev/component", "transom.dev/inputs"]
+            .iter()
+            .for_each(|key| drop(map.remove(*key)));
         if let Some(source) = map.get_mut("transom.dev/source") {
-            *source = source.as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
+            *source = source
+                .as_str()
+                .and_then(|text| serde_json::from_str(text).ok())
+                .unwrap_or(Value::Null);
         }
     }
-    let data: Map<String, Value> = object["data"].as_object().into_iter().flatten().map(decoded).collect();
+    let data: Map<String, Value> = object["data"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(decoded)
+        .collect();
     json!({"labels": object["metadata"]["labels"], "annotations": annotations, "type": object["type"], "data": data})
 }
 
 fn decoded((key, value): (&String, &Value)) -> (String, Value) {
-    let bytes = value.as_str().and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
+    let bytes = value
+        .as_str()
+        .and_then(|text| STANDARD.decode(text).ok())
+        .unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    (key.clone(), serde_yaml::from_str(&text).unwrap_or(Value::String(text)))
+    (
+        key.clone(),
+        serde_yaml::from_str(&text).unwrap_or(Value::String(text)),
+    )
 }
 
 /// The paths at which two values differ; for a list, the path of the list.
@@ -245,7 +385,12 @@ fn differ(want: &Value, have: &Value, path: &str, paths: &mut BTreeSet<String>) 
     match (want, have) {
         (Value::Object(wanted), Value::Object(had)) => {
             for key in wanted.keys().chain(had.keys()) {
-                differ(&want[key.as_str()], &have[key.as_str()], &format!("{path}.{key}"), paths);
+                differ(
+                    &want[key.as_str()],
+                    &have[key.as_str()],
+                    &format!("{path}.{key}"),
+                    paths,
+                );
             }
         }
         _ if merge_patch(want, have).is_none() => {}

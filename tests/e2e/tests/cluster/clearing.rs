@@ -1,6 +1,8 @@
 //! The server of a stage, emptied before each test and repaired if a test left it broken. Does not restart it.
 
-use crate::stage::{CRDS, HOME, HOSTED, KLUSTERLET, MANAGED, NAMESPACE, PARALLEL, SECRET, SERVICE, Stage};
+use crate::stage::{
+    CRDS, HOME, HOSTED, KLUSTERLET, MANAGED, NAMESPACE, PARALLEL, SECRET, SERVICE, Stage,
+};
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{ListParams, PostParams};
@@ -10,20 +12,31 @@ use transom_test_cluster::LOOSE;
 
 const CRD: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
 /// Namespaces that always exist, and the agent's own.
-const KEPT: [&str; 5] = ["default", "kube-system", "kube-public", "kube-node-lease", HOME];
+const KEPT: [&str; 5] = [
+    "default",
+    "kube-system",
+    "kube-public",
+    "kube-node-lease",
+    HOME,
+];
 
 impl Stage {
     /// Finalizes a namespace whose content was deleted or does not matter.
     pub(crate) async fn finalise(&self, name: &str) -> Result<()> {
         self.delete(NAMESPACE, None, name).await?;
-        let body =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {"finalizers": []}});
+        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {"finalizers": []}});
         let request = Request::new("/api/v1/namespaces");
-        let request =
-            request.replace_subresource("finalize", name, &PostParams::default(), body.to_string().into_bytes())?;
+        let request = request.replace_subresource(
+            "finalize",
+            name,
+            &PostParams::default(),
+            body.to_string().into_bytes(),
+        )?;
         match self.objects().client().request::<Value>(request).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            done => done.map(drop).with_context(|| format!("failed to finalise namespace `{name}`")),
+            done => done
+                .map(drop)
+                .with_context(|| format!("failed to finalise namespace `{name}`")),
         }
     }
 
@@ -33,7 +46,10 @@ impl Stage {
         self.remove_policies().await?;
         for crd in CRDS {
             let there = self.get(CRD, None, crd).await?;
-            if there.as_ref().is_some_and(|crd| !crd["metadata"]["labels"][LOOSE].is_null()) {
+            if there
+                .as_ref()
+                .is_some_and(|crd| !crd["metadata"]["labels"][LOOSE].is_null())
+            {
                 self.remove_crd(crd).await?;
             }
             if self.get(CRD, None, crd).await?.is_none() {
@@ -43,29 +59,44 @@ impl Stage {
         self.grant().await?;
         for kind in [HOSTED, MANAGED, KLUSTERLET] {
             let gone = stream::iter(self.list(kind).await?).map(|object| async move {
-                let (namespace, name) = (object.metadata.namespace, object.metadata.name.unwrap_or_default());
+                let (namespace, name) = (
+                    object.metadata.namespace,
+                    object.metadata.name.unwrap_or_default(),
+                );
                 if object.metadata.finalizers.is_some() {
                     let free = json!({"metadata": {"finalizers": null}});
                     self.patch(kind, namespace.as_deref(), &name, free).await?;
                 }
                 self.delete(kind, namespace.as_deref(), &name).await
             });
-            gone.buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
+            gone.buffer_unordered(PARALLEL)
+                .try_collect::<Vec<()>>()
+                .await?;
         }
-        let namespaces = self.api(NAMESPACE, None).await?.list(&ListParams::default()).await?.items;
-        let names = namespaces.into_iter().filter_map(|namespace| namespace.metadata.name);
+        let namespaces = self
+            .api(NAMESPACE, None)
+            .await?
+            .list(&ListParams::default())
+            .await?
+            .items;
+        let names = namespaces
+            .into_iter()
+            .filter_map(|namespace| namespace.metadata.name);
         let ours = names.filter(|name| !KEPT.contains(&name.as_str()));
         let gone = stream::iter(ours).map(|name| async move {
             for kind in [SECRET, SERVICE] {
                 let api = self.api(kind, Some(&name)).await?;
                 // One by one: the server has no verb that deletes all Services.
                 for object in api.list_metadata(&ListParams::default()).await?.items {
-                    self.delete(kind, Some(&name), &object.metadata.name.unwrap_or_default()).await?;
+                    self.delete(kind, Some(&name), &object.metadata.name.unwrap_or_default())
+                        .await?;
                 }
             }
             self.finalise(&name).await
         });
-        gone.buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
+        gone.buffer_unordered(PARALLEL)
+            .try_collect::<Vec<()>>()
+            .await?;
         self.guard().await
     }
 }

@@ -17,8 +17,15 @@ use transom_e2e::{http, program};
 use transom_test_cluster::{Carries, User, Wire, wait};
 
 /// Other environment variables that affect the connection to a server.
-const VARIABLES: [&str; 7] =
-    ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "RUST_LOG"];
+const VARIABLES: [&str; 7] = [
+    "KUBECONFIG",
+    "KUBERNETES_SERVICE_HOST",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "NO_PROXY",
+    "no_proxy",
+    "RUST_LOG",
+];
 
 /// A folder for the user's files, and a command whose environment contains nothing else.
 struct Desk {
@@ -27,7 +34,9 @@ struct Desk {
 
 impl Desk {
     fn new() -> Result<Self> {
-        Ok(Self { folder: tempfile::tempdir()? })
+        Ok(Self {
+            folder: tempfile::tempdir()?,
+        })
     }
 
     fn put(&self, name: &str, text: &str) -> Result<PathBuf> {
@@ -41,9 +50,13 @@ impl Desk {
     /// account files.
     fn once_in_pod(&self, stage: &Stage) -> Result<Command> {
         let server = stage.cluster.server();
-        let (host, port) = server.trim_start_matches("https://").split_once(':').context("the server has no port")?;
+        let (host, port) = server
+            .trim_start_matches("https://")
+            .split_once(':')
+            .context("the server has no port")?;
         let mut pod = self.once()?;
-        pod.env("KUBERNETES_SERVICE_HOST", host).env("KUBERNETES_SERVICE_PORT", port);
+        pod.env("KUBERNETES_SERVICE_HOST", host)
+            .env("KUBERNETES_SERVICE_PORT", port);
         Ok(pod)
     }
 
@@ -52,7 +65,9 @@ impl Desk {
         let mut command = Command::new(program::binary()?);
         let home = self.folder.path().join("home");
         fs::create_dir_all(&home)?;
-        command.args(["run", "--once"]).current_dir(self.folder.path());
+        command
+            .args(["run", "--once"])
+            .current_dir(self.folder.path());
         for name in VARIABLES {
             command.env_remove(name);
         }
@@ -64,10 +79,15 @@ impl Desk {
 /// The agent works, and uses this server.
 async fn works(stage: &Stage, what: &str, command: &mut Command) -> Result<()> {
     let mark = stage.mark()?;
-    let output = command.output().with_context(|| format!("{what}: failed to start it"))?;
+    let output = command
+        .output()
+        .with_context(|| format!("{what}: failed to start it"))?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "{what}: {}: {said}", output.status);
-    ensure!(!stage.lines(mark).await?.is_empty(), "{what}: it asked another server: {said}");
+    ensure!(
+        !stage.lines(mark).await?.is_empty(),
+        "{what}: it asked another server: {said}"
+    );
     Ok(())
 }
 
@@ -76,9 +96,19 @@ async fn is_refused(stage: &Stage, named: &[&str], command: &mut Command) -> Res
     let mark = stage.mark()?;
     let output = command.output().context("failed to start it")?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(output.status.code() == Some(2), "{named:?}: {}: {said}", output.status);
-    ensure!(named.iter().all(|word| said.contains(word)) && said.lines().count() == 1, "{named:?}: {said}");
-    ensure!(stage.lines(mark).await?.is_empty(), "{named:?}: it worked on the server of its pod");
+    ensure!(
+        output.status.code() == Some(2),
+        "{named:?}: {}: {said}",
+        output.status
+    );
+    ensure!(
+        named.iter().all(|word| said.contains(word)) && said.lines().count() == 1,
+        "{named:?}: {said}"
+    );
+    ensure!(
+        stage.lines(mark).await?.is_empty(),
+        "{named:?}: it worked on the server of its pod"
+    );
     Ok(())
 }
 
@@ -91,32 +121,80 @@ fn uses_the_kubeconfig_or_else_the_pod_identity() -> Result<()> {
     on_stage(async |stage| {
         let desk = Desk::new()?;
         let good = desk.put("good", &stage.cluster.kubeconfig(&stage.agent)?)?;
-        let broken = desk.put("broken", "apiVersion: v1\nkind: Config\nclusters: [{name: hunter2")?;
+        let broken = desk.put(
+            "broken",
+            "apiVersion: v1\nkind: Config\nclusters: [{name: hunter2",
+        )?;
         let missing = desk.folder.path().join("missing");
         works(stage, "KUBECONFIG", desk.once()?.env("KUBECONFIG", &good)).await?;
         // Without a kubeconfig it looks for the pod's identity.
         let identity = ["there is no kubeconfig", "no service account of a pod"];
         is_refused(stage, &identity, &mut desk.once_in_pod(stage)?).await?;
-        is_refused(stage, &identity, desk.once_in_pod(stage)?.env("KUBECONFIG", "")).await?;
+        is_refused(
+            stage,
+            &identity,
+            desk.once_in_pod(stage)?.env("KUBECONFIG", ""),
+        )
+        .await?;
         // If something named cannot be used, the pod's identity does not replace it.
         for (bad, why) in [(&missing, "No such file"), (&broken, "well-formed")] {
             let named = ["KUBECONFIG", text(bad)?, why];
-            is_refused(stage, &named, desk.once_in_pod(stage)?.env("KUBECONFIG", bad)).await?;
+            is_refused(
+                stage,
+                &named,
+                desk.once_in_pod(stage)?.env("KUBECONFIG", bad),
+            )
+            .await?;
         }
         let both = std::env::join_paths([&good, &missing])?;
-        is_refused(stage, &["KUBECONFIG", text(&missing)?], desk.once_in_pod(stage)?.env("KUBECONFIG", both)).await?;
+        is_refused(
+            stage,
+            &["KUBECONFIG", text(&missing)?],
+            desk.once_in_pod(stage)?.env("KUBECONFIG", both),
+        )
+        .await?;
         let words = ["--context", "nobody"];
         let named = ["KUBECONFIG", text(&good)?, "no context `nobody`"];
-        is_refused(stage, &named, desk.once_in_pod(stage)?.env("KUBECONFIG", &good).args(words)).await?;
-        is_refused(stage, &["context `nobody`", "KUBECONFIG"], desk.once_in_pod(stage)?.args(words)).await?;
+        is_refused(
+            stage,
+            &named,
+            desk.once_in_pod(stage)?
+                .env("KUBECONFIG", &good)
+                .args(words),
+        )
+        .await?;
+        is_refused(
+            stage,
+            &["context `nobody`", "KUBECONFIG"],
+            desk.once_in_pod(stage)?.args(words),
+        )
+        .await?;
         let flag = ["--kubeconfig", text(&missing)?];
-        is_refused(stage, &[flag[1]], desk.once_in_pod(stage)?.env("KUBECONFIG", &good).args(flag)).await?;
+        is_refused(
+            stage,
+            &[flag[1]],
+            desk.once_in_pod(stage)?.env("KUBECONFIG", &good).args(flag),
+        )
+        .await?;
         is_refused(stage, &identity, &mut desk.once()?).await?;
         let own = desk.put("home/.kube/config", "nonsense")?;
-        is_refused(stage, &[text(&own)?, "well-formed"], &mut desk.once_in_pod(stage)?).await?;
-        desk.put("home/.kube/config", &stage.cluster.kubeconfig(&stage.agent)?)?;
+        is_refused(
+            stage,
+            &[text(&own)?, "well-formed"],
+            &mut desk.once_in_pod(stage)?,
+        )
+        .await?;
+        desk.put(
+            "home/.kube/config",
+            &stage.cluster.kubeconfig(&stage.agent)?,
+        )?;
         works(stage, "~/.kube/config", &mut desk.once()?).await?;
-        works(stage, "KUBECONFIG before ~/.kube/config", desk.once()?.env("KUBECONFIG", &good)).await
+        works(
+            stage,
+            "KUBECONFIG before ~/.kube/config",
+            desk.once()?.env("KUBECONFIG", &good),
+        )
+        .await
     })
 }
 
@@ -129,7 +207,8 @@ fn contexts(stage: &Stage, users: &[(&str, &User)]) -> Result<String> {
         named.push(json!({"name": name, "user": one["users"][0]["user"]}));
         contexts.push(json!({"name": name, "context": {"cluster": "test", "user": name}}));
     }
-    (all["users"], all["contexts"], all["current-context"]) = (json!(named), json!(contexts), Value::Null);
+    (all["users"], all["contexts"], all["current-context"]) =
+        (json!(named), json!(contexts), Value::Null);
     Ok(serde_yaml::to_string(&all)?)
 }
 
@@ -138,7 +217,10 @@ fn keeps_the_lease_on_local_or_else_on_the_first_connection() -> Result<()> {
     on_stage(async |stage| {
         let desk = Desk::new()?;
         let other = stage.another_agent("other").await?;
-        let kubeconfig = desk.put("two", &contexts(stage, &[("mine", &stage.agent), ("others", &other)])?)?;
+        let kubeconfig = desk.put(
+            "two",
+            &contexts(stage, &[("mine", &stage.agent), ("others", &other)])?,
+        )?;
         for (flags, holder) in [
             (["hub=others", "local=mine"], &stage.agent),
             (["hub=mine", "edge=others"], &stage.agent),
@@ -148,21 +230,53 @@ fn keeps_the_lease_on_local_or_else_on_the_first_connection() -> Result<()> {
             stage.delete(LEASES, Some(HOME), LEASE).await?;
             let mark = stage.mark()?;
             let mut transom = Command::new(program::binary()?);
-            transom.args(["run", "--context", flags[0], "--context", flags[1], "--lease-namespace", HOME]);
-            let agent = stage.start_command(transom.env("KUBECONFIG", &kubeconfig).env("HOSTNAME", "one"))?;
+            transom.args([
+                "run",
+                "--context",
+                flags[0],
+                "--context",
+                flags[1],
+                "--lease-namespace",
+                HOME,
+            ]);
+            let agent = stage.start_command(
+                transom
+                    .env("KUBECONFIG", &kubeconfig)
+                    .env("HOSTNAME", "one"),
+            )?;
             wait::until("somebody with the Lease", DEADLINE, async || {
-                let lease = stage.get(LEASES, Some(HOME), LEASE).await?.unwrap_or_default();
-                Ok(lease["spec"]["holderIdentity"].as_str().is_some_and(|who| who.starts_with("one_")).then_some(()))
+                let lease = stage
+                    .get(LEASES, Some(HOME), LEASE)
+                    .await?
+                    .unwrap_or_default();
+                Ok(lease["spec"]["holderIdentity"]
+                    .as_str()
+                    .is_some_and(|who| who.starts_with("one_"))
+                    .then_some(()))
             })
             .await
             .with_context(|| agent.tail())?;
             agent.stop()?;
             let lines = stage.all_lines(mark).await?;
             for user in [&stage.agent, &other] {
-                let mut of_user = lines.iter().filter(|line| line.user == user.name()).peekable();
-                ensure!(of_user.peek().is_some(), "{flags:?}: {} asked nothing", user.name());
-                let leases = of_user.any(|line| line.target.as_ref().is_some_and(|target| target.resource == "leases"));
-                ensure!(leases == (user.name() == holder.name()), "{flags:?}: the Lease is not on one connection");
+                let mut of_user = lines
+                    .iter()
+                    .filter(|line| line.user == user.name())
+                    .peekable();
+                ensure!(
+                    of_user.peek().is_some(),
+                    "{flags:?}: {} asked nothing",
+                    user.name()
+                );
+                let leases = of_user.any(|line| {
+                    line.target
+                        .as_ref()
+                        .is_some_and(|target| target.resource == "leases")
+                });
+                ensure!(
+                    leases == (user.name() == holder.name()),
+                    "{flags:?}: the Lease is not on one connection"
+                );
             }
         }
         Ok(())
@@ -175,7 +289,8 @@ fn uses_a_proxy_unless_the_server_is_exempt() -> Result<()> {
         let desk = Desk::new()?;
         let server = stage.cluster.server();
         let named = server.replace("127.0.0.1", "localhost");
-        let [by_name, by_address] = ["localhost", "127.0.0.1"].map(|host| Some(format!("http://{host}:PORT")));
+        let [by_name, by_address] =
+            ["localhost", "127.0.0.1"].map(|host| Some(format!("http://{host}:PORT")));
         let (nowhere, none) = (Some("http://127.0.0.1:1".to_owned()), None);
         // The last value says whether the proxy was used.
         for (at, in_kubeconfig, in_environment, exempt, used) in [
@@ -191,20 +306,36 @@ fn uses_a_proxy_unless_the_server_is_exempt() -> Result<()> {
         ] {
             // One proxy for each case: under load it counts a connection only after the agent has exited.
             let proxy = Tunnels::start()?;
-            let here = |url: &Option<String>| url.as_ref().map(|url| url.replace("PORT", &proxy.port.to_string()));
-            let mut kubeconfig: Value = serde_yaml::from_str(&stage.cluster.kubeconfig_at(&stage.agent, at)?)?;
+            let here = |url: &Option<String>| {
+                url.as_ref()
+                    .map(|url| url.replace("PORT", &proxy.port.to_string()))
+            };
+            let mut kubeconfig: Value =
+                serde_yaml::from_str(&stage.cluster.kubeconfig_at(&stage.agent, at)?)?;
             kubeconfig["clusters"][0]["cluster"]["proxy-url"] = json!(here(in_kubeconfig));
             let path = desk.put("kubeconfig", &serde_yaml::to_string(&kubeconfig)?)?;
             let mut command = desk.once()?;
-            command.arg("--kubeconfig").arg(path).env("NO_PROXY", exempt);
+            command
+                .arg("--kubeconfig")
+                .arg(path)
+                .env("NO_PROXY", exempt);
             command.envs(here(in_environment).map(|proxy| ("HTTPS_PROXY", proxy)));
-            let case = format!("{at} by {in_kubeconfig:?} or {in_environment:?}, not for `{exempt}`");
+            let case =
+                format!("{at} by {in_kubeconfig:?} or {in_environment:?}, not for `{exempt}`");
             works(stage, &case, &mut command).await?;
-            ensure!((proxy.made() > 0) == used, "{case}: the proxy was {}used", if used { "not " } else { "" });
+            ensure!(
+                (proxy.made() > 0) == used,
+                "{case}: the proxy was {}used",
+                if used { "not " } else { "" }
+            );
         }
         let path = desk.put("kubeconfig", &stage.cluster.kubeconfig(&stage.agent)?)?;
         let mut command = desk.once()?;
-        command.arg("--kubeconfig").arg(&path).env("HTTPS_PROXY", "http://127.0.0.1:1").env("NO_PROXY", "a,,b");
+        command
+            .arg("--kubeconfig")
+            .arg(&path)
+            .env("HTTPS_PROXY", "http://127.0.0.1:1")
+            .env("NO_PROXY", "a,,b");
         is_refused(stage, &["NO_PROXY"], &mut command).await
     })
 }
@@ -217,14 +348,18 @@ async fn much(stage: &Stage) -> Result<()> {
         let metadata = json!({"name": format!("much-{number}"), "namespace": "much"});
         stage
             .objects()
-            .create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}))
+            .create(
+                json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}),
+            )
             .await?;
     }
     Ok(())
 }
 
 fn status(agent: &Worker, path: &str) -> Result<Option<u16>> {
-    let Some(address) = agent.admin()? else { return Ok(None) };
+    let Some(address) = agent.admin()? else {
+        return Ok(None);
+    };
     Ok(http::get(address, path).ok().map(|answer| answer.status))
 }
 
@@ -236,27 +371,50 @@ fn does_not_campaign_for_the_lease_before_it_is_ready() -> Result<()> {
         let wire = Wire::to(&stage.cluster.server())?;
         wire.carry(Carries::Slowly(20_000));
         let words = ["--lease-namespace", HOME, "--admin-address", "127.0.0.1:0"];
-        let [cold, warm] = [stage.another_agent("cold").await?, stage.another_agent("warm").await?];
+        let [cold, warm] = [
+            stage.another_agent("cold").await?,
+            stage.another_agent("warm").await?,
+        ];
         let mark = stage.mark()?;
         let mut command = stage.command_of(&cold, &wire.server(), &words)?;
         let slow = stage.start_command(command.env("HOSTNAME", "cold"))?;
         // It is healthy before it is ready.
-        wait::until("health", DEADLINE, async || Ok((status(&slow, "/healthz")? == Some(200)).then_some(()))).await?;
+        wait::until("health", DEADLINE, async || {
+            Ok((status(&slow, "/healthz")? == Some(200)).then_some(()))
+        })
+        .await?;
         let mut command = stage.command_of(&warm, &stage.cluster.server(), &words)?;
         let quick = stage.start_command(command.env("HOSTNAME", "warm"))?;
         wait::until("the Lease with who is ready", DEADLINE, async || {
-            let lease = stage.get(LEASES, Some(HOME), LEASE).await?.unwrap_or_default();
-            Ok(lease["spec"]["holderIdentity"].as_str().is_some_and(|who| who.starts_with("warm_")).then_some(()))
+            let lease = stage
+                .get(LEASES, Some(HOME), LEASE)
+                .await?
+                .unwrap_or_default();
+            Ok(lease["spec"]["holderIdentity"]
+                .as_str()
+                .is_some_and(|who| who.starts_with("warm_"))
+                .then_some(()))
         })
         .await?;
-        ensure!(status(&slow, "/readyz")? == Some(503), "the test is too slow: everything was listed meanwhile");
+        ensure!(
+            status(&slow, "/readyz")? == Some(503),
+            "the test is too slow: everything was listed meanwhile"
+        );
         let start = std::time::Instant::now();
         slow.stop()?;
-        ensure!(start.elapsed() < Duration::from_secs(10), "it took {:?} to end", start.elapsed());
+        ensure!(
+            start.elapsed() < Duration::from_secs(10),
+            "it took {:?} to end",
+            start.elapsed()
+        );
         quick.stop()?;
         let lines = stage.all_lines(mark).await?;
         let asked = lines.iter().any(|line| {
-            line.user == cold.name() && line.target.as_ref().is_some_and(|target| target.resource == "leases")
+            line.user == cold.name()
+                && line
+                    .target
+                    .as_ref()
+                    .is_some_and(|target| target.resource == "leases")
         });
         ensure!(!asked, "it asked for the Lease before it was ready");
         Ok(())

@@ -22,25 +22,42 @@ const BUDGET: usize = 60;
 impl Stage {
     /// The taints of a ManagedCluster.
     async fn taints_of(&self, name: &str) -> Result<Vec<Value>> {
-        let cluster = self.get(MANAGED, None, name).await?.context("no ManagedCluster")?;
-        Ok(cluster["spec"]["taints"].as_array().cloned().unwrap_or_default())
+        let cluster = self
+            .get(MANAGED, None, name)
+            .await?
+            .context("no ManagedCluster")?;
+        Ok(cluster["spec"]["taints"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default())
     }
 
     /// Merges a change into the status of a ManagedCluster.
     async fn patch_status(&self, name: &str, change: Value) -> Result<()> {
         let api = self.api(MANAGED, None).await?;
         let patch = Patch::Merge(json!({"status": change}));
-        api.patch_status(name, &PatchParams::default(), &patch).await.map(drop).context("failed to patch a status")
+        api.patch_status(name, &PatchParams::default(), &patch)
+            .await
+            .map(drop)
+            .context("failed to patch a status")
     }
 
     /// How often the agent wrote a ManagedCluster since a mark.
     async fn writes_of(&self, name: &str, since: Mark) -> Result<usize> {
         let target = format!("managedclusters /{name}");
-        Ok(self.writes(since).await?.iter().filter(|write| write.ends_with(&target)).count())
+        Ok(self
+            .writes(since)
+            .await?
+            .iter()
+            .filter(|write| write.ends_with(&target))
+            .count())
     }
 
     fn start_on_taints(&self) -> Result<Worker> {
-        self.start_agent(&["--policies", &program::policy("built-in-taints").display().to_string()])
+        self.start_agent(&[
+            "--policies",
+            &program::policy("built-in-taints").display().to_string(),
+        ])
     }
 }
 
@@ -61,14 +78,25 @@ fn stops_and_reports_after_a_taint_was_removed_three_times() -> Result<()> {
                 Ok(has(&stage.taints_of(NAME).await?, UNREACHABLE).then_some(()))
             })
             .await?;
-            agent.wait_for(&format!("ManagedCluster {NAME}"), "Applied InSync").await?;
-            stage.patch(MANAGED, None, NAME, json!({"spec": {"taints": null}})).await?;
+            agent
+                .wait_for(&format!("ManagedCluster {NAME}"), "Applied InSync")
+                .await?;
+            stage
+                .patch(MANAGED, None, NAME, json!({"spec": {"taints": null}}))
+                .await?;
         }
-        agent.wait_for(&format!("ManagedCluster {NAME}"), "Failed Contended").await?;
-        ensure!(stage.taints_of(NAME).await?.is_empty(), "it is left as the other one wants it");
+        agent
+            .wait_for(&format!("ManagedCluster {NAME}"), "Failed Contended")
+            .await?;
+        ensure!(
+            stage.taints_of(NAME).await?.is_empty(),
+            "it is left as the other one wants it"
+        );
         wait::until("an Event about it", DEADLINE, async || {
             let events = stage.list(("events.k8s.io/v1", "Event")).await?;
-            let told = |event: &Value| event["reason"] == "Contended" && event["regarding"]["name"] == NAME;
+            let told = |event: &Value| {
+                event["reason"] == "Contended" && event["regarding"]["name"] == NAME
+            };
             Ok(events.iter().any(|event| told(&event.data)).then_some(()))
         })
         .await?;
@@ -89,7 +117,11 @@ fn limits_writes_per_minute_to_an_ever_changing_object() -> Result<()> {
         let mut agent = stage.start_on_taints()?;
         agent.wait_for_first_pass().await?;
         let primary = format!("ManagedCluster {NAME}");
-        let braked = || Ok::<_, anyhow::Error>(agent.state(&primary)?.as_deref() == Some("Failed WriteBudgetExceeded"));
+        let braked = || {
+            Ok::<_, anyhow::Error>(
+                agent.state(&primary)?.as_deref() == Some("Failed WriteBudgetExceeded"),
+            )
+        };
         let mut flips = 0;
         while !braked()? {
             ensure!(flips <= BUDGET, "{flips} flips were all written");
@@ -112,27 +144,54 @@ fn limits_writes_per_minute_to_an_ever_changing_object() -> Result<()> {
 
 /// Starts the registration controller as the cluster's admin; it stops when the handle is dropped.
 fn start_registration(stage: &Stage) -> Result<Agent> {
-    let kubeconfig = stage.cluster.write_kubeconfig(&stage.cluster.user("ocm", &["system:masters"])?)?;
+    let kubeconfig = stage
+        .cluster
+        .write_kubeconfig(&stage.cluster.user("ocm", &["system:masters"])?)?;
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let mut command = registration()?;
-    command.args(["controller", "--disable-leader-election", "--namespace", "default"]);
-    command.arg("--kubeconfig").arg(kubeconfig).arg("--listen").arg(address.to_string());
-    Agent::start(&mut command, stage.cluster.folder().join("registration.log"))
+    command.args([
+        "controller",
+        "--disable-leader-election",
+        "--namespace",
+        "default",
+    ]);
+    command
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .arg("--listen")
+        .arg(address.to_string());
+    Agent::start(
+        &mut command,
+        stage.cluster.folder().join("registration.log"),
+    )
 }
 
 /// Makes both handle a new cluster: then they have handled everything that they received before.
 async fn passes_through_both(stage: &Stage, agent: &mut Worker, name: &str) -> Result<()> {
     stage.managed(name).await?;
     stage.set_available(name, "Unknown").await?;
-    wait::until(&format!("the finalizer and a taint of {name}"), DEADLINE, async || {
-        let cluster = stage.get(MANAGED, None, name).await?.context("no ManagedCluster")?;
-        let finalizers = cluster["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        let theirs = |one: &Value| one == "cluster.open-cluster-management.io/api-resource-cleanup";
-        let tainted = has(&stage.taints_of(name).await?, UNREACHABLE);
-        Ok((tainted && finalizers.iter().any(theirs)).then_some(()))
-    })
+    wait::until(
+        &format!("the finalizer and a taint of {name}"),
+        DEADLINE,
+        async || {
+            let cluster = stage
+                .get(MANAGED, None, name)
+                .await?
+                .context("no ManagedCluster")?;
+            let finalizers = cluster["metadata"]["finalizers"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let theirs =
+                |one: &Value| one == "cluster.open-cluster-management.io/api-resource-cleanup";
+            let tainted = has(&stage.taints_of(name).await?, UNREACHABLE);
+            Ok((tainted && finalizers.iter().any(theirs)).then_some(()))
+        },
+    )
     .await?;
-    agent.wait_for(&format!("ManagedCluster {name}"), "Applied InSync").await
+    agent
+        .wait_for(&format!("ManagedCluster {name}"), "Applied InSync")
+        .await
 }
 
 /// Waits until the only taint of a cluster has a time: a taint that OCM writes over ours has none until the agent adds it.
@@ -144,7 +203,8 @@ async fn timed(stage: &Stage, name: &str) -> Result<()> {
 
 /// `built-in-taints` with a change; the agent resyncs every primary each second.
 fn policy(stage: &Stage, name: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
-    let mut manifest: Value = serde_yaml::from_str(&fs::read_to_string(program::policy("built-in-taints"))?)?;
+    let mut manifest: Value =
+        serde_yaml::from_str(&fs::read_to_string(program::policy("built-in-taints"))?)?;
     manifest["spec"]["resyncSeconds"] = json!(1);
     change(&mut manifest["spec"]);
     let path = stage.cluster.folder().join(name);
@@ -155,10 +215,20 @@ fn policy(stage: &Stage, name: &str, change: impl FnOnce(&mut Value)) -> Result<
 /// How many writes of a ManagedCluster or its status the API server has answered, from any client: by its own counters.
 async fn writes_answered(stage: &Stage) -> Result<u64> {
     let requests = stage.cluster.metrics().await?.requests();
-    let of_clusters =
-        |resource: &str| resource.split('/').next() == Some("managedclusters.cluster.open-cluster-management.io");
-    let writes = ["POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"];
-    let counted = requests.iter().filter(|((verb, of), _)| writes.contains(&verb.as_str()) && of_clusters(of));
+    let of_clusters = |resource: &str| {
+        resource.split('/').next() == Some("managedclusters.cluster.open-cluster-management.io")
+    };
+    let writes = [
+        "POST",
+        "PUT",
+        "PATCH",
+        "APPLY",
+        "DELETE",
+        "DELETECOLLECTION",
+    ];
+    let counted = requests
+        .iter()
+        .filter(|((verb, of), _)| writes.contains(&verb.as_str()) && of_clusters(of));
     Ok(counted.map(|(_, count)| count).sum())
 }
 
@@ -166,27 +236,48 @@ async fn writes_answered(stage: &Stage) -> Result<u64> {
 /// the API server's counters and by the versions of the clusters.
 async fn is_quiet(stage: &Stage, admin: SocketAddr) -> Result<()> {
     let versions = async || -> Result<Vec<Option<String>>> {
-        Ok(stage.list(MANAGED).await?.into_iter().map(|cluster| cluster.metadata.resource_version).collect())
+        Ok(stage
+            .list(MANAGED)
+            .await?
+            .into_iter()
+            .map(|cluster| cluster.metadata.resource_version)
+            .collect())
     };
     let resyncs = || http::metric(admin, RECONCILES.name, "cause=\"Resync\"");
     let before = (versions().await?, writes_answered(stage).await?);
-    ensure!(before.0.len() >= 2 && before.1 >= 2, "the counters count nothing: {before:?}");
+    ensure!(
+        before.0.len() >= 2 && before.1 >= 2,
+        "the counters count nothing: {before:?}"
+    );
     let enough = resyncs()? + 5.0 * before.0.len() as f64;
-    wait::until("five resyncs", DEADLINE, async || Ok((resyncs()? >= enough).then_some(()))).await?;
+    wait::until("five resyncs", DEADLINE, async || {
+        Ok((resyncs()? >= enough).then_some(()))
+    })
+    .await?;
     let after = (versions().await?, writes_answered(stage).await?);
-    ensure!(before == after, "somebody wrote: {before:?}, then {after:?}");
+    ensure!(
+        before == after,
+        "somebody wrote: {before:?}, then {after:?}"
+    );
     Ok(())
 }
 
 #[test]
 fn writes_nothing_twice_beside_the_ocm_registration_controller() -> Result<()> {
     on_stage_of_its_own(async |stage| {
-        let crds: Vec<String> = available_crds()?.into_iter().filter(|name| !CRDS.contains(&name.as_str())).collect();
-        stage.cluster.install_crds(&crds.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+        let crds: Vec<String> = available_crds()?
+            .into_iter()
+            .filter(|name| !CRDS.contains(&name.as_str()))
+            .collect();
+        stage
+            .cluster
+            .install_crds(&crds.iter().map(String::as_str).collect::<Vec<_>>())
+            .await?;
         // The agent does not report a first pass over nothing.
         stage.managed("before").await?;
         let mut ocm = start_registration(stage)?;
-        let mut agent = stage.start_agent(&["--policies", &policy(stage, "resynced.yaml", |_| {})?])?;
+        let mut agent =
+            stage.start_agent(&["--policies", &policy(stage, "resynced.yaml", |_| {})?])?;
         agent.wait_for_first_pass().await?;
         let admin = agent.wait_until_ready().await?;
         passes_through_both(stage, &mut agent, NAME).await?;
@@ -201,30 +292,64 @@ fn writes_nothing_twice_beside_the_ocm_registration_controller() -> Result<()> {
         is_quiet(stage, admin).await?;
         // Changes that alter nothing, such as each heartbeat, make both look at the cluster again.
         for beat in 0..5 {
-            stage.patch_status(NAME, json!({"version": {"kubernetes": format!("v1.31.{beat}")}})).await?;
+            stage
+                .patch_status(
+                    NAME,
+                    json!({"version": {"kubernetes": format!("v1.31.{beat}")}}),
+                )
+                .await?;
         }
         passes_through_both(stage, &mut agent, "marker-3").await?;
-        ensure!(stage.writes_of(NAME, quiet).await? == 0, "{:?}", stage.writes(quiet).await?);
+        ensure!(
+            stage.writes_of(NAME, quiet).await? == 0,
+            "{:?}",
+            stage.writes(quiet).await?
+        );
         let theirs = stage.all_lines(quiet).await?;
-        let theirs = theirs.iter().filter(|line| line.is_write() && line.user == "ocm");
-        let of_it = theirs.filter(|line| line.target.as_ref().is_some_and(|target| target.name == NAME));
-        ensure!(of_it.clone().count() == 0, "{:?}", of_it.collect::<Vec<_>>());
+        let theirs = theirs
+            .iter()
+            .filter(|line| line.is_write() && line.user == "ocm");
+        let of_it = theirs.filter(|line| {
+            line.target
+                .as_ref()
+                .is_some_and(|target| target.name == NAME)
+        });
+        ensure!(
+            of_it.clone().count() == 0,
+            "{:?}",
+            of_it.collect::<Vec<_>>()
+        );
         agent.stop()?;
 
         // Another effect of the same key: they add their own each time, and after three rounds the agent leaves it to
         // them.
         let other = policy(stage, "other-effect.yaml", |spec| {
-            spec["guests"]["decide"]["settings"] = json!({"unreachable": {"effect": "PreferNoSelect"}});
+            spec["guests"]["decide"]["settings"] =
+                json!({"unreachable": {"effect": "PreferNoSelect"}});
         })?;
         let mark = stage.mark()?;
         let mut agent = stage.start_agent(&["--policies", &other])?;
-        agent.wait_for(&format!("ManagedCluster {NAME}"), "Failed Contended").await?;
+        agent
+            .wait_for(&format!("ManagedCluster {NAME}"), "Failed Contended")
+            .await?;
         let writes = stage.writes_of(NAME, mark).await?;
         ensure!((1..=3).contains(&writes), "{writes} writes");
-        let effects: Vec<Value> = stage.taints_of(NAME).await?.iter().map(|taint| taint["effect"].clone()).collect();
-        ensure!(effects.contains(&json!("NoSelect")), "theirs stays: {effects:?}");
+        let effects: Vec<Value> = stage
+            .taints_of(NAME)
+            .await?
+            .iter()
+            .map(|taint| taint["effect"].clone())
+            .collect();
+        ensure!(
+            effects.contains(&json!("NoSelect")),
+            "theirs stays: {effects:?}"
+        );
         agent.stop()?;
-        ensure!(ocm.ended()?.is_none(), "the registration controller ended: {}", ocm.log()?);
+        ensure!(
+            ocm.ended()?.is_none(),
+            "the registration controller ended: {}",
+            ocm.log()?
+        );
         Ok(())
     })
 }

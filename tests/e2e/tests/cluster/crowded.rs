@@ -62,7 +62,8 @@ spec:
     async fn uncrowd(&self) -> Result<()> {
         self.delete((FLOWS, "FlowSchema"), None, NAME).await?;
         for name in [NAME.to_owned(), format!("{NAME}-others")] {
-            self.delete((FLOWS, "PriorityLevelConfiguration"), None, &name).await?;
+            self.delete((FLOWS, "PriorityLevelConfiguration"), None, &name)
+                .await?;
         }
         Ok(())
     }
@@ -90,17 +91,25 @@ async fn crowded(stage: &Stage) -> Result<()> {
     all_right(stage, CLUSTERS, 7443).await?;
     agent.stop()?;
     let lines = stage.lines(mark).await?;
-    let mut writes = lines
-        .iter()
-        .filter(|line| line.verb == "patch" && line.target.as_ref().is_some_and(|target| target.resource == "secrets"));
-    let (sent, pushed) =
-        writes.clone().fold((0, 0), |(sent, pushed), line| (sent + 1, pushed + usize::from(line.code == 429)));
+    let mut writes = lines.iter().filter(|line| {
+        line.verb == "patch"
+            && line
+                .target
+                .as_ref()
+                .is_some_and(|target| target.resource == "secrets")
+    });
+    let (sent, pushed) = writes.clone().fold((0, 0), |(sent, pushed), line| {
+        (sent + 1, pushed + usize::from(line.code == 429))
+    });
     println!(
         "{sent} writes were sent for {} that were to be made, {pushed} of them refused for want of a seat",
         2 * CLUSTERS
     );
     ensure!(pushed > 0, "no write was refused");
-    ensure!(writes.all(|line| line.code < 300 || line.code == 429 || line.code == 409), "another answer");
+    ensure!(
+        writes.all(|line| line.code < 300 || line.code == 429 || line.code == 409),
+        "another answer"
+    );
     ensure!(sent <= 4 * 2 * CLUSTERS, "{sent} writes were sent");
     Ok(())
 }

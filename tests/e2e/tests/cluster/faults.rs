@@ -3,7 +3,9 @@
 
 use crate::fleet::{MANY, POLICIES, all_right, fleet, name, ports, recovers, started};
 use crate::objects::CLUSTERS;
-use crate::stage::{CRDS, DEADLINE, HOSTED, KLUSTERLET, PARALLEL, SECRET, on_stage, on_stage_without_cache};
+use crate::stage::{
+    CRDS, DEADLINE, HOSTED, KLUSTERLET, PARALLEL, SECRET, on_stage, on_stage_without_cache,
+};
 use anyhow::{Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
@@ -45,13 +47,22 @@ fn an_expired_watch_relists_and_misses_nothing() -> Result<()> {
         stage.cluster.compact().await?;
         agent.thaw()?;
         let start = Instant::now();
-        let right = stream::iter(1..MANY).map(|index| async move { stage.wait_for_right(&name(index), 7443).await });
-        right.buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
-        wait::until("the end of what the missed deletion left", DEADLINE, async || {
-            Ok(stage.made(&name(0)).await?.is_none().then_some(()))
-        })
+        let right = stream::iter(1..MANY)
+            .map(|index| async move { stage.wait_for_right(&name(index), 7443).await });
+        right
+            .buffer_unordered(PARALLEL)
+            .try_collect::<Vec<()>>()
+            .await?;
+        wait::until(
+            "the end of what the missed deletion left",
+            DEADLINE,
+            async || Ok(stage.made(&name(0)).await?.is_none().then_some(())),
+        )
         .await?;
-        println!("history compacted while the agent was away: right after {:.1} s", start.elapsed().as_secs_f64());
+        println!(
+            "history compacted while the agent was away: right after {:.1} s",
+            start.elapsed().as_secs_f64()
+        );
         ensure!(proxy.gone() > 0, "no watch was told that its past is gone");
         println!("    {} watches got 410", proxy.gone());
         agent.stop()?;
@@ -84,19 +95,32 @@ fn killed(kills: usize, clusters: usize) -> Result<()> {
             let port = 10_000 + u16::try_from(round)?;
             ports(stage, 0..clusters, port).await?;
             for _ in 0..clusters / 4 {
-                let victim = format!("klusterlet-{}", name((numbers.take() % clusters as u64) as usize));
-                stage.delete(SECRET, Some(&victim), "external-managed-kubeconfig").await?;
+                let victim = format!(
+                    "klusterlet-{}",
+                    name((numbers.take() % clusters as u64) as usize)
+                );
+                stage
+                    .delete(SECRET, Some(&victim), "external-managed-kubeconfig")
+                    .await?;
             }
             let agent = stage.start_agent(&[POLICIES])?;
             let instant = Instant::now() + span.mul_f64((numbers.take() % 1000) as f64 / 1000.0);
-            wait::until("the instant of the kill", DEADLINE, async || Ok((Instant::now() >= instant).then_some(())))
-                .await?;
+            wait::until("the instant of the kill", DEADLINE, async || {
+                Ok((Instant::now() >= instant).then_some(()))
+            })
+            .await?;
             agent.kill()?;
         }
         let last = 10_000 + u16::try_from(kills)? - 1;
         let mut agent = stage.start_agent(&[POLICIES])?;
         agent.wait_for_first_pass().await?;
-        recovers(stage, &format!("{kills} kills at random instants"), clusters, last).await?;
+        recovers(
+            stage,
+            &format!("{kills} kills at random instants"),
+            clusters,
+            last,
+        )
+        .await?;
         agent.stop()?;
         // A start after that finds nothing to do.
         let mark = stage.mark()?;
@@ -147,7 +171,10 @@ fn v29_a_missing_kind_blocks_no_other_and_is_watched_once_installed() -> Result<
         let start = Instant::now();
         stage.ready("new", true).await?;
         stage.wait_for_right("new", 6443).await?;
-        println!("a kind that was missing: right after {:.1} s", start.elapsed().as_secs_f64());
+        println!(
+            "a kind that was missing: right after {:.1} s",
+            start.elapsed().as_secs_f64()
+        );
         // Removed with its objects and installed again while the agent is running.
         let klusterlet = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "metadata": {"name": "klusterlet-new"}, "spec": {}});
         stage.objects().create(klusterlet).await?;
@@ -156,7 +183,10 @@ fn v29_a_missing_kind_blocks_no_other_and_is_watched_once_installed() -> Result<
         let start = Instant::now();
         stage.ready("newer", true).await?;
         stage.wait_for_right("newer", 6443).await?;
-        println!("a kind removed and installed again: right after {:.1} s", start.elapsed().as_secs_f64());
+        println!(
+            "a kind removed and installed again: right after {:.1} s",
+            start.elapsed().as_secs_f64()
+        );
         agent.stop()?;
         Ok(())
     })

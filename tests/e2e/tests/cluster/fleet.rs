@@ -17,7 +17,8 @@ pub(crate) fn name(index: usize) -> String {
 /// Creates this many ready hosted clusters, and the bundled policies as objects, so that their status is searched, too.
 pub(crate) async fn fleet(stage: &Stage, clusters: usize) -> Result<()> {
     stage.install_policies().await?;
-    let made = stream::iter(0..clusters).map(|index| async move { stage.ready(&name(index), true).await });
+    let made =
+        stream::iter(0..clusters).map(|index| async move { stage.ready(&name(index), true).await });
     made.buffer_unordered(PARALLEL).try_collect().await
 }
 
@@ -25,14 +26,20 @@ pub(crate) async fn fleet(stage: &Stage, clusters: usize) -> Result<()> {
 pub(crate) const POLICIES: &str = "--policy-objects";
 
 /// Sets another port for each of some clusters.
-pub(crate) async fn ports(stage: &Stage, clusters: impl Iterator<Item = usize>, port: u16) -> Result<()> {
-    let moved = stream::iter(clusters).map(|index| async move { stage.move_port(&name(index), port).await });
+pub(crate) async fn ports(
+    stage: &Stage,
+    clusters: impl Iterator<Item = usize>,
+    port: u16,
+) -> Result<()> {
+    let moved = stream::iter(clusters)
+        .map(|index| async move { stage.move_port(&name(index), port).await });
     moved.buffer_unordered(PARALLEL).try_collect().await
 }
 
 /// Waits until all of them are correct.
 pub(crate) async fn all_right(stage: &Stage, clusters: usize, port: u16) -> Result<()> {
-    let right = stream::iter(0..clusters).map(|index| async move { stage.wait_for_right(&name(index), port).await });
+    let right = stream::iter(0..clusters)
+        .map(|index| async move { stage.wait_for_right(&name(index), port).await });
     right.buffer_unordered(PARALLEL).try_collect().await
 }
 
@@ -40,7 +47,10 @@ pub(crate) async fn all_right(stage: &Stage, clusters: usize, port: u16) -> Resu
 pub(crate) async fn recovers(stage: &Stage, what: &str, clusters: usize, port: u16) -> Result<()> {
     let start = Instant::now();
     all_right(stage, clusters, port).await?;
-    println!("{what}: all {clusters} right after {:.1} s", start.elapsed().as_secs_f64());
+    println!(
+        "{what}: all {clusters} right after {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
     Ok(())
 }
 

@@ -18,62 +18,126 @@ const MOST: usize = 1 << 20;
 /// A hosted cluster whose source has a token, with a test's change of that source.
 async fn with_source(stage: &Stage, name: &str, change: impl FnOnce(&mut Value)) -> Result<()> {
     stage.ready(name, true).await?;
-    let text =
-        case_text("external-managed-kubeconfig", "T13-token", "given.yaml", str::to_owned)?.context("no case T13")?;
-    let secret = parse(&text)?.into_iter().find(|object| object["kind"] == "Secret").context("no Secret")?;
+    let text = case_text(
+        "external-managed-kubeconfig",
+        "T13-token",
+        "given.yaml",
+        str::to_owned,
+    )?
+    .context("no case T13")?;
+    let secret = parse(&text)?
+        .into_iter()
+        .find(|object| object["kind"] == "Secret")
+        .context("no Secret")?;
     let bytes = STANDARD.decode(secret["data"]["kubeconfig"].as_str().unwrap_or_default())?;
     let mut document: Value = serde_yaml::from_slice(&bytes).ok().context("not YAML")?;
     change(&mut document);
     let patch = json!({"data": {"kubeconfig": STANDARD.encode(document.to_string())}});
-    stage.patch(SECRET, Some(CLUSTERS), &format!("{name}-admin-kubeconfig"), patch).await
+    stage
+        .patch(
+            SECRET,
+            Some(CLUSTERS),
+            &format!("{name}-admin-kubeconfig"),
+            patch,
+        )
+        .await
 }
 
 /// Makes a source of the given size: its token is a canary, repeated.
 fn fill(document: &mut Value, canary: &str, bytes: usize) {
     document["users"][0]["user"]["token"] = json!("");
     let wanted = bytes.saturating_sub(document.to_string().len());
-    document["users"][0]["user"]["token"] = json!(canary.repeat(wanted / canary.len() + 1)[..wanted]);
+    document["users"][0]["user"]["token"] =
+        json!(canary.repeat(wanted / canary.len() + 1)[..wanted]);
 }
 
 /// Invalid and extreme sources, each with its own canary.
 async fn sources(stage: &Stage) -> Result<()> {
     let plant = |place: &str| stage.guard.plant(place);
     let token = plant("a token");
-    with_source(stage, "plain", |it| it["users"][0]["user"]["token"] = json!(token)).await?;
+    with_source(stage, "plain", |it| {
+        it["users"][0]["user"]["token"] = json!(token)
+    })
+    .await?;
     let token = plant("a token of a wrong type");
-    with_source(stage, "typed", |it| it["users"][0]["user"]["token"] = json!({"nested": token})).await?;
+    with_source(stage, "typed", |it| {
+        it["users"][0]["user"]["token"] = json!({"nested": token})
+    })
+    .await?;
     // In JSON the last one may stay unescaped, in YAML not.
     let token = plant("a token with control characters");
-    with_source(stage, "control", |it| it["users"][0]["user"]["token"] = json!(format!("{token}\u{1b}[2J\u{0}\u{7f}")))
-        .await?;
+    with_source(stage, "control", |it| {
+        it["users"][0]["user"]["token"] = json!(format!("{token}\u{1b}[2J\u{0}\u{7f}"))
+    })
+    .await?;
     // The name of the Service is longer than the address in the source: either it just fits, or it does not.
     let token = plant("a token in a large document");
     with_source(stage, "large", |it| fill(it, &token, MOST - 100)).await?;
     with_source(stage, "full", |it| fill(it, &token, MOST)).await?;
     stage.ready("text", true).await?;
-    let no_yaml = STANDARD.encode(format!("token: {}\nusers: [\"{}\n", plant("no YAML"), plant("an open quote")));
-    stage.patch(SECRET, Some(CLUSTERS), "text-admin-kubeconfig", json!({"data": {"kubeconfig": no_yaml}})).await
+    let no_yaml = STANDARD.encode(format!(
+        "token: {}\nusers: [\"{}\n",
+        plant("no YAML"),
+        plant("an open quote")
+    ));
+    stage
+        .patch(
+            SECRET,
+            Some(CLUSTERS),
+            "text-admin-kubeconfig",
+            json!({"data": {"kubeconfig": no_yaml}}),
+        )
+        .await
 }
 
 /// Primaries as large as the API server accepts.
 async fn primaries(stage: &Stage) -> Result<()> {
     stage.ready("annotated", true).await?;
-    let annotations = json!({"control": "\u{1b}[31m\u{7}\r\n", "secret": stage.guard.plant("an annotation")});
-    stage.patch(HOSTED, Some(CLUSTERS), "annotated", json!({"metadata": {"annotations": annotations}})).await?;
+    let annotations =
+        json!({"control": "\u{1b}[31m\u{7}\r\n", "secret": stage.guard.plant("an annotation")});
+    stage
+        .patch(
+            HOSTED,
+            Some(CLUSTERS),
+            "annotated",
+            json!({"metadata": {"annotations": annotations}}),
+        )
+        .await?;
     // Annotations up to their maximum, and conditions until etcd has no room for more.
     stage.ready("wide", true).await?;
     let annotations = json!({"large": "x".repeat((256 << 10) - "large".len())});
-    stage.patch(HOSTED, Some(CLUSTERS), "wide", json!({"metadata": {"annotations": annotations}})).await?;
-    let mut status = stage.get(HOSTED, Some(CLUSTERS), "wide").await?.context("no HostedCluster")?["status"].take();
-    let conditions = status["conditions"].as_array_mut().context("no conditions")?;
+    stage
+        .patch(
+            HOSTED,
+            Some(CLUSTERS),
+            "wide",
+            json!({"metadata": {"annotations": annotations}}),
+        )
+        .await?;
+    let mut status = stage
+        .get(HOSTED, Some(CLUSTERS), "wide")
+        .await?
+        .context("no HostedCluster")?["status"]
+        .take();
+    let conditions = status["conditions"]
+        .as_array_mut()
+        .context("no conditions")?;
     let available = conditions[0].clone();
     for number in 0..38 {
         let mut wide = available.clone();
-        (wide["type"], wide["message"]) = (json!(format!("Wide{number}")), json!("y".repeat(32 << 10)));
+        (wide["type"], wide["message"]) =
+            (json!(format!("Wide{number}")), json!("y".repeat(32 << 10)));
         conditions.push(wide);
     }
-    stage.put_status(HOSTED, Some(CLUSTERS), "wide", &status).await?;
-    let size = stage.get(HOSTED, Some(CLUSTERS), "wide").await?.context("no HostedCluster")?.to_string().len();
+    stage
+        .put_status(HOSTED, Some(CLUSTERS), "wide", &status)
+        .await?;
+    let size = stage
+        .get(HOSTED, Some(CLUSTERS), "wide")
+        .await?
+        .context("no HostedCluster")?
+        .to_string()
+        .len();
     println!("a HostedCluster of {size} bytes");
     ensure!(size > 1_500_000, "it has {size} bytes only");
     Ok(())
@@ -93,13 +157,21 @@ const OUTCOMES: [(&str, &str); 8] = [
 
 /// The token of the first user in the kubeconfig of a Secret; none without a Secret.
 async fn token(stage: &Stage, namespace: &str, name: &str) -> Result<Option<String>> {
-    let Some(secret) = stage.get(SECRET, Some(namespace), name).await? else { return Ok(None) };
+    let Some(secret) = stage.get(SECRET, Some(namespace), name).await? else {
+        return Ok(None);
+    };
     let bytes = STANDARD.decode(secret["data"]["kubeconfig"].as_str().unwrap_or_default())?;
     // YAML cannot represent some characters that JSON accepts.
-    let document = serde_json::from_slice(&bytes).ok().or_else(|| serde_yaml::from_slice(&bytes).ok());
+    let document = serde_json::from_slice(&bytes)
+        .ok()
+        .or_else(|| serde_yaml::from_slice(&bytes).ok());
     let document: Value = document.with_context(|| format!("{namespace}/{name} cannot be read"))?;
     let token = document["users"][0]["user"]["token"].as_str();
-    Ok(Some(token.with_context(|| format!("{namespace}/{name} has no token"))?.to_owned()))
+    Ok(Some(
+        token
+            .with_context(|| format!("{namespace}/{name} has no token"))?
+            .to_owned(),
+    ))
 }
 
 #[test]
@@ -119,7 +191,8 @@ fn hostile_objects_are_refused_or_copied_and_leak_no_secret() -> Result<()> {
             .await?;
         }
         agent.stop()?;
-        let mut agent = stage.start_command(stage.command(&[POLICIES])?.env("RUST_LOG", "debug"))?;
+        let mut agent =
+            stage.start_command(stage.command(&[POLICIES])?.env("RUST_LOG", "debug"))?;
         for (name, outcome) in OUTCOMES {
             agent.wait_for(&primary(name), outcome).await?;
             let made = token(stage, &home(name), OUTPUT).await?;
@@ -130,7 +203,10 @@ fn hostile_objects_are_refused_or_copied_and_leak_no_secret() -> Result<()> {
                 ensure!(made.is_some() && made == source, "{name} has another token");
             }
         }
-        println!("hostile objects: all said after {:.1} s", start.elapsed().as_secs_f64());
+        println!(
+            "hostile objects: all said after {:.1} s",
+            start.elapsed().as_secs_f64()
+        );
         others_go_on(stage, "plain", 7443).await?;
         agent.stop()?;
         Ok(())
@@ -140,26 +216,49 @@ fn hostile_objects_are_refused_or_copied_and_leak_no_secret() -> Result<()> {
 /// Checks that the agent follows a change of a valid primary.
 async fn others_go_on(stage: &Stage, name: &str, port: u16) -> Result<()> {
     stage.move_port(name, port).await?;
-    wait::until(&format!("the secret of {name} with port {port}"), DEADLINE, async || {
-        let secret = stage.get(SECRET, Some(&home(name)), OUTPUT).await?.context("no secret")?;
-        let bytes = STANDARD.decode(secret["data"]["kubeconfig"].as_str().unwrap_or_default())?;
-        Ok(String::from_utf8_lossy(&bytes).contains(&format!(":{port}")).then_some(()))
-    })
+    wait::until(
+        &format!("the secret of {name} with port {port}"),
+        DEADLINE,
+        async || {
+            let secret = stage
+                .get(SECRET, Some(&home(name)), OUTPUT)
+                .await?
+                .context("no secret")?;
+            let bytes =
+                STANDARD.decode(secret["data"]["kubeconfig"].as_str().unwrap_or_default())?;
+            Ok(String::from_utf8_lossy(&bytes)
+                .contains(&format!(":{port}"))
+                .then_some(()))
+        },
+    )
     .await
 }
 
 /// Puts a value at a path of an object.
-async fn spoil(stage: &Stage, kind: (&str, &str), name: &str, place: &str, value: Value) -> Result<()> {
+async fn spoil(
+    stage: &Stage,
+    kind: (&str, &str),
+    name: &str,
+    place: &str,
+    value: Value,
+) -> Result<()> {
     let namespace = (kind == HOSTED).then_some(CLUSTERS);
-    let mut object = stage.get(kind, namespace, name).await?.context("no object")?;
+    let mut object = stage
+        .get(kind, namespace, name)
+        .await?
+        .context("no object")?;
     // About a managed cluster that gets no taint whatever it contains.
     if kind == MANAGED {
         object["status"]["conditions"][2]["status"] = json!("Unknown");
         object["spec"]["taints"] = json!([]);
     }
     *object.pointer_mut(place).context("no such place")? = value;
-    stage.patch(kind, namespace, name, json!({"spec": object["spec"]})).await?;
-    stage.put_status(kind, namespace, name, &object["status"]).await
+    stage
+        .patch(kind, namespace, name, json!({"spec": object["spec"]}))
+        .await?;
+    stage
+        .put_status(kind, namespace, name, &object["status"])
+        .await
 }
 
 /// A value of wrong type at a path; each contains a canary.
@@ -186,32 +285,111 @@ const WRONG: [((&str, &str), &str, Form, &str); 24] = [
     (HOSTED, "/spec", Form::List, "Failed InvalidObject"),
     (HOSTED, "/status", Form::Text, "Failed InvalidObject"),
     (HOSTED, "/status", Form::List, "Failed InvalidObject"),
-    (HOSTED, "/status/conditions", Form::Text, "Failed InvalidObject"),
-    (HOSTED, "/status/conditions", Form::Map, "Failed InvalidObject"),
+    (
+        HOSTED,
+        "/status/conditions",
+        Form::Text,
+        "Failed InvalidObject",
+    ),
+    (
+        HOSTED,
+        "/status/conditions",
+        Form::Map,
+        "Failed InvalidObject",
+    ),
     // Any element could be the condition in question.
-    (HOSTED, "/status/conditions/0", Form::Text, "Failed InvalidObject"),
-    (HOSTED, "/status/conditions/0/type", Form::List, "Failed InvalidObject"),
-    (HOSTED, "/status/conditions/0/status", Form::List, "Held UnreadableFields"),
-    (HOSTED, "/status/conditions/0/status", Form::Map, "Held UnreadableFields"),
-    (HOSTED, "/status/conditions/0/reason", Form::Map, "Held UnreadableFields"),
+    (
+        HOSTED,
+        "/status/conditions/0",
+        Form::Text,
+        "Failed InvalidObject",
+    ),
+    (
+        HOSTED,
+        "/status/conditions/0/type",
+        Form::List,
+        "Failed InvalidObject",
+    ),
+    (
+        HOSTED,
+        "/status/conditions/0/status",
+        Form::List,
+        "Held UnreadableFields",
+    ),
+    (
+        HOSTED,
+        "/status/conditions/0/status",
+        Form::Map,
+        "Held UnreadableFields",
+    ),
+    (
+        HOSTED,
+        "/status/conditions/0/reason",
+        Form::Map,
+        "Held UnreadableFields",
+    ),
     (MANAGED, "/spec", Form::Text, "Failed InvalidObject"),
     (MANAGED, "/spec/taints", Form::Text, "Failed InvalidObject"),
     (MANAGED, "/spec/taints", Form::List, "Failed InvalidObject"),
     (MANAGED, "/spec/taints", Form::Map, "Failed InvalidObject"),
     (MANAGED, "/status", Form::List, "Failed InvalidObject"),
-    (MANAGED, "/status/conditions", Form::Text, "Failed InvalidObject"),
-    (MANAGED, "/status/conditions", Form::Map, "Failed InvalidObject"),
-    (MANAGED, "/status/conditions/2", Form::Text, "Failed InvalidObject"),
-    (MANAGED, "/status/conditions/2", Form::List, "Failed InvalidObject"),
-    (MANAGED, "/status/conditions/2", Form::Map, "Failed InvalidObject"),
-    (MANAGED, "/status/conditions/2/type", Form::Map, "Failed InvalidObject"),
-    (MANAGED, "/status/conditions/2/status", Form::List, "Failed InvalidObject"),
-    (MANAGED, "/status/conditions/2/status", Form::Map, "Failed InvalidObject"),
+    (
+        MANAGED,
+        "/status/conditions",
+        Form::Text,
+        "Failed InvalidObject",
+    ),
+    (
+        MANAGED,
+        "/status/conditions",
+        Form::Map,
+        "Failed InvalidObject",
+    ),
+    (
+        MANAGED,
+        "/status/conditions/2",
+        Form::Text,
+        "Failed InvalidObject",
+    ),
+    (
+        MANAGED,
+        "/status/conditions/2",
+        Form::List,
+        "Failed InvalidObject",
+    ),
+    (
+        MANAGED,
+        "/status/conditions/2",
+        Form::Map,
+        "Failed InvalidObject",
+    ),
+    (
+        MANAGED,
+        "/status/conditions/2/type",
+        Form::Map,
+        "Failed InvalidObject",
+    ),
+    (
+        MANAGED,
+        "/status/conditions/2/status",
+        Form::List,
+        "Failed InvalidObject",
+    ),
+    (
+        MANAGED,
+        "/status/conditions/2/status",
+        Form::Map,
+        "Failed InvalidObject",
+    ),
 ];
 
 /// An object, as a log names it.
 fn said_of(kind: (&str, &str), name: &str) -> String {
-    if kind == HOSTED { primary(name) } else { format!("ManagedCluster {name}") }
+    if kind == HOSTED {
+        primary(name)
+    } else {
+        format!("ManagedCluster {name}")
+    }
 }
 
 /// The published CRDs accept no wrong type; older CRDs accepted any field.
@@ -236,12 +414,18 @@ fn fields_of_wrong_type_are_reported_and_block_no_other_primary() -> Result<()> 
             spoil(stage, kind, &name, place, value).await?;
         }
         let (mark, start) = (stage.mark()?, Instant::now());
-        let mut agent = stage.start_command(stage.command(&[POLICIES])?.env("RUST_LOG", "debug"))?;
+        let mut agent =
+            stage.start_command(stage.command(&[POLICIES])?.env("RUST_LOG", "debug"))?;
         for (index, (kind, place, _, outcome)) in WRONG.into_iter().enumerate() {
-            let told = agent.wait_for(&said_of(kind, &format!("wrong-{index}")), outcome).await;
+            let told = agent
+                .wait_for(&said_of(kind, &format!("wrong-{index}")), outcome)
+                .await;
             told.with_context(|| format!("{place} of a {}", kind.1))?;
         }
-        println!("wrong types: all said after {:.1} s", start.elapsed().as_secs_f64());
+        println!(
+            "wrong types: all said after {:.1} s",
+            start.elapsed().as_secs_f64()
+        );
         stage.wait_for_right("right", 6443).await?;
         stage.move_port("right", 7443).await?;
         stage.wait_for_right("right", 7443).await?;
@@ -262,11 +446,19 @@ fn fields_of_wrong_type_are_reported_and_block_no_other_primary() -> Result<()> 
 const MENDED: &str = "wrong-4";
 
 async fn mend(stage: &Stage, agent: &mut Worker) -> Result<()> {
-    let mut right = stage.get(HOSTED, Some(CLUSTERS), "right").await?.context("no HostedCluster")?;
+    let mut right = stage
+        .get(HOSTED, Some(CLUSTERS), "right")
+        .await?
+        .context("no HostedCluster")?;
     let start = Instant::now();
-    stage.put_status(HOSTED, Some(CLUSTERS), MENDED, &right["status"].take()).await?;
+    stage
+        .put_status(HOSTED, Some(CLUSTERS), MENDED, &right["status"].take())
+        .await?;
     stage.wait_for_right(MENDED, 6443).await?;
     agent.wait_for(&primary(MENDED), "Applied InSync").await?;
-    println!("a field of a wrong type mended: right after {:.1} s", start.elapsed().as_secs_f64());
+    println!(
+        "a field of a wrong type mended: right after {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
     Ok(())
 }

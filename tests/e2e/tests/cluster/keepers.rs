@@ -14,8 +14,13 @@ const ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
 async fn forbid_klusterlets(stage: &Stage) -> Result<()> {
     let role = stage.get(ROLE, None, "agent").await?.unwrap_or_default();
     let rules = role["rules"].as_array().cloned().unwrap_or_default();
-    let others: Vec<Value> = rules.into_iter().filter(|rule| !rule.to_string().contains("klusterlets")).collect();
-    stage.patch(ROLE, None, "agent", json!({"rules": others})).await
+    let others: Vec<Value> = rules
+        .into_iter()
+        .filter(|rule| !rule.to_string().contains("klusterlets"))
+        .collect();
+    stage
+        .patch(ROLE, None, "agent", json!({"rules": others}))
+        .await
 }
 
 #[test]
@@ -27,18 +32,31 @@ fn keeps_what_a_klusterlet_needs_while_klusterlets_cannot_be_watched() -> Result
         // The watch ends with its server, and the next server refuses it; the agent still has the earlier list.
         forbid_klusterlets(stage).await?;
         stage.cluster.restart_apiserver().await?;
-        let told = async || Ok(agent.log()?.contains("failed to watch Klusterlet").then_some(()));
-        wait::until("a word on the watch", DEADLINE, told).await.with_context(|| agent.tail())?;
+        let told = async || {
+            Ok(agent
+                .log()?
+                .contains("failed to watch Klusterlet")
+                .then_some(()))
+        };
+        wait::until("a word on the watch", DEADLINE, told)
+            .await
+            .with_context(|| agent.tail())?;
         let klusterlet = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1,
             "metadata": {"name": "klusterlet-one"}, "spec": {}});
         stage.objects().create(klusterlet).await?;
         stage.delete(HOSTED, Some(CLUSTERS), "one").await?;
         let primary = primary("one");
         agent.wait_for(&primary, "Failed ReadForbidden").await?;
-        ensure!(stage.made("one").await?.is_some(), "what is needed was removed");
+        ensure!(
+            stage.made("one").await?.is_some(),
+            "what is needed was removed"
+        );
         stage.grant().await?;
         agent.wait_for(&primary, "Waiting StillNeeded").await?;
-        ensure!(stage.made("one").await?.is_some(), "what is needed was removed");
+        ensure!(
+            stage.made("one").await?.is_some(),
+            "what is needed was removed"
+        );
         stage.delete(KLUSTERLET, None, "klusterlet-one").await?;
         let gone = async || Ok(stage.made("one").await?.is_none().then_some(()));
         wait::until("the end of what is needed no longer", DEADLINE, gone).await?;
@@ -61,14 +79,20 @@ fn a_later_list_removes_an_object_known_only_from_a_write_response() -> Result<(
             "metadata": {"name": "klusterlet-one"}, "spec": {}});
         stage.objects().create(klusterlet).await?;
         let asked = async || Ok((proxy.met() > 0).then_some(()));
-        wait::until("a list of Klusterlets", DEADLINE, asked).await.with_context(|| agent.tail())?;
+        wait::until("a list of Klusterlets", DEADLINE, asked)
+            .await
+            .with_context(|| agent.tail())?;
         stage.delete(HOSTED, Some(CLUSTERS), "one").await?;
         // Only a read by name can have found the Klusterlet; it is gone when the list is answered.
-        agent.wait_for(&primary("one"), "Waiting StillNeeded").await?;
+        agent
+            .wait_for(&primary("one"), "Waiting StillNeeded")
+            .await?;
         stage.delete(KLUSTERLET, None, "klusterlet-one").await?;
         proxy.hold(None);
         let gone = async || Ok(stage.made("one").await?.is_none().then_some(()));
-        wait::until("the end of what is needed no longer", DEADLINE, gone).await.with_context(|| agent.tail())?;
+        wait::until("the end of what is needed no longer", DEADLINE, gone)
+            .await
+            .with_context(|| agent.tail())?;
         agent.stop()?;
         Ok(())
     })
@@ -88,22 +112,34 @@ fn keeps_managed_objects_while_a_deciding_kind_is_not_served() -> Result<()> {
         stage.remove_crd(CRDS[2]).await?;
         stage.delete(HOSTED, Some(CLUSTERS), "one").await?;
         let refused = async |name: &str| {
-            let said =
-                |told: &Told| told.primary == primary(name) && told.reason == "KindMissing" && told.cause == "Retry";
-            let tried = async || Ok((agent.told(0)?.iter().filter(|told| said(told)).count() > 1).then_some(()));
-            wait::until("further attempts", DEADLINE, tried).await.with_context(|| agent.tail())
+            let said = |told: &Told| {
+                told.primary == primary(name)
+                    && told.reason == "KindMissing"
+                    && told.cause == "Retry"
+            };
+            let tried = async || {
+                Ok((agent.told(0)?.iter().filter(|told| said(told)).count() > 1).then_some(()))
+            };
+            wait::until("further attempts", DEADLINE, tried)
+                .await
+                .with_context(|| agent.tail())
         };
         refused("one").await?;
         // It is also unknown whether the primaries are gone, if their own kind is not served.
         stage.remove_crd(CRDS[0]).await?;
         refused("two").await?;
         for name in ["one", "two"] {
-            ensure!(stage.made(name).await?.is_some(), "what was made for {name} was removed");
+            ensure!(
+                stage.made(name).await?.is_some(),
+                "what was made for {name} was removed"
+            );
         }
         stage.cluster.install_crds(&[CRDS[0], CRDS[2]]).await?;
         for name in ["one", "two"] {
             let gone = async || Ok(stage.made(name).await?.is_none().then_some(()));
-            wait::until("the end of what nobody needs", DEADLINE, gone).await.with_context(|| agent.tail())?;
+            wait::until("the end of what nobody needs", DEADLINE, gone)
+                .await
+                .with_context(|| agent.tail())?;
         }
         agent.stop()?;
         Ok(())

@@ -29,9 +29,17 @@ impl Replica {
     async fn start(stage: &Stage, name: &str, server: &str) -> Result<Self> {
         let user = stage.another_agent(name).await?;
         let words = ["--lease-namespace", HOME, POLICIES];
-        let worker = stage.start_command(stage.command_of(&user, server, &words)?.env("HOSTNAME", name))?;
+        let worker = stage.start_command(
+            stage
+                .command_of(&user, server, &words)?
+                .env("HOSTNAME", name),
+        )?;
         let admin = worker.wait_until_ready().await?;
-        Ok(Self { user, worker, admin })
+        Ok(Self {
+            user,
+            worker,
+            admin,
+        })
     }
 
     /// The sum of a metric over its labels.
@@ -64,20 +72,35 @@ impl Deeds {
     /// The first time that a replica acquired the Lease.
     fn took(&self, who: &User) -> Result<&Line> {
         let mut leases = self.done(who).filter(|line| resource(line) == "leases");
-        leases.next().with_context(|| format!("{} never had the Lease", who.name()))
+        leases
+            .next()
+            .with_context(|| format!("{} never had the Lease", who.name()))
     }
 
     fn done(&self, who: &User) -> impl Iterator<Item = &Line> {
         let name = who.name().to_owned();
-        self.0.iter().filter(move |line| line.user == name && line.is_write() && line.code < 300)
+        self.0
+            .iter()
+            .filter(move |line| line.user == name && line.is_write() && line.code < 300)
     }
 
     /// Checks that one replica wrote only before the other one acquired the Lease, and the other one only after that.
     fn in_turn(&self, first: &User, second: &User) -> Result<()> {
         let took = self.took(second)?;
-        let late: Vec<&Line> = self.writes(first).into_iter().filter(|line| line.received >= took.received).collect();
-        ensure!(late.is_empty(), "written after another replica had the Lease: {late:#?}");
-        let early: Vec<&Line> = self.writes(second).into_iter().filter(|line| line.received < took.reached).collect();
+        let late: Vec<&Line> = self
+            .writes(first)
+            .into_iter()
+            .filter(|line| line.received >= took.received)
+            .collect();
+        ensure!(
+            late.is_empty(),
+            "written after another replica had the Lease: {late:#?}"
+        );
+        let early: Vec<&Line> = self
+            .writes(second)
+            .into_iter()
+            .filter(|line| line.received < took.reached)
+            .collect();
         ensure!(early.is_empty(), "written without the Lease: {early:#?}");
         Ok(())
     }
@@ -90,8 +113,14 @@ fn resource(line: &Line) -> &str {
 impl Stage {
     /// The holder of the Lease, as a replica's name and an identifier of its process.
     async fn holder(&self) -> Result<String> {
-        let lease = self.get(LEASES, Some(HOME), LEASE).await?.unwrap_or_default();
-        Ok(lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())
+        let lease = self
+            .get(LEASES, Some(HOME), LEASE)
+            .await?
+            .unwrap_or_default();
+        Ok(lease["spec"]["holderIdentity"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned())
     }
 }
 
@@ -103,7 +132,10 @@ async fn wait_for_leader(stage: &Stage, name: &str, what: &str) -> Result<()> {
         Ok(stage.holder().await?.starts_with(&holder).then_some(()))
     })
     .await?;
-    println!("{what}: another replica leads after {:.1} s", start.elapsed().as_secs_f64());
+    println!(
+        "{what}: another replica leads after {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
     Ok(())
 }
 
@@ -125,18 +157,33 @@ fn takes_over_at_once_after_release_and_within_the_lease_after_a_crash() -> Resu
         let mark = stage.mark()?;
         let (_, one, two) = two(stage).await?;
         // Ready means that its cache contains all that the leader's does.
-        let held = [one.metric(WATCH_OBJECTS.name)?, two.metric(WATCH_OBJECTS.name)?];
-        ensure!(held[0] > 0.0 && held[0] == held[1], "objects held: {held:?}");
+        let held = [
+            one.metric(WATCH_OBJECTS.name)?,
+            two.metric(WATCH_OBJECTS.name)?,
+        ];
+        ensure!(
+            held[0] > 0.0 && held[0] == held[1],
+            "objects held: {held:?}"
+        );
         ports(stage, 0..MANY, 7443).await?;
         let asked = Instant::now();
         one.worker.stop()?;
-        println!("the leader was asked to end: gone after {:.1} s", asked.elapsed().as_secs_f64());
+        println!(
+            "the leader was asked to end: gone after {:.1} s",
+            asked.elapsed().as_secs_f64()
+        );
         wait_for_leader(stage, "two", "the leader ended").await?;
         all_right(stage, MANY, 7443).await?;
         let deeds = Deeds::since(stage, mark).await?;
         deeds.in_turn(&one.user, &two.user)?;
-        let last = deeds.done(&one.user).last().context("nothing was written")?;
-        ensure!(resource(last) == "leases", "the lease was not the last that it wrote: {last:?}");
+        let last = deeds
+            .done(&one.user)
+            .last()
+            .context("nothing was written")?;
+        ensure!(
+            resource(last) == "leases",
+            "the lease was not the last that it wrote: {last:?}"
+        );
 
         let three = Replica::start(stage, "three", &stage.cluster.server()).await?;
         let mark = stage.mark()?;
@@ -145,7 +192,9 @@ fn takes_over_at_once_after_release_and_within_the_lease_after_a_crash() -> Resu
         wait_for_leader(stage, "three", "the leader was killed").await?;
         all_right(stage, MANY, 8443).await?;
         three.worker.stop()?;
-        Deeds::since(stage, mark).await?.in_turn(&two.user, &three.user)?;
+        Deeds::since(stage, mark)
+            .await?
+            .in_turn(&two.user, &three.user)?;
         Ok(())
     })
 }
@@ -168,7 +217,10 @@ fn a_frozen_leader_writes_nothing_after_it_resumes() -> Result<()> {
         all_right(stage, MANY, 9443).await?;
         let deeds = Deeds::since(stage, mark).await?;
         deeds.in_turn(&one.user, &two.user)?;
-        ensure!(!deeds.writes(&one.user).is_empty() && !deeds.writes(&two.user).is_empty(), "nothing was written");
+        ensure!(
+            !deeds.writes(&one.user).is_empty() && !deeds.writes(&two.user).is_empty(),
+            "nothing was written"
+        );
         two.worker.stop()?;
         wait_for_leader(stage, "one", "the leader ended").await?;
         ports(stage, 0..MANY, 6443).await?;
@@ -189,8 +241,14 @@ fn a_leader_without_connection_stops_before_its_lease_ends() -> Result<()> {
         let parted = Instant::now();
         one.wait_for_leading(false).await?;
         let told = parted.elapsed();
-        ensure!(stage.holder().await?.starts_with("one_"), "it led until another one did");
-        println!("the leader reached nobody: stopped after {:.1} s", told.as_secs_f64());
+        ensure!(
+            stage.holder().await?.starts_with("one_"),
+            "it led until another one did"
+        );
+        println!(
+            "the leader reached nobody: stopped after {:.1} s",
+            told.as_secs_f64()
+        );
         wait_for_leader(stage, "two", "the leader reached nobody").await?;
         all_right(stage, MANY, 7443).await?;
         // Its late requests arrive after the other one has written.
@@ -198,12 +256,17 @@ fn a_leader_without_connection_stops_before_its_lease_ends() -> Result<()> {
         wait::until("a word of the healed replica", DEADLINE, async || {
             let late = stage.cluster.audit().since(mark)?;
             let took = Deeds(late.clone()).took(&two.user)?.received.clone();
-            Ok(late.iter().any(|line| line.user == one.user.name() && line.received > took).then_some(()))
+            Ok(late
+                .iter()
+                .any(|line| line.user == one.user.name() && line.received > took)
+                .then_some(()))
         })
         .await?;
         ports(stage, 0..MANY, 8443).await?;
         all_right(stage, MANY, 8443).await?;
-        Deeds::since(stage, mark).await?.in_turn(&one.user, &two.user)?;
+        Deeds::since(stage, mark)
+            .await?
+            .in_turn(&one.user, &two.user)?;
         one.worker.stop()?;
         two.worker.stop()?;
         Ok(())
@@ -218,29 +281,38 @@ fn ignores_clock_skew_of_other_replicas() -> Result<()> {
         stage.ready("clock", true).await?;
         // First its renew time is in the far future although it is dead; then in the far past although it is alive.
         let ghost = |year: u32, micros: u32| json!({"spec": {"holderIdentity": "ghost", "leaseDurationSeconds": 3, "renewTime": format!("{year}-01-01T00:00:00.{micros:06}Z")}});
-        let mut lease =
-            json!({"apiVersion": LEASES.0, "kind": LEASES.1, "metadata": {"name": LEASE, "namespace": HOME}});
+        let mut lease = json!({"apiVersion": LEASES.0, "kind": LEASES.1, "metadata": {"name": LEASE, "namespace": HOME}});
         lease["spec"] = ghost(2090, 0)["spec"].clone();
         stage.objects().create(lease).await?;
         let one = Replica::start(stage, "one", &stage.cluster.server()).await?;
         wait_for_leader(stage, "one", "the dead leader has a clock of 2090").await?;
         stage.wait_for_right("clock", 6443).await?;
         let (mark, start, mut renewals) = (stage.mark()?, Instant::now(), 0);
-        stage.patch(LEASES, Some(HOME), LEASE, ghost(2000, renewals)).await?;
+        stage
+            .patch(LEASES, Some(HOME), LEASE, ghost(2000, renewals))
+            .await?;
         one.wait_for_leading(false).await?;
         stage.move_port("clock", 7443).await?;
         // Twice the lease duration.
         wait::until("six seconds of renewals", DEADLINE, async || {
             renewals += 1;
-            stage.patch(LEASES, Some(HOME), LEASE, ghost(2000, renewals)).await?;
+            stage
+                .patch(LEASES, Some(HOME), LEASE, ghost(2000, renewals))
+                .await?;
             Ok((start.elapsed() > Duration::from_secs(6)).then_some(()))
         })
         .await?;
         let deeds = Deeds::since(stage, mark).await?;
-        let renewed = deeds.done(stage.cluster.admin()).filter(|line| resource(line) == "leases").last();
+        let renewed = deeds
+            .done(stage.cluster.admin())
+            .filter(|line| resource(line) == "leases")
+            .last();
         let renewed = &renewed.context("nothing was renewed")?.received;
         let writes = deeds.writes(&one.user);
-        ensure!(writes.iter().all(|line| line.received > *renewed), "written while another one had the Lease");
+        ensure!(
+            writes.iter().all(|line| line.received > *renewed),
+            "written while another one had the Lease"
+        );
         wait_for_leader(stage, "one", "the leader with a clock of 2000 died").await?;
         stage.wait_for_right("clock", 7443).await?;
         one.worker.stop()?;
@@ -254,11 +326,26 @@ fn only_the_leader_exports_metrics_of_primaries_and_pending_work() -> Result<()>
         let (wire, one, two) = two(stage).await?;
         let told = |replica: &Replica| -> Result<Vec<&str>> {
             let text = http::get(replica.admin, "/metrics")?.body;
-            let all = [&PRIMARIES, &EXPIRY, &QUEUE, &QUEUE_OLDEST, &REQUESTS].map(|metric| metric.name);
-            Ok(all.into_iter().filter(|name| text.contains(&format!("\n{name}{{"))).collect())
+            let all =
+                [&PRIMARIES, &EXPIRY, &QUEUE, &QUEUE_OLDEST, &REQUESTS].map(|metric| metric.name);
+            Ok(all
+                .into_iter()
+                .filter(|name| text.contains(&format!("\n{name}{{")))
+                .collect())
         };
-        let all = vec![PRIMARIES.name, EXPIRY.name, QUEUE.name, QUEUE_OLDEST.name, REQUESTS.name];
-        ensure!(told(&one)? == all && told(&two)? == [REQUESTS.name], "{:?} {:?}", told(&one)?, told(&two)?);
+        let all = vec![
+            PRIMARIES.name,
+            EXPIRY.name,
+            QUEUE.name,
+            QUEUE_OLDEST.name,
+            REQUESTS.name,
+        ];
+        ensure!(
+            told(&one)? == all && told(&two)? == [REQUESTS.name],
+            "{:?} {:?}",
+            told(&one)?,
+            told(&two)?
+        );
         wire.cut();
         // Changes while no replica leads count from that time at most, whenever the next leader was started.
         let start = Instant::now();
@@ -268,9 +355,17 @@ fn only_the_leader_exports_metrics_of_primaries_and_pending_work() -> Result<()>
         let summed = two.metric(&format!("{}_sum", CAUSE_TO_WRITTEN.name))?;
         let written = two.metric(&format!("{}_count", CAUSE_TO_WRITTEN.name))?;
         let most = written * start.elapsed().as_secs_f64();
-        ensure!(written > 0.0 && summed <= most, "{written} writes took {summed} s together, {most} at most");
+        ensure!(
+            written > 0.0 && summed <= most,
+            "{written} writes took {summed} s together, {most} at most"
+        );
         one.wait_for_leading(false).await?;
-        ensure!(told(&one)? == [REQUESTS.name] && told(&two)? == all, "{:?} {:?}", told(&one)?, told(&two)?);
+        ensure!(
+            told(&one)? == [REQUESTS.name] && told(&two)? == all,
+            "{:?} {:?}",
+            told(&one)?,
+            told(&two)?
+        );
         one.worker.kill()?;
         two.worker.stop()?;
         Ok(())

@@ -1,7 +1,10 @@
 //! The binary on a real API server: one server for all of these tests, one test at a time, so that a test may also kill
 //! it. Long tests are ignored unless requested.
 
-#![expect(clippy::print_stdout, reason = "how long it took to recover is for people to read")]
+#![expect(
+    clippy::print_stdout,
+    reason = "how long it took to recover is for people to read"
+)]
 
 mod admin;
 mod admission;

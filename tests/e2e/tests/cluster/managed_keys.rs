@@ -27,14 +27,27 @@ fn policy(folder: &Path, own: Value) -> Result<()> {
 }
 
 /// Waits until the labels and annotations of the secret are as expected.
-async fn wait_for(stage: &Stage, what: &str, wanted: impl Fn(&Value, &Value) -> bool) -> Result<()> {
+async fn wait_for(
+    stage: &Stage,
+    what: &str,
+    wanted: impl Fn(&Value, &Value) -> bool,
+) -> Result<()> {
     let mut last = Value::Null;
     let came = wait::until(what, DEADLINE, async || {
-        last = stage.get(SECRET, Some(HOME), OUTPUT).await?.unwrap_or_default()["metadata"].take();
+        last = stage
+            .get(SECRET, Some(HOME), OUTPUT)
+            .await?
+            .unwrap_or_default()["metadata"]
+            .take();
         Ok(wanted(&last["labels"], &last["annotations"]).then_some(()))
     });
     let came = came.await;
-    came.with_context(|| format!("the last labels were {}, the annotations {}", last["labels"], last["annotations"]))
+    came.with_context(|| {
+        format!(
+            "the last labels were {}, the annotations {}",
+            last["labels"], last["annotations"]
+        )
+    })
 }
 
 #[test]
@@ -43,18 +56,28 @@ fn restores_managed_keys_and_leaves_keys_of_others_alone() -> Result<()> {
         stage.ready("worn", true).await?;
         let folder = stage.cluster.folder().join("policies-worn");
         fs::create_dir_all(&folder)?;
-        policy(&folder, json!({"labels": {"team": "blue", "tier": "gold"}, "annotations": {NOTE: "made for them"}}))?;
-        let mut agent = stage.start_agent(&["--policies", folder.to_str().context("the folder has another name")?])?;
+        policy(
+            &folder,
+            json!({"labels": {"team": "blue", "tier": "gold"}, "annotations": {NOTE: "made for them"}}),
+        )?;
+        let mut agent = stage.start_agent(&[
+            "--policies",
+            folder.to_str().context("the folder has another name")?,
+        ])?;
         agent.wait_for_first_pass().await?;
         wait_for(stage, "what the policy says", |labels, annotations| {
-            labels["team"] == "blue" && labels["tier"] == "gold" && annotations[NOTE] == "made for them"
+            labels["team"] == "blue"
+                && labels["tier"] == "gold"
+                && annotations[NOTE] == "made for them"
         })
         .await?;
         stage.wait_for_right("worn", 6443).await?;
         let by_hand = json!({"metadata": {"labels": {"team": "red", "theirs": "1"}, "annotations": {NOTE: null}}});
         stage.patch(SECRET, Some(HOME), OUTPUT, by_hand).await?;
         wait_for(stage, "what was changed by hand", |labels, annotations| {
-            labels["team"] == "blue" && labels["theirs"] == "1" && annotations[NOTE] == "made for them"
+            labels["team"] == "blue"
+                && labels["theirs"] == "1"
+                && annotations[NOTE] == "made for them"
         })
         .await?;
         policy(&folder, json!({"labels": {"team": "green"}}))?;
@@ -66,16 +89,27 @@ fn restores_managed_keys_and_leaves_keys_of_others_alone() -> Result<()> {
         })
         .await?;
         policy(&folder, json!({}))?;
-        wait_for(stage, "the end of what the policy says", |labels, annotations| {
-            labels["team"].is_null() && labels["theirs"] == "1" && annotations["transom.dev/managed-keys"].is_null()
-        })
+        wait_for(
+            stage,
+            "the end of what the policy says",
+            |labels, annotations| {
+                labels["team"].is_null()
+                    && labels["theirs"] == "1"
+                    && annotations["transom.dev/managed-keys"].is_null()
+            },
+        )
         .await?;
-        agent.wait_for("HostedCluster clusters/worn", "Applied InSync").await?;
+        agent
+            .wait_for("HostedCluster clusters/worn", "Applied InSync")
+            .await?;
         stage.wait_for_right("worn", 6443).await?;
         agent.stop()?;
         // Another agent also finds it correct.
         let mark = stage.mark()?;
-        let mut agent = stage.start_agent(&["--policies", folder.to_str().context("the folder has another name")?])?;
+        let mut agent = stage.start_agent(&[
+            "--policies",
+            folder.to_str().context("the folder has another name")?,
+        ])?;
         agent.wait_for_first_pass().await?;
         agent.stop()?;
         let writes = stage.writes(mark).await?;

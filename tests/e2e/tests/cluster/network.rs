@@ -30,21 +30,39 @@ fn policy(name: &str) -> String {
 
 /// Open connections stay open without data, as behind a firewall that has dropped their state.
 async fn silence(stage: &Stage) -> Result<()> {
-    stage.cluster.install_fleet(Fleet { clusters: 0, managed: 8, seed: 7 }).await?;
+    stage
+        .cluster
+        .install_fleet(Fleet {
+            clusters: 0,
+            managed: 8,
+            seed: 7,
+        })
+        .await?;
     let name = "edge-00007";
     let wire = Wire::to(&stage.cluster.server())?;
-    let agent = stage.start_agent_at(&wire.server(), &["--policies", &policy("built-in-taints")])?;
+    let agent =
+        stage.start_agent_at(&wire.server(), &["--policies", &policy("built-in-taints")])?;
     let wait_for_taint = async |key: &str| {
         wait::until(&format!("the taint {key}"), DEADLINE, async || {
-            let object = stage.get(MANAGED, None, name).await?.context("no ManagedCluster")?;
-            Ok(object["spec"]["taints"].to_string().contains(key).then_some(()))
+            let object = stage
+                .get(MANAGED, None, name)
+                .await?
+                .context("no ManagedCluster")?;
+            Ok(object["spec"]["taints"]
+                .to_string()
+                .contains(key)
+                .then_some(()))
         })
         .await
     };
     wait_for_taint("open-cluster-management.io/unavailable").await?;
     wire.silence();
     let start = Instant::now();
-    let mut status = stage.get(MANAGED, None, name).await?.context("no ManagedCluster")?["status"].clone();
+    let mut status = stage
+        .get(MANAGED, None, name)
+        .await?
+        .context("no ManagedCluster")?["status"]
+        .clone();
     for it in status["conditions"].as_array_mut().into_iter().flatten() {
         if it["type"] == "ManagedClusterConditionAvailable" {
             it["status"] = json!("Unknown");
@@ -52,7 +70,10 @@ async fn silence(stage: &Stage) -> Result<()> {
     }
     stage.put_status(MANAGED, None, name, &status).await?;
     wait_for_taint("open-cluster-management.io/unreachable").await?;
-    println!("a watch that stays silent: right after {:.1} s", start.elapsed().as_secs_f64());
+    println!(
+        "a watch that stays silent: right after {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
     agent.stop()?;
     Ok(())
 }
@@ -60,7 +81,10 @@ async fn silence(stage: &Stage) -> Result<()> {
 /// Cut off, slow, and with requests that get lost.
 async fn bad_wire(stage: &Stage) -> Result<()> {
     let wire = Wire::to(&stage.cluster.server())?;
-    let agent = stage.start_agent_at(&wire.server(), &["--policies", &policy("external-managed-kubeconfig")])?;
+    let agent = stage.start_agent_at(
+        &wire.server(),
+        &["--policies", &policy("external-managed-kubeconfig")],
+    )?;
     all_right(stage, MANY, 6443).await?;
     ports(stage, 0..MANY / 2, 7443).await?;
     wire.cut();
@@ -116,8 +140,10 @@ async fn wrong_answers(stage: &Stage) -> Result<()> {
 }
 
 async fn meet(proxy: &Proxy, what: &str, requests: usize) -> Result<()> {
-    wait::until(&format!("{requests} requests that meet {what}"), DEADLINE, async || {
-        Ok((proxy.met() >= requests).then_some(()))
-    })
+    wait::until(
+        &format!("{requests} requests that meet {what}"),
+        DEADLINE,
+        async || Ok((proxy.met() >= requests).then_some(())),
+    )
     .await
 }

@@ -18,8 +18,14 @@ pub(crate) const CLUSTERS: &str = "clusters";
 /// The name of the managed Secret of a HostedCluster.
 pub(crate) const OUTPUT: &str = "external-managed-kubeconfig";
 /// What the server sets in the metadata of an object.
-const SET_BY_SERVER: [&str; 6] =
-    ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "deletionTimestamp"];
+const SET_BY_SERVER: [&str; 6] = [
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "managedFields",
+    "deletionTimestamp",
+];
 
 /// A HostedCluster, as a log names it.
 pub(crate) fn primary(name: &str) -> String {
@@ -35,19 +41,35 @@ pub(crate) fn home(name: &str) -> String {
 pub(crate) type Identifiers = BTreeMap<String, String>;
 
 /// The text of a file of a case, with other names for `demo` and `cluster1`; none without such a file.
-pub(crate) fn case_text(policy: &str, case: &str, file: &str, name: impl Fn(&str) -> String) -> Result<Option<String>> {
-    let path = program::root().join("policies").join(policy).join("cases").join(case).join(file);
+pub(crate) fn case_text(
+    policy: &str,
+    case: &str,
+    file: &str,
+    name: impl Fn(&str) -> String,
+) -> Result<Option<String>> {
+    let path = program::root()
+        .join("policies")
+        .join(policy)
+        .join("cases")
+        .join(case)
+        .join(file);
     if !path.is_file() {
         return Ok(None);
     }
-    let text = fs::read_to_string(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
-    Ok(Some(["demo", "cluster1"].iter().fold(text, |text, word| renamed(&text, word, &name(word)))))
+    let text = fs::read_to_string(&path)
+        .with_context(|| format!("failed to read `{}`", path.display()))?;
+    Ok(Some(
+        ["demo", "cluster1"]
+            .iter()
+            .fold(text, |text, word| renamed(&text, word, &name(word))),
+    ))
 }
 
 /// Replaces a word, but not inside another word or base64.
 fn renamed(text: &str, word: &str, with: &str) -> String {
-    let part_of_word =
-        |edge: Option<char>| edge.is_some_and(|edge| edge.is_ascii_alphanumeric() || "+/=".contains(edge));
+    let part_of_word = |edge: Option<char>| {
+        edge.is_some_and(|edge| edge.is_ascii_alphanumeric() || "+/=".contains(edge))
+    };
     let (mut done, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once(word) {
         let inside = part_of_word(before.chars().next_back()) || part_of_word(after.chars().next());
@@ -63,7 +85,9 @@ fn renamed(text: &str, word: &str, with: &str) -> String {
 pub(crate) fn parse(text: &str) -> Result<Vec<Value>> {
     let mut all = Vec::new();
     for document in serde_yaml::Deserializer::from_str(text) {
-        let mut object = Value::deserialize(document).ok().context("a case is not YAML")?;
+        let mut object = Value::deserialize(document)
+            .ok()
+            .context("a case is not YAML")?;
         if !object.is_null() {
             encode(&mut object);
             all.push(object);
@@ -74,8 +98,18 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Value>> {
 
 /// `stringData` as `data`.
 pub(crate) fn encode(object: &mut Value) {
-    let Some(Value::Object(texts)) = object.as_object_mut().and_then(|map| map.remove("stringData")) else { return };
-    let texts = texts.into_iter().map(|(key, text)| (key, json!(STANDARD.encode(text.as_str().unwrap_or_default()))));
+    let Some(Value::Object(texts)) = object
+        .as_object_mut()
+        .and_then(|map| map.remove("stringData"))
+    else {
+        return;
+    };
+    let texts = texts.into_iter().map(|(key, text)| {
+        (
+            key,
+            json!(STANDARD.encode(text.as_str().unwrap_or_default())),
+        )
+    });
     let mut data: Map<String, Value> = object["data"].as_object().cloned().unwrap_or_default();
     data.extend(texts);
     object["data"] = Value::Object(data);
@@ -84,7 +118,10 @@ pub(crate) fn encode(object: &mut Value) {
 /// Kind, namespace and name, as a log names an object.
 pub(crate) fn named(object: &Value) -> String {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
-    let (kind, name) = (text("/kind").unwrap_or("-"), text("/metadata/name").unwrap_or("-"));
+    let (kind, name) = (
+        text("/kind").unwrap_or("-"),
+        text("/metadata/name").unwrap_or("-"),
+    );
     match text("/metadata/namespace") {
         Some(namespace) => format!("{kind} {namespace}/{name}"),
         None => format!("{kind} {name}"),
@@ -93,12 +130,18 @@ pub(crate) fn named(object: &Value) -> String {
 
 /// API version and kind.
 pub(crate) fn kind(object: &Value) -> (&str, &str) {
-    (object["apiVersion"].as_str().unwrap_or("v1"), object["kind"].as_str().unwrap_or_default())
+    (
+        object["apiVersion"].as_str().unwrap_or("v1"),
+        object["kind"].as_str().unwrap_or_default(),
+    )
 }
 
 /// Namespace and name.
 pub(crate) fn place(object: &Value) -> (Option<&str>, &str) {
-    (object["metadata"]["namespace"].as_str(), object["metadata"]["name"].as_str().unwrap_or_default())
+    (
+        object["metadata"]["namespace"].as_str(),
+        object["metadata"]["name"].as_str().unwrap_or_default(),
+    )
 }
 
 /// A value with the identifiers that the server assigned.
@@ -114,14 +157,23 @@ pub(crate) fn identified(value: &Value, identifiers: &Identifiers) -> Value {
 fn sent(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object["metadata"].as_object_mut() {
-        SET_BY_SERVER.iter().for_each(|key| drop(metadata.remove(*key)));
+        SET_BY_SERVER
+            .iter()
+            .for_each(|key| drop(metadata.remove(*key)));
     }
     match kind(&object).1 {
-        "Namespace" => drop(object.as_object_mut().map(|map| (map.remove("spec"), map.remove("status")))),
+        "Namespace" => drop(
+            object
+                .as_object_mut()
+                .map(|map| (map.remove("spec"), map.remove("status"))),
+        ),
         "Service" => service(&mut object["spec"]),
         "HostedCluster" => {
             hosted(&mut object["spec"]);
-            if let Some(version) = object.pointer_mut("/status/version").and_then(Value::as_object_mut) {
+            if let Some(version) = object
+                .pointer_mut("/status/version")
+                .and_then(Value::as_object_mut)
+            {
                 version.entry("availableUpdates").or_insert(Value::Null);
             }
         }
@@ -134,13 +186,26 @@ fn sent(object: &Value) -> Value {
 
 /// The server assigns addresses and node ports.
 fn service(spec: &mut Value) {
-    let Some(fields) = spec.as_object_mut() else { return };
-    ["clusterIP", "clusterIPs", "ipFamilyPolicy"].iter().for_each(|key| drop(fields.remove(*key)));
-    if fields.get("ports").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+    let Some(fields) = spec.as_object_mut() else {
+        return;
+    };
+    ["clusterIP", "clusterIPs", "ipFamilyPolicy"]
+        .iter()
+        .for_each(|key| drop(fields.remove(*key)));
+    if fields
+        .get("ports")
+        .and_then(Value::as_array)
+        .is_none_or(Vec::is_empty)
+    {
         // The only type of Service that may have none.
         fields.insert("clusterIP".to_owned(), json!("None"));
     }
-    for port in fields.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+    for port in fields
+        .get_mut("ports")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         port.as_object_mut().map(|port| port.remove("nodePort"));
     }
 }
@@ -161,8 +226,12 @@ fn hosted(spec: &mut Value) {
         for (key, value) in wanted {
             fields.entry(key).or_insert(value);
         }
-        if fields.get("platform").is_some_and(|platform| platform["type"] == "KubeVirt") {
-            fields["platform"]["kubevirt"] = json!({"baseDomainPassthrough": true, "generateID": "x7k2p"});
+        if fields
+            .get("platform")
+            .is_some_and(|platform| platform["type"] == "KubeVirt")
+        {
+            fields["platform"]["kubevirt"] =
+                json!({"baseDomainPassthrough": true, "generateID": "x7k2p"});
         }
     }
 }
@@ -194,19 +263,33 @@ impl Stage {
     }
 
     /// Changes an object from `before` to `after`.
-    pub(crate) async fn change(&self, before: &Value, after: &Value, identifiers: &Identifiers) -> Result<()> {
-        let (old, new) = (identified(before, identifiers), identified(after, identifiers));
+    pub(crate) async fn change(
+        &self,
+        before: &Value,
+        after: &Value,
+        identifiers: &Identifiers,
+    ) -> Result<()> {
+        let (old, new) = (
+            identified(before, identifiers),
+            identified(after, identifiers),
+        );
         let (namespace, name) = place(&new);
         let (mut old_body, mut new_body) = (sent(&old), sent(&new));
-        let [old_status, new_status] = [&mut old_body, &mut new_body]
-            .map(|body| body.as_object_mut().and_then(|body| body.remove("status")).unwrap_or_default());
+        let [old_status, new_status] = [&mut old_body, &mut new_body].map(|body| {
+            body.as_object_mut()
+                .and_then(|body| body.remove("status"))
+                .unwrap_or_default()
+        });
         if let Some(patch) = merge_patch(&old_body, &new_body) {
             self.patch(kind(&new), namespace, name, patch).await?;
         }
         if old_status != new_status {
-            self.put_status(kind(&new), namespace, name, &new_status).await?;
+            self.put_status(kind(&new), namespace, name, &new_status)
+                .await?;
         }
-        if old["metadata"]["deletionTimestamp"].is_null() && !new["metadata"]["deletionTimestamp"].is_null() {
+        if old["metadata"]["deletionTimestamp"].is_null()
+            && !new["metadata"]["deletionTimestamp"].is_null()
+        {
             self.delete(kind(&new), namespace, name).await?;
         }
         Ok(())
@@ -217,7 +300,9 @@ impl Stage {
     pub(crate) async fn ready(&self, name: &str, home: bool) -> Result<()> {
         let mut identifiers = Identifiers::new();
         for file in ["then.yaml", "given.yaml"] {
-            let text = case_text("external-managed-kubeconfig", "V01-created", file, |_| name.to_owned())?;
+            let text = case_text("external-managed-kubeconfig", "V01-created", file, |_| {
+                name.to_owned()
+            })?;
             let text = text.context("the case V01 is not there")?;
             for mut object in parse(&text)? {
                 if kind(&object) == SECRET {
@@ -236,24 +321,37 @@ impl Stage {
 
     /// The kubeconfig that the agent created for a HostedCluster of that name; none if there is none.
     pub(crate) async fn made(&self, name: &str) -> Result<Option<Secret>> {
-        self.secret(&format!("klusterlet-{name}"), "external-managed-kubeconfig").await
+        self.secret(&format!("klusterlet-{name}"), "external-managed-kubeconfig")
+            .await
     }
 
     /// The kubeconfig in a Secret.
     pub(crate) async fn secret(&self, namespace: &str, name: &str) -> Result<Option<Secret>> {
-        let Some(object) = self.get(SECRET, Some(namespace), name).await? else { return Ok(None) };
-        let Ok(text) = serde_yaml::to_string(&object) else { bail!("a Secret cannot be read") };
+        let Some(object) = self.get(SECRET, Some(namespace), name).await? else {
+            return Ok(None);
+        };
+        let Ok(text) = serde_yaml::to_string(&object) else {
+            bail!("a Secret cannot be read")
+        };
         Ok(Secret::parse(&text).ok())
     }
 
     /// Waits until the managed Secret is the source with the address of a port.
     pub(crate) async fn wait_for_right(&self, name: &str, port: u16) -> Result<()> {
         let (end, source) = (format!(":{port}"), format!("{name}-admin-kubeconfig"));
-        wait::until(&format!("the secret of {name} with port {port}"), DEADLINE, async || {
-            let Some(source) = self.secret(CLUSTERS, &source).await? else { return Ok(None) };
-            let made = self.made(name).await?;
-            Ok(made.filter(|made| made.server.ends_with(&end) && made.carries(&source)).map(|_| ()))
-        })
+        wait::until(
+            &format!("the secret of {name} with port {port}"),
+            DEADLINE,
+            async || {
+                let Some(source) = self.secret(CLUSTERS, &source).await? else {
+                    return Ok(None);
+                };
+                let made = self.made(name).await?;
+                Ok(made
+                    .filter(|made| made.server.ends_with(&end) && made.carries(&source))
+                    .map(|_| ()))
+            },
+        )
         .await
     }
 
@@ -261,22 +359,34 @@ impl Stage {
     pub(crate) async fn wait_for_output(&self, name: &str) -> Result<()> {
         let home = format!("klusterlet-{name}");
         wait::until(&format!("the secret of {name}"), DEADLINE, async || {
-            Ok(self.get(SECRET, Some(&home), "external-managed-kubeconfig").await?.map(|_| ()))
+            Ok(self
+                .get(SECRET, Some(&home), "external-managed-kubeconfig")
+                .await?
+                .map(|_| ()))
         })
         .await
     }
 
     /// Sets another port for clients.
     pub(crate) async fn move_port(&self, name: &str, port: u16) -> Result<()> {
-        let patch = json!({"spec": {"ports": [{"port": port, "protocol": "TCP", "targetPort": "client"}]}});
-        self.patch(SERVICE, Some(&format!("{CLUSTERS}-{name}")), "kube-apiserver", patch).await
+        let patch =
+            json!({"spec": {"ports": [{"port": port, "protocol": "TCP", "targetPort": "client"}]}});
+        self.patch(
+            SERVICE,
+            Some(&format!("{CLUSTERS}-{name}")),
+            "kube-apiserver",
+            patch,
+        )
+        .await
     }
 }
 
 /// A patch that replaces the content of a source by a numbered variant.
 pub(crate) fn rotated(source: &Value, number: usize) -> Result<Value> {
     let bytes = STANDARD.decode(source["data"]["kubeconfig"].as_str().unwrap_or_default())?;
-    let mut document: Value = serde_yaml::from_slice(&bytes).ok().context("the source is not YAML")?;
+    let mut document: Value = serde_yaml::from_slice(&bytes)
+        .ok()
+        .context("the source is not YAML")?;
     document["contexts"][0]["context"]["namespace"] = json!(format!("n{number}"));
     Ok(json!({"data": {"kubeconfig": STANDARD.encode(document.to_string())}}))
 }
@@ -290,7 +400,9 @@ pub(crate) fn merge_patch(before: &Value, after: &Value) -> Option<Value> {
                 patch.insert(key.clone(), Value::Null);
             }
             for (key, value) in after {
-                let part = before.get(key).map_or_else(|| Some(value.clone()), |before| merge_patch(before, value));
+                let part = before
+                    .get(key)
+                    .map_or_else(|| Some(value.clone()), |before| merge_patch(before, value));
                 patch.extend(part.map(|part| (key.clone(), part)));
             }
             (!patch.is_empty()).then_some(Value::Object(patch))

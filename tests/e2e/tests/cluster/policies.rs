@@ -20,7 +20,10 @@ impl Stage {
     async fn install_crd_of_policies(&self) -> Result<()> {
         self.objects().apply_manifest(CRD).await?;
         self.cluster.wait_for_crd(CRD_NAME).await?;
-        wait::until("the kind FleetPolicy", DEADLINE, async || Ok(self.api(POLICY, None).await.ok().map(drop))).await?;
+        wait::until("the kind FleetPolicy", DEADLINE, async || {
+            Ok(self.api(POLICY, None).await.ok().map(drop))
+        })
+        .await?;
         self.list(POLICY).await.map(drop)
     }
 
@@ -49,7 +52,11 @@ impl Stage {
     async fn wait_for_status(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let mut last = Value::Null;
         let found = wait::until(what, DEADLINE, async || {
-            last = self.get(POLICY, None, NAME).await?.context("the policy is gone")?["status"].take();
+            last = self
+                .get(POLICY, None, NAME)
+                .await?
+                .context("the policy is gone")?["status"]
+                .take();
             Ok(wanted(&last).then(|| last.clone()))
         })
         .await;
@@ -59,9 +66,16 @@ impl Stage {
 
 /// Status and reason of a condition.
 fn condition<'a>(status: &'a Value, kind: &str) -> (&'a str, &'a str) {
-    let all = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let all = status["conditions"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let found = all.iter().find(|condition| condition["type"] == kind);
-    let text = |name: &str| found.and_then(|found| found[name].as_str()).unwrap_or_default();
+    let text = |name: &str| {
+        found
+            .and_then(|found| found[name].as_str())
+            .unwrap_or_default()
+    };
     (text("status"), text("reason"))
 }
 
@@ -81,25 +95,50 @@ fn a_policy_object_reports_its_state_in_its_status() -> Result<()> {
         stage.wait_for_right("one", 6443).await?;
         let status = stage
             .wait_for_status("a status with both primaries", |status| {
-                loaded(status, 1) && status["counts"]["applied"] == 1 && status["counts"]["waiting"] == 1
+                loaded(status, 1)
+                    && status["counts"]["applied"] == 1
+                    && status["counts"]["waiting"] == 1
             })
             .await?;
-        ensure!(status["counts"]["total"] == 2 && condition(&status, "Healthy").0 == "True", "{status}");
-        ensure!(condition(&status, "Watched") == ("True", "InSync"), "{status}");
-        ensure!(status["waiting"][0]["reason"] == "NamespaceMissing" && status["waiting"][0]["count"] == 1, "{status}");
+        ensure!(
+            status["counts"]["total"] == 2 && condition(&status, "Healthy").0 == "True",
+            "{status}"
+        );
+        ensure!(
+            condition(&status, "Watched") == ("True", "InSync"),
+            "{status}"
+        );
+        ensure!(
+            status["waiting"][0]["reason"] == "NamespaceMissing"
+                && status["waiting"][0]["count"] == 1,
+            "{status}"
+        );
         let digest = status["revision"]["decide"].as_str().unwrap_or_default();
-        ensure!(digest.starts_with("sha256:") && status["revision"]["generation"] == 1, "{status}");
+        ensure!(
+            digest.starts_with("sha256:") && status["revision"]["generation"] == 1,
+            "{status}"
+        );
         stage.objects().namespace("klusterlet-late").await?;
-        stage.wait_for_status("a status without waiting", |status| status["counts"]["applied"] == 2).await?;
+        stage
+            .wait_for_status("a status without waiting", |status| {
+                status["counts"]["applied"] == 2
+            })
+            .await?;
         refused_and_mended(stage).await?;
         stage.delete(POLICY, None, NAME).await?;
         wait::until("the end of the policy", DEADLINE, async || {
             Ok(agent.log()?.contains("policy removed").then_some(()))
         })
         .await?;
-        ensure!(stage.made("one").await?.is_some(), "what was made went with the policy");
+        ensure!(
+            stage.made("one").await?.is_some(),
+            "what was made went with the policy"
+        );
         let said = agent.stop()?;
-        ensure!(said.contains("recovered"), "no line about the recovered policy: {said}");
+        ensure!(
+            said.contains("recovered"),
+            "no line about the recovered policy: {said}"
+        );
         Ok(())
     })
 }
@@ -107,35 +146,68 @@ fn a_policy_object_reports_its_state_in_its_status() -> Result<()> {
 /// The status reports a revision that cannot be loaded while the previous one stays active, and then the fix.
 async fn refused_and_mended(stage: &Stage) -> Result<()> {
     let component = |name: &str| json!({"spec": {"guests": {"decide": {"component": name}}}});
-    stage.patch(POLICY, None, NAME, component("builtin:nobody")).await?;
-    let status = stage
-        .wait_for_status("a refusal", |status| condition(status, "Loaded") == ("False", "ComponentNotFound"))
+    stage
+        .patch(POLICY, None, NAME, component("builtin:nobody"))
         .await?;
-    ensure!(status["observedGeneration"] == 2 && status["revision"]["generation"] == 1, "{status}");
+    let status = stage
+        .wait_for_status("a refusal", |status| {
+            condition(status, "Loaded") == ("False", "ComponentNotFound")
+        })
+        .await?;
+    ensure!(
+        status["observedGeneration"] == 2 && status["revision"]["generation"] == 1,
+        "{status}"
+    );
     stage.move_port("one", 7443).await?;
     stage.wait_for_right("one", 7443).await?;
-    stage.patch(POLICY, None, NAME, component("builtin:kubeconfig")).await?;
-    stage.wait_for_status("a mended policy", |status| loaded(status, 3)).await?;
+    stage
+        .patch(POLICY, None, NAME, component("builtin:kubeconfig"))
+        .await?;
+    stage
+        .wait_for_status("a mended policy", |status| loaded(status, 3))
+        .await?;
     // A removed status is written again.
     stage.put_status(POLICY, None, NAME, &json!({})).await?;
-    stage.wait_for_status("the status again", |status| loaded(status, 3) && status["counts"]["total"] == 2).await?;
+    stage
+        .wait_for_status("the status again", |status| {
+            loaded(status, 3) && status["counts"]["total"] == 2
+        })
+        .await?;
     let settings = json!({"spec": {"guests": {"decide": {"settings": {"port": ["https"]}}}}});
     stage.patch(POLICY, None, NAME, settings).await?;
     let refused = |status: &Value| condition(status, "Loaded") == ("False", "SettingsRefused");
     let status = stage.wait_for_status("refused settings", refused).await?;
     let message = status["conditions"].to_string();
-    ensure!(message.contains("settings.port: is not a mapping"), "{message}");
-    stage.patch(POLICY, None, NAME, json!({"spec": {"guests": {"decide": {"settings": {"port": null}}}}})).await?;
-    stage.wait_for_status("a policy mended again", |status| loaded(status, 5)).await?;
+    ensure!(
+        message.contains("settings.port: is not a mapping"),
+        "{message}"
+    );
+    stage
+        .patch(
+            POLICY,
+            None,
+            NAME,
+            json!({"spec": {"guests": {"decide": {"settings": {"port": null}}}}}),
+        )
+        .await?;
+    stage
+        .wait_for_status("a policy mended again", |status| loaded(status, 5))
+        .await?;
     Ok(())
 }
 
 /// Creates a hosted cluster that is not available.
 async fn unavailable(stage: &Stage, name: &str) -> Result<()> {
     stage.ready(name, true).await?;
-    let mut status = stage.get(HOSTED, Some(CLUSTERS), name).await?.context("no HostedCluster")?["status"].take();
+    let mut status = stage
+        .get(HOSTED, Some(CLUSTERS), name)
+        .await?
+        .context("no HostedCluster")?["status"]
+        .take();
     status["conditions"][0]["status"] = json!("False");
-    stage.put_status(HOSTED, Some(CLUSTERS), name, &status).await
+    stage
+        .put_status(HOSTED, Some(CLUSTERS), name, &status)
+        .await
 }
 
 #[test]
@@ -145,13 +217,23 @@ fn rejects_policy_objects_that_name_host_files_and_hides_if_they_exist() -> Resu
         stage.ready("one", true).await?;
         let components = tempfile::tempdir()?;
         std::os::unix::fs::symlink("/etc/passwd", components.path().join("link.wasm"))?;
-        let folder = components.path().to_str().context("a path that is no text")?;
+        let folder = components
+            .path()
+            .to_str()
+            .context("a path that is no text")?;
         let agent = stage.start_agent(&["--policy-objects", "--components", folder])?;
         stage.wait_for_right("one", 6443).await?;
         let mut said = BTreeSet::new();
-        for (at, place) in ["/", "/etc/shadow", "/etc/nothing-is-here", "..", "../../../etc/shadow", "link.wasm"]
-            .into_iter()
-            .enumerate()
+        for (at, place) in [
+            "/",
+            "/etc/shadow",
+            "/etc/nothing-is-here",
+            "..",
+            "../../../etc/shadow",
+            "link.wasm",
+        ]
+        .into_iter()
+        .enumerate()
         {
             let component = json!({"spec": {"guests": {"decide": {"component": place}}}});
             stage.patch(POLICY, None, NAME, component).await?;
@@ -163,11 +245,24 @@ fn rejects_policy_objects_that_name_host_files_and_hides_if_they_exist() -> Resu
                 })
                 .await?;
             let conditions = status["conditions"].as_array().context("no conditions")?;
-            let loaded = conditions.iter().find(|one| one["type"] == "Loaded").context("no condition")?;
+            let loaded = conditions
+                .iter()
+                .find(|one| one["type"] == "Loaded")
+                .context("no condition")?;
             // Except the path itself, which is in backticks.
-            said.insert(loaded["message"].as_str().unwrap_or_default().split('`').step_by(2).collect::<String>());
+            said.insert(
+                loaded["message"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .split('`')
+                    .step_by(2)
+                    .collect::<String>(),
+            );
         }
-        ensure!(said.len() == 1 && said.iter().all(|text| !text.contains("sha256")), "{said:?}");
+        ensure!(
+            said.len() == 1 && said.iter().all(|text| !text.contains("sha256")),
+            "{said:?}"
+        );
         // Everything else keeps working.
         stage.move_port("one", 7443).await?;
         stage.wait_for_right("one", 7443).await?;
@@ -188,37 +283,100 @@ fn a_status_counts_primaries_explains_waiting_and_lists_top_failures() -> Result
             let name = format!("broken-{number:02}");
             stage.ready(&name, true).await?;
             let none = json!({"data": {"kubeconfig": null, "other": "eA=="}});
-            stage.patch(SECRET, Some(CLUSTERS), &format!("{name}-admin-kubeconfig"), none).await?;
+            stage
+                .patch(
+                    SECRET,
+                    Some(CLUSTERS),
+                    &format!("{name}-admin-kubeconfig"),
+                    none,
+                )
+                .await?;
         }
         stage.install_policies().await?;
         let agent = stage.start_agent(&["--policy-objects"])?;
-        let status = stage.wait_for_status("every primary in it", |status| status["counts"]["total"] == 16).await?;
+        let status = stage
+            .wait_for_status("every primary in it", |status| {
+                status["counts"]["total"] == 16
+            })
+            .await?;
         let counts = json!({"total": 16, "applied": 1, "held": 1, "waiting": 2, "failed": 12});
         ensure!(status["counts"] == counts, "{status}");
         let waiting: Vec<Value> = status["waiting"].as_array().cloned().unwrap_or_default();
-        let about = |it: &Value| json!([it["state"], it["reason"], it["count"], it["expectedSeconds"], it["overdue"]]);
+        let about = |it: &Value| {
+            json!([
+                it["state"],
+                it["reason"],
+                it["count"],
+                it["expectedSeconds"],
+                it["overdue"]
+            ])
+        };
         ensure!(
             waiting.iter().map(about).collect::<Vec<_>>()
-                == [json!(["Waiting", "NamespaceMissing", 2, 900, 0]), json!(["Held", "NotAvailable", 1, 3600, 0])],
+                == [
+                    json!(["Waiting", "NamespaceMissing", 2, 900, 0]),
+                    json!(["Held", "NotAvailable", 1, 3600, 0])
+                ],
             "{status}"
         );
-        let worst = status["topFailures"].as_array().context("no top failures")?;
+        let worst = status["topFailures"]
+            .as_array()
+            .context("no top failures")?;
         let names: Vec<&str> = worst.iter().filter_map(|it| it["name"].as_str()).collect();
-        ensure!(names == (0..10).map(|number| format!("broken-{number:02}")).collect::<Vec<_>>(), "{names:?}");
-        let all_failed = worst.iter().all(|it| it["state"] == "Failed" && it["reason"] == "KubeconfigMissing");
+        ensure!(
+            names
+                == (0..10)
+                    .map(|number| format!("broken-{number:02}"))
+                    .collect::<Vec<_>>(),
+            "{names:?}"
+        );
+        let all_failed = worst
+            .iter()
+            .all(|it| it["state"] == "Failed" && it["reason"] == "KubeconfigMissing");
         ensure!(all_failed && worst[0]["namespace"] == CLUSTERS, "{status}");
-        ensure!(condition(&status, "Healthy") == ("False", "KubeconfigMissing"), "{status}");
-        ensure!(condition(&status, "Ready") == ("False", "KubeconfigMissing"), "{status}");
+        ensure!(
+            condition(&status, "Healthy") == ("False", "KubeconfigMissing"),
+            "{status}"
+        );
+        ensure!(
+            condition(&status, "Ready") == ("False", "KubeconfigMissing"),
+            "{status}"
+        );
         columns(stage)?;
         // Tools that know no other condition wait for this one.
         for index in 0..12 {
-            let right = stage.get(SECRET, Some(CLUSTERS), "right-admin-kubeconfig").await?.unwrap_or_default();
-            let source = json!({"data": {"kubeconfig": right["data"]["kubeconfig"], "other": null}});
-            stage.patch(SECRET, Some(CLUSTERS), &format!("broken-{index:02}-admin-kubeconfig"), source).await?;
+            let right = stage
+                .get(SECRET, Some(CLUSTERS), "right-admin-kubeconfig")
+                .await?
+                .unwrap_or_default();
+            let source =
+                json!({"data": {"kubeconfig": right["data"]["kubeconfig"], "other": null}});
+            stage
+                .patch(
+                    SECRET,
+                    Some(CLUSTERS),
+                    &format!("broken-{index:02}-admin-kubeconfig"),
+                    source,
+                )
+                .await?;
         }
-        let ready = ["wait", "--for=condition=Ready", "fpol", NAME, "--timeout=120s"];
-        let waited = stage.cluster.kubectl(stage.cluster.admin())?.args(ready).output()?;
-        ensure!(waited.status.success(), "{}", String::from_utf8_lossy(&waited.stderr));
+        let ready = [
+            "wait",
+            "--for=condition=Ready",
+            "fpol",
+            NAME,
+            "--timeout=120s",
+        ];
+        let waited = stage
+            .cluster
+            .kubectl(stage.cluster.admin())?
+            .args(ready)
+            .output()?;
+        ensure!(
+            waited.status.success(),
+            "{}",
+            String::from_utf8_lossy(&waited.stderr)
+        );
         agent.stop()?;
         Ok(())
     })
@@ -226,12 +384,31 @@ fn a_status_counts_primaries_explains_waiting_and_lists_top_failures() -> Result
 
 /// What `kubectl get` shows of a policy.
 fn columns(stage: &Stage) -> Result<()> {
-    let output = stage.cluster.kubectl(stage.cluster.admin())?.args(["get", "fpol", NAME]).output()?;
+    let output = stage
+        .cluster
+        .kubectl(stage.cluster.admin())?
+        .args(["get", "fpol", NAME])
+        .output()?;
     let text = String::from_utf8(output.stdout)?;
-    let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-    let head = ["NAME", "PRIMARY", "READY", "REASON", "APPLIED", "WAITING", "HELD", "FAILED", "AGE"];
-    let row = [NAME, "HostedCluster", "False", "KubeconfigMissing", "1", "2", "1", "12"];
-    let shown = matches!(words.as_slice(), [first, second] if *first == head && second.starts_with(&row));
+    let words: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let head = [
+        "NAME", "PRIMARY", "READY", "REASON", "APPLIED", "WAITING", "HELD", "FAILED", "AGE",
+    ];
+    let row = [
+        NAME,
+        "HostedCluster",
+        "False",
+        "KubeconfigMissing",
+        "1",
+        "2",
+        "1",
+        "12",
+    ];
+    let shown =
+        matches!(words.as_slice(), [first, second] if *first == head && second.starts_with(&row));
     ensure!(shown, "{text}");
     Ok(())
 }
@@ -244,23 +421,44 @@ fn an_unreadable_policy_is_reported_and_blocks_no_other() -> Result<()> {
         // Deeper than any client decodes, including those of these tests.
         let deep = "{down: ".repeat(150) + "1" + &"}".repeat(150);
         let bad = SHIPPED.replace(&format!("name: {NAME}"), "name: bottomless");
-        let bad = bad.replace("        clusterDomain:", &format!("        deep: {deep}\n        clusterDomain:"));
+        let bad = bad.replace(
+            "        clusterDomain:",
+            &format!("        deep: {deep}\n        clusterDomain:"),
+        );
         let path = stage.cluster.folder().join("bottomless.yaml");
         std::fs::write(&path, bad)?;
         let kubectl = |verb: &str| -> Result<()> {
-            let output = stage.cluster.kubectl(stage.cluster.admin())?.args([verb, "-f"]).arg(&path).output()?;
-            ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let output = stage
+                .cluster
+                .kubectl(stage.cluster.admin())?
+                .args([verb, "-f"])
+                .arg(&path)
+                .output()?;
+            ensure!(
+                output.status.success(),
+                "{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
             Ok(())
         };
         kubectl("create")?;
         let agent = stage.start_agent(&["--policy-objects"])?;
         stage.wait_for_right("one", 6443).await?;
-        let told = async || Ok(agent.log()?.contains("FleetPolicy bottomless").then_some(()));
+        let told = async || {
+            Ok(agent
+                .log()?
+                .contains("FleetPolicy bottomless")
+                .then_some(()))
+        };
         wait::until("a word on the policy", DEADLINE, told).await?;
         // Meanwhile the others change.
-        stage.patch(POLICY, None, NAME, json!({"spec": {"suspend": true}})).await?;
+        stage
+            .patch(POLICY, None, NAME, json!({"spec": {"suspend": true}}))
+            .await?;
         let suspended = |status: &Value| status["waiting"][0]["reason"] == "Suspended";
-        stage.wait_for_status("a suspended policy", suspended).await?;
+        stage
+            .wait_for_status("a suspended policy", suspended)
+            .await?;
         kubectl("delete")?;
         agent.stop()?;
         Ok(())
@@ -270,18 +468,35 @@ fn an_unreadable_policy_is_reported_and_blocks_no_other() -> Result<()> {
 /// Runs `transom run --once --policy-objects` to its end and returns its modifying requests.
 async fn once(stage: &Stage, words: &[&str]) -> Result<Vec<String>> {
     let mark = stage.mark()?;
-    let output = stage.command(&[&["--once", "--policy-objects"], words].concat())?.output()?;
-    ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    let output = stage
+        .command(&[&["--once", "--policy-objects"], words].concat())?
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "{}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
     let lines = stage.lines(mark).await?;
-    let changing = lines.iter().filter(|line| !["get", "list", "watch"].contains(&line.verb.as_str()));
-    Ok(changing.map(|line| format!("{} {}", line.verb, line.uri)).collect())
+    let changing = lines
+        .iter()
+        .filter(|line| !["get", "list", "watch"].contains(&line.verb.as_str()));
+    Ok(changing
+        .map(|line| format!("{} {}", line.verb, line.uri))
+        .collect())
 }
 
 /// The writes that a read-only run announces, without credentials.
 fn would(stage: &Stage) -> Result<String> {
-    let output = stage.command(&["--once", "--policy-objects", "--read-only"])?.output()?;
+    let output = stage
+        .command(&["--once", "--policy-objects", "--read-only"])?
+        .output()?;
     let would = String::from_utf8(output.stdout)?;
-    ensure!(output.status.success() && !would.contains("LS0tLS1"), "it failed, or shows PEM: {}", output.status);
+    ensure!(
+        output.status.success() && !would.contains("LS0tLS1"),
+        "it failed, or shows PEM: {}",
+        output.status
+    );
     Ok(would)
 }
 
@@ -296,23 +511,49 @@ fn leaves_the_last_status_on_exit_and_none_when_read_only() -> Result<()> {
         ensure!(asked.is_empty(), "a read-only run asked for {asked:#?}");
         let would = would(stage)?;
         let name = "Secret klusterlet-one/external-managed-kubeconfig";
-        ensure!(would.contains(&format!("+++ {name}\n")) && would.contains("\n+kind: Secret"), "{would}");
-        ensure!(would.contains("<redacted client-key") && would.contains("server: https://kube-apiserver."), "{would}");
+        ensure!(
+            would.contains(&format!("+++ {name}\n")) && would.contains("\n+kind: Secret"),
+            "{would}"
+        );
+        ensure!(
+            would.contains("<redacted client-key")
+                && would.contains("server: https://kube-apiserver."),
+            "{would}"
+        );
         ensure!(would.matches("+++ ").count() == 1, "{would}");
         for namespaces in 0..2 {
             if namespaces == 1 {
                 stage.objects().namespace("klusterlet-late").await?;
             }
             let asked = once(stage, &[]).await?;
-            let status = stage.get(POLICY, None, NAME).await?.context("the policy is gone")?["status"].take();
-            let counts =
-                json!({"total": 2, "applied": 1 + namespaces, "held": 0, "waiting": 1 - namespaces, "failed": 0});
-            ensure!(loaded(&status, 1) && status["counts"] == counts, "{status}, after {asked:#?}");
-            ensure!(asked.iter().filter(|asked| asked.contains("/status")).count() == 1, "{asked:#?}");
+            let status = stage
+                .get(POLICY, None, NAME)
+                .await?
+                .context("the policy is gone")?["status"]
+                .take();
+            let counts = json!({"total": 2, "applied": 1 + namespaces, "held": 0, "waiting": 1 - namespaces, "failed": 0});
+            ensure!(
+                loaded(&status, 1) && status["counts"] == counts,
+                "{status}, after {asked:#?}"
+            );
+            ensure!(
+                asked
+                    .iter()
+                    .filter(|asked| asked.contains("/status"))
+                    .count()
+                    == 1,
+                "{asked:#?}"
+            );
         }
-        ensure!(self::would(stage)?.is_empty(), "nothing is new, and yet it would write");
+        ensure!(
+            self::would(stage)?.is_empty(),
+            "nothing is new, and yet it would write"
+        );
         let asked = once(stage, &[]).await?;
-        ensure!(asked.is_empty(), "nothing is new, and yet it asked for {asked:#?}");
+        ensure!(
+            asked.is_empty(),
+            "nothing is new, and yet it asked for {asked:#?}"
+        );
         Ok(())
     })
 }

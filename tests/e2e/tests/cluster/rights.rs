@@ -35,14 +35,19 @@ struct Right {
 impl Right {
     /// Whether a request used it.
     fn served(&self, line: &Line) -> bool {
-        let Some(target) = &line.target else { return false };
+        let Some(target) = &line.target else {
+            return false;
+        };
         let resource = match target.subresource.as_str() {
             "" => target.resource.clone(),
             subresource => format!("{}/{subresource}", target.resource),
         };
-        let within = |bound: &Option<String>, is: &str| bound.as_deref().is_none_or(|bound| bound == is);
+        let within =
+            |bound: &Option<String>, is: &str| bound.as_deref().is_none_or(|bound| bound == is);
         // An apply or a replacement that creates its object needs two permissions, but the log does not show a create.
-        let made = ["patch", "update"].contains(&line.verb.as_str()) && line.code == 201 && self.verb == "create";
+        let made = ["patch", "update"].contains(&line.verb.as_str())
+            && line.code == 201
+            && self.verb == "create";
         line.allowed
             && (made || self.verb == line.verb)
             && (&self.group, &self.resource) == (&target.group, &resource)
@@ -54,7 +59,12 @@ impl Right {
 /// Every verb of every rule of some roles.
 fn rights(roles: &Value) -> Vec<Right> {
     let texts = |value: &Value| -> Vec<String> {
-        value.as_array().into_iter().flatten().filter_map(|text| Some(text.as_str()?.to_owned())).collect()
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|text| Some(text.as_str()?.to_owned()))
+            .collect()
     };
     let mut all = Vec::new();
     for role in roles["items"].as_array().into_iter().flatten() {
@@ -89,7 +99,10 @@ impl Stage {
         let rights = rights(&printed);
         let client = self.cluster.client(&self.agent).await?;
         for right in &rights {
-            wait::until("a right in force", DEADLINE, async || Ok(may(&client, right).await?.then_some(()))).await?;
+            wait::until("a right in force", DEADLINE, async || {
+                Ok(may(&client, right).await?.then_some(()))
+            })
+            .await?;
         }
         Ok(rights)
     }
@@ -97,27 +110,40 @@ impl Stage {
     /// The permissions that the agent has not used since a mark.
     fn unused(&self, rights: &[Right], since: Mark) -> Result<Vec<Right>> {
         let lines = self.asked(since)?;
-        Ok(rights.iter().filter(|right| !lines.iter().any(|line| right.served(line))).cloned().collect())
+        Ok(rights
+            .iter()
+            .filter(|right| !lines.iter().any(|line| right.served(line)))
+            .cloned()
+            .collect())
     }
 
     /// Every request of the agent since a mark, including those still open.
     fn asked(&self, since: Mark) -> Result<Vec<Line>> {
         let lines = self.cluster.audit().since(since)?;
-        Ok(lines.into_iter().filter(|line| line.user == self.agent.name()).collect())
+        Ok(lines
+            .into_iter()
+            .filter(|line| line.user == self.agent.name())
+            .collect())
     }
 }
 
 /// Whether a client has a permission.
 async fn may(client: &kube::Client, right: &Right) -> Result<bool> {
     use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
-    let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
+    let (resource, subresource) = right
+        .resource
+        .split_once('/')
+        .unwrap_or((&right.resource, ""));
     let attributes = json!({"group": right.group, "resource": resource, "subresource": subresource,
         "namespace": right.namespace, "name": right.name, "verb": right.verb});
-    let review: SelfSubjectAccessReview = serde_json::from_value(json!({"spec": {"resourceAttributes": attributes}}))?;
-    let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
-    Ok(answer
-        .status
-        .is_some_and(|status: k8s_openapi::api::authorization::v1::SubjectAccessReviewStatus| status.allowed))
+    let review: SelfSubjectAccessReview =
+        serde_json::from_value(json!({"spec": {"resourceAttributes": attributes}}))?;
+    let answer = Api::all(client.clone())
+        .create(&PostParams::default(), &review)
+        .await?;
+    Ok(answer.status.is_some_and(
+        |status: k8s_openapi::api::authorization::v1::SubjectAccessReviewStatus| status.allowed,
+    ))
 }
 
 /// The objects before the agent starts: a cluster that gets its secret, one that is deleted, one without a source, and
@@ -126,10 +152,21 @@ async fn given(stage: &Stage) -> Result<()> {
     for name in ["one", "gone", "sourceless", "broken"] {
         stage.ready(name, true).await?;
     }
-    stage.delete(SECRET, Some(CLUSTERS), "sourceless-admin-kubeconfig").await?;
+    stage
+        .delete(SECRET, Some(CLUSTERS), "sourceless-admin-kubeconfig")
+        .await?;
     let none = json!({"data": {"kubeconfig": null, "other": "eA=="}});
-    stage.patch(SECRET, Some(CLUSTERS), "broken-admin-kubeconfig", none).await?;
-    stage.cluster.install_fleet(Fleet { clusters: 0, managed: MANY, seed: 7 }).await?;
+    stage
+        .patch(SECRET, Some(CLUSTERS), "broken-admin-kubeconfig", none)
+        .await?;
+    stage
+        .cluster
+        .install_fleet(Fleet {
+            clusters: 0,
+            managed: MANY,
+            seed: 7,
+        })
+        .await?;
     Ok(())
 }
 
@@ -142,8 +179,18 @@ async fn change(stage: &Stage, round: usize, late: bool) -> Result<()> {
     if round == 1 {
         stage.delete(HOSTED, Some(CLUSTERS), "gone").await?;
     }
-    let source = stage.get(SECRET, Some(CLUSTERS), "one-admin-kubeconfig").await?.context("no source")?;
-    stage.patch(SECRET, Some(CLUSTERS), "one-admin-kubeconfig", rotated(&source, round)?).await?;
+    let source = stage
+        .get(SECRET, Some(CLUSTERS), "one-admin-kubeconfig")
+        .await?
+        .context("no source")?;
+    stage
+        .patch(
+            SECRET,
+            Some(CLUSTERS),
+            "one-admin-kubeconfig",
+            rotated(&source, round)?,
+        )
+        .await?;
     // Others write each cluster while it flips, so that some patch of the agent comes too late.
     let flips = stream::iter(0..MANY).map(|index| async move {
         let name = format!("edge-{index:05}");
@@ -157,7 +204,10 @@ async fn change(stage: &Stage, round: usize, late: bool) -> Result<()> {
         }
         anyhow::Ok(())
     });
-    flips.buffer_unordered(MANY).try_collect::<Vec<()>>().await?;
+    flips
+        .buffer_unordered(MANY)
+        .try_collect::<Vec<()>>()
+        .await?;
     Ok(())
 }
 
@@ -175,21 +225,34 @@ fn exactly(run: &[&str], rbac: &[&str]) -> Result<()> {
 }
 
 /// The same on existing objects; `denied` says which requests were denied.
-async fn use_exactly(stage: &Stage, run: &[&str], rbac: &[&str], denied: impl Fn(&Line) -> bool) -> Result<()> {
+async fn use_exactly(
+    stage: &Stage,
+    run: &[&str],
+    rbac: &[&str],
+    denied: impl Fn(&Line) -> bool,
+) -> Result<()> {
     let rights = stage.grant_exactly(rbac).await?;
     ensure!(!rights.is_empty(), "no rights");
     let mark = stage.mark()?;
     let agent = stage.start_agent(run)?;
     let used = use_all(stage, &agent, &rights, mark).await;
     let log = agent.stop()?;
-    let denied: Vec<_> = stage.lines(mark).await?.into_iter().filter(denied).collect();
+    let denied: Vec<_> = stage
+        .lines(mark)
+        .await?
+        .into_iter()
+        .filter(denied)
+        .collect();
     ensure!(denied.is_empty(), "denied: {denied:#?}");
     used.with_context(|| log)
 }
 
 /// Makes changes until every permission was used, or until it takes too long.
 async fn use_all(stage: &Stage, agent: &Worker, rights: &[Right], mark: Mark) -> Result<()> {
-    if rights.iter().any(|right| right.resource == "secrets" && right.verb == "delete") {
+    if rights
+        .iter()
+        .any(|right| right.resource == "secrets" && right.verb == "delete")
+    {
         stage.wait_for_output("gone").await?;
     }
     let (start, mut round) = (Instant::now(), 0);
@@ -198,11 +261,19 @@ async fn use_all(stage: &Stage, agent: &Worker, rights: &[Right], mark: Mark) ->
         if unused.is_empty() {
             return Ok(());
         }
-        ensure!(start.elapsed() < DEADLINE, "{} rights were never used: {unused:#?}", unused.len());
+        ensure!(
+            start.elapsed() < DEADLINE,
+            "{} rights were never used: {unused:#?}",
+            unused.len()
+        );
         round += 1;
-        let late = unused.iter().any(|right| right.resource == "managedclusters" && right.verb == "get");
+        let late = unused
+            .iter()
+            .any(|right| right.resource == "managedclusters" && right.verb == "get");
         change(stage, round, late).await?;
-        if unused.iter().any(|right| right.resource == "tokenreviews" || right.resource == "subjectaccessreviews") {
+        if unused.iter().any(|right| {
+            right.resource == "tokenreviews" || right.resource == "subjectaccessreviews"
+        }) {
             metrics(stage, agent).await?;
         }
     }
@@ -223,7 +294,13 @@ fn default_flags_use_every_permission_and_miss_none() -> Result<()> {
 
 #[test]
 fn an_installed_agent_uses_every_permission_and_misses_none() -> Result<()> {
-    let all = &["--policy-objects", "--lease-namespace", HOME, "--admin-address", "0.0.0.0:0"];
+    let all = &[
+        "--policy-objects",
+        "--lease-namespace",
+        HOME,
+        "--admin-address",
+        "0.0.0.0:0",
+    ];
     exactly(all, all)
 }
 
@@ -239,7 +316,14 @@ fn a_read_only_agent_uses_every_permission_and_misses_none() -> Result<()> {
 
 #[test]
 fn an_installed_read_only_agent_uses_every_permission_and_misses_none() -> Result<()> {
-    let all = &["--policy-objects", "--lease-namespace", HOME, "--admin-address", "0.0.0.0:0", "--read-only"];
+    let all = &[
+        "--policy-objects",
+        "--lease-namespace",
+        HOME,
+        "--admin-address",
+        "0.0.0.0:0",
+        "--read-only",
+    ];
     exactly(all, all)
 }
 
@@ -254,7 +338,10 @@ const REFUSAL: Refusal = Refusal {
 #[test]
 fn taints_alone_use_every_permission_and_miss_none() -> Result<()> {
     on_stage(async |stage| {
-        let policies = ["--policies", &program::policy("built-in-taints").display().to_string()];
+        let policies = [
+            "--policies",
+            &program::policy("built-in-taints").display().to_string(),
+        ];
         given(stage).await?;
         REFUSAL.begin(stage).await?;
         // RBAC allowed it; admission refused it.

@@ -21,11 +21,26 @@ const TAINTS: &str = "built-in-taints";
 
 /// Cases that cannot run on a real server, by obstacle; `tests/README.md` says more about each.
 const NOT_HERE: [(&str, &str); 5] = [
-    ("N12c-claimant-without-age", "the server gives every object its age"),
-    ("X23-grace-period-from-creation", "the server gives every object its age"),
-    ("X30-condition-with-another-status", "the CRD knows True, False and Unknown only"),
-    ("X49-of-a-cluster-not-connected", "rows get names of their own, and a primary that only a stamp names does not"),
-    ("X69-paused-until-nonsense", "the CRD knows true, false and times only"),
+    (
+        "N12c-claimant-without-age",
+        "the server gives every object its age",
+    ),
+    (
+        "X23-grace-period-from-creation",
+        "the server gives every object its age",
+    ),
+    (
+        "X30-condition-with-another-status",
+        "the CRD knows True, False and Unknown only",
+    ),
+    (
+        "X49-of-a-cluster-not-connected",
+        "rows get names of their own, and a primary that only a stamp names does not",
+    ),
+    (
+        "X69-paused-until-nonsense",
+        "the CRD knows true, false and times only",
+    ),
 ];
 
 /// How long rows may take to be as expected; a wrong row always takes this long.
@@ -61,7 +76,12 @@ async fn all(stage: &Stage, policy: &str, prefix: &str) -> Result<()> {
         }
     }
     println!("{policy}: {ran} rows");
-    ensure!(wrong.is_empty(), "{} of {ran} rows:\n{}", wrong.len(), wrong.join("\n"));
+    ensure!(
+        wrong.is_empty(),
+        "{} of {ran} rows:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
     Ok(())
 }
 
@@ -87,16 +107,28 @@ async fn run(stage: &Stage, policy: &str, number: usize, rows: Vec<Row>) -> Resu
     let (policies, facts) = settings(stage, policy, number, &given)?;
     let put = stream::iter(rows).map(|mut row| async move {
         let put = row.put(stage).await;
-        (put.map_err(|error| format!("{}: what is given: {error:#}", row.name)), row)
+        (
+            put.map_err(|error| format!("{}: what is given: {error:#}", row.name)),
+            row,
+        )
     });
     let put: Vec<_> = put.buffered(PARALLEL).collect().await;
-    let mut wrong: Vec<String> = put.iter().filter_map(|(put, _)| put.clone().err()).collect();
-    let mut rows: Vec<Row> = put.into_iter().filter_map(|(put, row)| put.ok().map(|()| row)).collect();
+    let mut wrong: Vec<String> = put
+        .iter()
+        .filter_map(|(put, _)| put.clone().err())
+        .collect();
+    let mut rows: Vec<Row> = put
+        .into_iter()
+        .filter_map(|(put, row)| put.ok().map(|()| row))
+        .collect();
     let changing = rows.iter().any(Row::changes);
     if changing {
         sentinel(stage, policy).await?;
     }
-    let mut words = vec!["--policies", policies.to_str().context("the folder has another name")?];
+    let mut words = vec![
+        "--policies",
+        policies.to_str().context("the folder has another name")?,
+    ];
     words.extend(facts.iter().map(String::as_str));
     let start = stage.mark()?;
     let mut agent = stage.start_agent(&words)?;
@@ -116,14 +148,21 @@ async fn run(stage: &Stage, policy: &str, number: usize, rows: Vec<Row>) -> Resu
     let told = agent.told(lines)?;
     agent.stop()?;
     for row in rows.iter().filter(|row| row.changes()) {
-        wrong.extend(row.woken(&told).map(|difference| format!("{}: {difference}", row.name)));
+        wrong.extend(
+            row.woken(&told)
+                .map(|difference| format!("{}: {difference}", row.name)),
+        );
     }
     wrong.extend(unexpected(&rows, &before, &stage.writes(change).await?));
     Ok(wrong)
 }
 
 /// Waits until every row is as expected; returns the differences that remained.
-async fn settled<'a>(stage: &Stage, agent: &Worker, rows: impl Iterator<Item = &'a Row>) -> Result<Vec<String>> {
+async fn settled<'a>(
+    stage: &Stage,
+    agent: &Worker,
+    rows: impl Iterator<Item = &'a Row>,
+) -> Result<Vec<String>> {
     let mut open: Vec<&Row> = rows.collect();
     let mut wrong = Vec::new();
     let came = wait::until("rows as expected", SETTLED, async || {
@@ -134,9 +173,16 @@ async fn settled<'a>(stage: &Stage, agent: &Worker, rows: impl Iterator<Item = &
         });
         let looked: Vec<_> = looked.buffered(PARALLEL).try_collect().await?;
         wrong.clear();
-        for (row, differences) in looked.into_iter().filter(|(_, differences)| !differences.is_empty()) {
+        for (row, differences) in looked
+            .into_iter()
+            .filter(|(_, differences)| !differences.is_empty())
+        {
             open.push(row);
-            wrong.extend(differences.into_iter().map(|difference| format!("{}: {difference}", row.name)));
+            wrong.extend(
+                differences
+                    .into_iter()
+                    .map(|difference| format!("{}: {difference}", row.name)),
+            );
         }
         Ok(open.is_empty().then_some(()))
     });
@@ -146,15 +192,28 @@ async fn settled<'a>(stage: &Stage, agent: &Worker, rows: impl Iterator<Item = &
 
 /// The last state of every primary.
 fn states(told: &[Told]) -> BTreeMap<String, String> {
-    let with_state = told
-        .iter()
-        .filter_map(|told| Some((told.primary.clone(), format!("{} {}", told.state.as_ref()?, told.reason))));
+    let with_state = told.iter().filter_map(|told| {
+        Some((
+            told.primary.clone(),
+            format!("{} {}", told.state.as_ref()?, told.reason),
+        ))
+    });
     with_state.collect()
 }
 
 /// The policy with settings laid over its own, in a folder, and the flags for the facts.
-fn settings(stage: &Stage, policy: &str, number: usize, given: &Value) -> Result<(PathBuf, Vec<String>)> {
-    let text = fs::read_to_string(program::root().join("policies").join(policy).join("policy.yaml"))?;
+fn settings(
+    stage: &Stage,
+    policy: &str,
+    number: usize,
+    given: &Value,
+) -> Result<(PathBuf, Vec<String>)> {
+    let text = fs::read_to_string(
+        program::root()
+            .join("policies")
+            .join(policy)
+            .join("policy.yaml"),
+    )?;
     let mut manifest: Value = serde_yaml::from_str(&text)?;
     for role in ["trigger", "decide"] {
         let guest = &mut manifest["spec"]["guests"][role];
@@ -165,12 +224,26 @@ fn settings(stage: &Stage, policy: &str, number: usize, given: &Value) -> Result
     for (name, template) in given["names"].as_object().into_iter().flatten() {
         manifest["spec"]["grant"]["names"][name.as_str()] = template.clone();
     }
-    let folder = stage.cluster.folder().join(format!("policies-{policy}-{number}"));
+    let folder = stage
+        .cluster
+        .folder()
+        .join(format!("policies-{policy}-{number}"));
     fs::create_dir_all(&folder)?;
-    fs::write(folder.join("policy.yaml"), serde_yaml::to_string(&manifest)?)?;
+    fs::write(
+        folder.join("policy.yaml"),
+        serde_yaml::to_string(&manifest)?,
+    )?;
     let mut flags = Vec::new();
-    for (flag, key) in [("--cluster-name", "clusterName"), ("--self-managed-cluster", "selfManagedCluster")] {
-        flags.extend(given["agent"][key].as_str().into_iter().flat_map(|value| [flag.to_owned(), value.to_owned()]));
+    for (flag, key) in [
+        ("--cluster-name", "clusterName"),
+        ("--self-managed-cluster", "selfManagedCluster"),
+    ] {
+        flags.extend(
+            given["agent"][key]
+                .as_str()
+                .into_iter()
+                .flat_map(|value| [flag.to_owned(), value.to_owned()]),
+        );
     }
     Ok((folder, flags))
 }
@@ -178,67 +251,119 @@ fn settings(stage: &Stage, policy: &str, number: usize, given: &Value) -> Result
 /// Writes that no row expects. Before the change, the written objects of rows with a change are not known yet.
 fn unexpected(rows: &[Row], before: &[String], after: &[String]) -> Vec<String> {
     let expected = |changes: bool| -> BTreeSet<String> {
-        rows.iter().filter(|row| row.changes() == changes).flat_map(Row::written).collect()
+        rows.iter()
+            .filter(|row| row.changes() == changes)
+            .flat_map(Row::written)
+            .collect()
     };
     let (still, moved) = (expected(false), expected(true));
     let of_changing = |write: &str| {
         rows.iter().filter(|row| row.changes()).any(|row| {
             row.holds().iter().any(|held| {
-                held.split([' ', '/'])
-                    .any(|name| name.len() > 2 && write.split([' ', '/']).any(|part| part == name && part != CLUSTERS))
+                held.split([' ', '/']).any(|name| {
+                    name.len() > 2
+                        && write
+                            .split([' ', '/'])
+                            .any(|part| part == name && part != CLUSTERS)
+                })
             })
         })
     };
-    let place = |write: &String| write.split_once(' ').map_or(String::new(), |(_, place)| place.to_owned());
+    let place = |write: &String| {
+        write
+            .split_once(' ')
+            .map_or(String::new(), |(_, place)| place.to_owned())
+    };
     let foreign = |write: &&String| !write.contains("sentinel") && !write.contains("edge-");
-    let wrong_before =
-        before.iter().filter(foreign).filter(|write| !still.contains(&place(write)) && !of_changing(write));
-    let wrong_after = after.iter().filter(foreign).filter(|write| !moved.contains(&place(write)));
+    let wrong_before = before
+        .iter()
+        .filter(foreign)
+        .filter(|write| !still.contains(&place(write)) && !of_changing(write));
+    let wrong_after = after
+        .iter()
+        .filter(foreign)
+        .filter(|write| !moved.contains(&place(write)));
     let wrong_before = wrong_before.map(|write| format!("before the change: {write}"));
-    wrong_before.chain(wrong_after.map(|write| format!("after the change: {write}"))).collect()
+    wrong_before
+        .chain(wrong_after.map(|write| format!("after the change: {write}")))
+        .collect()
 }
 
 /// A cluster that changes last: once the agent has handled it, it has seen all earlier changes.
 async fn sentinel(stage: &Stage, policy: &str) -> Result<()> {
     match policy {
         KUBECONFIG => stage.ready("sentinel", true).await,
-        _ => stage.cluster.install_fleet(Fleet { clusters: 0, managed: 8, seed: 7 }).await.map(drop),
+        _ => stage
+            .cluster
+            .install_fleet(Fleet {
+                clusters: 0,
+                managed: 8,
+                seed: 7,
+            })
+            .await
+            .map(drop),
     }
 }
 
 async fn turn_sentinel(stage: &Stage, policy: &str, given: &Value) -> Result<()> {
     if policy == TAINTS {
         let status = json!({"conditions": []});
-        stage.put_status(MANAGED, None, "edge-00007", &status).await?;
+        stage
+            .put_status(MANAGED, None, "edge-00007", &status)
+            .await?;
         return wait::until("the sentinel's taint", DEADLINE, async || {
-            let object = stage.get(MANAGED, None, "edge-00007").await?.context("no sentinel")?;
-            Ok(object["spec"]["taints"].to_string().contains("/unreachable").then_some(()))
+            let object = stage
+                .get(MANAGED, None, "edge-00007")
+                .await?
+                .context("no sentinel")?;
+            Ok(object["spec"]["taints"]
+                .to_string()
+                .contains("/unreachable")
+                .then_some(()))
         })
         .await;
     }
     stage.move_port("sentinel", 7443).await?;
-    let Some(source) = stage.get(SECRET, Some(CLUSTERS), "sentinel-admin-kubeconfig").await? else {
+    let Some(source) = stage
+        .get(SECRET, Some(CLUSTERS), "sentinel-admin-kubeconfig")
+        .await?
+    else {
         bail!("no sentinel")
     };
-    let other = crate::objects::case_text(KUBECONFIG, "V18-source-rotated", "then.yaml", str::to_owned)?
-        .context("no case V18")?;
+    let other =
+        crate::objects::case_text(KUBECONFIG, "V18-source-rotated", "then.yaml", str::to_owned)?
+            .context("no case V18")?;
     let other = crate::objects::parse(&other)?.remove(0);
-    ensure!(source["data"] != other["data"], "the case V18 rotates nothing");
+    ensure!(
+        source["data"] != other["data"],
+        "the case V18 rotates nothing"
+    );
     let rotated = json!({"data": other["data"]});
-    stage.patch(SECRET, Some(CLUSTERS), "sentinel-admin-kubeconfig", rotated).await?;
-    let source = stage.secret(CLUSTERS, "sentinel-admin-kubeconfig").await?.context("no source")?;
+    stage
+        .patch(SECRET, Some(CLUSTERS), "sentinel-admin-kubeconfig", rotated)
+        .await?;
+    let source = stage
+        .secret(CLUSTERS, "sentinel-admin-kubeconfig")
+        .await?
+        .context("no source")?;
     let told = wait::until("the sentinel's secret", DEADLINE, async || {
         let made = stage.made("sentinel").await?;
-        Ok(made.filter(|made| made.server.ends_with(":7443") && made.carries(&source)).map(|_| ()))
+        Ok(made
+            .filter(|made| made.server.ends_with(":7443") && made.carries(&source))
+            .map(|_| ()))
     });
     told.await?;
     if !given["settings"]["trigger"].is_null() {
         // Then an annotation must not claim anything.
         return Ok(());
     }
-    let annotation =
-        json!({"metadata": {"annotations": {"cluster.open-cluster-management.io/managedcluster-name": "sentinel-2"}}});
+    let annotation = json!({"metadata": {"annotations": {"cluster.open-cluster-management.io/managedcluster-name": "sentinel-2"}}});
     stage.objects().namespace("klusterlet-sentinel-2").await?;
-    stage.patch(crate::stage::HOSTED, Some(CLUSTERS), "sentinel", annotation).await?;
-    wait::until("the sentinel's other secret", DEADLINE, async || Ok(stage.made("sentinel-2").await?.map(|_| ()))).await
+    stage
+        .patch(crate::stage::HOSTED, Some(CLUSTERS), "sentinel", annotation)
+        .await?;
+    wait::until("the sentinel's other secret", DEADLINE, async || {
+        Ok(stage.made("sentinel-2").await?.map(|_| ()))
+    })
+    .await
 }

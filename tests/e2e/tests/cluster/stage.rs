@@ -21,8 +21,10 @@ pub(crate) const HOME: &str = "transom";
 const ACCOUNT: &str = "agent";
 /// API version and kind of the objects that the tests create.
 pub(crate) const HOSTED: (&str, &str) = ("hypershift.openshift.io/v1beta1", "HostedCluster");
-pub(crate) const MANAGED: (&str, &str) = ("cluster.open-cluster-management.io/v1", "ManagedCluster");
-pub(crate) const KLUSTERLET: (&str, &str) = ("operator.open-cluster-management.io/v1", "Klusterlet");
+pub(crate) const MANAGED: (&str, &str) =
+    ("cluster.open-cluster-management.io/v1", "ManagedCluster");
+pub(crate) const KLUSTERLET: (&str, &str) =
+    ("operator.open-cluster-management.io/v1", "Klusterlet");
 pub(crate) const SECRET: (&str, &str) = ("v1", "Secret");
 pub(crate) const SERVICE: (&str, &str) = ("v1", "Service");
 pub(crate) const NAMESPACE: (&str, &str) = ("v1", "Namespace");
@@ -65,18 +67,32 @@ pub(crate) fn on_stage_without_cache(test: impl AsyncFnOnce(&Stage) -> Result<()
     on(&STAGE, &["--watch-cache=false"], test)
 }
 
-fn on(started: &'static Started, flags: &[&str], test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
+fn on(
+    started: &'static Started,
+    flags: &[&str],
+    test: impl AsyncFnOnce(&Stage) -> Result<()>,
+) -> Result<()> {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let started = started.get_or_init(|| {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build();
         let runtime = runtime.map_err(|error| format!("failed to start a runtime: {error}"))?;
         let apiserver = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let options = Options { apiserver, ..Options::default() };
-        let stage = runtime.block_on(Stage::start(&options)).map_err(|error| format!("{error:#}"))?;
+        let options = Options {
+            apiserver,
+            ..Options::default()
+        };
+        let stage = runtime
+            .block_on(Stage::start(&options))
+            .map_err(|error| format!("{error:#}"))?;
         Ok((runtime, stage))
     });
-    let (runtime, stage) = started.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
+    let (runtime, stage) = started
+        .as_ref()
+        .map_err(|error| anyhow::anyhow!("{error}"))?;
     runtime.block_on(async {
         stage.clear().await.context("failed to empty the server")?;
         test(stage).await?;
@@ -91,7 +107,11 @@ impl Stage {
         let agent = cluster.service_account(HOME, ACCOUNT).await?;
         let guard = Guard::default();
         guard.look_for_token(&agent);
-        let stage = Self { cluster, agent, guard };
+        let stage = Self {
+            cluster,
+            agent,
+            guard,
+        };
         stage.grant().await?;
         Ok(stage)
     }
@@ -110,29 +130,58 @@ impl Stage {
     }
 
     async fn grant_to(&self, account: &str) -> Result<()> {
-        let all = ["--policy-objects", "--lease-namespace", HOME, "--admin-address", "0.0.0.0:0"];
-        self.cluster.objects().apply_manifest(&self.rights(account, &all, "yaml")?).await
+        let all = [
+            "--policy-objects",
+            "--lease-namespace",
+            HOME,
+            "--admin-address",
+            "0.0.0.0:0",
+        ];
+        self.cluster
+            .objects()
+            .apply_manifest(&self.rights(account, &all, "yaml")?)
+            .await
     }
 
     /// What `transom rbac` prints for an account with these flags.
     pub(crate) fn rights(&self, account: &str, words: &[&str], form: &str) -> Result<String> {
         let mut transom = Command::new(program::binary()?);
         let output = transom
-            .args(["rbac", "--name", account, "--service-account", account, "--output", form])
+            .args([
+                "rbac",
+                "--name",
+                account,
+                "--service-account",
+                account,
+                "--output",
+                form,
+            ])
             .args(words)
             .output()?;
-        ensure!(output.status.success(), "`transom rbac` ended with {}", output.status);
+        ensure!(
+            output.status.success(),
+            "`transom rbac` ended with {}",
+            output.status
+        );
         Ok(String::from_utf8(output.stdout)?)
     }
 
     /// Revokes all permissions, and waits until the server knows.
     pub(crate) async fn revoke(&self) -> Result<()> {
-        self.delete(("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), None, ACCOUNT).await?;
+        self.delete(
+            ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+            None,
+            ACCOUNT,
+        )
+        .await?;
         let client = self.cluster.client(&self.agent).await?;
         let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client);
         wait::until("the end of the agent's rights", DEADLINE, async || {
             let refused = namespaces.list(&ListParams::default().limit(1)).await;
-            Ok(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403).then_some(()))
+            Ok(
+                matches!(refused, Err(kube::Error::Api(status)) if status.code == 403)
+                    .then_some(()),
+            )
         })
         .await
     }
@@ -141,9 +190,11 @@ impl Stage {
     pub(crate) async fn remove_crd(&self, name: &str) -> Result<()> {
         let kind = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
         self.delete(kind, None, name).await?;
-        wait::until(&format!("the end of the CRD {name}"), DEADLINE, async || {
-            Ok(self.get(kind, None, name).await?.is_none().then_some(()))
-        })
+        wait::until(
+            &format!("the end of the CRD {name}"),
+            DEADLINE,
+            async || Ok(self.get(kind, None, name).await?.is_none().then_some(())),
+        )
         .await
     }
 
@@ -153,22 +204,35 @@ impl Stage {
     }
 
     /// One kind, in one namespace or in all.
-    pub(crate) async fn api(&self, kind: (&str, &str), namespace: Option<&str>) -> Result<Api<DynamicObject>> {
+    pub(crate) async fn api(
+        &self,
+        kind: (&str, &str),
+        namespace: Option<&str>,
+    ) -> Result<Api<DynamicObject>> {
         self.objects().api(kind.0, kind.1, namespace).await
     }
 
     /// All objects of a kind; waits while the server does not serve a new CRD yet.
     pub(crate) async fn list(&self, kind: (&str, &str)) -> Result<Vec<DynamicObject>> {
         let api = self.api(kind, None).await?;
-        wait::until(&format!("a list of {}", kind.1), DEADLINE, async || match api.list(&ListParams::default()).await {
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 429) => Ok(None),
-            listed => Ok(Some(listed?.items)),
-        })
+        wait::until(
+            &format!("a list of {}", kind.1),
+            DEADLINE,
+            async || match api.list(&ListParams::default()).await {
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 429) => Ok(None),
+                listed => Ok(Some(listed?.items)),
+            },
+        )
         .await
     }
 
     /// An object as JSON; none if it does not exist.
-    pub(crate) async fn get(&self, kind: (&str, &str), namespace: Option<&str>, name: &str) -> Result<Option<Value>> {
+    pub(crate) async fn get(
+        &self,
+        kind: (&str, &str),
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>> {
         let found = self.api(kind, namespace).await?.get_opt(name).await?;
         Ok(found.map(serde_json::to_value).transpose()?)
     }
@@ -182,7 +246,9 @@ impl Stage {
         patch: Value,
     ) -> Result<()> {
         let api = self.api(kind, namespace).await?;
-        let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        let patched = api
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await;
         patched.with_context(|| format!("failed to patch {} `{name}`", kind.1))?;
         Ok(())
     }
@@ -199,18 +265,37 @@ impl Stage {
         let api = self.api(kind, namespace).await?;
         let patch = Patch::Merge(json!([{"op": "add", "path": "/status", "value": to}]));
         let request = Request::new(api.resource_url());
-        let mut request = request.patch_subresource("status", name, &PatchParams::default(), &patch)?;
-        request.headers_mut().insert("content-type", "application/json-patch+json".parse()?);
-        self.objects().client().request::<Value>(request).await.with_context(about)?;
+        let mut request =
+            request.patch_subresource("status", name, &PatchParams::default(), &patch)?;
+        request
+            .headers_mut()
+            .insert("content-type", "application/json-patch+json".parse()?);
+        self.objects()
+            .client()
+            .request::<Value>(request)
+            .await
+            .with_context(about)?;
         Ok(())
     }
 
     /// Deletes an object; it may be missing.
-    pub(crate) async fn delete(&self, kind: (&str, &str), namespace: Option<&str>, name: &str) -> Result<()> {
-        match self.api(kind, namespace).await?.delete(name, &DeleteParams::default()).await {
+    pub(crate) async fn delete(
+        &self,
+        kind: (&str, &str),
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<()> {
+        match self
+            .api(kind, namespace)
+            .await?
+            .delete(name, &DeleteParams::default())
+            .await
+        {
             // Gone, or a namespace that is being deleted.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-            deleted => deleted.map(drop).with_context(|| format!("failed to delete {} `{name}`", kind.1)),
+            deleted => deleted
+                .map(drop)
+                .with_context(|| format!("failed to delete {} `{name}`", kind.1)),
         }
     }
 
@@ -226,11 +311,17 @@ impl Stage {
         let writes = lines.iter().filter(|line| {
             line.is_write()
                 && line.code < 300
-                && line.target.as_ref().is_some_and(|target| !BESIDE.contains(&target.resource.as_str()))
+                && line
+                    .target
+                    .as_ref()
+                    .is_some_and(|target| !BESIDE.contains(&target.resource.as_str()))
         });
         let text = |line: &Line| {
             let target = line.target.clone().unwrap_or_default();
-            format!("{} {} {}/{}", line.verb, target.resource, target.namespace, target.name)
+            format!(
+                "{} {} {}/{}",
+                line.verb, target.resource, target.namespace, target.name
+            )
         };
         Ok(writes.map(text).collect())
     }
@@ -238,7 +329,10 @@ impl Stage {
     /// Every request of the agent that was answered since a mark.
     pub(crate) async fn lines(&self, since: Mark) -> Result<Vec<Line>> {
         let lines = self.all_lines(since).await?;
-        Ok(lines.into_iter().filter(|line| line.user == self.agent.name()).collect())
+        Ok(lines
+            .into_iter()
+            .filter(|line| line.user == self.agent.name())
+            .collect())
     }
 
     /// Every request of any client that was answered since a mark.
@@ -248,8 +342,17 @@ impl Stage {
         drop(secrets.get_opt(&last).await?);
         wait::until("the end of the audit log", DEADLINE, async || {
             let lines = self.cluster.audit().since(since)?;
-            let seen = lines.iter().any(|line| line.target.as_ref().is_some_and(|target| target.name == last));
-            Ok(seen.then(|| lines.into_iter().filter(|line| line.stage == "ResponseComplete").collect()))
+            let seen = lines.iter().any(|line| {
+                line.target
+                    .as_ref()
+                    .is_some_and(|target| target.name == last)
+            });
+            Ok(seen.then(|| {
+                lines
+                    .into_iter()
+                    .filter(|line| line.stage == "ResponseComplete")
+                    .collect()
+            }))
         })
         .await
     }

@@ -17,32 +17,63 @@ impl Stage {
     async fn wait_for_suspended(&self, held: u64, total: u64) -> Result<()> {
         let mut last = Value::Null;
         let came = wait::until("a status that counts the suspended", DEADLINE, async || {
-            last = self.get(POLICY, None, OUTPUT).await?.context("the policy is gone")?["status"].take();
-            let (count, waiting) = (&last["counts"], last["waiting"].as_array().into_iter().flatten());
-            let mut suspended = waiting.filter(|it| it["reason"] == "Suspended").map(|it| &it["count"]);
+            last = self
+                .get(POLICY, None, OUTPUT)
+                .await?
+                .context("the policy is gone")?["status"]
+                .take();
+            let (count, waiting) = (
+                &last["counts"],
+                last["waiting"].as_array().into_iter().flatten(),
+            );
+            let mut suspended = waiting
+                .filter(|it| it["reason"] == "Suspended")
+                .map(|it| &it["count"]);
             let counted = count["held"] == held && count["total"] == total;
-            Ok((counted && suspended.next().map_or(held == 0, |count| *count == held)).then_some(()))
+            Ok(
+                (counted && suspended.next().map_or(held == 0, |count| *count == held))
+                    .then_some(()),
+            )
         });
-        came.await.with_context(|| format!("the last status was {last}"))
+        came.await
+            .with_context(|| format!("the last status was {last}"))
     }
 
     /// Writes of Secrets since a mark, without those of the admin.
     async fn secrets_written(&self, since: Mark) -> Result<Vec<String>> {
         let lines = self.lines(since).await?;
-        let secrets = lines
-            .iter()
-            .filter(|line| line.is_write() && line.target.as_ref().is_some_and(|target| target.resource == "secrets"));
-        Ok(secrets.map(|line| format!("{} {} {}", line.verb, line.uri, line.code)).collect())
+        let secrets = lines.iter().filter(|line| {
+            line.is_write()
+                && line
+                    .target
+                    .as_ref()
+                    .is_some_and(|target| target.resource == "secrets")
+        });
+        Ok(secrets
+            .map(|line| format!("{} {} {}", line.verb, line.uri, line.code))
+            .collect())
     }
 
     /// Waits until nothing of a primary is left.
     async fn wait_for_none(&self, name: &str) -> Result<()> {
-        let secret = async || Ok(self.get(SECRET, Some(&home(name)), OUTPUT).await?.is_none().then_some(()));
-        wait::until(&format!("the end of the secret of {name}"), DEADLINE, secret).await
+        let secret = async || {
+            Ok(self
+                .get(SECRET, Some(&home(name)), OUTPUT)
+                .await?
+                .is_none()
+                .then_some(()))
+        };
+        wait::until(
+            &format!("the end of the secret of {name}"),
+            DEADLINE,
+            secret,
+        )
+        .await
     }
 
     async fn suspend(&self, suspend: bool) -> Result<()> {
-        self.patch(POLICY, None, OUTPUT, json!({"spec": {"suspend": suspend}})).await
+        self.patch(POLICY, None, OUTPUT, json!({"spec": {"suspend": suspend}}))
+            .await
     }
 }
 
@@ -79,7 +110,13 @@ fn a_suspended_policy_writes_and_removes_nothing_until_resumed() -> Result<()> {
         agent.wait_for(&primary("new"), "Held Suspended").await?;
         stage.wait_for_suspended(2, 2).await?;
         for name in before {
-            ensure!(stage.made(name).await?.is_some_and(|made| made.server.ends_with(":6443")), "{name} was touched");
+            ensure!(
+                stage
+                    .made(name)
+                    .await?
+                    .is_some_and(|made| made.server.ends_with(":6443")),
+                "{name} was touched"
+            );
         }
         let written = stage.secrets_written(mark).await?;
         ensure!(written.is_empty(), "written while suspended: {written:#?}");
@@ -97,14 +134,17 @@ fn a_suspended_policy_writes_and_removes_nothing_until_resumed() -> Result<()> {
 #[test]
 fn a_paused_primary_is_left_alone_until_resumed_or_deleted() -> Result<()> {
     on_stage(async |stage| {
-        let pause = |value: Value| json!({"metadata": {"annotations": {"transom.dev/paused": value}}});
+        let pause =
+            |value: Value| json!({"metadata": {"annotations": {"transom.dev/paused": value}}});
         for name in ["paused", "other"] {
             stage.ready(name, true).await?;
         }
         let mut agent = stage.start_agent(&[])?;
         agent.wait_for_first_pass().await?;
         stage.wait_for_right("paused", 6443).await?;
-        stage.patch(HOSTED, Some(CLUSTERS), "paused", pause(json!("true"))).await?;
+        stage
+            .patch(HOSTED, Some(CLUSTERS), "paused", pause(json!("true")))
+            .await?;
         agent.wait_for(&primary("paused"), "Held Paused").await?;
         let mark = stage.mark()?;
         stage.move_port("paused", 7443).await?;
@@ -113,12 +153,21 @@ fn a_paused_primary_is_left_alone_until_resumed_or_deleted() -> Result<()> {
         stage.move_port("other", 7443).await?;
         stage.wait_for_right("other", 7443).await?;
         let written = stage.secrets_written(mark).await?;
-        ensure!(written.iter().all(|write| write.contains("klusterlet-other")), "written while paused: {written:#?}");
+        ensure!(
+            written
+                .iter()
+                .all(|write| write.contains("klusterlet-other")),
+            "written while paused: {written:#?}"
+        );
         ensure!(!written.is_empty(), "the audit log has nothing");
-        stage.patch(HOSTED, Some(CLUSTERS), "paused", pause(Value::Null)).await?;
+        stage
+            .patch(HOSTED, Some(CLUSTERS), "paused", pause(Value::Null))
+            .await?;
         stage.wait_for_right("paused", 7443).await?;
         // The annotation goes with the primary, and so does the managed secret.
-        stage.patch(HOSTED, Some(CLUSTERS), "paused", pause(json!("true"))).await?;
+        stage
+            .patch(HOSTED, Some(CLUSTERS), "paused", pause(json!("true")))
+            .await?;
         agent.wait_for(&primary("paused"), "Held Paused").await?;
         stage.delete(HOSTED, Some(CLUSTERS), "paused").await?;
         stage.wait_for_none("paused").await?;
@@ -127,33 +176,52 @@ fn a_paused_primary_is_left_alone_until_resumed_or_deleted() -> Result<()> {
     })
 }
 
-const CLUSTER: &str = include_str!("../../../../policies/built-in-taints/cases/T04-unknown/given.yaml");
+const CLUSTER: &str =
+    include_str!("../../../../policies/built-in-taints/cases/T04-unknown/given.yaml");
 /// Far more than the agent has threads.
 const MANY: usize = 60;
 
 /// Policies about every ManagedCluster that desire nothing, each with its own taint.
 fn put_many(folder: &Path, suspended: &[usize]) -> Result<()> {
-    put(&folder.join("good.wasm"), &transom_conformance::fixture::hostile("good")?)?;
+    put(
+        &folder.join("good.wasm"),
+        &transom_conformance::fixture::hostile("good")?,
+    )?;
     let text = std::fs::read_to_string(program::policy("built-in-taints"))?;
-    let (text, _) = text.rsplit_once("      taintKeys:").context("the policy owns no keys")?;
+    let (text, _) = text
+        .rsplit_once("      taintKeys:")
+        .context("the policy owns no keys")?;
     (0..MANY).try_for_each(|at| {
-        let suspend = if suspended.contains(&at) { "spec:\n  suspend: true\n" } else { "spec:\n" };
-        let text = text.replace("name: built-in-taints", &format!("name: many-{at}")).replace("spec:\n", suspend);
-        let text = text.replace("builtin:taints", "./good.wasm") + &format!("      taintKeys: [example.com/{at}]\n");
+        let suspend = if suspended.contains(&at) {
+            "spec:\n  suspend: true\n"
+        } else {
+            "spec:\n"
+        };
+        let text = text
+            .replace("name: built-in-taints", &format!("name: many-{at}"))
+            .replace("spec:\n", suspend);
+        let text = text.replace("builtin:taints", "./good.wasm")
+            + &format!("      taintKeys: [example.com/{at}]\n");
         put(&folder.join(format!("{at}.yaml")), text.as_bytes())
     })
 }
 
 /// Waits until the agent reports this for its only cluster under each of these policies.
 async fn wait_for_each(agent: &Worker, policies: &[usize], reason: &str) -> Result<()> {
-    wait::until(&format!("{reason} under each policy"), DEADLINE, async || {
-        let log = agent.log()?;
-        let says = |at: &usize| {
-            let policy = format!("\"policy\":\"many-{at}\"");
-            log.lines().any(|line| line.contains(&policy) && line.contains(&format!("\"reason\":\"{reason}\"")))
-        };
-        Ok(policies.iter().all(says).then_some(()))
-    })
+    wait::until(
+        &format!("{reason} under each policy"),
+        DEADLINE,
+        async || {
+            let log = agent.log()?;
+            let says = |at: &usize| {
+                let policy = format!("\"policy\":\"many-{at}\"");
+                log.lines().any(|line| {
+                    line.contains(&policy) && line.contains(&format!("\"reason\":\"{reason}\""))
+                })
+            };
+            Ok(policies.iter().all(says).then_some(()))
+        },
+    )
     .await
 }
 
@@ -161,8 +229,11 @@ async fn wait_for_each(agent: &Worker, policies: &[usize], reason: &str) -> Resu
 fn runs_and_suspends_more_policies_than_threads() -> Result<()> {
     on_stage(async |stage| {
         // The server gives it its own identifier.
-        let cluster: String =
-            CLUSTER.lines().filter(|line| !line.contains("uid:")).flat_map(|line| [line, "\n"]).collect();
+        let cluster: String = CLUSTER
+            .lines()
+            .filter(|line| !line.contains("uid:"))
+            .flat_map(|line| [line, "\n"])
+            .collect();
         stage.objects().apply_manifest(&cluster).await?;
         let folder = tempfile::tempdir()?;
         put_many(folder.path(), &[])?;

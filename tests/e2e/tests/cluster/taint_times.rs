@@ -19,10 +19,15 @@ impl Stage {
     async fn wait_for_taints(&self, taints: &[Value]) -> Result<()> {
         let mut last = Value::Null;
         let came = wait::until("the taints", DEADLINE, async || {
-            last = self.get(MANAGED, None, NAME).await?.context("no ManagedCluster")?["spec"]["taints"].take();
+            last = self
+                .get(MANAGED, None, NAME)
+                .await?
+                .context("no ManagedCluster")?["spec"]["taints"]
+                .take();
             Ok((last.as_array().map(Vec::as_slice).unwrap_or_default() == taints).then_some(()))
         });
-        came.await.with_context(|| format!("wanted {taints:?}; the last were {last}"))
+        came.await
+            .with_context(|| format!("wanted {taints:?}; the last were {last}"))
     }
 }
 
@@ -31,21 +36,48 @@ async fn flip(stage: &Stage, added: &str) -> Result<()> {
     let users = json!({"key": "user", "effect": "NoSelect", "timeAdded": "2020-01-01T00:00:00Z"});
     let taint = |key: &str| json!({"key": key, "effect": "NoSelect", "timeAdded": added});
     let mark = stage.mark()?;
-    let mut agent = stage.start_agent(&["--policies", &program::policy("built-in-taints").display().to_string()])?;
+    let mut agent = stage.start_agent(&[
+        "--policies",
+        &program::policy("built-in-taints").display().to_string(),
+    ])?;
     agent.wait_for_first_pass().await?;
-    for (status, ours) in [("Unknown", Some(UNREACHABLE)), ("False", Some(UNAVAILABLE)), ("True", None)] {
+    for (status, ours) in [
+        ("Unknown", Some(UNREACHABLE)),
+        ("False", Some(UNAVAILABLE)),
+        ("True", None),
+    ] {
         stage.set_available(NAME, status).await?;
-        let wanted: Vec<Value> = [Some(users.clone()), ours.map(taint)].into_iter().flatten().collect();
-        stage.wait_for_taints(&wanted).await.with_context(|| format!("available: {status}"))?;
-        agent.wait_for(&format!("ManagedCluster {NAME}"), "Applied InSync").await?;
+        let wanted: Vec<Value> = [Some(users.clone()), ours.map(taint)]
+            .into_iter()
+            .flatten()
+            .collect();
+        stage
+            .wait_for_taints(&wanted)
+            .await
+            .with_context(|| format!("available: {status}"))?;
+        agent
+            .wait_for(&format!("ManagedCluster {NAME}"), "Applied InSync")
+            .await?;
     }
     agent.stop()?;
     let lines = stage.lines(mark).await?;
-    let ours = |line: &&Line| line.is_write() && line.target.as_ref().is_some_and(|target| target.name == NAME);
+    let ours = |line: &&Line| {
+        line.is_write()
+            && line
+                .target
+                .as_ref()
+                .is_some_and(|target| target.name == NAME)
+    };
     let codes: Vec<_> = lines.iter().filter(ours).map(|line| line.code).collect();
     // A late read costs a conflict; a time that the agent must not set costs a refusal.
-    ensure!(codes.iter().filter(|code| **code == 200).count() == 3, "{codes:?}");
-    ensure!(codes.iter().all(|code| [200, 409].contains(code)), "{codes:?}");
+    ensure!(
+        codes.iter().filter(|code| **code == 200).count() == 3,
+        "{codes:?}"
+    );
+    ensure!(
+        codes.iter().all(|code| [200, 409].contains(code)),
+        "{codes:?}"
+    );
     Ok(())
 }
 
@@ -55,7 +87,12 @@ fn sets_taint_times_itself_when_the_webhook_sets_none() -> Result<()> {
         stage.managed(NAME).await?;
         let webhook = Webhook::start(|_| Say::Patch(Vec::new())).await?;
         let group = "cluster.open-cluster-management.io";
-        let asks = Asks { name: "idle", group, resource: "managedclusters", scope: &json!({}) };
+        let asks = Asks {
+            name: "idle",
+            group,
+            resource: "managedclusters",
+            scope: &json!({}),
+        };
         let probe = json!({"apiVersion": MANAGED.0, "kind": MANAGED.1, "metadata": {"name": "probe"},
             "spec": {"hubAcceptsClient": false}});
         let installed = webhook.install(stage.objects(), asks, probe).await;
@@ -76,12 +113,20 @@ fn sets_taint_times_itself_when_the_webhook_sets_none() -> Result<()> {
 async fn flip_beside_an_idle_one(stage: &Stage) -> Result<()> {
     let taint = |key: &str| json!({"key": key, "effect": "NoSelect", "timeAdded": NOW});
     let mark = stage.mark()?;
-    let mut agent = stage.start_agent(&["--policies", &program::policy("built-in-taints").display().to_string()])?;
+    let mut agent = stage.start_agent(&[
+        "--policies",
+        &program::policy("built-in-taints").display().to_string(),
+    ])?;
     agent.wait_for_first_pass().await?;
     for (status, key) in [("Unknown", UNREACHABLE), ("False", UNAVAILABLE)] {
         stage.set_available(NAME, status).await?;
-        stage.wait_for_taints(&[taint(key)]).await.with_context(|| format!("available: {status}"))?;
-        agent.wait_for(&format!("ManagedCluster {NAME}"), "Applied InSync").await?;
+        stage
+            .wait_for_taints(&[taint(key)])
+            .await
+            .with_context(|| format!("available: {status}"))?;
+        agent
+            .wait_for(&format!("ManagedCluster {NAME}"), "Applied InSync")
+            .await?;
     }
     agent.stop()?;
     let writes = stage.writes(mark).await?;
@@ -94,12 +139,20 @@ async fn flip_beside_an_idle_one(stage: &Stage) -> Result<()> {
 fn leaves_taint_times_to_the_webhook_if_one_is_installed() -> Result<()> {
     on_stage(async |stage| {
         stage.managed(NAME).await?;
-        let taints = json!([{"key": "user", "effect": "NoSelect", "timeAdded": "2020-01-01T00:00:00Z"}]);
-        stage.patch(MANAGED, None, NAME, json!({"spec": {"taints": taints}})).await?;
+        let taints =
+            json!([{"key": "user", "effect": "NoSelect", "timeAdded": "2020-01-01T00:00:00Z"}]);
+        stage
+            .patch(MANAGED, None, NAME, json!({"spec": {"taints": taints}}))
+            .await?;
         flip(stage, NOW).await.context("without a webhook")?;
         let webhook = Webhook::start(set_taint_times).await?;
         let group = "cluster.open-cluster-management.io";
-        let asks = Asks { name: WEBHOOK, group, resource: "managedclusters", scope: &json!({}) };
+        let asks = Asks {
+            name: WEBHOOK,
+            group,
+            resource: "managedclusters",
+            scope: &json!({}),
+        };
         let probe = json!({"apiVersion": MANAGED.0, "kind": MANAGED.1, "metadata": {"name": "probe"},
             "spec": {"hubAcceptsClient": false}});
         let installed = webhook.install(stage.objects(), asks, probe).await;

@@ -17,7 +17,9 @@ use transom_test_cluster::{Fault, Proxy, wait};
 type Way = (&'static str, Value, Option<bool>);
 
 fn talkative(command: &mut Command) -> &mut Command {
-    command.env("RUST_LOG", "trace").env("RUST_BACKTRACE", "full")
+    command
+        .env("RUST_LOG", "trace")
+        .env("RUST_BACKTRACE", "full")
 }
 
 /// A program that prints a text to standard output and standard error and exits with a code.
@@ -25,8 +27,10 @@ fn plugin(folder: &Path, name: &str, text: &str, code: u8) -> Result<Value> {
     let said = folder.join(format!("{name}.said"));
     fs::write(&said, text)?;
     let script = format!("cat '{0}'; cat '{0}' >&2; exit {code}", said.display());
-    Ok(json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", script],
-        "interactiveMode": "Never"}}))
+    Ok(
+        json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", script],
+        "interactiveMode": "Never"}}),
+    )
 }
 
 /// Every way, each with a credential that the search looks for.
@@ -34,35 +38,72 @@ fn ways(stage: &Stage, folder: &Path) -> Result<Vec<Way>> {
     let guard = &stage.guard;
     let token = stage.agent.token().context("the agent has no token")?;
     // RBAC knows an account by its name, however it was authenticated.
-    let certified = stage.cluster.user(stage.agent.name(), &["system:authenticated"])?;
+    let certified = stage
+        .cluster
+        .user(stage.agent.name(), &["system:authenticated"])?;
     let certified: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(&certified)?)?;
     let certified = certified["users"][0]["user"].clone();
     let key = STANDARD.decode(certified["client-key-data"].as_str().context("no key")?)?;
     let key = String::from_utf8(key)?;
-    key.lines().filter(|line| line.len() > 40).for_each(|line| guard.look_for("the key of a client", line));
+    key.lines()
+        .filter(|line| line.len() > 40)
+        .for_each(|line| guard.look_for("the key of a client", line));
     fs::write(folder.join("token"), token)?;
     let credential = |token: &str| {
         json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}})
             .to_string()
     };
-    let broken = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", guard.plant("a broken key"));
+    let broken = format!(
+        "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
+        guard.plant("a broken key")
+    );
     let encoded = |text: &str| STANDARD.encode(text);
     Ok(vec![
         ("a token", json!({"token": token}), Some(true)),
-        ("a file with a token", json!({"tokenFile": folder.join("token")}), Some(true)),
-        ("a certificate", certified.clone(), Some(true)),
-        ("a plugin", plugin(folder, "good", &credential(token), 0)?, Some(true)),
-        ("a token that is refused", json!({"token": guard.plant("a refused token")}), Some(false)),
-        ("a password", json!({"username": "u", "password": guard.plant("a password")}), Some(false)),
         (
-            "a plugin's token that is refused",
-            plugin(folder, "refused", &credential(&guard.plant("a plugin's token")), 0)?,
+            "a file with a token",
+            json!({"tokenFile": folder.join("token")}),
+            Some(true),
+        ),
+        ("a certificate", certified.clone(), Some(true)),
+        (
+            "a plugin",
+            plugin(folder, "good", &credential(token), 0)?,
+            Some(true),
+        ),
+        (
+            "a token that is refused",
+            json!({"token": guard.plant("a refused token")}),
             Some(false),
         ),
-        ("a plugin that fails", plugin(folder, "fails", &guard.plant("what a plugin says"), 1)?, Some(false)),
+        (
+            "a password",
+            json!({"username": "u", "password": guard.plant("a password")}),
+            Some(false),
+        ),
+        (
+            "a plugin's token that is refused",
+            plugin(
+                folder,
+                "refused",
+                &credential(&guard.plant("a plugin's token")),
+                0,
+            )?,
+            Some(false),
+        ),
+        (
+            "a plugin that fails",
+            plugin(folder, "fails", &guard.plant("what a plugin says"), 1)?,
+            Some(false),
+        ),
         (
             "a plugin that babbles",
-            plugin(folder, "babbles", &format!("{{\"status\": {}", guard.plant("no JSON")), 0)?,
+            plugin(
+                folder,
+                "babbles",
+                &format!("{{\"status\": {}", guard.plant("no JSON")),
+                0,
+            )?,
             Some(false),
         ),
         (
@@ -94,10 +135,16 @@ fn once(
     let (name, user, works) = way;
     let mut document: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(&stage.agent)?)?;
     document["users"][0]["user"] = user.clone();
-    let (kubeconfig, said) = (folder.join(format!("{at}.kubeconfig")), folder.join(format!("{at}.said-by-agent")));
+    let (kubeconfig, said) = (
+        folder.join(format!("{at}.kubeconfig")),
+        folder.join(format!("{at}.said-by-agent")),
+    );
     let mut command = Command::new(program::binary()?);
     let format = ["text", "json"][at % 2];
-    command.args(["run", "--once", "--log-format", format, "--kubeconfig"]).arg(&kubeconfig).current_dir(folder);
+    command
+        .args(["run", "--once", "--log-format", format, "--kubeconfig"])
+        .arg(&kubeconfig)
+        .current_dir(folder);
     change(&mut document, talkative(&mut command));
     fs::write(&kubeconfig, serde_yaml::to_string(&document)?)?;
     let output = command.output()?;
@@ -128,7 +175,10 @@ fn no_kind_of_connection_leaks_its_credential() -> Result<()> {
         let server = stage.cluster.server();
         let secret = |place: &str| stage.guard.plant(place);
         for (at, address) in [
-            server.replace("https://", &format!("https://user:{}@", secret("a password of a server"))),
+            server.replace(
+                "https://",
+                &format!("https://user:{}@", secret("a password of a server")),
+            ),
             format!("{server}/?token={}", secret("a query of a server")),
         ]
         .into_iter()
@@ -139,13 +189,31 @@ fn no_kind_of_connection_leaks_its_credential() -> Result<()> {
                 document["clusters"][0]["cluster"]["server"] = json!(address);
             })?;
         }
-        let address = format!("http://user:{}@127.0.0.1:9", stage.guard.plant("a password of a proxy"));
-        once(stage, &folder, &("a proxy", token.clone(), Some(false)), count, |document, _| {
-            document["clusters"][0]["cluster"]["proxy-url"] = json!(address);
-        })?;
-        once(stage, &folder, &("a proxy of the environment", token, Some(false)), count + 1, |_, command| {
-            command.env("HTTPS_PROXY", &address).env_remove("NO_PROXY").env_remove("no_proxy");
-        })?;
+        let address = format!(
+            "http://user:{}@127.0.0.1:9",
+            stage.guard.plant("a password of a proxy")
+        );
+        once(
+            stage,
+            &folder,
+            &("a proxy", token.clone(), Some(false)),
+            count,
+            |document, _| {
+                document["clusters"][0]["cluster"]["proxy-url"] = json!(address);
+            },
+        )?;
+        once(
+            stage,
+            &folder,
+            &("a proxy of the environment", token, Some(false)),
+            count + 1,
+            |_, command| {
+                command
+                    .env("HTTPS_PROXY", &address)
+                    .env_remove("NO_PROXY")
+                    .env_remove("no_proxy");
+            },
+        )?;
         Ok(())
     })
 }
@@ -162,11 +230,23 @@ fn a_running_agent_leaks_nothing_that_it_reads_or_writes() -> Result<()> {
         agent.wait_for_first_pass().await?;
         stage.wait_for_right("loud", 6443).await?;
         // Watched, rotated and overwritten.
-        let source = stage.get(SECRET, Some(CLUSTERS), "loud-admin-kubeconfig").await?.context("no source")?;
-        stage.patch(SECRET, Some(CLUSTERS), "loud-admin-kubeconfig", rotated(&source, 1)?).await?;
+        let source = stage
+            .get(SECRET, Some(CLUSTERS), "loud-admin-kubeconfig")
+            .await?
+            .context("no source")?;
+        stage
+            .patch(
+                SECRET,
+                Some(CLUSTERS),
+                "loud-admin-kubeconfig",
+                rotated(&source, 1)?,
+            )
+            .await?;
         stage.wait_for_right("loud", 6443).await?;
         let other = json!({"data": {"kubeconfig": STANDARD.encode(stage.guard.plant("what somebody else wrote"))}});
-        stage.patch(SECRET, Some("klusterlet-loud"), OUTPUT, other).await?;
+        stage
+            .patch(SECRET, Some("klusterlet-loud"), OUTPUT, other)
+            .await?;
         stage.wait_for_right("loud", 6443).await?;
         // Unreadable answers with half of the real content: lists and objects, including Secrets.
         proxy.fail(Some(Fault::Half));
@@ -178,7 +258,10 @@ fn a_running_agent_leaks_nothing_that_it_reads_or_writes() -> Result<()> {
         stage.wait_for_right("loud", 7443).await?;
         let said = agent.stop()?;
         // As verbose as possible: the agent's own lines below `info` are included.
-        ensure!(["TRACE", "DEBUG"].iter().any(|level| said.contains(level)), "nothing below info was said");
+        ensure!(
+            ["TRACE", "DEBUG"].iter().any(|level| said.contains(level)),
+            "nothing below info was said"
+        );
         Ok(())
     })
 }

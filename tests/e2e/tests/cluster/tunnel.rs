@@ -17,7 +17,10 @@ impl Tunnels {
     /// Starts one on loopback.
     pub(crate) fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("failed to listen for a proxy")?;
-        let tunnels = Self { port: listener.local_addr()?.port(), made: Arc::default() };
+        let tunnels = Self {
+            port: listener.local_addr()?.port(),
+            made: Arc::default(),
+        };
         let made = Arc::clone(&tunnels.made);
         thread::spawn(move || {
             for from in listener.incoming().flatten() {
@@ -39,7 +42,12 @@ fn tunnel(from: &TcpStream, made: &AtomicUsize) -> io::Result<()> {
     let mut head = BufReader::new(from);
     let mut first = String::new();
     head.read_line(&mut first)?;
-    let Some(target) = first.strip_prefix("CONNECT ").and_then(|rest| rest.split(' ').next()) else { return Ok(()) };
+    let Some(target) = first
+        .strip_prefix("CONNECT ")
+        .and_then(|rest| rest.split(' ').next())
+    else {
+        return Ok(());
+    };
     let mut line = String::new();
     while head.read_line(&mut line)? > 2 {
         line.clear();

@@ -50,9 +50,21 @@ struct Watched {
 impl Default for Guard {
     fn default() -> Self {
         let mut canaries = Canaries::default();
-        let [token, key, theirs] = ["the token of a source", "the key of a source", "a Secret of somebody else"]
-            .map(|place| canaries.plant(place));
-        Self { token, key, theirs, watched: Mutex::new(Watched { canaries, ..Watched::default() }) }
+        let [token, key, theirs] = [
+            "the token of a source",
+            "the key of a source",
+            "a Secret of somebody else",
+        ]
+        .map(|place| canaries.plant(place));
+        Self {
+            token,
+            key,
+            theirs,
+            watched: Mutex::new(Watched {
+                canaries,
+                ..Watched::default()
+            }),
+        }
     }
 }
 
@@ -70,7 +82,9 @@ impl Guard {
     /// Registers an agent's own credential, which must not be shown either.
     pub(crate) fn look_for_token(&self, user: &User) {
         let place = format!("the token of {}", user.name());
-        user.token().into_iter().for_each(|token| self.watched().canaries.look_for(&place, token));
+        user.token()
+            .into_iter()
+            .for_each(|token| self.watched().canaries.look_for(&place, token));
     }
 
     /// Registers a file to search at the end of the test, if it exists.
@@ -80,11 +94,22 @@ impl Guard {
 
     /// Puts canaries beside and before the credentials of a source: a token, and a line before the key in its PEM.
     pub(crate) fn plant_source(&self, secret: &mut Value) -> Result<()> {
-        let decoded = |value: &Value| STANDARD.decode(value.as_str().unwrap_or_default()).ok().context("no base64");
-        let mut document: Value =
-            serde_yaml::from_slice(&decoded(&secret["data"]["kubeconfig"])?).ok().context("a source is not YAML")?;
+        let decoded = |value: &Value| {
+            STANDARD
+                .decode(value.as_str().unwrap_or_default())
+                .ok()
+                .context("no base64")
+        };
+        let mut document: Value = serde_yaml::from_slice(&decoded(&secret["data"]["kubeconfig"])?)
+            .ok()
+            .context("a source is not YAML")?;
         let user = &mut document["users"][0]["user"];
-        let key = [self.key.as_bytes(), b"\n", &decoded(&user["client-key-data"])?].concat();
+        let key = [
+            self.key.as_bytes(),
+            b"\n",
+            &decoded(&user["client-key-data"])?,
+        ]
+        .concat();
         user["client-key-data"] = json!(STANDARD.encode(key));
         user["token"] = json!(self.token);
         secret["data"]["kubeconfig"] = json!(STANDARD.encode(serde_yaml::to_string(&document)?));
@@ -112,9 +137,13 @@ impl Stage {
             let mut watched = self.guard.watched();
             (watched.strangers, watched.said) = (BTreeSet::new(), Vec::new());
         }
-        let [home, control_plane] = ["klusterlet", "clusters"].map(|prefix| format!("{prefix}-{NOBODY}"));
+        let [home, control_plane] =
+            ["klusterlet", "clusters"].map(|prefix| format!("{prefix}-{NOBODY}"));
         for name in [&home, &control_plane] {
-            self.plant_stranger(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await?;
+            self.plant_stranger(
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+            )
+            .await?;
         }
         self.plant_secret(&home, OUTPUT).await?;
         self.plant_stranger(json!({"apiVersion": "v1", "kind": "Service",
@@ -141,7 +170,10 @@ impl Stage {
         object["metadata"]["labels"] = json!({STRANGER: "true"});
         let kind = object["kind"].as_str().unwrap_or_default().to_owned();
         let created = self.objects().create(object).await?;
-        self.guard.watched().strangers.insert(version(&kind, &created));
+        self.guard
+            .watched()
+            .strangers
+            .insert(version(&kind, &created));
         Ok(())
     }
 
@@ -159,21 +191,37 @@ impl Stage {
             (watched.strangers.clone(), watched.mark)
         };
         let changed: Vec<&String> = planted.symmetric_difference(&strangers).collect();
-        ensure!(changed.is_empty(), "what is none of ours was touched: {changed:#?}");
+        ensure!(
+            changed.is_empty(),
+            "what is none of ours was touched: {changed:#?}"
+        );
         let agents = format!("system:serviceaccount:{HOME}:");
         let lines = self.all_lines(mark).await?;
-        let foreign =
-            |line: &&Line| line.user.starts_with(&agents) && line.is_write() && !is_ours(line.target.as_ref());
+        let foreign = |line: &&Line| {
+            line.user.starts_with(&agents) && line.is_write() && !is_ours(line.target.as_ref())
+        };
         let foreign: Vec<&Line> = lines.iter().filter(foreign).collect();
-        ensure!(foreign.is_empty(), "it wanted to write what is none of its own: {foreign:#?}");
+        ensure!(
+            foreign.is_empty(),
+            "it wanted to write what is none of its own: {foreign:#?}"
+        );
         Ok(())
     }
 
     /// Checks logs, metrics, the debug state, Events, status, and everything in Secrets except their data.
     async fn silent(&self) -> Result<()> {
         let mut said = Vec::new();
-        for file in self.guard.watched().said.iter().filter(|file| file.exists()) {
-            said.push((file.display().to_string(), String::from_utf8_lossy(&fs::read(file)?).into_owned()));
+        for file in self
+            .guard
+            .watched()
+            .said
+            .iter()
+            .filter(|file| file.exists())
+        {
+            said.push((
+                file.display().to_string(),
+                String::from_utf8_lossy(&fs::read(file)?).into_owned(),
+            ));
         }
         let all = ListParams::default();
         for object in self.api(EVENT, None).await?.list(&all).await?.items {
@@ -185,8 +233,17 @@ impl Stage {
                 said.push((version(POLICY.1, &object), serde_json::to_string(&object)?));
             }
         }
-        for object in self.api(SECRET, None).await?.list_metadata(&all).await?.items {
-            said.push(("the metadata of a Secret".to_owned(), serde_json::to_string(&object.metadata)?));
+        for object in self
+            .api(SECRET, None)
+            .await?
+            .list_metadata(&all)
+            .await?
+            .items
+        {
+            said.push((
+                "the metadata of a Secret".to_owned(),
+                serde_json::to_string(&object.metadata)?,
+            ));
         }
         let watched = self.guard.watched();
         for (place, text) in &said {
@@ -194,7 +251,10 @@ impl Stage {
             ensure!(found.is_empty(), "{place} shows {found:?}");
             // In an object the text is escaped.
             let escaped = !place.ends_with(".log") && text.contains("\\u00");
-            ensure!(!escaped && !text.contains(CONTROL), "{place} has a control character");
+            ensure!(
+                !escaped && !text.contains(CONTROL),
+                "{place} has a control character"
+            );
         }
         Ok(())
     }
@@ -202,11 +262,22 @@ impl Stage {
 
 /// Whether an agent may want to write it: managed objects, taints of ManagedClusters, and its reports.
 fn is_ours(target: Option<&Target>) -> bool {
-    let Some(Target { group, resource, subresource, namespace, name }) = target else { return false };
+    let Some(Target {
+        group,
+        resource,
+        subresource,
+        namespace,
+        name,
+    }) = target
+    else {
+        return false;
+    };
     match (resource.as_str(), subresource.as_str()) {
         // The identity and permissions of others: created, and kept by no test.
         _ if ["authentication.k8s.io", "authorization.k8s.io"].contains(&group.as_str()) => true,
-        ("secrets", "") => name == OUTPUT && namespace.starts_with("klusterlet-") && !namespace.ends_with(NOBODY),
+        ("secrets", "") => {
+            name == OUTPUT && namespace.starts_with("klusterlet-") && !namespace.ends_with(NOBODY)
+        }
         ("managedclusters" | "events", "") | ("fleetpolicies", "status") => true,
         ("leases", "") => namespace == HOME,
         _ => false,
@@ -215,9 +286,16 @@ fn is_ours(target: Option<&Target>) -> bool {
 
 /// Checks that the search finds harm and does not show the planted text; then cleans the stage.
 async fn harmed(stage: &Stage, what: &str, word: &str) -> Result<()> {
-    let found = stage.unharmed().await.err().with_context(|| format!("nobody finds {what}"))?;
+    let found = stage
+        .unharmed()
+        .await
+        .err()
+        .with_context(|| format!("nobody finds {what}"))?;
     let said = format!("{found:#}");
-    ensure!(said.contains(word) && !said.contains(&stage.guard.token), "{what}: it says {said}");
+    ensure!(
+        said.contains(word) && !said.contains(&stage.guard.token),
+        "{what}: it says {said}"
+    );
     stage.clear().await
 }
 
@@ -225,7 +303,10 @@ async fn harmed(stage: &Stage, what: &str, word: &str) -> Result<()> {
 fn detects_each_kind_of_harm() -> Result<()> {
     on_stage(async |stage| {
         let token = stage.guard.token.clone();
-        for (file, said) in [("raw.log", token.clone()), ("base64.pages", STANDARD.encode(format!("ab{token}c")))] {
+        for (file, said) in [
+            ("raw.log", token.clone()),
+            ("base64.pages", STANDARD.encode(format!("ab{token}c"))),
+        ] {
             let file = stage.cluster.folder().join(file);
             fs::write(&file, said)?;
             stage.guard.search(file);
@@ -248,15 +329,37 @@ fn detects_each_kind_of_harm() -> Result<()> {
         stage.put_status(POLICY, None, OUTPUT, &status).await?;
         harmed(stage, "a status", &format!("FleetPolicy /{OUTPUT}")).await?;
         let home = format!("klusterlet-{NOBODY}");
-        stage.patch(SECRET, Some(&home), OUTPUT, json!({"metadata": {"annotations": {"a": token}}})).await?;
+        stage
+            .patch(
+                SECRET,
+                Some(&home),
+                OUTPUT,
+                json!({"metadata": {"annotations": {"a": token}}}),
+            )
+            .await?;
         harmed(stage, "an annotation", "the metadata of a Secret").await?;
-        stage.patch(SECRET, Some(&home), OUTPUT, json!({"data": {"kubeconfig": "eA=="}})).await?;
-        harmed(stage, "a Secret that was touched", "what is none of ours was touched").await?;
+        stage
+            .patch(
+                SECRET,
+                Some(&home),
+                OUTPUT,
+                json!({"data": {"kubeconfig": "eA=="}}),
+            )
+            .await?;
+        harmed(
+            stage,
+            "a Secret that was touched",
+            "what is none of ours was touched",
+        )
+        .await?;
         // The request fails, but it was sent.
         let agent = stage.cluster.client(&stage.agent).await?;
         let request = Request::new(format!("/api/v1/namespaces/{home}/secrets"));
         let request = request.patch("nobody", &PatchParams::default(), &Patch::Merge(json!({})))?;
-        ensure!(agent.request::<Value>(request).await.is_err(), "there is a Secret `nobody`");
+        ensure!(
+            agent.request::<Value>(request).await.is_err(),
+            "there is a Secret `nobody`"
+        );
         harmed(stage, "a write that is refused", "it wanted to write").await
     })
 }

@@ -25,18 +25,27 @@ fn every_changed_input_requeues_its_primary() -> Result<()> {
         for name in ["port", "edited", "deleted"] {
             stage.wait_for_right(name, 6443).await?;
         }
-        agent.wait_for(&primary("late"), "Waiting NamespaceMissing").await?;
+        agent
+            .wait_for(&primary("late"), "Waiting NamespaceMissing")
+            .await?;
         stage.objects().namespace(&home("late")).await?;
         stage.wait_for_right("late", 6443).await?;
         stage.move_port("port", 7443).await?;
         stage.wait_for_right("port", 7443).await?;
-        let edited =
-            json!({"data": {"kubeconfig": "ZWRpdGVk", "stray": "eA=="}, "metadata": {"labels": {"users": "own"}}});
-        stage.patch(SECRET, Some(&home("edited")), OUTPUT, edited).await?;
+        let edited = json!({"data": {"kubeconfig": "ZWRpdGVk", "stray": "eA=="}, "metadata": {"labels": {"users": "own"}}});
+        stage
+            .patch(SECRET, Some(&home("edited")), OUTPUT, edited)
+            .await?;
         stage.wait_for_right("edited", 6443).await?;
         wait::until("the end of the stray key", DEADLINE, async || {
-            let secret = stage.get(SECRET, Some(&home("edited")), OUTPUT).await?.context("no secret")?;
-            ensure!(secret["metadata"]["labels"]["users"] == "own", "a label of the user is gone");
+            let secret = stage
+                .get(SECRET, Some(&home("edited")), OUTPUT)
+                .await?
+                .context("no secret")?;
+            ensure!(
+                secret["metadata"]["labels"]["users"] == "own",
+                "a label of the user is gone"
+            );
             Ok(secret["data"]["stray"].is_null().then_some(()))
         })
         .await?;
@@ -57,16 +66,22 @@ fn only_the_last_of_fifty_rotations_remains() -> Result<()> {
         stage.wait_for_right("rotated", 6443).await?;
         let mark = stage.mark()?;
         let api = stage.api(SECRET, Some(CLUSTERS)).await?;
-        let source = stage.get(SECRET, Some(CLUSTERS), "rotated-admin-kubeconfig").await?.context("no source")?;
+        let source = stage
+            .get(SECRET, Some(CLUSTERS), "rotated-admin-kubeconfig")
+            .await?
+            .context("no source")?;
         let start = Instant::now();
         for number in 0..50 {
             let patch = Patch::Merge(rotated(&source, number)?);
-            api.patch("rotated-admin-kubeconfig", &PatchParams::default(), &patch).await?;
+            api.patch("rotated-admin-kubeconfig", &PatchParams::default(), &patch)
+                .await?;
         }
         let (rotated, last) = (start.elapsed(), Instant::now());
         stage.wait_for_right("rotated", 6443).await?;
         let [rotated, right] = [rotated, last.elapsed()].map(|span| span.as_secs_f64());
-        println!("a secret rotated 50 times in {rotated:.1} s: right {right:.1} s after the last one");
+        println!(
+            "a secret rotated 50 times in {rotated:.1} s: right {right:.1} s after the last one"
+        );
         // Later changes leave it as it is.
         stage.move_port("rotated", 7443).await?;
         stage.wait_for_right("rotated", 7443).await?;
@@ -81,18 +96,24 @@ fn only_the_last_of_fifty_rotations_remains() -> Result<()> {
 fn prunes_a_secret_after_its_source_and_its_klusterlet_are_gone() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("gone", true).await?;
-        let klusterlet =
-            json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "metadata": {"name": home("gone")}, "spec": {}});
+        let klusterlet = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "metadata": {"name": home("gone")}, "spec": {}});
         stage.objects().create(klusterlet).await?;
         let mut agent = stage.start_agent(&[])?;
         agent.wait_for_first_pass().await?;
         stage.wait_for_right("gone", 6443).await?;
         stage.delete(HOSTED, Some(CLUSTERS), "gone").await?;
-        agent.wait_for(&primary("gone"), "Waiting StillNeeded").await?;
-        ensure!(stage.made("gone").await?.is_some(), "it went before its klusterlet");
-        stage.delete(KLUSTERLET, None, &home("gone")).await?;
-        wait::until("the end of the secret", DEADLINE, async || Ok(stage.made("gone").await?.is_none().then_some(())))
+        agent
+            .wait_for(&primary("gone"), "Waiting StillNeeded")
             .await?;
+        ensure!(
+            stage.made("gone").await?.is_some(),
+            "it went before its klusterlet"
+        );
+        stage.delete(KLUSTERLET, None, &home("gone")).await?;
+        wait::until("the end of the secret", DEADLINE, async || {
+            Ok(stage.made("gone").await?.is_none().then_some(()))
+        })
+        .await?;
         agent.stop()?;
         Ok(())
     })
@@ -107,10 +128,17 @@ fn stops_after_three_conflicting_writes() -> Result<()> {
         for number in 0..3 {
             stage.wait_for_right("contended", 6443).await?;
             let theirs = json!({"data": {"kubeconfig": null, "theirs": format!("eD{number}=")}});
-            stage.patch(SECRET, Some(&home("contended")), OUTPUT, theirs).await?;
+            stage
+                .patch(SECRET, Some(&home("contended")), OUTPUT, theirs)
+                .await?;
         }
-        agent.wait_for(&primary("contended"), "Failed Contended").await?;
-        ensure!(stage.made("contended").await?.is_none(), "it was overwritten a fourth time");
+        agent
+            .wait_for(&primary("contended"), "Failed Contended")
+            .await?;
+        ensure!(
+            stage.made("contended").await?.is_none(),
+            "it was overwritten a fourth time"
+        );
         agent.stop()?;
         Ok(())
     })
@@ -126,13 +154,20 @@ fn recreates_the_secret_in_a_recreated_namespace() -> Result<()> {
         stage.wait_for_right("again", 6443).await?;
         stage.delete(NAMESPACE, None, &home("again")).await?;
         stage.delete(SECRET, Some(&home("again")), OUTPUT).await?;
-        agent.wait_for(&primary("again"), "Waiting InputTerminating").await?;
+        agent
+            .wait_for(&primary("again"), "Waiting InputTerminating")
+            .await?;
         stage.finalise(&home("again")).await?;
-        agent.wait_for(&primary("again"), "Waiting NamespaceMissing").await?;
+        agent
+            .wait_for(&primary("again"), "Waiting NamespaceMissing")
+            .await?;
         let start = Instant::now();
         stage.objects().namespace(&home("again")).await?;
         stage.wait_for_right("again", 6443).await?;
-        println!("a namespace made again: right after {:.1} s", start.elapsed().as_secs_f64());
+        println!(
+            "a namespace made again: right after {:.1} s",
+            start.elapsed().as_secs_f64()
+        );
         agent.stop()?;
         Ok(())
     })
@@ -155,15 +190,30 @@ fn understands_server_rejections_and_retries() -> Result<()> {
         refuse(stage).await?;
         let mut agent = stage.start_agent(&[])?;
         agent.wait_for_first_pass().await?;
-        agent.wait_for(&primary("refused"), "Failed AdmissionRefused").await?;
-        agent.wait_for(&primary("quota"), "Failed QuotaExceeded").await?;
+        agent
+            .wait_for(&primary("refused"), "Failed AdmissionRefused")
+            .await?;
+        agent
+            .wait_for(&primary("quota"), "Failed QuotaExceeded")
+            .await?;
         stage.wait_for_right("frozen", 6443).await?;
-        stage.patch(SECRET, Some(&home("frozen")), OUTPUT, json!({"immutable": true})).await?;
+        stage
+            .patch(
+                SECRET,
+                Some(&home("frozen")),
+                OUTPUT,
+                json!({"immutable": true}),
+            )
+            .await?;
         stage.move_port("frozen", 7443).await?;
-        agent.wait_for(&primary("frozen"), "Failed TargetImmutable").await?;
+        agent
+            .wait_for(&primary("frozen"), "Failed TargetImmutable")
+            .await?;
         stage.delete(SECRET, Some(&home("frozen")), OUTPUT).await?;
         stage.wait_for_right("frozen", 7443).await?;
-        stage.delete(("v1", "ResourceQuota"), Some(&home("quota")), "none").await?;
+        stage
+            .delete(("v1", "ResourceQuota"), Some(&home("quota")), "none")
+            .await?;
         REFUSAL.end(stage).await?;
         stage.wait_for_right("quota", 6443).await?;
         stage.wait_for_right("refused", 6443).await?;
@@ -225,9 +275,14 @@ fn own_writes_trigger_no_reconcile() -> Result<()> {
                 }
             }
             // A write is visible before its reconcile is counted.
-            let counted = async || Ok(Some(reconciles(admin, policy)?).filter(|after| after - before >= 4.0));
+            let counted =
+                async || Ok(Some(reconciles(admin, policy)?).filter(|after| after - before >= 4.0));
             let after = wait::until("four reconciles", DEADLINE, counted).await?;
-            ensure!(after - before == 4.0, "{policy}: {} reconciles for 4 changes", after - before);
+            ensure!(
+                after - before == 4.0,
+                "{policy}: {} reconciles for 4 changes",
+                after - before
+            );
         }
         agent.stop()?;
         Ok(())

@@ -23,12 +23,19 @@ async fn storm(stage: &Stage, stop: &AtomicBool) -> Result<(usize, Vec<String>)>
     let writers = stream::iter(0..STORMY).map(|index| {
         let times = &times;
         async move {
-            let api = stage.api(SECRET, Some(&format!("klusterlet-{}", name(index)))).await?;
+            let api = stage
+                .api(SECRET, Some(&format!("klusterlet-{}", name(index))))
+                .await?;
             let mut last = String::new();
             while !stop.load(Ordering::SeqCst) {
                 last = times.fetch_add(1, Ordering::SeqCst).to_string();
                 let theirs = json!({"metadata": {"annotations": {THEIRS: last}}});
-                api.patch("external-managed-kubeconfig", &PatchParams::default(), &Patch::Merge(theirs)).await?;
+                api.patch(
+                    "external-managed-kubeconfig",
+                    &PatchParams::default(),
+                    &Patch::Merge(theirs),
+                )
+                .await?;
             }
             anyhow::Ok(last)
         }
@@ -55,9 +62,14 @@ fn a_busy_second_writer_causes_no_extra_writes() -> Result<()> {
         };
         let (theirs, changed) = tokio::join!(storm(stage, &stop), changes);
         let ((theirs, last_of_theirs), ()) = (theirs?, changed?);
-        recovers(stage, &format!("after {theirs} writes of somebody else"), STORMY, last)
-            .await
-            .with_context(|| agent.tail())?;
+        recovers(
+            stage,
+            &format!("after {theirs} writes of somebody else"),
+            STORMY,
+            last,
+        )
+        .await
+        .with_context(|| agent.tail())?;
         let lines = stage.lines(mark).await?;
         let asked: Vec<_> = lines.iter().filter(|line| line.is_write()).collect();
         let refused = asked.iter().filter(|line| line.code == 409).count();
@@ -73,8 +85,14 @@ fn a_busy_second_writer_causes_no_extra_writes() -> Result<()> {
         ensure!(writes.len() == 2, "{writes:?}");
         agent.stop()?;
         for (index, last) in last_of_theirs.iter().enumerate() {
-            let target = stage.get(SECRET, Some(&home(&name(index))), OUTPUT).await?.context("no target")?;
-            ensure!(target["metadata"]["annotations"][THEIRS] == *last, "what they wrote last to {index} is gone");
+            let target = stage
+                .get(SECRET, Some(&home(&name(index))), OUTPUT)
+                .await?
+                .context("no target")?;
+            ensure!(
+                target["metadata"]["annotations"][THEIRS] == *last,
+                "what they wrote last to {index} is gone"
+            );
         }
         Ok(())
     })

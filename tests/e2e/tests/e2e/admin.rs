@@ -41,9 +41,14 @@ fn held(address: SocketAddr, count: usize, said: &[u8], times: usize) -> Result<
 /// Misbehaving clients, more than the server has places for, with a text that they send after each kind.
 pub(crate) fn crowd(address: SocketAddr) -> Result<Vec<TcpStream>> {
     let mut all = Vec::new();
-    for (count, said, times) in
-        [(64, HEALTH, 2_000), (64, METRICS, 50), (700, SILENT, 0), (200, HALF, 1), (200, BODY, 1), (64, METRICS, 1)]
-    {
+    for (count, said, times) in [
+        (64, HEALTH, 2_000),
+        (64, METRICS, 50),
+        (700, SILENT, 0),
+        (200, HALF, 1),
+        (200, BODY, 1),
+        (64, METRICS, 1),
+    ] {
         all.extend(held(address, count, said, times)?);
         for _ in 0..20 {
             probed(address)?;
@@ -56,7 +61,12 @@ pub(crate) fn crowd(address: SocketAddr) -> Result<Vec<TcpStream>> {
 pub(crate) fn probed(address: SocketAddr) -> Result<()> {
     for path in ["/healthz", "/readyz"] {
         let answer = http::get(address, path)?;
-        ensure!(answer.status == 200, "{path}: {} {}", answer.status, answer.body);
+        ensure!(
+            answer.status == 200,
+            "{path}: {} {}",
+            answer.status,
+            answer.body
+        );
     }
     Ok(())
 }
@@ -68,7 +78,9 @@ fn answers_probes_while_clients_hold_connections_open() -> Result<()> {
     let all = crowd(address)?;
     // A client that reads still gets the entire response.
     wait::until("the metrics", DEADLINE, || {
-        http::get(address, "/metrics").ok().filter(|answer| answer.body.contains("transom_policies"))
+        http::get(address, "/metrics")
+            .ok()
+            .filter(|answer| answer.body.contains("transom_policies"))
     })?;
     ensure!(all.len() == 1_292);
     drop(all);
@@ -86,15 +98,23 @@ fn closes_a_connection_after_one_request_even_from_an_idle_peer() -> Result<()> 
     let mut text = String::new();
     // The connection may end with a reset: the server never read the second request.
     drop(two.read_to_string(&mut text));
-    ensure!(text.matches("HTTP/1.1 200").count() == 1 && text.contains("connection: close"), "{text}");
+    ensure!(
+        text.matches("HTTP/1.1 200").count() == 1 && text.contains("connection: close"),
+        "{text}"
+    );
     for said in [SILENT, HALF, BODY] {
         let mut stream = TcpStream::connect_timeout(&address, DEADLINE)?;
         stream.write_all(said)?;
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        let ended = wait::until("the end of an idle connection", DEADLINE, || match stream.read(&mut [0; 64]) {
-            Ok(0) => Some(()),
-            Ok(_) => None,
-            Err(error) => (!matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)).then_some(()),
+        let ended = wait::until("the end of an idle connection", DEADLINE, || {
+            match stream.read(&mut [0; 64]) {
+                Ok(0) => Some(()),
+                Ok(_) => None,
+                Err(error) => {
+                    (!matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+                        .then_some(())
+                }
+            }
         });
         ended?;
     }

@@ -16,7 +16,12 @@ fn logging() -> Result<Vec<u8>> {
 }
 
 fn componentize(module: &Path, to: &Path) -> Result<Output> {
-    Ok(Command::new(program::binary()?).arg("componentize").arg(module).arg("-o").arg(to).output()?)
+    Ok(Command::new(program::binary()?)
+        .arg("componentize")
+        .arg(module)
+        .arg("-o")
+        .arg(to)
+        .output()?)
 }
 
 /// A guest in its own crate with one case.
@@ -24,9 +29,11 @@ fn guest(folder: &Path) -> Result<PathBuf> {
     let case = folder.join("cases/one");
     fs::create_dir_all(&case)?;
     fs::write(folder.join("Cargo.toml"), "[package]\nname = \"logs\"\n")?;
-    let reference =
-        "{cluster: local, api-version: cluster.open-cluster-management.io/v1, kind: ManagedCluster, name: c}";
-    fs::write(case.join("given.yaml"), format!("cluster:\n  reference: {reference}\n"))?;
+    let reference = "{cluster: local, api-version: cluster.open-cluster-management.io/v1, kind: ManagedCluster, name: c}";
+    fs::write(
+        case.join("given.yaml"),
+        format!("cluster:\n  reference: {reference}\n"),
+    )?;
     fs::write(case.join("expected.yaml"), "ok: {decision: {own: []}}\n")?;
     Ok(folder.join("target/guests/logs.wasm"))
 }
@@ -40,42 +47,87 @@ fn builds_a_component_from_a_module_and_cases_show_its_logs() -> Result<()> {
     ensure!(code(&output) == Some(0), "{}", stderr(&output));
     let said = String::from_utf8(output.stdout)?;
     let bytes = fs::read(&component)?;
-    ensure!(said.contains(&format!("{} bytes, taints-guest, sha256:", bytes.len())), "{said}");
-    let inspected = Command::new(program::binary()?).arg("inspect").arg(&component).output()?;
-    ensure!(String::from_utf8_lossy(&inspected.stdout).contains("needs       log"), "{inspected:?}");
-    let test = || Ok::<_, anyhow::Error>(Command::new(program::binary()?).arg("test").arg(folder.path()).output()?);
+    ensure!(
+        said.contains(&format!("{} bytes, taints-guest, sha256:", bytes.len())),
+        "{said}"
+    );
+    let inspected = Command::new(program::binary()?)
+        .arg("inspect")
+        .arg(&component)
+        .output()?;
+    ensure!(
+        String::from_utf8_lossy(&inspected.stdout).contains("needs       log"),
+        "{inspected:?}"
+    );
+    let test = || {
+        Ok::<_, anyhow::Error>(
+            Command::new(program::binary()?)
+                .arg("test")
+                .arg(folder.path())
+                .output()?,
+        )
+    };
     let output = test()?;
-    ensure!(code(&output) == Some(0), "{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
+    ensure!(
+        code(&output) == Some(0),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        stderr(&output)
+    );
     // The guest is called twice but its log is shown once; each line names its case.
-    let lines: Vec<String> =
-        stderr(&output).lines().filter(|line| line.contains("guest: Seen")).map(str::to_owned).collect();
-    ensure!(lines.len() == 3 && lines.iter().all(|line| line.contains("cases/one")), "{}", stderr(&output));
+    let lines: Vec<String> = stderr(&output)
+        .lines()
+        .filter(|line| line.contains("guest: Seen"))
+        .map(str::to_owned)
+        .collect();
+    ensure!(
+        lines.len() == 3 && lines.iter().all(|line| line.contains("cases/one")),
+        "{}",
+        stderr(&output)
+    );
     // A failing case shows the lines, too, even if the guest gives no answer.
-    fs::write(folder.path().join("cases/one/expected.yaml"), "ok: {decision: hold}\n")?;
+    fs::write(
+        folder.path().join("cases/one/expected.yaml"),
+        "ok: {decision: hold}\n",
+    )?;
     ensure!(stderr(&test()?).matches("guest: Seen").count() == 3);
     fs::write(
         &module,
-        fixture::taints_module(&fs::read_to_string(program::root().join("tests/fixtures/hostile/log-lines.wat"))?)?,
+        fixture::taints_module(&fs::read_to_string(
+            program::root().join("tests/fixtures/hostile/log-lines.wat"),
+        )?)?,
     )?;
     ensure!(code(&componentize(&module, &component)?) == Some(0));
     let output = test()?;
-    ensure!(code(&output) == Some(1) && stderr(&output).matches("guest: Seen").count() == 100, "{}", stderr(&output));
+    ensure!(
+        code(&output) == Some(1) && stderr(&output).matches("guest: Seen").count() == 100,
+        "{}",
+        stderr(&output)
+    );
     Ok(())
 }
 
 #[test]
 fn refuses_a_file_that_is_not_a_guest_and_keeps_the_old_output() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let (module, component) = (folder.path().join("module"), folder.path().join("guest.wasm"));
+    let (module, component) = (
+        folder.path().join("module"),
+        folder.path().join("guest.wasm"),
+    );
     fs::write(&component, "what was there")?;
     let no_world = b"\0asm\x01\0\0\0".to_vec();
     let text = fs::read_to_string(program::root().join("tests/fixtures/hostile/good.wat"))?;
-    let wasi =
-        format!("(import \"wasi_snapshot_preview1\" \"fd_write\" (func (param i32 i32 i32 i32) (result i32)))\n{text}");
+    let wasi = format!(
+        "(import \"wasi_snapshot_preview1\" \"fd_write\" (func (param i32 i32 i32 i32) (result i32)))\n{text}"
+    );
     for (bytes, expected, words) in [
         (b"no module".to_vec(), 2, "not a WebAssembly module"),
         (Vec::new(), 2, "not a WebAssembly module"),
-        (b"\0asm\x0d\0\x01\0".to_vec(), 2, "it is already a component"),
+        (
+            b"\0asm\x0d\0\x01\0".to_vec(),
+            2,
+            "it is already a component",
+        ),
         (no_world, 1, "no component was written"),
         (logging()?[..200].to_vec(), 2, "failed to turn `"),
         (fixture::taints_module(&wasi)?, 2, "wasi_snapshot_preview1"),
@@ -83,22 +135,43 @@ fn refuses_a_file_that_is_not_a_guest_and_keeps_the_old_output() -> Result<()> {
         fs::write(&module, bytes)?;
         let output = componentize(&module, &component)?;
         let told = stderr(&output);
-        ensure!(code(&output) == Some(expected) && told.contains(words), "{words}: {:?}: {told}", code(&output));
+        ensure!(
+            code(&output) == Some(expected) && told.contains(words),
+            "{words}: {:?}: {told}",
+            code(&output)
+        );
         ensure!(told.lines().count() == 1, "{told}");
     }
-    for path in [folder.path().to_owned(), folder.path().join("missing"), PathBuf::from("/dev/zero")] {
+    for path in [
+        folder.path().to_owned(),
+        folder.path().join("missing"),
+        PathBuf::from("/dev/zero"),
+    ] {
         let output = componentize(&path, &component)?;
-        ensure!(code(&output) == Some(2) && stderr(&output).starts_with("failed to read"), "{}", stderr(&output));
+        ensure!(
+            code(&output) == Some(2) && stderr(&output).starts_with("failed to read"),
+            "{}",
+            stderr(&output)
+        );
     }
-    ensure!(fs::read(&component)? == b"what was there", "it was replaced");
+    ensure!(
+        fs::read(&component)? == b"what was there",
+        "it was replaced"
+    );
     fs::write(&module, logging()?)?;
     for to in [folder.path().to_owned(), component.join("below-a-file")] {
         let output = componentize(&module, &to)?;
-        ensure!(code(&output) == Some(2) && stderr(&output).starts_with("failed to write"), "{}", stderr(&output));
+        ensure!(
+            code(&output) == Some(2) && stderr(&output).starts_with("failed to write"),
+            "{}",
+            stderr(&output)
+        );
     }
     ensure!(code(&componentize(&module, &component)?) == Some(0));
     ensure!(fs::read(&component)?.starts_with(b"\0asm\x0d\0"));
-    let left: Vec<_> = fs::read_dir(folder.path())?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+    let left: Vec<_> = fs::read_dir(folder.path())?
+        .map(|entry| Ok(entry?.file_name()))
+        .collect::<Result<_>>()?;
     ensure!(left.len() == 2, "drafts are left: {left:?}");
     component.metadata().context("it is gone")?;
     Ok(())

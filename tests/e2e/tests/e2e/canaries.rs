@@ -27,44 +27,82 @@ struct Planted {
 /// Replaces the kubeconfig of a cluster.
 fn put_source(stage: &Stage, index: usize, encoded: &str) -> Result<()> {
     let text = fs::read_to_string(stage.hosted(index))?;
-    let line = text.lines().find(|line| line.starts_with("  kubeconfig: ")).context("no kubeconfig")?;
-    put(&stage.hosted(index), text.replace(line, &format!("  kubeconfig: {encoded}")).as_bytes())
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("  kubeconfig: "))
+        .context("no kubeconfig")?;
+    put(
+        &stage.hosted(index),
+        text.replace(line, &format!("  kubeconfig: {encoded}"))
+            .as_bytes(),
+    )
 }
 
 /// A kubeconfig of the generator, for changes.
 fn source(stage: &Stage, index: usize) -> Result<Value> {
     let text = fs::read_to_string(stage.hosted(index))?;
-    let encoded = text.lines().find_map(|line| line.strip_prefix("  kubeconfig: ")).context("no kubeconfig")?;
+    let encoded = text
+        .lines()
+        .find_map(|line| line.strip_prefix("  kubeconfig: "))
+        .context("no kubeconfig")?;
     let bytes = STANDARD.decode(encoded).ok().context("not base64")?;
     serde_yaml::from_slice(&bytes).ok().context("not YAML")
 }
 
 impl Planted {
     /// Changes the source of a cluster, which gets its own canaries.
-    fn source(&mut self, index: usize, change: impl FnOnce(&mut Value, &mut dyn FnMut(&str) -> String)) -> Result<()> {
+    fn source(
+        &mut self,
+        index: usize,
+        change: impl FnOnce(&mut Value, &mut dyn FnMut(&str) -> String),
+    ) -> Result<()> {
         let mut document = source(&self.stage, index)?;
-        change(&mut document, &mut |place| self.canaries.plant(&format!("{place} of {index}")));
+        change(&mut document, &mut |place| {
+            self.canaries.plant(&format!("{place} of {index}"))
+        });
         put_source(&self.stage, index, &STANDARD.encode(document.to_string()))
     }
 
     /// Changes the user of a source.
-    fn user(&mut self, index: usize, change: impl FnOnce(&mut Value, &mut dyn FnMut(&str) -> String)) -> Result<()> {
-        self.source(index, |document, plant| change(&mut document["users"][0]["user"], plant))
+    fn user(
+        &mut self,
+        index: usize,
+        change: impl FnOnce(&mut Value, &mut dyn FnMut(&str) -> String),
+    ) -> Result<()> {
+        self.source(index, |document, plant| {
+            change(&mut document["users"][0]["user"], plant)
+        })
     }
 }
 
 /// Writes the fleet: valid credentials, and credential fields of a wrong type or form, each with a canary.
 fn plant() -> Result<Planted> {
     let wrong = vec![2, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14];
-    let mut planted = Planted { stage: Stage::new(CLUSTERS, 4)?, canaries: Canaries::default(), wrong };
+    let mut planted = Planted {
+        stage: Stage::new(CLUSTERS, 4)?,
+        canaries: Canaries::default(),
+        wrong,
+    };
     plant_users(&mut planted)?;
     plant_clusters(&mut planted)?;
-    let Planted { stage, canaries, .. } = &mut planted;
+    let Planted {
+        stage, canaries, ..
+    } = &mut planted;
     // A line that is YAML followed by one that is not, and text that is not base64.
-    let (text, open) = (canaries.plant("a broken document"), canaries.plant("an open quote"));
-    put_source(stage, 14, &STANDARD.encode(format!("token: {text}\nusers: [\"{open}\n")))?;
+    let (text, open) = (
+        canaries.plant("a broken document"),
+        canaries.plant("an open quote"),
+    );
+    put_source(
+        stage,
+        14,
+        &STANDARD.encode(format!("token: {text}\nusers: [\"{open}\n")),
+    )?;
     put_source(stage, 5, &format!("\"%{}\"", canaries.plant("no base64")))?;
-    let home = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: klusterlet-{}}}\n", fleet::managed_name(5));
+    let home = format!(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {{name: klusterlet-{}}}\n",
+        fleet::managed_name(5)
+    );
     put(&stage.fleet.join("home.yaml"), home.as_bytes())?;
     put_broken_files(stage, canaries)?;
     Ok(planted)
@@ -72,36 +110,57 @@ fn plant() -> Result<Planted> {
 
 fn plant_users(planted: &mut Planted) -> Result<()> {
     planted.user(0, |user, plant| *user = json!({"token": plant("token")}))?;
-    planted.user(1, |user, plant| *user = json!({"username": plant("username"), "password": plant("password")}))?;
-    planted.user(2, |user, plant| user["token"] = json!({"nested": plant("token")}))?;
-    planted.user(4, |user, plant| user["password"] = json!([plant("password")]))?;
-    planted.user(6, |user, plant| user["client-key-data"] = json!(plant("a key in the clear")))?;
-    planted.user(7, |user, plant| user["client-certificate-data"] = json!(STANDARD.encode(plant("certificate"))))?;
+    planted.user(1, |user, plant| {
+        *user = json!({"username": plant("username"), "password": plant("password")})
+    })?;
+    planted.user(2, |user, plant| {
+        user["token"] = json!({"nested": plant("token")})
+    })?;
+    planted.user(4, |user, plant| {
+        user["password"] = json!([plant("password")])
+    })?;
+    planted.user(6, |user, plant| {
+        user["client-key-data"] = json!(plant("a key in the clear"))
+    })?;
+    planted.user(7, |user, plant| {
+        user["client-certificate-data"] = json!(STANDARD.encode(plant("certificate")))
+    })?;
     planted.user(8, |user, plant| {
         let environment = json!([{"name": "TOKEN", "value": plant("environment")}]);
         *user = json!({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": plant("command"),
             "args": [plant("argument")], "env": environment, "interactiveMode": "Never"}});
     })?;
     planted.user(9, |user, plant| {
-        let config = json!({"id-token": plant("id token"), "refresh-token": plant("refresh token")});
+        let config =
+            json!({"id-token": plant("id token"), "refresh-token": plant("refresh token")});
         *user = json!({"auth-provider": {"name": "oidc", "config": config}});
     })
 }
 
 fn plant_clusters(planted: &mut Planted) -> Result<()> {
     planted.source(10, |document, plant| {
-        let url = format!("http://{}:{}@proxy.example.com:3128", plant("proxy user"), plant("proxy password"));
+        let url = format!(
+            "http://{}:{}@proxy.example.com:3128",
+            plant("proxy user"),
+            plant("proxy password")
+        );
         document["clusters"][0]["cluster"]["proxy-url"] = json!(url);
     })?;
     planted.source(11, |document, plant| {
-        let url = format!("https://{}:{}@api:6443", plant("server user"), plant("server password"));
+        let url = format!(
+            "https://{}:{}@api:6443",
+            plant("server user"),
+            plant("server password")
+        );
         document["clusters"][0]["cluster"]["server"] = json!(url);
     })?;
     planted.source(12, |document, plant| {
-        document["clusters"][0]["cluster"]["certificate-authority-data"] = json!({"wrong": plant("authority")});
+        document["clusters"][0]["cluster"]["certificate-authority-data"] =
+            json!({"wrong": plant("authority")});
     })?;
     planted.source(13, |document, plant| {
-        document["users"] = json!({"name": "admin", "user": {"token": plant("users that are no list")}});
+        document["users"] =
+            json!({"name": "admin", "user": {"token": plant("users that are no list")}});
     })
 }
 
@@ -111,37 +170,103 @@ fn put_broken_files(stage: &Stage, canaries: &mut Canaries) -> Result<()> {
         format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}, namespace: a}}\n{rest}\n")
     };
     let files = [
-        ("open.yaml", secret("open", &format!("data: {{token: \"{}", canaries.plant("an open file")))),
-        ("tag.yaml", secret("tag", &format!("stringData: {{token: !!int {}}}", canaries.plant("a wrong tag")))),
-        ("type.yaml", secret("type", &format!("data: [{}]", canaries.plant("data that is a list")))),
-        ("deep.yaml", secret("deep", &format!("data: {{token: {{deep: {}}}}}", canaries.plant("a mapping in data")))),
-        ("base.yaml", secret("base", &format!("data: {{token: \"-{}\"}}", canaries.plant("data that is no base64")))),
+        (
+            "open.yaml",
+            secret(
+                "open",
+                &format!("data: {{token: \"{}", canaries.plant("an open file")),
+            ),
+        ),
+        (
+            "tag.yaml",
+            secret(
+                "tag",
+                &format!(
+                    "stringData: {{token: !!int {}}}",
+                    canaries.plant("a wrong tag")
+                ),
+            ),
+        ),
+        (
+            "type.yaml",
+            secret(
+                "type",
+                &format!("data: [{}]", canaries.plant("data that is a list")),
+            ),
+        ),
+        (
+            "deep.yaml",
+            secret(
+                "deep",
+                &format!(
+                    "data: {{token: {{deep: {}}}}}",
+                    canaries.plant("a mapping in data")
+                ),
+            ),
+        ),
+        (
+            "base.yaml",
+            secret(
+                "base",
+                &format!(
+                    "data: {{token: \"-{}\"}}",
+                    canaries.plant("data that is no base64")
+                ),
+            ),
+        ),
         (
             "twice.yaml",
-            secret("twice", &format!("data: {{{0}: YQ==, {0}: YQ==}}", canaries.plant("a key that is there twice"))),
+            secret(
+                "twice",
+                &format!(
+                    "data: {{{0}: YQ==, {0}: YQ==}}",
+                    canaries.plant("a key that is there twice")
+                ),
+            ),
         ),
-        ("alias.yaml", secret("alias", &format!("data: {{a: *{}}}", canaries.plant("an unknown alias")))),
-        ("tab.yaml", secret("tab", &format!("data:\n\ttoken: {}", canaries.plant("a tab")))),
+        (
+            "alias.yaml",
+            secret(
+                "alias",
+                &format!("data: {{a: *{}}}", canaries.plant("an unknown alias")),
+            ),
+        ),
+        (
+            "tab.yaml",
+            secret(
+                "tab",
+                &format!("data:\n\ttoken: {}", canaries.plant("a tab")),
+            ),
+        ),
         (
             "bad.json",
-            format!("{{\"kind\": \"Secret\", \"data\": {{\"token\": \"{}\" oops}}}}", canaries.plant("broken JSON")),
+            format!(
+                "{{\"kind\": \"Secret\", \"data\": {{\"token\": \"{}\" oops}}}}",
+                canaries.plant("broken JSON")
+            ),
         ),
     ];
-    files.iter().try_for_each(|(name, text)| put(&stage.fleet.join(name), text.as_bytes()))
+    files
+        .iter()
+        .try_for_each(|(name, text)| put(&stage.fleet.join(name), text.as_bytes()))
 }
 
 /// Searches the output, and all written files except the secrets themselves.
 fn search(planted: &Planted, what: &str, output: &Output) -> Result<()> {
-    let found: Vec<&str> =
-        [&output.stdout, &output.stderr].into_iter().flat_map(|bytes| planted.canaries.found_in(bytes)).collect();
+    let found: Vec<&str> = [&output.stdout, &output.stderr]
+        .into_iter()
+        .flat_map(|bytes| planted.canaries.found_in(bytes))
+        .collect();
     ensure!(found.is_empty(), "{what} shows {found:?}");
     Ok(())
 }
 
 fn search_files(planted: &Planted) -> Result<usize> {
     let files = tree::files(&planted.stage.own())?;
-    let others: Vec<&PathBuf> =
-        files.iter().filter(|path| !path.to_string_lossy().contains("/objects/klusterlet-")).collect();
+    let others: Vec<&PathBuf> = files
+        .iter()
+        .filter(|path| !path.to_string_lossy().contains("/objects/klusterlet-"))
+        .collect();
     for path in &others {
         let found = planted.canaries.found_in(&fs::read(path)?);
         ensure!(found.is_empty(), "{} shows {found:?}", path.display());
@@ -150,7 +275,9 @@ fn search_files(planted: &Planted) -> Result<usize> {
 }
 
 fn talkative(mut command: Command) -> Command {
-    command.env("RUST_LOG", "trace").env("RUST_BACKTRACE", "full");
+    command
+        .env("RUST_LOG", "trace")
+        .env("RUST_BACKTRACE", "full");
     command
 }
 
@@ -161,7 +288,9 @@ fn no_output_shows_a_secret() -> Result<()> {
     ensure!(planted.canaries.count() > 100);
     for format in ["text", "json"] {
         let mut command = talkative(stage.run()?);
-        let output = command.args(["--once", "--now", NOW, "--log-format", format]).output()?;
+        let output = command
+            .args(["--once", "--now", NOW, "--log-format", format])
+            .output()?;
         ensure!(output.status.code() == Some(1), "run as {format}");
         search(&planted, &format!("run as {format}"), &output)?;
     }
@@ -169,12 +298,18 @@ fn no_output_shows_a_secret() -> Result<()> {
     ensure!(files > CLUSTERS, "{files}");
     for index in &planted.wrong {
         let status = fs::read_to_string(stage.hosted_status(*index))?;
-        ensure!(status.contains("state: Failed") || status.contains("state: Waiting"), "{index}: {status}");
+        ensure!(
+            status.contains("state: Failed") || status.contains("state: Waiting"),
+            "{index}: {status}"
+        );
         ensure!(!stage.secret(*index).exists(), "{index}");
     }
     // Proves that the search works: it finds a credential where one belongs.
     let made = fs::read(stage.secret(0))?;
-    ensure!(!planted.canaries.found_in(&made).is_empty(), "the secret itself holds its canary");
+    ensure!(
+        !planted.canaries.found_in(&made).is_empty(),
+        "the secret itself holds its canary"
+    );
     Ok(())
 }
 
@@ -183,23 +318,42 @@ fn rendering_shows_no_credential_unless_asked() -> Result<()> {
     let planted = plant()?;
     let stage = &planted.stage;
     let render = |words: &[&str]| -> Result<Output> {
-        Ok(talkative(stage.transom()?).arg("render").arg(&stage.fleet).args(["--now", NOW]).args(words).output()?)
+        Ok(talkative(stage.transom()?)
+            .arg("render")
+            .arg(&stage.fleet)
+            .args(["--now", NOW])
+            .args(words)
+            .output()?)
     };
-    let forms: [&[&str]; 5] =
-        [&["-o", "yaml"], &["-o", "json"], &["-o", "table"], &["--diff"], &["--diff", "-o", "json"]];
+    let forms: [&[&str]; 5] = [
+        &["-o", "yaml"],
+        &["-o", "json"],
+        &["-o", "table"],
+        &["--diff"],
+        &["--diff", "-o", "json"],
+    ];
     for words in forms {
         let output = render(words)?;
         ensure!(!output.stdout.is_empty(), "{words:?}");
         search(&planted, &format!("render {words:?}"), &output)?;
     }
     let revealed = render(&["--reveal", "-o", "yaml"])?;
-    ensure!(!planted.canaries.found_in(&revealed.stdout).is_empty(), "--reveal shows what is asked for");
-    ensure!(planted.canaries.found_in(&revealed.stderr).is_empty(), "only on standard output");
+    ensure!(
+        !planted.canaries.found_in(&revealed.stdout).is_empty(),
+        "--reveal shows what is asked for"
+    );
+    ensure!(
+        planted.canaries.found_in(&revealed.stderr).is_empty(),
+        "only on standard output"
+    );
     // The difference shows neither the value before nor the one after.
     ensure!(stage.once()?.status.code() == Some(1));
     let path = stage.secret(0);
     let text = fs::read_to_string(&path)?;
-    put(&path, text.replace("  kubeconfig: ", "  other: ").as_bytes())?;
+    put(
+        &path,
+        text.replace("  kubeconfig: ", "  other: ").as_bytes(),
+    )?;
     search(&planted, "a difference", &render(&["--diff"])?)
 }
 

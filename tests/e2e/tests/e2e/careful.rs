@@ -21,9 +21,16 @@ fn a_policy_among_the_manifests_is_an_ordinary_object() -> Result<()> {
     let policy = program::policy("built-in-taints");
     put(&stage.fleet.join("policy.yaml"), &fs::read(policy)?)?;
     // The agent has seen it once it has handled a later change.
-    stage.edit(&stage.hosted(0), "port: 6443\n    protocol", "port: 7443\n    protocol")?;
+    stage.edit(
+        &stage.hosted(0),
+        "port: 6443\n    protocol",
+        "port: 7443\n    protocol",
+    )?;
     stage.wait_for_secret(0, "the new port", |secret| secret.server.ends_with(":7443"))?;
-    ensure!(stage.policy_status("built-in-taints").exists(), "the policies were removed");
+    ensure!(
+        stage.policy_status("built-in-taints").exists(),
+        "the policies were removed"
+    );
     let log = agent.stop()?;
     ensure!(!log.contains("removed"), "{log}");
     Ok(())
@@ -37,8 +44,15 @@ fn an_object_unreadable_at_startup_does_not_count_as_deleted() -> Result<()> {
     let broken = [whole.as_slice(), GARBAGE.as_bytes()].concat();
     put(&stage.hosted(0), &broken)?;
     let output = stage.once()?;
-    ensure!(code(&output) == Some(1) && stderr(&output).contains("ReadFailed"), "{}", stderr(&output));
-    ensure!(fs::read(stage.secret(0))? == secret, "it was deleted or written");
+    ensure!(
+        code(&output) == Some(1) && stderr(&output).contains("ReadFailed"),
+        "{}",
+        stderr(&output)
+    );
+    ensure!(
+        fs::read(stage.secret(0))? == secret,
+        "it was deleted or written"
+    );
     // Once everything is readable again, missing objects count as deleted.
     let agent = stage.watch()?;
     stage.wait_for_text(&stage.hosted_status(0), "ReadFailed")?;
@@ -53,18 +67,26 @@ fn restores_managed_fields_that_someone_removed() -> Result<()> {
     let stage = Stage::new(0, 10)?;
     let (agent, name) = (stage.watch()?, "edge-00008");
     let patch = stage.patch(name);
-    let tainted =
-        |name: &str, what: &str| wait::until(what, DEADLINE, || (stage.taints(name).ok()?.len() == 1).then_some(()));
+    let tainted = |name: &str, what: &str| {
+        wait::until(what, DEADLINE, || {
+            (stage.taints(name).ok()?.len() == 1).then_some(())
+        })
+    };
     tainted(name, "the taint")?;
     fs::remove_file(&patch)?;
     tainted(name, "the taint after its file was removed")?;
     put(&patch, GARBAGE.as_bytes())?;
     tainted(name, "the taint after its file was garbled")?;
     fs::remove_dir_all(stage.own().join("patches"))?;
-    tainted("edge-00009", "the taint of another one after the folder was removed")?;
+    tainted(
+        "edge-00009",
+        "the taint of another one after the folder was removed",
+    )?;
     // After three removals the agent respects the other party's wish.
     stage.wait_for_text(
-        &stage.own().join(format!("status/built-in-taints/_cluster.{name}.yaml")),
+        &stage
+            .own()
+            .join(format!("status/built-in-taints/_cluster.{name}.yaml")),
         "reason: Contended",
     )?;
     agent.stop()?;
@@ -74,17 +96,35 @@ fn restores_managed_fields_that_someone_removed() -> Result<()> {
 #[test]
 fn wrong_usage_is_reported_and_changes_nothing() -> Result<()> {
     let stage = Stage::new(1, 1)?;
-    let (dir, file) = (stage.fleet.display().to_string(), stage.hosted(0).display().to_string());
+    let (dir, file) = (
+        stage.fleet.display().to_string(),
+        stage.hosted(0).display().to_string(),
+    );
     let empty = stage.path("empty");
     fs::create_dir_all(&empty)?;
     let empty = empty.display().to_string();
     for (words, named) in [
         (vec!["run", "--once", "--dir", &file], "it is not a folder"),
-        (vec!["run", "--once", "--dir", &dir, "--read-only"], "--read-only"),
-        (vec!["run", "--once", "--dir", &dir, "--policy-objects"], "--policy-objects"),
-        (vec!["run", "--context", "hub=there", "--policy-objects"], "the API server `local`, and none is connected"),
-        (vec!["run", "--once", "--dir", &dir, "--policies", &empty], "failed to find a policy"),
-        (vec!["render", &dir, "--policies", &empty], "failed to find a policy"),
+        (
+            vec!["run", "--once", "--dir", &dir, "--read-only"],
+            "--read-only",
+        ),
+        (
+            vec!["run", "--once", "--dir", &dir, "--policy-objects"],
+            "--policy-objects",
+        ),
+        (
+            vec!["run", "--context", "hub=there", "--policy-objects"],
+            "the API server `local`, and none is connected",
+        ),
+        (
+            vec!["run", "--once", "--dir", &dir, "--policies", &empty],
+            "failed to find a policy",
+        ),
+        (
+            vec!["render", &dir, "--policies", &empty],
+            "failed to find a policy",
+        ),
     ] {
         let output = stage.transom()?.args(&words).output()?;
         ensure!(code(&output) == Some(2), "{words:?}: {:?}", code(&output));
@@ -102,14 +142,29 @@ fn wrong_usage_is_reported_and_changes_nothing() -> Result<()> {
 fn a_policy_that_cannot_work_explains_why() -> Result<()> {
     let stage = Stage::new(1, 1)?;
     let named = format!("hosting={}", stage.fleet.display());
-    let output = stage.transom()?.args(["run", "--once", "--dir", &named]).output()?;
+    let output = stage
+        .transom()?
+        .args(["run", "--once", "--dir", &named])
+        .output()?;
     ensure!(code(&output) == Some(1), "{:?}", code(&output));
-    ensure!(stderr(&output).contains("spec.primary.cluster: no connection `local`"), "{}", stderr(&output));
+    ensure!(
+        stderr(&output).contains("spec.primary.cluster: no connection `local`"),
+        "{}",
+        stderr(&output)
+    );
     put(&stage.policies.join("broken.yaml"), b"{{{")?;
-    ensure!(Command::new("mkfifo").arg(stage.policies.join("pipe.yaml")).status()?.success());
+    ensure!(
+        Command::new("mkfifo")
+            .arg(stage.policies.join("pipe.yaml"))
+            .status()?
+            .success()
+    );
     let output = stage.once()?;
     ensure!(code(&output) == Some(1), "{:?}", code(&output));
-    for told in ["broken.yaml, document 1: ManifestInvalid", "pipe.yaml: ManifestInvalid: it is not a regular file"] {
+    for told in [
+        "broken.yaml, document 1: ManifestInvalid",
+        "pipe.yaml: ManifestInvalid: it is not a regular file",
+    ] {
         ensure!(stderr(&output).contains(told), "{}", stderr(&output));
     }
     Ok(())
@@ -119,15 +174,30 @@ fn a_policy_that_cannot_work_explains_why() -> Result<()> {
 fn lost_output_is_a_failure_and_a_json_log_is_valid_json() -> Result<()> {
     let stage = Stage::new(2, 2)?;
     let full = OpenOptions::new().write(true).open("/dev/full")?;
-    let output = stage.transom()?.arg("render").arg(&stage.fleet).stdout(full).output()?;
+    let output = stage
+        .transom()?
+        .arg("render")
+        .arg(&stage.fleet)
+        .stdout(full)
+        .output()?;
     ensure!(code(&output) == Some(1), "{:?}", code(&output));
-    ensure!(stderr(&output).contains("failed to write to standard output"), "{}", stderr(&output));
+    ensure!(
+        stderr(&output).contains("failed to write to standard output"),
+        "{}",
+        stderr(&output)
+    );
     put(&stage.fleet.join("broken.yaml"), GARBAGE.as_bytes())?;
-    let output = stage.run()?.args(["--once", "--now", NOW, "--log-format", "json"]).output()?;
+    let output = stage
+        .run()?
+        .args(["--once", "--now", NOW, "--log-format", "json"])
+        .output()?;
     ensure!(code(&output) == Some(1));
     for line in stderr(&output).lines() {
         let line: Value = serde_json::from_str(line).with_context(|| format!("no JSON: {line}"))?;
-        ensure!(line["message"].is_string() && line["timestamp"].is_string(), "{line}");
+        ensure!(
+            line["message"].is_string() && line["timestamp"].is_string(),
+            "{line}"
+        );
     }
     Ok(())
 }
@@ -141,12 +211,20 @@ fn an_object_with_our_ownership_labels_is_managed_in_any_file() -> Result<()> {
     fs::rename(stage.secret(0), &made)?;
     fs::remove_dir_all(stage.own())?;
     let render = || -> Result<String> {
-        let output =
-            stage.transom()?.arg("render").arg(&stage.fleet).args(["--now", NOW, "--output", "table"]).output()?;
+        let output = stage
+            .transom()?
+            .arg("render")
+            .arg(&stage.fleet)
+            .args(["--now", NOW, "--output", "table"])
+            .output()?;
         ensure!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
         Ok(String::from_utf8(output.stdout)?)
     };
-    ensure!(render()?.matches("external-managed-kubeconfig ").count() == 1, "the stamped one is right: {}", render()?);
+    ensure!(
+        render()?.matches("external-managed-kubeconfig ").count() == 1,
+        "the stamped one is right: {}",
+        render()?
+    );
     fs::remove_file(stage.hosted(0))?;
     ensure!(render()?.contains("delete  Secret"), "{}", render()?);
     // If it is more than a copy, the agent leaves the user's file alone and tells the user.

@@ -28,8 +28,13 @@ struct Away {
 
 /// Every way in which a server may not answer. The caller must keep the listeners.
 fn all_away(folder: &Path) -> Result<(Vec<Away>, Vec<TcpListener>)> {
-    let (closed, silent) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
-    let at = |listener: &TcpListener| Ok::<_, anyhow::Error>(format!("https://{}", listener.local_addr()?));
+    let (closed, silent) = (
+        TcpListener::bind("127.0.0.1:0")?,
+        TcpListener::bind("127.0.0.1:0")?,
+    );
+    let at = |listener: &TcpListener| {
+        Ok::<_, anyhow::Error>(format!("https://{}", listener.local_addr()?))
+    };
     let (closed_at, silent_at) = (at(&closed)?, at(&silent)?);
     drop(closed);
     let token = format!("token: {TOKEN}");
@@ -43,8 +48,18 @@ fn all_away(folder: &Path) -> Result<(Vec<Away>, Vec<TcpListener>)> {
         away("refuses", &closed_at, &token, "ServerUnavailable"),
         away("silent", &silent_at, &token, "ServerUnavailable"),
         away("stranger", &stranger()?, &token, "ReadFailed"),
-        away("hangs", &silent_at, &plugin(folder, &hanging(folder))?, "ReadFailed"),
-        away("fails", &silent_at, &plugin(folder, "exit 3")?, "ReadFailed"),
+        away(
+            "hangs",
+            &silent_at,
+            &plugin(folder, &hanging(folder))?,
+            "ReadFailed",
+        ),
+        away(
+            "fails",
+            &silent_at,
+            &plugin(folder, "exit 3")?,
+            "ReadFailed",
+        ),
     ];
     Ok((all, vec![silent]))
 }
@@ -55,9 +70,14 @@ fn stranger() -> Result<String> {
     let address = listener.local_addr()?;
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let answer = "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnope";
+            let answer =
+                "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnope";
             // The client may have gone.
-            drop(stream.read(&mut [0; 4096]).and_then(|_| stream.write_all(answer.as_bytes())));
+            drop(
+                stream
+                    .read(&mut [0; 4096])
+                    .and_then(|_| stream.write_all(answer.as_bytes())),
+            );
         }
     });
     Ok(format!("http://{address}"))
@@ -65,7 +85,10 @@ fn stranger() -> Result<String> {
 
 /// A plugin that never ends; its process id is in the file `pid`.
 fn hanging(folder: &Path) -> String {
-    format!("echo $$ > '{0}.draft'; mv '{0}.draft' '{0}'; exec sleep 100000", folder.join("pid").display())
+    format!(
+        "echo $$ > '{0}.draft'; mv '{0}.draft' '{0}'; exec sleep 100000",
+        folder.join("pid").display()
+    )
 }
 
 /// The user of a credential plugin that runs a script.
@@ -102,9 +125,17 @@ fn policies(stage: &Stage, all: &[Away]) -> Result<()> {
     stage.put_policy("external-managed-kubeconfig", &[])?;
     let text = fs::read_to_string(program::policy("built-in-taints"))?;
     for name in all.iter().map(|away| away.name) {
-        let (own, there) = (format!("name: taints-{name}\n"), format!("  primary:\n    cluster: {name}\n"));
-        let text = text.replace("name: built-in-taints\n", &own).replace("  primary:\n", &there);
-        put(&stage.policies.join(format!("{name}.yaml")), text.as_bytes())?;
+        let (own, there) = (
+            format!("name: taints-{name}\n"),
+            format!("  primary:\n    cluster: {name}\n"),
+        );
+        let text = text
+            .replace("name: built-in-taints\n", &own)
+            .replace("  primary:\n", &there);
+        put(
+            &stage.policies.join(format!("{name}.yaml")),
+            text.as_bytes(),
+        )?;
     }
     Ok(())
 }
@@ -122,7 +153,9 @@ fn command(stage: &Stage, all: &[Away]) -> Result<Command> {
 /// Whether a process exists and is still running.
 fn runs(pid: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    status.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    status
+        .rsplit_once(") ")
+        .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 /// The process of the plugin that hangs.
@@ -139,26 +172,53 @@ fn unanswered_connections_are_reported_and_block_neither_others_nor_exit() -> Re
     let (all, _kept) = all_away(&stage.path(""))?;
     policies(&stage, &all)?;
     let mut command = command(&stage, &all)?;
-    let agent = Agent::start(command.args(["--admin-address", "127.0.0.1:0"]), stage.path("log"))?;
+    let agent = Agent::start(
+        command.args(["--admin-address", "127.0.0.1:0"]),
+        stage.path("log"),
+    )?;
     stage.wait_for_secret(0, "the secret", |_| true)?;
-    for Away { name, reason, server, .. } in &all {
+    for Away {
+        name,
+        reason,
+        server,
+        ..
+    } in &all
+    {
         // On the policy that needs the connection, and in the log with name, context and address.
         let status = stage.policy_status(&format!("taints-{name}"));
         stage.wait_for_text(&status, reason)?;
         let told = format!("connection=\"`{name}` (context `{name}`, {server})\" reason={reason}");
-        wait::until(&told, DEADLINE, || agent.log().ok().filter(|log| log.contains(&told)))
-            .with_context(|| agent.log().unwrap_or_default())?;
+        wait::until(&told, DEADLINE, || {
+            agent.log().ok().filter(|log| log.contains(&told))
+        })
+        .with_context(|| agent.log().unwrap_or_default())?;
     }
     // The agent works on everything reachable while it retries the rest.
-    stage.edit(&stage.hosted(0), "port: 6443\n    protocol", "port: 7443\n    protocol")?;
+    stage.edit(
+        &stage.hosted(0),
+        "port: 6443\n    protocol",
+        "port: 7443\n    protocol",
+    )?;
     stage.wait_for_secret(0, "the new port", |secret| secret.server.ends_with(":7443"))?;
     let log = agent.log()?;
-    let port = log.split("address=127.0.0.1:").nth(1).and_then(|rest| rest.split_whitespace().next());
-    let admin = SocketAddr::from(([127, 0, 0, 1], port.context("the admin server said nothing")?.parse()?));
-    wait::until("readiness", DEADLINE, || http::get(admin, "/readyz").ok().filter(|answer| answer.status == 200))?;
+    let port = log
+        .split("address=127.0.0.1:")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next());
+    let admin = SocketAddr::from((
+        [127, 0, 0, 1],
+        port.context("the admin server said nothing")?.parse()?,
+    ));
+    wait::until("readiness", DEADLINE, || {
+        http::get(admin, "/readyz")
+            .ok()
+            .filter(|answer| answer.status == 200)
+    })?;
     let pid = plugin_process(&stage)?;
     let log = agent.stop()?;
-    wait::until("the end of the plugin", DEADLINE, || (!runs(&pid)).then_some(()))?;
+    wait::until("the end of the plugin", DEADLINE, || {
+        (!runs(&pid)).then_some(())
+    })?;
     ensure!(!log.contains(TOKEN), "it showed a token");
     Ok(())
 }
@@ -168,23 +228,42 @@ fn a_single_run_completes_the_rest_and_names_silent_servers() -> Result<()> {
     let stage = Stage::new(2, 2)?;
     let (all, _kept) = all_away(&stage.path(""))?;
     // A hanging plugin may be waiting for a person: it gets a minute.
-    let all: Vec<Away> = all.into_iter().filter(|away| !away.user.starts_with("exec")).collect();
+    let all: Vec<Away> = all
+        .into_iter()
+        .filter(|away| !away.user.starts_with("exec"))
+        .collect();
     policies(&stage, &all)?;
     let output = command(&stage, &all)?.arg("--once").output()?;
     let said = stderr(&output);
     ensure!(code(&output) == Some(1), "{:?}: {said}", code(&output));
-    for Away { name, reason, server, .. } in &all {
+    for Away {
+        name,
+        reason,
+        server,
+        ..
+    } in &all
+    {
         let line = format!("connection `{name}` (context `{name}`, {server}): {reason}: ");
-        ensure!(said.lines().any(|one| one.starts_with(&line)), "`{line}` is missing: {said}");
+        ensure!(
+            said.lines().any(|one| one.starts_with(&line)),
+            "`{line}` is missing: {said}"
+        );
     }
     ensure!(stage.secret(0).exists() && !said.contains(TOKEN), "{said}");
     // A connection that no policy needs is also named, however soon the rest is done.
     let stage = Stage::new(1, 0)?;
-    let silent: Vec<Away> = all.into_iter().filter(|away| away.name == "silent").collect();
+    let silent: Vec<Away> = all
+        .into_iter()
+        .filter(|away| away.name == "silent")
+        .collect();
     policies(&stage, &[])?;
     let output = command(&stage, &silent)?.arg("--once").output()?;
     let said = stderr(&output);
-    ensure!(code(&output) == Some(1) && said.contains("connection `silent`"), "{:?}: {said}", code(&output));
+    ensure!(
+        code(&output) == Some(1) && said.contains("connection `silent`"),
+        "{:?}: {said}",
+        code(&output)
+    );
     ensure!(stage.secret(0).exists(), "{said}");
     Ok(())
 }
@@ -197,16 +276,29 @@ fn an_agent_without_any_server_is_not_ready_and_exits_on_request() -> Result<()>
         let all: Vec<Away> = all.into_iter().filter(|away| away.name == name).collect();
         let mut command = stage.transom()?;
         command.args(["run", "--admin-address", "127.0.0.1:0", "--context", name]);
-        let mut agent = Agent::start(command.env("KUBECONFIG", kubeconfig(&stage, &all)?), stage.path("log"))?;
-        let pid = if name == "hangs" { Some(plugin_process(&stage)?) } else { None };
-        let told = wait::until("the first line", DEADLINE, || agent.log().ok()?.lines().next().map(str::to_owned))?;
+        let mut agent = Agent::start(
+            command.env("KUBECONFIG", kubeconfig(&stage, &all)?),
+            stage.path("log"),
+        )?;
+        let pid = if name == "hangs" {
+            Some(plugin_process(&stage)?)
+        } else {
+            None
+        };
+        let told = wait::until("the first line", DEADLINE, || {
+            agent.log().ok()?.lines().next().map(str::to_owned)
+        })?;
         let named = format!("connection=local context={name} server={}", all[0].server);
         ensure!(told.contains(&named), "the first line is {told}");
         agent.signal(signal)?;
-        wait::until("the end of the agent", DEADLINE, || agent.ended().ok().flatten())?;
+        wait::until("the end of the agent", DEADLINE, || {
+            agent.ended().ok().flatten()
+        })?;
         if let Some(pid) = pid {
-            wait::until("the end of the plugin", DEADLINE, || (!runs(&pid)).then_some(()))
-                .with_context(|| format!("after {signal}"))?;
+            wait::until("the end of the plugin", DEADLINE, || {
+                (!runs(&pid)).then_some(())
+            })
+            .with_context(|| format!("after {signal}"))?;
         }
     }
     Ok(())
@@ -219,21 +311,57 @@ fn reports_file_user_and_field_of_a_credential_invalid_as_header() -> Result<()>
         (format!("token: \"{TOKEN}\\n\""), "token"),
         (format!("token: \"a\\u0007{TOKEN}\""), "token"),
         (format!("token: \"{TOKEN}\\u007f\""), "token"),
-        (format!("username: \"a\\r\\n\", password: {TOKEN}"), "username"),
-        (format!("username: a, password: \"{TOKEN}\\nx\""), "password"),
+        (
+            format!("username: \"a\\r\\n\", password: {TOKEN}"),
+            "username",
+        ),
+        (
+            format!("username: a, password: \"{TOKEN}\\nx\""),
+            "password",
+        ),
         (format!("as: \"{TOKEN}\\n\", token: a"), "as"),
-        (format!("as: a, as-groups: [b, \"{TOKEN}\\n\"], token: a"), "as-groups"),
+        (
+            format!("as: a, as-groups: [b, \"{TOKEN}\\n\"], token: a"),
+            "as-groups",
+        ),
     ] {
-        let good =
-            Away { name: "good", server: "https://127.0.0.1:1".to_owned(), user: "token: a".to_owned(), reason: "" };
-        let bad = Away { name: "bad", server: "https://127.0.0.1:1".to_owned(), user: value.clone(), reason: "" };
+        let good = Away {
+            name: "good",
+            server: "https://127.0.0.1:1".to_owned(),
+            user: "token: a".to_owned(),
+            reason: "",
+        };
+        let bad = Away {
+            name: "bad",
+            server: "https://127.0.0.1:1".to_owned(),
+            user: value.clone(),
+            reason: "",
+        };
         let path = kubeconfig(&stage, &[good, bad])?;
-        let output = stage.transom()?.args(["run", "--once", "--context", "bad"]).env("KUBECONFIG", &path).output()?;
+        let output = stage
+            .transom()?
+            .args(["run", "--once", "--context", "bad"])
+            .env("KUBECONFIG", &path)
+            .output()?;
         let said = stderr(&output);
-        ensure!(code(&output) == Some(2) && said.lines().count() == 1, "{value}: {:?}: {said}", code(&output));
-        let named = [&path.display().to_string(), "user `bad`", &format!("users[1].user.{field} ")];
-        ensure!(named.iter().all(|word| said.contains(*word)), "{value}: {said}");
-        ensure!(!said.contains(TOKEN) && !said.contains("panicked"), "{value}: {said}");
+        ensure!(
+            code(&output) == Some(2) && said.lines().count() == 1,
+            "{value}: {:?}: {said}",
+            code(&output)
+        );
+        let named = [
+            &path.display().to_string(),
+            "user `bad`",
+            &format!("users[1].user.{field} "),
+        ];
+        ensure!(
+            named.iter().all(|word| said.contains(*word)),
+            "{value}: {said}"
+        );
+        ensure!(
+            !said.contains(TOKEN) && !said.contains("panicked"),
+            "{value}: {said}"
+        );
     }
     Ok(())
 }

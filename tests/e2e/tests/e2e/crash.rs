@@ -5,7 +5,11 @@ use transom_e2e::crash::Crash;
 
 #[test]
 fn kills_at_random_moments_leave_no_trace() -> Result<()> {
-    let crash = Crash { clusters: 60, kills: 20, seed: 1 };
+    let crash = Crash {
+        clusters: 60,
+        kills: 20,
+        seed: 1,
+    };
     let survived = crash.run()?;
     ensure!(survived.at_work > 5 && survived.read > 100, "{survived:?}");
     Ok(())
@@ -14,7 +18,11 @@ fn kills_at_random_moments_leave_no_trace() -> Result<()> {
 #[test]
 #[ignore = "takes many minutes: cargo xtask soak"]
 fn soak() -> Result<()> {
-    let crash = Crash { clusters: 500, kills: 200, seed: 2 };
+    let crash = Crash {
+        clusters: 500,
+        kills: 200,
+        seed: 2,
+    };
     println!("{crash:?}: {:?}", crash.run()?);
     Ok(())
 }

@@ -9,7 +9,8 @@ use transom_e2e::swap::POLICY;
 use transom_support::fleet;
 
 /// Settings of the bundled policy for the bundled guest.
-const SETTINGS: &str = "        clusterDomain: cluster.local\n        naming:\n          precedence: Annotation\n";
+const SETTINGS: &str =
+    "        clusterDomain: cluster.local\n        naming:\n          precedence: Annotation\n";
 /// The servers that the bundled policy grants.
 const SERVERS: &str = "        server: [service]\n";
 
@@ -17,9 +18,16 @@ const SERVERS: &str = "        server: [service]\n";
 fn stage(settings: &str, servers: &str) -> Result<Stage> {
     let stage = Stage::new(2, 0)?;
     let settings = format!("        {settings}\n");
-    let changes = [("builtin:kubeconfig", "decide.wasm"), (SETTINGS, &settings), (SERVERS, servers)];
+    let changes = [
+        ("builtin:kubeconfig", "decide.wasm"),
+        (SETTINGS, &settings),
+        (SERVERS, servers),
+    ];
     stage.put_policy(POLICY, &changes)?;
-    put(&stage.policies.join(POLICY).join("decide.wasm"), &program::component("fixture-answers")?)?;
+    put(
+        &stage.policies.join(POLICY).join("decide.wasm"),
+        &program::component("fixture-answers")?,
+    )?;
     Ok(stage)
 }
 
@@ -30,19 +38,41 @@ fn annotate(stage: &Stage, value: &str) -> Result<()> {
     let path = stage.hosted(0);
     let text = fs::read_to_string(&path)?;
     let text = match text.contains("  annotations:\n") {
-        true => text.replacen("  annotations:\n", &format!("  annotations:\n    {annotation}\n"), 1),
-        false => text.replacen(&name, &format!("{name}  annotations:\n    {annotation}\n"), 1),
+        true => text.replacen(
+            "  annotations:\n",
+            &format!("  annotations:\n    {annotation}\n"),
+            1,
+        ),
+        false => text.replacen(
+            &name,
+            &format!("{name}  annotations:\n    {annotation}\n"),
+            1,
+        ),
     };
-    ensure!(text.contains(&annotation), "the cluster has no place for an annotation");
+    ensure!(
+        text.contains(&annotation),
+        "the cluster has no place for an annotation"
+    );
     put(&path, text.as_bytes())
 }
 
 #[test]
 fn never_writes_a_kubeconfig_into_the_namespace_of_another_cluster() -> Result<()> {
     // The second cluster's Service has this port.
-    let other = format!("{{namespace: klusterlet-{}, port: 2040}}", fleet::managed_name(1));
+    let other = format!(
+        "{{namespace: klusterlet-{}, port: 2040}}",
+        fleet::managed_name(1)
+    );
     let long = "a".repeat(300);
-    for annotation in [None, Some("*"), Some("../x"), Some("a/b"), Some(""), Some(&*long), Some("elsewhere")] {
+    for annotation in [
+        None,
+        Some("*"),
+        Some("../x"),
+        Some("a/b"),
+        Some(""),
+        Some(&*long),
+        Some("elsewhere"),
+    ] {
         let stage = stage(&other, SERVERS)?;
         if let Some(annotation) = annotation {
             annotate(&stage, annotation)?;
@@ -51,20 +81,29 @@ fn never_writes_a_kubeconfig_into_the_namespace_of_another_cluster() -> Result<(
         ensure!(ran.status.code() == Some(1), "{annotation:?}: {ran:?}");
         let status = fs::read_to_string(stage.hosted_status(0))?;
         ensure!(
-            status.contains("reason: WriteNotGranted") && status.contains("granted: Secret klusterlet-"),
+            status.contains("reason: WriteNotGranted")
+                && status.contains("granted: Secret klusterlet-"),
             "{status}"
         );
-        ensure!(!stage.secret(0).exists(), "{annotation:?}: something was written for it");
+        ensure!(
+            !stage.secret(0).exists(),
+            "{annotation:?}: something was written for it"
+        );
         // The cluster that owns the namespace has its own secret there.
-        let made = fs::read_to_string(stage.secret(1)).context("the other cluster has no secret")?;
-        ensure!(made.contains(&fleet::hosted_name(1)) && !made.contains(&fleet::hosted_name(0)), "{annotation:?}");
+        let made =
+            fs::read_to_string(stage.secret(1)).context("the other cluster has no secret")?;
+        ensure!(
+            made.contains(&fleet::hosted_name(1)) && !made.contains(&fleet::hosted_name(0)),
+            "{annotation:?}"
+        );
     }
     Ok(())
 }
 
 #[test]
 fn writes_a_granted_node_port_and_names_any_other_host_in_the_refusal() -> Result<()> {
-    let granted = "        addresses: [{role: service, nodePort: true, host: '*.nodes.example.com'}]\n";
+    let granted =
+        "        addresses: [{role: service, nodePort: true, host: '*.nodes.example.com'}]\n";
     for (host, port, reason) in [
         ("a.nodes.example.com", 31_443, "InSync"),
         ("a.nodes.example.com", 6_443, "ServerNotGranted"),
@@ -73,14 +112,28 @@ fn writes_a_granted_node_port_and_names_any_other_host_in_the_refusal() -> Resul
         let stage = stage(&format!("{{host: {host}, port: {port}}}"), granted)?;
         stage.once()?;
         let status = fs::read_to_string(stage.hosted_status(0))?;
-        ensure!(status.contains(&format!("reason: {reason}")), "{host}:{port}: {status}");
+        ensure!(
+            status.contains(&format!("reason: {reason}")),
+            "{host}:{port}: {status}"
+        );
         let server = format!("https://{host}:{port}");
         match reason {
-            "InSync" => ensure!(transom_e2e::secret::Secret::read(&stage.secret(0))?.server == server),
+            "InSync" => {
+                ensure!(transom_e2e::secret::Secret::read(&stage.secret(0))?.server == server)
+            }
             _ => {
-                ensure!(status.contains(&format!("the guest proposed server {server}")), "{status}");
-                ensure!(status.contains("*.nodes.example.com with a node port of service"), "{status}");
-                ensure!(!status.contains("admin-kubeconfig"), "the source is not at fault: {status}");
+                ensure!(
+                    status.contains(&format!("the guest proposed server {server}")),
+                    "{status}"
+                );
+                ensure!(
+                    status.contains("*.nodes.example.com with a node port of service"),
+                    "{status}"
+                );
+                ensure!(
+                    !status.contains("admin-kubeconfig"),
+                    "the source is not at fault: {status}"
+                );
             }
         }
     }
@@ -92,11 +145,17 @@ fn writes_a_granted_node_port_and_names_any_other_host_in_the_refusal() -> Resul
 fn a_server_from_a_field_serves_that_primary_only() -> Result<()> {
     let granted = "        addresses: [{primaryField: status.controlPlaneEndpoint}]\n";
     let text = fs::read_to_string(Stage::new(2, 0)?.hosted(0))?;
-    let host = text.split("controlPlaneEndpoint:").nth(1).and_then(|rest| rest.split("host: ").nth(1));
-    let host = host.and_then(|rest| rest.lines().next()).context("the fleet has no endpoint")?;
+    let host = text
+        .split("controlPlaneEndpoint:")
+        .nth(1)
+        .and_then(|rest| rest.split("host: ").nth(1));
+    let host = host
+        .and_then(|rest| rest.lines().next())
+        .context("the fleet has no endpoint")?;
     let stage = stage(&format!("{{host: {host}, port: 6443}}"), granted)?;
     stage.once()?;
-    let [first, second] = [0, 1].map(|index| fs::read_to_string(stage.hosted_status(index)).unwrap_or_default());
+    let [first, second] =
+        [0, 1].map(|index| fs::read_to_string(stage.hosted_status(index)).unwrap_or_default());
     ensure!(first.contains("reason: InSync"), "{first}");
     ensure!(second.contains("reason: ServerNotGranted"), "{second}");
     Ok(())

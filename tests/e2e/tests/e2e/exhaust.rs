@@ -28,35 +28,70 @@ pub(crate) fn watch(stage: &Stage) -> Result<Agent> {
 
 fn watch_with(stage: &Stage, words: &[&str]) -> Result<Agent> {
     let mut command = stage.run()?;
-    command.args(words).env("XDG_CACHE_HOME", stage.path("cache"));
-    Agent::bounded(&command, stage.path("log"), Bound::new(SHIPPED_BYTES, COMPILERS_BYTES)?)
+    command
+        .args(words)
+        .env("XDG_CACHE_HOME", stage.path("cache"));
+    Agent::bounded(
+        &command,
+        stage.path("log"),
+        Bound::new(SHIPPED_BYTES, COMPILERS_BYTES)?,
+    )
 }
 
 /// Checks that the limit held with a margin: the agent itself uses less than three quarters.
-#[expect(clippy::print_stdout, reason = "how much it took is for people to read")]
+#[expect(
+    clippy::print_stdout,
+    reason = "how much it took is for people to read"
+)]
 pub(crate) fn within_shipped(agent: &mut Agent, what: &str) -> Result<()> {
     let (together, alone) = (agent.held()?, agent.peak_bytes()?);
-    println!("{what}: {} MiB, together {:?} MiB", alone >> 20, together.map(|peak| peak >> 20));
-    ensure!(alone < SHIPPED_BYTES * 3 / 4, "{what}: the agent took {} MiB", alone >> 20);
+    println!(
+        "{what}: {} MiB, together {:?} MiB",
+        alone >> 20,
+        together.map(|peak| peak >> 20)
+    );
+    ensure!(
+        alone < SHIPPED_BYTES * 3 / 4,
+        "{what}: the agent took {} MiB",
+        alone >> 20
+    );
     Ok(())
 }
 
 /// A policy about every ManagedCluster whose component is a hostile fixture; it owns its own taint.
-pub(crate) fn put_hostile(stage: &Stage, name: &str, fixture: &str, change: (&str, &str)) -> Result<()> {
-    put(&stage.policies.join(format!("{fixture}.wasm")), &hostile(fixture)?)?;
+pub(crate) fn put_hostile(
+    stage: &Stage,
+    name: &str,
+    fixture: &str,
+    change: (&str, &str),
+) -> Result<()> {
+    put(
+        &stage.policies.join(format!("{fixture}.wasm")),
+        &hostile(fixture)?,
+    )?;
     let text = fs::read_to_string(program::policy(GOOD))?;
-    let (keys, _) = text.rsplit_once("      taintKeys:").context("the policy owns no keys")?;
+    let (keys, _) = text
+        .rsplit_once("      taintKeys:")
+        .context("the policy owns no keys")?;
     let text = format!("{keys}      taintKeys: [example.com/{name}]\n");
     let text = text.replace("name: built-in-taints", &format!("name: {name}"));
-    let text = text.replace("component: builtin:taints", &format!("component: ./{fixture}.wasm"));
-    put(&stage.policies.join(format!("{name}.yaml")), text.replace(change.0, change.1).as_bytes())
+    let text = text.replace(
+        "component: builtin:taints",
+        &format!("component: ./{fixture}.wasm"),
+    );
+    put(
+        &stage.policies.join(format!("{name}.yaml")),
+        text.replace(change.0, change.1).as_bytes(),
+    )
 }
 
 /// A policy whose component needs more memory to compile than allowed.
 pub(crate) fn put_bomb(stage: &Stage) -> Result<()> {
     put_hostile(stage, "bomb", "good", ("good.wasm", "bomb.wasm"))?;
     let values = " i32".repeat(32);
-    let gets: String = (0..32).map(|local| format!("(local.get {local})")).collect();
+    let gets: String = (0..32)
+        .map(|local| format!("(local.get {local})"))
+        .collect();
     let calls = "(call $wide)".repeat(60_000);
     let text = format!(
         "(func $wide (param{values}) (result{values}) {gets}) (func (param{values}) (result{values}) {gets} {calls})"
@@ -67,34 +102,69 @@ pub(crate) fn put_bomb(stage: &Stage) -> Result<()> {
 /// The bundled policy about HostedClusters with a component that gives the requested answers, and a large token in the
 /// source of each.
 fn put_answers(stage: &Stage, clusters: usize, ask: &str) -> Result<()> {
-    let settings = "        clusterDomain: cluster.local\n        naming:\n          precedence: Annotation\n";
+    let settings =
+        "        clusterDomain: cluster.local\n        naming:\n          precedence: Annotation\n";
     let asked = format!("        ask: {ask}\n");
-    stage.put_policy(POLICY, &[("builtin:kubeconfig", "answers.wasm"), (settings, &asked)])?;
-    put(&stage.policies.join(POLICY).join("answers.wasm"), &program::component("fixture-answers")?)?;
+    stage.put_policy(
+        POLICY,
+        &[("builtin:kubeconfig", "answers.wasm"), (settings, &asked)],
+    )?;
+    put(
+        &stage.policies.join(POLICY).join("answers.wasm"),
+        &program::component("fixture-answers")?,
+    )?;
     let large = format!("token: {}\n", "t".repeat(600 << 10));
     for at in 0..clusters {
         let (path, text) = (stage.hosted(at), fs::read_to_string(stage.hosted(at))?);
-        let encoded = text.lines().find_map(|line| line.strip_prefix("  kubeconfig: ")).context("no kubeconfig")?;
+        let encoded = text
+            .lines()
+            .find_map(|line| line.strip_prefix("  kubeconfig: "))
+            .context("no kubeconfig")?;
         let source = String::from_utf8(STANDARD.decode(encoded)?)?;
-        let (user, certificate) = source.split_once("    client-certificate-data:").context("no certificate")?;
+        let (user, certificate) = source
+            .split_once("    client-certificate-data:")
+            .context("no certificate")?;
         let source = format!("{user}    {large}    client-certificate-data:{certificate}");
-        put(&path, text.replace(encoded, &STANDARD.encode(source)).as_bytes())?;
+        put(
+            &path,
+            text.replace(encoded, &STANDARD.encode(source)).as_bytes(),
+        )?;
     }
     Ok(())
 }
 
 /// Waits until the agent has reported something about a cluster under a policy.
-pub(crate) fn wait_for_status(stage: &Stage, policy: &str, cluster: &str, text: &str) -> Result<()> {
-    stage.wait_for_text(&stage.own().join(format!("status/{policy}/_cluster.{cluster}.yaml")), text)
+pub(crate) fn wait_for_status(
+    stage: &Stage,
+    policy: &str,
+    cluster: &str,
+    text: &str,
+) -> Result<()> {
+    stage.wait_for_text(
+        &stage
+            .own()
+            .join(format!("status/{policy}/_cluster.{cluster}.yaml")),
+        text,
+    )
 }
 
 /// Checks that the good policy works: an unavailable cluster gets a taint, and a removed taint comes back.
 pub(crate) fn works_on(stage: &Stage) -> Result<()> {
     let name = "edge-00008";
-    let tainted = || stage.taints(name).ok().filter(|taints| taints.len() == 1).map(drop);
+    let tainted = || {
+        stage
+            .taints(name)
+            .ok()
+            .filter(|taints| taints.len() == 1)
+            .map(drop)
+    };
     wait::until("the taint of the good policy", DEADLINE, tainted)?;
     fs::remove_file(stage.patch(name))?;
-    Ok(wait::until("the taint after its file was removed", DEADLINE, tainted)?)
+    Ok(wait::until(
+        "the taint after its file was removed",
+        DEADLINE,
+        tainted,
+    )?)
 }
 
 #[test]
@@ -119,13 +189,27 @@ fn guests_that_time_out_block_no_other_guest() -> Result<()> {
     for at in 0..4 {
         put_hostile(&stage, &format!("hog-{at}"), "hog", ("", ""))?;
     }
-    let mut agent = watch_with(&stage, &["--admin-address", "127.0.0.1:0", "--log-format", "json"])?;
+    let mut agent = watch_with(
+        &stage,
+        &["--admin-address", "127.0.0.1:0", "--log-format", "json"],
+    )?;
     let admin = ready(&agent)?;
-    let reconciled = |policy: &str| http::metric(admin, "transom_reconciles_total", &format!("policy=\"{policy}"));
-    wait::until("the good policy", DEADLINE, || reconciled(GOOD).ok().filter(|count| *count >= CLUSTERS))?;
+    let reconciled = |policy: &str| {
+        http::metric(
+            admin,
+            "transom_reconciles_total",
+            &format!("policy=\"{policy}"),
+        )
+    };
+    wait::until("the good policy", DEADLINE, || {
+        reconciled(GOOD).ok().filter(|count| *count >= CLUSTERS)
+    })?;
     let hogs = reconciled("hog-")?;
     // With fair turns each of the four would have got as far as the good one.
-    ensure!(hogs < CLUSTERS, "they were reconciled {hogs} times meanwhile");
+    ensure!(
+        hogs < CLUSTERS,
+        "they were reconciled {hogs} times meanwhile"
+    );
     within_shipped(&mut agent, "guests that use up their time")?;
     agent.stop()?;
     Ok(())
@@ -137,7 +221,11 @@ fn loads_runs_and_suspends_a_thousand_policies() -> Result<()> {
     let stage = Stage::new(0, 10)?;
     fs::read_dir(stage.fleet.join("managed"))?.try_for_each(|file| {
         let path = file?.path();
-        if path.ends_with("edge-00008.yaml") { Ok(()) } else { fs::remove_file(path) }
+        if path.ends_with("edge-00008.yaml") {
+            Ok(())
+        } else {
+            fs::remove_file(path)
+        }
     })?;
     stage.put_policy(GOOD, &[])?;
     for at in 0..POLICIES {
@@ -149,7 +237,12 @@ fn loads_runs_and_suspends_a_thousand_policies() -> Result<()> {
         wait_for_status(&stage, &format!("p{at:04}"), "edge-00008", "InSync")?;
     }
     for at in [0, 500, POLICIES - 1] {
-        put_hostile(&stage, &format!("p{at:04}"), "good", ("spec:\n", "spec:\n  suspend: true\n"))?;
+        put_hostile(
+            &stage,
+            &format!("p{at:04}"),
+            "good",
+            ("spec:\n", "spec:\n  suspend: true\n"),
+        )?;
     }
     for at in [0, 500, POLICIES - 1] {
         wait_for_status(&stage, &format!("p{at:04}"), "edge-00008", "Suspended")?;
@@ -165,16 +258,31 @@ fn endless_guest_logs_fill_no_disk() -> Result<()> {
     const CLUSTERS: usize = 40;
     let stage = Stage::new(0, CLUSTERS)?;
     stage.put_policy(GOOD, &[])?;
-    let granted = ("      component: ./log-flood.wasm", "      component: ./log-flood.wasm\n      capabilities: [log]");
+    let granted = (
+        "      component: ./log-flood.wasm",
+        "      component: ./log-flood.wasm\n      capabilities: [log]",
+    );
     put_hostile(&stage, "flood", "log-flood", granted)?;
     let mut agent = watch(&stage)?;
-    wait_for_status(&stage, "flood", &format!("edge-{:05}", CLUSTERS - 1), "InSync")?;
+    wait_for_status(
+        &stage,
+        "flood",
+        &format!("edge-{:05}", CLUSTERS - 1),
+        "InSync",
+    )?;
     works_on(&stage)?;
     within_shipped(&mut agent, "endless logs")?;
     let log = agent.stop()?;
-    let flooded: usize = log.lines().filter(|line| line.contains("AAAA")).map(str::len).sum();
+    let flooded: usize = log
+        .lines()
+        .filter(|line| line.contains("AAAA"))
+        .map(str::len)
+        .sum();
     // Forty calls each logged 60,000 bytes; the log has one minute's allowance, perhaps with the beginning of a second.
-    ensure!((10_000..2 * 100_000).contains(&flooded), "{flooded} bytes of the guest's lines");
+    ensure!(
+        (10_000..2 * 100_000).contains(&flooded),
+        "{flooded} bytes of the guest's lines"
+    );
     Ok(())
 }
 
@@ -193,7 +301,10 @@ fn an_expensive_compilation_blocks_no_other_policy() -> Result<()> {
 
 #[test]
 fn an_answer_that_multiplies_its_input_costs_no_more_than_its_text() -> Result<()> {
-    for (ask, word) in [("ManyAuthorities", "DuplicateEntry"), ("ManyUsers", "KubeconfigTooLarge")] {
+    for (ask, word) in [
+        ("ManyAuthorities", "DuplicateEntry"),
+        ("ManyUsers", "KubeconfigTooLarge"),
+    ] {
         let stage = Stage::new(CLUSTERS, 60)?;
         stage.put_policy(GOOD, &[])?;
         put_answers(&stage, CLUSTERS, ask)?;
@@ -224,13 +335,24 @@ fn inputs_of_reconciles_are_decoded_within_the_memory_bound() -> Result<()> {
         stage.edit(&path, granted, &format!("{many}{granted}"))?;
         let text = fs::read_to_string(&path)?;
         for at in 0..policies {
-            let text = text.replace(&format!("name: {POLICY}\nspec"), &format!("name: reads-{at:02}\nspec"));
-            put(&stage.policies.join(POLICY).join(format!("reads-{at:02}.yaml")), text.as_bytes())?;
+            let text = text.replace(
+                &format!("name: {POLICY}\nspec"),
+                &format!("name: reads-{at:02}\nspec"),
+            );
+            put(
+                &stage
+                    .policies
+                    .join(POLICY)
+                    .join(format!("reads-{at:02}.yaml")),
+                text.as_bytes(),
+            )?;
         }
         fs::remove_file(path)?;
         for at in 0..12 {
             let named = format!("{{\"name\":\"many-{at}\",\"namespace\":\"clusters\"}}");
-            let map = format!("{{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{named},\"data\":{value}}}");
+            let map = format!(
+                "{{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{named},\"data\":{value}}}"
+            );
             put(&stage.fleet.join(format!("many-{at}.json")), map.as_bytes())?;
         }
         let mut agent = watch(&stage)?;
@@ -239,7 +361,10 @@ fn inputs_of_reconciles_are_decoded_within_the_memory_bound() -> Result<()> {
             for cluster in 0..3 {
                 let told = stage.hosted_status(cluster);
                 let told = told.file_name().context("no name")?;
-                stage.wait_for_text(&stage.own().join(format!("status/reads-{at:02}")).join(told), word)?;
+                stage.wait_for_text(
+                    &stage.own().join(format!("status/reads-{at:02}")).join(told),
+                    word,
+                )?;
             }
         }
         works_on(&stage)?;
@@ -262,7 +387,10 @@ fn refuses_an_expensive_fleet_file_within_the_memory_bound() -> Result<()> {
     stage.put_policy(GOOD, &[])?;
     let mut agent = watch(&stage)?;
     works_on(&stage)?;
-    put(&stage.fleet.join("lines.yaml"), "- a\n".repeat(FILE_BYTES / 4).as_bytes())?;
+    put(
+        &stage.fleet.join("lines.yaml"),
+        "- a\n".repeat(FILE_BYTES / 4).as_bytes(),
+    )?;
     wait::until("the refusal of a file", DEADLINE, || {
         agent
             .log()
@@ -280,21 +408,43 @@ fn refuses_an_expensive_fleet_file_within_the_memory_bound() -> Result<()> {
 #[test]
 fn every_command_shows_guest_logs_at_their_level() -> Result<()> {
     let stage = Stage::new(0, 1)?;
-    let granted = ("      component: ./log-lines.wasm", "      component: ./log-lines.wasm\n      capabilities: [log]");
+    let granted = (
+        "      component: ./log-lines.wasm",
+        "      component: ./log-lines.wasm\n      capabilities: [log]",
+    );
     put_hostile(&stage, "lines", "log-lines", granted)?;
-    let guest = fs::read_to_string(program::root().join("tests/fixtures/hostile/log-lines.wat"))?.replace("500", "3");
-    let (fleet, policies) = (stage.fleet.display().to_string(), stage.policies.display().to_string());
-    let commands: [&[&str]; 2] =
-        [&["render", &fleet, "--policies", &policies], &["run", "--once", "--dir", &fleet, "--policies", &policies]];
+    let guest = fs::read_to_string(program::root().join("tests/fixtures/hostile/log-lines.wat"))?
+        .replace("500", "3");
+    let (fleet, policies) = (
+        stage.fleet.display().to_string(),
+        stage.policies.display().to_string(),
+    );
+    let commands: [&[&str]; 2] = [
+        &["render", &fleet, "--policies", &policies],
+        &["run", "--once", "--dir", &fleet, "--policies", &policies],
+    ];
     for (number, level) in ["DEBUG", "INFO", "WARN"].into_iter().enumerate() {
-        let said = guest.replace("(call $log (i32.const 1)", &format!("(call $log (i32.const {number})"));
-        put(&stage.policies.join("log-lines.wasm"), &taints_component(&said)?)?;
+        let said = guest.replace(
+            "(call $log (i32.const 1)",
+            &format!("(call $log (i32.const {number})"),
+        );
+        put(
+            &stage.policies.join("log-lines.wasm"),
+            &taints_component(&said)?,
+        )?;
         for words in commands {
             let output = stage.transom()?.args(words).output()?;
             let told = String::from_utf8_lossy(&output.stderr).into_owned();
-            let lines: Vec<&str> = told.lines().filter(|line| line.contains("guest: Seen")).collect();
-            let right = |line: &&str| line.contains(&format!(" {level} ")) && line.contains("policy=lines");
-            ensure!(lines.len() == 3 && lines.iter().all(right), "{level}: {words:?}: {told}");
+            let lines: Vec<&str> = told
+                .lines()
+                .filter(|line| line.contains("guest: Seen"))
+                .collect();
+            let right =
+                |line: &&str| line.contains(&format!(" {level} ")) && line.contains("policy=lines");
+            ensure!(
+                lines.len() == 3 && lines.iter().all(right),
+                "{level}: {words:?}: {told}"
+            );
         }
     }
     Ok(())
@@ -306,13 +456,22 @@ fn survives_all_attacks_at_once() -> Result<()> {
     stage.put_policy(GOOD, &[])?;
     put_answers(&stage, CLUSTERS, "ManyUsers")?;
     put_hostile(&stage, "hog", "hog", ("", ""))?;
-    let granted = ("      component: ./log-flood.wasm", "      component: ./log-flood.wasm\n      capabilities: [log]");
+    let granted = (
+        "      component: ./log-flood.wasm",
+        "      component: ./log-flood.wasm\n      capabilities: [log]",
+    );
     put_hostile(&stage, "flood", "log-flood", granted)?;
     put_bomb(&stage)?;
-    let mut agent = watch_with(&stage, &["--admin-address", "127.0.0.1:0", "--log-format", "json"])?;
+    let mut agent = watch_with(
+        &stage,
+        &["--admin-address", "127.0.0.1:0", "--log-format", "json"],
+    )?;
     let address = ready(&agent)?;
     let peers = crowd(address)?;
-    put(&stage.fleet.join("lines.yaml"), "- a\n".repeat(FILE_BYTES / 4).as_bytes())?;
+    put(
+        &stage.fleet.join("lines.yaml"),
+        "- a\n".repeat(FILE_BYTES / 4).as_bytes(),
+    )?;
     stage.wait_for_text(&stage.policy_status("bomb"), "ComponentTooLarge")?;
     wait_for_status(&stage, "hog", "edge-00199", "GuestTimedOut")?;
     for at in DECIDED {

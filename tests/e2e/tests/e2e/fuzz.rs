@@ -12,8 +12,16 @@ fn kept() -> std::path::PathBuf {
 
 #[test]
 fn withstands_mutations_from_a_fixed_seed() -> Result<()> {
-    let tried = Fuzz { seed: 1, attempts: 40, time: Duration::ZERO }.run(&kept())?;
-    ensure!(tried.attempts == [20, 10, 10] && tried.canaries > 50, "{tried:?}");
+    let tried = Fuzz {
+        seed: 1,
+        attempts: 40,
+        time: Duration::ZERO,
+    }
+    .run(&kept())?;
+    ensure!(
+        tried.attempts == [20, 10, 10] && tried.canaries > 50,
+        "{tried:?}"
+    );
     ensure!(tried.findings.is_empty(), "{}", tried.findings.join("\n"));
     Ok(())
 }
@@ -21,10 +29,23 @@ fn withstands_mutations_from_a_fixed_seed() -> Result<()> {
 #[test]
 #[ignore = "takes as long as it is told: cargo xtask fuzz"]
 fn long() -> Result<()> {
-    let number = |name: &str, otherwise| std::env::var(name).map_or(Ok(otherwise), |text| text.parse::<u64>());
-    let (seed, minutes) = (number("TRANSOM_FUZZ_SEED", 1)?, number("TRANSOM_FUZZ_MINUTES", 10)?);
-    let tried = Fuzz { seed, attempts: 0, time: Duration::from_secs(minutes * 60) }.run(&kept())?;
-    println!("seed {seed}: {:?} attempts on cases, policies, own folders; {} canaries", tried.attempts, tried.canaries);
+    let number = |name: &str, otherwise| {
+        std::env::var(name).map_or(Ok(otherwise), |text| text.parse::<u64>())
+    };
+    let (seed, minutes) = (
+        number("TRANSOM_FUZZ_SEED", 1)?,
+        number("TRANSOM_FUZZ_MINUTES", 10)?,
+    );
+    let tried = Fuzz {
+        seed,
+        attempts: 0,
+        time: Duration::from_secs(minutes * 60),
+    }
+    .run(&kept())?;
+    println!(
+        "seed {seed}: {:?} attempts on cases, policies, own folders; {} canaries",
+        tried.attempts, tried.canaries
+    );
     ensure!(tried.findings.is_empty(), "{}", tried.findings.join("\n"));
     Ok(())
 }

@@ -29,23 +29,63 @@ fn files() -> Vec<(&'static str, String, &'static str)> {
             "d".repeat(60)
         )
     });
-    let yaml = format!("apiVersion: v1\nitems:\n{}kind: List\n", yaml.collect::<String>());
+    let yaml = format!(
+        "apiVersion: v1\nitems:\n{}kind: List\n",
+        yaml.collect::<String>()
+    );
     // The smallest objects that are not refused for their number, and one of them in all places.
     let documents = |name: &dyn Fn(usize) -> String| -> String {
-        let document = |at| format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {}}}}}", name(at));
-        (0..BYTES / SMALL).map(|at| format!("---\n{:<1$}\n", document(at), SMALL - 5)).collect()
+        let document = |at| {
+            format!(
+                "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {}}}}}",
+                name(at)
+            )
+        };
+        (0..BYTES / SMALL)
+            .map(|at| format!("---\n{:<1$}\n", document(at), SMALL - 5))
+            .collect()
     };
-    let typed = |at| format!("{:<1$}", json!({"metadata": {"name": format!("t{at}")}}).to_string(), SMALL - 1);
+    let typed = |at| {
+        format!(
+            "{:<1$}",
+            json!({"metadata": {"name": format!("t{at}")}}).to_string(),
+            SMALL - 1
+        )
+    };
     let typed = (0..BYTES / SMALL).map(typed).collect::<Vec<_>>().join(",");
     vec![
         ("small.yaml", documents(&|at| format!("s{at}")), ""),
-        ("typed.json", format!("{{\"kind\":\"ConfigMapList\",\"apiVersion\":\"v1\",\"items\":[{typed}]}}"), ""),
-        ("again.yaml", documents(&|_| "a".to_owned()), "DuplicateObject"),
+        (
+            "typed.json",
+            format!("{{\"kind\":\"ConfigMapList\",\"apiVersion\":\"v1\",\"items\":[{typed}]}}"),
+            "",
+        ),
+        (
+            "again.yaml",
+            documents(&|_| "a".to_owned()),
+            "DuplicateObject",
+        ),
         ("lines.yaml", lines("- a\n"), refused),
-        ("commas.json", format!("{{\"kind\":\"List\",\"items\":[{}]}}", lines(",")), refused),
-        ("open.json", format!("{{\"kind\":\"List\",\"items\":[{}", lines(",")), refused),
-        ("ones.json", format!("{{\"kind\":\"List\",\"items\":[{}1]}}", lines("1,")), refused),
-        ("long.yaml", format!("? {}\n: a\n", lines("long key ")), refused),
+        (
+            "commas.json",
+            format!("{{\"kind\":\"List\",\"items\":[{}]}}", lines(",")),
+            refused,
+        ),
+        (
+            "open.json",
+            format!("{{\"kind\":\"List\",\"items\":[{}", lines(",")),
+            refused,
+        ),
+        (
+            "ones.json",
+            format!("{{\"kind\":\"List\",\"items\":[{}1]}}", lines("1,")),
+            refused,
+        ),
+        (
+            "long.yaml",
+            format!("? {}\n: a\n", lines("long key ")),
+            refused,
+        ),
         ("maps.json", format!("[{}1]", lines("{\"a\":1},")), refused),
         ("many.json", lines("{} "), refused),
         ("fleet.json", json, ""),
@@ -62,7 +102,12 @@ fn no_file_costs_more_memory_than_eight_times_its_size() -> Result<()> {
         let agent = stage.watch()?;
         let done = |name: &str, said: &str| {
             wait::until(name, DEADLINE, || {
-                agent.log().ok()?.lines().any(|line| line.contains(name) && line.contains(said)).then_some(())
+                agent
+                    .log()
+                    .ok()?
+                    .lines()
+                    .any(|line| line.contains(name) && line.contains(said))
+                    .then_some(())
             })
         };
         // An unreadable file shows that the agent has read the earlier ones.
@@ -77,11 +122,25 @@ fn no_file_costs_more_memory_than_eight_times_its_size() -> Result<()> {
             "" => settled("after.yaml")?,
             said => done(name, said)?,
         }
-        let refused = agent.log()?.lines().any(|line| line.contains(name) && line.contains("ManifestInvalid"));
-        ensure!(refused == (said == "ManifestInvalid"), "{name} is taken for what it is not");
-        let (cost, most) = (agent.peak_bytes()? - before, 8 * text.len().max(BYTES) as u64);
+        let refused = agent
+            .log()?
+            .lines()
+            .any(|line| line.contains(name) && line.contains("ManifestInvalid"));
+        ensure!(
+            refused == (said == "ManifestInvalid"),
+            "{name} is taken for what it is not"
+        );
+        let (cost, most) = (
+            agent.peak_bytes()? - before,
+            8 * text.len().max(BYTES) as u64,
+        );
         println!("{name}: {} MiB for {} MiB", cost >> 20, text.len() >> 20);
-        ensure!(cost <= most, "{name}: {} MiB for {} MiB", cost >> 20, text.len() >> 20);
+        ensure!(
+            cost <= most,
+            "{name}: {} MiB for {} MiB",
+            cost >> 20,
+            text.len() >> 20
+        );
         agent.stop()?;
     }
     Ok(())

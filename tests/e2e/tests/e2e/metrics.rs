@@ -35,28 +35,54 @@ pub(crate) fn start_command(stage: &Stage, command: &mut Command) -> Result<(Age
 pub(crate) fn ready(agent: &Agent) -> Result<SocketAddr> {
     let address = wait::until("the address of the admin server", DEADLINE, || {
         let log = agent.log().ok()?;
-        let line = log.lines().find(|line| line.contains("the admin server is listening"))?;
-        serde_json::from_str::<Value>(line).ok()?["address"].as_str()?.parse().ok()
+        let line = log
+            .lines()
+            .find(|line| line.contains("the admin server is listening"))?;
+        serde_json::from_str::<Value>(line).ok()?["address"]
+            .as_str()?
+            .parse()
+            .ok()
     })?;
-    wait::until("readiness", DEADLINE, || http::get(address, "/readyz").ok().filter(|answer| answer.status == 200))?;
+    wait::until("readiness", DEADLINE, || {
+        http::get(address, "/readyz")
+            .ok()
+            .filter(|answer| answer.status == 200)
+    })?;
     Ok(address)
 }
 
 /// Runs promtool on a text; returns whether it succeeded, and its output.
 fn promtool(words: &[&str], input: &str) -> Result<(bool, String)> {
     let mut command = Command::new(tool("promtool")?);
-    command.args(words).current_dir(monitoring()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(words)
+        .current_dir(monitoring())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().context("failed to start promtool")?;
     // It exits when its input ends; a run that reads no input may have exited already.
-    drop(child.stdin.take().context("no input")?.write_all(input.as_bytes()));
+    drop(
+        child
+            .stdin
+            .take()
+            .context("no input")?
+            .write_all(input.as_bytes()),
+    );
     let output = child.wait_with_output()?;
     let said = [output.stdout, output.stderr].concat();
-    Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+    Ok((
+        output.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    ))
 }
 
 #[test]
 fn alert_rules_are_correct_for_synthetic_series() -> Result<()> {
-    for words in [&["check", "rules", "rules.yaml"][..], &["test", "rules", "rules.test.yaml"]] {
+    for words in [
+        &["check", "rules", "rules.yaml"][..],
+        &["test", "rules", "rules.test.yaml"],
+    ] {
         let (content, said) = promtool(words, "")?;
         ensure!(content, "promtool {words:?}: {said}");
     }
@@ -70,22 +96,42 @@ fn exposes_every_listed_metric_as_promtool_expects() -> Result<()> {
     stage.wait_for_secret_file(0)?;
     let missing = |text: &str| -> Vec<&str> {
         // Metrics of API servers and of faults are exempt: this test has neither.
-        let names = ALL.iter().filter(|metric| !metric.is_rare()).map(|metric| metric.name);
-        names.filter(|name| !text.contains(&format!("# TYPE {name} "))).collect()
+        let names = ALL
+            .iter()
+            .filter(|metric| !metric.is_rare())
+            .map(|metric| metric.name);
+        names
+            .filter(|name| !text.contains(&format!("# TYPE {name} ")))
+            .collect()
     };
-    let look = || http::get(address, "/metrics").ok().filter(|answer| missing(&answer.body).is_empty());
+    let look = || {
+        http::get(address, "/metrics")
+            .ok()
+            .filter(|answer| missing(&answer.body).is_empty())
+    };
     let text = wait::until("every metric", DEADLINE, look)?.body;
     for line in text.lines().filter(|line| line.starts_with("# TYPE ")) {
         let mut words = line.split(' ').skip(2);
-        let (name, kind) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let metric =
-            ALL.iter().find(|metric| metric.name == name).with_context(|| format!("`{name}` is not in the list"))?;
+        let (name, kind) = (
+            words.next().unwrap_or_default(),
+            words.next().unwrap_or_default(),
+        );
+        let metric = ALL
+            .iter()
+            .find(|metric| metric.name == name)
+            .with_context(|| format!("`{name}` is not in the list"))?;
         ensure!(metric.kind.as_str() == kind, "{line}");
     }
     // The names that dashboards use are fixed; promtool must report nothing else.
     let (_, said) = promtool(&["check", "metrics"], &text)?;
-    let known = ["_copy_failures counter metrics should have", "mce_hs_addon_kubeconfig_secret_copy_"];
-    let others: Vec<&str> = said.lines().filter(|line| !known.iter().any(|known| line.contains(known))).collect();
+    let known = [
+        "_copy_failures counter metrics should have",
+        "mce_hs_addon_kubeconfig_secret_copy_",
+    ];
+    let others: Vec<&str> = said
+        .lines()
+        .filter(|line| !known.iter().any(|known| line.contains(known)))
+        .collect();
     ensure!(others.is_empty(), "{others:?}");
     agent.kill()?;
     Ok(())
@@ -103,7 +149,10 @@ fn answers_paths_and_methods_as_documented() -> Result<()> {
         ("GET", "/", 404),
         ("GET", "/metrics/..", 404),
     ] {
-        ensure!(http::send(address, method, path)?.status == status, "{method} {path}");
+        ensure!(
+            http::send(address, method, path)?.status == status,
+            "{method} {path}"
+        );
     }
     put(
         &stage.policies.join("broken.yaml"),
@@ -113,7 +162,10 @@ fn answers_paths_and_methods_as_documented() -> Result<()> {
     // One bad policy does not make the agent unready.
     let (agent, address) = start(&stage, &[])?;
     let text = http::get(address, "/metrics")?.body;
-    ensure!(text.contains("transom_policies{status=\"Refused\"} 1"), "{text}");
+    ensure!(
+        text.contains("transom_policies{status=\"Refused\"} 1"),
+        "{text}"
+    );
     agent.kill()?;
     Ok(())
 }
@@ -139,40 +191,74 @@ fn prometheus_sees_a_fault_and_every_expression_returns_data() -> Result<()> {
     plant(&stage, 1, &json!({ "token": token }))?;
     // The fault: a text that is not a kubeconfig and contains a secret.
     let broken = canaries.plant("a broken source");
-    put_source(&stage, 0, &STANDARD.encode(format!("token: {broken}\nusers: [\"{broken}\n")))?;
+    put_source(
+        &stage,
+        0,
+        &STANDARD.encode(format!("token: {broken}\nusers: [\"{broken}\n")),
+    )?;
     prometheus.wait_for(failures, |value| value >= 1.0)?;
-    prometheus
-        .wait_for("transom_primaries{state=\"Failed\", reason=\"KubeconfigUnparsable\"}", |value| value == 1.0)?;
+    prometheus.wait_for(
+        "transom_primaries{state=\"Failed\", reason=\"KubeconfigUnparsable\"}",
+        |value| value == 1.0,
+    )?;
     prometheus.wait_for("transom:copy_errors:ratio_rate5m", |value| value > 0.0)?;
-    prometheus
-        .wait_for("transom:primaries_sound:ratio{policy=\"external-managed-kubeconfig\"}", |value| value < 1.0)?;
+    prometheus.wait_for(
+        "transom:primaries_sound:ratio{policy=\"external-managed-kubeconfig\"}",
+        |value| value < 1.0,
+    )?;
     for expression in expressions()? {
         prometheus.wait_for(&expression, |_| true)?;
     }
-    ensure!(prometheus.rule_errors()?.is_empty(), "{:?}", prometheus.rule_errors()?);
+    ensure!(
+        prometheus.rule_errors()?.is_empty(),
+        "{:?}",
+        prometheus.rule_errors()?
+    );
     for path in ["/metrics", "/debug/state"] {
         let shown = http::get(address, path)?.body;
-        ensure!(shown.len() > 500 && canaries.found_in(shown.as_bytes()).is_empty(), "{path} shows a canary");
+        ensure!(
+            shown.len() > 500 && canaries.found_in(shown.as_bytes()).is_empty(),
+            "{path} shows a canary"
+        );
     }
     let state: Value = serde_json::from_str(&http::get(address, "/debug/state")?.body)?;
-    let told = state["primaries"]["others"].as_array().context("no primaries")?;
-    ensure!(told.iter().any(|told| told["reason"] == "KubeconfigUnparsable"), "{state}");
+    let told = state["primaries"]["others"]
+        .as_array()
+        .context("no primaries")?;
+    ensure!(
+        told.iter()
+            .any(|told| told["reason"] == "KubeconfigUnparsable"),
+        "{state}"
+    );
     let said = agent.log()?;
-    ensure!(canaries.found_in(said.as_bytes()).is_empty(), "the log shows a canary");
+    ensure!(
+        canaries.found_in(said.as_bytes()).is_empty(),
+        "the log shows a canary"
+    );
     agent.kill()
 }
 
 /// Replaces the kubeconfig of a cluster with a text.
 fn put_source(stage: &Stage, index: usize, encoded: &str) -> Result<()> {
     let text = fs::read_to_string(stage.hosted(index))?;
-    let line = text.lines().find(|line| line.starts_with("  kubeconfig: ")).context("no kubeconfig")?;
-    put(&stage.hosted(index), text.replace(line, &format!("  kubeconfig: {encoded}")).as_bytes())
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("  kubeconfig: "))
+        .context("no kubeconfig")?;
+    put(
+        &stage.hosted(index),
+        text.replace(line, &format!("  kubeconfig: {encoded}"))
+            .as_bytes(),
+    )
 }
 
 /// Gives the user in a cluster's kubeconfig another credential.
 fn plant(stage: &Stage, index: usize, user: &Value) -> Result<()> {
     let text = fs::read_to_string(stage.hosted(index))?;
-    let encoded = text.lines().find_map(|line| line.strip_prefix("  kubeconfig: ")).context("no kubeconfig")?;
+    let encoded = text
+        .lines()
+        .find_map(|line| line.strip_prefix("  kubeconfig: "))
+        .context("no kubeconfig")?;
     let bytes = STANDARD.decode(encoded).ok().context("not base64")?;
     let mut document: Value = serde_yaml::from_slice(&bytes).ok().context("not YAML")?;
     document["users"][0]["user"] = user.clone();

@@ -31,7 +31,10 @@ fn turns_a_fleet_into_secrets_and_taints() -> Result<()> {
         let port = if index % 7 == 1 { 2040 } else { 6443 };
         let server = format!("https://kube-apiserver.clusters-{managed}.svc.cluster.local:{port}");
         ensure!(made.server == server, "{index}: {}", made.server);
-        ensure!(made.carries(&source), "{index}: something else than the server differs from the source");
+        ensure!(
+            made.carries(&source),
+            "{index}: something else than the server differs from the source"
+        );
         ensure!(fs::metadata(&path)?.permissions().mode() & 0o777 == 0o600);
     }
     taints_are_right(&stage)
@@ -41,18 +44,34 @@ fn turns_a_fleet_into_secrets_and_taints() -> Result<()> {
 fn taints_are_right(stage: &Stage) -> Result<()> {
     let own = "cluster.open-cluster-management.io/";
     for index in 0..12 {
-        let name = if index < 10 { fleet::managed_name(index) } else { format!("edge-{index:05}") };
+        let name = if index < 10 {
+            fleet::managed_name(index)
+        } else {
+            format!("edge-{index:05}")
+        };
         let patch = fs::read_to_string(stage.patch(&name)).unwrap_or_default();
         let value = patch.split("\n  value:").nth(1);
         match index % 10 {
-            2 => ensure!(!patch.is_empty() && value.is_none(), "{name}: an old taint goes"),
+            2 => ensure!(
+                !patch.is_empty() && value.is_none(),
+                "{name}: an old taint goes"
+            ),
             7 => {
                 let value = value.unwrap_or_default();
-                ensure!(value.contains("maintenance.example.com/window"), "{name}: a user's taint stays");
-                ensure!(value.contains("2026-02-01T04:00:00Z"), "{name}: and keeps its time");
+                ensure!(
+                    value.contains("maintenance.example.com/window"),
+                    "{name}: a user's taint stays"
+                );
+                ensure!(
+                    value.contains("2026-02-01T04:00:00Z"),
+                    "{name}: and keeps its time"
+                );
                 ensure!(value.contains(&format!("{own}unavailable")), "{name}");
             }
-            8 | 9 => ensure!(value.is_some_and(|value| value.contains(&format!("{own}unreachable"))), "{name}"),
+            8 | 9 => ensure!(
+                value.is_some_and(|value| value.contains(&format!("{own}unreachable"))),
+                "{name}"
+            ),
             _ => ensure!(patch.is_empty(), "{name}: nothing to change"),
         }
     }
@@ -66,9 +85,15 @@ fn a_second_run_writes_nothing() -> Result<()> {
     let (prints, contents) = (tree::prints(&stage.own())?, tree::contents(&stage.fleet)?);
     ensure!(prints.len() > 10);
     // The same at another time: what is written does not depend on the time of the run, before a wait is overdue.
-    let again = stage.run()?.args(["--once", "--now", "2026-11-21T08:01:30Z"]).output()?;
+    let again = stage
+        .run()?
+        .args(["--once", "--now", "2026-11-21T08:01:30Z"])
+        .output()?;
     ensure!(code(&again) == Some(0));
-    ensure!(tree::prints(&stage.own())? == prints, "a file was written again");
+    ensure!(
+        tree::prints(&stage.own())? == prints,
+        "a file was written again"
+    );
     ensure!(tree::contents(&stage.fleet)? == contents);
     Ok(())
 }
@@ -76,22 +101,40 @@ fn a_second_run_writes_nothing() -> Result<()> {
 #[test]
 fn managed_objects_carry_the_policys_labels_while_it_lists_them() -> Result<()> {
     let stage = Stage::new(1, 0)?;
-    let policy = |own: &str| stage.put_policy("external-managed-kubeconfig", &[("\n  own:\n", own)]);
-    policy("\n  own:\n    labels: {team: blue, tier: gold}\n    annotations: {example.com/note: theirs}\n")?;
+    let policy =
+        |own: &str| stage.put_policy("external-managed-kubeconfig", &[("\n  own:\n", own)]);
+    policy(
+        "\n  own:\n    labels: {team: blue, tier: gold}\n    annotations: {example.com/note: theirs}\n",
+    )?;
     ensure!(code(&stage.once()?) == Some(0));
     let made = fs::read_to_string(stage.secret(0))?;
-    ensure!(["team: blue", "tier: gold", "example.com/note: theirs"].iter().all(|text| made.contains(text)));
+    ensure!(
+        ["team: blue", "tier: gold", "example.com/note: theirs"]
+            .iter()
+            .all(|text| made.contains(text))
+    );
     stage.edit(&stage.secret(0), "team: blue", "team: red\n    users: own")?;
     policy("\n  own:\n    labels: {team: blue}\n")?;
     ensure!(code(&stage.once()?) == Some(0));
     let made = fs::read_to_string(stage.secret(0))?;
-    ensure!(["team: blue", "users: own"].iter().all(|text| made.contains(text)), "what the user put there is gone");
-    ensure!(!made.contains("tier: gold") && !made.contains("example.com/note: theirs"), "what nobody wants is there");
+    ensure!(
+        ["team: blue", "users: own"]
+            .iter()
+            .all(|text| made.contains(text)),
+        "what the user put there is gone"
+    );
+    ensure!(
+        !made.contains("tier: gold") && !made.contains("example.com/note: theirs"),
+        "what nobody wants is there"
+    );
     policy("\n  own:\n    labels: {transom.dev/policy: other}\n")?;
     let refused = stage.once()?;
     ensure!(code(&refused) == Some(1), "{}", stderr(&refused));
     let told = stderr(&refused) + &String::from_utf8_lossy(&refused.stdout);
-    ensure!(told.contains(r#"spec.own.labels["transom.dev/policy"]"#), "{told}");
+    ensure!(
+        told.contains(r#"spec.own.labels["transom.dev/policy"]"#),
+        "{told}"
+    );
     Ok(())
 }
 
@@ -119,17 +162,28 @@ fn one_broken_cluster_fails_alone() -> Result<()> {
     Secret::read(&stage.secret(2))?;
     let status = fs::read_to_string(stage.hosted_status(0))?;
     ensure!(status.contains("state: Failed"), "{status}");
-    ensure!(stderr(&output).contains("hosted-00000"), "{}", stderr(&output));
+    ensure!(
+        stderr(&output).contains("hosted-00000"),
+        "{}",
+        stderr(&output)
+    );
     Ok(())
 }
 
 #[test]
 fn a_file_that_does_not_parse_affects_no_other() -> Result<()> {
     let stage = Stage::new(2, 2)?;
-    fs::write(stage.fleet.join("broken.yaml"), "kind: Service\nmetadata: [\n")?;
+    fs::write(
+        stage.fleet.join("broken.yaml"),
+        "kind: Service\nmetadata: [\n",
+    )?;
     let output = stage.once()?;
     ensure!(code(&output) == Some(1), "{}", stderr(&output));
-    ensure!(stderr(&output).contains("broken.yaml"), "{}", stderr(&output));
+    ensure!(
+        stderr(&output).contains("broken.yaml"),
+        "{}",
+        stderr(&output)
+    );
     Secret::read(&stage.secret(0))?;
     Secret::read(&stage.secret(1))?;
     Ok(())
@@ -152,7 +206,12 @@ fn wrong_usage_exits_with_2() -> Result<()> {
     ];
     for words in wrong {
         let output = stage.transom()?.args(words).output()?;
-        ensure!(code(&output) == Some(2), "{words:?}: {:?} {}", code(&output), stderr(&output));
+        ensure!(
+            code(&output) == Some(2),
+            "{words:?}: {:?} {}",
+            code(&output),
+            stderr(&output)
+        );
         ensure!(!output.stderr.is_empty(), "{words:?} says why");
     }
     Ok(())
@@ -163,7 +222,13 @@ fn render_shows_changes_and_writes_nothing() -> Result<()> {
     let stage = Stage::new(4, 10)?;
     let before = tree::prints(&stage.fleet)?;
     let render = |words: &[&str]| -> Result<Output> {
-        Ok(stage.transom()?.arg("render").arg(&stage.fleet).args(["--now", NOW]).args(words).output()?)
+        Ok(stage
+            .transom()?
+            .arg("render")
+            .arg(&stage.fleet)
+            .args(["--now", NOW])
+            .args(words)
+            .output()?)
     };
     let output = render(&["-o", "json", "--exit-code"])?;
     ensure!(code(&output) == Some(3), "{}", stderr(&output));
@@ -172,10 +237,22 @@ fn render_shows_changes_and_writes_nothing() -> Result<()> {
         let items = list["items"].as_array().map_or(&[][..], Vec::as_slice);
         items.iter().filter(|item| item["kind"] == kind).count()
     };
-    ensure!((kinds("Secret"), kinds("ManagedCluster")) == (3, 4), "{} {}", kinds("Secret"), kinds("ManagedCluster"));
-    ensure!(tree::prints(&stage.fleet)? == before, "render wrote something");
+    ensure!(
+        (kinds("Secret"), kinds("ManagedCluster")) == (3, 4),
+        "{} {}",
+        kinds("Secret"),
+        kinds("ManagedCluster")
+    );
+    ensure!(
+        tree::prints(&stage.fleet)? == before,
+        "render wrote something"
+    );
     ensure!(code(&stage.once()?) == Some(0));
     let output = render(&["--diff", "--exit-code"])?;
-    ensure!(code(&output) == Some(0) && output.stdout.is_empty(), "{}", stderr(&output));
+    ensure!(
+        code(&output) == Some(0) && output.stdout.is_empty(),
+        "{}",
+        stderr(&output)
+    );
     Ok(())
 }

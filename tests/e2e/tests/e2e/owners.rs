@@ -25,27 +25,59 @@ fn put_second(stage: &Stage, key: &str) -> Result<()> {
     let text = fs::read_to_string(stage.policies.join(FIRST).join("policy.yaml"))?;
     let settings = "component: builtin:taints\n      settings: {unreachable: {effect: NoSelectIfNew}, unavailable: {effect: NoSelectIfNew}}";
     let text = text.replace(&format!("name: {FIRST}"), &format!("name: {SECOND}"));
-    let text = text.replace("component: builtin:taints", settings).replace(KEY, key);
-    ensure!(text.contains(SECOND) && text.contains(settings), "the policy is written in another way: {text}");
-    put(&stage.policies.join(SECOND).join("policy.yaml"), text.as_bytes())
+    let text = text
+        .replace("component: builtin:taints", settings)
+        .replace(KEY, key);
+    ensure!(
+        text.contains(SECOND) && text.contains(settings),
+        "the policy is written in another way: {text}"
+    );
+    put(
+        &stage.policies.join(SECOND).join("policy.yaml"),
+        text.as_bytes(),
+    )
 }
 
 /// The output of a command that must exit.
 fn ended(command: &mut Command) -> Result<Output> {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let ended = wait::until(&format!("the end of {command:?}"), DEADLINE, || child.try_wait().ok().flatten());
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let ended = wait::until(&format!("the end of {command:?}"), DEADLINE, || {
+        child.try_wait().ok().flatten()
+    });
     if ended.is_err() {
         child.kill()?;
     }
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    child.stdout.take().context("no output")?.read_to_end(&mut stdout)?;
-    child.stderr.take().context("no errors")?.read_to_end(&mut stderr)?;
-    Ok(Output { status: ended?, stdout, stderr })
+    child
+        .stdout
+        .take()
+        .context("no output")?
+        .read_to_end(&mut stdout)?;
+    child
+        .stderr
+        .take()
+        .context("no errors")?
+        .read_to_end(&mut stderr)?;
+    Ok(Output {
+        status: ended?,
+        stdout,
+        stderr,
+    })
 }
 
 /// Whether a text names the reason, both policies and the key.
 fn names_all(text: &str) -> bool {
-    ["TaintKeyTaken", FIRST, SECOND, "cluster.open-cluster-management.io/un"].iter().all(|part| text.contains(part))
+    [
+        "TaintKeyTaken",
+        FIRST,
+        SECOND,
+        "cluster.open-cluster-management.io/un",
+    ]
+    .iter()
+    .all(|part| text.contains(part))
 }
 
 #[test]
@@ -53,19 +85,37 @@ fn refuses_the_second_owner_of_a_key_and_every_command_exits() -> Result<()> {
     let stage = stage()?;
     let validated = ended(stage.transom()?.arg("validate").arg(&stage.policies))?;
     let said = String::from_utf8(validated.stdout)?;
-    ensure!(validated.status.code() == Some(1) && names_all(&said), "{said}");
-    ensure!(said.lines().filter(|line| line.contains("refused")).count() == 1, "the first is valid: {said}");
+    ensure!(
+        validated.status.code() == Some(1) && names_all(&said),
+        "{said}"
+    );
+    ensure!(
+        said.lines().filter(|line| line.contains("refused")).count() == 1,
+        "the first is valid: {said}"
+    );
     let rendered = ended(
-        stage.transom()?.arg("render").arg(&stage.fleet).arg("--policies").arg(&stage.policies).args(["--now", NOW]),
+        stage
+            .transom()?
+            .arg("render")
+            .arg(&stage.fleet)
+            .arg("--policies")
+            .arg(&stage.policies)
+            .args(["--now", NOW]),
     )?;
     let said = String::from_utf8(rendered.stderr)?;
-    ensure!(rendered.status.code() == Some(1) && names_all(&said), "{said}");
+    ensure!(
+        rendered.status.code() == Some(1) && names_all(&said),
+        "{said}"
+    );
     let once = ended(stage.run()?.args(["--once", "--now", NOW]))?;
     let said = String::from_utf8(once.stderr)?;
     ensure!(once.status.code() == Some(1) && names_all(&said), "{said}");
-    let patch =
-        fs::read_to_string(stage.patch("edge-00008")).or_else(|_| fs::read_to_string(stage.patch("edge-00010")));
-    ensure!(!patch.unwrap_or_default().contains("NoSelectIfNew"), "the first works as if it were alone");
+    let patch = fs::read_to_string(stage.patch("edge-00008"))
+        .or_else(|_| fs::read_to_string(stage.patch("edge-00010")));
+    ensure!(
+        !patch.unwrap_or_default().contains("NoSelectIfNew"),
+        "the first works as if it were alone"
+    );
     Ok(())
 }
 
@@ -75,7 +125,10 @@ fn loads_the_second_owner_once_the_first_gives_up_the_key() -> Result<()> {
     let mut agent = stage.watch()?;
     let (first, second) = (stage.policy_status(FIRST), stage.policy_status(SECOND));
     stage.wait_for_text(&second, "reason: TaintKeyTaken")?;
-    ensure!(names_all(&fs::read_to_string(&second)?), "the status names both and the key");
+    ensure!(
+        names_all(&fs::read_to_string(&second)?),
+        "the status names both and the key"
+    );
     stage.wait_for_text(&first, "reason: Loaded")?;
     let written = stage.policies.join(FIRST).join("policy.yaml");
     let text = fs::read_to_string(&written)?;
@@ -86,7 +139,10 @@ fn loads_the_second_owner_once_the_first_gives_up_the_key() -> Result<()> {
     stage.wait_for_text(&first, "reason: TaintKeyTaken")?;
     ensure!(fs::read_to_string(&second)?.contains("reason: Loaded"));
     let other = text.replace("cluster.open-cluster-management.io/un", "fleet.example/un");
-    put(&stage.policies.join(SECOND).join("policy.yaml"), other.replace(FIRST, SECOND).as_bytes())?;
+    put(
+        &stage.policies.join(SECOND).join("policy.yaml"),
+        other.replace(FIRST, SECOND).as_bytes(),
+    )?;
     stage.wait_for_text(&first, "reason: Loaded")?;
     ensure!(agent.ended()?.is_none(), "the agent goes on");
     agent.stop()?;
@@ -115,7 +171,10 @@ fn refuses_the_second_owner_when_both_become_loadable_later() -> Result<()> {
     let status = |policy: &str| fs::read_to_string(stage.policy_status(policy)).unwrap_or_default();
     wait::until("one active, and the other one refused", DEADLINE, || {
         let with = |reason: &str| {
-            policies.iter().filter(|policy| status(policy).contains(&format!("reason: {reason}"))).count()
+            policies
+                .iter()
+                .filter(|policy| status(policy).contains(&format!("reason: {reason}")))
+                .count()
         };
         (with("Loaded") == 1 && with("TaintKeyTaken") == 1).then_some(())
     })?;
@@ -131,12 +190,21 @@ fn the_same_policy_owns_a_contested_secret_at_every_start() -> Result<()> {
     for _ in 0..10 {
         let stage = Stage::new(1, 0)?;
         stage.put_policy("external-managed-kubeconfig", &[])?;
-        let written = stage.policies.join("external-managed-kubeconfig").join("policy.yaml");
+        let written = stage
+            .policies
+            .join("external-managed-kubeconfig")
+            .join("policy.yaml");
         let text = fs::read_to_string(&written)?;
         let copy = text.replacen("name: external-managed-kubeconfig\n", "name: a-copy\n", 1);
-        put(&stage.policies.join("a-copy").join("policy.yaml"), copy.as_bytes())?;
+        put(
+            &stage.policies.join("a-copy").join("policy.yaml"),
+            copy.as_bytes(),
+        )?;
         stage.once()?;
-        ensure!(fs::read_to_string(stage.secret(0))?.contains("transom.dev/policy: a-copy"), "the other one has it");
+        ensure!(
+            fs::read_to_string(stage.secret(0))?.contains("transom.dev/policy: a-copy"),
+            "the other one has it"
+        );
     }
     Ok(())
 }

@@ -23,7 +23,11 @@ fn stage() -> Result<(Stage, PathBuf, PathBuf)> {
 /// Replaces a text, which must exist.
 fn edit(path: &Path, from: &str, to: &str) -> Result<()> {
     let text = fs::read_to_string(path)?;
-    ensure!(text.contains(from), "{} does not hold `{from}`", path.display());
+    ensure!(
+        text.contains(from),
+        "{} does not hold `{from}`",
+        path.display()
+    );
     put(path, text.replace(from, to).as_bytes())
 }
 
@@ -33,36 +37,77 @@ fn suspend(policy: &Path) -> Result<()> {
 
 /// Waits until the log has this many lines with a text.
 fn wait_for_lines(agent: &Agent, text: &str, count: usize) -> Result<()> {
-    let look = || (agent.log().ok()?.lines().filter(|line| line.contains(text)).count() >= count).then_some(());
-    Ok(wait::until(&format!("{count} lines with `{text}`"), DEADLINE, look)?)
+    let look = || {
+        (agent
+            .log()
+            .ok()?
+            .lines()
+            .filter(|line| line.contains(text))
+            .count()
+            >= count)
+            .then_some(())
+    };
+    Ok(wait::until(
+        &format!("{count} lines with `{text}`"),
+        DEADLINE,
+        look,
+    )?)
 }
 
 #[test]
 fn suspending_and_narrowing_apply_even_if_the_component_fails() -> Result<()> {
     let (stage, policy, component) = stage()?;
-    let (agent, status, primary) = (stage.watch()?, stage.policy_status(POLICY), stage.hosted_status(0));
+    let (agent, status, primary) = (
+        stage.watch()?,
+        stage.policy_status(POLICY),
+        stage.hosted_status(0),
+    );
     let first = stage.wait_for_secret(0, "the secret", |_| true)?;
     put(&component, b"no component")?;
     stage.wait_for_text(&status, "reason: ComponentInvalid")?;
     wait_for_lines(&agent, "refused: ", 1)?;
     // Suspended, even if the rest of the manifest is invalid.
     for nonsense in ["", "\n  nonsense: 1"] {
-        edit(&policy, "\nspec:", &format!("\nspec:\n  suspend: true{nonsense}"))?;
+        edit(
+            &policy,
+            "\nspec:",
+            &format!("\nspec:\n  suspend: true{nonsense}"),
+        )?;
         stage.wait_for_text(&primary, "reason: Suspended")?;
-        stage.edit(&stage.hosted(0), "port: 6443\n    protocol", "port: 7443\n    protocol")?;
-        stage.wait_for_text(&status, "the previous revision stays active within the limits of this manifest")?;
+        stage.edit(
+            &stage.hosted(0),
+            "port: 6443\n    protocol",
+            "port: 7443\n    protocol",
+        )?;
+        stage.wait_for_text(
+            &status,
+            "the previous revision stays active within the limits of this manifest",
+        )?;
         edit(&policy, &format!("\n  suspend: true{nonsense}"), "")?;
-        stage.wait_for_secret(0, "the port of what goes on", |secret| secret.server.ends_with(":7443"))?;
-        stage.edit(&stage.hosted(0), "port: 7443\n    protocol", "port: 6443\n    protocol")?;
+        stage.wait_for_secret(0, "the port of what goes on", |secret| {
+            secret.server.ends_with(":7443")
+        })?;
+        stage.edit(
+            &stage.hosted(0),
+            "port: 7443\n    protocol",
+            "port: 6443\n    protocol",
+        )?;
         stage.wait_for_secret(0, "the first port", |secret| secret.server == first.server)?;
     }
     // Each of these manifests was refused, and each refusal was reported.
     wait_for_lines(&agent, "refused: ", 5)?;
     // Narrowed to a name that the previous revision does not write.
-    edit(&policy, "      name: external-managed-kubeconfig\n", "      name: other\n")?;
+    edit(
+        &policy,
+        "      name: external-managed-kubeconfig\n",
+        "      name: other\n",
+    )?;
     stage.wait_for_text(&primary, "reason: WriteNotGranted")?;
     ensure!(stage.secret(0).exists(), "what was made was removed");
-    ensure!(fs::read_to_string(&status)?.contains("reason: ComponentInvalid"), "the refusal is told no more");
+    ensure!(
+        fs::read_to_string(&status)?.contains("reason: ComponentInvalid"),
+        "the refusal is told no more"
+    );
     agent.stop()?;
     Ok(())
 }
@@ -81,14 +126,18 @@ fn a_constantly_changing_file_blocks_no_other() -> Result<()> {
             let mut count = 0_u64;
             while !over.load(Ordering::Relaxed) {
                 count += 1;
-                files.iter().try_for_each(|file| fs::write(file, format!("{busy}\n# {count}\n")))?;
+                files
+                    .iter()
+                    .try_for_each(|file| fs::write(file, format!("{busy}\n# {count}\n")))?;
             }
             Ok(())
         });
-        let suspended =
-            suspend(&policy).and_then(|()| stage.wait_for_text(&stage.hosted_status(0), "reason: Suspended"));
+        let suspended = suspend(&policy)
+            .and_then(|()| stage.wait_for_text(&stage.hosted_status(0), "reason: Suspended"));
         over.store(true, Ordering::Relaxed);
-        writer.join().map_err(|_| anyhow::anyhow!("the writer panicked"))??;
+        writer
+            .join()
+            .map_err(|_| anyhow::anyhow!("the writer panicked"))??;
         suspended
     })?;
     // The constantly changing file is loaded, too.
@@ -107,9 +156,16 @@ fn detects_a_new_component_of_equal_size_and_time() -> Result<()> {
     // Overwritten in place, and replaced.
     for in_place in [true, false] {
         for (bytes, reason) in [(&bad, "ComponentInvalid"), (&good, "Loaded")] {
-            let path = if in_place { component.clone() } else { stage.path("other") };
+            let path = if in_place {
+                component.clone()
+            } else {
+                stage.path("other")
+            };
             fs::write(&path, bytes)?;
-            fs::File::options().write(true).open(&path)?.set_modified(time)?;
+            fs::File::options()
+                .write(true)
+                .open(&path)?
+                .set_modified(time)?;
             fs::rename(&path, &component)?;
             stage.wait_for_text(&stage.policy_status(POLICY), &format!("reason: {reason}"))?;
         }
@@ -123,16 +179,30 @@ fn refuses_a_component_outside_the_folder_and_blocks_no_other() -> Result<()> {
     let (stage, policy, _) = stage()?;
     let taints = fs::read_to_string(program::policy("built-in-taints"))?;
     std::os::unix::fs::symlink("/etc/passwd", stage.policies.join("link.wasm"))?;
-    let places = ["/", "/proc/self/environ", "../..", "../fleet", "link.wasm", "../../../../../etc/shadow"];
+    let places = [
+        "/",
+        "/proc/self/environ",
+        "../..",
+        "../fleet",
+        "link.wasm",
+        "../../../../../etc/shadow",
+    ];
     for (at, place) in places.into_iter().enumerate() {
-        let manifest =
-            taints.replace("builtin:taints", place).replace("name: built-in-taints", &format!("name: out-{at}"));
-        put(&stage.policies.join(format!("out-{at}.yaml")), manifest.as_bytes())?;
+        let manifest = taints
+            .replace("builtin:taints", place)
+            .replace("name: built-in-taints", &format!("name: out-{at}"));
+        put(
+            &stage.policies.join(format!("out-{at}.yaml")),
+            manifest.as_bytes(),
+        )?;
     }
     let agent = stage.watch()?;
     stage.wait_for_secret(0, "the secret", |_| true)?;
     for at in 0..places.len() {
-        stage.wait_for_text(&stage.policy_status(&format!("out-{at}")), "reason: ComponentNotAllowed")?;
+        stage.wait_for_text(
+            &stage.policy_status(&format!("out-{at}")),
+            "reason: ComponentNotAllowed",
+        )?;
     }
     suspend(&policy)?;
     stage.wait_for_text(&stage.hosted_status(0), "reason: Suspended")?;
@@ -143,14 +213,32 @@ fn refuses_a_component_outside_the_folder_and_blocks_no_other() -> Result<()> {
 #[test]
 fn folders_that_are_links_to_each_other_end() -> Result<()> {
     let (stage, _, _) = stage()?;
-    for (target, link) in [(".", "here"), (".", "again"), ("..", "external-managed-kubeconfig/up")] {
+    for (target, link) in [
+        (".", "here"),
+        (".", "again"),
+        ("..", "external-managed-kubeconfig/up"),
+    ] {
         std::os::unix::fs::symlink(target, stage.policies.join(link))?;
     }
-    let output = stage.transom()?.arg("validate").arg(&stage.policies).output()?;
+    let output = stage
+        .transom()?
+        .arg("validate")
+        .arg(&stage.policies)
+        .output()?;
     let said = String::from_utf8(output.stdout).context("it is no text")?;
-    ensure!(said.lines().filter(|line| line.starts_with("valid ")).count() == 1, "{said}");
+    ensure!(
+        said.lines()
+            .filter(|line| line.starts_with("valid "))
+            .count()
+            == 1,
+        "{said}"
+    );
     let output = stage.once()?;
-    ensure!(output.status.success() && stage.secret(0).exists(), "{}", String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success() && stage.secret(0).exists(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(())
 }
 

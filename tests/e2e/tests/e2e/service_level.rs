@@ -28,7 +28,10 @@ struct Scene {
 
 /// The number of attempts, and of failed ones.
 fn counted(admin: SocketAddr) -> Result<(f64, f64)> {
-    Ok((http::metric(admin, COPY_TOTAL.name, "")?, http::metric(admin, COPY_FAILURES.name, "")?))
+    Ok((
+        http::metric(admin, COPY_TOTAL.name, "")?,
+        http::metric(admin, COPY_FAILURES.name, "")?,
+    ))
 }
 
 /// The number of reconciles for a cause.
@@ -40,16 +43,25 @@ fn reconciles(admin: SocketAddr, why: &str) -> Result<f64> {
 fn goes_on(admin: SocketAddr, why: &str, times: usize) -> Result<()> {
     let enough = reconciles(admin, why)? + times as f64;
     let look = || reconciles(admin, why).ok().filter(|count| *count >= enough);
-    Ok(wait::until(&format!("{times} more reconciles for {why}"), DEADLINE, look).map(drop)?)
+    Ok(wait::until(
+        &format!("{times} more reconciles for {why}"),
+        DEADLINE,
+        look,
+    )
+    .map(drop)?)
 }
 
 impl Scene {
     /// The agent resyncs every primary each `resync_seconds`.
     fn new(resync_seconds: u32) -> Result<Self> {
         let stage = Stage::new(CLUSTERS, 1)?;
-        let mut manifest: Value = serde_yaml::from_str(&fs::read_to_string(program::policy(POLICY))?)?;
+        let mut manifest: Value =
+            serde_yaml::from_str(&fs::read_to_string(program::policy(POLICY))?)?;
         manifest["spec"]["resyncSeconds"] = json!(resync_seconds);
-        put(&stage.policies.join(POLICY).join("policy.yaml"), serde_yaml::to_string(&manifest)?.as_bytes())?;
+        put(
+            &stage.policies.join(POLICY).join("policy.yaml"),
+            serde_yaml::to_string(&manifest)?.as_bytes(),
+        )?;
         let clock = Clock::at(&stage.path("clock"), "2026-11-21 08:00:00")?;
         let scene = Self { stage, clock };
         scene.minute(0)?;
@@ -71,15 +83,27 @@ impl Scene {
         let path = self.stage.hosted(index);
         let whole = fs::read_to_string(&path)?;
         let documents: Vec<&str> = whole.split("\n---\n").collect();
-        let left: Vec<&str> = documents.iter().filter(|text| !text.contains("kind: Service\n")).copied().collect();
-        ensure!(left.len() + 1 == documents.len(), "not one Service in {}", path.display());
+        let left: Vec<&str> = documents
+            .iter()
+            .filter(|text| !text.contains("kind: Service\n"))
+            .copied()
+            .collect();
+        ensure!(
+            left.len() + 1 == documents.len(),
+            "not one Service in {}",
+            path.display()
+        );
         put(&path, left.join("\n---\n").as_bytes())?;
         Ok(move || put(&path, whole.as_bytes()))
     }
 
     /// Waits until exactly this much was counted.
     fn wait_for(&self, admin: SocketAddr, expected: (f64, f64)) -> Result<()> {
-        let look = || counted(admin).ok().filter(|counted| counted.0 >= expected.0);
+        let look = || {
+            counted(admin)
+                .ok()
+                .filter(|counted| counted.0 >= expected.0)
+        };
         let there = wait::until(&format!("{expected:?} attempts"), DEADLINE, look)
             .with_context(|| format!("it is {:?}", counted(admin).ok()))?;
         ensure!(there == expected, "counted {there:?}, not {expected:?}");
@@ -99,14 +123,23 @@ fn a_start_counts_each_cluster_once_despite_retries() -> Result<()> {
             scene.minute(minute)?;
             goes_on(admin, "Retry", 1)?;
         }
-        ensure!(counted(admin)? == (21.0, 1.0), "{start} start, and three more tries: {:?}", counted(admin)?);
+        ensure!(
+            counted(admin)? == (21.0, 1.0),
+            "{start} start, and three more tries: {:?}",
+            counted(admin)?
+        );
         if start == "second" {
             // A change that writes counts, and so does a recovery.
             let text = fs::read_to_string(scene.stage.hosted(0))?;
-            put(&scene.stage.hosted(0), text.replace("port: 6443", "port: 7443").as_bytes())?;
+            put(
+                &scene.stage.hosted(0),
+                text.replace("port: 6443", "port: 7443").as_bytes(),
+            )?;
             scene.wait_for(admin, (22.0, 1.0)).context("a change")?;
             mend()?;
-            scene.wait_for(admin, (23.0, 1.0)).context("what failed is right")?;
+            scene
+                .wait_for(admin, (23.0, 1.0))
+                .context("what failed is right")?;
         }
         agent.kill()?;
     }
@@ -130,23 +163,37 @@ fn a_resync_counts_each_cluster_once_for_the_service_level() -> Result<()> {
         expected = (expected.0 + 21.0, expected.1 + 1.0);
         scene.wait_for(admin, expected)?;
     }
-    let level = format!("100 * ({total} - {failed}) / {total}", total = COPY_TOTAL.name, failed = COPY_FAILURES.name);
+    let level = format!(
+        "100 * ({total} - {failed}) / {total}",
+        total = COPY_TOTAL.name,
+        failed = COPY_FAILURES.name
+    );
     prometheus.wait_for(&level, |level| (level - 100.0 * 20.0 / 21.0).abs() < 1e-9)?;
-    prometheus.wait_for("transom:copy_errors:ratio_rate5m", |ratio| (ratio - 1.0 / 21.0).abs() < 1e-9)?;
-    prometheus.wait_for("transom:primaries_sound:ratio", |ratio| (ratio - 22.0 / 23.0).abs() < 1e-9)?;
+    prometheus.wait_for("transom:copy_errors:ratio_rate5m", |ratio| {
+        (ratio - 1.0 / 21.0).abs() < 1e-9
+    })?;
+    prometheus.wait_for("transom:primaries_sound:ratio", |ratio| {
+        (ratio - 22.0 / 23.0).abs() < 1e-9
+    })?;
     // A single failure: a warning at most, independent of timing, and no page.
-    prometheus
-        .wait_for("count(ALERTS{alertname=\"TransomPrimariesFailed\", severity=\"warning\"})", |count| count == 1.0)?;
+    prometheus.wait_for(
+        "count(ALERTS{alertname=\"TransomPrimariesFailed\", severity=\"warning\"})",
+        |count| count == 1.0,
+    )?;
     prometheus.wait_for("count(ALERTS)", |count| count == 1.0)?;
 
-    let others = [1, 2].into_iter().map(|index| scene.break_service(index)).collect::<Result<Vec<_>>>()?;
+    let others = [1, 2]
+        .into_iter()
+        .map(|index| scene.break_service(index))
+        .collect::<Result<Vec<_>>>()?;
     // A change of result counts at once.
     expected = (expected.0 + 2.0, expected.1 + 2.0);
     scene.wait_for(admin, expected)?;
     for alert in ["TransomSuccessLow", "TransomCopyErrorsHigh"] {
-        prometheus.wait_for(&format!("count(ALERTS{{alertname=\"{alert}\", severity=\"critical\"}})"), |count| {
-            count == 1.0
-        })?;
+        prometheus.wait_for(
+            &format!("count(ALERTS{{alertname=\"{alert}\", severity=\"critical\"}})"),
+            |count| count == 1.0,
+        )?;
     }
     mend()?;
     others.into_iter().try_for_each(|mend| mend())?;

@@ -14,7 +14,11 @@ const GROWTH_BYTES: u64 = 8 << 20;
 
 #[test]
 fn swaps_under_constant_change_lose_and_mix_nothing() -> Result<()> {
-    let swapped = Swap { clusters: 8, swaps: 10 }.run()?;
+    let swapped = Swap {
+        clusters: 8,
+        swaps: 10,
+    }
+    .run()?;
     ensure!(swapped.edits > 10 && swapped.read > 100, "{swapped:?}");
     ensure!(swapped.growth() < GROWTH_BYTES, "memory grew: {swapped:?}");
     Ok(())
@@ -23,7 +27,10 @@ fn swaps_under_constant_change_lose_and_mix_nothing() -> Result<()> {
 #[test]
 #[ignore = "takes minutes: cargo xtask soak"]
 fn soak() -> Result<()> {
-    let swap = Swap { clusters: 20, swaps: 100 };
+    let swap = Swap {
+        clusters: 20,
+        swaps: 100,
+    };
     let swapped = swap.run()?;
     println!("{swap:?}: {swapped:?}");
     ensure!(swapped.growth() < GROWTH_BYTES, "memory grew");
@@ -41,8 +48,14 @@ fn stage() -> Result<(Stage, PathBuf)> {
 
 /// Whether the agent still follows changes of the user.
 fn goes_on(stage: &Stage, from: &str, to: &str) -> Result<()> {
-    stage.edit(&stage.hosted(0), &format!("port: {from}\n    protocol"), &format!("port: {to}\n    protocol"))?;
-    stage.wait_for_secret(0, "the new port", |secret| secret.server.ends_with(&format!(":{to}")))?;
+    stage.edit(
+        &stage.hosted(0),
+        &format!("port: {from}\n    protocol"),
+        &format!("port: {to}\n    protocol"),
+    )?;
+    stage.wait_for_secret(0, "the new port", |secret| {
+        secret.server.ends_with(&format!(":{to}"))
+    })?;
     Ok(())
 }
 
@@ -57,8 +70,14 @@ fn a_broken_component_is_refused_and_the_previous_revision_stays_active() -> Res
     put(&component, good.get(..good.len() / 2).unwrap_or_default())?;
     stage.wait_for_text(&status, "reason: ComponentInvalid")?;
     let told = fs::read_to_string(&status)?;
-    ensure!(told.contains("spec.guests.decide"), "the field is named: {told}");
-    ensure!(told.contains(&first.component), "the active revision is still named: {told}");
+    ensure!(
+        told.contains("spec.guests.decide"),
+        "the field is named: {told}"
+    );
+    ensure!(
+        told.contains(&first.component),
+        "the active revision is still named: {told}"
+    );
     goes_on(&stage, "6443", "7443")?;
     // A component of another world, a missing one, and the first again.
     put(&component, &program::component("taints")?)?;
@@ -81,7 +100,10 @@ fn loads_a_component_from_another_place_that_appears_later() -> Result<()> {
     command.arg("--components").arg(stage.path("components"));
     let agent = Agent::start(&mut command, stage.path("log"))?;
     stage.wait_for_text(&stage.policy_status(POLICY), "reason: ComponentNotFound")?;
-    put(&stage.path("components/decide.wasm"), &program::component("kubeconfig")?)?;
+    put(
+        &stage.path("components/decide.wasm"),
+        &program::component("kubeconfig")?,
+    )?;
     stage.wait_for_secret(0, "the secret", |_| true)?;
     stage.wait_for_text(&stage.policy_status(POLICY), "reason: Loaded")?;
     agent.stop()?;
@@ -106,13 +128,31 @@ fn refuses_an_invalid_policy_and_names_the_field() -> Result<()> {
     let (stage, _) = stage()?;
     let agent = stage.watch()?;
     stage.wait_for_secret(0, "the secret", |_| true)?;
-    let (policy, status) = (stage.policies.join(POLICY).join("policy.yaml"), stage.policy_status(POLICY));
+    let (policy, status) = (
+        stage.policies.join(POLICY).join("policy.yaml"),
+        stage.policy_status(POLICY),
+    );
     let good = fs::read_to_string(&policy)?;
     let mistakes = [
         ("  own:", "  owns:", "PolicyInvalid", "spec.owns"),
-        ("prune: WhenSourceDeleted", "prune: SourceGoen", "PolicyInvalid", "spec.own.prune"),
-        ("clusterDomain: cluster.local", "clusterDomian: cluster.local", "SettingsRefused", "clusterDomian"),
-        ("clusterDomain: cluster.local", "clusterDomain: Cluster Local", "SettingsRefused", "clusterDomain"),
+        (
+            "prune: WhenSourceDeleted",
+            "prune: SourceGoen",
+            "PolicyInvalid",
+            "spec.own.prune",
+        ),
+        (
+            "clusterDomain: cluster.local",
+            "clusterDomian: cluster.local",
+            "SettingsRefused",
+            "clusterDomian",
+        ),
+        (
+            "clusterDomain: cluster.local",
+            "clusterDomain: Cluster Local",
+            "SettingsRefused",
+            "clusterDomain",
+        ),
     ];
     for (from, to, reason, field) in mistakes {
         ensure!(good.contains(from), "the policy does not hold `{from}`");
@@ -125,9 +165,17 @@ fn refuses_an_invalid_policy_and_names_the_field() -> Result<()> {
     }
     goes_on(&stage, "6443", "7443")?;
     // A change to valid settings takes effect completely.
-    put(&policy, good.replace("clusterDomain: cluster.local", "clusterDomain: \"\"").as_bytes())?;
-    stage.wait_for_secret(0, "the short host", |secret| secret.server.ends_with(".svc:7443"))?;
-    stage.wait_for_secret(1, "the short host", |secret| secret.server.contains(".svc:"))?;
+    put(
+        &policy,
+        good.replace("clusterDomain: cluster.local", "clusterDomain: \"\"")
+            .as_bytes(),
+    )?;
+    stage.wait_for_secret(0, "the short host", |secret| {
+        secret.server.ends_with(".svc:7443")
+    })?;
+    stage.wait_for_secret(1, "the short host", |secret| {
+        secret.server.contains(".svc:")
+    })?;
     stage.wait_for_text(&status, "reason: Loaded")?;
     agent.stop()?;
     Ok(())

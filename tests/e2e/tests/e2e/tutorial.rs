@@ -20,7 +20,9 @@ struct Block {
 
 /// The blocks of one chapter.
 fn blocks(page: &str, chapter: &str) -> Result<Vec<Block>> {
-    let (_, rest) = page.split_once(&format!("\n## {chapter}\n")).context("the chapter is not there")?;
+    let (_, rest) = page
+        .split_once(&format!("\n## {chapter}\n"))
+        .context("the chapter is not there")?;
     let text = rest.split("\n## ").next().unwrap_or_default();
     let (mut blocks, mut open) = (Vec::new(), None::<Block>);
     let mut before = String::new();
@@ -28,7 +30,11 @@ fn blocks(page: &str, chapter: &str) -> Result<Vec<Block>> {
         match (line.strip_prefix("```"), open.take()) {
             (Some(_), Some(block)) => blocks.push(block),
             (Some(language), None) => {
-                open = Some(Block { before: before.clone(), language: language.to_owned(), text: String::new() });
+                open = Some(Block {
+                    before: before.clone(),
+                    language: language.to_owned(),
+                    text: String::new(),
+                });
             }
             (None, Some(mut block)) => {
                 block.text.push_str(&format!("{line}\n"));
@@ -44,21 +50,37 @@ fn blocks(page: &str, chapter: &str) -> Result<Vec<Block>> {
 
 /// The file that a line names last.
 fn file(line: &str) -> Option<&str> {
-    line.split('`').skip(1).step_by(2).filter(|word| word.contains('.')).last()
+    line.split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|word| word.contains('.'))
+        .last()
 }
 
 /// Runs a block in a folder; returns what it printed on both outputs.
 fn run(block: &str, folder: &Path) -> Result<String> {
-    let binary = program::binary()?.parent().context("the binary lies in no folder")?.to_owned();
+    let binary = program::binary()?
+        .parent()
+        .context("the binary lies in no folder")?
+        .to_owned();
     let mut bash = Command::new("bash");
     // Keeps only the toolchain from the environment of the cargo that runs this test.
-    for name in ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
+    for name in [
+        "CARGO_TARGET_DIR",
+        "CARGO_BUILD_TARGET_DIR",
+        "RUSTFLAGS",
+        "CARGO_ENCODED_RUSTFLAGS",
+    ] {
         bash.env_remove(name);
     }
     // Keeps build output, so that dependencies are built once.
     let target = binary.parent().context("no target folder")?;
     bash.env("CARGO_BUILD_BUILD_DIR", target.join("tutorial"));
-    let mut path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
+    let mut path = format!(
+        "{}:{}",
+        binary.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
     if has_library()? {
         bash.env("CARGO_NET_OFFLINE", "true");
     } else if block.contains(TARGET) {
@@ -66,11 +88,18 @@ fn run(block: &str, folder: &Path) -> Result<String> {
         for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "LD_LIBRARY_PATH"] {
             bash.env_remove(name);
         }
-        bash.env("RUSTC_BOOTSTRAP", "1").env("CARGO_UNSTABLE_BUILD_STD", "std,panic_abort");
+        bash.env("RUSTC_BOOTSTRAP", "1")
+            .env("CARGO_UNSTABLE_BUILD_STD", "std,panic_abort");
         path = format!("{}:/usr/bin:/bin", binary.display());
     }
-    let output = bash.args(["-euc", block]).current_dir(folder).env("PATH", path).output()?;
-    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let output = bash
+        .args(["-euc", block])
+        .current_dir(folder)
+        .env("PATH", path)
+        .output()?;
+    let said = [output.stdout, output.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
     if !output.status.success() {
         bail!("{} of:\n{block}\n{said}", output.status);
     }
@@ -79,8 +108,11 @@ fn run(block: &str, folder: &Path) -> Result<String> {
 
 /// Whether the compiler on the path has the standard library of guests.
 fn has_library() -> Result<bool> {
-    let output = Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]).output()?;
-    Ok(output.status.success() && Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir())
+    let output = Command::new("rustc")
+        .args(["--print", "target-libdir", "--target", TARGET])
+        .output()?;
+    Ok(output.status.success()
+        && Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir())
 }
 
 #[test]
@@ -91,15 +123,19 @@ fn the_tutorial_works_as_written() -> Result<()> {
     let guest = top.path().join("maintenance");
     let page = fs::read_to_string(root.join("guest/README.md"))?;
     let (mut written, mut said, mut installed) = (0, Vec::new(), false);
-    for Block { before, language, text } in blocks(&page, "A guest in ten minutes")? {
+    for Block {
+        before,
+        language,
+        text,
+    } in blocks(&page, "A guest in ten minutes")?
+    {
         match language.as_str() {
             // Installs what was built for this test.
             "sh" if text.contains("cargo install") => {
                 ensure!(
                     !installed
-                        && text
-                            .lines()
-                            .all(|line| line.contains("rustup target add") || line.contains("cargo xtask guests")),
+                        && text.lines().all(|line| line.contains("rustup target add")
+                            || line.contains("cargo xtask guests")),
                     "{text}"
                 );
                 installed = true;
@@ -111,7 +147,8 @@ fn the_tutorial_works_as_written() -> Result<()> {
             }
             "sh" => said.push(run(&text, &guest)?),
             _ => {
-                let file = file(&before).with_context(|| format!("no file is named by: {before}"))?;
+                let file =
+                    file(&before).with_context(|| format!("no file is named by: {before}"))?;
                 fs::write(guest.join(file), &text)?;
                 written += 1;
             }
@@ -131,7 +168,10 @@ fn the_tutorial_works_as_written() -> Result<()> {
         "    taints:\n    - effect: NoSelect\n      key: example.com/maintenance",
         "1  would be Applied",
     ] {
-        ensure!(said.contains(words), "the page's commands never said `{words}`:\n{said}");
+        ensure!(
+            said.contains(words),
+            "the page's commands never said `{words}`:\n{said}"
+        );
     }
     ensure!(!said.contains("is older than"), "{said}");
     Ok(())

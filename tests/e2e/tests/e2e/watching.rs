@@ -21,7 +21,10 @@ fn unreadable(stage: &Stage) -> PathBuf {
 /// The documents of a file of manifests.
 fn documents(path: &std::path::Path) -> Result<Vec<String>> {
     let text = fs::read_to_string(path)?;
-    Ok(text.split("\n---\n").map(|document| format!("{}\n", document.trim_end())).collect())
+    Ok(text
+        .split("\n---\n")
+        .map(|document| format!("{}\n", document.trim_end()))
+        .collect())
 }
 
 #[test]
@@ -29,16 +32,35 @@ fn a_changed_service_or_rotated_credential_updates_the_secret() -> Result<()> {
     let stage = Stage::new(2, 0)?;
     let agent = stage.watch()?;
     let first = stage.wait_for_secret(READY, "the secret", |_| true)?;
-    stage.edit(&stage.hosted(READY), "port: 6443\n    protocol", "port: 7443\n    protocol")?;
-    let moved = stage.wait_for_secret(READY, "the new port", |secret| secret.server.ends_with(":7443"))?;
+    stage.edit(
+        &stage.hosted(READY),
+        "port: 6443\n    protocol",
+        "port: 7443\n    protocol",
+    )?;
+    let moved = stage.wait_for_secret(READY, "the new port", |secret| {
+        secret.server.ends_with(":7443")
+    })?;
     ensure!(moved.carries(&first));
     // The credential of another cluster of the fleet, which has its own CA and key.
     let other = fs::read_to_string(stage.hosted(1))?;
-    let line = |text: &str| text.lines().find(|line| line.starts_with("  kubeconfig: ")).map(str::to_owned);
-    let (own, rotated) = (fs::read_to_string(stage.hosted(READY))?, line(&other).context("no kubeconfig")?);
-    put(&stage.hosted(READY), own.replace(&line(&own).context("no kubeconfig")?, &rotated).as_bytes())?;
+    let line = |text: &str| {
+        text.lines()
+            .find(|line| line.starts_with("  kubeconfig: "))
+            .map(str::to_owned)
+    };
+    let (own, rotated) = (
+        fs::read_to_string(stage.hosted(READY))?,
+        line(&other).context("no kubeconfig")?,
+    );
+    put(
+        &stage.hosted(READY),
+        own.replace(&line(&own).context("no kubeconfig")?, &rotated)
+            .as_bytes(),
+    )?;
     let source = Secret::read(&stage.hosted(READY))?;
-    let now = stage.wait_for_secret(READY, "the rotated credential", |secret| secret.carries(&source))?;
+    let now = stage.wait_for_secret(READY, "the rotated credential", |secret| {
+        secret.carries(&source)
+    })?;
     ensure!(!now.carries(&first) && now.server == moved.server);
     agent.stop()?;
     Ok(())
@@ -67,7 +89,11 @@ fn a_cluster_that_becomes_available_gets_its_secret() -> Result<()> {
     stage.wait_for_text(&stage.hosted_status(NOT_AVAILABLE), "state: Held")?;
     ensure!(!stage.secret(NOT_AVAILABLE).exists());
     let path = stage.hosted(NOT_AVAILABLE);
-    stage.edit(&path, "status: \"False\"\n    type: Available", "status: \"True\"\n    type: Available")?;
+    stage.edit(
+        &path,
+        "status: \"False\"\n    type: Available",
+        "status: \"True\"\n    type: Available",
+    )?;
     stage.wait_for_secret(NOT_AVAILABLE, "the secret", |_| true)?;
     agent.stop()?;
     Ok(())
@@ -83,11 +109,13 @@ fn restores_an_edited_or_deleted_secret() -> Result<()> {
     let text = fs::read_to_string(stage.secret(READY))?;
     let edited: Vec<String> = text
         .lines()
-        .map(
-            |line| {
-                if line.starts_with("  kubeconfig: ") { "  kubeconfig: ZWRpdGVk".to_owned() } else { line.to_owned() }
-            },
-        )
+        .map(|line| {
+            if line.starts_with("  kubeconfig: ") {
+                "  kubeconfig: ZWRpdGVk".to_owned()
+            } else {
+                line.to_owned()
+            }
+        })
         .collect();
     ensure!(edited.concat() != text.replace('\n', ""));
     put(&stage.secret(READY), edited.join("\n").as_bytes())?;
@@ -101,8 +129,9 @@ fn a_removed_cluster_keeps_its_secret_until_its_klusterlet_is_gone() -> Result<(
     let stage = Stage::new(2, 0)?;
     let name = format!("klusterlet-{}", fleet::managed_name(READY));
     let klusterlet = stage.fleet.join("klusterlet.yaml");
-    let manifest =
-        format!("apiVersion: operator.open-cluster-management.io/v1\nkind: Klusterlet\nmetadata:\n  name: {name}\n");
+    let manifest = format!(
+        "apiVersion: operator.open-cluster-management.io/v1\nkind: Klusterlet\nmetadata:\n  name: {name}\n"
+    );
     put(&klusterlet, manifest.as_bytes())?;
     let agent = stage.watch()?;
     stage.wait_for_secret(READY, "the secret", |_| true)?;
@@ -123,13 +152,22 @@ fn a_file_that_does_not_parse_keeps_its_last_good_state() -> Result<()> {
     let agent = stage.watch()?;
     let first = stage.wait_for_secret(READY, "the secret", |_| true)?;
     let good = fs::read_to_string(stage.hosted(READY))?;
-    put(&stage.hosted(READY), format!("{good}\n---\nkind: [\n").as_bytes())?;
+    put(
+        &stage.hosted(READY),
+        format!("{good}\n---\nkind: [\n").as_bytes(),
+    )?;
     stage.wait_for_text(&unreadable(&stage), "hosted-00000.yaml")?;
     // Its last good content still applies: the agent restores the secret from it.
     fs::remove_file(stage.secret(READY))?;
     ensure!(stage.wait_for_secret(READY, "the secret again", |_| true)? == first);
-    put(&stage.hosted(READY), good.replace("port: 6443\n    protocol", "port: 8443\n    protocol").as_bytes())?;
-    stage.wait_for_secret(READY, "the new port", |secret| secret.server.ends_with(":8443"))?;
+    put(
+        &stage.hosted(READY),
+        good.replace("port: 6443\n    protocol", "port: 8443\n    protocol")
+            .as_bytes(),
+    )?;
+    stage.wait_for_secret(READY, "the new port", |secret| {
+        secret.server.ends_with(":8443")
+    })?;
     stage.wait_for_end(&unreadable(&stage))?;
     agent.stop()?;
     Ok(())
@@ -140,13 +178,18 @@ fn an_object_in_two_files_is_unreadable_in_both() -> Result<()> {
     let stage = Stage::new(2, 0)?;
     let agent = stage.watch()?;
     stage.wait_for_secret(READY, "the secret", |_| true)?;
-    let service = documents(&stage.hosted(READY))?.into_iter().find(|text| text.contains("kind: Service"));
+    let service = documents(&stage.hosted(READY))?
+        .into_iter()
+        .find(|text| text.contains("kind: Service"));
     let copy = stage.fleet.join("copy.yaml");
     put(&copy, service.context("no Service")?.as_bytes())?;
     stage.wait_for_text(&unreadable(&stage), "DuplicateObject")?;
     stage.wait_for_text(&stage.hosted_status(READY), "reason: DuplicateObject")?;
     let text = fs::read_to_string(unreadable(&stage))?;
-    ensure!(text.contains("copy.yaml") && text.contains("hosted-00000.yaml"), "both files are named: {text}");
+    ensure!(
+        text.contains("copy.yaml") && text.contains("hosted-00000.yaml"),
+        "both files are named: {text}"
+    );
     fs::remove_file(&copy)?;
     stage.wait_for_text(&stage.hosted_status(READY), "state: Applied")?;
     stage.wait_for_end(&unreadable(&stage))?;
@@ -161,18 +204,25 @@ fn taints_of_the_user_and_of_the_agent_coexist() -> Result<()> {
     let name = "edge-00007";
     let (users, others) = ("maintenance.example.com/window", "example.com/other");
     let ours = "cluster.open-cluster-management.io/unavailable";
-    let wait_for =
-        |what: &str, keys: &[&str]| wait::until(what, DEADLINE, || (stage.taints(name).ok()? == keys).then_some(()));
+    let wait_for = |what: &str, keys: &[&str]| {
+        wait::until(what, DEADLINE, || {
+            (stage.taints(name).ok()? == keys).then_some(())
+        })
+    };
     wait_for("our taint behind the user's", &[users, ours])?;
     let path = stage.managed(name);
     stage.edit(&path, users, others)?;
     wait_for("the user's other taint beside ours", &[others, ours])?;
     // The agent sees the cluster again: no managed field covers the user's fields any more.
-    let available = |status: &str| format!("status: \"{status}\"\n    type: ManagedClusterConditionAvailable");
+    let available =
+        |status: &str| format!("status: \"{status}\"\n    type: ManagedClusterConditionAvailable");
     stage.edit(&path, &available("False"), &available("True"))?;
     wait_for("the user's taint alone", &[others])?;
     stage.edit(&path, &available("True"), &available("Unknown"))?;
-    wait_for("the other taint of ours", &[others, "cluster.open-cluster-management.io/unreachable"])?;
+    wait_for(
+        "the other taint of ours",
+        &[others, "cluster.open-cluster-management.io/unreachable"],
+    )?;
     ensure!(fs::read_to_string(&path)?.contains("example.com/other"));
     agent.stop()?;
     Ok(())

@@ -28,7 +28,11 @@ fn is_dotted(index: usize) -> bool {
 }
 
 pub(super) fn name(index: usize) -> String {
-    if is_dotted(index) { format!("hosted-{index:05}.{}", region(index)) } else { format!("hosted-{index:05}") }
+    if is_dotted(index) {
+        format!("hosted-{index:05}.{}", region(index))
+    } else {
+        format!("hosted-{index:05}")
+    }
 }
 
 pub(super) fn managed_name(index: usize) -> String {
@@ -47,11 +51,17 @@ pub(super) fn file(index: usize, identity: &Identity, numbers: &mut Numbers) -> 
         ("control_plane", &format!("clusters-{managed}")),
         ("managed", &managed),
         ("override", &override_of(index, &managed)),
-        ("infra", &format!("hosted-{index:05}-{:05x}", numbers.take() >> 44)),
+        (
+            "infra",
+            &format!("hosted-{index:05}-{:05x}", numbers.take() >> 44),
+        ),
         ("host", &host),
         ("kubeconfig", &kubeconfig(&host, identity)),
         ("ports", ports(index)),
-        ("cluster_ip", &format!("172.30.{}.{}", index / 250 % 250, index % 250 + 1)),
+        (
+            "cluster_ip",
+            &format!("172.30.{}.{}", index / 250 % 250, index % 250 + 1),
+        ),
         ("region", region(index)),
         ("environment", environment(index)),
         ("patch", &(index % 12).to_string()),
@@ -72,14 +82,26 @@ pub(super) fn file(index: usize, identity: &Identity, numbers: &mut Numbers) -> 
     if has_home(index) {
         text.push_str(&fill(HOME, &values));
     }
-    File { path: format!("hosted/{name}.yaml"), text, objects: if has_home(index) { 5 } else { 4 } }
+    File {
+        path: format!("hosted/{name}.yaml"),
+        text,
+        objects: if has_home(index) { 5 } else { 4 },
+    }
 }
 
 fn availability(index: usize) -> (&'static str, &'static str, &'static str) {
     if is_available(index) {
-        ("True", "AsExpected", "The hosted control plane is available")
+        (
+            "True",
+            "AsExpected",
+            "The hosted control plane is available",
+        )
     } else {
-        ("False", "WaitingForAvailable", "Waiting for hosted control plane to be healthy")
+        (
+            "False",
+            "WaitingForAvailable",
+            "Waiting for hosted control plane to be healthy",
+        )
     }
 }
 
@@ -104,10 +126,18 @@ fn ports(index: usize) -> &'static str {
 
 /// A kubeconfig in base64.
 fn kubeconfig(host: &str, identity: &Identity) -> String {
-    let [ca, certificate, key] = [&identity.ca, &identity.certificate, &identity.key].map(|pem| STANDARD.encode(pem));
-    let values = [("host", host), ("ca", &ca), ("certificate", &certificate), ("key", &key)];
+    let [ca, certificate, key] =
+        [&identity.ca, &identity.certificate, &identity.key].map(|pem| STANDARD.encode(pem));
+    let values = [
+        ("host", host),
+        ("ca", &ca),
+        ("certificate", &certificate),
+        ("key", &key),
+    ];
     let text = fill(KUBECONFIG, &values);
     // The first line of a template is a comment for its reader.
-    let document = text.split_once('\n').map_or(text.as_str(), |(_, document)| document);
+    let document = text
+        .split_once('\n')
+        .map_or(text.as_str(), |(_, document)| document);
     STANDARD.encode(document)
 }

@@ -7,10 +7,21 @@ use crate::template::fill;
 const OBJECT: &str = include_str!("../templates/managed-cluster.yaml");
 
 pub(super) fn file(index: usize, clusters: usize, numbers: &mut Numbers) -> File {
-    let name = if index < clusters { hosted::managed_name(index) } else { format!("edge-{index:05}") };
+    let name = if index < clusters {
+        hosted::managed_name(index)
+    } else {
+        format!("edge-{index:05}")
+    };
     let values = [
         ("name", name.as_str()),
-        ("clusterset", if index.is_multiple_of(4) { "default" } else { "fleet" }),
+        (
+            "clusterset",
+            if index.is_multiple_of(4) {
+                "default"
+            } else {
+                "fleet"
+            },
+        ),
         ("region", region(index)),
         ("environment", environment(index)),
         ("patch", &(index % 12).to_string()),
@@ -21,16 +32,32 @@ pub(super) fn file(index: usize, clusters: usize, numbers: &mut Numbers) -> File
         ("taints", taints(index)),
         ("available", &available(index)),
     ];
-    File { path: format!("managed/{name}.yaml"), text: fill(OBJECT, &values), objects: 1 }
+    File {
+        path: format!("managed/{name}.yaml"),
+        text: fill(OBJECT, &values),
+        objects: 1,
+    }
 }
 
 /// Seven of ten are available; one is not, one has not reported, and one has just joined.
 fn available(index: usize) -> String {
     let (status, reason, message) = match index % 10 {
-        7 => ("False", "ManagedClusterKubeAPIServerUnavailable", "The kube-apiserver is not ok, status code: 503"),
-        8 => ("Unknown", "ManagedClusterLeaseUpdateStopped", "Registration agent stopped updating its lease."),
+        7 => (
+            "False",
+            "ManagedClusterKubeAPIServerUnavailable",
+            "The kube-apiserver is not ok, status code: 503",
+        ),
+        8 => (
+            "Unknown",
+            "ManagedClusterLeaseUpdateStopped",
+            "Registration agent stopped updating its lease.",
+        ),
         9 => return String::new(),
-        _ => ("True", "ManagedClusterAvailable", "Managed cluster is available"),
+        _ => (
+            "True",
+            "ManagedClusterAvailable",
+            "Managed cluster is available",
+        ),
     };
     let time = minute(index + 31);
     format!(

@@ -61,7 +61,14 @@ impl OnServer {
         let writes = Arc::clone(&statuses);
         let writing = tokio::spawn(async move { writes.run(unwritten).await }).abort_handle();
         let telling = tokio::spawn(standing::tell(server.standing())).abort_handle();
-        Self { server, events, leading, statuses, writing, telling }
+        Self {
+            server,
+            events,
+            leading,
+            statuses,
+            writing,
+            telling,
+        }
     }
 }
 
@@ -92,7 +99,10 @@ impl Cluster {
 
     pub(super) async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         match self {
-            Self::Directory(directory) => directory.read(std::slice::from_ref(reference)).pop().unwrap_or(Ok(None)),
+            Self::Directory(directory) => directory
+                .read(std::slice::from_ref(reference))
+                .pop()
+                .unwrap_or(Ok(None)),
             Self::Kubernetes(on) => on.server.read(reference).await,
         }
     }
@@ -145,8 +155,11 @@ impl Cluster {
             Self::Directory(directory) => directory.publish(report),
             Self::Kubernetes(on) if !on.leading.leads() => Ok(()),
             Self::Kubernetes(on) => {
-                let (events, report, uid) = (Arc::clone(&on.events), report.clone(), uid.to_owned());
-                drop(tokio::spawn(async move { events.publish(&report, &uid).await }));
+                let (events, report, uid) =
+                    (Arc::clone(&on.events), report.clone(), uid.to_owned());
+                drop(tokio::spawn(
+                    async move { events.publish(&report, &uid).await },
+                ));
                 Ok(())
             }
         }
@@ -175,7 +188,11 @@ impl Cluster {
             Self::Directory(directory) => directory.publish_policy(policy, status),
             Self::Kubernetes(on) => {
                 // The status is part of the `FleetPolicy` object.
-                let there = on.server.list(API_VERSION, KIND, None).iter().any(|object| object.name == policy);
+                let there = on
+                    .server
+                    .list(API_VERSION, KIND, None)
+                    .iter()
+                    .any(|object| object.name == policy);
                 if there {
                     on.statuses.publish(policy, json!(status));
                 }
@@ -244,13 +261,36 @@ impl Cluster {
         };
         let kind = |watch: WatchHealth| {
             let (reason, message) = watch.failure?;
-            let Scope { api_version, kind, namespace, .. } = watch.scope;
+            let Scope {
+                api_version,
+                kind,
+                namespace,
+                ..
+            } = watch.scope;
             let (cluster, reason) = (name.to_owned(), reason.as_str().to_owned());
-            Some(WatchStatus { cluster, api_version, kind, namespace, reason, message })
+            Some(WatchStatus {
+                cluster,
+                api_version,
+                kind,
+                namespace,
+                reason,
+                message,
+            })
         };
         match self {
-            Self::Directory(directory) => directory.unreadable().into_iter().take(FILES).map(file).collect(),
-            Self::Kubernetes(on) => on.server.health().watches.into_iter().filter_map(kind).collect(),
+            Self::Directory(directory) => directory
+                .unreadable()
+                .into_iter()
+                .take(FILES)
+                .map(file)
+                .collect(),
+            Self::Kubernetes(on) => on
+                .server
+                .health()
+                .watches
+                .into_iter()
+                .filter_map(kind)
+                .collect(),
         }
     }
 
@@ -272,7 +312,10 @@ impl Cluster {
 
 /// The outcome of a step on a cluster that is not connected.
 pub(super) fn refused(step: &Step, failure: &Failure) -> StepOutcome {
-    let failure = WriteFailure { reason: KnownReason::WriteFailed, message: failure.message.clone() };
+    let failure = WriteFailure {
+        reason: KnownReason::WriteFailed,
+        message: failure.message.clone(),
+    };
     StepOutcome::failed(step, failure)
 }
 
@@ -284,13 +327,26 @@ pub(super) fn unread(object: &ObjectRef) -> impl FnOnce(ReadFailure) -> Failure 
 /// The outcome of a plan on a replica that does not lead: no step is tried.
 fn not_leading(plan: &Plan) -> Outcome {
     let message = "another replica is the leader and does the writes".to_owned();
-    let failure = WriteFailure { reason: KnownReason::NotLeading, message };
-    let first = plan.steps.first().map(|step| StepOutcome::failed(step, failure));
-    Outcome { steps: first.into_iter().collect(), stopped: None }
+    let failure = WriteFailure {
+        reason: KnownReason::NotLeading,
+        message,
+    };
+    let first = plan
+        .steps
+        .first()
+        .map(|step| StepOutcome::failed(step, failure));
+    Outcome {
+        steps: first.into_iter().collect(),
+        stopped: None,
+    }
 }
 
 /// Logs that the status of a policy could not be written. Reconciles go on.
 fn unwritten(policy: &str, failure: &WriteFailure) {
     let (place, message) = (format!("the status of {policy}"), failure.message.clone());
-    telemetry::tell(&Signal::Unreadable { place, reason: failure.reason, message });
+    telemetry::tell(&Signal::Unreadable {
+        place,
+        reason: failure.reason,
+        message,
+    });
 }

@@ -31,8 +31,16 @@ impl Connections {
     /// unreadable.
     pub(crate) async fn ready(&self, names: &BTreeSet<String>) {
         // Fails only when the agent is dropped.
-        drop(self.opened.subscribe().wait_for(|opened| opened.is_superset(names)).await);
-        let clusters = self.by_name.iter().filter(|(name, _)| names.contains(*name));
+        drop(
+            self.opened
+                .subscribe()
+                .wait_for(|opened| opened.is_superset(names))
+                .await,
+        );
+        let clusters = self
+            .by_name
+            .iter()
+            .filter(|(name, _)| names.contains(*name));
         futures::future::join_all(clusters.map(|(_, cluster)| cluster.listed())).await;
     }
 
@@ -56,14 +64,22 @@ impl Agent {
     /// `once` it ends when the connection was opened.
     pub(crate) fn open(self: &Arc<Self>, once: bool) -> JoinSet<()> {
         let clusters = self.connections.by_name.iter();
-        clusters.map(|(name, cluster)| open(Arc::clone(self), name.clone(), cluster.clone(), once)).collect()
+        clusters
+            .map(|(name, cluster)| open(Arc::clone(self), name.clone(), cluster.clone(), once))
+            .collect()
     }
 
     /// Handles the first answer of a connection that did not answer when its policies began: their primaries are
     /// located before anything is written for one of them, as at a start.
     fn came(self: &Arc<Self>, name: &str) {
         for queue in self.queues() {
-            if queue.loaded().revision.policy.clusters().any(|(_, cluster)| cluster == name) {
+            if queue
+                .loaded()
+                .revision
+                .policy
+                .clusters()
+                .any(|(_, cluster)| cluster == name)
+            {
                 self.enqueue_all(&queue, &Cause::Added);
             }
         }

@@ -44,9 +44,20 @@ impl Cluster {
 
     /// Why an API server has not answered since the start; `None` when it has, and for a directory.
     pub(super) fn away(&self) -> Option<Unreadable> {
-        let Self::Kubernetes(on) = self else { return None };
-        let ConnectError { place, reason, message } = on.server.trouble()?;
-        Some(Unreadable { place: format!("connection {place}"), reason, message, objects: Vec::new() })
+        let Self::Kubernetes(on) = self else {
+            return None;
+        };
+        let ConnectError {
+            place,
+            reason,
+            message,
+        } = on.server.trouble()?;
+        Some(Unreadable {
+            place: format!("connection {place}"),
+            reason,
+            message,
+            objects: Vec::new(),
+        })
     }
 }
 

@@ -13,9 +13,17 @@ use transom_engine::Limits;
 
 impl Agent {
     /// Asks the trigger guest about an update; everything else is reconciled without asking.
-    pub(super) async fn admit(&self, loaded: &Arc<Loaded>, key: Key, request: Request) -> Option<WorkItem> {
+    pub(super) async fn admit(
+        &self,
+        loaded: &Arc<Loaded>,
+        key: Key,
+        request: Request,
+    ) -> Option<WorkItem> {
         if let Some(cause) = request.cause() {
-            return Some(WorkItem { key, cause: cause.clone() });
+            return Some(WorkItem {
+                key,
+                cause: cause.clone(),
+            });
         }
         let cause = match self.connections.read(&key.primary).await {
             Ok(Some(primary)) => {
@@ -48,10 +56,18 @@ impl Agent {
     }
 
     fn verdict(&self, loaded: &Loaded, key: &Key, change: &Change) -> Result<Verdict, Failure> {
-        let Some((guest, described)) = loaded.trigger.as_ref().zip(loaded.revision.trigger.as_ref()) else {
+        let Some((guest, described)) = loaded
+            .trigger
+            .as_ref()
+            .zip(loaded.revision.trigger.as_ref())
+        else {
             return Ok(Verdict::Run(Vec::new()));
         };
         let context = self.context(described);
-        answer(key, "evaluate", guest.evaluate(&Limits::default(), &context, change))
+        answer(
+            key,
+            "evaluate",
+            guest.evaluate(&Limits::default(), &context, change),
+        )
     }
 }

@@ -65,7 +65,13 @@ impl Agent {
         seen: &mut Seen,
     ) -> Result<Success, Failure> {
         let view = inputs::primary(primary, &loaded.revision.decide)?;
-        let asking = Asking { agent: self, loaded, key, primary, view };
+        let asking = Asking {
+            agent: self,
+            loaded,
+            key,
+            primary,
+            view,
+        };
         let before = seen.room.used();
         let gathered = asking.gather(seen).await?;
         asking.succeed(&gathered, seen).await?;
@@ -80,7 +86,10 @@ impl Agent {
         let mut kept = None;
         if outcome.is_whole() {
             // What was written is reported even when pruning fails.
-            match self.prune(loaded, key, Some(&target), Undesired::TargetMoved, seen).await {
+            match self
+                .prune(loaded, key, Some(&target), Undesired::TargetMoved, seen)
+                .await
+            {
                 Ok((pruned, still)) => {
                     outcome.steps.extend(pruned.steps);
                     outcome.stopped = pruned.stopped;
@@ -89,7 +98,12 @@ impl Agent {
                 Err(failure) => kept = Some(failure),
             }
         }
-        Ok(Success { gone: false, outcome, kept, ask_again_at: seen.ask_again_at })
+        Ok(Success {
+            gone: false,
+            outcome,
+            kept,
+            ask_again_at: seen.ask_again_at,
+        })
     }
 }
 
@@ -102,13 +116,25 @@ impl Agent {
             return;
         }
         let located = inputs::primary(primary, &loaded.revision.decide).and_then(|view| {
-            let asking = Asking { agent: self, loaded, key, primary, view };
+            let asking = Asking {
+                agent: self,
+                loaded,
+                key,
+                primary,
+                view,
+            };
             let asked = asking.require(&[])?;
             let target = asked.target.clone();
-            Rounds::default().answer(policy, &asking.template_data(), asked).map(|_| target)
+            Rounds::default()
+                .answer(policy, &asking.template_data(), asked)
+                .map(|_| target)
         });
         if let Ok(target) = located {
-            let woken = self.known.lock().ownership.set(Contender::of(key, Some(primary)), target);
+            let woken = self
+                .known
+                .lock()
+                .ownership
+                .set(Contender::of(key, Some(primary)), target);
             self.wake(woken);
         }
     }
@@ -117,15 +143,22 @@ impl Agent {
 impl Asking<'_> {
     /// The values for the templates of the grant.
     fn template_data(&self) -> TemplateData<'_> {
-        TemplateData { object: self.primary, agent: &self.agent.facts }
+        TemplateData {
+            object: self.primary,
+            agent: &self.agent.facts,
+        }
     }
 
     /// Stages 3 and 4: asks the guest what it needs and reads it, until it needs nothing new.
     async fn gather(&self, seen: &mut Seen) -> Result<Gathered, Failure> {
         let described = &self.loaded.revision.decide;
         let limits = self.agent.kubeconfig_limits;
-        let (mut rounds, mut found, mut inputs, mut sources) =
-            (Rounds::default(), Vec::new(), Vec::new(), Sources::new(limits));
+        let (mut rounds, mut found, mut inputs, mut sources) = (
+            Rounds::default(),
+            Vec::new(),
+            Vec::new(),
+            Sources::new(limits),
+        );
         let room = seen.room.used();
         let complete = loop {
             let asked = self.require(&inputs)?;
@@ -145,21 +178,38 @@ impl Asking<'_> {
                     found = self.read(needs, seen).await?;
                     seen.room.take_up_to(sources.cost(&found))?;
                     inputs::judge(&found, described)?;
-                    inputs = inputs::cross(&found, described, |found, object, key| sources.read(found, object, key))?;
+                    inputs = inputs::cross(&found, described, |found, object, key| {
+                        sources.read(found, object, key)
+                    })?;
                 }
             }
         };
         seen.reconcile.inputs = Some(inputs::digest(&self.view, &found, &inputs).to_string());
         let (Requirement { target, .. }, existing, ownership) = complete;
-        Ok(Gathered { target, existing, ownership, inputs, sources })
+        Ok(Gathered {
+            target,
+            existing,
+            ownership,
+            inputs,
+            sources,
+        })
     }
 
     fn require(&self, inputs: &[Input]) -> Result<Requirement, Failure> {
         let (guest, described) = (&self.loaded.decide, &self.loaded.revision.decide);
         let context = self.agent.context(described);
-        let answered = answer(self.key, "require", guest.require(&Limits::default(), &context, &self.view, inputs))?;
+        let answered = answer(
+            self.key,
+            "require",
+            guest.require(&Limits::default(), &context, &self.view, inputs),
+        )?;
         answered.map_err(|refusal| {
-            requirements::refused(&self.loaded.revision.policy, &self.template_data(), described, refusal)
+            requirements::refused(
+                &self.loaded.revision.policy,
+                &self.template_data(),
+                described,
+                refusal,
+            )
         })
     }
 
@@ -167,20 +217,41 @@ impl Asking<'_> {
         let references: Vec<ObjectRef> = needs.iter().map(|need| need.reference.clone()).collect();
         let objects = self.look(&references, seen).await?;
         for (need, object) in needs.iter().zip(&objects) {
-            self.agent.accounts.read(self.key, &need.role, &need.reference, object.as_deref());
+            self.agent
+                .accounts
+                .read(self.key, &need.role, &need.reference, object.as_deref());
         }
-        Ok(needs.into_iter().zip(objects).map(|(need, object)| Found { need, object }).collect())
+        Ok(needs
+            .into_iter()
+            .zip(objects)
+            .map(|(need, object)| Found { need, object })
+            .collect())
     }
 
     /// Reads objects, in the order of `references`; `None` for an absent one.
-    async fn look(&self, references: &[ObjectRef], seen: &mut Seen) -> Result<Vec<Option<Arc<Object>>>, Failure> {
+    async fn look(
+        &self,
+        references: &[ObjectRef],
+        seen: &mut Seen,
+    ) -> Result<Vec<Option<Arc<Object>>>, Failure> {
         self.agent.known.lock().about_to_read(self.key, references);
-        seen.objects.extend(references.iter().map(|object| (object.clone(), None)));
+        seen.objects
+            .extend(references.iter().map(|object| (object.clone(), None)));
         let mut objects = Vec::with_capacity(references.len());
         // Takes room for all of them before the first one is decoded.
-        let known: Vec<_> = references.iter().map(|reference| self.agent.room_for(reference, seen)).collect();
-        for (reference, known) in references.iter().zip(known.into_iter().collect::<Result<Vec<_>, _>>()?) {
-            let object = self.agent.look_within(reference, known, seen).await?.map(Arc::new);
+        let known: Vec<_> = references
+            .iter()
+            .map(|reference| self.agent.room_for(reference, seen))
+            .collect();
+        for (reference, known) in references
+            .iter()
+            .zip(known.into_iter().collect::<Result<Vec<_>, _>>()?)
+        {
+            let object = self
+                .agent
+                .look_within(reference, known, seen)
+                .await?
+                .map(Arc::new);
             seen.read(reference, object.as_deref());
             objects.push(object);
         }
@@ -188,34 +259,60 @@ impl Asking<'_> {
     }
 
     /// Claims the target for the primary and reads it; returns whether the primary may have it.
-    async fn ownership(&self, target: &ObjectRef, seen: &mut Seen) -> Result<(Option<Object>, Ownership), Failure> {
+    async fn ownership(
+        &self,
+        target: &ObjectRef,
+        seen: &mut Seen,
+    ) -> Result<(Option<Object>, Ownership), Failure> {
         seen.reconcile.target = Some(target.clone());
-        self.agent.known.lock().about_to_read(self.key, std::slice::from_ref(target));
+        self.agent
+            .known
+            .lock()
+            .about_to_read(self.key, std::slice::from_ref(target));
         seen.objects.insert(target.clone(), None);
         let existing = self.agent.look_at(target, seen).await?;
         seen.read(target, existing.as_ref());
-        self.agent.accounts.read(self.key, "target", target, existing.as_ref());
+        self.agent
+            .accounts
+            .read(self.key, "target", target, existing.as_ref());
         let stamp = existing.as_ref().and_then(Stamp::read);
-        let others = self.agent.queue(&self.key.policy).is_some_and(|queue| queue.begun.elapsed() < PATIENCE);
+        let others = self
+            .agent
+            .queue(&self.key.policy)
+            .is_some_and(|queue| queue.begun.elapsed() < PATIENCE);
         let (woken, ownership) = {
             let mut known = self.agent.known.lock();
-            let woken = known.ownership.set(Contender::of(self.key, Some(self.primary)), target.clone());
-            (woken, known.ownership.decide(self.key, stamp.as_ref(), others))
+            let woken = known
+                .ownership
+                .set(Contender::of(self.key, Some(self.primary)), target.clone());
+            (
+                woken,
+                known.ownership.decide(self.key, stamp.as_ref(), others),
+            )
         };
         self.agent.wake(woken);
         if others && matches!(ownership, Ownership::Pending { .. }) {
-            seen.ask_again(Some(self.agent.clock.now_seconds().saturating_add(AGAIN_SECONDS)));
+            seen.ask_again(Some(
+                self.agent.clock.now_seconds().saturating_add(AGAIN_SECONDS),
+            ));
         }
         Ok((existing, ownership))
     }
 
     /// Checks whether a target that was made for another primary may be taken over now.
     async fn succeed(&self, gathered: &Gathered, seen: &mut Seen) -> Result<(), Failure> {
-        let Gathered { existing: Some(existing), ownership: Ownership::Owner { .. }, .. } = gathered else {
+        let Gathered {
+            existing: Some(existing),
+            ownership: Ownership::Owner { .. },
+            ..
+        } = gathered
+        else {
             return Ok(());
         };
         let policy = &self.loaded.revision.policy;
-        let Some(handover) = Handover::of(policy, self.primary, self.key, existing) else { return Ok(()) };
+        let Some(handover) = Handover::of(policy, self.primary, self.key, existing) else {
+            return Ok(());
+        };
         let connected = self.agent.connections.has(&handover.former.primary.cluster);
         let keepers = self.look(&handover.keepers, seen).await?;
         handover.judge(connected, &keepers)?;
@@ -231,13 +328,27 @@ impl Asking<'_> {
     fn transform(&self, gathered: &Gathered, seen: &mut Seen) -> Result<Proposal, Failure> {
         let (guest, described) = (&self.loaded.decide, &self.loaded.revision.decide);
         let context = self.agent.context(described);
-        let answered =
-            answer(self.key, "transform", guest.transform(&Limits::default(), &context, &self.view, &gathered.inputs))?;
-        let refused =
-            |refusal| requirements::refused(&self.loaded.revision.policy, &self.template_data(), described, refusal);
-        let Timed { answer, ask_again_at } = answered.map_err(refused)?;
+        let answered = answer(
+            self.key,
+            "transform",
+            guest.transform(&Limits::default(), &context, &self.view, &gathered.inputs),
+        )?;
+        let refused = |refusal| {
+            requirements::refused(
+                &self.loaded.revision.policy,
+                &self.template_data(),
+                described,
+                refusal,
+            )
+        };
+        let Timed {
+            answer,
+            ask_again_at,
+        } = answered.map_err(refused)?;
         seen.ask_again(ask_again_at);
-        self.agent.accounts.note(self.key, |account| account.decision = Some(account::of_proposal(&answer)));
+        self.agent.accounts.note(self.key, |account| {
+            account.decision = Some(account::of_proposal(&answer))
+        });
         Ok(answer)
     }
 
@@ -256,7 +367,10 @@ impl Asking<'_> {
             now_seconds,
             limits: gathered.sources.limits(),
         };
-        let assembled = source.kubeconfig.assemble(proposal, &terms).map_err(|error| source.failure(&error))?;
+        let assembled = source
+            .kubeconfig
+            .assemble(proposal, &terms)
+            .map_err(|error| source.failure(&error))?;
         let wanted = Wanted {
             policy,
             key: self.key,
@@ -264,11 +378,18 @@ impl Asking<'_> {
             target: &gathered.target,
             existing: gathered.existing.as_ref(),
             ownership: gathered.ownership.clone(),
-            stamp: Stamp::of(self.key, self.primary, inputs, &self.loaded.revision.decide.digest),
+            stamp: Stamp::of(
+                self.key,
+                self.primary,
+                inputs,
+                &self.loaded.revision.decide.digest,
+            ),
             document: Document {
                 bytes: assembled.to_yaml().as_bytes(),
                 equals: &|bytes| assembled.says_the_same(bytes),
-                shares_credential: &|bytes| source.kubeconfig.shares_credential(bytes, &terms.limits),
+                shares_credential: &|bytes| {
+                    source.kubeconfig.shares_credential(bytes, &terms.limits)
+                },
             },
         };
         let mut known = self.agent.known.lock();

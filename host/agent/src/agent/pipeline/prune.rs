@@ -14,7 +14,12 @@ use transom_core::work::Key;
 
 impl Agent {
     /// The primary is gone: prunes everything that was made for it, and releases its claim.
-    pub(super) async fn retire(&self, loaded: &Arc<Loaded>, key: &Key, seen: &mut Seen) -> Result<Success, Failure> {
+    pub(super) async fn retire(
+        &self,
+        loaded: &Arc<Loaded>,
+        key: &Key,
+        seen: &mut Seen,
+    ) -> Result<Success, Failure> {
         let made = self.known.lock().outputs.of(key).next().is_some();
         if let Some(place) = self.connections.unread(&key.primary).filter(|_| made) {
             // The primary may be in that place, so its claim and what was made for it stay.
@@ -25,13 +30,23 @@ impl Agent {
             return Err(Failure::known(KnownReason::ReadFailed, message));
         }
         if made && self.connections.confirm(&key.primary).await?.is_some() {
-            let message = format!("{} exists, although no watch event has reported it yet", key.primary);
+            let message = format!(
+                "{} exists, although no watch event has reported it yet",
+                key.primary
+            );
             return Err(Failure::known(KnownReason::ReadFailed, message));
         }
         let woken = self.known.lock().ownership.remove(key);
         self.wake(woken);
-        let (outcome, kept) = self.prune(loaded, key, None, Undesired::SourceDeleted, seen).await?;
-        Ok(Success { gone: true, outcome, kept, ask_again_at: None })
+        let (outcome, kept) = self
+            .prune(loaded, key, None, Undesired::SourceDeleted, seen)
+            .await?;
+        Ok(Success {
+            gone: true,
+            outcome,
+            kept,
+            ask_again_at: None,
+        })
     }
 
     /// Prunes every output of a key except the desired one.
@@ -43,15 +58,24 @@ impl Agent {
         why: Undesired,
         seen: &mut Seen,
     ) -> Result<(Outcome, Option<Failure>), Failure> {
-        let outputs: Vec<_> =
-            self.known.lock().outputs.of(key).filter(|output| Some(*output) != desired).cloned().collect();
+        let outputs: Vec<_> = self
+            .known
+            .lock()
+            .outputs
+            .of(key)
+            .filter(|output| Some(*output) != desired)
+            .cloned()
+            .collect();
         let mut candidates = Vec::with_capacity(outputs.len());
         for output in outputs {
             let keepers = prune::keepers(&loaded.revision.policy, key, &output);
             self.depends(key, std::iter::once(&output).chain(&keepers), seen);
             if let Some(object) = self.look_at(&output, seen).await? {
                 let kept_by = self.present(&keepers).await?;
-                candidates.push(Candidate { object: Arc::new(object), kept_by });
+                candidates.push(Candidate {
+                    object: Arc::new(object),
+                    kept_by,
+                });
             }
         }
         if candidates.is_empty() || loaded.revision.policy.suspend {
@@ -59,17 +83,29 @@ impl Agent {
         }
         let Pruned { plan, kept } = {
             let known = self.known.lock();
-            prune::plan(&loaded.revision.policy, key, &candidates, &known.ownership, why)
+            prune::plan(
+                &loaded.revision.policy,
+                key,
+                &candidates,
+                &known.ownership,
+                why,
+            )
         };
         Ok((self.apply(key, plan, seen).await, kept))
     }
 
     /// Has every change of these objects call for another reconcile, however this one ends. Called before they are
     /// read, so that a change during the read is not missed.
-    fn depends<'a>(&self, key: &Key, objects: impl Iterator<Item = &'a ObjectRef>, seen: &mut Seen) {
+    fn depends<'a>(
+        &self,
+        key: &Key,
+        objects: impl Iterator<Item = &'a ObjectRef>,
+        seen: &mut Seen,
+    ) {
         let objects: Vec<ObjectRef> = objects.cloned().collect();
         self.known.lock().about_to_read(key, &objects);
-        seen.objects.extend(objects.into_iter().map(|object| (object, None)));
+        seen.objects
+            .extend(objects.into_iter().map(|object| (object, None)));
     }
 
     /// Those of the objects that exist. A removal cannot be undone, so an absence is confirmed.

@@ -33,19 +33,35 @@ impl Agent {
         let described = &loaded.revision.decide;
         seen.reconcile.target = Some(primary.reference.clone());
         let declared = described.declared(&primary.reference.api_version, &primary.reference.kind);
-        let view =
-            managed_cluster::view(primary, declared).map_err(|invalid| Failure::invalid_object(primary, &invalid))?;
-        let answered =
-            answer(key, "compute", loaded.decide.compute(&Limits::default(), &self.context(described), &view))?;
-        let data = TemplateData { object: primary, agent: &self.facts };
-        let Timed { answer, ask_again_at } =
-            answered.map_err(|refusal| requirements::refused(&loaded.revision.policy, &data, described, refusal))?;
+        let view = managed_cluster::view(primary, declared)
+            .map_err(|invalid| Failure::invalid_object(primary, &invalid))?;
+        let answered = answer(
+            key,
+            "compute",
+            loaded
+                .decide
+                .compute(&Limits::default(), &self.context(described), &view),
+        )?;
+        let data = TemplateData {
+            object: primary,
+            agent: &self.facts,
+        };
+        let Timed {
+            answer,
+            ask_again_at,
+        } = answered.map_err(|refusal| {
+            requirements::refused(&loaded.revision.policy, &data, described, refusal)
+        })?;
         seen.ask_again(ask_again_at);
         let wanted = match answer {
             Decision::Own(wanted) => wanted,
-            Decision::Hold(problem) => return Err(described.failure(Class::Held, &problem).until(ask_again_at)),
+            Decision::Hold(problem) => {
+                return Err(described.failure(Class::Held, &problem).until(ask_again_at));
+            }
         };
-        self.accounts.note(key, |account| account.decision = Some(account::of_taints(&wanted)));
+        self.accounts.note(key, |account| {
+            account.decision = Some(account::of_taints(&wanted))
+        });
         let at = self.clock.now_seconds();
         let added = self.connections.time_added(&primary.reference, at).await;
         let plan = |primary: &Object, added| {
@@ -56,9 +72,13 @@ impl Agent {
         };
         let mut outcome = self.apply(key, plan(primary, added)?, seen).await;
         let mut left = taken(&mut outcome);
-        if let Some(untimed) = left.take_if(|left| added == TimeAdded::SetByCluster && taints::untimed(left, rule)) {
+        if let Some(untimed) =
+            left.take_if(|left| added == TimeAdded::SetByCluster && taints::untimed(left, rule))
+        {
             self.connections.left_without_time(&primary.reference).await;
-            let timed = self.apply(key, plan(&untimed, TimeAdded::SetByUs(at))?, seen).await;
+            let timed = self
+                .apply(key, plan(&untimed, TimeAdded::SetByUs(at))?, seen)
+                .await;
             outcome.steps.extend(timed.steps);
             outcome.stopped = timed.stopped;
             left = taken(&mut outcome);
@@ -72,11 +92,20 @@ impl Agent {
                 self.push(key, Queued::Reconcile(Cause::Undecided), None);
             }
         }
-        Ok(Success { gone: false, outcome, kept: None, ask_again_at: seen.ask_again_at })
+        Ok(Success {
+            gone: false,
+            outcome,
+            kept: None,
+            ask_again_at: seen.ask_again_at,
+        })
     }
 }
 
 /// The primary as the last write left it, where that is known.
 fn taken(outcome: &mut Outcome) -> Option<Box<Object>> {
-    outcome.steps.iter_mut().rev().find_map(|step| step.left.take())
+    outcome
+        .steps
+        .iter_mut()
+        .rev()
+        .find_map(|step| step.left.take())
 }

@@ -10,7 +10,11 @@ use transom_core::document::{self, Limits};
 use transom_core::redact::redact;
 
 /// Limits of one value in a Secret.
-const LIMITS: Limits = Limits { bytes: 2 << 20, nodes: 100_000, depth: 64 };
+const LIMITS: Limits = Limits {
+    bytes: 2 << 20,
+    nodes: 100_000,
+    depth: 64,
+};
 
 /// How much of an object is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,48 +28,91 @@ pub(super) enum Extent {
 /// The differences between the expected objects and those that were written, in any order.
 pub(super) fn objects(expected: &[Value], partial: &[Value], found: &[Value]) -> Vec<String> {
     let wanted = expected.iter().map(|wanted| (wanted, Extent::Whole));
-    let wanted: Vec<_> = wanted.chain(partial.iter().map(|wanted| (wanted, Extent::Named))).collect();
+    let wanted: Vec<_> = wanted
+        .chain(partial.iter().map(|wanted| (wanted, Extent::Named)))
+        .collect();
     let mut differences = Vec::new();
     for (wanted, extent) in &wanted {
         match found.iter().find(|object| name(object) == name(wanted)) {
-            None => differences.push(format!("{}: expected it to be written, it was not", name(wanted))),
+            None => differences.push(format!(
+                "{}: expected it to be written, it was not",
+                name(wanted)
+            )),
             Some(object) => differences.extend(one(wanted, object, *extent)),
         }
     }
-    let unwanted = found.iter().filter(|object| !wanted.iter().any(|(wanted, _)| name(wanted) == name(object)));
-    differences.extend(unwanted.map(|object| format!("{}: expected it not to be written, it was", name(object))));
+    let unwanted = found.iter().filter(|object| {
+        !wanted
+            .iter()
+            .any(|(wanted, _)| name(wanted) == name(object))
+    });
+    differences.extend(
+        unwanted.map(|object| format!("{}: expected it not to be written, it was", name(object))),
+    );
     differences
 }
 
 /// The differences of one object.
 pub(super) fn one(wanted: &Value, found: &Value, extent: Extent) -> Vec<String> {
     let marks = marks();
-    let forms = |object: &Value| (normal(object.clone(), decode), normal(redact(object, &marks), merge));
+    let forms = |object: &Value| {
+        (
+            normal(object.clone(), decode),
+            normal(redact(object, &marks), merge),
+        )
+    };
     let (wanted, found) = (forms(wanted), forms(found));
     let mut differences = BTreeSet::new();
-    differ(Side::of(&wanted), Side::of(&found), "", extent, &mut |path, want, have| {
-        differences.insert(match (want.shown(), have.shown()) {
-            // A hidden value may look the same on both sides, or not be shown at all.
-            (Some(want), Some(have)) if want != have => format!("`{path}`: expected {want}, got {have}"),
-            _ => format!("`{path}` differs"),
-        });
-    });
-    differences.into_iter().map(|difference| format!("{}: {difference}", name(&wanted.0))).collect()
+    differ(
+        Side::of(&wanted),
+        Side::of(&found),
+        "",
+        extent,
+        &mut |path, want, have| {
+            differences.insert(match (want.shown(), have.shown()) {
+                // A hidden value may look the same on both sides, or not be shown at all.
+                (Some(want), Some(have)) if want != have => {
+                    format!("`{path}`: expected {want}, got {have}")
+                }
+                _ => format!("`{path}` differs"),
+            });
+        },
+    );
+    differences
+        .into_iter()
+        .map(|difference| format!("{}: {difference}", name(&wanted.0)))
+        .collect()
 }
 
 /// What identifies an object in a case: kind, namespace and name.
 pub(super) fn name(object: &Value) -> String {
-    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
-    format!("{} {}/{}", text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
+    let text = |pointer| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or("-")
+    };
+    format!(
+        "{} {}/{}",
+        text("/kind"),
+        text("/metadata/namespace"),
+        text("/metadata/name")
+    )
 }
 
 /// An object in a normal form: objects with the same meaning are equal in it. `data` normalizes the data of a Secret.
 fn normal(mut object: Value, data: fn(&mut Map<String, Value>)) -> Value {
-    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+    if let Some(annotations) = object
+        .pointer_mut("/metadata/annotations")
+        .and_then(Value::as_object_mut)
+    {
         annotations.remove(labels::COMPONENT);
         annotations.remove(labels::INPUTS);
         if let Some(source) = annotations.get_mut(labels::SOURCE) {
-            *source = source.as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
+            *source = source
+                .as_str()
+                .and_then(|text| serde_json::from_str(text).ok())
+                .unwrap_or(Value::Null);
         }
     }
     if object.get("kind").and_then(Value::as_str) == Some("Secret") {
@@ -81,15 +128,29 @@ fn decode(map: &mut Map<String, Value>) {
         said.extend(data.into_iter().map(|(key, value)| (key, decoded(&value))));
     }
     if let Some(Value::Object(texts)) = map.remove("stringData") {
-        said.extend(texts.into_iter().map(|(key, value)| (key, parsed(value.as_str().unwrap_or_default().as_bytes()))));
+        said.extend(
+            texts
+                .into_iter()
+                .map(|(key, value)| (key, parsed(value.as_str().unwrap_or_default().as_bytes()))),
+        );
     }
     map.insert("data".to_owned(), Value::Object(said));
 }
 
 /// Merges `data` and `stringData` of a redacted Secret; redaction has decoded them.
 fn merge(map: &mut Map<String, Value>) {
-    let parts = ["data", "stringData"].iter().filter_map(|key| map.remove(*key));
-    let said = parts.filter_map(|part| if let Value::Object(part) = part { Some(part) } else { None }).flatten();
+    let parts = ["data", "stringData"]
+        .iter()
+        .filter_map(|key| map.remove(*key));
+    let said = parts
+        .filter_map(|part| {
+            if let Value::Object(part) = part {
+                Some(part)
+            } else {
+                None
+            }
+        })
+        .flatten();
     let said = said.collect();
     map.insert("data".to_owned(), Value::Object(said));
 }
@@ -101,12 +162,17 @@ fn decoded(value: &Value) -> Value {
 /// The bytes that a value under `data` of a Secret encodes.
 pub(super) fn bytes(value: &Value) -> Option<Vec<u8>> {
     use base64::Engine as _;
-    value.as_str().and_then(|text| base64::engine::general_purpose::STANDARD.decode(text.trim()).ok())
+    value.as_str().and_then(|text| {
+        base64::engine::general_purpose::STANDARD
+            .decode(text.trim())
+            .ok()
+    })
 }
 
 /// A YAML document as its value, anything else as text.
 fn parsed(bytes: &[u8]) -> Value {
-    document::parse_one(bytes, LIMITS).unwrap_or_else(|_| Value::from(String::from_utf8_lossy(bytes).into_owned()))
+    document::parse_one(bytes, LIMITS)
+        .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(bytes).into_owned()))
 }
 
 /// A value, and its redacted form; `None` where the value is absent, or its place is not shown.
@@ -118,12 +184,18 @@ struct Side<'a> {
 
 impl<'a> Side<'a> {
     fn of((said, shown): &'a (Value, Value)) -> Self {
-        Self { said: Some(said), shown: Some(shown) }
+        Self {
+            said: Some(said),
+            shown: Some(shown),
+        }
     }
 
     fn below(self, place: impl Index + Copy) -> Self {
         let below = |value: &'a Value| value.get(place);
-        Self { said: self.said.and_then(below), shown: self.shown.and_then(below) }
+        Self {
+            said: self.said.and_then(below),
+            shown: self.shown.and_then(below),
+        }
     }
 
     fn value(self) -> &'a Value {
@@ -132,7 +204,11 @@ impl<'a> Side<'a> {
 
     /// The redacted form; an absent value is null.
     fn shown(self) -> Option<&'a Value> {
-        if self.value().is_null() { Some(&Value::Null) } else { self.shown }
+        if self.value().is_null() {
+            Some(&Value::Null)
+        } else {
+            self.shown
+        }
     }
 }
 
@@ -146,15 +222,33 @@ fn differ(
 ) {
     match (expected.value(), found.value()) {
         (Value::Object(wanted), Value::Object(there)) => {
-            let unnamed = there.keys().filter(|key| extent == Extent::Whole && !wanted.contains_key(*key));
+            let unnamed = there
+                .keys()
+                .filter(|key| extent == Extent::Whole && !wanted.contains_key(*key));
             for key in wanted.keys().chain(unnamed) {
-                let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                differ(expected.below(key.as_str()), found.below(key.as_str()), &below, extent, tell);
+                let below = if path.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{path}.{key}")
+                };
+                differ(
+                    expected.below(key.as_str()),
+                    found.below(key.as_str()),
+                    &below,
+                    extent,
+                    tell,
+                );
             }
         }
         (Value::Array(wanted), Value::Array(there)) if wanted.len() == there.len() => {
             for at in 0..wanted.len() {
-                differ(expected.below(at), found.below(at), &format!("{path}[{at}]"), extent, tell);
+                differ(
+                    expected.below(at),
+                    found.below(at),
+                    &format!("{path}[{at}]"),
+                    extent,
+                    tell,
+                );
             }
         }
         (wanted, there) if wanted == there => {}
@@ -173,28 +267,52 @@ mod tests {
 
     #[test]
     fn compares_only_the_named_fields_of_a_partial_object() {
-        let found =
-            [cluster(json!({"taints": [{"key": "k", "effect": "NoSelect", "timeAdded": "t"}], "accepted": true}))];
+        let found = [cluster(
+            json!({"taints": [{"key": "k", "effect": "NoSelect", "timeAdded": "t"}], "accepted": true}),
+        )];
         let named = |spec: Value| json!({"kind": "ManagedCluster", "metadata": {"name": "c"}, "spec": spec});
         for (spec, told) in [
             (json!({"taints": [{"key": "k"}]}), None),
             (json!({}), None),
-            (json!({"taints": [{"key": "k", "value": null}], "other": null}), None),
-            (json!({"taints": [{"key": "other"}]}), Some("`spec.taints[0].key`: expected \"other\", got \"k\"")),
-            (json!({"taints": []}), Some("`spec.taints`: expected [], got [{")),
-            (json!({"accepted": null}), Some("`spec.accepted`: expected null, got true")),
-            (json!({"missing": 1}), Some("`spec.missing`: expected 1, got null")),
+            (
+                json!({"taints": [{"key": "k", "value": null}], "other": null}),
+                None,
+            ),
+            (
+                json!({"taints": [{"key": "other"}]}),
+                Some("`spec.taints[0].key`: expected \"other\", got \"k\""),
+            ),
+            (
+                json!({"taints": []}),
+                Some("`spec.taints`: expected [], got [{"),
+            ),
+            (
+                json!({"accepted": null}),
+                Some("`spec.accepted`: expected null, got true"),
+            ),
+            (
+                json!({"missing": 1}),
+                Some("`spec.missing`: expected 1, got null"),
+            ),
         ] {
             let differences = objects(&[], &[named(spec.clone())], &found);
-            let is_told = told.is_none_or(|told| differences.len() == 1 && differences[0].contains(told));
-            assert!(is_told && differences.is_empty() == told.is_none(), "{spec}: {differences:?}");
+            let is_told =
+                told.is_none_or(|told| differences.len() == 1 && differences[0].contains(told));
+            assert!(
+                is_told && differences.is_empty() == told.is_none(),
+                "{spec}: {differences:?}"
+            );
             // With the whole extent the other fields count, too.
             assert!(!objects(&[named(spec)], &[], &found).is_empty());
         }
         assert!(objects(&[], &[], &found)[0].contains("expected it not to be written"));
         assert!(
-            objects(&[], &[json!({"kind": "Secret", "metadata": {"name": "c"}})], &found)[0]
-                .contains("expected it to be written")
+            objects(
+                &[],
+                &[json!({"kind": "Secret", "metadata": {"name": "c"}})],
+                &found
+            )[0]
+            .contains("expected it to be written")
         );
     }
 
@@ -206,14 +324,23 @@ mod tests {
             );
             json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "annotations": {"other": token}}, "stringData": {"kubeconfig": config, "password": token}})
         };
-        let told =
-            objects(&[secret("one.example.com", "Canary1")], &[], &[secret("two.example.com", "Canary2")]).join("\n");
+        let told = objects(
+            &[secret("one.example.com", "Canary1")],
+            &[],
+            &[secret("two.example.com", "Canary2")],
+        )
+        .join("\n");
         assert!(told.contains("`data.kubeconfig.clusters[0].cluster.server`: expected \"https://one.example.com\", got \"https://two.example.com\""), "{told}");
         assert!(
-            told.contains("`data.kubeconfig.users[0].user.token`: expected \"<redacted token, 7 bytes, "),
+            told.contains(
+                "`data.kubeconfig.users[0].user.token`: expected \"<redacted token, 7 bytes, "
+            ),
             "{told}"
         );
-        assert!(told.contains("`data.password`") && told.contains("`metadata.annotations.other`"), "{told}");
+        assert!(
+            told.contains("`data.password`") && told.contains("`metadata.annotations.other`"),
+            "{told}"
+        );
         assert!(!told.contains("Canary"), "{told}");
     }
 }

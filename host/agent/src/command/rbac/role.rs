@@ -17,19 +17,37 @@ pub(super) struct Role<'a> {
 }
 
 /// One role for the cluster, and one for each exact namespace, in order.
-pub(super) fn roles<'a>(rights: &'a Rights, name: &'a str, home: &'a str, account: &'a str) -> Vec<Role<'a>> {
+pub(super) fn roles<'a>(
+    rights: &'a Rights,
+    name: &'a str,
+    home: &'a str,
+    account: &'a str,
+) -> Vec<Role<'a>> {
     let mut by_namespace: BTreeMap<Option<&str>, Vec<_>> = BTreeMap::new();
     for (objects, right) in rights {
-        by_namespace.entry(objects.namespace.as_deref()).or_default().push((objects, right));
+        by_namespace
+            .entry(objects.namespace.as_deref())
+            .or_default()
+            .push((objects, right));
     }
-    by_namespace.into_iter().map(|(namespace, rules)| Role { namespace, rules, name, home, account }).collect()
+    by_namespace
+        .into_iter()
+        .map(|(namespace, rules)| Role {
+            namespace,
+            rules,
+            name,
+            home,
+            account,
+        })
+        .collect()
 }
 
 impl Role<'_> {
     /// The role and its binding.
     pub(super) fn objects(&self) -> [Value; 2] {
         let head = |kind: &str| {
-            let mut metadata = json!({"name": self.name, "labels": {"app.kubernetes.io/name": "transom"}});
+            let mut metadata =
+                json!({"name": self.name, "labels": {"app.kubernetes.io/name": "transom"}});
             if let (Some(namespace), Some(metadata)) = (self.namespace, metadata.as_object_mut()) {
                 metadata.insert("namespace".to_owned(), namespace.into());
             }
@@ -47,11 +65,18 @@ impl Role<'_> {
             "subjects": [{"kind": "ServiceAccount", "name": self.account, "namespace": self.home}],
         });
         let bound = format!("{}Binding", self.kind());
-        [with(head(self.kind()), json!({"rules": rules})), with(head(&bound), binding)]
+        [
+            with(head(self.kind()), json!({"rules": rules})),
+            with(head(&bound), binding),
+        ]
     }
 
     fn kind(&self) -> &'static str {
-        if self.namespace.is_some() { "Role" } else { "ClusterRole" }
+        if self.namespace.is_some() {
+            "Role"
+        } else {
+            "ClusterRole"
+        }
     }
 
     /// The role and its binding as YAML, with the reasons in front of each rule. Every text is quoted as in JSON.
@@ -64,20 +89,44 @@ impl Role<'_> {
             }
             let value = rule_of(*rule);
             let fields = ["apiGroups", "resources", "resourceNames", "verbs"];
-            let fields = fields.into_iter().filter_map(|field| Some((field, value.get(field)?)));
+            let fields = fields
+                .into_iter()
+                .filter_map(|field| Some((field, value.get(field)?)));
             for (index, (field, value)) in fields.enumerate() {
-                writeln!(text, "{} {field}: {}", if index == 0 { '-' } else { ' ' }, list(value))?;
+                writeln!(
+                    text,
+                    "{} {field}: {}",
+                    if index == 0 { '-' } else { ' ' },
+                    list(value)
+                )?;
             }
         }
         writeln!(text, "---")?;
         self.head(text, &format!("{}Binding", self.kind()))?;
-        writeln!(text, "roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: {}", self.kind())?;
-        writeln!(text, "  name: {}\nsubjects:\n- kind: ServiceAccount", quoted(self.name))?;
-        writeln!(text, "  name: {}\n  namespace: {}", quoted(self.account), quoted(self.home))
+        writeln!(
+            text,
+            "roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: {}",
+            self.kind()
+        )?;
+        writeln!(
+            text,
+            "  name: {}\nsubjects:\n- kind: ServiceAccount",
+            quoted(self.name)
+        )?;
+        writeln!(
+            text,
+            "  name: {}\n  namespace: {}",
+            quoted(self.account),
+            quoted(self.home)
+        )
     }
 
     fn head(&self, text: &mut String, kind: &str) -> std::fmt::Result {
-        writeln!(text, "apiVersion: {API_VERSION}\nkind: {kind}\nmetadata:\n  name: {}", quoted(self.name))?;
+        writeln!(
+            text,
+            "apiVersion: {API_VERSION}\nkind: {kind}\nmetadata:\n  name: {}",
+            quoted(self.name)
+        )?;
         if let Some(namespace) = self.namespace {
             writeln!(text, "  namespace: {}", quoted(namespace))?;
         }
@@ -100,7 +149,8 @@ pub(super) fn yaml(roles: &[Role<'_>]) -> String {
 /// A rule of RBAC.
 fn rule_of((objects, right): (&Objects, &Right)) -> Value {
     let verbs: Vec<_> = right.verbs.iter().map(|verb| verb.as_str()).collect();
-    let mut rule = json!({"apiGroups": [objects.group], "resources": [objects.resource], "verbs": verbs});
+    let mut rule =
+        json!({"apiGroups": [objects.group], "resources": [objects.resource], "verbs": verbs});
     if let (Some(name), Some(rule)) = (&objects.name, rule.as_object_mut()) {
         rule.insert("resourceNames".to_owned(), json!([name]));
     }
@@ -109,7 +159,12 @@ fn rule_of((objects, right): (&Objects, &Right)) -> Value {
 
 /// A list of texts on one line.
 fn list(value: &Value) -> String {
-    let items: Vec<_> = value.as_array().into_iter().flatten().map(Value::to_string).collect();
+    let items: Vec<_> = value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(Value::to_string)
+        .collect();
     format!("[{}]", items.join(", "))
 }
 

@@ -20,6 +20,12 @@ pub(crate) fn print(rendered: &[Rendered], reveal: Option<Reveal>, screen: &Scre
         let (before, after) = (text(&one.before), text(&one.after));
         let name = one.reference.to_string();
         let difference = TextDiff::from_lines(&before, &after);
-        screen.text(&difference.unified_diff().context_radius(3).header(&name, &name).to_string());
+        screen.text(
+            &difference
+                .unified_diff()
+                .context_radius(3)
+                .header(&name, &name)
+                .to_string(),
+        );
     }
 }

@@ -21,12 +21,22 @@ pub(super) fn print(
         table(rendered, screen);
         return Ok(());
     }
-    let list =
-        List { api_version: "v1", items: Items { rendered, reveal, marks: super::marks_for(reveal) }, kind: "List" };
+    let list = List {
+        api_version: "v1",
+        items: Items {
+            rendered,
+            reveal,
+            marks: super::marks_for(reveal),
+        },
+        kind: "List",
+    };
     match form {
         OutputFormat::Json => screen.json(&list),
         OutputFormat::Yaml | OutputFormat::Table => {
-            screen.text(&to_yaml_in_order(&serde_json::to_value(list)?, &["apiVersion", "kind"]));
+            screen.text(&to_yaml_in_order(
+                &serde_json::to_value(list)?,
+                &["apiVersion", "kind"],
+            ));
         }
     }
     Ok(())
@@ -55,7 +65,11 @@ impl Serialize for Items<'_> {
 }
 
 fn table(rendered: &[Rendered], screen: &Screen) {
-    let mut rows = vec![["ACTION", "KIND", "OBJECT", "POLICY"].map(str::to_owned).to_vec()];
+    let mut rows = vec![
+        ["ACTION", "KIND", "OBJECT", "POLICY"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
     for one in rendered {
         let action = match (&one.before, &one.after) {
             (None, _) => "create",
@@ -66,7 +80,14 @@ fn table(rendered: &[Rendered], screen: &Screen) {
             Some(namespace) => format!("{namespace}/{}", one.reference.name),
             None => one.reference.name.clone(),
         };
-        rows.push(vec![action.to_owned(), one.reference.kind.clone(), object, one.policies.join(", ")]);
+        rows.push(vec![
+            action.to_owned(),
+            one.reference.kind.clone(),
+            object,
+            one.policies.join(", "),
+        ]);
     }
-    columns(&rows).iter().for_each(|line| screen.line(format_args!("{line}")));
+    columns(&rows)
+        .iter()
+        .for_each(|line| screen.line(format_args!("{line}")));
 }

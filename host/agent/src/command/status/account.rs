@@ -59,10 +59,14 @@ fn planned(step: &Step, marks: &Marks) -> Value {
         Step::Update { desired, changed } => json!({
             "action": "update", "object": desired.reference, "changed": changed, "manifest": redact(&desired.body, marks),
         }),
-        Step::Patch { reference, fields, .. } => {
+        Step::Patch {
+            reference, fields, ..
+        } => {
             let fields: Map<String, Value> = fields.iter().cloned().collect();
             json!({"action": "patch", "object": reference, "fields": fields})
         }
-        Step::Delete { reference, why, .. } => json!({"action": "delete", "object": reference, "why": why}),
+        Step::Delete { reference, why, .. } => {
+            json!({"action": "delete", "object": reference, "why": why})
+        }
     }
 }

@@ -15,17 +15,30 @@ impl Swap {
             let known = self.active.lock();
             let candidate = |(name, newest)| {
                 let (name, newest): (&Arc<str>, &Newest) = (name, newest);
-                let active = known.catalogue.revision(name).map(|revision| &revision.policy);
+                let active = known
+                    .catalogue
+                    .revision(name)
+                    .map(|revision| &revision.policy);
                 // A policy that cannot be loaded counts with its active revision.
-                let newest_or_active = newest.policy.as_ref().filter(|_| !newest.failed).or(active)?;
+                let newest_or_active = newest
+                    .policy
+                    .as_ref()
+                    .filter(|_| !newest.failed)
+                    .or(active)?;
                 let created_seconds = newest.written.first().and_then(created_seconds);
-                Some(Candidate { newest: newest_or_active, active, created_seconds })
+                Some(Candidate {
+                    newest: newest_or_active,
+                    active,
+                    created_seconds,
+                })
             };
             overlap::refused(&self.newest.iter().filter_map(candidate).collect::<Vec<_>>())
         };
         let mut changes = Changes::new();
         for name in self.newest.keys().cloned().collect::<Vec<_>>() {
-            let Some(newest) = self.newest.get_mut(&name) else { continue };
+            let Some(newest) = self.newest.get_mut(&name) else {
+                continue;
+            };
             let before = std::mem::replace(&mut newest.taken, taken.contains_key(&name));
             match taken.remove(&name) {
                 Some(refusal) => {
@@ -45,5 +58,10 @@ impl Swap {
 
 /// When a policy was created, if it comes from an API server.
 pub(crate) fn created_seconds(written: &Written) -> Option<i64> {
-    parse_rfc3339(written.value.pointer("/metadata/creationTimestamp")?.as_str()?)
+    parse_rfc3339(
+        written
+            .value
+            .pointer("/metadata/creationTimestamp")?
+            .as_str()?,
+    )
 }

@@ -31,7 +31,10 @@ pub(super) struct Client {
 impl Client {
     /// A client that sends on this runtime.
     pub(super) fn new(runtime: Handle) -> Self {
-        Self { runtime, failing: AtomicBool::new(false) }
+        Self {
+            runtime,
+            failing: AtomicBool::new(false),
+        }
     }
 
     fn tell(&self, answer: &anyhow::Result<Response<Bytes>>) {
@@ -57,10 +60,15 @@ impl HttpClient for Client {
         Self: 'b,
     {
         Box::pin(async move {
-            let sending = self.runtime.spawn(async move { tokio::time::timeout(LIMIT, send(request)).await });
+            let sending = self
+                .runtime
+                .spawn(async move { tokio::time::timeout(LIMIT, send(request)).await });
             let answer = match sending.await {
                 Ok(Ok(answer)) => answer,
-                Ok(Err(_)) => Err(anyhow!("the collector did not answer within {} s", LIMIT.as_secs())),
+                Ok(Err(_)) => Err(anyhow!(
+                    "the collector did not answer within {} s",
+                    LIMIT.as_secs()
+                )),
                 Err(_) => Err(anyhow!("the agent is shutting down")),
             };
             self.tell(&answer);
@@ -72,16 +80,31 @@ impl HttpClient for Client {
 /// Sends one request on a connection of its own: there is one every few seconds.
 async fn send(request: Request<Bytes>) -> anyhow::Result<Response<Bytes>> {
     let (mut parts, body) = request.into_parts();
-    let (host, port) = (parts.uri.host().unwrap_or_default(), parts.uri.port_u16().unwrap_or(80));
+    let (host, port) = (
+        parts.uri.host().unwrap_or_default(),
+        parts.uri.port_u16().unwrap_or(80),
+    );
     let place = format!("{host}:{port}");
-    let stream = TcpStream::connect(&place).await.context("failed to connect to the collector")?;
+    let stream = TcpStream::connect(&place)
+        .await
+        .context("failed to connect to the collector")?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     // It ends with the sender; its errors reach the caller through the answer.
     tokio::spawn(connection);
     parts.headers.insert(HOST, HeaderValue::try_from(place)?);
-    parts.uri = parts.uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")).into();
-    let answer = sender.send_request(Request::from_parts(parts, Full::new(body))).await?;
+    parts.uri = parts
+        .uri
+        .path_and_query()
+        .cloned()
+        .unwrap_or(PathAndQuery::from_static("/"))
+        .into();
+    let answer = sender
+        .send_request(Request::from_parts(parts, Full::new(body)))
+        .await?;
     let (parts, body) = answer.into_parts();
-    let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| anyhow!(error))?;
+    let body = Limited::new(body, MAX_ANSWER)
+        .collect()
+        .await
+        .map_err(|error| anyhow!(error))?;
     Ok(Response::from_parts(parts, body.to_bytes()))
 }

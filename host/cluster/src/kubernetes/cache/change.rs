@@ -22,7 +22,8 @@ impl Cache {
     /// Whether only an answer reported the state of an object, and no watch has confirmed it.
     pub(in crate::kubernetes) fn is_unconfirmed(&self, reference: &ObjectRef) -> bool {
         let key = key(reference.namespace.as_deref(), &reference.name);
-        self.about(reference).any(|watched| watched.store.is_unconfirmed(&key))
+        self.about(reference)
+            .any(|watched| watched.store.is_unconfirmed(&key))
     }
 
     /// A list begins.
@@ -41,7 +42,9 @@ impl Cache {
             return news;
         }
         let listed = |news: &News| match &news.topic {
-            Topic::Object(object) | Topic::Fault(object) => self.about(object).any(|watched| watched.synced),
+            Topic::Object(object) | Topic::Fault(object) => {
+                self.about(object).any(|watched| watched.synced)
+            }
             Topic::Watch(_) => true,
         };
         let (now, later): (Vec<_>, Vec<_>) = news.into_iter().partition(listed);
@@ -52,8 +55,15 @@ impl Cache {
     }
 
     /// An event moves a watch to a version and reports an object, if it is one that the watch keeps.
-    pub(in crate::kubernetes) fn told(&mut self, number: u64, version: &str, item: Option<Item>) -> Vec<News> {
-        let news = item.map(|item| self.put_with(number, item, Store::apply_event)).unwrap_or_default();
+    pub(in crate::kubernetes) fn told(
+        &mut self,
+        number: u64,
+        version: &str,
+        item: Option<Item>,
+    ) -> Vec<News> {
+        let news = item
+            .map(|item| self.put_with(number, item, Store::apply_event))
+            .unwrap_or_default();
         self.moved(number, version);
         news
     }
@@ -69,12 +79,26 @@ impl Cache {
     /// `None`, unless the version is older than one that the watch reported, because the server was restored. In that
     /// case forgets the versions of the watch, invalidates the answers to all requests sent before, and returns news of
     /// the objects for which another watch has a different state.
-    pub(in crate::kubernetes) fn went_back(&mut self, number: u64, version: &str) -> Option<Vec<News>> {
-        let watched = self.watch(number).filter(|watched| watched.store.went_back(version))?;
-        let (scope, keys): (_, Vec<Key>) =
-            (Arc::clone(&watched.scope), watched.store.iter(None).map(|(key, _)| key.clone()).collect());
+    pub(in crate::kubernetes) fn went_back(
+        &mut self,
+        number: u64,
+        version: &str,
+    ) -> Option<Vec<News>> {
+        let watched = self
+            .watch(number)
+            .filter(|watched| watched.store.went_back(version))?;
+        let (scope, keys): (_, Vec<Key>) = (
+            Arc::clone(&watched.scope),
+            watched
+                .store
+                .iter(None)
+                .map(|(key, _)| key.clone())
+                .collect(),
+        );
         let merged = |cache: &Self| -> Vec<Option<Content>> {
-            keys.iter().map(|key| cache.merged(&scope, key).map(|kept| kept.content.clone())).collect()
+            keys.iter()
+                .map(|key| cache.merged(&scope, key).map(|kept| kept.content.clone()))
+                .collect()
         };
         let before = merged(self);
         if let Some(watched) = self.watch(number) {
@@ -84,18 +108,34 @@ impl Cache {
         self.restored = self.moment;
         let states = keys.iter().zip(before.into_iter().zip(merged(self)));
         Some(
-            states.flat_map(|(key, (before, after))| self.news(&scope, key, before.as_ref(), after.as_ref())).collect(),
+            states
+                .flat_map(|(key, (before, after))| {
+                    self.news(&scope, key, before.as_ref(), after.as_ref())
+                })
+                .collect(),
         )
     }
 
-    fn put_with(&mut self, number: u64, item: Item, put: impl FnOnce(&mut Store, Item) -> Change) -> Vec<News> {
+    fn put_with(
+        &mut self,
+        number: u64,
+        item: Item,
+        put: impl FnOnce(&mut Store, Item) -> Change,
+    ) -> Vec<News> {
         let key = item.key.clone();
         self.changed(number, &key, |store| put(store, item))
     }
 
     /// Changes the state of an object in one watch; returns news if the state merged from all watches changes.
-    fn changed(&mut self, number: u64, key: &str, change: impl FnOnce(&mut Store) -> Change) -> Vec<News> {
-        let Some(scope) = self.watch(number).map(|watched| Arc::clone(&watched.scope)) else { return Vec::new() };
+    fn changed(
+        &mut self,
+        number: u64,
+        key: &str,
+        change: impl FnOnce(&mut Store) -> Change,
+    ) -> Vec<News> {
+        let Some(scope) = self.watch(number).map(|watched| Arc::clone(&watched.scope)) else {
+            return Vec::new();
+        };
         let before = self.merged(&scope, key).map(|kept| kept.content.clone());
         if let Some(watched) = self.watch(number) {
             change(&mut watched.store);
@@ -106,44 +146,78 @@ impl Cache {
 
     /// The newest state of an object in any watch of its kind.
     fn merged(&self, scope: &Scope, key: &str) -> Option<&Kept> {
-        let of_kind = |other: &&Watched| other.scope.kind == scope.kind && other.scope.api_version == scope.api_version;
-        let kept = self.watches.iter().filter(of_kind).filter_map(|watched| watched.store.get(key));
+        let of_kind = |other: &&Watched| {
+            other.scope.kind == scope.kind && other.scope.api_version == scope.api_version
+        };
+        let kept = self
+            .watches
+            .iter()
+            .filter(of_kind)
+            .filter_map(|watched| watched.store.get(key));
         kept.reduce(later)
     }
 
     /// The news of an object whose merged state changes from `before` to `after`.
-    fn news(&self, scope: &Scope, key: &str, before: Option<&Content>, after: Option<&Content>) -> Vec<News> {
+    fn news(
+        &self,
+        scope: &Scope,
+        key: &str,
+        before: Option<&Content>,
+        after: Option<&Content>,
+    ) -> Vec<News> {
         if before == after {
             return Vec::new();
         }
         let faulty = |content: Option<&Content>| matches!(content, Some(Content::Fault(_)));
         let (reference, gone) = (Arc::new(self.reference(scope, key)), after.is_none());
         let fault = faulty(before) || faulty(after);
-        let fault = fault.then(|| News { topic: Topic::Fault(Arc::clone(&reference)), gone });
-        let object = (!faulty(after)).then_some(News { topic: Topic::Object(reference), gone });
+        let fault = fault.then(|| News {
+            topic: Topic::Fault(Arc::clone(&reference)),
+            gone,
+        });
+        let object = (!faulty(after)).then_some(News {
+            topic: Topic::Object(reference),
+            gone,
+        });
         fault.into_iter().chain(object).collect()
     }
 
     /// An event reports that an object left a scope, at a version. Without a key only the version counts: an object
     /// without a name is not kept.
-    pub(in crate::kubernetes) fn told_gone(&mut self, number: u64, version: &str, key: Option<&str>) -> Vec<News> {
-        let news =
-            key.map(|key| self.changed(number, key, |store| store.apply_deletion(key, version))).unwrap_or_default();
+    pub(in crate::kubernetes) fn told_gone(
+        &mut self,
+        number: u64,
+        version: &str,
+        key: Option<&str>,
+    ) -> Vec<News> {
+        let news = key
+            .map(|key| self.changed(number, key, |store| store.apply_deletion(key, version)))
+            .unwrap_or_default();
         self.moved(number, version);
         news
     }
 
     /// A list ended: objects that it did not contain are gone. Objects that the watch no longer keeps cause no news.
     pub(in crate::kubernetes) fn listed(&mut self, number: u64, version: &str) -> Vec<News> {
-        let Some(watched) = self.watch(number) else { return Vec::new() };
+        let Some(watched) = self.watch(number) else {
+            return Vec::new();
+        };
         watched.synced = true;
         let gone = watched.store.end_list(version);
         let (scope, keep) = (Arc::clone(&watched.scope), watched.keep.clone());
         let mut news = std::mem::take(&mut watched.untold);
-        for (key, kept) in gone.iter().filter(|(key, _)| keep.admits(&self.reference(&scope, key))) {
+        for (key, kept) in gone
+            .iter()
+            .filter(|(key, _)| keep.admits(&self.reference(&scope, key)))
+        {
             let after = self.merged(&scope, key);
             let before = after.map_or(kept, |after| later(kept, after));
-            news.extend(self.news(&scope, key, Some(&before.content), after.map(|after| &after.content)));
+            news.extend(self.news(
+                &scope,
+                key,
+                Some(&before.content),
+                after.map(|after| &after.content),
+            ));
         }
         news
     }
@@ -151,13 +225,28 @@ impl Cache {
     /// The answer to a write or a read contains an object. Updates each synced watch whose scope certainly holds the
     /// object, unless the watch is past this version. Removes the object from the other synced watches, where only an
     /// earlier answer had put it there.
-    pub(in crate::kubernetes) fn answered(&mut self, object: &Object, Asked(asked): Asked) -> Vec<News> {
-        let Some(now) = self.learns(asked) else { return Vec::new() };
-        let key = key(object.reference.namespace.as_deref(), &object.reference.name);
-        let concerned = |watched: &&Watched| watched.synced && watched.keep.admits(&object.reference);
+    pub(in crate::kubernetes) fn answered(
+        &mut self,
+        object: &Object,
+        Asked(asked): Asked,
+    ) -> Vec<News> {
+        let Some(now) = self.learns(asked) else {
+            return Vec::new();
+        };
+        let key = key(
+            object.reference.namespace.as_deref(),
+            &object.reference.name,
+        );
+        let concerned =
+            |watched: &&Watched| watched.synced && watched.keep.admits(&object.reference);
         let watches = self.watches.iter().filter(concerned);
         let watches: Vec<(u64, Option<Keep>)> = watches
-            .map(|watched| (watched.number, selector::holds(&watched.scope, object).then(|| watched.keep.clone())))
+            .map(|watched| {
+                (
+                    watched.number,
+                    selector::holds(&watched.scope, object).then(|| watched.keep.clone()),
+                )
+            })
             .collect();
         let mut news = Vec::new();
         for (number, keep) in watches {
@@ -181,10 +270,18 @@ impl Cache {
         Asked(asked): Asked,
     ) -> Vec<News> {
         let key = key(reference.namespace.as_deref(), &reference.name);
-        let numbers: Vec<u64> = self.about(reference).map(|watched| watched.number).collect();
-        let Some(now) = self.learns(asked) else { return Vec::new() };
+        let numbers: Vec<u64> = self
+            .about(reference)
+            .map(|watched| watched.number)
+            .collect();
+        let Some(now) = self.learns(asked) else {
+            return Vec::new();
+        };
         let take = |store: &mut Store| store.apply_absence(&key, version, asked, now);
-        numbers.into_iter().flat_map(|number| self.changed(number, &key, take)).collect()
+        numbers
+            .into_iter()
+            .flat_map(|number| self.changed(number, &key, take))
+            .collect()
     }
 
     /// The moment of an answer that arrives now; `None` if the server was restored after the request was sent.

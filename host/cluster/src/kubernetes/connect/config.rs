@@ -30,11 +30,21 @@ pub(super) async fn of(options: &KubernetesOptions) -> Result<(Option<String>, C
     };
     let about = |error| format!("{place}: {}", cause(&error));
     let of_cluster = proxy_url(&kubeconfig, options.context.as_deref());
-    let context = options.context.clone().or_else(|| kubeconfig.current_context.clone());
-    let choice = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+    let context = options
+        .context
+        .clone()
+        .or_else(|| kubeconfig.current_context.clone());
+    let choice = KubeConfigOptions {
+        context: options.context.clone(),
+        ..KubeConfigOptions::default()
+    };
     let (at, name) = user(&kubeconfig, context.as_deref());
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &choice).await.map_err(about)?;
-    config.proxy_url = proxy(of_cluster, &config.cluster_url).map_err(KubeconfigError::ParseProxyUrl).map_err(about)?;
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &choice)
+        .await
+        .map_err(about)?;
+    config.proxy_url = proxy(of_cluster, &config.cluster_url)
+        .map_err(KubeconfigError::ParseProxyUrl)
+        .map_err(about)?;
     usable(&config.auth_info).map_err(|why| format!("{place}: user `{name}`: {at}.user.{why}"))?;
     Ok((context, config))
 }
@@ -43,35 +53,60 @@ pub(super) async fn of(options: &KubernetesOptions) -> Result<(Option<String>, C
 /// panic, or return an error that quotes the credential.
 fn usable(user: &AuthInfo) -> Result<(), String> {
     let plain = |field: &str, value: Option<&str>| match value {
-        Some(value) if value.chars().any(char::is_control) => {
-            Err(format!("{field} holds a control character, such as a line break"))
-        }
+        Some(value) if value.chars().any(char::is_control) => Err(format!(
+            "{field} holds a control character, such as a line break"
+        )),
         _ => Ok(()),
     };
-    let secret = |value: &Option<SecretString>| value.as_ref().map(|value| value.expose_secret().to_owned());
+    let secret =
+        |value: &Option<SecretString>| value.as_ref().map(|value| value.expose_secret().to_owned());
     plain("token", secret(&user.token).as_deref())?;
     plain("username", user.username.as_deref())?;
     plain("password", secret(&user.password).as_deref())?;
     plain("as", user.impersonate.as_deref())?;
     plain("as-uid", user.impersonate_uid.as_deref())?;
-    user.impersonate_groups.iter().flatten().try_for_each(|group| plain("as-groups", Some(group)))?;
+    user.impersonate_groups
+        .iter()
+        .flatten()
+        .try_for_each(|group| plain("as-groups", Some(group)))?;
     for (name, values) in user.impersonate_user_extra.iter().flatten() {
-        values.iter().chain([name]).try_for_each(|text| plain("as-user-extra", Some(text)))?;
+        values
+            .iter()
+            .chain([name])
+            .try_for_each(|text| plain("as-user-extra", Some(text)))?;
     }
-    let Some(provider) = &user.auth_provider else { return Ok(()) };
-    provider.config.values().try_for_each(|value| plain("auth-provider.config", Some(value)))?;
+    let Some(provider) = &user.auth_provider else {
+        return Ok(());
+    };
+    provider
+        .config
+        .values()
+        .try_for_each(|value| plain("auth-provider.config", Some(value)))?;
     if provider.config.contains_key("cmd-path") {
-        return Err("auth-provider names a program by `cmd-path`; use users[].user.exec".to_owned());
+        return Err(
+            "auth-provider names a program by `cmd-path`; use users[].user.exec".to_owned(),
+        );
     }
     Ok(())
 }
 
 /// The user of a context for messages: its place in the kubeconfig, and its name.
 fn user(kubeconfig: &Kubeconfig, context: Option<&str>) -> (String, String) {
-    let named = kubeconfig.contexts.iter().find(|one| Some(one.name.as_str()) == context);
-    let name = named.and_then(|one| one.context.as_ref()?.user.clone()).unwrap_or_default();
-    let at = kubeconfig.auth_infos.iter().position(|one| one.name == name);
-    (at.map_or_else(|| "users[]".to_owned(), |at| format!("users[{at}]")), visible(&name).into_owned())
+    let named = kubeconfig
+        .contexts
+        .iter()
+        .find(|one| Some(one.name.as_str()) == context);
+    let name = named
+        .and_then(|one| one.context.as_ref()?.user.clone())
+        .unwrap_or_default();
+    let at = kubeconfig
+        .auth_infos
+        .iter()
+        .position(|one| one.name == name);
+    (
+        at.map_or_else(|| "users[]".to_owned(), |at| format!("users[{at}]")),
+        visible(&name).into_owned(),
+    )
 }
 
 /// The kubeconfig to use, and its description for messages; `None` if none is given and the user has none.
@@ -90,11 +125,16 @@ fn kubeconfig(given: Option<&Path>) -> Result<Option<(String, Kubeconfig)>, Stri
         merged = Some(both.map_err(|error| format!("{place}: {}", cause(&error)))?);
     }
     if let Some(kubeconfig) = merged {
-        let place = format!("kubeconfig `{}`, which {KUBECONFIG} names", variable.display());
+        let place = format!(
+            "kubeconfig `{}`, which {KUBECONFIG} names",
+            variable.display()
+        );
         return Ok(Some((place, kubeconfig)));
     }
     let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty());
-    let Some(path) = home.map(own).filter(|path| path.exists()) else { return Ok(None) };
+    let Some(path) = home.map(own).filter(|path| path.exists()) else {
+        return Ok(None);
+    };
     let place = format!("kubeconfig `{}`", path.display());
     Ok(Some((place.clone(), read(&path, &place)?)))
 }
@@ -111,8 +151,18 @@ fn read(path: &Path, place: &str) -> Result<Kubeconfig, String> {
 /// The `proxy-url` of the cluster of a context.
 fn proxy_url(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
     let name = context.or(kubeconfig.current_context.as_deref())?;
-    let context = kubeconfig.contexts.iter().find(|context| context.name == name)?.context.as_ref()?;
-    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == context.cluster)?.cluster.as_ref()?;
+    let context = kubeconfig
+        .contexts
+        .iter()
+        .find(|context| context.name == name)?
+        .context
+        .as_ref()?;
+    let cluster = kubeconfig
+        .clusters
+        .iter()
+        .find(|cluster| cluster.name == context.cluster)?
+        .cluster
+        .as_ref()?;
     cluster.proxy_url.clone().filter(|url| !url.is_empty())
 }
 
@@ -125,14 +175,21 @@ fn proxy(of_cluster: Option<String>, server: &Uri) -> Result<Option<Uri>, http::
     }
     let exempt = variable(["NO_PROXY", "no_proxy"]).unwrap_or_default();
     // The address is a placeholder: only whether the matcher uses a proxy counts.
-    let used = Matcher::builder().all("http://proxy").no(exempt).build().intercept(server).is_some();
+    let used = Matcher::builder()
+        .all("http://proxy")
+        .no(exempt)
+        .build()
+        .intercept(server)
+        .is_some();
     let url = variable(["HTTPS_PROXY", "https_proxy"]).filter(|_| used);
     url.map(|url| url.parse()).transpose()
 }
 
 /// The first of the variables that is set and not empty.
 fn variable(names: [&str; 2]) -> Option<String> {
-    names.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    names
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
 /// What is wrong with a kubeconfig. Leaves out the parser's message, which may quote a value.
@@ -140,14 +197,22 @@ fn cause(error: &KubeconfigError) -> String {
     use KubeconfigError as E;
     match error {
         E::ReadConfig(cause, _) => cause.to_string(),
-        E::Parse(_) | E::KindMismatch | E::ApiVersionMismatch => "it is not a well-formed kubeconfig".to_owned(),
+        E::Parse(_) | E::KindMismatch | E::ApiVersionMismatch => {
+            "it is not a well-formed kubeconfig".to_owned()
+        }
         E::CurrentContextNotSet => "it sets no current-context; name one with --context".to_owned(),
         E::LoadContext(name) => format!("it has no context `{name}`"),
-        E::LoadClusterOfContext(name) => format!("it has no cluster `{name}`, which the context names"),
+        E::LoadClusterOfContext(name) => {
+            format!("it has no cluster `{name}`, which the context names")
+        }
         E::MissingClusterUrl => "its cluster has no server".to_owned(),
         E::ParseClusterUrl(_) => "the server of its cluster is not a URL".to_owned(),
-        E::ParseProxyUrl(_) => "the proxy-url of its cluster, or HTTPS_PROXY, is not a URL".to_owned(),
-        E::ParseNoProxy(_) => "NO_PROXY is not a comma-separated list of hosts, addresses and networks".to_owned(),
+        E::ParseProxyUrl(_) => {
+            "the proxy-url of its cluster, or HTTPS_PROXY, is not a URL".to_owned()
+        }
+        E::ParseNoProxy(_) => {
+            "NO_PROXY is not a comma-separated list of hosts, addresses and networks".to_owned()
+        }
         _ => "it cannot be used: a certificate or key in it is broken".to_owned(),
     }
 }

@@ -36,7 +36,11 @@ const LOOK: Duration = Duration::from_millis(10);
 const EARLY: Duration = Duration::from_secs(60);
 /// The most bytes that are read of a plugin's output.
 const SAID_BYTES: u64 = 1 << 20;
-const LIMITS: Limits = Limits { bytes: 1 << 20, nodes: 1_000, depth: 16 };
+const LIMITS: Limits = Limits {
+    bytes: 1 << 20,
+    nodes: 1_000,
+    depth: 16,
+};
 
 /// Why a plugin gave no credential. Contains none of its output.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -62,7 +66,8 @@ impl fmt::Debug for Credential {
 
 impl Credential {
     fn holds(&self) -> bool {
-        self.until.is_none_or(|until| SystemTime::now() + EARLY < until)
+        self.until
+            .is_none_or(|until| SystemTime::now() + EARLY < until)
     }
 }
 
@@ -83,8 +88,13 @@ struct Clients {
 impl Clients {
     /// The client for a credential.
     fn of(&self, said: &Credential) -> Result<Client, kube::Error> {
-        let Some(pair) = &said.certificate else { return Ok(self.plain.clone()) };
-        let mut certified = self.certified.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(pair) = &said.certificate else {
+            return Ok(self.plain.clone());
+        };
+        let mut certified = self
+            .certified
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some((_, client)) = certified.as_ref().filter(|(of, _)| of == pair) {
             return Ok(client.clone());
         }
@@ -108,7 +118,11 @@ pub(super) struct Plugin {
 impl Plugin {
     /// Runs nothing yet.
     pub(super) fn new(exec: ExecConfig, guard: &[OsString]) -> Arc<Self> {
-        Arc::new(Self { exec, guard: guard.to_vec(), run: Mutex::default() })
+        Arc::new(Self {
+            exec,
+            guard: guard.to_vec(),
+            run: Mutex::default(),
+        })
     }
 
     /// The credential; waits for the whole run.
@@ -125,19 +139,29 @@ impl Plugin {
     pub(super) fn client(self: Arc<Self>, config: Config) -> Result<Client, kube::Error> {
         let plain = Client::try_from(config.clone())?;
         let namespace = plain.default_namespace().to_owned();
-        let clients = Arc::new(Clients { config, plain, certified: Mutex::default() });
+        let clients = Arc::new(Clients {
+            config,
+            plain,
+            certified: Mutex::default(),
+        });
         let identified = move |mut request: http::Request<Body>| {
             let (plugin, clients) = (Arc::clone(&self), Arc::clone(&clients));
             async move {
-                let late = |_| Err(plugin.error(format!("did not exit within {} s", WAIT.as_secs())));
+                let late =
+                    |_| Err(plugin.error(format!("did not exit within {} s", WAIT.as_secs())));
                 let said = timeout(WAIT, plugin.run()).await.unwrap_or_else(late);
                 let client = said.and_then(|said| {
                     if let Some(header) = &said.header {
                         request.headers_mut().insert(AUTHORIZATION, header.clone());
                     }
-                    clients.of(&said).map_err(|_| plugin.error("returned a certificate or key that cannot be used"))
+                    clients.of(&said).map_err(|_| {
+                        plugin.error("returned a certificate or key that cannot be used")
+                    })
                 });
-                client.map_err(|error| kube::Error::Service(error.into()))?.send(request).await
+                client
+                    .map_err(|error| kube::Error::Service(error.into()))?
+                    .send(request)
+                    .await
             }
         };
         Ok(Client::new(service_fn(identified), namespace))
@@ -154,9 +178,19 @@ impl Plugin {
         if let Some(run) = last.as_ref().filter(usable) {
             return run.clone();
         }
-        let (exec, guard, lost) = (self.exec.clone(), self.guard.clone(), self.error("was aborted"));
-        let task = tokio::spawn(async move { run(&exec, &guard).await.map_err(|message| error(&exec, message)) });
-        let run = async move { task.await.unwrap_or(Err(lost)) }.boxed().shared();
+        let (exec, guard, lost) = (
+            self.exec.clone(),
+            self.guard.clone(),
+            self.error("was aborted"),
+        );
+        let task = tokio::spawn(async move {
+            run(&exec, &guard)
+                .await
+                .map_err(|message| error(&exec, message))
+        });
+        let run = async move { task.await.unwrap_or(Err(lost)) }
+            .boxed()
+            .shared();
         *last = Some(run.clone());
         run
     }
@@ -167,7 +201,10 @@ impl Plugin {
 }
 
 fn error(exec: &ExecConfig, message: impl Into<String>) -> PluginError {
-    PluginError { command: exec.command.clone().unwrap_or_default(), message: message.into() }
+    PluginError {
+        command: exec.command.clone().unwrap_or_default(),
+        message: message.into(),
+    }
 }
 
 /// A running program. One thread starts it, reads its output and waits for it, because the program may be bound to end
@@ -183,11 +220,16 @@ impl Running {
     /// Runs a program to its end and returns its output. Fails if the program is still running 8 s after its output
     /// ended.
     fn run(&self, mut command: Command) -> Result<Vec<u8>, String> {
-        let mut child = command.spawn().map_err(|error| format!("cannot be run: {error}"))?;
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("cannot be run: {error}"))?;
         let stdout = child.stdout.take().ok_or("has no output")?;
         *self.child() = Some(child);
         let mut said = Vec::new();
-        stdout.take(SAID_BYTES).read_to_end(&mut said).map_err(|_| "has output that cannot be read")?;
+        stdout
+            .take(SAID_BYTES)
+            .read_to_end(&mut said)
+            .map_err(|_| "has output that cannot be read")?;
         let until = Instant::now() + WAIT;
         loop {
             let ended = self.child().as_mut().ok_or("was aborted")?.try_wait();
@@ -202,7 +244,9 @@ impl Running {
 
     /// Kills the program, and its whole process group if it has one of its own.
     fn end(&self) {
-        let Some(mut child) = self.child().take() else { return };
+        let Some(mut child) = self.child().take() else {
+            return;
+        };
         if !matches!(child.try_wait(), Ok(None)) {
             return;
         }
@@ -225,7 +269,9 @@ impl Drop for Bound {
 fn failed(status: ExitStatus) -> String {
     match status.code() {
         // The codes with which a shell, or the guard, reports that it cannot run a program.
-        Some(126 | 127) => format!("cannot be run, or needs a program that cannot be run: it failed with {status}"),
+        Some(126 | 127) => {
+            format!("cannot be run, or needs a program that cannot be run: it failed with {status}")
+        }
         _ => format!("failed with {status}"),
     }
 }
@@ -245,7 +291,11 @@ async fn run(exec: &ExecConfig, guard: &[OsString]) -> Result<Credential, String
 
 /// The program with its arguments and variables, and `KUBERNETES_EXEC_INFO`.
 fn command(exec: &ExecConfig, guard: &[OsString]) -> Result<Command, String> {
-    let program = OsStr::new(exec.command.as_deref().ok_or("has no command: users[].user.exec.command is missing")?);
+    let program = OsStr::new(
+        exec.command
+            .as_deref()
+            .ok_or("has no command: users[].user.exec.command is missing")?,
+    );
     let mut words = guard.iter().map(OsString::as_os_str).chain([program]);
     let mut command = Command::new(words.next().unwrap_or(program));
     command.args(words).args(exec.args.iter().flatten());
@@ -262,11 +312,21 @@ fn command(exec: &ExecConfig, guard: &[OsString]) -> Result<Command, String> {
         // An interactive plugin must stay in the foreground process group to use the terminal.
         command.process_group(0);
     }
-    let beside = || if interactive { Stdio::inherit() } else { Stdio::null() };
-    command.stdin(beside()).stderr(beside()).stdout(Stdio::piped());
+    let beside = || {
+        if interactive {
+            Stdio::inherit()
+        } else {
+            Stdio::null()
+        }
+    };
+    command
+        .stdin(beside())
+        .stderr(beside())
+        .stdout(Stdio::piped());
     let mut spec = json!({"interactive": interactive});
     if exec.provide_cluster_info {
-        spec["cluster"] = serde_json::to_value(&exec.cluster).map_err(|_| "cannot receive its cluster info")?;
+        spec["cluster"] =
+            serde_json::to_value(&exec.cluster).map_err(|_| "cannot receive its cluster info")?;
     }
     let asked = json!({"apiVersion": exec.api_version, "kind": "ExecCredential", "spec": spec});
     command.env("KUBERNETES_EXEC_INFO", asked.to_string());
@@ -285,15 +345,27 @@ fn read(said: &[u8]) -> Result<Credential, String> {
     let header = token.map(|token| bearer(&token)).transpose();
     let header = header
         .map_err(|()| "returned a token with a character that a header must not contain, such as a line break")?;
-    let until = match said.get("status").and_then(|status| status.get("expirationTimestamp")) {
+    let until = match said
+        .get("status")
+        .and_then(|status| status.get("expirationTimestamp"))
+    {
         None | Some(Value::Null) => None,
         Some(at) => {
-            let seconds =
-                at.as_str().and_then(parse_rfc3339).ok_or("returned an expirationTimestamp that is not a time")?;
-            Some(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+            let seconds = at
+                .as_str()
+                .and_then(parse_rfc3339)
+                .ok_or("returned an expirationTimestamp that is not a time")?;
+            Some(
+                SystemTime::UNIX_EPOCH
+                    + Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
+            )
         }
     };
-    Ok(Credential { header, certificate, until })
+    Ok(Credential {
+        header,
+        certificate,
+        until,
+    })
 }
 
 /// The header of a token.
@@ -314,40 +386,72 @@ mod tests {
     }
 
     async fn said(script: &str) -> Result<Credential, String> {
-        Plugin::new(sh(script), &[]).credential().await.map_err(|error| error.to_string())
+        Plugin::new(sh(script), &[])
+            .credential()
+            .await
+            .map_err(|error| error.to_string())
     }
 
     #[tokio::test]
     async fn a_plugin_gives_a_token_or_an_error_without_its_output() {
-        let told =
-            said(r#"echo "{\"status\": {\"token\": \"$SECRET\", \"expirationTimestamp\": \"2099-01-01T00:00:00Z\"}}""#);
+        let told = said(
+            r#"echo "{\"status\": {\"token\": \"$SECRET\", \"expirationTimestamp\": \"2099-01-01T00:00:00Z\"}}""#,
+        );
         let told = told.await.unwrap();
         assert!(told.holds() && told.header.as_ref().unwrap().as_bytes() == b"Bearer hunter2");
         assert!(!format!("{told:?}").contains("hunter2"));
         assert!(
-            said("echo 'status: {clientCertificateData: a, clientKeyData: b}'").await.unwrap().certificate.is_some()
+            said("echo 'status: {clientCertificateData: a, clientKeyData: b}'")
+                .await
+                .unwrap()
+                .certificate
+                .is_some()
         );
         for (script, why) in [
             ("echo $SECRET >&2; exit 3", "failed with exit status: 3"),
             ("echo hunter2", "returned neither a token"),
             ("echo '{'", "not print an ExecCredential"),
-            (r#"printf %s '{"status": {"token": "hunter2\nx"}}'"#, "such as a line break"),
-            (r#"echo "{\"status\": {\"token\": \"hunter2\", \"expirationTimestamp\": \"soon\"}}""#, "is not a time"),
+            (
+                r#"printf %s '{"status": {"token": "hunter2\nx"}}'"#,
+                "such as a line break",
+            ),
+            (
+                r#"echo "{\"status\": {\"token\": \"hunter2\", \"expirationTimestamp\": \"soon\"}}""#,
+                "is not a time",
+            ),
         ] {
             let error = said(script).await.unwrap_err();
-            assert!(error.starts_with("the credential plugin `sh` ") && error.contains(why), "{error}");
+            assert!(
+                error.starts_with("the credential plugin `sh` ") && error.contains(why),
+                "{error}"
+            );
             assert!(!error.contains("hunter2"), "{error}");
         }
-        let missing: ExecConfig = serde_json::from_value(json!({"command": "/nowhere/plugin"})).unwrap();
-        assert!(Plugin::new(missing, &[]).credential().await.unwrap_err().to_string().contains("cannot be run"));
+        let missing: ExecConfig =
+            serde_json::from_value(json!({"command": "/nowhere/plugin"})).unwrap();
+        assert!(
+            Plugin::new(missing, &[])
+                .credential()
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains("cannot be run")
+        );
     }
 
     #[tokio::test]
     async fn caches_a_valid_token_but_no_failure() {
         let folder = tempfile::tempdir().unwrap();
-        let (runs, path) =
-            (|| std::fs::read_to_string(folder.path().join("runs")).unwrap().len(), folder.path().display());
-        let lasting = format!("printf x >>{path}/runs; echo '{{\"status\": {{\"token\": \"t\"}}}}'");
+        let (runs, path) = (
+            || {
+                std::fs::read_to_string(folder.path().join("runs"))
+                    .unwrap()
+                    .len()
+            },
+            folder.path().display(),
+        );
+        let lasting =
+            format!("printf x >>{path}/runs; echo '{{\"status\": {{\"token\": \"t\"}}}}'");
         let plugin = Plugin::new(sh(&lasting), &[]);
         let both = futures::future::join(plugin.credential(), plugin.credential()).await;
         assert!(both.0.is_ok() && both.1.is_ok() && plugin.credential().await.is_ok());

@@ -57,7 +57,12 @@ impl Candidate {
 
     /// Tries to hold the lease from `Order::Stand` until `Order::Stop`, then releases it.
     pub(super) async fn run(mut self) {
-        if self.order.wait_for(|order| *order != Order::Wait).await.is_err() {
+        if self
+            .order
+            .wait_for(|order| *order != Order::Wait)
+            .await
+            .is_err()
+        {
             return;
         }
         loop {
@@ -66,7 +71,9 @@ impl Candidate {
             }
             match self.election.next(self.now()) {
                 Step::Look => self.look().await,
-                Step::Acquire(write) | Step::Renew(write) | Step::Release(write) => self.put(&write).await,
+                Step::Acquire(write) | Step::Renew(write) | Step::Release(write) => {
+                    self.put(&write).await
+                }
                 Step::Wait(until) | Step::Follow(until) => self.rest(until).await,
                 Step::Released => return,
             }
@@ -98,15 +105,35 @@ impl Candidate {
 
     /// Replaces the whole Lease by its name. A PUT also creates it, so every right can be bound to the name.
     async fn put(&mut self, write: &Write) {
-        let (verb, attempt) = if write.version.is_some() { (Verb::Update, "renew") } else { (Verb::Create, "make") };
-        let body = spec::write(&self.name, self.body.as_ref().filter(|_| write.version.is_some()), write);
+        let (verb, attempt) = if write.version.is_some() {
+            (Verb::Update, "renew")
+        } else {
+            (Verb::Create, "make")
+        };
+        let body = spec::write(
+            &self.name,
+            self.body.as_ref().filter(|_| write.version.is_some()),
+            write,
+        );
         self.counts.add(verb, Purpose::Lease);
         self.election.sending(write, self.now());
-        let answer = timeout(self.patience, self.leases.replace(&self.name, &PostParams::default(), &body)).await;
+        let answer = timeout(
+            self.patience,
+            self.leases
+                .replace(&self.name, &PostParams::default(), &body),
+        )
+        .await;
         let now = self.now();
         match self.cause(attempt, answer) {
             Ok(Ok(body)) => {
-                self.election.wrote(write, body.metadata.resource_version.as_deref().unwrap_or_default(), now);
+                self.election.wrote(
+                    write,
+                    body.metadata
+                        .resource_version
+                        .as_deref()
+                        .unwrap_or_default(),
+                    now,
+                );
                 self.body = Some(body);
             }
             Ok(Err(409)) => self.election.conflicted(now),
@@ -130,24 +157,46 @@ impl Candidate {
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => return Ok(Err(status.code)),
             Ok(Err(error)) => {
-                let code = if let kube::Error::Api(status) = &error { Some(status.code) } else { None };
+                let code = if let kube::Error::Api(status) = &error {
+                    Some(status.code)
+                } else {
+                    None
+                };
                 (Cause::of(&error), code)
             }
             Err(_) => (Cause::late(self.patience), None),
         };
-        let message = format!("failed to {attempt} the Lease {}: {}", self.place, cause.message);
-        self.trouble = Some(Trouble { reason: cause.reason, message });
+        let message = format!(
+            "failed to {attempt} the Lease {}: {}",
+            self.place, cause.message
+        );
+        self.trouble = Some(Trouble {
+            reason: cause.reason,
+            message,
+        });
         code.map_or(Err(()), |code| Ok(Err(code)))
     }
 
     fn publish(&self) {
-        let until = self.election.leads_until().zip(self.election.others_from_ms()).map(|(until, others_ms)| Until {
-            monotonic: self.start + Duration::from_millis(until.monotonic_ms),
-            wall: UNIX_EPOCH + Duration::from_micros(u64::try_from(until.wall_us).unwrap_or_default()),
-            others_from: self.start + Duration::from_millis(others_ms),
-        });
-        let holder = self.body.as_ref().and_then(|body| spec::read(body).record.holder);
-        let told = Told { until, holder, trouble: self.trouble.clone() };
+        let until = self
+            .election
+            .leads_until()
+            .zip(self.election.others_from_ms())
+            .map(|(until, others_ms)| Until {
+                monotonic: self.start + Duration::from_millis(until.monotonic_ms),
+                wall: UNIX_EPOCH
+                    + Duration::from_micros(u64::try_from(until.wall_us).unwrap_or_default()),
+                others_from: self.start + Duration::from_millis(others_ms),
+            });
+        let holder = self
+            .body
+            .as_ref()
+            .and_then(|body| spec::read(body).record.holder);
+        let told = Told {
+            until,
+            holder,
+            trouble: self.trouble.clone(),
+        };
         self.tell.send_if_modified(|before| {
             let changed = *before != told;
             *before = told;
@@ -156,7 +205,9 @@ impl Candidate {
     }
 
     fn now(&self) -> Now {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Now {
             monotonic_ms: u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX),
             wall_us: i64::try_from(wall.as_micros()).unwrap_or(i64::MAX),

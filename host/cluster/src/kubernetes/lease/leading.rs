@@ -44,28 +44,42 @@ pub struct Leading {
 /// The sending end for the candidate, and the handle for writers.
 pub(super) fn channel() -> (watch::Sender<Told>, Leading) {
     let (tell, told) = watch::channel(Told::default());
-    (tell, Leading { told: Some(told), stopped: Arc::default() })
+    (
+        tell,
+        Leading {
+            told: Some(told),
+            stopped: Arc::default(),
+        },
+    )
 }
 
 impl Leading {
     /// Always leads: for an agent without an election.
     pub fn always() -> Self {
-        Self { told: None, stopped: Arc::default() }
+        Self {
+            told: None,
+            stopped: Arc::default(),
+        }
     }
 
     /// Whether writing is allowed now.
     pub fn leads(&self) -> bool {
         let Some(told) = &self.told else { return true };
         let until = told.borrow().until;
-        let in_time = |until: Until| Instant::now() < until.monotonic && SystemTime::now() < until.wall;
+        let in_time =
+            |until: Until| Instant::now() < until.monotonic && SystemTime::now() < until.wall;
         until.is_some_and(in_time) && !self.stopped.load(Ordering::SeqCst)
     }
 
     /// How long a request that is sent now may take, so that it ends before another replica may lead.
     pub fn left(&self) -> Duration {
-        let Some(told) = &self.told else { return Duration::MAX };
+        let Some(told) = &self.told else {
+            return Duration::MAX;
+        };
         let until = told.borrow().until;
-        until.map_or(Duration::ZERO, |until| until.others_from.saturating_duration_since(Instant::now()))
+        until.map_or(Duration::ZERO, |until| {
+            until.others_from.saturating_duration_since(Instant::now())
+        })
     }
 
     /// Waits until this replica leads; forever once its candidate has ended.

@@ -25,7 +25,11 @@ type View = BTreeMap<String, Value>;
 pub(super) fn changed(step: &Step, answer: &Value) -> Vec<String> {
     let (sent, got) = (sent(step), got(step, answer));
     let paths: BTreeSet<&String> = sent.keys().chain(got.keys()).collect();
-    paths.into_iter().filter(|path| sent.get(*path) != got.get(*path)).cloned().collect()
+    paths
+        .into_iter()
+        .filter(|path| sent.get(*path) != got.get(*path))
+        .cloned()
+        .collect()
 }
 
 /// A digest of what a step writes, regardless of version and time. It never leaves the process.
@@ -35,8 +39,13 @@ pub(super) fn fingerprint(step: &Step) -> Digest {
 
 fn sent(step: &Step) -> View {
     match step {
-        Step::Create { desired } | Step::Update { desired, .. } => of_object(step, desired, &desired.body),
-        Step::Patch { fields, .. } => fields.iter().filter_map(|(path, value)| field(path, Some(value))).collect(),
+        Step::Create { desired } | Step::Update { desired, .. } => {
+            of_object(step, desired, &desired.body)
+        }
+        Step::Patch { fields, .. } => fields
+            .iter()
+            .filter_map(|(path, value)| field(path, Some(value)))
+            .collect(),
         Step::Delete { .. } => View::new(),
     }
 }
@@ -45,8 +54,14 @@ fn got(step: &Step, answer: &Value) -> View {
     match step {
         Step::Create { desired } | Step::Update { desired, .. } => of_object(step, desired, answer),
         Step::Patch { fields, .. } => {
-            let at = |path: &str| path.split('.').try_fold(answer, |value, key| value.get(key));
-            fields.iter().filter_map(|(path, _)| field(path, at(path))).collect()
+            let at = |path: &str| {
+                path.split('.')
+                    .try_fold(answer, |value, key| value.get(key))
+            };
+            fields
+                .iter()
+                .filter_map(|(path, _)| field(path, at(path)))
+                .collect()
         }
         Step::Delete { .. } => View::new(),
     }
@@ -56,15 +71,22 @@ fn got(step: &Step, answer: &Value) -> View {
 /// and annotations that it was created with.
 fn of_object(step: &Step, desired: &Object, body: &Value) -> View {
     let mut view = View::new();
-    let map = |body: &Value, pointer: &str| body.pointer(pointer).and_then(Value::as_object).cloned();
+    let map =
+        |body: &Value, pointer: &str| body.pointer(pointer).and_then(Value::as_object).cloned();
     if desired.body.get("data").is_some() {
         view.extend(
-            map(body, "/data").unwrap_or_default().into_iter().map(|(key, value)| (format!("data.{key}"), value)),
+            map(body, "/data")
+                .unwrap_or_default()
+                .into_iter()
+                .map(|(key, value)| (format!("data.{key}"), value)),
         );
     }
     for field in ["labels", "annotations"] {
         let pointer = format!("/metadata/{field}");
-        let (wanted, there) = (map(&desired.body, &pointer).unwrap_or_default(), map(body, &pointer));
+        let (wanted, there) = (
+            map(&desired.body, &pointer).unwrap_or_default(),
+            map(body, &pointer),
+        );
         for key in owned(step, field, &wanted) {
             let value = there.as_ref().and_then(|there| there.get(&key));
             view.extend(value.map(|value| (format!("metadata.{field}.{key}"), value.clone())));
@@ -75,11 +97,21 @@ fn of_object(step: &Step, desired: &Object, body: &Value) -> View {
 
 /// The labels or annotations to compare.
 fn owned(step: &Step, field: &str, wanted: &Map<String, Value>) -> BTreeSet<String> {
-    let stamp = STAMP.iter().filter(|(of, _)| *of == field).map(|(_, key)| (*key).to_owned());
+    let stamp = STAMP
+        .iter()
+        .filter(|(of, _)| *of == field)
+        .map(|(_, key)| (*key).to_owned());
     match step {
         Step::Update { changed, .. } => {
             let prefix = format!("metadata.{field}.");
-            stamp.chain(changed.iter().filter_map(|path| path.strip_prefix(&prefix)).map(str::to_owned)).collect()
+            stamp
+                .chain(
+                    changed
+                        .iter()
+                        .filter_map(|path| path.strip_prefix(&prefix))
+                        .map(str::to_owned),
+                )
+                .collect()
         }
         _ => wanted.keys().cloned().collect(),
     }
@@ -108,7 +140,11 @@ mod tests {
     use transom_core::reference::ObjectRef;
 
     fn object(body: Value) -> Object {
-        Object { reference: ObjectRef::local("v1", "Secret", Some("n"), "s"), version: "7".to_owned(), body }
+        Object {
+            reference: ObjectRef::local("v1", "Secret", Some("n"), "s"),
+            version: "7".to_owned(),
+            body,
+        }
     }
 
     fn whole() -> Value {
@@ -133,36 +169,75 @@ mod tests {
 
     #[test]
     fn only_managed_fields_count() {
-        let update = Step::Update { desired: object(whole()), changed: vec!["data.kubeconfig".to_owned()] };
-        let create = Step::Create { desired: object(whole()) };
+        let update = Step::Update {
+            desired: object(whole()),
+            changed: vec!["data.kubeconfig".to_owned()],
+        };
+        let create = Step::Create {
+            desired: object(whole()),
+        };
         for step in [&update, &create] {
             assert!(differs(step, &[]).is_empty());
             assert!(differs(step, &[("/metadata/labels/new", json!("x"))]).is_empty());
-            assert_eq!(differs(step, &[("/data/kubeconfig", json!("eQ=="))]), ["data.kubeconfig"]);
-            assert_eq!(differs(step, &[("/data/stray", json!("eQ=="))]), ["data.stray"]);
             assert_eq!(
-                differs(step, &[("/metadata/labels/transom.dev~1policy", json!("q"))]),
+                differs(step, &[("/data/kubeconfig", json!("eQ=="))]),
+                ["data.kubeconfig"]
+            );
+            assert_eq!(
+                differs(step, &[("/data/stray", json!("eQ=="))]),
+                ["data.stray"]
+            );
+            assert_eq!(
+                differs(
+                    step,
+                    &[("/metadata/labels/transom.dev~1policy", json!("q"))]
+                ),
                 ["metadata.labels.transom.dev/policy"]
             );
         }
         let theirs = [("/metadata/labels/theirs", json!("2"))];
-        assert!(differs(&update, &theirs).is_empty(), "somebody else's label");
-        assert_eq!(differs(&create, &theirs), ["metadata.labels.theirs"], "a label that it was made with");
+        assert!(
+            differs(&update, &theirs).is_empty(),
+            "somebody else's label"
+        );
+        assert_eq!(
+            differs(&create, &theirs),
+            ["metadata.labels.theirs"],
+            "a label that it was made with"
+        );
     }
 
     fn taints(taints: Value) -> Step {
-        let reference = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "c");
-        Step::Patch { reference, version: "7".to_owned(), fields: vec![("spec.taints".to_owned(), taints)] }
+        let reference = ObjectRef::local(
+            "cluster.open-cluster-management.io/v1",
+            "ManagedCluster",
+            None,
+            "c",
+        );
+        Step::Patch {
+            reference,
+            version: "7".to_owned(),
+            fields: vec![("spec.taints".to_owned(), taints)],
+        }
     }
 
     #[test]
     fn taint_times_and_empty_values_do_not_count() {
-        let sent = taints(json!([{"key": "a", "effect": "NoSelect"}, {"key": "b", "value": "", "effect": "NoSelect"}]));
+        let sent = taints(
+            json!([{"key": "a", "effect": "NoSelect"}, {"key": "b", "value": "", "effect": "NoSelect"}]),
+        );
         let at = "2026-11-21T08:15:30Z";
         let as_sent = json!([{"key": "a", "effect": "NoSelect", "timeAdded": at}, {"key": "b", "effect": "NoSelect", "timeAdded": at}]);
         assert!(changed(&sent, &json!({"spec": {"taints": as_sent}})).is_empty());
-        for other in [json!([{"key": "a", "effect": "NoSelect"}]), json!([]), Value::Null] {
-            assert_eq!(changed(&sent, &json!({"spec": {"taints": other}})), ["spec.taints"]);
+        for other in [
+            json!([{"key": "a", "effect": "NoSelect"}]),
+            json!([]),
+            Value::Null,
+        ] {
+            assert_eq!(
+                changed(&sent, &json!({"spec": {"taints": other}})),
+                ["spec.taints"]
+            );
         }
         assert!(changed(&taints(Value::Null), &json!({"spec": {}})).is_empty());
         assert!(changed(&taints(Value::Null), &json!({})).is_empty());
@@ -170,7 +245,11 @@ mod tests {
 
     #[test]
     fn the_fingerprint_covers_owned_fields_only() {
-        let one = |at: &str| fingerprint(&taints(json!([{"key": "a", "effect": "NoSelect", "timeAdded": at}])));
+        let one = |at: &str| {
+            fingerprint(&taints(
+                json!([{"key": "a", "effect": "NoSelect", "timeAdded": at}]),
+            ))
+        };
         assert_eq!(one("2026-11-21T08:15:30Z"), one("2026-11-21T08:15:31Z"));
         assert_ne!(one("x"), fingerprint(&taints(Value::Null)));
     }

@@ -23,14 +23,22 @@ pub(crate) fn of(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Writ
 }
 
 /// A failure of a write.
-pub(super) fn failed(kind: WriteKind, target: &ObjectRef, reason: KnownReason, why: &str) -> WriteFailure {
+pub(super) fn failed(
+    kind: WriteKind,
+    target: &ObjectRef,
+    reason: KnownReason,
+    why: &str,
+) -> WriteFailure {
     let verb = match kind {
         WriteKind::Create => "create",
         WriteKind::Update => "update",
         WriteKind::Patch => "patch",
         WriteKind::Delete => "delete",
     };
-    WriteFailure { reason, message: one_line(&format!("failed to {verb} {target}: {why}")) }
+    WriteFailure {
+        reason,
+        message: one_line(&format!("failed to {verb} {target}: {why}")),
+    }
 }
 
 /// Whether the object of a step or its namespace is gone.
@@ -40,14 +48,27 @@ pub(super) fn is_gone(refusal: &Refusal) -> bool {
 
 /// Whether the server no longer knows the kind: its 404 names no object.
 pub(super) fn of_kind(refusal: &Refusal) -> bool {
-    let Refusal::Answered { code: 404, status, .. } = refusal else { return false };
-    status.as_ref().and_then(|status| status.details.as_ref()).is_none_or(|details| details.name.is_empty())
+    let Refusal::Answered {
+        code: 404, status, ..
+    } = refusal
+    else {
+        return false;
+    };
+    status
+        .as_ref()
+        .and_then(|status| status.details.as_ref())
+        .is_none_or(|details| details.name.is_empty())
 }
 
 fn classify(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Classified {
     let (code, status) = match refusal {
         Refusal::Silent(why) => return (KnownReason::ServerUnavailable, why.clone()),
-        Refusal::NotLeading => return (KnownReason::NotLeading, "another replica is the leader now".to_owned()),
+        Refusal::NotLeading => {
+            return (
+                KnownReason::NotLeading,
+                "another replica is the leader now".to_owned(),
+            );
+        }
         Refusal::Answered { code, status, .. } => (*code, status.as_deref()),
     };
     if let Some(classified) = status.and_then(by_admission) {
@@ -55,35 +76,66 @@ fn classify(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Classifie
     }
     let plain = |word, why: &str| (word, why.to_owned());
     match code {
-        401 => plain(KnownReason::WriteForbidden, "the API server does not accept the agent's credential"),
+        401 => plain(
+            KnownReason::WriteForbidden,
+            "the API server does not accept the agent's credential",
+        ),
         403 => forbidden(status),
-        404 if of_kind(refusal) => {
-            plain(KnownReason::KindMissing, &format!("the API server does not serve the kind {}", target.kind))
+        404 if of_kind(refusal) => plain(
+            KnownReason::KindMissing,
+            &format!("the API server does not serve the kind {}", target.kind),
+        ),
+        404 if of_namespace(status) => {
+            plain(KnownReason::WriteConflict, "its namespace no longer exists")
         }
-        404 if of_namespace(status) => plain(KnownReason::WriteConflict, "its namespace no longer exists"),
         404 => plain(KnownReason::WriteConflict, "it no longer exists"),
         409 if kind == WriteKind::Create => plain(KnownReason::WriteConflict, "it already exists"),
         409 => plain(KnownReason::WriteConflict, "it changed since it was read"),
-        413 => plain(KnownReason::ObjectTooLarge, "the API server rejected it as too large"),
-        400 | 415 => plain(KnownReason::WriteInvalid, "the API server cannot parse the request"),
+        413 => plain(
+            KnownReason::ObjectTooLarge,
+            "the API server rejected it as too large",
+        ),
+        400 | 415 => plain(
+            KnownReason::WriteInvalid,
+            "the API server cannot parse the request",
+        ),
         422 => invalid(status),
-        408 | 429 => plain(KnownReason::ServerUnavailable, "the API server is overloaded"),
+        408 | 429 => plain(
+            KnownReason::ServerUnavailable,
+            "the API server is overloaded",
+        ),
         500 if status.is_some_and(|status| status.message.contains("request is too large")) => {
-            plain(KnownReason::ObjectTooLarge, "the storage of the API server rejected it as too large")
+            plain(
+                KnownReason::ObjectTooLarge,
+                "the storage of the API server rejected it as too large",
+            )
         }
-        500 if status.is_some_and(of_another_shape) => {
-            plain(KnownReason::WriteInvalid, "the API server rejected the object as invalid")
-        }
-        500..=599 => (KnownReason::ServerUnavailable, format!("the API server answered {code}{}", kind_of(status))),
-        _ => (KnownReason::WriteFailed, format!("the API server answered {code}{}", kind_of(status))),
+        500 if status.is_some_and(of_another_shape) => plain(
+            KnownReason::WriteInvalid,
+            "the API server rejected the object as invalid",
+        ),
+        500..=599 => (
+            KnownReason::ServerUnavailable,
+            format!("the API server answered {code}{}", kind_of(status)),
+        ),
+        _ => (
+            KnownReason::WriteFailed,
+            format!("the API server answered {code}{}", kind_of(status)),
+        ),
     }
 }
 
 /// ` (InternalError)`: the server's reason, if it is one plain word.
 fn kind_of(status: Option<&Status>) -> String {
     let reason = status.map_or("", |status| &status.reason);
-    let word = !reason.is_empty() && reason.len() <= 50 && reason.bytes().all(|byte| byte.is_ascii_alphabetic());
-    if word { format!(" ({reason})") } else { String::new() }
+    let word = !reason.is_empty()
+        && reason.len() <= 50
+        && reason.bytes().all(|byte| byte.is_ascii_alphabetic());
+    if word {
+        format!(" ({reason})")
+    } else {
+        String::new()
+    }
 }
 
 /// A refusal by a webhook or an admission policy, whatever its status code. Keeps only the name of the webhook or
@@ -91,16 +143,37 @@ fn kind_of(status: Option<&Status>) -> String {
 fn by_admission(status: &Status) -> Option<Classified> {
     let named = |after: &str, end: char| {
         let name = status.message.split_once(after)?.1.split_once(end)?.0;
-        let plain =
-            name.len() <= 253 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte));
-        Some(if plain { format!("`{name}`") } else { "of the cluster".to_owned() })
+        let plain = name.len() <= 253
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte));
+        Some(if plain {
+            format!("`{name}`")
+        } else {
+            "of the cluster".to_owned()
+        })
     };
     let why = if status.message.starts_with("admission webhook \"") {
-        format!("the admission webhook {} refused it", named("admission webhook \"", '"')?)
-    } else if status.message.contains(" is forbidden: ValidatingAdmissionPolicy '") {
-        format!("the admission policy {} refused it", named("ValidatingAdmissionPolicy '", '\'')?)
-    } else if status.message.starts_with("Internal error occurred: failed calling webhook \"") {
-        format!("the admission webhook {} cannot be called", named("failed calling webhook \"", '"')?)
+        format!(
+            "the admission webhook {} refused it",
+            named("admission webhook \"", '"')?
+        )
+    } else if status
+        .message
+        .contains(" is forbidden: ValidatingAdmissionPolicy '")
+    {
+        format!(
+            "the admission policy {} refused it",
+            named("ValidatingAdmissionPolicy '", '\'')?
+        )
+    } else if status
+        .message
+        .starts_with("Internal error occurred: failed calling webhook \"")
+    {
+        format!(
+            "the admission webhook {} cannot be called",
+            named("failed calling webhook \"", '"')?
+        )
     } else {
         return None;
     };
@@ -111,54 +184,105 @@ fn by_admission(status: &Status) -> Option<Classified> {
 /// quotas, which consists of names only: of users, verbs, resources and quotas.
 fn forbidden(status: Option<&Status>) -> Classified {
     let said = status.map_or("", |status| &status.message);
-    let why = said.split_once(" is forbidden: ").map_or(said, |(_, why)| why);
-    let quota = ["exceeded quota: ", "failed quota: ", "status unknown for quota: ", "insufficient quota "];
+    let why = said
+        .split_once(" is forbidden: ")
+        .map_or(said, |(_, why)| why);
+    let quota = [
+        "exceeded quota: ",
+        "failed quota: ",
+        "status unknown for quota: ",
+        "insufficient quota ",
+    ];
     if causes(status).any(|cause| cause.reason == "NamespaceTerminating") {
-        (KnownReason::InputTerminating, "its namespace is being deleted".to_owned())
+        (
+            KnownReason::InputTerminating,
+            "its namespace is being deleted".to_owned(),
+        )
     } else if quota.iter().any(|start| why.starts_with(start)) {
         (KnownReason::QuotaExceeded, why.to_owned())
     } else if why.starts_with("User \"") && why.contains("\" cannot ") {
         (KnownReason::WriteForbidden, why.to_owned())
     } else if status.is_some() {
-        (KnownReason::AdmissionRefused, "an admission plugin of the API server refused it".to_owned())
+        (
+            KnownReason::AdmissionRefused,
+            "an admission plugin of the API server refused it".to_owned(),
+        )
     } else {
-        (KnownReason::WriteForbidden, "something in front of the API server refused it".to_owned())
+        (
+            KnownReason::WriteForbidden,
+            "something in front of the API server refused it".to_owned(),
+        )
     }
 }
 
 /// Whether a server-side apply does not fit the kind: a field has another type, or the kind does not have the field.
 /// The server answers with 500 and no reason then.
 fn of_another_shape(status: &Status) -> bool {
-    let starts = ["failed to create typed patch object (", "failed to convert new object ("];
+    let starts = [
+        "failed to create typed patch object (",
+        "failed to convert new object (",
+    ];
     status.reason.is_empty() && starts.iter().any(|start| status.message.starts_with(start))
 }
 
 /// A failed validation: the paths and kinds of up to three errors.
 fn invalid(status: Option<&Status>) -> Classified {
-    if causes(status).any(|cause| cause.message.contains("field is immutable when `immutable` is set")) {
+    if causes(status).any(|cause| {
+        cause
+            .message
+            .contains("field is immutable when `immutable` is set")
+    }) {
         return (KnownReason::TargetImmutable, "it is immutable".to_owned());
     }
     if causes(status).any(|cause| cause.reason == "FieldValueTooLong" && cause.field == "data") {
-        return (KnownReason::ObjectTooLarge, "the API server rejected its data as too large".to_owned());
+        return (
+            KnownReason::ObjectTooLarge,
+            "the API server rejected its data as too large".to_owned(),
+        );
     }
     let fields: Vec<String> = causes(status).take(3).map(field).collect();
-    let fields = if fields.is_empty() { String::new() } else { format!(": {}", fields.join(", ")) };
-    (KnownReason::WriteInvalid, format!("the API server rejected the object as invalid{fields}"))
+    let fields = if fields.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", fields.join(", "))
+    };
+    (
+        KnownReason::WriteInvalid,
+        format!("the API server rejected the object as invalid{fields}"),
+    )
 }
 
 /// `data[kubeconfig] (FieldValueInvalid)`.
 fn field(cause: &StatusCause) -> String {
-    let kind = if cause.reason.bytes().all(|byte| byte.is_ascii_alphabetic()) { cause.reason.as_str() } else { "" };
-    let path: String = cause.field.chars().filter(|letter| !letter.is_control()).take(200).collect();
-    if kind.is_empty() { path } else { format!("{path} ({kind})") }
+    let kind = if cause.reason.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        cause.reason.as_str()
+    } else {
+        ""
+    };
+    let path: String = cause
+        .field
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .take(200)
+        .collect();
+    if kind.is_empty() {
+        path
+    } else {
+        format!("{path} ({kind})")
+    }
 }
 
 fn of_namespace(status: Option<&Status>) -> bool {
-    status.and_then(|status| status.details.as_ref()).is_some_and(|details| details.kind == "namespaces")
+    status
+        .and_then(|status| status.details.as_ref())
+        .is_some_and(|details| details.kind == "namespaces")
 }
 
 fn causes(status: Option<&Status>) -> impl Iterator<Item = &StatusCause> {
-    status.and_then(|status| status.details.as_ref()).into_iter().flat_map(|details| &details.causes)
+    status
+        .and_then(|status| status.details.as_ref())
+        .into_iter()
+        .flat_map(|details| &details.causes)
 }
 
 #[cfg(test)]
@@ -179,13 +303,20 @@ mod tests {
     fn refusal(code: u16, status: Value) -> Refusal {
         let mut status = status;
         status["status"] = json!("Failure");
-        Refusal::Answered { code, status: Some(serde_json::from_value(status).unwrap()), pause_ms: None }
+        Refusal::Answered {
+            code,
+            status: Some(serde_json::from_value(status).unwrap()),
+            pause_ms: None,
+        }
     }
 
     /// Every answer that a server may give, with a value wherever the server would quote one.
     fn said() -> Vec<(Refusal, KnownReason)> {
         let quoting = |code, message: &str, details: Value| {
-            refusal(code, json!({"message": format!("{message} {CANARY}"), "reason": "X", "details": details}))
+            refusal(
+                code,
+                json!({"message": format!("{message} {CANARY}"), "reason": "X", "details": details}),
+            )
         };
         let cause = |field: &str, reason: &str, message: &str| {
             json!({"name": "s", "kind": "secrets",
@@ -193,31 +324,89 @@ mod tests {
         };
         let of_secret = json!({"name": "s", "kind": "secrets"});
         vec![
-            (quoting(409, "", of_secret.clone()), KnownReason::WriteConflict),
-            (quoting(404, "", of_secret.clone()), KnownReason::WriteConflict),
-            (quoting(404, "", json!({"name": "n", "kind": "namespaces"})), KnownReason::WriteConflict),
-            (quoting(404, "the server could not find the requested resource", json!({})), KnownReason::KindMissing),
-            (quoting(413, "", json!({})), KnownReason::ObjectTooLarge),
-            (quoting(500, "etcdserver: request is too large", json!({})), KnownReason::ObjectTooLarge),
-            (quoting(422, "", cause("data", "FieldValueTooLong", "")), KnownReason::ObjectTooLarge),
-            (quoting(422, "", cause("data[x]", "FieldValueInvalid", "Invalid value")), KnownReason::WriteInvalid),
             (
-                quoting(422, "", cause("data", "FieldValueForbidden", "field is immutable when `immutable` is set")),
+                quoting(409, "", of_secret.clone()),
+                KnownReason::WriteConflict,
+            ),
+            (
+                quoting(404, "", of_secret.clone()),
+                KnownReason::WriteConflict,
+            ),
+            (
+                quoting(404, "", json!({"name": "n", "kind": "namespaces"})),
+                KnownReason::WriteConflict,
+            ),
+            (
+                quoting(
+                    404,
+                    "the server could not find the requested resource",
+                    json!({}),
+                ),
+                KnownReason::KindMissing,
+            ),
+            (quoting(413, "", json!({})), KnownReason::ObjectTooLarge),
+            (
+                quoting(500, "etcdserver: request is too large", json!({})),
+                KnownReason::ObjectTooLarge,
+            ),
+            (
+                quoting(422, "", cause("data", "FieldValueTooLong", "")),
+                KnownReason::ObjectTooLarge,
+            ),
+            (
+                quoting(
+                    422,
+                    "",
+                    cause("data[x]", "FieldValueInvalid", "Invalid value"),
+                ),
+                KnownReason::WriteInvalid,
+            ),
+            (
+                quoting(
+                    422,
+                    "",
+                    cause(
+                        "data",
+                        "FieldValueForbidden",
+                        "field is immutable when `immutable` is set",
+                    ),
+                ),
                 KnownReason::TargetImmutable,
             ),
-            (quoting(400, "illegal base64", json!({})), KnownReason::WriteInvalid),
-            (quoting(403, "secrets \"s\" is forbidden: no", of_secret.clone()), KnownReason::AdmissionRefused),
-            (quoting(403, "", cause("", "NamespaceTerminating", "")), KnownReason::InputTerminating),
             (
-                quoting(418, "admission webhook \"w.example\" denied the request:", json!({})),
+                quoting(400, "illegal base64", json!({})),
+                KnownReason::WriteInvalid,
+            ),
+            (
+                quoting(403, "secrets \"s\" is forbidden: no", of_secret.clone()),
                 KnownReason::AdmissionRefused,
             ),
             (
-                quoting(503, "admission webhook \"w.example\" denied the request:", json!({})),
+                quoting(403, "", cause("", "NamespaceTerminating", "")),
+                KnownReason::InputTerminating,
+            ),
+            (
+                quoting(
+                    418,
+                    "admission webhook \"w.example\" denied the request:",
+                    json!({}),
+                ),
                 KnownReason::AdmissionRefused,
             ),
             (
-                quoting(500, "Internal error occurred: failed calling webhook \"w.example\":", json!({})),
+                quoting(
+                    503,
+                    "admission webhook \"w.example\" denied the request:",
+                    json!({}),
+                ),
+                KnownReason::AdmissionRefused,
+            ),
+            (
+                quoting(
+                    500,
+                    "Internal error occurred: failed calling webhook \"w.example\":",
+                    json!({}),
+                ),
                 KnownReason::AdmissionRefused,
             ),
             (
@@ -232,9 +421,26 @@ mod tests {
             (quoting(429, "", json!({})), KnownReason::ServerUnavailable),
             (quoting(500, "", json!({})), KnownReason::ServerUnavailable),
             (quoting(402, "", json!({})), KnownReason::WriteFailed),
-            (Refusal::Answered { code: 502, status: None, pause_ms: None }, KnownReason::ServerUnavailable),
-            (Refusal::Answered { code: 403, status: None, pause_ms: None }, KnownReason::WriteForbidden),
-            (Refusal::Silent("it cannot be reached".to_owned()), KnownReason::ServerUnavailable),
+            (
+                Refusal::Answered {
+                    code: 502,
+                    status: None,
+                    pause_ms: None,
+                },
+                KnownReason::ServerUnavailable,
+            ),
+            (
+                Refusal::Answered {
+                    code: 403,
+                    status: None,
+                    pause_ms: None,
+                },
+                KnownReason::WriteForbidden,
+            ),
+            (
+                Refusal::Silent("it cannot be reached".to_owned()),
+                KnownReason::ServerUnavailable,
+            ),
         ]
     }
 
@@ -244,13 +450,19 @@ mod tests {
             let failure = update("Secret", &refusal);
             assert_eq!(failure.reason, word, "{refusal:?}");
             assert!(!failure.message.contains(CANARY), "{}", failure.message);
-            assert!(failure.message.starts_with("failed to update Secret n/s: "), "{}", failure.message);
+            assert!(
+                failure.message.starts_with("failed to update Secret n/s: "),
+                "{}",
+                failure.message
+            );
         }
     }
 
     #[test]
     fn quotes_the_server_for_other_kinds() {
-        let quoted = said().into_iter().filter(|(refusal, _)| !refusal.message().is_empty());
+        let quoted = said()
+            .into_iter()
+            .filter(|(refusal, _)| !refusal.message().is_empty());
         for (refusal, _) in quoted {
             let failure = update("ManagedCluster", &refusal);
             assert!(failure.message.contains(CANARY), "{}", failure.message);
@@ -260,13 +472,23 @@ mod tests {
     #[test]
     fn names_the_missing_permission_or_exceeded_quota() {
         let rights = r#"secrets "s" is forbidden: User "u" cannot patch resource "secrets" in API group "" in the namespace "n""#;
-        let quota =
-            r#"secrets "s" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=1, limited: secrets=1"#;
+        let quota = r#"secrets "s" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=1, limited: secrets=1"#;
         for (said, word, shown) in [
-            (rights, KnownReason::WriteForbidden, r#"User "u" cannot patch resource "secrets""#),
-            (quota, KnownReason::QuotaExceeded, "exceeded quota: q, requested: secrets=1"),
+            (
+                rights,
+                KnownReason::WriteForbidden,
+                r#"User "u" cannot patch resource "secrets""#,
+            ),
+            (
+                quota,
+                KnownReason::QuotaExceeded,
+                "exceeded quota: q, requested: secrets=1",
+            ),
         ] {
-            let failure = update("Secret", &refusal(403, json!({"message": said, "reason": "Forbidden"})));
+            let failure = update(
+                "Secret",
+                &refusal(403, json!({"message": said, "reason": "Forbidden"})),
+            );
             assert_eq!(failure.reason, word);
             assert!(failure.message.contains(shown), "{}", failure.message);
         }
@@ -274,10 +496,17 @@ mod tests {
 
     #[test]
     fn a_hostile_webhook_chooses_neither_reason_nor_message() {
-        let said =
-            format!("admission webhook \"w\" denied the request: secrets \"s\" is forbidden: exceeded quota: {CANARY}");
-        let failure = update("Secret", &refusal(403, json!({"message": said, "reason": "Forbidden"})));
-        assert_eq!(failure.message, "failed to update Secret n/s: the admission webhook `w` refused it");
+        let said = format!(
+            "admission webhook \"w\" denied the request: secrets \"s\" is forbidden: exceeded quota: {CANARY}"
+        );
+        let failure = update(
+            "Secret",
+            &refusal(403, json!({"message": said, "reason": "Forbidden"})),
+        );
+        assert_eq!(
+            failure.message,
+            "failed to update Secret n/s: the admission webhook `w` refused it"
+        );
         assert_eq!(failure.reason, KnownReason::AdmissionRefused);
     }
 }

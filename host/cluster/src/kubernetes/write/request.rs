@@ -4,7 +4,9 @@ use super::super::counts::Verb;
 use super::super::resources::Resource;
 use http::Request;
 use kube::Resource as _;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, ValidationDirective};
+use kube::api::{
+    DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, ValidationDirective,
+};
 use kube::core::request::Error;
 use serde_json::{Map, Value, json};
 use transom_core::object::Object;
@@ -21,10 +23,17 @@ fn field_manager(policy: &str) -> String {
 }
 
 /// The request of a step, and its verb for the counts.
-pub(super) fn of(policy: &str, step: &Step, resource: &Resource) -> Result<(Verb, Request<Vec<u8>>), Error> {
+pub(super) fn of(
+    policy: &str,
+    step: &Step,
+    resource: &Resource,
+) -> Result<(Verb, Request<Vec<u8>>), Error> {
     let target = step.target();
     let namespace = target.namespace.as_deref().filter(|_| resource.namespaced);
-    for part in [Some(target.name.as_str()), namespace].into_iter().flatten() {
+    for part in [Some(target.name.as_str()), namespace]
+        .into_iter()
+        .flatten()
+    {
         check_segment(part)?;
     }
     let requests = kube::core::Request::new(DynamicObject::url_path(&resource.api, namespace));
@@ -36,17 +45,30 @@ pub(super) fn of(policy: &str, step: &Step, resource: &Resource) -> Result<(Verb
     };
     let name = &target.name;
     Ok(match step {
-        Step::Create { desired } => (Verb::Create, requests.patch(name, &how, &Patch::Apply(created(desired)))?),
-        Step::Update { desired, changed } => {
-            (Verb::Update, requests.patch(name, &how, &Patch::Merge(updated(desired, changed)))?)
-        }
-        Step::Patch { version, fields, .. } => {
-            (Verb::Patch, requests.patch(name, &how, &Patch::Merge(patched(target, version, fields)))?)
-        }
+        Step::Create { desired } => (
+            Verb::Create,
+            requests.patch(name, &how, &Patch::Apply(created(desired)))?,
+        ),
+        Step::Update { desired, changed } => (
+            Verb::Update,
+            requests.patch(name, &how, &Patch::Merge(updated(desired, changed)))?,
+        ),
+        Step::Patch {
+            version, fields, ..
+        } => (
+            Verb::Patch,
+            requests.patch(name, &how, &Patch::Merge(patched(target, version, fields)))?,
+        ),
         Step::Delete { version, uid, .. } => {
             let uid = Some(uid.clone()).filter(|uid| !uid.is_empty());
-            let conditions = Preconditions { resource_version: Some(version.clone()), uid };
-            (Verb::Delete, requests.delete(name, &DeleteParams::default().preconditions(conditions))?)
+            let conditions = Preconditions {
+                resource_version: Some(version.clone()),
+                uid,
+            };
+            (
+                Verb::Delete,
+                requests.delete(name, &DeleteParams::default().preconditions(conditions))?,
+            )
         }
     })
 }
@@ -57,7 +79,9 @@ fn check_segment(name: &str) -> Result<(), Error> {
     if name.bytes().all(plain) && !matches!(name, "" | "." | "..") {
         Ok(())
     } else {
-        Err(Error::Validation("its name is not a valid object name".to_owned()))
+        Err(Error::Validation(
+            "its name is not a valid object name".to_owned(),
+        ))
     }
 }
 
@@ -74,8 +98,15 @@ fn created(desired: &Object) -> Value {
 /// not desired.
 fn updated(desired: &Object, changed: &[String]) -> Value {
     let mut body = json!({"metadata": {"resourceVersion": desired.version}});
-    for field in [&["data"][..], &["metadata", "labels"], &["metadata", "annotations"]] {
-        let wanted = field.iter().try_fold(&desired.body, |value, key| value.get(key)).and_then(Value::as_object);
+    for field in [
+        &["data"][..],
+        &["metadata", "labels"],
+        &["metadata", "annotations"],
+    ] {
+        let wanted = field
+            .iter()
+            .try_fold(&desired.body, |value, key| value.get(key))
+            .and_then(Value::as_object);
         let mut map = wanted.cloned().unwrap_or_default();
         let prefix = format!("{}.", field.join("."));
         for key in changed.iter().filter_map(|path| path.strip_prefix(&prefix)) {
@@ -94,13 +125,19 @@ fn patched(target: &ObjectRef, version: &str, fields: &[(String, Value)]) -> Val
     body["apiVersion"] = target.api_version.as_str().into();
     body["kind"] = target.kind.as_str().into();
     for (path, value) in fields {
-        put(&mut body, &path.split('.').collect::<Vec<_>>(), value.clone());
+        put(
+            &mut body,
+            &path.split('.').collect::<Vec<_>>(),
+            value.clone(),
+        );
     }
     body
 }
 
 fn put(body: &mut Value, path: &[&str], value: Value) {
-    let Some((last, parents)) = path.split_last() else { return };
+    let Some((last, parents)) = path.split_last() else {
+        return;
+    };
     let mut map = body;
     for key in parents {
         if !map.get(key).is_some_and(Value::is_object) {
@@ -116,7 +153,11 @@ mod tests {
     use super::*;
 
     fn object(body: Value) -> Object {
-        Object { reference: ObjectRef::local("v1", "Secret", Some("n"), "s"), version: "7".to_owned(), body }
+        Object {
+            reference: ObjectRef::local("v1", "Secret", Some("n"), "s"),
+            version: "7".to_owned(),
+            body,
+        }
     }
 
     #[test]
@@ -125,7 +166,13 @@ mod tests {
             "metadata": {"name": "s", "labels": {"a": "1"}, "finalizers": ["x"]},
             "type": "Opaque", "data": {"kubeconfig": "eA=="},
         }));
-        let changed = ["data.kubeconfig", "data.ca.crt", "metadata", "metadata.labels.old"].map(str::to_owned);
+        let changed = [
+            "data.kubeconfig",
+            "data.ca.crt",
+            "metadata",
+            "metadata.labels.old",
+        ]
+        .map(str::to_owned);
         assert_eq!(
             updated(&desired, &changed),
             json!({
@@ -137,8 +184,16 @@ mod tests {
 
     #[test]
     fn a_patch_replaces_its_fields_entirely() {
-        let target = ObjectRef::local("cluster.open-cluster-management.io/v1", "ManagedCluster", None, "c");
-        let fields = [("spec.taints".to_owned(), json!([{"key": "k"}])), ("spec.x".to_owned(), Value::Null)];
+        let target = ObjectRef::local(
+            "cluster.open-cluster-management.io/v1",
+            "ManagedCluster",
+            None,
+            "c",
+        );
+        let fields = [
+            ("spec.taints".to_owned(), json!([{"key": "k"}])),
+            ("spec.x".to_owned(), Value::Null),
+        ];
         assert_eq!(
             patched(&target, "9", &fields),
             json!({

@@ -28,7 +28,10 @@ impl Standing {
     pub(super) fn check(&self, step: &Step) -> Result<(), WriteFailure> {
         let changed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match changed.get(step.target()) {
-            Some(before) if before.at.elapsed() < STANDS && before.fingerprint == answer::fingerprint(step) => {
+            Some(before)
+                if before.at.elapsed() < STANDS
+                    && before.fingerprint == answer::fingerprint(step) =>
+            {
                 Err(failed(step, &before.paths))
             }
             _ => Ok(()),
@@ -43,13 +46,25 @@ impl Standing {
             return Ok(());
         }
         changed.retain(|_, before| before.at.elapsed() < STANDS);
-        let now = Changed { fingerprint: answer::fingerprint(step), paths: paths.to_vec(), at: Instant::now() };
+        let now = Changed {
+            fingerprint: answer::fingerprint(step),
+            paths: paths.to_vec(),
+            at: Instant::now(),
+        };
         changed.insert(step.target().clone(), now);
         Err(failed(step, paths))
     }
 }
 
 fn failed(step: &Step, paths: &[String]) -> WriteFailure {
-    let why = format!("an admission webhook changed {}, so it is not written again", paths.join(", "));
-    failure::failed(step.kind(), step.target(), KnownReason::AdmissionChanged, &why)
+    let why = format!(
+        "an admission webhook changed {}, so it is not written again",
+        paths.join(", ")
+    );
+    failure::failed(
+        step.kind(),
+        step.target(),
+        KnownReason::AdmissionChanged,
+        &why,
+    )
 }

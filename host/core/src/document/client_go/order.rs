@@ -18,13 +18,31 @@ pub(super) fn natural(one: &str, other: &str) -> Ordering {
 
 /// Compares the numbers that begin here, by value and then by length.
 fn numbers(a: &[char], b: &[char], at: usize) -> Ordering {
-    let digits =
-        |letters: &[char]| -> String { letters.iter().skip(at).take_while(|letter| letter.is_ascii_digit()).collect() };
+    let digits = |letters: &[char]| -> String {
+        letters
+            .iter()
+            .skip(at)
+            .take_while(|letter| letter.is_ascii_digit())
+            .collect()
+    };
     let (x, y) = (digits(a), digits(b));
     // A zero after other digits is part of their number, not the beginning of one.
-    let before = a.get(..at).unwrap_or_default().iter().rev().take_while(|letter| letter.is_ascii_digit());
-    let goes_on = (x.starts_with('0') || y.starts_with('0')) && before.into_iter().any(|letter| *letter != '0');
-    let value = |digits: &str| format!("{}{digits}", if goes_on { "1" } else { "" }).trim_start_matches('0').to_owned();
+    let before = a
+        .get(..at)
+        .unwrap_or_default()
+        .iter()
+        .rev()
+        .take_while(|letter| letter.is_ascii_digit());
+    let goes_on = (x.starts_with('0') || y.starts_with('0'))
+        && before.into_iter().any(|letter| *letter != '0');
+    let value = |digits: &str| {
+        format!("{}{digits}", if goes_on { "1" } else { "" })
+            .trim_start_matches('0')
+            .to_owned()
+    };
     let (v, w) = (value(&x), value(&y));
-    v.len().cmp(&w.len()).then(v.cmp(&w)).then(x.len().cmp(&y.len()))
+    v.len()
+        .cmp(&w.len())
+        .then(v.cmp(&w))
+        .then(x.len().cmp(&y.len()))
 }

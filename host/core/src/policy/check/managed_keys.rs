@@ -14,21 +14,38 @@ pub(super) fn check(own: &OwnSpec, writes: &Writes) -> Checked<()> {
     for (name, map) in [("labels", &own.labels), ("annotations", &own.annotations)] {
         let field = format!("spec.own.{name}");
         if matches!(writes, Writes::Taints(_)) && !map.is_empty() {
-            return Err(PolicyError::new(field, "needs a policy that creates objects, and this one creates none"));
+            return Err(PolicyError::new(
+                field,
+                "needs a policy that creates objects, and this one creates none",
+            ));
         }
         if map.len() > FEW {
-            return Err(PolicyError::new(field, format!("has {} entries, more than {FEW}", map.len())));
+            return Err(PolicyError::new(
+                field,
+                format!("has {} entries, more than {FEW}", map.len()),
+            ));
         }
         keys(&field, map)?;
     }
-    let wrong = own.labels.iter().find(|(_, value)| !value.is_empty() && !dns::is_label_value(value));
+    let wrong = own
+        .labels
+        .iter()
+        .find(|(_, value)| !value.is_empty() && !dns::is_label_value(value));
     if let Some((key, _)) = wrong {
-        return Err(PolicyError::new(format!("spec.own.labels[\"{key}\"]"), "is not a valid label value"));
+        return Err(PolicyError::new(
+            format!("spec.own.labels[\"{key}\"]"),
+            "is not a valid label value",
+        ));
     }
-    match own.annotations.iter().find(|(_, value)| value.chars().count() > ANNOTATION) {
-        Some((key, _)) => {
-            Err(PolicyError::new(format!("spec.own.annotations[\"{key}\"]"), "is longer than 1024 characters"))
-        }
+    match own
+        .annotations
+        .iter()
+        .find(|(_, value)| value.chars().count() > ANNOTATION)
+    {
+        Some((key, _)) => Err(PolicyError::new(
+            format!("spec.own.annotations[\"{key}\"]"),
+            "is longer than 1024 characters",
+        )),
         None => Ok(()),
     }
 }
@@ -42,7 +59,10 @@ fn keys(field: &str, map: &BTreeMap<String, String>) -> Checked<()> {
             ));
         }
         if labels::is_reserved(key) {
-            return Err(PolicyError::new(format!("{field}[\"{key}\"]"), "is reserved for the agent"));
+            return Err(PolicyError::new(
+                format!("{field}[\"{key}\"]"),
+                "is reserved for the agent",
+            ));
         }
     }
     Ok(())
@@ -56,7 +76,9 @@ mod tests {
 
     fn refused(mut manifest: Value, field: &str, map: Value) -> Option<String> {
         manifest["spec"]["own"] = json!({field: map});
-        check::policy(manifest::parse(&manifest).unwrap()).err().map(|error| error.field)
+        check::policy(manifest::parse(&manifest).unwrap())
+            .err()
+            .map(|error| error.field)
     }
 
     #[test]
@@ -64,7 +86,11 @@ mod tests {
         let long = "a".repeat(64);
         for (map, label, annotation) in [
             (json!({}), true, true),
-            (json!({"team": "blue", "a.b/C_d.e-f": "", "x-transom.dev/a": "1", "transom.dev": "1"}), true, true),
+            (
+                json!({"team": "blue", "a.b/C_d.e-f": "", "x-transom.dev/a": "1", "transom.dev": "1"}),
+                true,
+                true,
+            ),
             (json!({"team": "a b"}), false, true),
             (json!({"team": long}), false, true),
             (json!({"team": "a".repeat(1025)}), false, false),
@@ -80,16 +106,33 @@ mod tests {
             (json!({"x.transom.dev/a": "a"}), false, false),
         ] {
             let taken = |field| refused(kubeconfig_manifest(), field, map.clone()).is_none();
-            assert_eq!((taken("labels"), taken("annotations")), (label, annotation), "{map}");
+            assert_eq!(
+                (taken("labels"), taken("annotations")),
+                (label, annotation),
+                "{map}"
+            );
         }
-        let many: Value =
-            (0..17).map(|number| (format!("k{number}"), json!("v"))).collect::<serde_json::Map<_, _>>().into();
-        assert_eq!(refused(kubeconfig_manifest(), "labels", many).as_deref(), Some("spec.own.labels"));
+        let many: Value = (0..17)
+            .map(|number| (format!("k{number}"), json!("v")))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
         assert_eq!(
-            refused(kubeconfig_manifest(), "annotations", json!({"transom.dev/a": "a"})).as_deref(),
+            refused(kubeconfig_manifest(), "labels", many).as_deref(),
+            Some("spec.own.labels")
+        );
+        assert_eq!(
+            refused(
+                kubeconfig_manifest(),
+                "annotations",
+                json!({"transom.dev/a": "a"})
+            )
+            .as_deref(),
             Some(r#"spec.own.annotations["transom.dev/a"]"#)
         );
-        assert_eq!(refused(taints_manifest(), "labels", json!({"a": "b"})).as_deref(), Some("spec.own.labels"));
+        assert_eq!(
+            refused(taints_manifest(), "labels", json!({"a": "b"})).as_deref(),
+            Some("spec.own.labels")
+        );
         assert_eq!(refused(taints_manifest(), "labels", json!({})), None);
     }
 }

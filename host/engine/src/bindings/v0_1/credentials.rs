@@ -3,8 +3,8 @@
 use super::{wit_credentials, wit_proposals};
 use crate::measure::{Lift, Lower};
 use transom_core::contract::credentials::{
-    Authority, AuthoritySource, ClusterView, ContextEntry, Credential, Proposal, ProposedCluster, ProposedUser, Proxy,
-    SourceView, Url, UserView,
+    Authority, AuthoritySource, ClusterView, ContextEntry, Credential, Proposal, ProposedCluster,
+    ProposedUser, Proxy, SourceView, Url, UserView,
 };
 
 impl Lower {
@@ -24,7 +24,9 @@ impl Lower {
             server: self.url(&cluster.server),
             authority: match &cluster.authority {
                 AuthoritySource::None => wit_credentials::AuthoritySource::None,
-                AuthoritySource::Data(data) => wit_credentials::AuthoritySource::Data(self.authority(data)),
+                AuthoritySource::Data(data) => {
+                    wit_credentials::AuthoritySource::Data(self.authority(data))
+                }
                 AuthoritySource::File => wit_credentials::AuthoritySource::File,
             },
             insecure: cluster.insecure,
@@ -43,7 +45,10 @@ impl Lower {
     }
 
     fn proxy(&mut self, proxy: &Proxy) -> wit_credentials::Proxy {
-        wit_credentials::Proxy { reference: proxy.reference, url: self.url(&proxy.url) }
+        wit_credentials::Proxy {
+            reference: proxy.reference,
+            url: self.url(&proxy.url),
+        }
     }
 
     fn url(&mut self, url: &Url) -> wit_credentials::Url {
@@ -56,7 +61,11 @@ impl Lower {
     }
 
     fn user(&mut self, user: &UserView) -> wit_credentials::User {
-        wit_credentials::User { entry: user.entry, name: self.text(&user.name), credential: numbers(&user.credential) }
+        wit_credentials::User {
+            entry: user.entry,
+            name: self.text(&user.name),
+            credential: numbers(&user.credential),
+        }
     }
 
     fn context_entry(&mut self, context: &ContextEntry) -> wit_credentials::ClusterContext {
@@ -107,11 +116,20 @@ impl Lift<'_> {
     }
 
     fn proposed_user(&mut self, user: wit_proposals::ProposedUser) -> ProposedUser {
-        ProposedUser { entry: user.entry, name: self.text(user.name), credential: user.credential }
+        ProposedUser {
+            entry: user.entry,
+            name: self.text(user.name),
+            credential: user.credential,
+        }
     }
 
     fn url(&mut self, url: wit_credentials::Url) -> Url {
-        Url { scheme: self.text(url.scheme), host: self.text(url.host), port: url.port, path: self.text(url.path) }
+        Url {
+            scheme: self.text(url.scheme),
+            host: self.text(url.host),
+            port: url.port,
+            path: self.text(url.path),
+        }
     }
 
     fn context_entry(&mut self, context: wit_credentials::ClusterContext) -> ContextEntry {

@@ -4,24 +4,40 @@ use super::exported::kubeconfig as wit_kubeconfig;
 use super::wit;
 use crate::measure::{Lift, Lower};
 use transom_core::contract::decide::{
-    Absence, Form, Input, InputValue, KubeconfigAnswer, Need, Protocol, Requirement, Service, ServicePort,
+    Absence, Form, Input, InputValue, KubeconfigAnswer, Need, Protocol, Requirement, Service,
+    ServicePort,
 };
 use transom_core::contract::{Context, Primary, Refusal, Timed};
 use wasmtime::component::TypedFunc;
 
 /// Returns where the result goes, and what must be read for it.
-pub(crate) type Require<'a> = TypedFunc<Given<'a>, (Result<wit_kubeconfig::Requirement, wit::Failure>,)>;
+pub(crate) type Require<'a> =
+    TypedFunc<Given<'a>, (Result<wit_kubeconfig::Requirement, wit::Failure>,)>;
 /// Returns the kubeconfig.
-pub(crate) type Transform<'a> = TypedFunc<Given<'a>, (Result<wit_kubeconfig::Answer, wit::Failure>,)>;
+pub(crate) type Transform<'a> =
+    TypedFunc<Given<'a>, (Result<wit_kubeconfig::Answer, wit::Failure>,)>;
 /// The arguments of both.
-type Given<'a> = (&'a wit::Context, &'a wit::Primary, &'a [wit_kubeconfig::Input]);
+type Given<'a> = (
+    &'a wit::Context,
+    &'a wit::Primary,
+    &'a [wit_kubeconfig::Input],
+);
 
 /// The owned arguments of both functions: context, primary, and what was found.
 pub(crate) type Arguments = (wit::Context, wit::Primary, Vec<wit_kubeconfig::Input>);
 
 impl Lower {
-    pub(crate) fn for_kubeconfig(&mut self, context: &Context, primary: &Primary, inputs: &[Input]) -> Arguments {
-        (self.context(context), self.primary(primary), self.list(inputs, Self::input))
+    pub(crate) fn for_kubeconfig(
+        &mut self,
+        context: &Context,
+        primary: &Primary,
+        inputs: &[Input],
+    ) -> Arguments {
+        (
+            self.context(context),
+            self.primary(primary),
+            self.list(inputs, Self::input),
+        )
     }
 
     fn input(&mut self, input: &Input) -> wit_kubeconfig::Input {
@@ -32,7 +48,10 @@ impl Lower {
             InputValue::Service(service) => wit_kubeconfig::Value::Service(self.service(service)),
             InputValue::Kubeconfig(view) => wit_kubeconfig::Value::Kubeconfig(self.source(view)),
         };
-        wit_kubeconfig::Input { role: self.text(&input.role), value }
+        wit_kubeconfig::Input {
+            role: self.text(&input.role),
+            value,
+        }
     }
 
     fn service(&mut self, service: &Service) -> wit_kubeconfig::Service {
@@ -81,7 +100,10 @@ impl Lift<'_> {
         answer: Result<wit_kubeconfig::Answer, wit::Failure>,
     ) -> Result<KubeconfigAnswer, Refusal> {
         match answer {
-            Ok(answer) => Ok(Timed { answer: self.proposal(answer.kubeconfig), ask_again_at: answer.ask_again_at }),
+            Ok(answer) => Ok(Timed {
+                answer: self.proposal(answer.kubeconfig),
+                ask_again_at: answer.ask_again_at,
+            }),
             Err(failure) => Err(self.refusal(failure)),
         }
     }

@@ -59,9 +59,10 @@ impl Lift<'_> {
 
     pub(super) fn refusal(&mut self, failure: wit::Failure) -> Refusal {
         match failure {
-            wit::Failure::Waiting(waiting) => {
-                Refusal::Waiting(self.problem(waiting.problem), self.list(waiting.objects, Self::reference))
-            }
+            wit::Failure::Waiting(waiting) => Refusal::Waiting(
+                self.problem(waiting.problem),
+                self.list(waiting.objects, Self::reference),
+            ),
             wit::Failure::Missing(problem) => Refusal::Missing(self.problem(problem)),
             wit::Failure::Invalid(problem) => Refusal::Invalid(self.problem(problem)),
         }

@@ -3,13 +3,17 @@
 use super::exported::taints as wit_taints;
 use super::wit;
 use crate::measure::{Lift, Lower};
-use transom_core::contract::taints::{Condition, Decision, Effect, ManagedCluster, Status, Taint, Wanted};
+use transom_core::contract::taints::{
+    Condition, Decision, Effect, ManagedCluster, Status, Taint, Wanted,
+};
 use transom_core::contract::{Context, Refusal, Timed};
 use wasmtime::component::TypedFunc;
 
 /// Returns the taints that a managed cluster should have.
-pub(crate) type Compute<'a> =
-    TypedFunc<(&'a wit::Context, &'a wit_taints::ManagedCluster), (Result<wit_taints::Answer, wit::Failure>,)>;
+pub(crate) type Compute<'a> = TypedFunc<
+    (&'a wit::Context, &'a wit_taints::ManagedCluster),
+    (Result<wit_taints::Answer, wit::Failure>,),
+>;
 
 impl Lower {
     pub(crate) fn for_compute(
@@ -38,7 +42,10 @@ impl Lower {
     }
 
     fn pair(&mut self, (key, value): &(String, String)) -> wit_taints::Pair {
-        wit_taints::Pair { key: self.text(key), value: self.text(value) }
+        wit_taints::Pair {
+            key: self.text(key),
+            value: self.text(value),
+        }
     }
 
     fn condition(&mut self, condition: &Condition) -> wit_taints::Condition {
@@ -81,7 +88,10 @@ impl Lift<'_> {
             wit_taints::Decision::Own(wanted) => Decision::Own(self.list(wanted, Self::wanted)),
             wit_taints::Decision::Hold(problem) => Decision::Hold(self.problem(problem)),
         };
-        Ok(Timed { answer: decision, ask_again_at: answer.ask_again_at })
+        Ok(Timed {
+            answer: decision,
+            ask_again_at: answer.ask_again_at,
+        })
     }
 
     fn wanted(&mut self, wanted: wit_taints::Wanted) -> Wanted {

@@ -7,16 +7,26 @@ use transom_core::contract::{Change, Context, Primary, Readiness, Timed, Verdict
 use wasmtime::component::TypedFunc;
 
 /// Returns whether a primary may be reconciled.
-pub(crate) type Ready<'a> = TypedFunc<(&'a wit::Context, &'a wit::Primary), (trigger::ReadyAnswer,)>;
+pub(crate) type Ready<'a> =
+    TypedFunc<(&'a wit::Context, &'a wit::Primary), (trigger::ReadyAnswer,)>;
 /// Returns a verdict on a change.
-pub(crate) type Evaluate<'a> = TypedFunc<(&'a wit::Context, &'a trigger::Change), (trigger::Verdict,)>;
+pub(crate) type Evaluate<'a> =
+    TypedFunc<(&'a wit::Context, &'a trigger::Change), (trigger::Verdict,)>;
 
 impl Lower {
-    pub(crate) fn for_ready(&mut self, context: &Context, primary: &Primary) -> (wit::Context, wit::Primary) {
+    pub(crate) fn for_ready(
+        &mut self,
+        context: &Context,
+        primary: &Primary,
+    ) -> (wit::Context, wit::Primary) {
         (self.context(context), self.primary(primary))
     }
 
-    pub(crate) fn for_evaluate(&mut self, context: &Context, change: &Change) -> (wit::Context, trigger::Change) {
+    pub(crate) fn for_evaluate(
+        &mut self,
+        context: &Context,
+        change: &Change,
+    ) -> (wit::Context, trigger::Change) {
         let change = trigger::Change {
             before: self.primary(&change.before),
             after: self.primary(&change.after),
@@ -32,7 +42,10 @@ impl Lift<'_> {
             trigger::Readiness::Ready => Readiness::Ready,
             trigger::Readiness::NotReady(problem) => Readiness::NotReady(self.problem(problem)),
         };
-        Timed { answer: readiness, ask_again_at: answer.ask_again_at }
+        Timed {
+            answer: readiness,
+            ask_again_at: answer.ask_again_at,
+        }
     }
 
     pub(crate) fn verdict(&mut self, verdict: trigger::Verdict) -> Verdict {

@@ -30,7 +30,10 @@ pub(super) struct Sources {
 impl Sources {
     /// No kubeconfig yet.
     pub(super) fn new(limits: KubeconfigLimits) -> Self {
-        Self { by_role: BTreeMap::new(), limits }
+        Self {
+            by_role: BTreeMap::new(),
+            limits,
+        }
     }
 
     /// An upper bound of the bytes that it takes to read the kubeconfigs that were found, and to assemble one.
@@ -40,7 +43,12 @@ impl Sources {
             Form::Presence | Form::Object | Form::Service => None,
         };
         let most = self.limits.bytes.saturating_mul(2);
-        found.iter().filter_map(text).map(|bytes| bytes.min(most)).sum::<usize>().saturating_mul(COST)
+        found
+            .iter()
+            .filter_map(text)
+            .map(|bytes| bytes.min(most))
+            .sum::<usize>()
+            .saturating_mul(COST)
     }
 
     /// The limits of one kubeconfig.
@@ -49,20 +57,38 @@ impl Sources {
     }
 
     /// Reads the kubeconfig under a key of a Secret, and returns what a guest may see of it.
-    pub(super) fn read(&mut self, found: &Found, object: &Object, key: &str) -> Result<SourceView, Failure> {
+    pub(super) fn read(
+        &mut self,
+        found: &Found,
+        object: &Object,
+        key: &str,
+    ) -> Result<SourceView, Failure> {
         let secret = &object.reference;
         let failed = |word, message: String| Failure::known(word, message).about([secret.clone()]);
         if object.data(key).is_none() {
-            return Err(failed(KnownReason::KubeconfigMissing, format!("{secret} has no key `{key}`")));
+            return Err(failed(
+                KnownReason::KubeconfigMissing,
+                format!("{secret} has no key `{key}`"),
+            ));
         }
         let Some(bytes) = data(object, key) else {
-            return Err(failed(KnownReason::InvalidBase64, format!("{secret}: `data.{key}` is not base64")));
+            return Err(failed(
+                KnownReason::InvalidBase64,
+                format!("{secret}: `data.{key}` is not base64"),
+            ));
         };
         let kubeconfig = Source::parse(&bytes, &self.limits)
             .map_err(|error| failed(error.reason, format!("{secret}: `data.{key}`: {error}")))?;
         let view = kubeconfig.view();
         let role = found.need.role.clone();
-        self.by_role.insert(role.clone(), Read { role, secret: secret.clone(), kubeconfig });
+        self.by_role.insert(
+            role.clone(),
+            Read {
+                role,
+                secret: secret.clone(),
+                kubeconfig,
+            },
+        );
         Ok(view)
     }
 
@@ -84,7 +110,8 @@ impl Read {
     pub(super) fn failure(&self, error: &KubeconfigError) -> Failure {
         match error.proposed {
             true => Failure::known(error.reason, error.to_string()),
-            false => Failure::known(error.reason, format!("{}: {error}", self.secret)).about([self.secret.clone()]),
+            false => Failure::known(error.reason, format!("{}: {error}", self.secret))
+                .about([self.secret.clone()]),
         }
     }
 }

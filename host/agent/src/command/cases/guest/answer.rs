@@ -1,7 +1,9 @@
 //! Answers of a component in the words of `wit/`, as `expected.yaml` has them. No field is left out.
 
 use serde_json::{Value, json};
-use transom_core::contract::credentials::{ContextEntry, Proposal, ProposedCluster, ProposedUser, Url};
+use transom_core::contract::credentials::{
+    ContextEntry, Proposal, ProposedCluster, ProposedUser, Url,
+};
 use transom_core::contract::decide::{Absence, Form, KubeconfigAnswer, Need, Requirement};
 use transom_core::contract::taints::{Decision, Effect, Wanted};
 use transom_core::contract::{Problem, Readiness, Refusal, Timed, Verdict};
@@ -25,11 +27,22 @@ fn failure(refusal: &Refusal) -> Value {
     }
 }
 
-pub(super) fn problem(Problem { reason, message, field }: &Problem) -> Value {
+pub(super) fn problem(
+    Problem {
+        reason,
+        message,
+        field,
+    }: &Problem,
+) -> Value {
     json!({"reason": reason, "message": message, "field": field})
 }
 
-pub(super) fn readiness(Timed { answer, ask_again_at }: &Timed<Readiness>) -> Value {
+pub(super) fn readiness(
+    Timed {
+        answer,
+        ask_again_at,
+    }: &Timed<Readiness>,
+) -> Value {
     let readiness = match answer {
         Readiness::Ready => json!("ready"),
         Readiness::NotReady(why) => json!({"not-ready": problem(why)}),
@@ -44,7 +57,12 @@ pub(super) fn verdict(verdict: &Verdict) -> Value {
     }
 }
 
-pub(super) fn taints(Timed { answer, ask_again_at }: &Timed<Decision>) -> Value {
+pub(super) fn taints(
+    Timed {
+        answer,
+        ask_again_at,
+    }: &Timed<Decision>,
+) -> Value {
     let decision = match answer {
         Decision::Own(taints) => json!({"own": list(taints, wanted)}),
         Decision::Hold(why) => json!({"hold": problem(why)}),
@@ -80,12 +98,30 @@ fn need(need: &Need) -> Value {
     json!({"role": need.role, "reference": reference(&need.reference), "form": form, "absence": absence})
 }
 
-fn reference(ObjectRef { cluster, api_version, kind, namespace, name }: &ObjectRef) -> Value {
+fn reference(
+    ObjectRef {
+        cluster,
+        api_version,
+        kind,
+        namespace,
+        name,
+    }: &ObjectRef,
+) -> Value {
     json!({"cluster": cluster, "api-version": api_version, "kind": kind, "namespace": namespace, "name": name})
 }
 
-pub(super) fn kubeconfig(Timed { answer, ask_again_at }: &KubeconfigAnswer) -> Value {
-    let Proposal { clusters, users, contexts, current_context } = answer;
+pub(super) fn kubeconfig(
+    Timed {
+        answer,
+        ask_again_at,
+    }: &KubeconfigAnswer,
+) -> Value {
+    let Proposal {
+        clusters,
+        users,
+        contexts,
+        current_context,
+    } = answer;
     let kubeconfig = json!({
         "clusters": list(clusters, cluster),
         "users": list(users, user),
@@ -96,7 +132,15 @@ pub(super) fn kubeconfig(Timed { answer, ask_again_at }: &KubeconfigAnswer) -> V
 }
 
 fn cluster(cluster: &ProposedCluster) -> Value {
-    let ProposedCluster { entry, name, server, authorities, insecure, proxy, tls_server_name } = cluster;
+    let ProposedCluster {
+        entry,
+        name,
+        server,
+        authorities,
+        insecure,
+        proxy,
+        tls_server_name,
+    } = cluster;
     json!({
         "entry": entry,
         "name": name,
@@ -108,15 +152,36 @@ fn cluster(cluster: &ProposedCluster) -> Value {
     })
 }
 
-fn url(Url { scheme, host, port, path }: &Url) -> Value {
+fn url(
+    Url {
+        scheme,
+        host,
+        port,
+        path,
+    }: &Url,
+) -> Value {
     json!({"scheme": scheme, "host": host, "port": port, "path": path})
 }
 
-fn user(ProposedUser { entry, name, credential }: &ProposedUser) -> Value {
+fn user(
+    ProposedUser {
+        entry,
+        name,
+        credential,
+    }: &ProposedUser,
+) -> Value {
     json!({"entry": entry, "name": name, "credential": credential})
 }
 
-fn context(ContextEntry { entry, name, cluster, user, namespace }: &ContextEntry) -> Value {
+fn context(
+    ContextEntry {
+        entry,
+        name,
+        cluster,
+        user,
+        namespace,
+    }: &ContextEntry,
+) -> Value {
     json!({"entry": entry, "name": name, "cluster": cluster, "user": user, "namespace": namespace})
 }
 

@@ -12,19 +12,31 @@ use transom_core::reference::ObjectRef;
 /// cluster.
 pub(super) fn context(given: &mut Words) -> anyhow::Result<Context> {
     given.map("context", |words| {
-        let own = || AgentFacts { cluster_name: "local-cluster".to_owned(), self_managed: true };
-        let settings = words.take("settings").filter(|settings| !settings.is_null());
+        let own = || AgentFacts {
+            cluster_name: "local-cluster".to_owned(),
+            self_managed: true,
+        };
+        let settings = words
+            .take("settings")
+            .filter(|settings| !settings.is_null());
         let settings = settings.unwrap_or_else(|| Value::Object(Map::new()));
         Ok(Context {
             now_seconds: words.plain("now-seconds")?,
             settings: settings.to_string().into(),
-            agent: if words.has("agent") { words.map("agent", agent)? } else { own() },
+            agent: if words.has("agent") {
+                words.map("agent", agent)?
+            } else {
+                own()
+            },
         })
     })
 }
 
 fn agent(words: &mut Words) -> anyhow::Result<AgentFacts> {
-    Ok(AgentFacts { cluster_name: words.plain("cluster-name")?, self_managed: words.plain("self-managed")? })
+    Ok(AgentFacts {
+        cluster_name: words.plain("cluster-name")?,
+        self_managed: words.plain("self-managed")?,
+    })
 }
 
 pub(super) fn reference(words: &mut Words) -> anyhow::Result<ObjectRef> {
@@ -43,7 +55,9 @@ pub(super) fn primary(words: &mut Words) -> anyhow::Result<Primary> {
         uid: words.plain("uid")?,
         created_seconds: words.plain("created-seconds")?,
         deleting: words.plain("deleting")?,
-        fields: words.take("fields").unwrap_or_else(|| Value::Object(Map::new())),
+        fields: words
+            .take("fields")
+            .unwrap_or_else(|| Value::Object(Map::new())),
     })
 }
 
@@ -80,7 +94,11 @@ fn pair(words: &mut Words) -> anyhow::Result<(String, String)> {
 }
 
 fn condition(words: &mut Words) -> anyhow::Result<Condition> {
-    let all = [("yes", Status::Yes), ("no", Status::No), ("unknown", Status::Unknown)];
+    let all = [
+        ("yes", Status::Yes),
+        ("no", Status::No),
+        ("unknown", Status::Unknown),
+    ];
     Ok(Condition {
         kind: words.plain("kind")?,
         status: words.one_of("status", &all, Status::Unknown)?,

@@ -25,29 +25,43 @@ const MAX_DEPTH: usize = 16;
 pub(super) fn find(home: &Path) -> anyhow::Result<Location> {
     let names = names(home);
     let file = |target: PathBuf, name: &str| target.join(BUILT).join(format!("{name}.wasm"));
-    let places: Vec<PathBuf> =
-        targets(home).iter().flat_map(|target| names.iter().map(|name| file(target.clone(), name))).collect();
+    let places: Vec<PathBuf> = targets(home)
+        .iter()
+        .flat_map(|target| names.iter().map(|name| file(target.clone(), name)))
+        .collect();
     if let Some(found) = places.iter().find(|place| place.is_file()) {
         return Ok(Location::anywhere(&found.to_string_lossy()));
     }
-    match (builtin_names().find(|known| names.iter().any(|name| name == known)), places.first()) {
+    match (
+        builtin_names().find(|known| names.iter().any(|name| name == known)),
+        places.first(),
+    ) {
         (Some(known), _) => Ok(Location::Builtin(known.to_owned())),
         (None, Some(place)) => bail!(
             "failed to find the component of the guest: build it as `{}`, or name it with --component",
             place.display()
         ),
-        (None, None) => bail!("failed to find the name of the guest in `{}`", home.display()),
+        (None, None) => bail!(
+            "failed to find the name of the guest in `{}`",
+            home.display()
+        ),
     }
 }
 
 /// The package's name, then the folder's.
 fn names(home: &Path) -> Vec<String> {
     let manifest = table(&home.join("Cargo.toml"));
-    let package = manifest.as_ref().and_then(|manifest| manifest.get("package")?.get("name")?.as_str());
+    let package = manifest
+        .as_ref()
+        .and_then(|manifest| manifest.get("package")?.get("name")?.as_str());
     let folder = home.file_name().and_then(|name| name.to_str());
     // Cargo allows no slash in a name; one would lead to another folder.
-    let mut names: Vec<String> =
-        package.into_iter().chain(folder).filter(|name| !name.contains('/')).map(str::to_owned).collect();
+    let mut names: Vec<String> = package
+        .into_iter()
+        .chain(folder)
+        .filter(|name| !name.contains('/'))
+        .map(str::to_owned)
+        .collect();
     names.dedup();
     names
 }
@@ -55,13 +69,20 @@ fn names(home: &Path) -> Vec<String> {
 /// The folders that may be the target folder of a crate, in cargo's order of precedence. Last is `target` in the
 /// current folder: `cargo xtask guests` puts components there when it is the top of a workspace.
 fn targets(home: &Path) -> Vec<PathBuf> {
-    let by_variable = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"].into_iter().filter_map(env::var_os);
-    let by_variable = by_variable.filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let workspaces = home
-        .ancestors()
-        .skip(1)
-        .filter(|above| table(&above.join("Cargo.toml")).is_some_and(|manifest| manifest.contains_key("workspace")));
-    let usual = [home].into_iter().chain(workspaces).chain([Path::new("")]).map(|top| top.join("target"));
+    let by_variable = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"]
+        .into_iter()
+        .filter_map(env::var_os);
+    let by_variable = by_variable
+        .filter(|folder| !folder.is_empty())
+        .map(PathBuf::from);
+    let workspaces = home.ancestors().skip(1).filter(|above| {
+        table(&above.join("Cargo.toml")).is_some_and(|manifest| manifest.contains_key("workspace"))
+    });
+    let usual = [home]
+        .into_iter()
+        .chain(workspaces)
+        .chain([Path::new("")])
+        .map(|top| top.join("target"));
     by_variable.chain(by_settings(home)).chain(usual).collect()
 }
 
@@ -71,8 +92,14 @@ fn by_settings(home: &Path) -> Option<PathBuf> {
     let own = own.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
     let above = home.ancestors().map(|above| above.join(".cargo"));
     above.chain(own).find_map(|folder| {
-        let settings = ["config", "config.toml"].iter().find_map(|name| table(&folder.join(name)))?;
-        let target = settings.get("build")?.get("target-dir")?.as_str()?.to_owned();
+        let settings = ["config", "config.toml"]
+            .iter()
+            .find_map(|name| table(&folder.join(name)))?;
+        let target = settings
+            .get("build")?
+            .get("target-dir")?
+            .as_str()?
+            .to_owned();
         // Relative to where the folder with the settings lies.
         Some(folder.parent().unwrap_or(Path::new("")).join(target))
     })
@@ -80,7 +107,8 @@ fn by_settings(home: &Path) -> Option<PathBuf> {
 
 /// A TOML file; `None` when it cannot be read.
 fn table(path: &Path) -> Option<Table> {
-    let is_small = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= MAX_BYTES);
+    let is_small =
+        fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= MAX_BYTES);
     let text = is_small.then(|| fs::read_to_string(path).ok()).flatten()?;
     toml::from_str(&text).ok()
 }
@@ -92,7 +120,9 @@ pub(super) fn outdated(home: &Path, location: &Location) -> Option<String> {
     let built = modified(&component)?;
     let mut sources = Vec::new();
     files(home, 0, &mut sources);
-    let newer = sources.into_iter().filter_map(|file| Some((modified(&file)?, file)));
+    let newer = sources
+        .into_iter()
+        .filter_map(|file| Some((modified(&file)?, file)));
     let (_, newest) = newer.filter(|(changed, _)| *changed > built).max()?;
     Some(format!(
         "`{}` is older than `{}`: the cases ran with the older build; build the guest again",
@@ -108,15 +138,25 @@ fn modified(path: &Path) -> Option<SystemTime> {
 /// Collects the files that a crate is built from: at its top those that cargo and `include_str!` read, and all below
 /// `src` and `wit`.
 fn files(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
-    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let entries = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
     for entry in entries {
         let (path, name) = (entry.path(), entry.file_name());
-        let Ok(kind) = entry.file_type() else { continue };
-        let is_source =
-            || path.extension().is_some_and(|kind| ["rs", "toml", "json"].iter().any(|known| kind == *known));
+        let Ok(kind) = entry.file_type() else {
+            continue;
+        };
+        let is_source = || {
+            path.extension()
+                .is_some_and(|kind| ["rs", "toml", "json"].iter().any(|known| kind == *known))
+        };
         if found.len() >= MAX_FILES {
             return;
-        } else if kind.is_dir() && depth < MAX_DEPTH && (depth > 0 || name == "src" || name == "wit") {
+        } else if kind.is_dir()
+            && depth < MAX_DEPTH
+            && (depth > 0 || name == "src" || name == "wit")
+        {
             files(&path, depth + 1, found);
         } else if kind.is_file() && (depth > 0 || is_source()) {
             found.push(path);

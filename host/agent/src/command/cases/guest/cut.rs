@@ -27,25 +27,52 @@ pub(super) fn inputs(
     given: Vec<Input>,
     require: impl Fn(&[Input]) -> Call<Result<Requirement, Refusal>>,
 ) -> Result<Vec<Input>> {
-    if !given.iter().any(|input| matches!(input.value, InputValue::Object(_))) {
+    if !given
+        .iter()
+        .any(|input| matches!(input.value, InputValue::Object(_)))
+    {
         return Ok(given);
     }
     let mut needs: BTreeMap<String, Need> = BTreeMap::new();
     let mut found = Vec::new();
     for _ in 0..ROUNDS {
-        let Ok(required) = require(&found).result.context("failed to call `require` of the component")? else { break };
-        needs.extend(required.needs.into_iter().map(|need| (need.role.clone(), need)));
+        let Ok(required) = require(&found)
+            .result
+            .context("failed to call `require` of the component")?
+        else {
+            break;
+        };
+        needs.extend(
+            required
+                .needs
+                .into_iter()
+                .map(|need| (need.role.clone(), need)),
+        );
         let asked = given.iter().filter(|input| needs.contains_key(&input.role));
-        found = asked.map(|input| one(guest, input, &needs)).collect::<Result<_>>()?;
+        found = asked
+            .map(|input| one(guest, input, &needs))
+            .collect::<Result<_>>()?;
     }
-    given.iter().map(|input| one(guest, input, &needs)).collect()
+    given
+        .iter()
+        .map(|input| one(guest, input, &needs))
+        .collect()
 }
 
 fn one(guest: &Guest, input: &Input, needs: &BTreeMap<String, Need>) -> Result<Input> {
-    let InputValue::Object(value) = &input.value else { return Ok(input.clone()) };
+    let InputValue::Object(value) = &input.value else {
+        return Ok(input.clone());
+    };
     let need = needs.get(&input.role);
-    let need =
-        need.with_context(|| format!("no requirement of the guest names the role `{}` of an object", input.role))?;
+    let need = need.with_context(|| {
+        format!(
+            "no requirement of the guest names the role `{}` of an object",
+            input.role
+        )
+    })?;
     let value = InputValue::Object(of(guest, &need.reference)?.fields.project(value));
-    Ok(Input { role: input.role.clone(), value })
+    Ok(Input {
+        role: input.role.clone(),
+        value,
+    })
 }

@@ -19,12 +19,21 @@ fn at(place: &str, expected: &Value, found: &Value) -> Result<(), String> {
             for (key, value) in found {
                 match expected.get(key) {
                     Some(wanted) => at(&child(place, key), wanted, value)?,
-                    None if !chosen && (SENTENCES.contains(&key.as_str()) || is_default(value)) => {}
-                    None => return Err(format!("`{}`: expected nothing, got {value}", child(place, key))),
+                    None if !chosen && (SENTENCES.contains(&key.as_str()) || is_default(value)) => {
+                    }
+                    None => {
+                        return Err(format!(
+                            "`{}`: expected nothing, got {value}",
+                            child(place, key)
+                        ));
+                    }
                 }
             }
             match expected.keys().find(|key| !found.contains_key(*key)) {
-                Some(key) => Err(format!("`{}`: expected, but an answer has no such field", child(place, key))),
+                Some(key) => Err(format!(
+                    "`{}`: expected, but an answer has no such field",
+                    child(place, key)
+                )),
                 None => Ok(()),
             }
         }
@@ -32,7 +41,9 @@ fn at(place: &str, expected: &Value, found: &Value) -> Result<(), String> {
             .iter()
             .zip(given)
             .enumerate()
-            .try_for_each(|(index, (wanted, given))| at(&format!("{place}[{index}]"), wanted, given)),
+            .try_for_each(|(index, (wanted, given))| {
+                at(&format!("{place}[{index}]"), wanted, given)
+            }),
         _ if expected == found => Ok(()),
         _ if place.is_empty() => Err(format!("expected {expected}, got {found}")),
         _ => Err(format!("`{place}`: expected {expected}, got {found}")),
@@ -44,9 +55,13 @@ pub(super) fn least(found: &Value) -> Value {
     match found {
         Value::Object(map) => {
             let chosen = map.len() == 1;
-            let said =
-                |(key, value): &(&String, &Value)| chosen || !(SENTENCES.contains(&key.as_str()) || is_default(value));
-            map.iter().filter(said).map(|(key, value)| (key.clone(), least(value))).collect()
+            let said = |(key, value): &(&String, &Value)| {
+                chosen || !(SENTENCES.contains(&key.as_str()) || is_default(value))
+            };
+            map.iter()
+                .filter(said)
+                .map(|(key, value)| (key.clone(), least(value)))
+                .collect()
         }
         Value::Array(items) => items.iter().map(least).collect(),
         other => other.clone(),
@@ -54,7 +69,11 @@ pub(super) fn least(found: &Value) -> Value {
 }
 
 fn child(place: &str, key: &str) -> String {
-    if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") }
+    if place.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{place}.{key}")
+    }
 }
 
 fn is_default(value: &Value) -> bool {
@@ -85,16 +104,29 @@ mod tests {
             (json!({"a": 1, "e": {"f": 3}}), "`e.f`"),
         ] {
             let told = difference(&expected, &found);
-            assert!(told.as_ref().is_some_and(|told| told.starts_with(place)), "{expected}: {told:?}");
+            assert!(
+                told.as_ref().is_some_and(|told| told.starts_with(place)),
+                "{expected}: {told:?}"
+            );
         }
     }
 
     #[test]
     fn a_choice_must_not_be_omitted() {
-        for found in [json!({"own": []}), json!({"ok": {"decision": {"own": []}, "ask-again-at": null}})] {
+        for found in [
+            json!({"own": []}),
+            json!({"ok": {"decision": {"own": []}, "ask-again-at": null}}),
+        ] {
             assert_eq!(difference(&found, &found), None);
-            for expected in [json!({}), json!({"ok": {}}), json!({"ok": {"ask-again-at": null}})] {
-                assert!(difference(&expected, &found).is_some(), "{expected}: {found}");
+            for expected in [
+                json!({}),
+                json!({"ok": {}}),
+                json!({"ok": {"ask-again-at": null}}),
+            ] {
+                assert!(
+                    difference(&expected, &found).is_some(),
+                    "{expected}: {found}"
+                );
             }
         }
     }
@@ -102,18 +134,33 @@ mod tests {
     #[test]
     fn the_minimal_expectation_omits_defaults_and_messages() {
         for (found, expected) in [
-            (json!({"a": 1, "b": null, "c": [], "message": "text"}), json!({"a": 1})),
-            (json!({"ok": {"decision": {"own": []}, "ask-again-at": null}}), json!({"ok": {"decision": {"own": []}}})),
-            (json!([{"reason": "R", "message": "m", "field": ""}]), json!([{"reason": "R"}])),
+            (
+                json!({"a": 1, "b": null, "c": [], "message": "text"}),
+                json!({"a": 1}),
+            ),
+            (
+                json!({"ok": {"decision": {"own": []}, "ask-again-at": null}}),
+                json!({"ok": {"decision": {"own": []}}}),
+            ),
+            (
+                json!([{"reason": "R", "message": "m", "field": ""}]),
+                json!([{"reason": "R"}]),
+            ),
             (json!("ignore"), json!("ignore")),
         ] {
-            assert_eq!((least(&found), difference(&expected, &found)), (expected, None));
+            assert_eq!(
+                (least(&found), difference(&expected, &found)),
+                (expected, None)
+            );
         }
     }
 
     #[test]
     fn lists_are_compared_whole_and_in_order() {
-        assert_eq!(difference(&json!([1, {"a": "b"}]), &json!([1, {"a": "b", "c": ""}])), None);
+        assert_eq!(
+            difference(&json!([1, {"a": "b"}]), &json!([1, {"a": "b", "c": ""}])),
+            None
+        );
         assert!(difference(&json!([1]), &json!([1, 2])).is_some());
         assert!(difference(&json!([2, 1]), &json!([1, 2])).is_some());
         assert!(difference(&json!("ignore"), &json!({"run": ["BecameAvailable"]})).is_some());

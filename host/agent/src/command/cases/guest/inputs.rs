@@ -4,16 +4,22 @@ use super::arguments::reference;
 use super::words::Words;
 use anyhow::bail;
 use transom_core::contract::credentials::{
-    Authority, AuthoritySource, ClusterView, ContextEntry, Credential, Proxy, SourceView, Url, UserView,
+    Authority, AuthoritySource, ClusterView, ContextEntry, Credential, Proxy, SourceView, Url,
+    UserView,
 };
 use transom_core::contract::decide::{Input, InputValue, Protocol, Service, ServicePort};
 
 pub(super) fn input(words: &mut Words) -> anyhow::Result<Input> {
-    Ok(Input { role: words.plain("role")?, value: value(words)? })
+    Ok(Input {
+        role: words.plain("role")?,
+        value: value(words)?,
+    })
 }
 
 fn value(words: &mut Words) -> anyhow::Result<InputValue> {
-    let Some((name, held)) = words.variant("value")? else { return Ok(InputValue::Absent) };
+    let Some((name, held)) = words.variant("value")? else {
+        return Ok(InputValue::Absent);
+    };
     let place = words.below("value");
     Ok(match name.as_str() {
         "absent" if held.is_null() => InputValue::Absent,
@@ -21,7 +27,10 @@ fn value(words: &mut Words) -> anyhow::Result<InputValue> {
         "object" => InputValue::Object(held),
         "service" => InputValue::Service(Words::inside(&place, held, service)?),
         "kubeconfig" => InputValue::Kubeconfig(Words::inside(&place, held, kubeconfig)?),
-        _ => bail!(words.wrong("value", "expected absent, present, object, service or kubeconfig")),
+        _ => bail!(words.wrong(
+            "value",
+            "expected absent, present, object, service or kubeconfig"
+        )),
     })
 }
 
@@ -37,7 +46,11 @@ fn service(words: &mut Words) -> anyhow::Result<Service> {
 }
 
 fn port(words: &mut Words) -> anyhow::Result<ServicePort> {
-    let all = [("tcp", Protocol::Tcp), ("udp", Protocol::Udp), ("sctp", Protocol::Sctp)];
+    let all = [
+        ("tcp", Protocol::Tcp),
+        ("udp", Protocol::Udp),
+        ("sctp", Protocol::Sctp),
+    ];
     Ok(ServicePort {
         name: words.plain("name")?,
         port: words.plain("port")?,
@@ -70,7 +83,9 @@ fn cluster(words: &mut Words) -> anyhow::Result<ClusterView> {
 }
 
 fn authority_source(words: &mut Words) -> anyhow::Result<AuthoritySource> {
-    let Some((name, held)) = words.variant("authority")? else { return Ok(AuthoritySource::None) };
+    let Some((name, held)) = words.variant("authority")? else {
+        return Ok(AuthoritySource::None);
+    };
     Ok(match name.as_str() {
         "none" if held.is_null() => AuthoritySource::None,
         "file" if held.is_null() => AuthoritySource::File,
@@ -98,7 +113,10 @@ fn url(words: &mut Words) -> anyhow::Result<Url> {
 }
 
 fn proxy(words: &mut Words) -> anyhow::Result<Proxy> {
-    Ok(Proxy { reference: words.plain("reference")?, url: words.map("url", url)? })
+    Ok(Proxy {
+        reference: words.plain("reference")?,
+        url: words.map("url", url)?,
+    })
 }
 
 fn user(words: &mut Words) -> anyhow::Result<UserView> {

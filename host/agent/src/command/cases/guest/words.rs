@@ -21,11 +21,19 @@ impl Words {
         value: Value,
         read: impl FnOnce(&mut Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let Value::Object(map) = value else { bail!("failed to read {}: not a map", named(place)) };
-        let mut words = Self { place: place.to_owned(), map };
+        let Value::Object(map) = value else {
+            bail!("failed to read {}: not a map", named(place))
+        };
+        let mut words = Self {
+            place: place.to_owned(),
+            map,
+        };
         let found = read(&mut words)?;
         match words.map.keys().next() {
-            Some(word) => bail!("failed to read `{}`: unknown field for this call", words.below(word)),
+            Some(word) => bail!(
+                "failed to read `{}`: unknown field for this call",
+                words.below(word)
+            ),
             None => Ok(found),
         }
     }
@@ -45,18 +53,32 @@ impl Words {
     /// # Errors
     /// When it has another type.
     pub(super) fn plain<T: DeserializeOwned + Default>(&mut self, word: &str) -> anyhow::Result<T> {
-        let Some(value) = self.take(word) else { return Ok(T::default()) };
+        let Some(value) = self.take(word) else {
+            return Ok(T::default());
+        };
         // The parser's own text is left out: it may quote the value.
-        serde_json::from_value(value).ok().with_context(|| self.wrong(word, "its type differs from the type in `wit/`"))
+        serde_json::from_value(value)
+            .ok()
+            .with_context(|| self.wrong(word, "its type differs from the type in `wit/`"))
     }
 
     /// Takes one word of an enumeration; `otherwise` when it is left out.
     ///
     /// # Errors
     /// When it is none of them.
-    pub(super) fn one_of<T: Copy>(&mut self, word: &str, all: &[(&str, T)], otherwise: T) -> anyhow::Result<T> {
-        let Some(value) = self.take(word) else { return Ok(otherwise) };
-        let found = all.iter().find(|(name, _)| value.as_str() == Some(name)).map(|(_, found)| *found);
+    pub(super) fn one_of<T: Copy>(
+        &mut self,
+        word: &str,
+        all: &[(&str, T)],
+        otherwise: T,
+    ) -> anyhow::Result<T> {
+        let Some(value) = self.take(word) else {
+            return Ok(otherwise);
+        };
+        let found = all
+            .iter()
+            .find(|(name, _)| value.as_str() == Some(name))
+            .map(|(_, found)| *found);
         found.with_context(|| self.wrong(word, "not one of the names in `wit/`"))
     }
 
@@ -83,7 +105,9 @@ impl Words {
         read: impl FnOnce(&mut Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<Option<T>> {
         let value = self.take(word).filter(|value| !value.is_null());
-        value.map(|value| Self::inside(&self.below(word), value, read)).transpose()
+        value
+            .map(|value| Self::inside(&self.below(word), value, read))
+            .transpose()
     }
 
     /// Takes a map; an empty one when it is left out.
@@ -116,7 +140,11 @@ impl Words {
 
     /// The place of a word of this map.
     pub(super) fn below(&self, word: &str) -> String {
-        if self.place.is_empty() { word.to_owned() } else { format!("{}.{word}", self.place) }
+        if self.place.is_empty() {
+            word.to_owned()
+        } else {
+            format!("{}.{word}", self.place)
+        }
     }
 
     /// The message about a word that cannot be read.
@@ -126,7 +154,11 @@ impl Words {
 }
 
 fn named(place: &str) -> String {
-    if place.is_empty() { "`given.yaml`".to_owned() } else { format!("`{place}`") }
+    if place.is_empty() {
+        "`given.yaml`".to_owned()
+    } else {
+        format!("`{place}`")
+    }
 }
 
 #[cfg(test)]
@@ -136,14 +168,18 @@ mod tests {
 
     fn read(value: Value) -> Result<(String, u16, Vec<i64>), String> {
         let list = |words: &mut Words| words.each("list", |item| item.plain("n"));
-        let all = |words: &mut Words| Ok((words.plain("text")?, words.plain("number")?, list(words)?));
+        let all =
+            |words: &mut Words| Ok((words.plain("text")?, words.plain("number")?, list(words)?));
         Words::inside("a", value, all).map_err(|error| format!("{error:#}"))
     }
 
     #[test]
     fn omitted_fields_have_defaults() {
         assert_eq!(read(json!({})), Ok((String::new(), 0, vec![])));
-        assert_eq!(read(json!({"text": "x", "number": 7, "list": [{"n": 1}, {}]})), Ok(("x".into(), 7, vec![1, 0])));
+        assert_eq!(
+            read(json!({"text": "x", "number": 7, "list": [{"n": 1}, {}]})),
+            Ok(("x".into(), 7, vec![1, 0]))
+        );
     }
 
     #[test]
@@ -152,12 +188,18 @@ mod tests {
             (json!({"txt": "x"}), "`a.txt`"),
             (json!({"text": 1}), "`a.text`"),
             (json!({"number": 70_000}), "`a.number`"),
-            (json!({"list": [{"n": 1}, {"m": "canary"}]}), "`a.list[1].m`"),
+            (
+                json!({"list": [{"n": 1}, {"m": "canary"}]}),
+                "`a.list[1].m`",
+            ),
             (json!({"list": [{"n": "canary"}]}), "`a.list[0].n`"),
             (json!(["canary"]), "`a`"),
         ] {
             let error = read(value.clone()).unwrap_err();
-            assert!(error.contains(place) && !error.contains("canary"), "{value}: {error}");
+            assert!(
+                error.contains(place) && !error.contains("canary"),
+                "{value}: {error}"
+            );
         }
     }
 }

@@ -88,8 +88,19 @@ struct World {
 }
 
 fn scope(labels: Option<&str>) -> Arc<Scope> {
-    let (api_version, kind, labels) = ("v1".to_owned(), "Secret".to_owned(), labels.map(str::to_owned));
-    Arc::new(Scope { api_version, kind, namespace: None, name: None, fields: None, labels })
+    let (api_version, kind, labels) = (
+        "v1".to_owned(),
+        "Secret".to_owned(),
+        labels.map(str::to_owned),
+    );
+    Arc::new(Scope {
+        api_version,
+        kind,
+        namespace: None,
+        name: None,
+        fields: None,
+        labels,
+    })
 }
 
 fn reference(name: usize) -> ObjectRef {
@@ -97,10 +108,17 @@ fn reference(name: usize) -> ObjectRef {
 }
 
 fn object(name: usize, stored: Stored) -> Object {
-    let Stored { version, content: (text, label) } = stored;
+    let Stored {
+        version,
+        content: (text, label),
+    } = stored;
     let labels = if label { json!({"l": "1"}) } else { json!({}) };
     let metadata = json!({"name": name.to_string(), "namespace": "n", "labels": labels});
-    Object { reference: reference(name), version: version.to_string(), body: json!({"metadata": metadata, "t": text}) }
+    Object {
+        reference: reference(name),
+        version: version.to_string(),
+        body: json!({"metadata": metadata, "t": text}),
+    }
 }
 
 fn item(name: usize, stored: Stored) -> Item {
@@ -108,9 +126,14 @@ fn item(name: usize, stored: Stored) -> Item {
 }
 
 fn content(known: &Known) -> Option<Content> {
-    let Known::There(_, super::Content::Body(bytes)) = known else { return None };
+    let Known::There(_, super::Content::Body(bytes)) = known else {
+        return None;
+    };
     let body: serde_json::Value = serde_json::from_slice(bytes).unwrap();
-    Some((u8::try_from(body["t"].as_u64().unwrap()).unwrap(), body["metadata"]["labels"]["l"].is_string()))
+    Some((
+        u8::try_from(body["t"].as_u64().unwrap()).unwrap(),
+        body["metadata"]["labels"]["l"].is_string(),
+    ))
 }
 
 /// What a watch sees of an object: the second watch only sees objects with the label.
@@ -122,7 +145,9 @@ impl World {
     fn new() -> Self {
         let mut cache = Cache::new("local");
         for (number, labels) in WATCHES.into_iter().zip([None, Some("l=1")]) {
-            cache.watches.push(Watched::new(number, scope(labels), Keep::default()));
+            cache
+                .watches
+                .push(Watched::new(number, scope(labels), Keep::default()));
         }
         Self {
             version: 10,
@@ -144,12 +169,19 @@ impl World {
                 self.ask(name);
                 self.write(name, content);
                 let answer = self.answers.last_mut().unwrap();
-                answer.said = content.map(|content| Stored { version: self.version, content });
+                answer.said = content.map(|content| Stored {
+                    version: self.version,
+                    content,
+                });
                 // The response has the object as deleted; if it was already gone, the agent goes by what it knew.
-                answer.known = before.map(|before| before.version.to_string().into()).or_else(|| answer.known.take());
+                answer.known = before
+                    .map(|before| before.version.to_string().into())
+                    .or_else(|| answer.known.take());
             }
             Op::Read(name) => self.ask(name),
-            Op::Answer(which) if !self.answers.is_empty() => self.answer(which % self.answers.len()),
+            Op::Answer(which) if !self.answers.is_empty() => {
+                self.answer(which % self.answers.len())
+            }
             Op::Answer(_) => {}
             Op::Tell(watch) => self.tell(watch),
             Op::Bookmark(watch) => {
@@ -169,12 +201,20 @@ impl World {
             return;
         }
         self.version += 1;
-        let after = content.map(|content| Stored { version: self.version, content });
+        let after = content.map(|content| Stored {
+            version: self.version,
+            content,
+        });
         match after {
             Some(after) => self.stored.insert(name, after),
             None => self.stored.remove(&name),
         };
-        self.past.push(Past { version: self.version, name, before, after });
+        self.past.push(Past {
+            version: self.version,
+            name,
+            before,
+            after,
+        });
     }
 
     fn ask(&mut self, name: usize) {
@@ -183,11 +223,21 @@ impl World {
             _ => None,
         };
         let (asked, said) = (self.cache.asked(), self.stored.get(&name).copied());
-        self.answers.push(Answer { asked, name, known, said });
+        self.answers.push(Answer {
+            asked,
+            name,
+            known,
+            said,
+        });
     }
 
     fn answer(&mut self, which: usize) {
-        let Answer { asked, name, known, said } = self.answers.remove(which);
+        let Answer {
+            asked,
+            name,
+            known,
+            said,
+        } = self.answers.remove(which);
         let news = match (said, known) {
             (Some(stored), _) => self.cache.answered(&object(name, stored), asked),
             (None, Some(version)) => self.cache.answered_gone(&reference(name), &version, asked),
@@ -197,9 +247,19 @@ impl World {
     }
 
     fn next_event(&self, watch: usize) -> Option<Past> {
-        let Stage::At(at) = self.stages[watch] else { return None };
-        let concerns = |past: &&Past| seen(watch, past.before).or(seen(watch, past.after)).is_some();
-        self.past.iter().filter(|past| past.version > at).find(concerns).copied()
+        let Stage::At(at) = self.stages[watch] else {
+            return None;
+        };
+        let concerns = |past: &&Past| {
+            seen(watch, past.before)
+                .or(seen(watch, past.after))
+                .is_some()
+        };
+        self.past
+            .iter()
+            .filter(|past| past.version > at)
+            .find(concerns)
+            .copied()
     }
 
     fn tell(&mut self, watch: usize) {
@@ -209,7 +269,10 @@ impl World {
                 self.cache.begin(WATCHES[watch]);
             }
             Stage::Asked => {
-                let items = self.stored.iter().filter_map(|(name, stored)| Some((*name, seen(watch, Some(*stored))?)));
+                let items = self
+                    .stored
+                    .iter()
+                    .filter_map(|(name, stored)| Some((*name, seen(watch, Some(*stored))?)));
                 self.stages[watch] = Stage::Listing(self.version, items.collect());
             }
             Stage::Listing(version, items) => match (items.pop_front(), *version) {
@@ -250,7 +313,9 @@ impl World {
 
     /// Like the caller that follows a watch, which checks this before it accepts a version.
     fn went_back(&mut self, watch: usize, version: u64) -> bool {
-        let Some(news) = self.cache.went_back(WATCHES[watch], &version.to_string()) else { return false };
+        let Some(news) = self.cache.went_back(WATCHES[watch], &version.to_string()) else {
+            return false;
+        };
         self.hear(&news);
         self.stages[watch] = Stage::Unlisted;
         true
@@ -278,7 +343,9 @@ impl World {
     /// Handles events when they are delivered.
     fn hear(&mut self, news: &[News]) {
         for News { topic, gone } in news {
-            let Topic::Object(reference) = topic else { continue };
+            let Topic::Object(reference) = topic else {
+                continue;
+            };
             match content(&self.cache.heard(reference)) {
                 Some(content) => drop(self.told.insert(reference.name.clone(), content)),
                 None if *gone => drop(self.told.remove(&reference.name)),
@@ -290,14 +357,25 @@ impl World {
     /// If a watch is past the version of an object, it has reported it: a late response revives nothing.
     fn check(&self) {
         for (watch, stage) in self.stages.iter().enumerate() {
-            let (false, Stage::At(at)) = (self.restored, stage) else { continue };
+            let (false, Stage::At(at)) = (self.restored, stage) else {
+                continue;
+            };
             for name in NAMES {
-                let last = self.past.iter().rfind(|past| past.name == name && past.version <= *at);
-                let then = seen(watch, last.and_then(|past| past.after)).map(|stored| stored.version);
-                let kept =
-                    self.cache.watches[watch].store.get(&item_key(name)).map(|kept| kept.version.parse().unwrap());
+                let last = self
+                    .past
+                    .iter()
+                    .rfind(|past| past.name == name && past.version <= *at);
+                let then =
+                    seen(watch, last.and_then(|past| past.after)).map(|stored| stored.version);
+                let kept = self.cache.watches[watch]
+                    .store
+                    .get(&item_key(name))
+                    .map(|kept| kept.version.parse().unwrap());
                 let stale = kept.filter(|version: &u64| version <= at && Some(*version) != then);
-                assert_eq!(stale, None, "watch {watch} at {at} should have {name} at {then:?}");
+                assert_eq!(
+                    stale, None,
+                    "watch {watch} at {at} should have {name} at {then:?}"
+                );
             }
         }
     }
@@ -320,9 +398,17 @@ impl World {
                 self.answer(0);
             }
         }
-        let stored: BTreeMap<String, Content> =
-            self.stored.iter().map(|(name, stored)| (name.to_string(), stored.content)).collect();
-        let all = NAMES.filter_map(|name| Some((name.to_string(), content(&self.cache.find(&reference(name)))?)));
+        let stored: BTreeMap<String, Content> = self
+            .stored
+            .iter()
+            .map(|(name, stored)| (name.to_string(), stored.content))
+            .collect();
+        let all = NAMES.filter_map(|name| {
+            Some((
+                name.to_string(),
+                content(&self.cache.find(&reference(name)))?,
+            ))
+        });
         assert_eq!(all.collect::<BTreeMap<_, _>>(), stored, "what is known");
         assert_eq!(self.told, stored, "what was told");
     }
