@@ -1,6 +1,8 @@
 //! The inputs found for a guest's needs: absence, the form in which each crosses, and their digest. The digest covers
 //! neither credential bytes nor the time.
 
+pub mod kubeconfigs;
+
 use crate::catalogue::guest::Guest;
 use crate::contract::Primary;
 use crate::contract::credentials::SourceView;

@@ -43,3 +43,4 @@ pub mod trigger;
 pub mod warnings;
 pub mod watches;
 pub mod work;
+pub mod world;

@@ -6,7 +6,7 @@ mod list;
 pub use list::*;
 
 use crate::outcome::WriteKind;
-use crate::policy::Writes;
+use crate::policy::Policy;
 use crate::report::Report;
 use transom_api::State;
 
@@ -99,13 +99,13 @@ const SAME_SECONDS: i64 = 60;
 /// or could not be read (`primary_read` is false). A reconcile that time alone started (`timed`: a retry, or a time
 /// that a guest asked for) does not count again with the result of `before`.
 pub fn attempt(
-    writes: &Writes,
+    policy: &Policy,
     primary_read: bool,
     timed: bool,
     before: Option<Counted>,
     report: &Report,
 ) -> Option<Counted> {
-    if !matches!(writes, Writes::Kubeconfig(_)) || !primary_read {
+    if !copies(policy) || !primary_read {
         return None;
     }
     let wrote = report
@@ -123,6 +123,11 @@ pub fn attempt(
         at_seconds: report.at_seconds,
     };
     (wrote || is_news(before, now, timed)).then_some(now)
+}
+
+/// Whether a policy copies kubeconfigs.
+pub fn copies(policy: &Policy) -> bool {
+    policy.writes.iter().any(|rule| rule.kubeconfig.is_some())
 }
 
 /// Whether a result counts in addition to the one that counted before.

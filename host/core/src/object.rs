@@ -4,6 +4,8 @@ pub(crate) mod field;
 
 use crate::reference::ObjectRef;
 use crate::time;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use std::fmt;
 use transom_api::labels;
@@ -71,6 +73,11 @@ impl Object {
         self.body.get("data")?.get(key)
     }
 
+    /// The bytes under a key of a Secret's data; `None` when there are none, or they are not base64.
+    pub fn secret_bytes(&self, key: &str) -> Option<Vec<u8>> {
+        STANDARD.decode(self.data(key)?.as_str()?.trim()).ok()
+    }
+
     /// Whether it has an owner reference.
     pub fn has_owner(&self) -> bool {
         self.body
@@ -94,6 +101,8 @@ impl fmt::Debug for Object {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
     use serde_json::json;
 
     #[test]

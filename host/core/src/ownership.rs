@@ -2,7 +2,7 @@
 //! primary that is held keeps its claim, so that no other primary wins the target meanwhile (ADR 0016).
 
 use crate::object::Object;
-use crate::policy::SecretRule;
+use crate::policy::{Policy, WriteRule};
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::watches;
@@ -105,14 +105,17 @@ impl OwnershipIndex {
 
     /// Sets where the targets of a policy may lie: contenders of other policies with a target there wait for its
     /// primaries, too.
-    pub fn reaches(&mut self, policy: &Arc<str>, rules: &[SecretRule]) {
-        let reach = |rule: &SecretRule| TargetScope {
-            cluster: rule.cluster.clone(),
-            namespace: rule.namespace.wildcard("*"),
-            name: rule.name.wildcard("*"),
+    pub fn reaches(&mut self, policy: &Policy) {
+        let reach = |rule: &WriteRule| {
+            let (namespace, name) = rule.named()?;
+            Some(TargetScope {
+                cluster: rule.cluster.clone(),
+                namespace: namespace.wildcard("*"),
+                name: name.wildcard("*"),
+            })
         };
-        self.reach
-            .insert(Arc::clone(policy), rules.iter().map(reach).collect());
+        let reach = policy.makes().filter_map(|(_, rule)| reach(rule));
+        self.reach.insert(Arc::clone(&policy.name), reach.collect());
     }
 
     /// Records the target that a reconcile found for a primary. Returns the keys to wake.

@@ -1,17 +1,88 @@
-//! The plan: ordered steps with every decision made. Printing it is the dry run.
+//! One planner for all worlds: from what a policy wants to be there to ordered steps with every decision made.
+//! Printing the plan is the dry run.
 
 pub mod brake;
 pub mod contention;
+pub mod desired;
+mod fields;
 pub mod handover;
-pub mod kubeconfig;
 pub mod prune;
-pub mod taints;
+mod whole;
 
+pub use whole::unlocated;
+
+use crate::failure::Failure;
 use crate::object::Object;
 use crate::outcome::WriteKind;
+use crate::ownership::Ownership;
+use crate::pattern::TemplateData;
+use crate::policy::Policy;
 use crate::reference::ObjectRef;
+use crate::stamp::Stamp;
 use crate::work::Key;
+use contention::Contentions;
+use desired::Desired;
 use serde_json::Value;
+
+/// What a plan depends on beside what is desired.
+#[derive(Clone, Debug)]
+pub struct Wanting<'a> {
+    /// The policy.
+    pub policy: &'a Policy,
+    /// Policy and primary by name.
+    pub key: &'a Key,
+    /// The values for the templates of the grant.
+    pub data: TemplateData<'a>,
+    /// The primary as it is.
+    pub primary: &'a Object,
+    /// The object that the policy makes, as it is; `None` when it is not there.
+    pub target: Option<&'a Object>,
+    /// The answer of [`crate::ownership::OwnershipIndex::decide`] for that object.
+    pub ownership: Ownership,
+    /// The stamp to put on what is made.
+    pub stamp: &'a Stamp,
+    /// Who sets the times of new elements in lists of the primary.
+    pub time_added: TimeAdded,
+    /// Seconds since 1970.
+    pub now_seconds: i64,
+}
+
+/// Who sets the time of an element that is added or replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeAdded {
+    /// A webhook of the cluster: the field is left out.
+    SetByCluster,
+    /// The agent, to this time in seconds since 1970.
+    SetByUs(i64),
+}
+
+/// Plans all that is desired, in order: no step for what is right already. Records each object in `contentions`; call
+/// [`contention::Contention::written`] after a successful write.
+///
+/// # Errors
+/// `OwnedByAnother`, `OwnershipPending`, `InputTerminating`, `TargetNotOwned`, `TargetImmutable`, `WriteNotGranted`,
+/// `InvalidObject`, `Contended`.
+pub fn plan(
+    wanting: &Wanting<'_>,
+    desired: &[Desired<'_>],
+    contentions: &mut Contentions,
+) -> Result<Plan, Failure> {
+    let mut plan = Plan::new(wanting.key, None);
+    for one in desired {
+        let step = match one {
+            Desired::Whole(one) => {
+                let contention = contentions.of(&wanting.key.policy, &one.object);
+                whole::plan(wanting, one, contention)?
+            }
+            Desired::Fields(one) => {
+                let contention = contentions.of(&wanting.key.policy, &one.object);
+                fields::plan(wanting, one, contention)?
+            }
+        };
+        plan.steps.extend(step);
+    }
+    Ok(plan)
+}
 
 /// What will be written for one primary under one policy.
 #[derive(Clone, Debug, PartialEq)]

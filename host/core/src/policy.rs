@@ -7,7 +7,9 @@ pub mod manifest;
 use crate::failure::Failure;
 use crate::object::Object;
 use crate::pattern::{Pattern, TemplateData};
+use crate::projection::path::{Path, Segment};
 use crate::reference::ObjectRef;
+use crate::world::World;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::policy::{GuestSpec, KubeconfigGrant, OwnSpec, Verb};
@@ -24,12 +26,14 @@ pub struct Policy {
     pub primary: PrimaryRule,
     /// The trigger guest, which decides when to reconcile, if there is one.
     pub trigger: Option<GuestSpec>,
-    /// The guest that decides what to write; its world is [`Writes::world`].
+    /// The guest that decides what to write.
     pub decide: GuestSpec,
+    /// The world of that guest; the write grants choose it.
+    pub world: &'static dyn World,
     /// What may be read, by role; roles are unique.
     pub reads: Vec<ReadRule>,
     /// What may be written.
-    pub writes: Writes,
+    pub writes: Vec<WriteRule>,
     /// How the policy treats the objects that it made.
     pub own: OwnSpec,
     /// Seconds between two resyncs, 0 for none.
@@ -46,8 +50,7 @@ impl Policy {
                 rule.cluster.as_str(),
             )
         });
-        let writes = self.secrets().iter().enumerate();
-        let writes = writes.map(|(at, rule)| {
+        let writes = self.makes().map(|(at, rule)| {
             (
                 format!("spec.grant.write[{at}].cluster"),
                 rule.cluster.as_str(),
@@ -95,37 +98,39 @@ pub struct ReadRule {
     pub keys: BTreeSet<String>,
 }
 
-/// What a policy may write: one of these.
+/// Objects that a policy may write, and how.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Writes {
-    /// Secrets that hold a kubeconfig, made by the policy.
-    Kubeconfig(Vec<SecretRule>),
-    /// Taints of the primary.
-    Taints(TaintsRule),
-}
-
-/// Secrets that a policy may make.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SecretRule {
+pub struct WriteRule {
     /// Name of the connection.
     pub cluster: String,
-    /// Namespace.
-    pub namespace: Pattern,
-    /// Name.
-    pub name: Pattern,
-    /// What may be done: create, update, delete.
+    /// Group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Which objects of that kind.
+    pub target: Target,
+    /// What may be done.
     pub verbs: BTreeSet<Verb>,
-    /// The key of `data` that may be written.
-    pub key: String,
-    /// Where the credential may go.
-    pub kubeconfig: KubeconfigGrant,
+    /// The fields that may be written.
+    pub fields: Vec<Path>,
+    /// The keys of taints that the policy owns.
+    pub taint_keys: BTreeSet<String>,
+    /// Where the credential of a kubeconfig may go.
+    pub kubeconfig: Option<KubeconfigGrant>,
 }
 
-/// Taints of the primary that a policy owns.
+/// Which objects of a kind may be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaintsRule {
-    /// The owned keys.
-    pub keys: BTreeSet<String>,
+pub enum Target {
+    /// The primary itself, which others made.
+    Primary,
+    /// Objects that the policy makes.
+    Named {
+        /// Namespace.
+        namespace: Pattern,
+        /// Name.
+        name: Pattern,
+    },
 }
 
 impl PrimaryRule {
@@ -172,25 +177,44 @@ impl ReadRule {
     }
 }
 
-impl SecretRule {
-    /// Whether an object may be written for a primary.
+impl WriteRule {
+    /// The patterns of namespace and name of the objects that the policy makes under this rule.
+    pub fn named(&self) -> Option<(&Pattern, &Pattern)> {
+        match &self.target {
+            Target::Named { namespace, name } => Some((namespace, name)),
+            Target::Primary => None,
+        }
+    }
+
+    /// Whether an object may be made for a primary.
     pub fn admits(&self, object: &ObjectRef, data: &TemplateData<'_>) -> bool {
-        let namespace = object.namespace.as_deref();
-        self.is_kind_of(object)
-            && namespace.is_some_and(|name| self.namespace.matches(name, data))
-            && self.name.matches(&object.name, data)
+        self.matches(object, |pattern, text| pattern.matches(text, data))
     }
 
-    /// Whether an object may have been written for a primary, whatever labels and annotations the primary had then.
+    /// Whether an object may have been made for a primary, whatever labels and annotations the primary had then.
     pub fn made(&self, object: &ObjectRef, primary: &ObjectRef) -> bool {
-        let namespace = object.namespace.as_deref();
-        self.is_kind_of(object)
-            && namespace.is_some_and(|name| self.namespace.captures(name, primary).is_some())
-            && self.name.captures(&object.name, primary).is_some()
+        self.matches(object, |pattern, text| {
+            pattern.captures(text, primary).is_some()
+        })
     }
 
-    fn is_kind_of(&self, object: &ObjectRef) -> bool {
-        self.cluster == object.cluster && object.api_version == "v1" && object.kind == "Secret"
+    fn matches(&self, object: &ObjectRef, fits: impl Fn(&Pattern, &str) -> bool) -> bool {
+        let Some((namespace, name)) = self.named() else {
+            return false;
+        };
+        let kind = self.cluster == object.cluster
+            && self.api_version == object.api_version
+            && self.kind == object.kind;
+        let there = object.namespace.as_deref();
+        kind && there.is_some_and(|there| fits(namespace, there)) && fits(name, &object.name)
+    }
+
+    /// The granted keys of an object's data.
+    pub fn data_keys(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().filter_map(|path| match path.segments() {
+            [Segment::Field(data), Segment::Field(key)] if **data == *"data" => Some(&**key),
+            _ => None,
+        })
     }
 }
 
@@ -222,85 +246,59 @@ impl Policy {
         self.reads.iter().find(|rule| rule.role == role)
     }
 
-    /// The write grant that covers a Secret for a primary.
+    /// The rules for objects that the policy makes, each with its index among all write rules.
+    pub fn makes(&self) -> impl Iterator<Item = (usize, &WriteRule)> {
+        let all = self.writes.iter().enumerate();
+        all.filter(|(_, rule)| rule.named().is_some())
+    }
+
+    /// The rule for an object that the policy may make for a primary.
     ///
     /// # Errors
     /// `WriteNotGranted`, with what is granted for this primary.
-    pub fn secret(
+    pub fn whole(
         &self,
         target: &ObjectRef,
         data: &TemplateData<'_>,
-    ) -> Result<&SecretRule, Failure> {
-        self.secrets()
+    ) -> Result<&WriteRule, Failure> {
+        let rule = self.makes().find(|(_, rule)| rule.admits(target, data));
+        rule.map(|(_, rule)| rule).ok_or_else(|| {
+            let granted = |(_, rule): (usize, &WriteRule)| {
+                let (namespace, name) = rule.named()?;
+                Some(format!(
+                    "{} {}/{}",
+                    rule.kind,
+                    namespace.shown(data),
+                    name.shown(data)
+                ))
+            };
+            let granted: Vec<_> = self.makes().filter_map(granted).collect();
+            let message = format!(
+                "the policy does not grant writing {target}; granted: {}",
+                granted.join(", ")
+            );
+            Failure::known(KnownReason::WriteNotGranted, message)
+        })
+    }
+
+    /// The rule for an object that was made for a primary; the primary may be gone or changed since.
+    pub fn made(&self, output: &ObjectRef, primary: &ObjectRef) -> Option<&WriteRule> {
+        let rule = self.makes().find(|(_, rule)| rule.made(output, primary));
+        rule.map(|(_, rule)| rule)
+    }
+
+    /// Whether the policy may write a field of its primary.
+    pub fn owns_field(&self, path: &Path) -> bool {
+        let mut rules = self
+            .writes
             .iter()
-            .find(|rule| rule.admits(target, data))
-            .ok_or_else(|| {
-                let granted = |rule: &SecretRule| {
-                    format!(
-                        "Secret {}/{}",
-                        rule.namespace.shown(data),
-                        rule.name.shown(data)
-                    )
-                };
-                let granted: Vec<_> = self.secrets().iter().map(granted).collect();
-                let message = format!(
-                    "the policy does not grant writing {target}; granted: {}",
-                    granted.join(", ")
-                );
-                Failure::known(KnownReason::WriteNotGranted, message)
-            })
+            .filter(|rule| rule.target == Target::Primary);
+        rules.any(|rule| rule.fields.contains(path))
     }
 
-    /// The write grant that covers a Secret which was made for a primary; the primary may be gone or changed since.
-    pub fn made(&self, output: &ObjectRef, primary: &ObjectRef) -> Option<&SecretRule> {
-        self.secrets()
-            .iter()
-            .find(|rule| rule.made(output, primary))
-    }
-
-    fn secrets(&self) -> &[SecretRule] {
-        match &self.writes {
-            Writes::Kubeconfig(rules) => rules,
-            Writes::Taints(_) => &[],
-        }
-    }
-}
-
-impl Writes {
-    /// The world that the decide guest is built for.
-    pub fn world(&self) -> crate::contract::description::World {
-        match self {
-            Self::Kubeconfig(_) => crate::contract::description::World::Kubeconfig,
-            Self::Taints(_) => crate::contract::description::World::Taints,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::failure::Class;
-    use crate::sample::{hosted, kubeconfig_manifest, object, policy};
-    use serde_json::json;
-
-    #[test]
-    fn the_policy_or_the_primary_may_suspend() {
-        let reason = |policy: &Policy, body| {
-            policy
-                .held(&object(hosted("demo"), body))
-                .map_err(|failure| (failure.reason, failure.class))
-        };
-        let paused = json!({"metadata": {"annotations": {"transom.dev/paused": "true"}}});
-        let mut policy = policy(&kubeconfig_manifest());
-        assert_eq!(reason(&policy, json!({})), Ok(()));
-        assert_eq!(
-            reason(&policy, paused.clone()),
-            Err((KnownReason::Paused.into(), Class::Held))
-        );
-        policy.suspend = true;
-        assert_eq!(
-            reason(&policy, paused),
-            Err((KnownReason::Suspended.into(), Class::Held))
-        );
+    /// The keys of taints that the policy owns.
+    pub fn taint_keys(&self) -> impl Iterator<Item = &str> {
+        let keys = self.writes.iter().flat_map(|rule| &rule.taint_keys);
+        keys.map(String::as_str)
     }
 }

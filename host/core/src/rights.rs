@@ -7,7 +7,7 @@ mod reach;
 
 pub use reach::every_secret;
 
-use crate::policy::{Policy, Writes};
+use crate::policy::{Policy, Target, WriteRule};
 use crate::reference::LOCAL;
 use crate::watches::{Scope, SecretReads, plan};
 use kinds::Kind;
@@ -232,54 +232,51 @@ impl Needed<'_> {
         }
     }
 
-    /// A Secret is created by a server-side apply, whose path names it, so that RBAC can limit both `create` and
-    /// `patch` by name. An object that was in the way of a write is read again by its name.
+    /// The rights to write, and those that the world of the policy needs besides.
     fn writes(&mut self, policy: &Policy) {
-        let Asked {
-            connection,
-            read_only,
-            ..
-        } = self.asked;
-        match &policy.writes {
-            Writes::Kubeconfig(rules) => {
-                for (index, rule) in rules
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, rule)| rule.cluster == connection)
-                {
-                    let because = because(policy, plan::write_line(index));
-                    let granted = rule.verbs.iter().filter(|_| !read_only);
-                    let mut verbs: Vec<Verb> =
-                        granted.flat_map(|verb| requests(*verb)).copied().collect();
-                    for (scope, _) in plan::target(policy, rule) {
-                        if !read_only || scope.name.is_none() {
-                            verbs.push(Verb::Get);
-                        }
-                        self.scope(&scope, &verbs, &because);
-                    }
-                }
+        let connection = self.asked.connection;
+        let ours = policy.writes.iter().enumerate();
+        for (index, rule) in ours.filter(|(_, rule)| rule.cluster == connection) {
+            match rule.target {
+                Target::Primary => self.patches(policy, index),
+                Target::Named { .. } => self.makes(policy, index, rule),
             }
-            Writes::Taints(_) if policy.primary.cluster == connection => {
-                let why = because(policy, plan::write_line(0));
-                for (scope, _) in plan::primary(policy, None)
-                    .into_iter()
-                    .filter(|_| !read_only)
-                {
-                    self.scope(&scope, &[Verb::Get, Verb::Patch], &why);
-                }
-                let line = format!(
-                    "{} (checks whether a webhook sets the times of taints)",
-                    plan::write_line(0)
-                );
-                let webhooks = Objects {
+            for (group, resource, why) in policy.world.lists() {
+                let line = format!("{} ({why})", plan::write_line(index));
+                let objects = Objects {
                     namespace: None,
-                    group: "admissionregistration.k8s.io".to_owned(),
-                    resource: "mutatingwebhookconfigurations".to_owned(),
+                    group: (*group).to_owned(),
+                    resource: (*resource).to_owned(),
                     name: None,
                 };
-                self.add(webhooks, &[Verb::List], because(policy, line));
+                self.add(objects, &[Verb::List], because(policy, line));
             }
-            Writes::Taints(_) => {}
+        }
+    }
+
+    /// An object is created by a server-side apply, whose path names it, so that RBAC can limit both `create` and
+    /// `patch` by name. An object that was in the way of a write is read again by its name.
+    fn makes(&mut self, policy: &Policy, index: usize, rule: &WriteRule) {
+        let read_only = self.asked.read_only;
+        let because = because(policy, plan::write_line(index));
+        let granted = rule.verbs.iter().filter(|_| !read_only);
+        let mut verbs: Vec<Verb> = granted.flat_map(|verb| requests(*verb)).copied().collect();
+        for (scope, _) in plan::target(policy, rule) {
+            if !read_only || scope.name.is_none() {
+                verbs.push(Verb::Get);
+            }
+            self.scope(&scope, &verbs, &because);
+        }
+    }
+
+    /// A primary is patched, and read again when something was in the way of that.
+    fn patches(&mut self, policy: &Policy, index: usize) {
+        if self.asked.read_only {
+            return;
+        }
+        let because = because(policy, plan::write_line(index));
+        for (scope, _) in plan::primary(policy, None) {
+            self.scope(&scope, &[Verb::Get, Verb::Patch], &because);
         }
     }
 

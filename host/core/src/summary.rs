@@ -2,7 +2,6 @@
 //! Messages come without credentials and are cut here.
 
 use crate::catalogue::{Entry, Refusal};
-use crate::policy::Writes;
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
@@ -132,10 +131,8 @@ fn concerns(entry: &Entry, watch: &WatchStatus) -> bool {
                 watch.kind.as_str(),
             ) == (cluster, api_version, kind)
     };
-    let written = match &policy.writes {
-        Writes::Kubeconfig(rules) => rules.iter().any(|rule| is(&rule.cluster, "v1", "Secret")),
-        Writes::Taints(_) => false,
-    };
+    let mut made = policy.makes().map(|(_, rule)| rule);
+    let written = made.any(|rule| is(&rule.cluster, &rule.api_version, &rule.kind));
     let primary = &policy.primary;
     let read = policy
         .reads

@@ -2,7 +2,7 @@
 //! other for ever.
 
 use super::Refusal;
-use crate::policy::{Policy, Writes};
+use crate::policy::Policy;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -129,12 +129,7 @@ fn taken(
 
 /// The taint keys that a policy owns. The primaries of such a policy are ManagedClusters, which have no namespace.
 fn keys(policy: &Policy) -> impl Iterator<Item = &str> {
-    let rule = match &policy.writes {
-        Writes::Taints(rule) => Some(rule),
-        Writes::Kubeconfig(_) => None,
-    };
-    rule.into_iter()
-        .flat_map(|rule| rule.keys.iter().map(String::as_str))
+    policy.taint_keys()
 }
 
 fn owns(policy: &Policy, key: &str) -> bool {

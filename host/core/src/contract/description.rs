@@ -1,23 +1,22 @@
 //! A guest's self-description, read when it is loaded. It proves nothing.
 
-/// Which world a component is built for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum World {
-    /// `trigger-guest`.
+use crate::world::World;
+
+/// What a component is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It decides when: `trigger-guest`.
     Trigger,
-    /// `kubeconfig-guest`.
-    Kubeconfig,
-    /// `taints-guest`.
-    Taints,
+    /// It decides what, in this world.
+    Decide(&'static dyn World),
 }
 
-impl World {
-    /// The name of the world in `wit/`.
+impl Role {
+    /// The name of its world in `wit/`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Trigger => "trigger-guest",
-            Self::Kubeconfig => "kubeconfig-guest",
-            Self::Taints => "taints-guest",
+            Self::Decide(world) => world.name(),
         }
     }
 }

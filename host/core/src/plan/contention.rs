@@ -1,6 +1,7 @@
 //! Counts how often another writer changed what we wrote: a whole object, or fields of a user's object. Stops the
 //! writes of a policy to an object that another writer keeps changing.
 
+use super::Step;
 use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::managed_keys;
@@ -8,6 +9,8 @@ use crate::object::Object;
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use serde_json::json;
+use std::collections::HashMap;
+use std::sync::Arc;
 use transom_api::KnownReason;
 
 /// Foreign changes within this many seconds count together.
@@ -79,6 +82,39 @@ impl Contention {
             .checked_sub(MAX_CHANGES)
             .and_then(|index| self.changed_at.get(index));
         oldest.map(|at| at.saturating_add(WINDOW_SECONDS))
+    }
+}
+
+/// The contention of every object, by policy.
+#[derive(Clone, Debug, Default)]
+pub struct Contentions(HashMap<(Arc<str>, ObjectRef), Contention>);
+
+impl Contentions {
+    /// The contention of an object that a policy writes.
+    pub fn of(&mut self, policy: &Arc<str>, object: &ObjectRef) -> &mut Contention {
+        self.0
+            .entry((Arc::clone(policy), object.clone()))
+            .or_default()
+    }
+
+    /// Records a successful step of a policy.
+    pub fn wrote(&mut self, policy: &Arc<str>, step: &Step) {
+        let written = (Arc::clone(policy), step.target().clone());
+        if let Step::Delete { .. } = step {
+            self.0.remove(&written);
+        } else if let Some(contention) = self.0.get_mut(&written) {
+            contention.written();
+        }
+    }
+
+    /// Forgets an object.
+    pub fn remove(&mut self, policy: &Arc<str>, object: &ObjectRef) {
+        self.0.remove(&(Arc::clone(policy), object.clone()));
+    }
+
+    /// Forgets a policy.
+    pub fn remove_policy(&mut self, policy: &str) {
+        self.0.retain(|(of, _), _| **of != *policy);
     }
 }
 

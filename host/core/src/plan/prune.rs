@@ -62,7 +62,8 @@ pub fn keepers(policy: &Policy, key: &Key, output: &ObjectRef) -> Vec<ObjectRef>
     let captured = output
         .namespace
         .as_deref()
-        .and_then(|name| rule.namespace.captures(name, &key.primary));
+        .zip(rule.named())
+        .and_then(|(name, (namespace, _))| namespace.captures(name, &key.primary));
     let roles = policy
         .own
         .keep_until_absent

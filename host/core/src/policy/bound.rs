@@ -1,7 +1,7 @@
 //! Narrows the last good revision when a newer manifest allows less but cannot take over yet: the result allows only
 //! what both allow.
 
-use super::{Policy, PrimaryRule, ReadRule, SecretRule, TaintsRule, Writes};
+use super::{Policy, PrimaryRule, ReadRule, Target, WriteRule};
 use crate::pattern::Pattern;
 use transom_api::policy::{AdoptSpec, CarryGrant, InsecureGrant, KubeconfigGrant, PruneSpec};
 
@@ -92,36 +92,62 @@ fn reads(earlier: &[ReadRule], newest: &[ReadRule]) -> Vec<ReadRule> {
     earlier.iter().filter_map(one).collect()
 }
 
-fn writes(earlier: &Writes, newest: &Writes) -> Writes {
-    match (earlier, newest) {
-        (Writes::Kubeconfig(earlier), Writes::Kubeconfig(newest)) => {
-            let within = |one: &SecretRule| {
-                newest
-                    .iter()
-                    .filter_map(|other| secret(one, other))
-                    .collect::<Vec<_>>()
-            };
-            Writes::Kubeconfig(earlier.iter().flat_map(within).collect())
-        }
-        (Writes::Taints(earlier), Writes::Taints(newest)) => Writes::Taints(TaintsRule {
-            keys: earlier.keys.intersection(&newest.keys).cloned().collect(),
-        }),
-        (Writes::Kubeconfig(_), Writes::Taints(_)) => Writes::Kubeconfig(Vec::new()),
-        (Writes::Taints(_), Writes::Kubeconfig(_)) => Writes::Taints(TaintsRule {
-            keys: Default::default(),
-        }),
-    }
+fn writes(earlier: &[WriteRule], newest: &[WriteRule]) -> Vec<WriteRule> {
+    let within = |one: &WriteRule| match one.named() {
+        Some(_) => newest.iter().filter_map(|other| made(one, other)).collect(),
+        None => vec![fields(one, newest)],
+    };
+    earlier.iter().flat_map(within).collect()
 }
 
-fn secret(one: &SecretRule, other: &SecretRule) -> Option<SecretRule> {
-    ((&one.cluster, &one.key) == (&other.cluster, &other.key)).then_some(())?;
-    Some(SecretRule {
-        namespace: pattern(&one.namespace, &other.namespace)?,
-        name: pattern(&one.name, &other.name)?,
+/// The objects that both rules let the policy make.
+fn made(one: &WriteRule, other: &WriteRule) -> Option<WriteRule> {
+    let kind = |rule: &WriteRule| {
+        let WriteRule {
+            cluster,
+            api_version,
+            kind,
+            fields,
+            ..
+        } = rule;
+        (
+            cluster.clone(),
+            api_version.clone(),
+            kind.clone(),
+            fields.clone(),
+        )
+    };
+    let ((namespace, name), (others_namespace, others_name)) = (one.named()?, other.named()?);
+    (kind(one) == kind(other)).then_some(())?;
+    Some(WriteRule {
+        target: Target::Named {
+            namespace: pattern(namespace, others_namespace)?,
+            name: pattern(name, others_name)?,
+        },
         verbs: one.verbs.intersection(&other.verbs).copied().collect(),
-        kubeconfig: kubeconfig(&one.kubeconfig, &other.kubeconfig),
+        kubeconfig: match (&one.kubeconfig, &other.kubeconfig) {
+            (Some(one), Some(other)) => Some(kubeconfig(one, other)),
+            _ => None,
+        },
         ..one.clone()
     })
+}
+
+/// The fields of the primary that both grants let the policy write.
+fn fields(one: &WriteRule, newest: &[WriteRule]) -> WriteRule {
+    let others = || {
+        newest
+            .iter()
+            .filter(|other| other.target == Target::Primary)
+    };
+    let mut narrowed = one.clone();
+    narrowed
+        .fields
+        .retain(|path| others().any(|other| other.fields.contains(path)));
+    narrowed
+        .taint_keys
+        .retain(|key| others().any(|other| other.taint_keys.contains(key)));
+    narrowed
 }
 
 fn kubeconfig(one: &KubeconfigGrant, other: &KubeconfigGrant) -> KubeconfigGrant {

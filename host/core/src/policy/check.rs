@@ -4,7 +4,7 @@ mod managed_keys;
 mod write;
 
 use super::manifest::{Manifest, PolicyError};
-use super::{Policy, PrimaryRule, ReadRule, Writes};
+use super::{Policy, PrimaryRule, ReadRule, WriteRule};
 use crate::pattern::Pattern;
 use crate::pattern::template::{Names, Template};
 use crate::reference::dns;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use transom_api::policy::bounds::{self, FEW, LABEL, MANY};
 use transom_api::policy::{GrantSpec, GuestSpec, PolicySpec, PrimarySpec, ReadGrant};
 
-type Checked<T> = Result<T, PolicyError>;
+pub(crate) type Checked<T> = Result<T, PolicyError>;
 
 /// Checks a policy.
 ///
@@ -35,7 +35,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     }
     let names = names(&spec.grant)?;
     let reads = reads(&spec.grant, &names)?;
-    let writes = write::writes(&spec, &reads, &names)?;
+    let (world, writes) = write::writes(&spec, &reads, &names)?;
     keepers(&spec, &reads, &writes)?;
     managed_keys::check(&spec.own, &writes)?;
     Ok(Policy {
@@ -44,6 +44,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
         primary,
         trigger: spec.guests.trigger,
         decide: spec.guests.decide,
+        world,
         reads,
         writes,
         own: spec.own,
@@ -216,11 +217,9 @@ fn read(field: &str, spec: &ReadGrant, names: &Names) -> Checked<ReadRule> {
 
 /// Checks that the roles of `keepUntilAbsent` exist, and that the stars and templates of the target's namespace are
 /// enough to name their objects.
-fn keepers(spec: &PolicySpec, reads: &[ReadRule], writes: &Writes) -> Checked<()> {
-    let targets: Vec<&Pattern> = match writes {
-        Writes::Kubeconfig(rules) => rules.iter().map(|rule| &rule.namespace).collect(),
-        Writes::Taints(_) => Vec::new(),
-    };
+fn keepers(spec: &PolicySpec, reads: &[ReadRule], writes: &[WriteRule]) -> Checked<()> {
+    let named = writes.iter().filter_map(WriteRule::named);
+    let targets: Vec<&Pattern> = named.map(|(namespace, _)| namespace).collect();
     let stars = targets
         .iter()
         .map(|target| target.stars())
@@ -293,7 +292,7 @@ fn connection(field: &str, cluster: &str) -> Checked<()> {
     }
 }
 
-fn pattern(field: &str, text: &str, names: &Names) -> Checked<Pattern> {
+pub(crate) fn pattern(field: &str, text: &str, names: &Names) -> Checked<Pattern> {
     if text.chars().count() > bounds::PATTERN {
         return Err(PolicyError::new(field, "is longer than 253 characters"));
     }
@@ -301,7 +300,7 @@ fn pattern(field: &str, text: &str, names: &Names) -> Checked<Pattern> {
 }
 
 /// Checks a key of a Secret's data.
-fn data_key(field: &str, key: &str) -> Checked<()> {
+pub(crate) fn data_key(field: &str, key: &str) -> Checked<()> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     match !key.is_empty() && key.len() <= bounds::DATA_KEY && key.bytes().all(allowed) {
         true => Ok(()),
@@ -312,7 +311,7 @@ fn data_key(field: &str, key: &str) -> Checked<()> {
     }
 }
 
-fn at_most<T>(field: &str, list: &[T], most: usize) -> Checked<()> {
+pub(crate) fn at_most<T>(field: &str, list: &[T], most: usize) -> Checked<()> {
     match list.len() <= most {
         true => Ok(()),
         false => Err(PolicyError::new(
@@ -322,7 +321,7 @@ fn at_most<T>(field: &str, list: &[T], most: usize) -> Checked<()> {
     }
 }
 
-fn unique<T: Ord + Display>(field: &str, items: impl Iterator<Item = T>) -> Checked<()> {
+pub(crate) fn unique<T: Ord + Display>(field: &str, items: impl Iterator<Item = T>) -> Checked<()> {
     let mut seen = BTreeSet::new();
     for item in items {
         let shown = item.to_string();

@@ -57,6 +57,20 @@ impl Path {
         }
     }
 
+    /// The path of a top-level field.
+    pub fn key(key: &str) -> Self {
+        Self(vec![Segment::Field(key.into())])
+    }
+
+    /// The keys from the top down; `None` when it leads through an element of a list.
+    pub fn keys(&self) -> Option<Vec<&str>> {
+        let key = |segment| match segment {
+            &Segment::Field(ref key) => Some(&**key),
+            Segment::Element(_) => None,
+        };
+        self.0.iter().map(key).collect()
+    }
+
     /// Its segments.
     pub fn segments(&self) -> &[Segment] {
         &self.0

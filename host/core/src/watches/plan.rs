@@ -3,8 +3,9 @@
 use super::{Keep, Scope, SecretReads, Watches};
 use crate::catalogue::{Catalogue, Revision};
 use crate::pattern::Pattern;
-use crate::policy::{Policy, ReadRule, SecretRule, Writes};
+use crate::policy::{Policy, ReadRule, Target, WriteRule};
 use crate::projection::Paths;
+use crate::projection::path::Path;
 use crate::rights::Because;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,9 +14,6 @@ use transom_api::labels;
 
 /// Kinds of the core group whose objects are kept whole: the host itself reads fields that no guest declares.
 const WHOLE: [&str; 3] = ["Secret", "Service", "Namespace"];
-
-/// The field of a primary that the host reads to plan taints.
-const TAINTS: [&str; 1] = ["spec.taints"];
 
 /// What is kept of each scope, and which lines of policies need it.
 pub(crate) type Explained = BTreeMap<Scope, (Keep, BTreeSet<Because>)>;
@@ -77,13 +75,10 @@ fn wanted(
         bounds.retain(|(scope, _)| scope.fields.is_none() || secrets == SecretReads::Watch);
         all.push((read_line(index, rule), bounds));
     }
-    if let Writes::Kubeconfig(rules) = &policy.writes {
-        let ours = rules
-            .iter()
-            .enumerate()
-            .filter(|(_, rule)| rule.cluster == connection);
-        all.extend(ours.map(|(index, rule)| (write_line(index), target(policy, rule))));
-    }
+    let made = policy
+        .makes()
+        .filter(|(_, rule)| rule.cluster == connection);
+    all.extend(made.map(|(index, rule)| (write_line(index), target(policy, rule))));
     all
 }
 
@@ -112,7 +107,7 @@ pub(crate) fn primary(policy: &Policy, revision: Option<&Revision>) -> Bounds {
     )
 }
 
-/// The fields of a primary that the guests and the host itself read.
+/// The fields of a primary that the guests read, and those that the policy writes.
 fn declared(revision: &Revision) -> Paths {
     let rule = &revision.policy.primary;
     let guests = revision.trigger.iter().chain([&revision.decide]);
@@ -120,10 +115,14 @@ fn declared(revision: &Revision) -> Paths {
     let mut paths: Vec<_> = declared
         .flat_map(|declared| [&declared.fields, &declared.changes])
         .collect();
-    let taints = Paths::parse(&TAINTS).unwrap_or_default();
-    if matches!(revision.policy.writes, Writes::Taints(_)) {
-        paths.push(&taints);
-    }
+    let written = revision.policy.writes.iter();
+    let written = written.filter(|rule| rule.target == Target::Primary);
+    let written: Vec<_> = written
+        .flat_map(|rule| &rule.fields)
+        .map(Path::to_string)
+        .collect();
+    let written = Paths::parse(&written).unwrap_or_default();
+    paths.push(&written);
     Paths::union(paths)
 }
 
@@ -156,12 +155,15 @@ pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule
 
 /// The watches for the Secrets that a policy makes. Without an exact name they select by our label, in either mode:
 /// after a restart the agent must find what it made. A target without the label is read by exact name.
-pub(crate) fn target(policy: &Policy, rule: &SecretRule) -> Bounds {
-    let names = wildcards(policy, &rule.name);
+pub(crate) fn target(policy: &Policy, rule: &WriteRule) -> Bounds {
+    let Some((namespace, name)) = rule.named() else {
+        return Bounds::default();
+    };
+    let names = wildcards(policy, name);
     let mut all = bound(
-        "v1",
-        "Secret",
-        &wildcards(policy, &rule.namespace),
+        &rule.api_version,
+        &rule.kind,
+        &wildcards(policy, namespace),
         &names,
         None,
     );

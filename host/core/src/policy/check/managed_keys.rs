@@ -1,6 +1,6 @@
 //! Checks the labels and annotations for what a policy makes: valid for Kubernetes, and none reserved for the agent.
 
-use super::super::Writes;
+use super::super::WriteRule;
 use super::super::manifest::PolicyError;
 use super::Checked;
 use crate::reference::dns;
@@ -10,10 +10,10 @@ use transom_api::policy::OwnSpec;
 use transom_api::policy::bounds::{ANNOTATION, FEW};
 
 /// Checks both maps of `spec.own`.
-pub(super) fn check(own: &OwnSpec, writes: &Writes) -> Checked<()> {
+pub(super) fn check(own: &OwnSpec, writes: &[WriteRule]) -> Checked<()> {
     for (name, map) in [("labels", &own.labels), ("annotations", &own.annotations)] {
         let field = format!("spec.own.{name}");
-        if matches!(writes, Writes::Taints(_)) && !map.is_empty() {
+        if !map.is_empty() && writes.iter().all(|rule| rule.named().is_none()) {
             return Err(PolicyError::new(
                 field,
                 "needs a policy that creates objects, and this one creates none",

@@ -1,229 +1,219 @@
-//! Plans the taints of a primary: those with an owned key become as wanted, every other one keeps place, time and
-//! form. An owned taint that is right but has no time gets one, unless the cluster sets times. An owned key occurs at
-//! most once in the result.
+//! Plans fields of an object that others made. Of a list whose elements have several owners only the owned ones
+//! become as wanted; every other one keeps place, time and form. An owned element that is right but has no time gets
+//! one, unless the cluster sets times.
 
 use super::contention::Contention;
-use super::{Plan, Step};
-use crate::contract::taints::{Effect, Wanted};
+use super::desired::{Elements, Field, Fields};
+use super::{Step, TimeAdded, Wanting};
 use crate::digest::Digest;
 use crate::failure::{Failure, InvalidField};
 use crate::object::Object;
-use crate::policy::TaintsRule;
+use crate::object::field::Place;
+use crate::projection::path::Path;
 use crate::time;
-use crate::work::Key;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use transom_api::KnownReason;
 
-/// The most bytes of a taint's value, as Kubernetes has it.
-const MAX_VALUE: usize = 1024;
-
-/// Who sets `timeAdded` of a taint that is added or replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeAdded {
-    /// A webhook of the cluster: the field is left out.
-    SetByCluster,
-    /// The agent, to this time in seconds since 1970.
-    SetByUs(i64),
-}
-
-/// Plans `spec.taints` of the primary: no step when the owned ones are as wanted. `contention` is that of the policy
-/// and the primary; call [`Contention::written`] after a successful write.
-///
-/// # Errors
-/// `TaintKeyNotGranted`, `ContractBroken` for a key that is wanted twice or an impossible value,
-/// `InvalidObject` when `spec.taints` is not a list of taints, `Contended`.
-pub fn plan(
-    key: &Key,
-    primary: &Object,
-    rule: &TaintsRule,
-    wanted: &[Wanted],
-    added: TimeAdded,
-    (contention, now_seconds): (&mut Contention, i64),
-) -> Result<Plan, Failure> {
-    let wanted = checked(wanted, rule)?;
-    let current = current(primary).map_err(|invalid| Failure::invalid_object(primary, &invalid))?;
-    let merged = merge(&current, rule, &wanted, added);
-    if merged == current {
-        return Ok(Plan::new(key, None));
+/// Plans the fields of the primary: no step when all are as wanted.
+pub(super) fn plan(
+    wanting: &Wanting<'_>,
+    desired: &Fields,
+    contention: &mut Contention,
+) -> Result<Option<Step>, Failure> {
+    let object = wanting.primary;
+    let (mut changed, mut before, mut after) = (Vec::new(), Vec::new(), Vec::new());
+    for (path, field) in &desired.fields {
+        if desired.object != object.reference || !wanting.policy.owns_field(path) {
+            let message = format!(
+                "the policy does not grant writing `{path}` of {}",
+                desired.object
+            );
+            return Err(Failure::known(KnownReason::WriteNotGranted, message));
+        }
+        let place =
+            place(object, path).map_err(|invalid| Failure::invalid_object(object, &invalid))?;
+        let value = match field {
+            Field::Value(value) => {
+                let there = place.value().cloned().unwrap_or_default();
+                before.push(Digest::of(&there));
+                after.push(Digest::of(value));
+                (there != *value).then(|| value.clone())
+            }
+            Field::Elements(elements) => {
+                let there = list(&place, elements.key)
+                    .map_err(|invalid| Failure::invalid_object(object, &invalid))?;
+                let merged = merge(&there, elements, wanting.time_added);
+                before.push(fingerprint(&there, elements, wanting.time_added));
+                after.push(fingerprint(&merged, elements, wanting.time_added));
+                (merged != there).then(|| {
+                    if merged.is_empty() {
+                        Value::Null
+                    } else {
+                        merged.into()
+                    }
+                })
+            }
+        };
+        changed.extend(value.map(|value| (path.to_string(), value)));
+    }
+    if changed.is_empty() {
+        return Ok(None);
     }
     contention.permit(
-        &primary.reference,
-        fingerprint(&current, rule, added),
-        fingerprint(&merged, rule, added),
-        now_seconds,
+        &object.reference,
+        all(&before),
+        all(&after),
+        wanting.now_seconds,
     )?;
-    let value = if merged.is_empty() {
-        Value::Null
-    } else {
-        Value::Array(merged)
-    };
-    let step = Step::Patch {
-        reference: primary.reference.clone(),
-        version: primary.version.clone(),
-        fields: vec![("spec.taints".to_owned(), value)],
-    };
-    Ok(Plan::new(key, Some(step)))
+    Ok(Some(Step::Patch {
+        reference: object.reference.clone(),
+        version: object.version.clone(),
+        fields: changed,
+    }))
 }
 
-/// A fingerprint of what the policy writes in a list of taints: the owned taints, and, where the agent sets times,
-/// whether each has a time. The time itself does not count.
-fn fingerprint(taints: &[Value], rule: &TaintsRule, added: TimeAdded) -> Digest {
-    let owned = taints
-        .iter()
-        .filter(|taint| rule.keys.contains(key_of(taint)));
-    let text = |taint: &Value, field| {
-        taint
-            .get(field)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let timed = |taint: &Value| matches!(added, TimeAdded::SetByUs(_)) && has_time(taint);
-    let said = owned.map(|taint| {
-        json!([
-            key_of(taint),
-            text(taint, "value"),
-            text(taint, "effect"),
-            timed(taint)
-        ])
-    });
-    Digest::of(&Value::Array(said.collect()))
+/// One fingerprint of several.
+fn all(digests: &[Digest]) -> Digest {
+    let texts: Vec<String> = digests.iter().map(Digest::to_string).collect();
+    Digest::of(&json!(texts))
 }
 
-/// Whether an owned taint has no time: the webhook that should set it did not.
-pub fn untimed(primary: &Object, rule: &TaintsRule) -> bool {
-    let ours = |taint: &Value| rule.keys.contains(key_of(taint)) && !has_time(taint);
-    current(primary).is_ok_and(|taints| taints.iter().any(ours))
-}
-
-fn has_time(taint: &Value) -> bool {
-    taint.get("timeAdded").is_some_and(|time| !time.is_null())
-}
-
-/// The wanted taints, in the guest's order; each key must be granted and occur once.
-fn checked<'a>(wanted: &'a [Wanted], rule: &TaintsRule) -> Result<Vec<&'a Wanted>, Failure> {
-    let mut checked: Vec<&Wanted> = Vec::with_capacity(wanted.len());
-    for taint in wanted {
-        let shown: String = taint.key.chars().take(100).collect();
-        if !rule.keys.contains(&taint.key) {
-            return Err(Failure::known(
-                KnownReason::TaintKeyNotGranted,
-                format!("the policy does not grant the taint key `{shown}`"),
-            ));
-        }
-        if checked.iter().any(|other| other.key == taint.key) {
-            return Err(Failure::known(
-                KnownReason::ContractBroken,
-                format!("the guest proposed the taint key `{shown}` twice"),
-            ));
-        }
-        if taint.value.len() > MAX_VALUE {
-            return Err(Failure::known(
-                KnownReason::ContractBroken,
-                format!("the guest's value for the taint key `{shown}` is too long"),
-            ));
-        }
-        checked.push(taint);
+/// The place of a field in an object; its parents must be maps, or absent.
+fn place<'a>(object: &'a Object, path: &Path) -> Result<Place<'a>, InvalidField> {
+    let mut place = Place::top(&object.body);
+    let keys = path.keys().unwrap_or_default();
+    for (index, key) in keys.iter().enumerate() {
+        place = if index + 1 < keys.len() {
+            place.map(key)?
+        } else {
+            place.get(key)
+        };
     }
-    Ok(checked)
+    Ok(place)
 }
 
-/// `spec.taints` as it is; each must be a map with a key.
-fn current(primary: &Object) -> Result<Vec<Value>, InvalidField> {
-    let spec = crate::object::field::Place::top(&primary.body).map("spec")?;
-    let list = spec.get("taints");
-    for taint in list.list()? {
-        taint.as_map()?.get("key").required_text()?;
+/// The elements of a list; each must be a map with a text under the key.
+fn list(place: &Place<'_>, key: &str) -> Result<Vec<Value>, InvalidField> {
+    for element in place.list()? {
+        element.as_map()?.get(key).required_text()?;
     }
-    Ok(list
+    Ok(place
         .value()
         .and_then(Value::as_array)
         .cloned()
         .unwrap_or_default())
 }
 
-/// The list as it will be. One entry of each wanted owned key stays: the right one if there is one, else the first,
-/// replaced.
-fn merge(current: &[Value], rule: &TaintsRule, wanted: &[&Wanted], added: TimeAdded) -> Vec<Value> {
+/// A fingerprint of the owned elements: what the policy writes of the list, and nothing else. The time counts only
+/// where the agent sets it, and only whether there is one.
+fn fingerprint(list: &[Value], elements: &Elements, added: TimeAdded) -> Digest {
+    let owned = list.iter().filter(|element| elements.owns(element));
+    let said = owned.map(|element| {
+        let compared = elements.compared.iter().map(|field| text(element, field));
+        let timed = matches!(added, TimeAdded::SetByUs(_)) && elements.has_time(element);
+        json!([
+            text(element, elements.key),
+            compared.collect::<Vec<_>>(),
+            timed
+        ])
+    });
+    Digest::of(&Value::Array(said.collect()))
+}
+
+/// The elements in the order of the list, with the owned ones as wanted; new ones at the end.
+fn merge(current: &[Value], elements: &Elements, added: TimeAdded) -> Vec<Value> {
     let mut place: BTreeMap<&str, usize> = BTreeMap::new();
-    for want in wanted {
-        let of_key = |taint: &&Value| key_of(taint) == want.key;
+    for want in &elements.wanted {
+        let key = field(want, elements.key);
+        let of_key = |element: &&Value| text(element, elements.key) == key;
         let right = current
             .iter()
-            .position(|taint| of_key(&taint) && is(taint, want));
-        if let Some(index) = right.or_else(|| current.iter().position(|taint| of_key(&taint))) {
-            place.insert(&want.key, index);
+            .position(|element| of_key(&element) && elements.is(element, want));
+        if let Some(index) = right.or_else(|| current.iter().position(|element| of_key(&element))) {
+            place.insert(key, index);
         }
     }
-    let mut merged = Vec::with_capacity(current.len() + wanted.len());
-    for (index, taint) in current.iter().enumerate() {
-        let key = key_of(taint);
-        if !rule.keys.contains(key) {
-            merged.push(taint.clone());
+    let mut merged = Vec::with_capacity(current.len() + elements.wanted.len());
+    for (index, element) in current.iter().enumerate() {
+        let key = text(element, elements.key);
+        if !elements.owns(element) {
+            merged.push(element.clone());
         } else if place.get(key) == Some(&index) {
-            let want = wanted
-                .iter()
-                .find(|want| want.key == key && !is(taint, want));
-            merged.push(want.map_or_else(|| timed(taint, added), |want| entry(want, added)));
+            let mut wanted = elements.wanted.iter();
+            let want =
+                wanted.find(|want| field(want, elements.key) == key && !elements.is(element, want));
+            merged.push(want.map_or_else(
+                || elements.timed(element, added),
+                |want| elements.new(want, added),
+            ));
         }
     }
-    let new = wanted
-        .iter()
-        .filter(|want| !place.contains_key(want.key.as_str()));
-    merged.extend(new.map(|want| entry(want, added)));
+    let wanted = elements.wanted.iter();
+    let new = wanted.filter(|want| !place.contains_key(field(want, elements.key)));
+    merged.extend(new.map(|want| elements.new(want, added)));
     merged
 }
 
-fn key_of(taint: &Value) -> &str {
-    taint.get("key").and_then(Value::as_str).unwrap_or_default()
+impl Fields {
+    /// Whether an owned element in the object has no time.
+    pub fn untimed(&self, object: &Object) -> bool {
+        let untimed = |(path, field): &(Path, Field)| {
+            let Field::Elements(elements) = field else {
+                return false;
+            };
+            let list = place(object, path).and_then(|place| list(&place, elements.key));
+            let without = |element: &Value| elements.owns(element) && !elements.has_time(element);
+            list.is_ok_and(|list| list.iter().any(without))
+        };
+        self.fields.iter().any(untimed)
+    }
 }
 
-/// Whether a taint is the wanted one: same key, value and effect. Its time and other fields do not count.
-fn is(taint: &Value, want: &Wanted) -> bool {
-    let text = |field| taint.get(field).and_then(Value::as_str).unwrap_or_default();
-    key_of(taint) == want.key
-        && text("value") == want.value
-        && text("effect") == effect(want.effect)
+impl Elements {
+    fn owns(&self, element: &Value) -> bool {
+        self.owned.contains(text(element, self.key))
+    }
+
+    fn has_time(&self, element: &Value) -> bool {
+        element.get(self.time).is_some_and(|time| !time.is_null())
+    }
+
+    /// Whether an element says what is wanted, whatever its time.
+    fn is(&self, element: &Value, want: &Map<String, Value>) -> bool {
+        let mut fields = self.compared.iter().chain([&self.key]);
+        fields.all(|name| text(element, name) == field(want, name))
+    }
+
+    /// An element that is right, with a time if the agent sets times.
+    fn timed(&self, element: &Value, added: TimeAdded) -> Value {
+        let mut element = element.clone();
+        if let (TimeAdded::SetByUs(now_seconds), false, Some(map)) =
+            (added, self.has_time(&element), element.as_object_mut())
+        {
+            map.insert(
+                self.time.to_owned(),
+                time::format_rfc3339(now_seconds).into(),
+            );
+        }
+        element
+    }
+
+    /// A new element.
+    fn new(&self, want: &Map<String, Value>, added: TimeAdded) -> Value {
+        self.timed(&Value::Object(want.clone()), added)
+    }
 }
 
-/// A taint that is right, with a time if it has none and the agent sets times.
-fn timed(taint: &Value, added: TimeAdded) -> Value {
-    let mut taint = taint.clone();
-    if let (TimeAdded::SetByUs(now_seconds), false, Some(map)) =
-        (added, has_time(&taint), taint.as_object_mut())
-    {
-        map.insert(
-            "timeAdded".to_owned(),
-            time::format_rfc3339(now_seconds).into(),
-        );
-    }
-    taint
+fn text<'a>(element: &'a Value, field: &str) -> &'a str {
+    element
+        .get(field)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
-/// A taint as it is written: no empty value, and a time only when the agent sets times.
-fn entry(want: &Wanted, added: TimeAdded) -> Value {
-    let mut entry = Map::new();
-    entry.insert("key".to_owned(), want.key.as_str().into());
-    if !want.value.is_empty() {
-        entry.insert("value".to_owned(), want.value.as_str().into());
-    }
-    entry.insert("effect".to_owned(), effect(want.effect).into());
-    if let TimeAdded::SetByUs(now_seconds) = added {
-        entry.insert(
-            "timeAdded".to_owned(),
-            time::format_rfc3339(now_seconds).into(),
-        );
-    }
-    Value::Object(entry)
-}
-
-fn effect(effect: Effect) -> &'static str {
-    match effect {
-        Effect::NoSelect => "NoSelect",
-        Effect::PreferNoSelect => "PreferNoSelect",
-        Effect::NoSelectIfNew => "NoSelectIfNew",
-    }
+fn field<'a>(want: &'a Map<String, Value>, field: &str) -> &'a str {
+    want.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,35 +1,36 @@
 //! The kubeconfigs among the inputs of one reconcile. Failures name the Secret and a path, never the content.
 
+use super::Found;
+use crate::contract::credentials::SourceView;
+use crate::contract::decide::Form;
+use crate::failure::Failure;
+use crate::kubeconfig::{COST, KubeconfigError, KubeconfigLimits, Source};
+use crate::object::Object;
+use crate::reference::ObjectRef;
 use std::collections::BTreeMap;
 use transom_api::KnownReason;
-use transom_core::contract::credentials::SourceView;
-use transom_core::contract::decide::Form;
-use transom_core::failure::Failure;
-use transom_core::inputs::Found;
-use transom_core::kubeconfig::{COST, KubeconfigError, KubeconfigLimits, Source};
-use transom_core::object::Object;
-use transom_core::plan::kubeconfig::data;
-use transom_core::reference::ObjectRef;
 
 /// One kubeconfig that was read.
-pub(super) struct Read {
+#[derive(Debug)]
+pub struct Read {
     /// The role under which it was asked for.
-    pub(super) role: String,
+    pub role: String,
     /// The Secret.
     secret: ObjectRef,
     /// Its parsed content.
-    pub(super) kubeconfig: Source,
+    pub kubeconfig: Source,
 }
 
 /// Kubeconfigs by role, and the limits of one.
-pub(super) struct Sources {
+#[derive(Debug)]
+pub struct Kubeconfigs {
     by_role: BTreeMap<String, Read>,
     limits: KubeconfigLimits,
 }
 
-impl Sources {
+impl Kubeconfigs {
     /// No kubeconfig yet.
-    pub(super) fn new(limits: KubeconfigLimits) -> Self {
+    pub fn new(limits: KubeconfigLimits) -> Self {
         Self {
             by_role: BTreeMap::new(),
             limits,
@@ -37,7 +38,7 @@ impl Sources {
     }
 
     /// An upper bound of the bytes that it takes to read the kubeconfigs that were found, and to assemble one.
-    pub(super) fn cost(&self, found: &[Found]) -> usize {
+    pub fn cost(&self, found: &[Found]) -> usize {
         let text = |found: &Found| match &found.need.form {
             Form::Kubeconfig(key) => found.object.as_ref()?.data(key)?.as_str().map(str::len),
             Form::Presence | Form::Object | Form::Service => None,
@@ -52,12 +53,12 @@ impl Sources {
     }
 
     /// The limits of one kubeconfig.
-    pub(super) fn limits(&self) -> KubeconfigLimits {
+    pub fn limits(&self) -> KubeconfigLimits {
         self.limits
     }
 
     /// Reads the kubeconfig under a key of a Secret, and returns what a guest may see of it.
-    pub(super) fn read(
+    pub fn read(
         &mut self,
         found: &Found,
         object: &Object,
@@ -71,7 +72,7 @@ impl Sources {
                 format!("{secret} has no key `{key}`"),
             ));
         }
-        let Some(bytes) = data(object, key) else {
+        let Some(bytes) = object.secret_bytes(key) else {
             return Err(failed(
                 KnownReason::InvalidBase64,
                 format!("{secret}: `data.{key}` is not base64"),
@@ -93,7 +94,7 @@ impl Sources {
     }
 
     /// The only kubeconfig; the guest's answer refers to its entries by number.
-    pub(super) fn only(&self) -> Result<&Read, Failure> {
+    pub fn only(&self) -> Result<&Read, Failure> {
         let mut all = self.by_role.values();
         match (all.next(), all.next()) {
             (Some(one), None) => Ok(one),
@@ -107,7 +108,7 @@ impl Sources {
 
 impl Read {
     /// The failure for an error of assembly. It is about the Secret, or about what the guest proposed.
-    pub(super) fn failure(&self, error: &KubeconfigError) -> Failure {
+    pub fn failure(&self, error: &KubeconfigError) -> Failure {
         match error.proposed {
             true => Failure::known(error.reason, error.to_string()),
             false => Failure::known(error.reason, format!("{}: {error}", self.secret))

@@ -1,0 +1,84 @@
+//! What a policy wants to be there: a whole object that it makes, or some fields of an object that others made. The
+//! answers of all worlds are lowered to these values.
+
+use crate::projection::path::Path;
+use crate::reference::ObjectRef;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// One object as a policy wants it.
+#[derive(Debug)]
+pub enum Desired<'a> {
+    /// The policy makes the object, owns all of its data, and prunes it.
+    Whole(Whole<'a>),
+    /// The policy owns some fields of an object that others made.
+    Fields(Fields),
+}
+
+/// A whole object: a Secret or a ConfigMap.
+#[derive(Debug)]
+pub struct Whole<'a> {
+    /// Which object.
+    pub object: ObjectRef,
+    /// Top-level fields of a new object beside metadata and data, such as `type`. They are immutable, so an existing
+    /// object keeps its own.
+    pub fixed: Map<String, Value>,
+    /// Every key of its data.
+    pub data: BTreeMap<String, Content<'a>>,
+    /// When the first certificate in it expires, in seconds since 1970.
+    pub ends_seconds: Option<i64>,
+}
+
+/// The value of one key of an object's data.
+#[derive(Debug)]
+pub enum Content<'a> {
+    /// Plain text.
+    Text(String),
+    /// Bytes that may hold a credential; they cross as base64.
+    Hole(Box<dyn Hole + 'a>),
+}
+
+/// Bytes that no guest has seen. Their `Debug` form must not show them.
+pub trait Hole: fmt::Debug {
+    /// The bytes to write.
+    fn bytes(&self) -> &[u8];
+    /// Whether these bytes mean the same; then nothing is written.
+    fn equals(&self, bytes: &[u8]) -> bool;
+    /// Whether the credential in these bytes is the one to write, so that an object with them may be adopted.
+    fn shares_credential(&self, bytes: &[u8]) -> bool;
+}
+
+/// Some fields of an object that others made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fields {
+    /// Which object.
+    pub object: ObjectRef,
+    /// The fields, each path once.
+    pub fields: Vec<(Path, Field)>,
+}
+
+/// What a policy wants of one field.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Field {
+    /// This value; null removes the field.
+    Value(Value),
+    /// Some elements of a list that others own as well.
+    Elements(Elements),
+}
+
+/// The owned elements of a list of maps. An owned key occurs at most once in the result; all other elements keep their
+/// place and form.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Elements {
+    /// The field of an element that identifies it.
+    pub key: &'static str,
+    /// The owned values of that field.
+    pub owned: BTreeSet<String>,
+    /// The fields by which an element is compared, beside the key; an absent one equals an empty text.
+    pub compared: &'static [&'static str],
+    /// The field with the time at which an element was added.
+    pub time: &'static str,
+    /// The elements that the policy wants, each key once and owned, without their time.
+    pub wanted: Vec<Map<String, Value>>,
+}

@@ -1,0 +1,276 @@
+//! Plans a whole object that the policy makes: create, replace, adopt or leave alone.
+
+use super::contention::{self, Contention};
+use super::desired::{Content, Whole};
+use super::{Step, Wanting};
+use crate::failure::Failure;
+use crate::managed_keys;
+use crate::object::Object;
+use crate::ownership::Ownership;
+use crate::policy::WriteRule;
+use crate::reference::ObjectRef;
+use crate::stamp::{self, Stamp};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use transom_api::KnownReason;
+use transom_api::policy::{AdoptSpec, Verb};
+
+/// Labels and annotations of this group say that an object belongs to a ManifestWork.
+const MANIFEST_WORK: &str = "work.open-cluster-management.io/";
+
+/// Plans the object: no step when it is as desired.
+pub(super) fn plan(
+    wanting: &Wanting<'_>,
+    whole: &Whole<'_>,
+    contention: &mut Contention,
+) -> Result<Option<Step>, Failure> {
+    let target = &whole.object;
+    let rule = wanting.policy.whole(target, &wanting.data)?;
+    let sole = owned(wanting, target)?;
+    let step = match wanting.target {
+        None => Some(create(wanting, whole)),
+        Some(existing) if existing.deleting() => {
+            let message = format!("the target {target} is being deleted");
+            let failure = Failure::known(KnownReason::InputTerminating, message);
+            return Err(failure.about([target.clone()]));
+        }
+        Some(existing) => {
+            check_stamp(wanting, whole, existing, sole)?;
+            let step = update(wanting, whole, existing);
+            check_mutable(existing, step.as_ref())?;
+            step
+        }
+    };
+    let Some(step) = step else { return Ok(None) };
+    granted(rule, &step)?;
+    let desired = match &step {
+        Step::Create { desired } | Step::Update { desired, .. } => Some(desired),
+        Step::Patch { .. } | Step::Delete { .. } => None,
+    };
+    let (before, after) = (
+        contention::whole(wanting.target),
+        contention::whole(desired),
+    );
+    contention.permit(target, before, after, wanting.now_seconds)?;
+    Ok(Some(step))
+}
+
+/// Checks that the policy grants the verb of a step.
+fn granted(rule: &WriteRule, step: &Step) -> Result<(), Failure> {
+    let (verb, what) = match step {
+        Step::Create { .. } => (Verb::Create, "create"),
+        _ => (Verb::Update, "update"),
+    };
+    if rule.verbs.contains(&verb) {
+        return Ok(());
+    }
+    let target = step.target();
+    let message = format!("the policy does not grant the verb {what} for {target}");
+    Err(Failure::known(KnownReason::WriteNotGranted, message))
+}
+
+/// Checks that the primary may have the target. True when no other primary claims it.
+fn owned(wanting: &Wanting<'_>, target: &ObjectRef) -> Result<bool, Failure> {
+    let key = wanting.key;
+    match &wanting.ownership {
+        Ownership::Owner { sole } => Ok(*sole),
+        Ownership::OwnedBy { owner } => {
+            let message = match key.policy == owner.policy {
+                true => format!(
+                    "{target} is claimed by {} and {}; the latter owns it",
+                    key.primary, owner.primary
+                ),
+                // One primary often has two policies, so the message names the policies.
+                false => format!(
+                    "{target} is claimed under two policies, `{}` for {} and `{}` for {}; the latter owns it",
+                    key.policy, key.primary, owner.policy, owner.primary
+                ),
+            };
+            Err(Failure::known(KnownReason::OwnedByAnother, message).about([target.clone()]))
+        }
+        Ownership::Pending { remaining } => Err(unlocated(target, *remaining)),
+    }
+}
+
+/// The failure while primaries that may claim an object are not located yet.
+pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
+    let message = format!(
+        "{target} has no ownership labels, and {remaining} primaries that might claim it are not located yet"
+    );
+    Failure::known(KnownReason::OwnershipPending, message)
+}
+
+/// Checks that an existing object is this policy's, or may be adopted.
+fn check_stamp(
+    wanting: &Wanting<'_>,
+    whole: &Whole<'_>,
+    existing: &Object,
+    sole: bool,
+) -> Result<(), Failure> {
+    match Stamp::read(existing) {
+        None => adopt(wanting, whole, existing, sole),
+        Some(stamp) if *stamp.policy == *wanting.key.policy => Ok(()),
+        Some(stamp) => {
+            let target = &whole.object;
+            let message = format!(
+                "{target} was made by the policy `{}`, which owns it",
+                stamp.policy
+            );
+            Err(Failure::known(KnownReason::TargetNotOwned, message).about([target.clone()]))
+        }
+    }
+}
+
+/// Checks that an object without a stamp may be adopted.
+fn adopt(
+    wanting: &Wanting<'_>,
+    whole: &Whole<'_>,
+    existing: &Object,
+    sole: bool,
+) -> Result<(), Failure> {
+    let why = match wanting.policy.own.adopt {
+        AdoptSpec::Never => "spec.own.adopt is Never",
+        AdoptSpec::SoleOwner if !sole => "more than one primary claims it",
+        AdoptSpec::SoleOwner if existing.has_owner() => "it has an owner reference",
+        AdoptSpec::SoleOwner if of_manifest_work(existing) => "it belongs to a ManifestWork",
+        AdoptSpec::SoleOwner => match whole.data.iter().find_map(|one| differs(existing, one)) {
+            Some(why) => why,
+            None => return Ok(()),
+        },
+    };
+    let target = &whole.object;
+    let message = format!("{target} exists without ownership labels and is not adopted: {why}");
+    Err(Failure::known(KnownReason::TargetNotOwned, message).about([target.clone()]))
+}
+
+/// Why an existing object is not the one that the policy would have made.
+fn differs(existing: &Object, (key, content): (&String, &Content<'_>)) -> Option<&'static str> {
+    match content {
+        Content::Hole(hole) => {
+            let bytes = existing.secret_bytes(key);
+            let ours = bytes.is_some_and(|bytes| hole.shares_credential(&bytes));
+            (!ours).then_some("the credential in it is not the source's")
+        }
+        Content::Text(_) if is_right(existing, key, content) => None,
+        Content::Text(_) => Some("its data is not what the policy would write"),
+    }
+}
+
+fn of_manifest_work(object: &Object) -> bool {
+    ["/metadata/labels", "/metadata/annotations"]
+        .iter()
+        .filter_map(|pointer| object.body.pointer(pointer)?.as_object())
+        .flat_map(Map::keys)
+        .any(|key| key.starts_with(MANIFEST_WORK))
+}
+
+fn create(wanting: &Wanting<'_>, whole: &Whole<'_>) -> Step {
+    let target = &whole.object;
+    let data = whole
+        .data
+        .iter()
+        .map(|(key, content)| (key.clone(), value(content)));
+    let mut body = json!({
+        "apiVersion": target.api_version,
+        "kind": target.kind,
+        "metadata": {"name": target.name, "namespace": target.namespace},
+        "data": data.collect::<Map<_, _>>(),
+    });
+    if let Some(map) = body.as_object_mut() {
+        map.extend(whole.fixed.clone());
+    }
+    managed_keys::put(&wanting.policy.own, None, &mut body);
+    wanting.stamp.put(&mut body);
+    Step::Create {
+        desired: Object {
+            reference: target.clone(),
+            version: String::new(),
+            body,
+        },
+    }
+}
+
+/// The step to the desired object; `None` when the existing one is right. What is right keeps its bytes.
+fn update(wanting: &Wanting<'_>, whole: &Whole<'_>, existing: &Object) -> Option<Step> {
+    let (mut changed, mut data) = (Vec::new(), Map::new());
+    for (key, content) in &whole.data {
+        let kept = existing.data(key);
+        let kept = kept.filter(|_| is_right(existing, key, content));
+        if kept.is_none() {
+            changed.push(format!("data.{key}"));
+        }
+        data.insert(key.clone(), kept.cloned().unwrap_or_else(|| value(content)));
+    }
+    changed.extend(stray_keys(existing, whole));
+    let stamp = Stamp::read(existing);
+    if !stamp
+        .as_ref()
+        .is_some_and(|stamp| stamp.same_owner(wanting.stamp))
+    {
+        changed.push("metadata".to_owned());
+    }
+    changed.extend(managed_keys::changed(&wanting.policy.own, existing));
+    if changed.is_empty() {
+        return None;
+    }
+    let mut body = existing.body.clone();
+    if let Some(map) = body.as_object_mut() {
+        map.insert("data".to_owned(), data.into());
+    }
+    managed_keys::put(&wanting.policy.own, Some(existing), &mut body);
+    wanting.stamp.put(&mut body);
+    if stamp.is_none() {
+        stamp::put_adopted(&mut body);
+    }
+    let desired = Object {
+        reference: existing.reference.clone(),
+        version: existing.version.clone(),
+        body,
+    };
+    Some(Step::Update { desired, changed })
+}
+
+/// Whether a key of an existing object means what is desired.
+fn is_right(existing: &Object, key: &str, content: &Content<'_>) -> bool {
+    match content {
+        Content::Text(text) => existing.data(key).and_then(Value::as_str) == Some(text),
+        Content::Hole(hole) => existing
+            .secret_bytes(key)
+            .is_some_and(|bytes| hole.equals(&bytes)),
+    }
+}
+
+/// A content as the API has it.
+fn value(content: &Content<'_>) -> Value {
+    match content {
+        Content::Text(text) => text.as_str().into(),
+        Content::Hole(hole) => STANDARD.encode(hole.bytes()).into(),
+    }
+}
+
+/// Checks that an update does not touch the data of an immutable object.
+fn check_mutable(existing: &Object, step: Option<&Step>) -> Result<(), Failure> {
+    let immutable = existing.body.get("immutable") == Some(&Value::Bool(true));
+    match step {
+        Some(Step::Update { changed, .. })
+            if immutable && changed.iter().any(|path| path.starts_with("data.")) =>
+        {
+            let target = &existing.reference;
+            let message = format!(
+                "{target} is immutable and differs in {}",
+                changed.join(", ")
+            );
+            Err(Failure::known(KnownReason::TargetImmutable, message).about([target.clone()]))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Keys that others put into the data; the policy owns all of it.
+fn stray_keys(existing: &Object, whole: &Whole<'_>) -> Vec<String> {
+    let map = existing.body.get("data").and_then(Value::as_object);
+    let keys = map.into_iter().flat_map(Map::keys);
+    let stray = keys.filter(|key| !whole.data.contains_key(*key));
+    stray.map(|key| format!("data.{key}")).collect()
+}

@@ -1,0 +1,107 @@
+//! The worlds: the kinds of guests that decide. A world says which grants it takes and what its guest is asked, and
+//! lowers an answer to [`Desired`] objects; everything after that exists once. A new world is one file in this folder
+//! and one line in [`ALL`].
+
+mod kubeconfig;
+mod taints;
+
+pub use kubeconfig::KUBECONFIG;
+pub use taints::TAINTS;
+
+use crate::catalogue::guest::Guest;
+use crate::contract::Primary;
+use crate::contract::decide::Input;
+use crate::failure::Failure;
+use crate::inputs::kubeconfigs::Kubeconfigs;
+use crate::pattern::TemplateData;
+use crate::pattern::template::Names;
+use crate::plan::desired::Desired;
+use crate::policy::manifest::PolicyError;
+use crate::policy::{Policy, ReadRule, WriteRule};
+use crate::reference::ObjectRef;
+use serde_json::Value;
+use std::fmt;
+use transom_api::policy::{PrimarySpec, WriteGrant};
+
+/// Every world. The first one that takes the write grants of a policy is the policy's world.
+pub const ALL: &[&dyn World] = &[KUBECONFIG, TAINTS];
+
+/// A kind of guest that decides.
+pub trait World: fmt::Debug + Sync {
+    /// Its name in `wit/`: `kubeconfig-guest`.
+    fn name(&self) -> &'static str;
+
+    /// Whether the write grants of a policy are meant for a guest of this world. They need not be valid.
+    fn takes(&self, grants: &[WriteGrant]) -> bool;
+
+    /// Checks one write grant.
+    ///
+    /// # Errors
+    /// The first invalid field, with its path.
+    fn rule(&self, grant: &Granted<'_>) -> Result<WriteRule, PolicyError>;
+
+    /// Whether the guest is asked what it needs and which object it wants to write. One that is not asked needs
+    /// nothing, and its target is the primary.
+    fn requires(&self) -> bool;
+
+    /// The kinds that the agent lists for this world, whatever the guests read: group, plural, and why.
+    fn lists(&self) -> &'static [(&'static str, &'static str, &'static str)] {
+        &[]
+    }
+}
+
+impl PartialEq for dyn World {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for dyn World {}
+
+/// A write grant to check, with what the check depends on.
+#[derive(Clone, Copy)]
+pub struct Granted<'a> {
+    /// Path of the grant: `spec.grant.write[0]`.
+    pub field: &'a str,
+    /// The grant.
+    pub grant: &'a WriteGrant,
+    /// The primary of the policy.
+    pub primary: &'a PrimarySpec,
+    /// What the policy may read.
+    pub reads: &'a [ReadRule],
+    /// The named templates of the policy.
+    pub names: &'a Names,
+}
+
+/// A guest's answer, before anything is checked.
+pub trait Answer: fmt::Debug + Send {
+    /// Checks the answer against the grant and for sense, and turns it into what the policy wants to be there.
+    ///
+    /// # Errors
+    /// The reason, when the answer is not granted, makes no sense, or says to hold.
+    fn lower<'a>(&'a self, given: &Lowering<'a>) -> Result<Vec<Desired<'a>>, Failure>;
+
+    /// The answer for people, without what may hide a credential. `None` when there is nothing to show.
+    fn shown(&self) -> Option<Value>;
+}
+
+/// What an answer is lowered with.
+#[derive(Clone, Copy)]
+pub struct Lowering<'a> {
+    /// The policy.
+    pub policy: &'a Policy,
+    /// The guest that answered.
+    pub guest: &'a Guest,
+    /// The values for the templates of the grant.
+    pub data: TemplateData<'a>,
+    /// The primary as the guest saw it.
+    pub primary: &'a Primary,
+    /// The object that the guest wants to write.
+    pub target: &'a ObjectRef,
+    /// The inputs as the guest saw them.
+    pub inputs: &'a [Input],
+    /// The kubeconfigs among the inputs.
+    pub kubeconfigs: &'a Kubeconfigs,
+    /// Seconds since 1970.
+    pub now_seconds: i64,
+}

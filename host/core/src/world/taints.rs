@@ -1,0 +1,197 @@
+//! The taints world: a guest says which taints a ManagedCluster carries, among the keys that the policy owns.
+
+use super::{Answer, Granted, Lowering, World};
+use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, Wanted};
+use crate::failure::{Class, Failure};
+use crate::plan::desired::{Desired, Elements, Field, Fields};
+use crate::policy::check::{at_most, unique};
+use crate::policy::manifest::PolicyError;
+use crate::policy::{Target, WriteRule};
+use crate::projection::path::Path;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use transom_api::KnownReason;
+use transom_api::policy::bounds::{self, MANY};
+use transom_api::policy::{Verb, WriteGrant};
+
+/// The taints world.
+pub const TAINTS: &dyn World = &Taints;
+
+/// The field that holds the taints.
+const FIELD: &str = "spec.taints";
+/// The most bytes of a taint's value.
+const MAX_VALUE: usize = 1024;
+
+#[derive(Debug)]
+struct Taints;
+
+impl World for Taints {
+    fn name(&self) -> &'static str {
+        "taints-guest"
+    }
+
+    fn takes(&self, grants: &[WriteGrant]) -> bool {
+        grants.iter().any(|grant| grant.target.is_some())
+    }
+
+    fn rule(&self, granted: &Granted<'_>) -> Result<WriteRule, PolicyError> {
+        let Granted { field, grant, .. } = *granted;
+        primary_only(granted)?;
+        if grant.fields != [FIELD] {
+            return Err(PolicyError::new(
+                format!("{field}.fields"),
+                "is not [spec.taints]",
+            ));
+        }
+        let invalid = |key: &String| key.is_empty() || key.chars().count() > bounds::TAINT_KEY;
+        let keys = format!("{field}.taintKeys");
+        if grant.taint_keys.is_empty() || grant.taint_keys.iter().any(invalid) {
+            return Err(PolicyError::new(keys, "is empty, or has an invalid key"));
+        }
+        at_most(&keys, &grant.taint_keys, MANY)?;
+        unique(&keys, grant.taint_keys.iter())?;
+        Ok(WriteRule {
+            cluster: granted.primary.cluster.clone(),
+            api_version: granted.primary.api_version.clone(),
+            kind: granted.primary.kind.clone(),
+            target: Target::Primary,
+            verbs: BTreeSet::from([Verb::Patch]),
+            fields: vec![
+                Path::parse(FIELD).map_err(|error| PolicyError::new(field, error.to_string()))?,
+            ],
+            taint_keys: grant.taint_keys.iter().cloned().collect(),
+            kubeconfig: None,
+        })
+    }
+
+    fn requires(&self) -> bool {
+        false
+    }
+
+    fn lists(&self) -> &'static [(&'static str, &'static str, &'static str)] {
+        &[(
+            "admissionregistration.k8s.io",
+            "mutatingwebhookconfigurations",
+            "checks whether a webhook sets the times of taints",
+        )]
+    }
+}
+
+/// Checks that a grant is about the primary, which is a ManagedCluster, and nothing else.
+fn primary_only(granted: &Granted<'_>) -> Result<(), PolicyError> {
+    let Granted { field, grant, .. } = *granted;
+    let (api_version, kind) = MANAGED_CLUSTER;
+    if grant.kubeconfig.is_some() {
+        return Err(PolicyError::new(
+            format!("{field}.kubeconfig"),
+            "cannot be used with `target: primary`",
+        ));
+    }
+    if granted.primary.api_version != api_version || granted.primary.kind != kind {
+        return Err(PolicyError::new(
+            format!("{field}.target"),
+            format!("only a {kind} of {api_version} has taints"),
+        ));
+    }
+    for (name, given) in [
+        ("kind", &grant.kind),
+        ("namespace", &grant.namespace),
+        ("name", &grant.name),
+    ] {
+        if given.is_some() {
+            let why = "must be absent with `target: primary`";
+            return Err(PolicyError::new(format!("{field}.{name}"), why));
+        }
+    }
+    if grant.verbs != [Verb::Patch] {
+        return Err(PolicyError::new(
+            format!("{field}.verbs"),
+            "a primary can only be patched",
+        ));
+    }
+    Ok(())
+}
+
+impl Answer for Decision {
+    fn lower<'a>(&'a self, given: &Lowering<'a>) -> Result<Vec<Desired<'a>>, Failure> {
+        let wanted = match self {
+            Self::Own(wanted) => wanted,
+            Self::Hold(problem) => return Err(given.guest.failure(Class::Held, problem)),
+        };
+        let owned = &given
+            .policy
+            .writes
+            .iter()
+            .find(|rule| rule.target == Target::Primary);
+        let Some(rule) = owned else {
+            let message = format!("the policy does not grant the taints of {}", given.target);
+            return Err(Failure::known(KnownReason::WriteNotGranted, message));
+        };
+        check(wanted, &rule.taint_keys)?;
+        let elements = Elements {
+            key: "key",
+            owned: rule.taint_keys.clone(),
+            compared: &["value", "effect"],
+            time: "timeAdded",
+            wanted: wanted.iter().map(taint).collect(),
+        };
+        let fields = rule.fields.iter().cloned();
+        Ok(vec![Desired::Fields(Fields {
+            object: given.target.clone(),
+            fields: fields
+                .map(|path| (path, Field::Elements(elements.clone())))
+                .collect(),
+        })])
+    }
+
+    fn shown(&self) -> Option<Value> {
+        let Self::Own(wanted) = self else { return None };
+        let taint = |Wanted {
+                         key,
+                         value,
+                         effect: kind,
+                     }: &Wanted| json!({"key": key, "value": value, "effect": effect(*kind)});
+        Some(json!({"taints": wanted.iter().map(taint).collect::<Vec<_>>()}))
+    }
+}
+
+/// Checks that every key is owned and occurs once, and that no value is too long.
+fn check(wanted: &[Wanted], owned: &BTreeSet<String>) -> Result<(), Failure> {
+    let mut seen = BTreeSet::new();
+    for taint in wanted {
+        let shown: String = taint.key.chars().take(100).collect();
+        let (reason, message) = if !owned.contains(&taint.key) {
+            let message = format!("the policy does not grant the taint key `{shown}`");
+            (KnownReason::TaintKeyNotGranted, message)
+        } else if !seen.insert(&taint.key) {
+            let message = format!("the guest proposed the taint key `{shown}` twice");
+            (KnownReason::ContractBroken, message)
+        } else if taint.value.len() > MAX_VALUE {
+            let message = format!("the guest's value for the taint key `{shown}` is too long");
+            (KnownReason::ContractBroken, message)
+        } else {
+            continue;
+        };
+        return Err(Failure::known(reason, message));
+    }
+    Ok(())
+}
+
+/// A taint as a list of a ManagedCluster has it, without its time.
+fn taint(wanted: &Wanted) -> Map<String, Value> {
+    let mut taint = Map::new();
+    taint.insert("key".to_owned(), wanted.key.as_str().into());
+    if !wanted.value.is_empty() {
+        taint.insert("value".to_owned(), wanted.value.as_str().into());
+    }
+    taint.insert("effect".to_owned(), effect(wanted.effect).into());
+    taint
+}
+
+fn effect(effect: Effect) -> &'static str {
+    match effect {
+        Effect::NoSelect => "NoSelect",
+        Effect::PreferNoSelect => "PreferNoSelect",
+        Effect::NoSelectIfNew => "NoSelectIfNew",
+    }
+}
