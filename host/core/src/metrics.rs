@@ -145,10 +145,8 @@ mod tests {
     use super::*;
     use crate::failure::Failure;
     use crate::outcome::Outcome;
-    use crate::policy::TaintsRule;
     use crate::report::Success;
-    use crate::sample::{self, kubeconfig_manifest, policy, target};
-    use std::collections::BTreeSet;
+    use crate::sample::{self, kubeconfig_manifest, policy, taints_manifest, target};
     use transom_api::KnownReason;
 
     fn report(state: State, word: KnownReason, writes: &[WriteKind], failures: u32) -> Report {
@@ -175,7 +173,7 @@ mod tests {
 
     #[test]
     fn counts_an_attempt_that_decided_a_kubeconfig() {
-        let writes = policy(&kubeconfig_manifest()).writes;
+        let copies = policy(&kubeconfig_manifest());
         use Attempt::{Failed, Succeeded};
         for (state, word, kinds, failures, expected) in [
             (
@@ -245,18 +243,16 @@ mod tests {
             ),
         ] {
             let report = report(state, word, kinds, failures);
-            let counted = |writes, read| {
-                attempt(writes, read, false, None, &report).map(|counted| counted.attempt)
+            let counted = |policy, read| {
+                attempt(policy, read, false, None, &report).map(|counted| counted.attempt)
             };
             assert_eq!(
-                counted(&writes, true),
+                counted(&copies, true),
                 expected,
                 "{word:?} {kinds:?} {failures}"
             );
-            assert_eq!(counted(&writes, false), None, "nothing was read: {word:?}");
-            let taints = Writes::Taints(TaintsRule {
-                keys: BTreeSet::new(),
-            });
+            assert_eq!(counted(&copies, false), None, "nothing was read: {word:?}");
+            let taints = policy(&taints_manifest());
             assert_eq!(counted(&taints, true), None, "no kubeconfig: {word:?}");
         }
     }
@@ -264,7 +260,7 @@ mod tests {
     /// How many attempts, and how many failures, a primary counts for. Each row is the time, whether time alone
     /// started the reconcile, and its result.
     fn counts(rows: &[(i64, bool, Report)]) -> (usize, usize) {
-        let writes = policy(&kubeconfig_manifest()).writes;
+        let copies = policy(&kubeconfig_manifest());
         let mut before = None;
         let counted: Vec<_> = rows
             .iter()
@@ -273,7 +269,7 @@ mod tests {
                     at_seconds: *at_seconds,
                     ..report.clone()
                 };
-                let counted = attempt(&writes, true, *timed, before, &report)?;
+                let counted = attempt(&copies, true, *timed, before, &report)?;
                 before = Some(counted);
                 Some(counted.attempt)
             })

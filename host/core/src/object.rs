@@ -101,8 +101,6 @@ impl fmt::Debug for Object {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base64::Engine as _;
-    use base64::engine::general_purpose::STANDARD;
     use serde_json::json;
 
     #[test]

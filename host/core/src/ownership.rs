@@ -297,7 +297,6 @@ impl OwnershipIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Writes;
     use crate::sample::{hosted, key, kubeconfig_manifest, policy, stamp, target};
 
     fn contender(name: &str, created: Option<i64>) -> Contender {
@@ -523,12 +522,10 @@ mod tests {
         let rules = |namespace: &str| {
             let mut manifest = kubeconfig_manifest();
             manifest["spec"]["grant"]["write"][0]["namespace"] = namespace.into();
-            match policy(&manifest).writes {
-                Writes::Kubeconfig(rules) => rules,
-                Writes::Taints(_) => panic!("it writes Secrets"),
-            }
+            manifest["metadata"]["name"] = "b".into();
+            policy(&manifest)
         };
-        ownership.reaches(&old.key.policy, &rules("klusterlet-*"));
+        ownership.reaches(&rules("klusterlet-*"));
         for contender in [&old, &young] {
             ownership.expect(&contender.key);
         }
@@ -564,7 +561,7 @@ mod tests {
             ownership.remove_policy(&old.key.policy),
             vec![young.key.clone()]
         );
-        ownership.reaches(&old.key.policy, &rules("elsewhere-*"));
+        ownership.reaches(&rules("elsewhere-*"));
         ownership.expect(&old.key);
         assert_eq!(
             ownership.decide(&young.key, None, true),

@@ -4,19 +4,22 @@
 #![cfg(test)]
 
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::Path as File;
 use transom_core::contract::AgentFacts;
 use transom_core::contract::description::Read;
-use transom_core::contract::taints::{Effect, MANAGED_CLUSTER, Wanted};
+use transom_core::contract::taints::MANAGED_CLUSTER;
 use transom_core::managed_cluster;
 use transom_core::object::Object;
+use transom_core::ownership::Ownership;
 use transom_core::pattern::template::Names;
 use transom_core::pattern::{Pattern, TemplateData};
-use transom_core::plan::contention::Contention;
-use transom_core::plan::{Step, taints};
-use transom_core::policy::{TaintsRule, check, manifest};
+use transom_core::plan::contention::Contentions;
+use transom_core::plan::desired::{Desired, Elements, Field, Fields};
+use transom_core::plan::{Step, TimeAdded, Wanting, plan};
+use transom_core::policy::{check, manifest};
 use transom_core::projection::Declared;
+use transom_core::projection::path::Path;
 use transom_core::reference::{ObjectRef, dns};
 use transom_core::service;
 use transom_core::stamp::Stamp;
@@ -160,11 +163,31 @@ proptest! {
 
     #[test]
     fn plans_taints_or_names_the_field(object in object(), key in "[a-c]", value in "\\PC{0,8}") {
-        let rule = TaintsRule { keys: ["a".to_owned(), "k".to_owned()].into() };
-        let wanted = [Wanted { key, value, effect: Effect::NoSelect }];
-        let of = Key::new(&"p".into(), &object.reference);
-        let added = taints::TimeAdded::SetByCluster;
-        match taints::plan(&of, &object, &rule, &wanted, added, (&mut Contention::default(), 0)) {
+        let path = File::new(env!("CARGO_MANIFEST_DIR")).join("../../policies/built-in-taints/policy.yaml");
+        let whole: Value = serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let policy = check::policy(manifest::parse(&whole).unwrap()).unwrap();
+        let elements = Elements {
+            key: "key",
+            owned: ["a".to_owned(), "k".to_owned()].into(),
+            compared: &["value", "effect"],
+            time: "timeAdded",
+            wanted: vec![Map::from_iter([("key".to_owned(), key.into()), ("value".to_owned(), value.into())])],
+        };
+        let fields = vec![(Path::parse("spec.taints").unwrap(), Field::Elements(elements))];
+        let desired = Desired::Fields(Fields { object: object.reference.clone(), fields });
+        let (of, agent) = (Key::new(&policy.name, &object.reference), AgentFacts::new("local-cluster", None));
+        let wanting = Wanting {
+            policy: &policy,
+            key: &of,
+            data: TemplateData { object: &object, agent: &agent },
+            primary: &object,
+            target: None,
+            ownership: Ownership::Owner { sole: true },
+            stamp: &Stamp::of(&of, &object, "", ""),
+            time_added: TimeAdded::SetByCluster,
+            now_seconds: 0,
+        };
+        match plan(&wanting, &[desired], &mut Contentions::default()) {
             Err(failure) => prop_assert!(!failure.message.contains(CANARY)),
             Ok(plan) => {
                 let single = |step: &Step| matches!(step, Step::Patch { fields, .. } if fields.len() == 1);

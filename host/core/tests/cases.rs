@@ -7,20 +7,26 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use transom_core::catalogue::guest::Guest;
 use transom_core::contract::AgentFacts;
-use transom_core::contract::taints::{Effect, Wanted};
+use transom_core::contract::description::Description;
+use transom_core::contract::taints::{Decision, Effect, Wanted};
 use transom_core::failure::Failure;
+use transom_core::inputs::kubeconfigs::Kubeconfigs;
+use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::object::Object;
 use transom_core::ownership::{Contender, Ownership, OwnershipIndex};
 use transom_core::pattern::TemplateData;
-use transom_core::plan::contention::{self, Contention};
+use transom_core::plan::contention::{self, Contentions};
+use transom_core::plan::desired::{Content, Desired, Hole, Whole};
 use transom_core::plan::prune::{self, Candidate, Undesired};
-use transom_core::plan::{Plan, Step, kubeconfig, taints};
-use transom_core::policy::{Policy, TaintsRule, check, manifest};
+use transom_core::plan::{self, Plan, Step, TimeAdded, Wanting};
+use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::{Source, Stamp};
 use transom_core::time;
 use transom_core::work::Key;
+use transom_core::world::{Answer as _, Lowering};
 
 const NOW: i64 = 1_795_248_000;
 
@@ -193,7 +199,6 @@ fn claim(given: &Value) -> Ownership {
 fn secrets() {
     check_area("secrets", |given| {
         let (content, credential) = (text(given, "content"), text(given, "credential"));
-        let as_text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         let existing = given.get("existing").map(object);
         let primary = Object {
             reference: hosted("demo"),
@@ -201,32 +206,41 @@ fn secrets() {
             body: json!({}),
         };
         let agent = AgentFacts::new("local-cluster", None);
-        let wanted = kubeconfig::Wanted {
+        let stamp = Stamp {
+            policy: "external-managed-kubeconfig".to_owned(),
+            source: Source {
+                reference: hosted("demo"),
+                uid: "uid-demo".to_owned(),
+            },
+            inputs: "sha256:inputs".to_owned(),
+            component: "sha256:component".to_owned(),
+        };
+        let wanting = Wanting {
             policy: &policy(given),
             key: &key("demo"),
             data: TemplateData {
                 object: &primary,
                 agent: &agent,
             },
-            target: &target("demo"),
-            existing: existing.as_ref(),
+            primary: &primary,
+            target: existing.as_ref(),
             ownership: claim(&given["claim"]),
-            stamp: Stamp {
-                policy: "external-managed-kubeconfig".to_owned(),
-                source: Source {
-                    reference: hosted("demo"),
-                    uid: "uid-demo".to_owned(),
-                },
-                inputs: "sha256:inputs".to_owned(),
-                component: "sha256:component".to_owned(),
-            },
-            document: kubeconfig::Document {
-                bytes: content.as_bytes(),
-                equals: &|bytes| as_text(bytes) == content,
-                shares_credential: &|bytes| as_text(bytes).contains(credential),
-            },
+            stamp: &stamp,
+            time_added: TimeAdded::SetByCluster,
+            now_seconds: NOW,
         };
-        let mut contention = Contention::default();
+        let document = Content::Hole(Box::new(Document {
+            content: content.to_owned(),
+            credential: credential.to_owned(),
+        }));
+        let desired = Desired::Whole(Whole {
+            object: target("demo"),
+            fixed: serde_json::Map::from_iter([("type".to_owned(), json!("Opaque"))]),
+            data: [("kubeconfig".to_owned(), document)].into(),
+            ends_seconds: None,
+        });
+        let mut contentions = Contentions::default();
+        let contention = contentions.of(&wanting.key.policy, &target("demo"));
         let (there, nothing) = (
             contention::whole(existing.as_ref()),
             contention::whole(None),
@@ -239,8 +253,35 @@ fn secrets() {
             contention.written();
             drop(contention.permit(&target("demo"), there, nothing, NOW - ago.as_i64().unwrap()));
         }
-        readable(shown(kubeconfig::plan(&wanted, &mut contention, NOW)))
+        readable(shown(plan::plan(&wanting, &[desired], &mut contentions)))
     });
+}
+
+/// The content to write, and the text by which a credential is known.
+#[derive(Debug)]
+struct Document {
+    content: String,
+    credential: String,
+}
+
+impl Document {
+    fn text(bytes: &[u8]) -> String {
+        String::from_utf8_lossy(bytes).trim().to_owned()
+    }
+}
+
+impl Hole for Document {
+    fn bytes(&self) -> &[u8] {
+        self.content.as_bytes()
+    }
+
+    fn equals(&self, bytes: &[u8]) -> bool {
+        Self::text(bytes) == self.content
+    }
+
+    fn shares_credential(&self, bytes: &[u8]) -> bool {
+        Self::text(bytes).contains(&self.credential)
+    }
 }
 
 /// Base64 as text, so that a case can be read.
@@ -276,27 +317,76 @@ fn taints() {
             .iter()
             .map(wanted_taint)
             .collect();
-        let rule = TaintsRule {
-            keys: strings(&given["owned"]).into_iter().collect(),
-        };
-        let added = match given["timeAdded"].as_str() {
-            Some(at) => taints::TimeAdded::SetByUs(time::parse_rfc3339(at).unwrap()),
-            None => taints::TimeAdded::SetByCluster,
+        let policy = tainting(&given["owned"]);
+        let time_added = match given["timeAdded"].as_str() {
+            Some(at) => TimeAdded::SetByUs(time::parse_rfc3339(at).unwrap()),
+            None => TimeAdded::SetByCluster,
         };
         let primary = object(&json!({
             "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
             "metadata": {"name": "c1", "resourceVersion": "7"}, "spec": given["spec"],
         }));
-        let key = Key::new(&"built-in-taints".into(), &primary.reference);
-        shown(taints::plan(
-            &key,
-            &primary,
-            &rule,
-            &wanted,
-            added,
-            (&mut Contention::default(), NOW),
-        ))
+        shown(plan_taints(&policy, &primary, wanted, time_added))
     });
+}
+
+/// The bundled policy for taints, owning these keys.
+fn tainting(owned: &Value) -> Policy {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies/built-in-taints/policy.yaml");
+    let mut whole = read(&path);
+    whole["spec"]["grant"]["write"][0]["taintKeys"] = owned.clone();
+    check::policy(manifest::parse(&whole).unwrap()).unwrap()
+}
+
+/// The plan for the taints that a guest answered.
+fn plan_taints(
+    policy: &Policy,
+    primary: &Object,
+    wanted: Vec<Wanted>,
+    time_added: TimeAdded,
+) -> Result<Plan, Failure> {
+    let agent = AgentFacts::new("local-cluster", None);
+    let description = Description {
+        name: "taints".to_owned(),
+        version: "1".to_owned(),
+        reads: Vec::new(),
+        reasons: Vec::new(),
+        settings_schema: "{}".to_owned(),
+    };
+    let guest = Guest::load("sha256:1", description, &serde_json::Map::new()).unwrap();
+    let data = TemplateData {
+        object: primary,
+        agent: &agent,
+    };
+    let answer = Decision::Own(wanted);
+    let (view, kubeconfigs) = (
+        guest.declared("", "").primary(primary),
+        Kubeconfigs::new(KubeconfigLimits::default()),
+    );
+    let desired = answer.lower(&Lowering {
+        policy,
+        guest: &guest,
+        data,
+        primary: &view,
+        target: &primary.reference,
+        inputs: &[],
+        kubeconfigs: &kubeconfigs,
+        now_seconds: NOW,
+    })?;
+    let key = Key::new(&policy.name, &primary.reference);
+    let wanting = Wanting {
+        policy,
+        key: &key,
+        data,
+        primary,
+        target: None,
+        ownership: Ownership::Owner { sole: true },
+        stamp: &Stamp::of(&key, primary, "", ""),
+        time_added,
+        now_seconds: NOW,
+    };
+    plan::plan(&wanting, &desired, &mut Contentions::default())
 }
 
 fn wanted_taint(given: &Value) -> Wanted {

@@ -7,6 +7,7 @@ use crate::output::Screen;
 use serde_json::{Map, Value};
 use transom_core::object::Object;
 use transom_core::plan::Step;
+use transom_core::projection::path::keys;
 
 /// The metadata that a server sets: no policy writes it.
 const SET_BY_SERVER: [&str; 6] = [
@@ -51,7 +52,7 @@ fn rendered(policy: &str, step: Step, before: Option<Object>) -> Rendered {
         Step::Patch { fields, .. } => before.clone().map(|mut object| {
             fields
                 .into_iter()
-                .for_each(|(path, value)| set(&mut object.body, &path, value));
+                .for_each(|(path, value)| set(&mut object.body, &keys(&path), value));
             object
         }),
         Step::Delete { .. } => None,
@@ -64,19 +65,17 @@ fn rendered(policy: &str, step: Step, before: Option<Object>) -> Rendered {
     }
 }
 
-/// Sets the field at a dotted path; null removes it.
-fn set(body: &mut Value, path: &str, value: Value) {
+/// Sets the field under these keys; null removes it.
+fn set(body: &mut Value, path: &[String], value: Value) {
     let Value::Object(map) = body else { return };
-    match path.split_once('.') {
-        Some((name, rest)) => {
-            set(
-                map.entry(name).or_insert_with(|| Value::Object(Map::new())),
-                rest,
-                value,
-            );
+    match path {
+        [] => {}
+        [last] if value.is_null() => drop(map.remove(last)),
+        [last] => drop(map.insert(last.clone(), value)),
+        [name, rest @ ..] => {
+            let next = map.entry(name.clone());
+            set(next.or_insert_with(|| Value::Object(Map::new())), rest, value);
         }
-        None if value.is_null() => drop(map.remove(path)),
-        None => drop(map.insert(path.to_owned(), value)),
     }
 }
 

@@ -4,6 +4,7 @@
 use super::names::digest;
 use serde_json::{Map, Value, json};
 use transom_core::document::emit::to_yaml_in_order;
+use transom_core::projection::path::keys;
 use transom_core::reference::ObjectRef;
 
 /// Start of the first line of a patch's file, followed by the digest of the rest. Without this check, values of a
@@ -165,19 +166,22 @@ fn elements(value: Option<&Value>) -> Option<&[Value]> {
 
 /// The value under a dotted path; null counts as absent.
 pub(super) fn get<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.')
+    let keys = keys(path);
+    keys.iter()
         .try_fold(body, |value, key| value.get(key))
+        .filter(|_| !keys.is_empty())
         .filter(|value| !value.is_null())
 }
 
 /// Sets or removes the value under a dotted path. Makes missing maps on the way; does nothing if a value on the way is
 /// no map.
 pub(super) fn set(body: &mut Value, path: &str, value: Option<Value>) {
-    let (parents, last) = path
-        .rsplit_once('.')
-        .map_or(("", path), |(parents, last)| (parents, last));
+    let keys = keys(path);
+    let Some((last, parents)) = keys.split_last() else {
+        return;
+    };
     let mut at = body;
-    for key in parents.split('.').filter(|key| !key.is_empty()) {
+    for key in parents {
         let Some(map) = at.as_object_mut() else {
             return;
         };
@@ -192,7 +196,7 @@ pub(super) fn set(body: &mut Value, path: &str, value: Option<Value>) {
     }
     if let Some(map) = at.as_object_mut() {
         match value {
-            Some(value) => drop(map.insert(last.to_owned(), value)),
+            Some(value) => drop(map.insert(last.clone(), value)),
             None => drop(map.remove(last)),
         }
     }

@@ -2,44 +2,77 @@
 
 use crate::support::*;
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use transom_api::KnownReason;
-use transom_core::contract::taints::{Effect, Wanted};
+use transom_core::contract::AgentFacts;
 use transom_core::object::Object;
-use transom_core::plan::contention::Contention;
-use transom_core::plan::taints::{self, TimeAdded};
-use transom_core::plan::{Plan, Step};
-use transom_core::policy::TaintsRule;
+use transom_core::ownership::Ownership;
+use transom_core::pattern::TemplateData;
+use transom_core::plan::contention::Contentions;
+use transom_core::plan::desired::{Desired, Elements, Field, Fields};
+use transom_core::plan::{Step, TimeAdded, Wanting, plan};
+use transom_core::policy::{Policy, check, manifest};
+use transom_core::stamp::Stamp;
 use transom_core::work::Key;
 use transom_test_cluster::{Asks, TAINTED_AT, Webhook, set_taint_times};
 
 const GROUP: &str = "cluster.open-cluster-management.io";
 const MANAGED: &str = "cluster.open-cluster-management.io/v1";
 
-fn wanted(key: &str) -> Wanted {
-    Wanted {
-        key: key.to_owned(),
-        value: String::new(),
-        effect: Effect::NoSelect,
-    }
+/// A taint as a guest wants it, without its time.
+fn wanted(key: &str) -> Map<String, Value> {
+    Map::from_iter([
+        ("key".to_owned(), key.into()),
+        ("effect".to_owned(), "NoSelect".into()),
+    ])
+}
+
+/// A policy that owns two keys of taints.
+fn policy() -> Policy {
+    let write = json!({"target": "primary", "verbs": ["patch"], "fields": ["spec.taints"], "taintKeys": ["a/one", "a/two"]});
+    let manifest = json!({
+        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": POLICY},
+        "spec": {
+            "primary": {"apiVersion": MANAGED, "kind": "ManagedCluster"},
+            "guests": {"decide": {"component": "builtin:taints"}},
+            "grant": {"write": [write]},
+        },
+    });
+    check::policy(manifest::parse(&manifest).unwrap()).unwrap()
 }
 
 /// The step that gives a cluster these taints, as the agent plans it.
-fn planned(primary: &Object, wanted: &[Wanted], added: TimeAdded) -> Step {
-    let rule = TaintsRule {
-        keys: ["a/one", "a/two"].map(str::to_owned).into(),
+fn planned(primary: &Object, wanted: &[Map<String, Value>], time_added: TimeAdded) -> Step {
+    let (policy, agent) = (policy(), AgentFacts::new("local-cluster", None));
+    let elements = Elements {
+        key: "key",
+        owned: policy.taint_keys().map(str::to_owned).collect(),
+        compared: &["value", "effect"],
+        time: "timeAdded",
+        wanted: wanted.to_vec(),
     };
-    let key = Key::new(&POLICY.into(), &primary.reference);
-    let Plan { mut steps, .. } = taints::plan(
-        &key,
+    let path = policy.writes[0].fields[0].clone();
+    let desired = Desired::Fields(Fields {
+        object: primary.reference.clone(),
+        fields: vec![(path, Field::Elements(elements))],
+    });
+    let key = Key::new(&policy.name, &primary.reference);
+    let wanting = Wanting {
+        policy: &policy,
+        key: &key,
+        data: TemplateData {
+            object: primary,
+            agent: &agent,
+        },
         primary,
-        &rule,
-        wanted,
-        added,
-        (&mut Contention::default(), 0),
-    )
-    .unwrap();
-    steps.pop().unwrap()
+        target: None,
+        ownership: Ownership::Owner { sole: true },
+        stamp: &Stamp::of(&key, primary, "", ""),
+        time_added,
+        now_seconds: 0,
+    };
+    let plan = plan(&wanting, &[desired], &mut Contentions::default());
+    plan.unwrap().steps.pop().unwrap()
 }
 
 async fn managed(scene: &Scene, name: &str, taints: Value) -> Result<Object> {

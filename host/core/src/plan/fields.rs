@@ -219,10 +219,39 @@ fn field<'a>(want: &'a Map<String, Value>, field: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Writes;
+    use crate::contract::taints::{Effect, Wanted};
+    use crate::plan::contention::Contentions;
+    use crate::policy::Policy;
     use crate::reference::ObjectRef;
-    use crate::sample::{object, policy, taints_manifest};
+    use crate::sample::{object, plan_taints, policy, taints_manifest};
     use proptest::prelude::*;
+
+    /// Whether a taint says what is wanted.
+    fn is(taint: &Value, want: &Wanted) -> bool {
+        let effect = format!("{:?}", want.effect);
+        [
+            ("key", &want.key),
+            ("value", &want.value),
+            ("effect", &effect),
+        ]
+        .iter()
+        .all(|(name, said)| text(taint, name) == **said)
+    }
+
+    fn has_time(taint: &Value) -> bool {
+        taint.get("timeAdded").is_some_and(|time| !time.is_null())
+    }
+
+    fn timed(taint: &Value, added: TimeAdded) -> Value {
+        let elements = Elements {
+            key: "key",
+            owned: Default::default(),
+            compared: &[],
+            time: "timeAdded",
+            wanted: Vec::new(),
+        };
+        elements.timed(taint, added)
+    }
 
     /// Taints of few keys, two of them owned, so that they collide.
     fn taints() -> impl Strategy<Value = Vec<Value>> {
@@ -257,26 +286,16 @@ mod tests {
 
     /// The list after the plan is applied, and whether there was a step.
     fn applied_by(current: &[Value], wanted: &[Wanted], added: TimeAdded) -> (Vec<Value>, bool) {
-        let Writes::Taints(rule) = policy(&taints_manifest()).writes else {
-            panic!("a policy that taints")
-        };
+        let policy = policy(&taints_manifest());
         let reference = ObjectRef::local(
             "cluster.open-cluster-management.io/v1",
             "ManagedCluster",
             None,
             "c",
         );
-        let key = Key::new(&"taints".into(), &reference);
         let primary = object(reference, json!({"spec": {"taints": current}}));
-        let plan = plan(
-            &key,
-            &primary,
-            &rule,
-            wanted,
-            added,
-            (&mut Contention::default(), 0),
-        )
-        .unwrap();
+        let contentions = &mut Contentions::default();
+        let plan = plan_taints(&policy, &primary, wanted, added, (contentions, 0)).unwrap();
         match plan.steps.as_slice() {
             [] => (current.to_vec(), false),
             [Step::Patch { fields, .. }] => {
@@ -291,17 +310,17 @@ mod tests {
     }
 
     fn owned(taint: &Value) -> bool {
-        key_of(taint).starts_with("a/")
+        text(taint, "key").starts_with("a/")
     }
 
     /// The results of plans while another writer writes `theirs`, each time at another second; ours is written when
     /// permitted.
-    fn contended(rule: &TaintsRule, theirs: &[Value], times: i64) -> Vec<Option<i64>> {
-        contended_by(rule, theirs, times, TimeAdded::SetByCluster)
+    fn contended(policy: &Policy, theirs: &[Value], times: i64) -> Vec<Option<i64>> {
+        contended_by(policy, theirs, times, TimeAdded::SetByCluster)
     }
 
     fn contended_by(
-        rule: &TaintsRule,
+        policy: &Policy,
         theirs: &[Value],
         times: i64,
         added: TimeAdded,
@@ -312,17 +331,16 @@ mod tests {
             None,
             "c",
         );
-        let key = Key::new(&"taints".into(), &reference);
         let wanted = [Wanted {
             key: "a/one".to_owned(),
             value: String::new(),
             effect: Effect::NoSelect,
         }];
-        let mut contention = Contention::default();
+        let mut contentions = Contentions::default();
         let mut plan = |taints: &[Value], at| {
             let primary = object(reference.clone(), json!({"spec": {"taints": taints}}));
-            let plan = super::plan(&key, &primary, rule, &wanted, added, (&mut contention, at));
-            contention.written();
+            let plan = plan_taints(policy, &primary, &wanted, added, (&mut contentions, at));
+            contentions.of(&policy.name, &reference).written();
             plan.err().and_then(|failure| failure.ask_again_at)
         };
         plan(&[], 0);
@@ -331,38 +349,36 @@ mod tests {
 
     #[test]
     fn stops_after_owned_taints_were_undone_three_times() {
-        let Writes::Taints(rule) = policy(&taints_manifest()).writes else {
-            panic!("a policy that taints")
-        };
+        let policy = policy(&taints_manifest());
         let user = json!({"key": "user", "effect": "NoSelect"});
         let other = json!({"key": "a/one", "effect": "PreferNoSelect"});
         let ours =
             json!({"key": "a/one", "effect": "NoSelect", "timeAdded": "2020-01-01T00:00:00Z"});
         let stopped = vec![None, None, Some(601)];
-        assert_eq!(contended(&rule, &[], 3), stopped, "removed");
+        assert_eq!(contended(&policy, &[], 3), stopped, "removed");
         assert_eq!(
-            contended(&rule, std::slice::from_ref(&other), 3),
+            contended(&policy, std::slice::from_ref(&other), 3),
             stopped,
             "given another effect"
         );
         assert_eq!(
-            contended(&rule, &[ours.clone(), other], 3),
+            contended(&policy, &[ours.clone(), other], 3),
             stopped,
             "doubled"
         );
         assert_eq!(
-            contended(&rule, &[user.clone(), ours.clone(), user], 100),
+            contended(&policy, &[user.clone(), ours.clone(), user], 100),
             vec![None; 100],
             "others come and go"
         );
         let untimed = json!({"key": "a/one", "effect": "NoSelect"});
         assert_eq!(
-            contended_by(&rule, &[untimed], 3, TimeAdded::SetByUs(9)),
+            contended_by(&policy, &[untimed], 3, TimeAdded::SetByUs(9)),
             stopped,
             "the time was taken away"
         );
         assert_eq!(
-            contended(&rule, &[ours], 100),
+            contended(&policy, &[ours], 100),
             vec![None; 100],
             "a webhook set the time"
         );
@@ -370,17 +386,14 @@ mod tests {
 
     #[test]
     fn a_changing_answer_is_no_conflict() {
-        let Writes::Taints(rule) = policy(&taints_manifest()).writes else {
-            panic!("a policy that taints")
-        };
+        let policy = policy(&taints_manifest());
         let reference = ObjectRef::local(
             "cluster.open-cluster-management.io/v1",
             "ManagedCluster",
             None,
             "c",
         );
-        let key = Key::new(&"taints".into(), &reference);
-        let (mut contention, mut taints) = (Contention::default(), json!([]));
+        let (mut contentions, mut taints) = (Contentions::default(), json!([]));
         for at in 0..100 {
             let wanted = [Wanted {
                 key: "a/one".to_owned(),
@@ -388,20 +401,14 @@ mod tests {
                 effect: Effect::NoSelect,
             }];
             let primary = object(reference.clone(), json!({"spec": {"taints": taints}}));
-            let plan = plan(
-                &key,
-                &primary,
-                &rule,
-                &wanted,
-                TimeAdded::SetByCluster,
-                (&mut contention, at),
-            )
-            .unwrap();
+            let added = TimeAdded::SetByCluster;
+            let plan =
+                plan_taints(&policy, &primary, &wanted, added, (&mut contentions, at)).unwrap();
             let [Step::Patch { fields, .. }] = plan.steps.as_slice() else {
                 panic!("{plan:?}")
             };
             taints = fields[0].1.clone();
-            contention.written();
+            contentions.of(&policy.name, &reference).written();
         }
     }
 

@@ -338,9 +338,9 @@ pub(crate) fn unique<T: Ord + Display>(field: &str, items: impl Iterator<Item = 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::description::World;
     use crate::policy::manifest;
     use crate::sample::{kubeconfig_manifest, taints_manifest};
+    use crate::world::{KUBECONFIG, TAINTS};
     use serde_json::{Value, json};
 
     /// Reads and checks a manifest after setting the value at a pointer; null removes it.
@@ -358,19 +358,13 @@ mod tests {
     #[test]
     fn the_grant_decides_the_world() {
         let kubeconfig = checked(kubeconfig_manifest(), "/spec/suspend", json!(true)).unwrap();
-        assert_eq!(
-            (kubeconfig.writes.world(), kubeconfig.suspend),
-            (World::Kubeconfig, true)
-        );
+        assert_eq!((kubeconfig.world, kubeconfig.suspend), (KUBECONFIG, true));
         assert_eq!(
             (kubeconfig.resync_seconds, kubeconfig.reads.len()),
             (1800, 4)
         );
         let taints = checked(taints_manifest(), "/spec/resyncSeconds", json!(0)).unwrap();
-        assert_eq!(
-            (taints.writes.world(), taints.resync_seconds),
-            (World::Taints, 0)
-        );
+        assert_eq!((taints.world, taints.resync_seconds), (TAINTS, 0));
         let two = json!([
             kubeconfig_manifest()["spec"]["grant"]["write"][0],
             kubeconfig_manifest()["spec"]["grant"]["write"][0]

@@ -84,6 +84,14 @@ impl Path {
     }
 }
 
+/// The keys of a path from the top down, as a plan's patch names it: `metadata.labels["a.b/c"]`. None for a text that
+/// is no path of plain fields.
+pub fn keys(text: &str) -> Vec<String> {
+    let path = Path::parse(text).ok();
+    let keys = path.as_ref().and_then(Path::keys).unwrap_or_default();
+    keys.into_iter().map(str::to_owned).collect()
+}
+
 /// The next segment of a text, and what follows it.
 fn next(rest: &str, first: bool) -> Result<(Segment, &str), &'static str> {
     if rest.starts_with("[\"") {

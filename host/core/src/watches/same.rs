@@ -9,13 +9,11 @@ use crate::contract::taints::{Effect, MANAGED_CLUSTER, Wanted};
 use crate::inputs::{self, Found};
 use crate::managed_cluster;
 use crate::object::Object;
-use crate::plan::contention::Contention;
-use crate::plan::taints::{self, TimeAdded};
-use crate::policy::Writes;
+use crate::plan::TimeAdded;
+use crate::plan::contention::Contentions;
 use crate::reference::ObjectRef;
-use crate::sample::{HOSTED, kubeconfig_manifest, object, policy, taints_manifest};
+use crate::sample::{HOSTED, kubeconfig_manifest, object, plan_taints, policy, taints_manifest};
 use crate::trigger::{LastSeen, observe};
-use crate::work::Key;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -199,16 +197,14 @@ proptest! {
     fn plans_taints_as_for_the_whole(damages in damages(), declares_taints: bool) {
         let fields = ["status.conditions[ManagedClusterConditionAvailable]", "metadata.labels", "spec.taints"];
         let revision = tainting(&fields[..if declares_taints { 3 } else { 2 }]);
-        let Writes::Taints(rule) = &revision.policy.writes else { panic!("a policy that taints") };
         let reference = ObjectRef::local(MANAGED_CLUSTER.0, MANAGED_CLUSTER.1, None, "c");
-        let key = Key::new(&revision.policy.name, &reference);
         let whole = object(reference, damaged(managed_cluster(), &damages));
         let kept = kept(&keep(&revision, MANAGED_CLUSTER.1), &whole);
         let declared = revision.predicate().1;
         prop_assert_eq!(managed_cluster::view(&kept, declared), managed_cluster::view(&whole, declared));
         let wanted = [Wanted { key: "a/two".to_owned(), value: String::new(), effect: Effect::NoSelect }];
         let plan = |primary: &Object| {
-            taints::plan(&key, primary, rule, &wanted, TimeAdded::SetByUs(0), (&mut Contention::default(), 0))
+            plan_taints(&revision.policy, primary, &wanted, TimeAdded::SetByUs(0), (&mut Contentions::default(), 0))
         };
         prop_assert_eq!(plan(&kept), plan(&whole));
     }

@@ -7,6 +7,7 @@ use transom_api::labels;
 use transom_core::digest::Digest;
 use transom_core::object::Object;
 use transom_core::plan::Step;
+use transom_core::projection::path::keys;
 
 /// The labels and annotations of the stamp.
 const STAMP: [(&str, &str); 6] = [
@@ -55,7 +56,8 @@ fn got(step: &Step, answer: &Value) -> View {
         Step::Create { desired } | Step::Update { desired, .. } => of_object(step, desired, answer),
         Step::Patch { fields, .. } => {
             let at = |path: &str| {
-                path.split('.')
+                keys(path)
+                    .iter()
                     .try_fold(answer, |value, key| value.get(key))
             };
             fields

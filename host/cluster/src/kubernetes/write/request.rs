@@ -11,6 +11,7 @@ use kube::core::request::Error;
 use serde_json::{Map, Value, json};
 use transom_core::object::Object;
 use transom_core::plan::Step;
+use transom_core::projection::path::keys;
 use transom_core::reference::ObjectRef;
 
 /// A version that no object ever has: the first write to a store makes version 2. A server-side apply at this version
@@ -125,27 +126,23 @@ fn patched(target: &ObjectRef, version: &str, fields: &[(String, Value)]) -> Val
     body["apiVersion"] = target.api_version.as_str().into();
     body["kind"] = target.kind.as_str().into();
     for (path, value) in fields {
-        put(
-            &mut body,
-            &path.split('.').collect::<Vec<_>>(),
-            value.clone(),
-        );
+        put(&mut body, &keys(path), value.clone());
     }
     body
 }
 
-fn put(body: &mut Value, path: &[&str], value: Value) {
+fn put<K: AsRef<str>>(body: &mut Value, path: &[K], value: Value) {
     let Some((last, parents)) = path.split_last() else {
         return;
     };
     let mut map = body;
     for key in parents {
-        if !map.get(key).is_some_and(Value::is_object) {
-            map[*key] = Map::new().into();
+        if !map.get(key.as_ref()).is_some_and(Value::is_object) {
+            map[key.as_ref()] = Map::new().into();
         }
-        map = &mut map[*key];
+        map = &mut map[key.as_ref()];
     }
-    map[*last] = value;
+    map[last.as_ref()] = value;
 }
 
 #[cfg(test)]

@@ -34,6 +34,11 @@ pub(super) fn writes(
             names,
         })?);
     }
+    let primaries = rules.iter().filter(|rule| rule.named().is_none());
+    if primaries.count() > 1 {
+        let why = "grants fields of the primary twice; use one grant";
+        return Err(PolicyError::new("spec.grant.write", why));
+    }
     let empty = || {
         let why = "is empty: it must grant at least one write";
         PolicyError::new("spec.grant.write", why)
