@@ -3,11 +3,6 @@
 
 pub(crate) mod connection;
 mod lines;
-#[cfg(feature = "otel")]
-pub(crate) mod traces;
-#[cfg(not(feature = "otel"))]
-#[path = "telemetry/untraced.rs"]
-pub(crate) mod traces;
 
 use crate::args::run::LogFormat;
 use crate::metrics;
@@ -188,7 +183,6 @@ pub(crate) fn called(
     if let Some(meters) = metrics::get() {
         meters.called(&key.policy, asked, receipt, failure);
     }
-    traces::invoked(asked, receipt, failure);
     for line in receipt
         .log
         .iter()

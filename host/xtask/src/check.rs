@@ -19,7 +19,7 @@ const FORMAT: Step = Step {
 };
 
 /// The steps of `cargo xtask test`, cheapest first. Guests come before the first build, so that nothing is compiled twice.
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 6] = [
     FORMAT,
     Step {
         what: "guests",
@@ -43,21 +43,6 @@ const STEPS: [Step; 8] = [
         },
     },
     Step {
-        what: "clippy with traces, warnings denied",
-        run: || {
-            cargo(&[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--features",
-                TRACES,
-                "--",
-                "-D",
-                "warnings",
-            ])
-        },
-    },
-    Step {
         what: "documentation, warnings denied",
         run: documentation,
     },
@@ -65,24 +50,7 @@ const STEPS: [Step; 8] = [
         what: "tests",
         run: tests,
     },
-    Step {
-        what: "tests with traces",
-        run: || {
-            cargo(&[
-                "test",
-                "--workspace",
-                "--features",
-                TRACES,
-                "--test",
-                "traces",
-            ])
-        },
-    },
 ];
-
-/// The feature that the usual binary does not have. It is built with the whole workspace, so that nothing else is built
-/// again.
-const TRACES: &str = "transom/otel";
 
 /// The steps of `cargo xtask unit`: what decides, without the binary, the components and the servers.
 const UNIT: [Step; 3] = [

@@ -8,7 +8,6 @@ mod times;
 pub(crate) use adapter::{Cluster, OnServer, Told};
 use adapter::{refused, unread};
 
-use crate::telemetry::traces;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::watch;
@@ -179,13 +178,10 @@ impl Connections {
     /// # Errors
     /// When it cannot be read, with the reason.
     pub(crate) async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>, Failure> {
-        let read = async {
-            self.cluster(reference)?
-                .read(reference)
-                .await
-                .map_err(unread(reference))
-        };
-        traces::gather(&reference.kind, read).await
+        self.cluster(reference)?
+            .read(reference)
+            .await
+            .map_err(unread(reference))
     }
 
     /// An upper bound of an object's size in bytes; `None` when the size is known only after reading it.

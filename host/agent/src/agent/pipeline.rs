@@ -13,7 +13,7 @@ use crate::agent::queue::{Queued, Request};
 use crate::agent::workqueue::Workqueue;
 use crate::agent::{Agent, account};
 use crate::policies::load::Loaded;
-use crate::telemetry::{self, traces};
+use crate::telemetry;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_core::catalogue::guest::Guest;
@@ -108,10 +108,7 @@ impl Agent {
         let Some(work) = admitted else { return };
         let mut seen = Seen::new(&work, self.documents.room(&work.key.policy));
         self.accounts.begin(&work.key);
-        let trace = traces::Reconcile::begin(&work);
-        let result = trace
-            .follow(self.attempt_within_room(&loaded, &work, &mut seen))
-            .await;
+        let result = self.attempt_within_room(&loaded, &work, &mut seen).await;
         let result = result.map_err(|failure| match failure.class {
             Class::Unlocated => failure.until(seen.ask_again_at),
             _ => failure,
@@ -153,7 +150,6 @@ impl Agent {
         if !told {
             self.forget(&queue.policy);
         }
-        trace.end(&report);
     }
 
     /// Stages 3 to 7. Starts again when there was no room for what they read; nothing was written then.
@@ -297,7 +293,7 @@ impl Agent {
         let steps = plan.steps.clone();
         self.known.lock().about_to_write(key, &steps);
         seen.room.finish();
-        let mut outcome = traces::apply(self.connections.apply(plan)).await;
+        let mut outcome = self.connections.apply(plan).await;
         outcome.stopped = stopped;
         self.wrote(key, &steps, &outcome);
         for (at, step) in steps.iter().enumerate() {

@@ -53,12 +53,7 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         screen.notes_as_json();
     }
     metrics::start(args.admin.compatibility_metrics)?;
-    let ended = block_on(async {
-        telemetry::traces::start(&tokio::runtime::Handle::current())?;
-        work(args, screen).await
-    })?;
-    telemetry::traces::stop();
-    ended
+    block_on(work(args, screen))?
 }
 
 async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {

@@ -38,20 +38,6 @@ A standby replica makes no attempts, and each replica has its own series. An exp
 `rate(hypershift_addon_agent_kubeconfig_secret_copy_failures[5m]) / rate(hypershift_addon_agent_kubeconfig_secret_copy_total[5m])`, give a number for the leader and `NaN` for each other replica.
 Aggregate first, `sum by (namespace, job) (...)`, as every rule here does, or use the recorded series: `transom:copy_errors:ratio_rate5m` (also 30m, 1h, 2h, 6h, 1d, 3d and 30d) is 0 where there were no attempts.
 
-## Traces
-
-A binary that was built with `--features otel` sends traces by OTLP over plain HTTP where `OTEL_EXPORTER_OTLP_ENDPOINT` (or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) says where, such as
-`http://collector.observability:4318`; the other variables of OpenTelemetry (service name, headers, sampler, queue) are also honoured. `env` and `networkPolicy.egressPorts={443,6443,4318}` of the chart set it up.
-
-| span | meaning | attributes |
-|---|---|---|
-| `reconcile` | one reconcile of one primary | `transom.policy`, `transom.primary.kind`, `transom.cause`, `transom.state`, `transom.reason` |
-| `gather` | one object that was read or looked up | `transom.kind` |
-| `invoke` | one call of a guest | `transom.call` |
-| `apply` | the writes of the reconcile | |
-
-A failed span has the reason as its status. No span contains object names, messages or document contents.
-
 ";
 
 /// Which names are those of the original specification, which are not, and why.
