@@ -1,6 +1,10 @@
 //! The decisions of the agent as pure functions over values. They do no I/O and read no clock: everything they need
 //! is an argument.
 
+// `.clippy.toml` lists what would make an answer depend on more than the arguments.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![cfg_attr(not(test), warn(clippy::disallowed_types))]
+
 pub mod backoff;
 pub mod catalogue;
 pub mod contract;

@@ -1,7 +1,6 @@
 //! Which package may depend on which: arrows point to core and api, only the agent uses two adapters together, and host
 //! and guest share only wit. Versions do not matter.
 
-use crate::finding::{Finding, Rule};
 use crate::packages::{Dependency, Package};
 
 /// The workspace packages that a package may use, and the external ones that it must not use.
@@ -59,14 +58,14 @@ fn border(folder: &str) -> Option<Border> {
 }
 
 /// Dependencies that break a rule.
-pub fn check(packages: &[Package]) -> Vec<Finding> {
+pub fn check(packages: &[Package]) -> Vec<String> {
     packages
         .iter()
         .flat_map(|package| of_package(package, packages))
         .collect()
 }
 
-fn of_package(package: &Package, packages: &[Package]) -> Vec<Finding> {
+fn of_package(package: &Package, packages: &[Package]) -> Vec<String> {
     // Tools and tests may use everything; nothing that ships may use them.
     if package.folder == "host/xtask"
         || (package.folder.starts_with("tests/") && !is_fixture(package))
@@ -91,7 +90,7 @@ fn crossing(
     dependency: &Dependency,
     border: &Border,
     packages: &[Package],
-) -> Option<Finding> {
+) -> Option<String> {
     let name = dependency.name.as_str();
     if let Some(ours) = packages.iter().find(|ours| ours.name == name) {
         let for_tests = dependency.dev && ours.folder.starts_with("tests/");
@@ -110,13 +109,8 @@ fn is_fixture(package: &Package) -> bool {
     package.folder.starts_with("tests/fixtures/")
 }
 
-fn finding(package: &Package, sentence: &str) -> Finding {
-    Finding {
-        rule: Rule::Dependency,
-        place: format!("`{}`", package.name),
-        amount: 1,
-        sentence: sentence.to_owned(),
-    }
+fn finding(package: &Package, sentence: &str) -> String {
+    format!("`{}`: {sentence}", package.name)
 }
 
 #[cfg(test)]
@@ -139,9 +133,6 @@ mod tests {
             .into();
         packages.push(package("probe", folder, on));
         check(&packages)
-            .into_iter()
-            .map(|finding| finding.to_string())
-            .collect()
     }
 
     fn package(name: &str, folder: &str, on: &[&str]) -> Package {

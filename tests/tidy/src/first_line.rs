@@ -1,14 +1,13 @@
 //! The first line of a file says what it is for. Checks only that it exists.
 
-use crate::finding::{Finding, Rule};
 use crate::tree::Source;
 
 /// Files without a header.
-pub fn check(sources: &[Source]) -> Vec<Finding> {
+pub fn check(sources: &[Source]) -> Vec<String> {
     sources.iter().filter_map(finding).collect()
 }
 
-fn finding(source: &Source) -> Option<Finding> {
+fn finding(source: &Source) -> Option<String> {
     let wanted = wanted(source)?;
     // A shebang and the package of a WIT file must come before anything else.
     let skipped = |line: &&str| {
@@ -23,13 +22,9 @@ fn finding(source: &Source) -> Option<Finding> {
     let says = first
         .strip_prefix(wanted)
         .is_some_and(|words| words.trim().len() > 2);
-    (!says).then(|| Finding {
-        rule: Rule::FirstLine,
-        place: source.path.clone(),
-        amount: 1,
-        sentence: format!(
-            "begin it with a `{wanted}` line that says what it is for and what it never does"
-        ),
+    (!says).then(|| {
+        let path = &source.path;
+        format!("{path}: begin it with a `{wanted}` line that says what it is for")
     })
 }
 

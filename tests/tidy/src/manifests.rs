@@ -1,10 +1,9 @@
 //! Manifests of packages: lints and versions come from the root. The root manifest itself is exempt.
 
-use crate::finding::{Finding, Rule};
 use crate::tree::Source;
 
 /// Manifests that do not inherit.
-pub fn check(sources: &[Source]) -> Vec<Finding> {
+pub fn check(sources: &[Source]) -> Vec<String> {
     sources
         .iter()
         .filter(|source| source.path.ends_with("/Cargo.toml"))
@@ -12,7 +11,7 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
         .collect()
 }
 
-fn of_manifest(source: &Source) -> Vec<Finding> {
+fn of_manifest(source: &Source) -> Vec<String> {
     let mut findings = Vec::new();
     if !source.text.contains("[lints]\nworkspace = true") {
         findings.push(finding(
@@ -50,13 +49,8 @@ fn is_dependency(line: &str) -> bool {
     !line.starts_with('#') && line.contains('=')
 }
 
-fn finding(source: &Source, sentence: &str) -> Finding {
-    Finding {
-        rule: Rule::Manifest,
-        place: source.path.clone(),
-        amount: 1,
-        sentence: sentence.to_owned(),
-    }
+fn finding(source: &Source, sentence: &str) -> String {
+    format!("{}: {sentence}", source.path)
 }
 
 #[cfg(test)]

@@ -2,8 +2,6 @@
 //! tree, and so does every command and flag of `transom` in a command line on a page. Does not check what the page says
 //! about it.
 
-use crate::code;
-use crate::finding::{Finding, Rule};
 use crate::tree::Source;
 
 /// Names of the reader's own files: those of the tutorial.
@@ -16,7 +14,7 @@ const FILES: [&str; 5] = [".rs", ".yaml", ".json", ".wit", ".md"];
 const METRICS: [&str; 3] = ["transom_", "transom:", "hypershift_addon_agent_"];
 
 /// Names on pages that do not exist.
-pub fn check(sources: &[Source]) -> Vec<Finding> {
+pub fn check(sources: &[Source]) -> Vec<String> {
     let is_page = |source: &&Source| source.is("md") && !source.path.starts_with("host/adr/");
     sources
         .iter()
@@ -25,7 +23,7 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
         .collect()
 }
 
-fn of(page: &Source, sources: &[Source]) -> Vec<Finding> {
+fn of(page: &Source, sources: &[Source]) -> Vec<String> {
     let mut missing: Vec<String> = Vec::new();
     let mut look = |span: &str, known: bool| {
         if !known && !missing.iter().any(|one| one == span) {
@@ -40,7 +38,7 @@ fn of(page: &Source, sources: &[Source]) -> Vec<Finding> {
                 is_flag(sources, span)
                     || sources
                         .iter()
-                        .any(|source| source.is("rs") && code::has_word(&source.text, span))
+                        .any(|source| source.is("rs") && source.has_word(span))
             }
             Some(Kind::KnownReason) => somewhere(sources, span),
             None => true,
@@ -64,17 +62,15 @@ fn of(page: &Source, sources: &[Source]) -> Vec<Finding> {
             let variant: String = command[..1].to_ascii_uppercase() + &command[1..];
             look(
                 command,
-                of_transom(sources).any(|source| code::has_word(&source.text, &variant)),
+                of_transom(sources).any(|source| source.has_word(&variant)),
             );
         }
     }
-    let finding = |span: String| Finding {
-        rule: Rule::Page,
-        place: page.path.clone(),
-        amount: 1,
-        sentence: format!("names `{span}`, and nothing is called so: correct the page"),
-    };
-    missing.into_iter().map(finding).collect()
+    let path = &page.path;
+    missing
+        .into_iter()
+        .map(|span| format!("{path}: names `{span}`, and nothing is called so: correct the page"))
+        .collect()
 }
 
 /// The sources of the commands and flags of `transom`.
@@ -86,7 +82,7 @@ fn of_transom(sources: &[Source]) -> impl Iterator<Item = &Source> {
 
 fn is_flag(sources: &[Source], flag: &str) -> bool {
     let field = flag.trim_start_matches('-').replace('-', "_");
-    of_transom(sources).any(|source| code::has_word(&source.text, &format!("{field}:")))
+    of_transom(sources).any(|source| source.has_word(&format!("{field}:")))
 }
 
 /// The arguments of every call of `transom` in blocks and spans; a line that ends with `\` continues.
@@ -187,7 +183,7 @@ fn metric(span: &str) -> &str {
 fn somewhere(sources: &[Source], name: &str) -> bool {
     sources
         .iter()
-        .any(|source| !source.is("md") && code::has_word(&source.text, name))
+        .any(|source| !source.is("md") && source.has_word(name))
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! Budgets of size. Tests do not count, and in a crate root neither does documentation.
 
-use crate::code;
-use crate::finding::{Finding, Rule};
 use crate::tree::Source;
 
 /// Lines of a Rust file without its tests.
@@ -10,7 +8,7 @@ pub const FILE: usize = 350;
 pub const TEST_FILE: usize = 500;
 /// Lines of `main.rs`.
 pub const MAIN: usize = 30;
-/// Lines of `lib.rs` without documentation.
+/// Lines of `lib.rs` without documentation and lints.
 pub const CRATE_ROOT: usize = 40;
 /// Lines of a guest's `lib.rs`.
 pub const GUEST: usize = 60;
@@ -18,18 +16,15 @@ pub const GUEST: usize = 60;
 pub const WIT: usize = 90;
 
 /// Files above their budget.
-pub fn check(sources: &[Source]) -> Vec<Finding> {
+pub fn check(sources: &[Source]) -> Vec<String> {
     sources.iter().filter_map(finding).collect()
 }
 
-fn finding(source: &Source) -> Option<Finding> {
+fn finding(source: &Source) -> Option<String> {
     let (budget, lines, advice) = measure(source)?;
-    (lines > budget).then(|| Finding {
-        rule: Rule::Size,
-        place: source.path.clone(),
-        amount: lines,
-        sentence: format!("has {lines} lines where {budget} are the budget; {advice}"),
-    })
+    let path = &source.path;
+    (lines > budget)
+        .then(|| format!("{path}: has {lines} lines where {budget} are the budget; {advice}"))
 }
 
 /// Budget, counted lines, and what to do beyond it; none without a budget.
@@ -48,15 +43,15 @@ fn measure(source: &Source) -> Option<(usize, usize, &'static str)> {
     if path.ends_with("src/main.rs") {
         return Some((
             MAIN,
-            without_tests(source),
+            code(source).count(),
             "move what it does into modules and leave the call",
         ));
     }
     if path.ends_with("src/lib.rs") {
         return Some(if is_guest(path) {
-            (GUEST, without_tests(source), "move the logic to decide.rs")
+            (GUEST, code(source).count(), "move the logic to decide.rs")
         } else if source.is_test() || path.starts_with("tests/fixtures/") {
-            (FILE, without_tests(source), "split it along its subjects")
+            (FILE, code(source).count(), "split it along its subjects")
         } else {
             (
                 CRATE_ROOT,
@@ -74,7 +69,7 @@ fn measure(source: &Source) -> Option<(usize, usize, &'static str)> {
     } else {
         (
             FILE,
-            without_tests(source),
+            code(source).count(),
             "the border of a stage is the border of a file: split it there",
         )
     })
@@ -84,29 +79,31 @@ fn is_guest(path: &str) -> bool {
     path.starts_with("guest/") && !path.starts_with("guest/sdk/")
 }
 
-fn without_tests(source: &Source) -> usize {
-    code::test_lines(&code::only(&source.text))
-        .iter()
-        .filter(|is_test| !**is_test)
-        .count()
+/// Lines before the tests.
+fn code(source: &Source) -> impl Iterator<Item = &str> {
+    let end = if source.is_test() {
+        usize::MAX
+    } else {
+        source.tests_start()
+    };
+    source.text.lines().take(end)
 }
 
+/// Also without lints and modules of tests only.
 fn without_documentation(source: &Source) -> usize {
-    let tests = code::test_lines(&code::only(&source.text));
-    let lines = source.text.lines().map(str::trim_start).zip(tests);
-    lines
-        .filter(|(line, is_test)| !is_test && !line.starts_with("//") && !line.is_empty())
-        .count()
+    let counts = |line: &&str| !["//", "#!["].iter().any(|start| line.starts_with(start));
+    let counts = |line: &&str| counts(line) && !line.is_empty();
+    let lines: Vec<&str> = code(source).map(str::trim_start).filter(counts).collect();
+    let for_tests = lines.iter().filter(|line| **line == "#[cfg(test)]").count();
+    lines.len() - 2 * for_tests
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn amount(path: &str, text: &str) -> Option<usize> {
-        check(&[Source::new(path, text)])
-            .first()
-            .map(|finding| finding.amount)
+    fn above(path: &str, text: &str) -> bool {
+        !check(&[Source::new(path, text)]).is_empty()
     }
 
     #[test]
@@ -120,23 +117,19 @@ mod tests {
             ("tests/fixtures/loops/src/lib.rs", FILE),
             ("wit/types.wit", WIT),
         ] {
-            assert_eq!(amount(path, &"x\n".repeat(budget)), None, "{path}");
-            assert_eq!(
-                amount(path, &"x\n".repeat(budget + 1)),
-                Some(budget + 1),
-                "{path}"
-            );
+            assert!(!above(path, &"x\n".repeat(budget)), "{path}");
+            assert!(above(path, &"x\n".repeat(budget + 1)), "{path}");
         }
     }
 
     #[test]
     fn ignores_tests_and_the_documentation_of_a_root() {
         let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "x\n".repeat(FILE));
-        assert_eq!(amount("host/core/src/plan.rs", &tests), None);
-        assert_eq!(
-            amount("host/core/src/lib.rs", &"//! why\n".repeat(CRATE_ROOT + 1)),
-            None
-        );
-        assert_eq!(amount("README.md", &"x\n".repeat(1000)), None);
+        assert!(!above("host/core/src/plan.rs", &tests));
+        assert!(!above(
+            "host/core/src/lib.rs",
+            &"//! why\n".repeat(CRATE_ROOT + 1)
+        ));
+        assert!(!above("README.md", &"x\n".repeat(1000)));
     }
 }

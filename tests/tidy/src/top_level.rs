@@ -1,7 +1,5 @@
 //! The names at the top level. Hidden names are exempt: they are settings of tools.
 
-use crate::finding::{Finding, Rule};
-
 /// Seven names of the basic structure, their companions, and what cargo builds.
 const ALLOWED: [&str; 11] = [
     "CHANGELOG.md",
@@ -18,18 +16,11 @@ const ALLOWED: [&str; 11] = [
 ];
 
 /// Names that do not belong there.
-pub fn check(names: &[String]) -> Vec<Finding> {
+pub fn check(names: &[String]) -> Vec<String> {
     names
         .iter()
         .filter(|name| !name.starts_with('.') && !ALLOWED.contains(&name.as_str()))
-        .map(|name| Finding {
-            rule: Rule::TopLevel,
-            place: name.clone(),
-            amount: 1,
-            sentence:
-                "does not belong at the top level; put it below host, guest, wit, policies or tests"
-                    .to_owned(),
-        })
+        .map(|name| format!("{name}: put it below host, guest, wit, policies or tests"))
         .collect()
 }
 
@@ -40,10 +31,10 @@ mod tests {
     #[test]
     fn finds_unknown_names_but_not_hidden_ones() {
         let names = ["Cargo.toml", ".ci", "docs", "host"].map(str::to_owned);
-        let found: Vec<String> = check(&names)
-            .into_iter()
-            .map(|finding| finding.place)
-            .collect();
-        assert_eq!(found, ["docs"]);
+        let found = check(&names);
+        assert!(
+            found.len() == 1 && found[0].starts_with("docs:"),
+            "{found:?}"
+        );
     }
 }

@@ -35,6 +35,41 @@ impl Source {
         self.is("rs")
             && (in_tests || self.path.contains("/tests/") || self.path.ends_with("/tests.rs"))
     }
+
+    /// The index of the line at which the tests begin: the first one of a file with tests only, the number of lines of a
+    /// file without tests.
+    pub fn tests_start(&self) -> usize {
+        if self.is_test() {
+            0
+        } else {
+            tests_start(&self.text)
+        }
+    }
+
+    /// The text contains the word, not as part of a longer one.
+    pub fn has_word(&self, word: &str) -> bool {
+        let is_word = |char: char| char.is_alphanumeric() || char == '_';
+        self.text.match_indices(word).any(|(at, _)| {
+            let before = self.text[..at].chars().next_back();
+            let after = self.text[at + word.len()..].chars().next();
+            !before.is_some_and(is_word) && !after.is_some_and(is_word)
+        })
+    }
+}
+
+/// The index of the line at which the tests begin; clippy checks that no code follows them.
+fn tests_start(text: &str) -> usize {
+    let lines: Vec<&str> = text.lines().collect();
+    let begins = |at: &usize| {
+        // Attributes of the module may follow, each on one line or several.
+        let rest = lines[*at + 1..].iter();
+        let module = rest.map(|line| line.trim_end()).find(|line| {
+            line.starts_with("mod ") || line.starts_with("pub") || line.ends_with([';', '{', '}'])
+        });
+        lines[*at] == "#[cfg(test)]"
+            && module.is_some_and(|line| line.contains("mod ") && line.ends_with('{'))
+    };
+    (0..lines.len()).find(begins).unwrap_or(lines.len())
 }
 
 /// The root of the workspace.
@@ -92,6 +127,28 @@ mod tests {
         assert!(!test("host/core/src/plan.rs"));
         assert!(!test("tests/fixtures/loops/src/lib.rs"));
         assert!(!test("tests/README.md"));
+    }
+
+    #[test]
+    fn tests_begin_at_their_module() {
+        let start = |text: &str| Source::new("host/core/src/plan.rs", text).tests_start();
+        assert_eq!(start("fn a() {}\n#[cfg(test)]\nmod tests {\n}\n"), 1);
+        assert_eq!(
+            start("#[cfg(test)]\n#[expect(\n    x,\n)]\npub(crate) mod tests {\n}\n"),
+            0
+        );
+        assert_eq!(start("#[cfg(test)]\nmod more;\nfn a() {}\n"), 3);
+        assert_eq!(start("#[cfg(test)]\nfn a() {\n}\n"), 3);
+        assert_eq!(
+            Source::new("host/core/tests/a.rs", "fn a() {}\n").tests_start(),
+            0
+        );
+    }
+
+    #[test]
+    fn matches_whole_words() {
+        let source = Source::new("a.rs", "pub unsafe fn a()");
+        assert!(source.has_word("unsafe") && !source.has_word("safe"));
     }
 
     #[test]
