@@ -7,7 +7,7 @@ mod routes;
 mod state;
 mod tls;
 
-use crate::agent::Agent;
+use crate::controller::Controller;
 use anyhow::Context as _;
 use gate::Gate;
 use hyper::server::conn::http1;
@@ -47,7 +47,7 @@ pub(crate) struct AdminOptions {
 
 /// What all connections share.
 struct Admin {
-    agent: Arc<Agent>,
+    agent: Arc<Controller>,
     gate: Gate,
     tls: Option<tls::Tls>,
     peers: Arc<Room>,
@@ -59,7 +59,7 @@ struct Admin {
 /// # Errors
 /// When the port cannot be used, or the certificate cannot be read.
 pub(crate) async fn start(
-    agent: Arc<Agent>,
+    agent: Arc<Controller>,
     options: AdminOptions,
     reviews: Option<Reviews>,
 ) -> anyhow::Result<tokio::task::JoinHandle<()>> {

@@ -1,9 +1,9 @@
 //! The binary `transom`: runs the command line and ends with its exit code.
 
 mod admin;
-mod agent;
 mod args;
 mod command;
+mod controller;
 mod metrics;
 mod output;
 mod policies;

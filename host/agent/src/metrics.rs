@@ -4,7 +4,7 @@ mod meters;
 mod process;
 mod state;
 
-use crate::agent::Agent;
+use crate::controller::Controller;
 use anyhow::Context as _;
 use meters::Meters;
 use prometheus::TextEncoder;
@@ -33,7 +33,7 @@ pub(crate) fn get() -> Option<&'static Meters> {
 ///
 /// # Errors
 /// When a metric cannot be written, which is a bug in the agent.
-pub(crate) fn text(agent: &Agent) -> anyhow::Result<String> {
+pub(crate) fn text(agent: &Controller) -> anyhow::Result<String> {
     let Some(meters) = get() else {
         return Ok(String::new());
     };

@@ -47,7 +47,7 @@ impl Found {
 ///
 /// # Errors
 /// `InputTerminating` for an object that is being deleted, else the need's reason for absence, as waiting or missing.
-pub fn judge(found: &[Found], guest: &Guest) -> Result<(), Failure> {
+pub fn check_present(found: &[Found], guest: &Guest) -> Result<(), Failure> {
     found
         .iter()
         .filter(|found| found.living().is_none())
@@ -204,7 +204,7 @@ mod tests {
                 Some((Class::Invalid, "ContractBroken")),
             ),
         ] {
-            let judged = judge(
+            let judged = check_present(
                 &[found(absence.clone(), Form::Presence, body)],
                 &guest(&[], &[]),
             );
@@ -219,7 +219,7 @@ mod tests {
             found(wait, Form::Presence, None),
             found(fail, Form::Presence, None),
         ];
-        let failure = judge(&both, &guest(&[], &[])).unwrap_err();
+        let failure = check_present(&both, &guest(&[], &[])).unwrap_err();
         assert_eq!(failure.class, Class::Waiting, "the guest's order decides");
     }
 

@@ -2,7 +2,7 @@
 
 use super::gate::Gate;
 use super::state;
-use crate::agent::Agent;
+use crate::controller::Controller;
 use crate::metrics;
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -22,7 +22,7 @@ type Answer = Response<Full<Bytes>>;
 
 /// Answers one request, whose body is ignored. Calls `read` before an answer that may be large, and only then.
 pub(super) async fn answer<B>(
-    agent: &Agent,
+    agent: &Controller,
     gate: &Gate,
     peer: SocketAddr,
     request: &Request<B>,
@@ -54,14 +54,14 @@ pub(super) async fn answer<B>(
     }
 }
 
-fn readiness(agent: &Agent) -> Answer {
+fn readiness(agent: &Controller) -> Answer {
     match agent.unready() {
         None => said(StatusCode::OK, "ok"),
         Some(why) => said(StatusCode::SERVICE_UNAVAILABLE, why),
     }
 }
 
-fn shown(agent: &Agent, path: &str) -> Answer {
+fn shown(agent: &Controller, path: &str) -> Answer {
     let (kind, text) = match path {
         "/metrics" => (METRICS, metrics::text(agent)),
         _ => (JSON, state::text(agent)),

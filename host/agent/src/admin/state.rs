@@ -1,7 +1,7 @@
 //! The state of the agent as JSON, for debugging. It holds no content of objects: states, reasons and messages are
 //! those of status and log.
 
-use crate::agent::Agent;
+use crate::controller::Controller;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use transom_api::State;
@@ -15,11 +15,11 @@ const LISTED: usize = 1_000;
 ///
 /// # Errors
 /// When it cannot be serialized, which is a bug in the agent.
-pub(super) fn text(agent: &Agent) -> anyhow::Result<String> {
+pub(super) fn text(agent: &Controller) -> anyhow::Result<String> {
     serde_json::to_string_pretty(&of(agent)).context("failed to write the state")
 }
 
-fn of(agent: &Agent) -> Value {
+fn of(agent: &Controller) -> Value {
     let policies = agent.queues().into_iter().map(|queue| {
         let revision = &queue.loaded().revision;
         json!({
@@ -40,7 +40,7 @@ fn of(agent: &Agent) -> Value {
 }
 
 /// Every watch of every API server, with its health.
-fn watches(agent: &Agent) -> Vec<Value> {
+fn watches(agent: &Controller) -> Vec<Value> {
     let of = |server: &Kubernetes| {
         let watches = server.health().watches.into_iter();
         let name = server.name().to_owned();
@@ -69,10 +69,10 @@ fn watches(agent: &Agent) -> Vec<Value> {
 
 /// The primaries that are not `Applied`, at most [`LISTED`] of them, with the number of those left out and of `Applied`
 /// ones.
-fn primaries(agent: &Agent) -> Value {
-    let known = agent.known.lock();
-    let mut others = known
-        .told
+fn primaries(agent: &Controller) -> Value {
+    let memory = agent.memory.lock();
+    let mut others = memory
+        .results
         .iter()
         .filter(|(_, told)| told.state != State::Applied);
     let listed: Vec<Value> = others
@@ -90,8 +90,8 @@ fn primaries(agent: &Agent) -> Value {
         })
         .collect();
     let left_out = others.count();
-    let applied = known
-        .told
+    let applied = memory
+        .results
         .values()
         .filter(|told| told.state == State::Applied)
         .count();

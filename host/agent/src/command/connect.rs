@@ -1,10 +1,10 @@
 //! Opens the connections that the flags name: directories, API servers, or both.
 
-use crate::agent::connections::{Cluster, Connections, OnServer};
 use crate::args::run::{NamedDir, RunArgs};
 use crate::args::server::{NamedContext, ReachArgs, ServerArgs};
 use crate::command::child;
 use crate::command::run::limits;
+use crate::controller::connections::{Cluster, Connections, OnServer};
 use crate::telemetry;
 use anyhow::bail;
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,13 +4,13 @@
 pub(crate) mod difference;
 mod form;
 
-use crate::agent::Agent;
-use crate::agent::clock::Clock;
 use crate::args::{ReconcileArgs, RenderArgs, Reveal};
 use crate::command::block_on;
 use crate::command::case::{self, Given, settings};
 use crate::command::session::Session;
 use crate::command::summary::Done;
+use crate::controller::Controller;
+use crate::controller::clock::Clock;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
 use crate::policies::loads::Loading;
@@ -70,7 +70,7 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
         source = settings::laid(source, case, path)?;
     }
     let agent = |connections| {
-        Agent::new(connections, clock, facts).limited(args.reconcile.max_kubeconfig_bytes)
+        Controller::new(connections, clock, facts).limited(args.reconcile.max_kubeconfig_bytes)
     };
     let loading = Loading::start(run::engine()?, source, [LOCAL.to_owned()].into());
     let directory = open(path, given, run::limits(args.reconcile.max_object_bytes))?;

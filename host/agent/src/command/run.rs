@@ -1,13 +1,13 @@
 //! `transom run`: wires the parts, and drives them until the work is done or the process is told to stop.
 
 use crate::admin::{self, AdminOptions};
-use crate::agent::Agent;
-use crate::agent::clock::Clock;
-use crate::agent::connections::Connections;
 use crate::args::ReconcileArgs;
 use crate::args::run::{AdminArgs, LogFormat, RunArgs};
 use crate::command::summary::Done;
 use crate::command::{block_on, child};
+use crate::controller::Controller;
+use crate::controller::clock::Clock;
+use crate::controller::connections::Connections;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
 use crate::policies::active::Active;
@@ -132,7 +132,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
 
 /// An agent whose connections are being opened. Each policy begins as soon as what it needs was listed.
 pub(crate) struct Prepared {
-    pub(crate) agent: Arc<Agent>,
+    pub(crate) agent: Arc<Controller>,
     pub(crate) swap: Swap,
     /// Ends when all that was loaded was put to work.
     pub(crate) begun: JoinHandle<()>,
@@ -204,7 +204,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
 }
 
 /// Waits until everything was reconciled, and prints the summary for the policies of the start.
-async fn first(agent: &Arc<Agent>, active: &Active, screen: &Screen) {
+async fn first(agent: &Arc<Controller>, active: &Active, screen: &Screen) {
     drive(agent, screen).await;
     agent.publish_policies();
     summary::tell(agent, active, Done::Written, screen);
@@ -233,7 +233,7 @@ fn admin_options(args: &AdminArgs) -> Option<AdminOptions> {
 }
 
 /// The API server that authorizes access to metrics and state.
-fn reviews(agent: &Agent) -> Option<Reviews> {
+fn reviews(agent: &Controller) -> Option<Reviews> {
     agent.connections.home().map(Kubernetes::reviews)
 }
 
@@ -246,9 +246,9 @@ pub(crate) fn limits(max_object_bytes: usize) -> Limits {
 }
 
 /// An agent with the facts and the clock of the command line.
-fn agent(connections: Connections, args: &ReconcileArgs) -> Agent {
+fn agent(connections: Connections, args: &ReconcileArgs) -> Controller {
     let facts = AgentFacts::new(&args.cluster_name, args.self_managed_cluster.as_deref());
-    Agent::new(connections, Clock::new(args.now), facts).limited(args.max_kubeconfig_bytes)
+    Controller::new(connections, Clock::new(args.now), facts).limited(args.max_kubeconfig_bytes)
 }
 
 /// Shares out the memory budget.
@@ -344,7 +344,7 @@ pub(crate) fn check_found(active: &Active, args: &ReconcileArgs) -> anyhow::Resu
 }
 
 /// Waits until nothing is left to do now, with a progress line.
-pub(crate) async fn drive(agent: &Arc<Agent>, screen: &Screen) {
+pub(crate) async fn drive(agent: &Arc<Controller>, screen: &Screen) {
     let idle = agent.idle();
     tokio::pin!(idle);
     while tokio::time::timeout(PROGRESS, &mut idle).await.is_err() {

@@ -1,8 +1,8 @@
 //! An agent that works in memory on given objects, for `render` and `test`, with the same code as `run`. Writes no
 //! file.
 
-use crate::agent::Agent;
-use crate::agent::connections::{Cluster, Connections};
+use crate::controller::Controller;
+use crate::controller::connections::{Cluster, Connections};
 use crate::policies::active::Active;
 use crate::policies::loads::Loading;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use transom_core::watches::SecretReads;
 /// One agent on one directory in memory.
 pub(crate) struct Session {
     /// The agent.
-    pub(crate) agent: Arc<Agent>,
+    pub(crate) agent: Arc<Controller>,
     /// Its policies.
     pub(crate) active: Active,
     /// Its objects.
@@ -30,7 +30,7 @@ impl Session {
     pub(crate) async fn start(
         loading: Loading,
         directory: Directory,
-        agent: impl FnOnce(Connections) -> Agent,
+        agent: impl FnOnce(Connections) -> Controller,
     ) -> anyhow::Result<Self> {
         let directory = Arc::new(directory);
         let told = directory.changes();
@@ -63,7 +63,7 @@ impl Session {
 
     /// Every object that was written so far, and for which policies. Starts the record anew.
     pub(crate) fn take_written(&self) -> BTreeMap<ObjectRef, BTreeSet<Arc<str>>> {
-        std::mem::take(&mut self.agent.known.lock().written)
+        std::mem::take(&mut self.agent.memory.lock().written)
     }
 }
 

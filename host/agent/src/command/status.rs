@@ -4,14 +4,14 @@
 mod account;
 mod show;
 
-use crate::agent::Agent;
-use crate::agent::account::Account;
-use crate::agent::connections::Cluster;
-use crate::agent::known::Told;
 use crate::args::OutputFormat;
 use crate::args::status::StatusArgs;
 use crate::command::run::{self, Prepared};
 use crate::command::{block_on, summary};
+use crate::controller::Controller;
+use crate::controller::account::Account;
+use crate::controller::connections::Cluster;
+use crate::controller::memory::LastResult;
 use crate::output::{Ending, Screen, columns};
 use anyhow::{Context as _, bail};
 use serde_json::Value;
@@ -136,7 +136,7 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
 }
 
 /// Every primary under every policy, worst first.
-fn rows(agent: &Agent) -> Vec<Row> {
+fn rows(agent: &Controller) -> Vec<Row> {
     let accounts = agent.accounts.all();
     let mut rows: Vec<Row> = accounts
         .into_iter()
@@ -148,11 +148,11 @@ fn rows(agent: &Agent) -> Vec<Row> {
     rows
 }
 
-fn row(agent: &Agent, key: Key, account: Account) -> Row {
-    let told = agent.known.lock().told.get(&key).cloned();
+fn row(agent: &Controller, key: Key, account: Account) -> Row {
+    let told = agent.memory.lock().results.get(&key).cloned();
     // A primary that is gone has no result, only an account of what is left to remove.
     let (state, reason, message) = match told {
-        Some(Told {
+        Some(LastResult {
             state,
             reason,
             message,
@@ -208,7 +208,7 @@ fn would_apply() -> (String, String) {
 }
 
 /// Meaning and remedy of a reason, as the agent or the policy's guests declare it.
-fn explained(agent: &Agent, key: &Key, reason: &Reason) -> (String, String) {
+fn explained(agent: &Controller, key: &Key, reason: &Reason) -> (String, String) {
     if let Reason::Known(word) = reason {
         return (word.meaning().to_owned(), word.remedy().to_owned());
     }
@@ -236,8 +236,8 @@ fn names(kind: &str, name: &str, primary: &ObjectRef) -> bool {
 }
 
 /// The kinds that the policies are about, for a message that no policy is about another one.
-fn about(agent: &Agent) -> String {
-    let of = |queue: &crate::agent::workqueue::Workqueue| {
+fn about(agent: &Controller) -> String {
+    let of = |queue: &crate::controller::workqueue::Workqueue| {
         let primary = &queue.loaded().revision.policy.primary;
         format!(
             "; the primary of {} is {} of {}",
@@ -277,7 +277,7 @@ fn print(rows: &[Row], one: bool, form: OutputFormat, screen: &Screen) {
 }
 
 /// Prints what cannot be read, on any cluster; true when there is something.
-fn unread(agent: &Agent, screen: &Screen) -> bool {
+fn unread(agent: &Controller, screen: &Screen) -> bool {
     let files: Vec<_> = agent
         .connections
         .all()

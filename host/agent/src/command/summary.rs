@@ -1,7 +1,7 @@
 //! The summary of a run: counts by state and reason, and the worst primaries by name.
 
-use crate::agent::Agent;
-use crate::agent::connections::Cluster;
+use crate::controller::Controller;
+use crate::controller::connections::Cluster;
 use crate::output::{Ending, Screen, Tint};
 use crate::policies::active::Active;
 use serde_json::json;
@@ -21,10 +21,10 @@ pub(crate) enum Done {
 }
 
 /// Prints the summary on standard error; names what is not `Applied`. `Failed` when any primary, policy or file failed.
-pub(crate) fn tell(agent: &Agent, active: &Active, done: Done, screen: &Screen) -> Ending {
+pub(crate) fn tell(agent: &Controller, active: &Active, done: Done, screen: &Screen) -> Ending {
     let (mut counts, mut named) = (BTreeMap::new(), BTreeMap::<State, Vec<_>>::new());
-    let known = agent.known.lock();
-    for (key, told) in &known.told {
+    let memory = agent.memory.lock();
+    for (key, told) in &memory.results {
         let would = done == Done::InMemory && told.state == State::Applied && told.wrote;
         *counts
             .entry((told.state, would, told.reason.clone()))
@@ -93,7 +93,7 @@ pub(crate) fn tell(agent: &Agent, active: &Active, done: Done, screen: &Screen) 
 }
 
 /// Prints which bounds of the grants RBAC cannot enforce; no plan shows that.
-fn reaches(agent: &Agent, active: &Active, screen: &Screen) {
+fn reaches(agent: &Controller, active: &Active, screen: &Screen) {
     for (policy, message) in active.reaches(agent) {
         screen.tell(
             format_args!("policy {policy}: {message}"),
@@ -103,7 +103,7 @@ fn reaches(agent: &Agent, active: &Active, screen: &Screen) {
 }
 
 /// Tries once more to write what could not be written, and prints what is left; true when something is.
-pub(crate) fn unwritten(agent: &Agent, screen: &Screen) -> bool {
+pub(crate) fn unwritten(agent: &Controller, screen: &Screen) -> bool {
     agent.publish_policies();
     let (primaries, policies) = (agent.write_left(), agent.unwritten_policies());
     if let Some((count, error)) = &primaries {

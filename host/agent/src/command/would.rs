@@ -1,8 +1,8 @@
 //! Prints what a read-only run would write, compared with what is there. Credentials are redacted.
 
-use crate::agent::Agent;
 use crate::args::run::RunArgs;
 use crate::command::render::{Rendered, difference};
+use crate::controller::Controller;
 use crate::output::Screen;
 use serde_json::{Map, Value};
 use transom_core::object::Object;
@@ -25,7 +25,7 @@ pub(crate) fn is_asked_for(args: &RunArgs) -> bool {
 }
 
 /// Prints every write that was refused because the run is read-only, in the form of `transom render --diff`.
-pub(crate) async fn print(agent: &Agent, screen: &Screen) {
+pub(crate) async fn print(agent: &Controller, screen: &Screen) {
     let mut all = Vec::new();
     for (key, account) in agent.accounts.all() {
         for step in account.steps {
@@ -74,7 +74,11 @@ fn set(body: &mut Value, path: &[String], value: Value) {
         [last] => drop(map.insert(last.clone(), value)),
         [name, rest @ ..] => {
             let next = map.entry(name.clone());
-            set(next.or_insert_with(|| Value::Object(Map::new())), rest, value);
+            set(
+                next.or_insert_with(|| Value::Object(Map::new())),
+                rest,
+                value,
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Metrics of a state: read from the agent on request, so that what is gone has no series. The agent's knowledge is
 //! locked only while it is counted.
 
-use crate::agent::Agent;
+use crate::controller::Controller;
 use prometheus::proto::{Counter, Gauge, LabelPair, MetricFamily, MetricType};
 use std::collections::BTreeMap;
 use transom_api::State;
@@ -10,7 +10,7 @@ use transom_core::metrics::{self, Kind, Metric};
 use transom_core::summary;
 
 /// Primaries, queues, ends of validity, leadership, requests, watches, and the version.
-pub(super) fn gather(agent: &Agent) -> Vec<MetricFamily> {
+pub(super) fn gather(agent: &Controller) -> Vec<MetricFamily> {
     let leads = agent.leading.leads();
     // On a replica that does not lead, the knowledge of primaries is old, and the queues hold another replica's work.
     let queues = if leads { agent.queues() } else { Vec::new() };
@@ -38,7 +38,7 @@ pub(super) fn gather(agent: &Agent) -> Vec<MetricFamily> {
 }
 
 /// Requests and watches of API servers. A verb that was never used for a purpose has no row.
-fn servers(agent: &Agent) -> Vec<MetricFamily> {
+fn servers(agent: &Controller) -> Vec<MetricFamily> {
     let (mut requests, mut watches) = (Vec::new(), BTreeMap::<_, (u64, usize)>::new());
     for server in agent.connections.servers() {
         let counts = server.writer().counts();
@@ -77,10 +77,10 @@ fn servers(agent: &Agent) -> Vec<MetricFamily> {
     ]
 }
 
-fn primaries(agent: &Agent) -> MetricFamily {
-    let known = agent.known.lock();
+fn primaries(agent: &Controller) -> MetricFamily {
+    let memory = agent.memory.lock();
     let mut counts: BTreeMap<_, u64> = BTreeMap::new();
-    for (key, told) in &known.told {
+    for (key, told) in &memory.results {
         *counts
             .entry((&*key.policy, told.state, told.reason.as_str()))
             .or_default() += 1;
@@ -99,12 +99,12 @@ fn primaries(agent: &Agent) -> MetricFamily {
 }
 
 /// A row for each reason for which a primary is held or waits, even when none is overdue.
-fn overdue(agent: &Agent) -> MetricFamily {
+fn overdue(agent: &Controller) -> MetricFamily {
     let now_seconds = agent.clock.now_seconds();
-    let known = agent.known.lock();
+    let memory = agent.memory.lock();
     let mut counts: BTreeMap<_, u64> = BTreeMap::new();
-    for (key, told) in known
-        .told
+    for (key, told) in memory
+        .results
         .iter()
         .filter(|(_, told)| matches!(told.state, State::Held | State::Waiting))
     {
@@ -127,10 +127,10 @@ fn overdue(agent: &Agent) -> MetricFamily {
     family(&metrics::OVERDUE, rows)
 }
 
-fn expiry(agent: &Agent) -> MetricFamily {
-    let known = agent.known.lock();
+fn expiry(agent: &Controller) -> MetricFamily {
+    let memory = agent.memory.lock();
     let mut earliest: BTreeMap<&str, i64> = BTreeMap::new();
-    for (key, ends) in &known.ends {
+    for (key, ends) in &memory.ends {
         earliest
             .entry(&key.policy)
             .and_modify(|found| *found = (*found).min(*ends))

@@ -1,6 +1,6 @@
 //! What is known of every policy, and the active revisions.
 
-use crate::agent::Agent;
+use crate::controller::Controller;
 use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,7 +113,7 @@ impl Active {
     }
 
     /// Activates revisions as they are now, and reports what was loaded, bound, refused or removed.
-    pub(crate) fn publish(&self, agent: &Arc<Agent>, changes: &[(Arc<str>, Change)]) {
+    pub(crate) fn publish(&self, agent: &Arc<Controller>, changes: &[(Arc<str>, Change)]) {
         // Several policies may begin together. The primaries of all of them are to be located first, so that none wins
         // by its order.
         let new = changes
@@ -151,7 +151,7 @@ impl Active {
     }
 
     /// Logs which bounds of a policy's grant RBAC cannot enforce, when the policy is activated.
-    fn tell_reach(&self, agent: &Agent, policy: &str, change: Change) {
+    fn tell_reach(&self, agent: &Controller, policy: &str, change: Change) {
         if !matches!(change, Change::Loaded | Change::Swapped) {
             return;
         }
@@ -168,7 +168,7 @@ impl Active {
     }
 
     /// Which bounds of the active grants RBAC cannot enforce, by policy.
-    pub(crate) fn reaches(&self, agent: &Agent) -> Vec<(Arc<str>, String)> {
+    pub(crate) fn reaches(&self, agent: &Controller) -> Vec<(Arc<str>, String)> {
         let known = self.lock();
         let of = |(name, loaded): (&Arc<str>, &Arc<Loaded>)| {
             reach(agent, loaded)
@@ -215,7 +215,7 @@ impl Active {
 }
 
 /// Which bounds of a grant RBAC cannot enforce; none when there is no API server.
-fn reach(agent: &Agent, loaded: &Loaded) -> Vec<String> {
+fn reach(agent: &Controller, loaded: &Loaded) -> Vec<String> {
     let reads = agent.connections.secret_reads();
     reads
         .map(|reads| rights::every_secret(&loaded.revision.policy, reads, false))

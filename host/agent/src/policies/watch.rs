@@ -1,7 +1,7 @@
 //! Has changed policies, components and `FleetPolicy` objects loaded, and puts the results to work. No policy waits for
 //! another one.
 
-use crate::agent::Agent;
+use crate::controller::Controller;
 use crate::policies::Source;
 use crate::policies::active::{Active, Changes};
 use crate::policies::follow::Following;
@@ -21,7 +21,7 @@ use transom_core::signal::Signal;
 const EVERY: Duration = Duration::from_millis(250);
 
 /// Follows policies until the task is aborted. The component files of `FleetPolicy` objects lie at `base`.
-pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, base: Base) {
+pub(crate) async fn policies(agent: Arc<Controller>, mut swap: Swap, base: Base) {
     let files = match swap.source() {
         Source::Path(files) => Some(files.clone()),
         Source::Builtin | Source::Given(_) => None,
@@ -54,7 +54,7 @@ pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, base: Base) {
             }
             done = swap.next() => swap.finish(done),
             _ = looks.tick() => {
-                let told = agent.policies_told.swap(false, Ordering::AcqRel);
+                let told = agent.policies_changed.swap(false, Ordering::AcqRel);
                 let given = if told { swap.give(agent.given(&base).await) } else { Changes::new() };
                 let slow = swap.narrow_slow();
                 if !told && slow.is_empty() {
@@ -69,7 +69,7 @@ pub(crate) async fn policies(agent: Arc<Agent>, mut swap: Swap, base: Base) {
 
 /// Puts changes to work. A revision that was loaded or swapped waits, in a task of its own, until what it needs is
 /// watched; all other changes count at once.
-fn activate(agent: &Arc<Agent>, active: &Active, changes: Changes) {
+fn activate(agent: &Arc<Controller>, active: &Active, changes: Changes) {
     let more = |change: &Change| matches!(change, Change::Loaded | Change::Swapped);
     let (later, now): (Changes, Changes) =
         changes.into_iter().partition(|(_, change)| more(change));
@@ -85,7 +85,7 @@ fn activate(agent: &Arc<Agent>, active: &Active, changes: Changes) {
 
 /// Watches what the active policies need, and puts changes to work: each policy as soon as the connections that it
 /// names are ready, so that one that is slow or does not answer holds up no other policy.
-pub(crate) async fn begin(agent: Arc<Agent>, active: Active, changes: Changes) {
+pub(crate) async fn begin(agent: Arc<Controller>, active: Active, changes: Changes) {
     agent.connections.watch(|| active.catalogue());
     // Changes that need no connection, such as a refusal. They are published even when there are none.
     let mut by_need = BTreeMap::from([(BTreeSet::new(), Changes::new())]);

@@ -18,7 +18,7 @@ pub struct Handover {
     pub target: ObjectRef,
     /// The key that it was made for.
     pub former: Key,
-    /// The objects that the target is kept for while they are being deleted; read them before [`Self::judge`].
+    /// The objects that the target is kept for while they are being deleted; read them before [`Self::permit`].
     pub keepers: Vec<ObjectRef>,
 }
 
@@ -50,7 +50,7 @@ impl Handover {
     ///
     /// # Errors
     /// `TargetNotOwned`; `StillNeeded` with the keepers that are being deleted.
-    pub fn judge(&self, connected: bool, keepers: &[Option<Arc<Object>>]) -> Result<(), Failure> {
+    pub fn permit(&self, connected: bool, keepers: &[Option<Arc<Object>>]) -> Result<(), Failure> {
         let Self { target, former, .. } = self;
         let primary = &former.primary;
         if !connected {
@@ -135,7 +135,7 @@ mod tests {
         let handover = handover(&stamp("b", "uid-b"), "uid-a").unwrap();
         let reason = |connected, keepers: &[_]| {
             handover
-                .judge(connected, keepers)
+                .permit(connected, keepers)
                 .map_err(|failure| failure.reason)
         };
         assert_eq!(reason(true, &[None]), Ok(()));

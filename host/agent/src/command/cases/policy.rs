@@ -3,12 +3,12 @@
 
 use super::compare;
 use super::update::{self, Came};
-use crate::agent::Agent;
-use crate::agent::clock::Clock;
-use crate::agent::known::Entry;
-use crate::agent::queue::Queued;
 use crate::command::case::{self, Given, Reference, settings};
 use crate::command::session::Session;
+use crate::controller::Controller;
+use crate::controller::clock::Clock;
+use crate::controller::memory::Entry;
+use crate::controller::queue::Queued;
 use crate::policies::load::Loaded;
 use crate::policies::loads::Loading;
 use crate::policies::{Found, Source};
@@ -113,7 +113,7 @@ pub(super) async fn run(
     case::put(&directory, &objects);
     let loading = Loading::start(engine.clone(), source, [LOCAL.to_owned()].into());
     let mut session = Session::start(loading, directory, |connections| {
-        Agent::new(connections, Clock::new(Some(now)), facts)
+        Controller::new(connections, Clock::new(Some(now)), facts)
     })
     .await?;
     warm.extend(
@@ -134,7 +134,7 @@ pub(super) async fn run(
     let changing = then.is_file() || !case.gone.is_empty();
     if changing {
         session.take_written();
-        session.agent.known.lock().journal = Some(Vec::new());
+        session.agent.memory.lock().journal = Some(Vec::new());
         if then.is_file() {
             case::put(&session.directory, &Given::read(&then)?.objects);
         }
@@ -146,7 +146,7 @@ pub(super) async fn run(
     let journal = changing.then(|| {
         session
             .agent
-            .known
+            .memory
             .lock()
             .journal
             .take()
@@ -220,12 +220,12 @@ fn objects_differ(session: &Session, expected: &Expected) -> (Vec<String>, Map<S
         .filter(|wanted| !removed.iter().any(|object| names(wanted, object)))
         .collect();
     if !(unwanted.is_empty() && missing.is_empty()) {
-        let known = expected
+        let memory = expected
             .removed
             .iter()
             .filter(|wanted| !missing.contains(wanted))
             .cloned();
-        let all: Vec<Reference> = known
+        let all: Vec<Reference> = memory
             .chain(unwanted.iter().map(|object| Reference::of(object)))
             .collect();
         came.insert("removed".to_owned(), json!(all));
@@ -245,9 +245,9 @@ fn objects_differ(session: &Session, expected: &Expected) -> (Vec<String>, Map<S
 }
 
 fn states_differ(session: &Session, expected: &Expected) -> (Vec<String>, Map<String, Value>) {
-    let known = session.agent.known.lock();
-    let found: Vec<_> = known
-        .told
+    let memory = session.agent.memory.lock();
+    let found: Vec<_> = memory
+        .results
         .iter()
         .map(|(key, told)| {
             (

@@ -1,8 +1,8 @@
 //! Rows of `transom status` as data. Objects that would be created or updated are redacted.
 
 use super::Row;
-use crate::agent::account::Read;
 use crate::command::render::marks;
+use crate::controller::account::Read;
 use serde_json::{Map, Value, json};
 use transom_core::plan::Step;
 use transom_core::redact::{Marks, redact};

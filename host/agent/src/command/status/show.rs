@@ -1,7 +1,7 @@
 //! Rows of `transom status` for people. Of a Secret that would be written they show names and paths, no values.
 
 use super::{Row, Standing};
-use crate::agent::account::Read;
+use crate::controller::account::Read;
 use crate::output::{Screen, columns};
 use transom_core::plan::Step;
 

@@ -1,7 +1,7 @@
 //! What the agent knows besides the objects of the clusters. It is in memory only and can be rebuilt. The lock is not
 //! held across an `await`.
 
-use crate::agent::queue::Queued;
+use crate::controller::queue::Queued;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::{Reason, State};
@@ -12,20 +12,20 @@ use transom_core::outputs::Outputs;
 use transom_core::ownership::OwnershipIndex;
 use transom_core::plan::Step;
 use transom_core::plan::brake::Brake;
-use transom_core::plan::contention::Contention;
-use transom_core::policy::Writes;
+use transom_core::plan::contention::Contentions;
+use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{End, Report};
 use transom_core::share::often::Often;
 use transom_core::trigger::LastSeen;
 use transom_core::work::{Cause, Key};
 
-/// What an observation said of an object: its fingerprint, or `None` when it is gone or unreadable.
-pub(crate) type News = Option<Digest>;
+/// What a watch reported of an object: its fingerprint, or `None` when it is gone or unreadable.
+pub(crate) type Observed = Option<Digest>;
 
 /// Ownership, dependencies, own outputs, and the state and result of each primary's last reconcile.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct Memory {
     /// Who wants which target.
     pub(crate) ownership: OwnershipIndex,
     /// Which reconcile depends on which object.
@@ -36,14 +36,14 @@ pub(crate) struct Known {
     pub(crate) outputs: Outputs,
     /// Each primary as its policy saw it last.
     pub(crate) last_seen: HashMap<Key, LastSeen>,
-    /// How often other writers overwrote what a policy wrote, by policy and object.
-    pub(crate) contention: HashMap<(Arc<str>, ObjectRef), Contention>,
+    /// How often other writers overwrote what a policy wrote.
+    pub(crate) contentions: Contentions,
     /// The writes of the last minute, to limit them.
     pub(crate) brake: Brake,
     /// How often each primary was reconciled in the last minute.
     pub(crate) often: Often,
     /// Which key is writing an object now, and the last news of the object since then.
-    writing: HashMap<ObjectRef, (Key, Option<News>)>,
+    writing: HashMap<ObjectRef, (Key, Option<Observed>)>,
     /// The objects that were written, and the policies that wrote them.
     pub(crate) written: BTreeMap<ObjectRef, BTreeSet<Arc<str>>>,
     /// The reconciles and their causes; `None` unless a command records them.
@@ -51,12 +51,12 @@ pub(crate) struct Known {
     /// When the first client certificate expires in what was made for each primary, in seconds since 1970.
     pub(crate) ends: BTreeMap<Key, i64>,
     /// The result of each primary's last reconcile.
-    pub(crate) told: BTreeMap<Key, Told>,
+    pub(crate) results: BTreeMap<Key, LastResult>,
     /// The last attempt that was counted for each primary.
     pub(crate) counted: HashMap<Key, Counted>,
 }
 
-impl Known {
+impl Memory {
     /// Registers the targets that a reconcile is about to write. It gets news of them only after the write, when it
     /// knows what it wrote itself.
     pub(crate) fn about_to_write(&mut self, key: &Key, steps: &[Step]) {
@@ -68,7 +68,7 @@ impl Known {
     }
 
     /// Whether a key is writing an object now. If so, keeps the news for [`Self::end_of_write`].
-    pub(crate) fn is_writing(&mut self, key: &Key, object: &ObjectRef, news: News) -> bool {
+    pub(crate) fn is_writing(&mut self, key: &Key, object: &ObjectRef, news: Observed) -> bool {
         let writer = self
             .writing
             .get_mut(object)
@@ -103,14 +103,41 @@ impl Known {
         news.is_some_and(|news| fingerprint.is_none() || news != fingerprint)
     }
 
-    /// Updates the contention of an object after a policy's step succeeded.
-    pub(crate) fn wrote(&mut self, policy: &Arc<str>, step: &Step) {
-        let written = (Arc::clone(policy), step.target().clone());
-        if let Step::Delete { .. } = step {
-            self.contention.remove(&written);
-        } else if let Some(contention) = self.contention.get_mut(&written) {
-            contention.written();
+    /// Records a successful step; returns the other reconciles that depend on what it wrote.
+    pub(crate) fn wrote(&mut self, key: &Key, step: &Step) -> Vec<Key> {
+        let target = step.target();
+        let policies = self.written.entry(target.clone()).or_default();
+        policies.insert(Arc::clone(&key.policy));
+        match step {
+            Step::Create { desired } | Step::Update { desired, .. } => {
+                self.outputs.observe(desired)
+            }
+            Step::Delete { reference, .. } => self.outputs.gone(reference),
+            Step::Patch { .. } => {}
         }
+        self.contentions.wrote(&key.policy, step);
+        let dependent = self.dependencies.concerned(target);
+        dependent.filter(|other| *other != key).cloned().collect()
+    }
+
+    /// Forgets all that is known for a deleted policy; returns the keys whose target it released.
+    pub(crate) fn remove_policy(&mut self, policy: &str) -> Vec<Key> {
+        let keys = self.results.keys().filter(|key| *key.policy == *policy);
+        for key in keys.cloned().collect::<Vec<_>>() {
+            self.remove(&key);
+            self.results.remove(&key);
+        }
+        self.counted.retain(|key, _| *key.policy != *policy);
+        self.last_seen.retain(|key, _| *key.policy != *policy);
+        self.contentions.remove_policy(policy);
+        self.ownership.remove_policy(policy)
+    }
+
+    /// Forgets what a primary depends on and what was made for it.
+    pub(crate) fn remove(&mut self, key: &Key) {
+        self.dependencies.remove(key);
+        self.fingerprints.remove(key);
+        self.ends.remove(key);
     }
 
     /// Registers objects that a reconcile is about to read. From then on every change is news to it, even one that
@@ -123,11 +150,11 @@ impl Known {
     }
 }
 
-impl Known {
+impl Memory {
     /// Which attempt a reconcile counts as, given what was counted before; `timed` when time alone called for it.
     pub(crate) fn attempt(
         &mut self,
-        writes: &Writes,
+        policy: &Policy,
         (key, primary_read): (&Key, bool),
         timed: bool,
         report: &Report,
@@ -136,7 +163,7 @@ impl Known {
             self.counted.remove(key);
         }
         let counted = metrics::attempt(
-            writes,
+            policy,
             primary_read,
             timed,
             self.counted.get(key).copied(),
@@ -160,7 +187,7 @@ pub(crate) struct Entry {
 
 /// The result of a reconcile, as far as the next one and the summary need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct LastResult {
     /// How it ended.
     pub(crate) end: End,
     /// The state.
@@ -177,7 +204,20 @@ pub(crate) struct Told {
     pub(crate) wrote: bool,
 }
 
-impl Told {
+impl LastResult {
+    /// What a report says.
+    pub(crate) fn of(report: &Report) -> Self {
+        Self {
+            end: report.end,
+            state: report.state,
+            reason: report.reason.clone(),
+            message: report.message.clone(),
+            failures: report.failures,
+            since_seconds: report.at_seconds,
+            wrote: !report.writes.is_empty(),
+        }
+    }
+
     /// Whether the state or the reason differs from an earlier result.
     pub(crate) fn differs(&self, before: &Self) -> bool {
         (self.state, &self.reason) != (before.state, &before.reason)
@@ -193,13 +233,13 @@ impl Told {
     }
 }
 
-/// [`Known`] behind its lock. A panic while it was held leaves every index whole, so poisoning is ignored.
+/// [`Memory`] behind its lock. A panic while it was held leaves every index whole, so poisoning is ignored.
 #[derive(Default)]
-pub(crate) struct Shared(Mutex<Known>);
+pub(crate) struct SharedMemory(Mutex<Memory>);
 
-impl Shared {
+impl SharedMemory {
     /// Takes the lock for a short while.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Memory> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

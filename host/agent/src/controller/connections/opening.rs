@@ -2,7 +2,7 @@
 
 use super::adapter::Cluster;
 use super::{Connections, Told};
-use crate::agent::Agent;
+use crate::controller::Controller;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -59,7 +59,7 @@ impl Connections {
     }
 }
 
-impl Agent {
+impl Controller {
     /// Opens every connection in a task. Each task then follows the cluster's changes until the set is dropped; with
     /// `once` it ends when the connection was opened.
     pub(crate) fn open(self: &Arc<Self>, once: bool) -> JoinSet<()> {
@@ -91,7 +91,7 @@ impl Agent {
     }
 }
 
-async fn open(agent: Arc<Agent>, name: String, cluster: Cluster, once: bool) {
+async fn open(agent: Arc<Controller>, name: String, cluster: Cluster, once: bool) {
     agent.connections.first_listed(&name, once).await;
     let away = cluster.away().is_some();
     if away {
@@ -116,7 +116,7 @@ async fn open(agent: Arc<Agent>, name: String, cluster: Cluster, once: bool) {
 }
 
 /// Passes the observations of a cluster to the agent.
-async fn follow(agent: &Agent, mut told: Told) {
+async fn follow(agent: &Controller, mut told: Told) {
     loop {
         agent.observe(told.next().await);
     }

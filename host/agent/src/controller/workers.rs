@@ -1,8 +1,8 @@
 //! Starts queues, runs their reconciles, and knows when nothing is left to do.
 
-use crate::agent::Agent;
-use crate::agent::queue::{Queued, Request};
-use crate::agent::workqueue::{Turn, Workqueue};
+use crate::controller::Controller;
+use crate::controller::queue::{Queued, Request};
+use crate::controller::workqueue::{Turn, Workqueue};
 use crate::policies::load::Loaded;
 use futures::FutureExt as _;
 use std::panic::AssertUnwindSafe;
@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
-use transom_core::policy::Writes;
 use transom_core::reference::ObjectRef;
 use transom_core::work::{Cause, Key};
 
@@ -25,7 +24,7 @@ pub(super) const AT_ONCE: usize = 256;
 /// Delay of the retry after a bug in the agent ended a reconcile.
 const AFTER_FAULT: Duration = Duration::from_secs(60);
 
-impl Agent {
+impl Controller {
     /// Starts a policy with its first good revision: all its primaries are to be located, and are reconciled.
     pub(crate) fn begin(self: &Arc<Self>, loaded: Arc<Loaded>) {
         let queue = Arc::new(Workqueue::new(loaded));
@@ -49,7 +48,7 @@ impl Agent {
             return self.begin(loaded);
         };
         queue.swap(loaded);
-        self.known
+        self.memory
             .lock()
             .last_seen
             .retain(|key, _| *key.policy != *policy);
@@ -72,25 +71,25 @@ impl Agent {
     pub(crate) fn expect(&self, loaded: &Loaded, at_first: bool) -> (Vec<ObjectRef>, Vec<Key>) {
         let policy = &loaded.revision.policy;
         let primaries = self.connections.primaries(&policy.primary);
-        let mut known = self.known.lock();
-        let left: Vec<Key> = known
+        let mut memory = self.memory.lock();
+        let left: Vec<Key> = memory
             .outputs
             .keys()
             .filter(|key| key.policy == policy.name)
             .cloned()
             .collect();
-        let Writes::Kubeconfig(rules) = &policy.writes else {
+        if !policy.world.requires() {
             return (primaries, left);
-        };
-        known.ownership.reaches(&policy.name, rules);
+        }
+        memory.ownership.reaches(policy);
         let keys = primaries
             .iter()
             .map(|primary| Key::new(&policy.name, primary));
         // A primary that was suspended until now may never have been located.
         let unknown: Vec<Key> = keys
-            .filter(|key| known.ownership.target(key).is_none())
+            .filter(|key| memory.ownership.target(key).is_none())
             .collect();
-        unknown.iter().for_each(|key| known.ownership.expect(key));
+        unknown.iter().for_each(|key| memory.ownership.expect(key));
         if at_first {
             // A primary that cannot be read now may still exist, and keeps what was made for it. On a cluster that is
             // not connected no primary can ever be located, so none is expected; `handover` keeps others from taking
@@ -98,18 +97,18 @@ impl Agent {
             let connected = left
                 .iter()
                 .filter(|key| self.connections.has(&key.primary.cluster));
-            connected.for_each(|key| known.ownership.expect(key));
+            connected.for_each(|key| memory.ownership.expect(key));
         }
         (primaries, left)
     }
 
-    /// Called when something became readable. Primaries that nothing is known of yet are located before an unstamped
+    /// Called when something became readable. Primaries that nothing is memory of yet are located before an unstamped
     /// target of their policy is written, as at a start: the oldest contender may be observed last.
     pub(super) fn locate_new(&self) {
         for queue in self.queues() {
             let loaded = queue.loaded();
             let policy = &loaded.revision.policy;
-            if !matches!(policy.writes, Writes::Kubeconfig(_)) {
+            if !policy.world.requires() {
                 continue;
             }
             let primaries = self.connections.primaries(&policy.primary);
@@ -117,12 +116,12 @@ impl Agent {
                 .iter()
                 .map(|primary| Key::new(&queue.policy, primary));
             let new: Vec<Key> = {
-                let mut known = self.known.lock();
+                let mut memory = self.memory.lock();
                 let new = |key: &Key| {
-                    !known.told.contains_key(key) && known.ownership.target(key).is_none()
+                    !memory.results.contains_key(key) && memory.ownership.target(key).is_none()
                 };
                 let new: Vec<Key> = keys.filter(new).collect();
-                new.iter().for_each(|key| known.ownership.expect(key));
+                new.iter().for_each(|key| memory.ownership.expect(key));
                 new
             };
             for key in new {
@@ -152,7 +151,7 @@ impl Agent {
         self.queues().iter().for_each(|queue| queue.close());
     }
 
-    /// Waits until no reconcile is under way; for after [`Agent::stop`].
+    /// Waits until no reconcile is under way; for after [`Controller::stop`].
     pub(crate) async fn rested(&self) {
         loop {
             let moved = self.moved.notified();
@@ -165,7 +164,7 @@ impl Agent {
 }
 
 /// Runs the requests of a queue until it is closed, at most `most` at once.
-async fn keep_going(agent: Arc<Agent>, queue: Arc<Workqueue>, most: usize) {
+async fn keep_going(agent: Arc<Controller>, queue: Arc<Workqueue>, most: usize) {
     let mut turn = Turn {
         leading: agent.leading.clone(),
         since: Instant::now(),
@@ -196,7 +195,7 @@ async fn keep_going(agent: Arc<Agent>, queue: Arc<Workqueue>, most: usize) {
 /// Runs one reconcile after the other, each in a turn of its own, as long as the queue has more and no queue waits for
 /// a shared place. Gives its places back even when a reconcile panics.
 async fn work_on(
-    agent: Arc<Agent>,
+    agent: Arc<Controller>,
     queue: Arc<Workqueue>,
     mut request: Request,
     turn: Turn,
@@ -207,7 +206,7 @@ async fn work_on(
         let reconcile = AssertUnwindSafe(agent.reconcile(&queue, request)).catch_unwind();
         if reconcile.await.is_err() {
             let key = Key::new(&queue.policy, &primary);
-            queue.unless_removed(|| agent.faulted(&key, &queue.loaded().revision.policy.writes));
+            queue.unless_removed(|| agent.faulted(&key, &queue.loaded().revision.policy));
             queue.push(&primary, Queued::Reconcile(Cause::Retry), Some(AFTER_FAULT));
         }
         let goes_on = shared.is_some() && agent.at_once.available_permits() > 0;
@@ -230,8 +229,8 @@ type Places = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::clock::Clock;
     use crate::command::session::Session;
+    use crate::controller::clock::Clock;
     use crate::policies::Source;
     use crate::policies::loads::Loading;
     use std::collections::BTreeSet;
@@ -275,7 +274,7 @@ mod tests {
         );
         let facts = AgentFacts::new("local-cluster", None);
         let session = Session::start(loading, Directory::open(options).unwrap(), |connections| {
-            Agent::new(connections, Clock::new(None), facts)
+            Controller::new(connections, Clock::new(None), facts)
         });
         let Session { agent, .. } = &session.await.unwrap();
         let (queue, status) = (
@@ -283,9 +282,9 @@ mod tests {
             folder.path().join(".transom/status").join(POLICY),
         );
         let primary = agent
-            .known
+            .memory
             .lock()
-            .told
+            .results
             .keys()
             .next()
             .unwrap()
@@ -307,9 +306,11 @@ mod tests {
             )
             .await;
         assert_eq!(files(&status), 0, "the status came back");
-        let known = agent.known.lock();
+        let memory = agent.memory.lock();
         assert!(
-            known.told.is_empty() && known.last_seen.is_empty() && known.fingerprints.is_empty()
+            memory.results.is_empty()
+                && memory.last_seen.is_empty()
+                && memory.fingerprints.is_empty()
         );
     }
 }

@@ -1,11 +1,9 @@
 //! An account of each reconcile: what it read, decided and would write. Kept for `transom status`, which writes
 //! nothing, and for read-only runs. Of an object that was read it holds the name and version, no content.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use transom_core::contract::credentials::Proposal;
-use transom_core::contract::taints::{Effect, Wanted};
 use transom_core::object::Object;
 use transom_core::outcome::{Outcome, StepOutcome};
 use transom_core::plan::Step;
@@ -71,7 +69,7 @@ impl Accounts {
     }
 
     /// Changes the account of a key, if accounts are kept.
-    pub(crate) fn note(&self, key: &Key, take: impl FnOnce(&mut Account)) {
+    fn note(&self, key: &Key, take: impl FnOnce(&mut Account)) {
         if let Some(all) = &self.kept {
             take(
                 all.lock()
@@ -104,6 +102,18 @@ impl Accounts {
         });
     }
 
+    /// Records what the guest decided.
+    pub(crate) fn decided(&self, key: &Key, decision: Option<Value>) {
+        if decision.is_some() {
+            self.note(key, |account| account.decision = decision);
+        }
+    }
+
+    /// Records what would be written.
+    pub(crate) fn planned(&self, key: &Key, steps: &[Step]) {
+        self.note(key, |account| account.steps.extend(steps.iter().cloned()));
+    }
+
     /// All accounts.
     pub(crate) fn all(&self) -> BTreeMap<Key, Account> {
         self.kept
@@ -111,32 +121,6 @@ impl Accounts {
             .map(|all| all.lock().unwrap_or_else(PoisonError::into_inner).clone())
             .unwrap_or_default()
     }
-}
-
-/// A proposed kubeconfig without its credentials: the servers, and how many users and contexts it has.
-pub(crate) fn of_proposal(proposal: &Proposal) -> Value {
-    let server = |cluster: &transom_core::contract::credentials::ProposedCluster| {
-        let url = &cluster.server;
-        url.port.map_or_else(
-            || format!("{}://{}", url.scheme, url.host),
-            |port| format!("{}://{}:{port}", url.scheme, url.host),
-        )
-    };
-    let servers: Vec<String> = proposal.clusters.iter().map(server).collect();
-    json!({"servers": servers, "users": proposal.users.len(), "contexts": proposal.contexts.len()})
-}
-
-/// Wanted taints in the form that a cluster has them.
-pub(crate) fn of_taints(wanted: &[Wanted]) -> Value {
-    let taint = |Wanted { key, value, effect }: &Wanted| {
-        let effect = match effect {
-            Effect::NoSelect => "NoSelect",
-            Effect::PreferNoSelect => "PreferNoSelect",
-            Effect::NoSelectIfNew => "NoSelectIfNew",
-        };
-        json!({"key": key, "value": value, "effect": effect})
-    };
-    json!({"taints": wanted.iter().map(taint).collect::<Vec<_>>()})
 }
 
 /// The outcome of a plan that is not carried out. Every step counts as done, so that the steps that would follow, such

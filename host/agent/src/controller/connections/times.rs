@@ -1,7 +1,7 @@
 //! Who sets the times of taints on a cluster: a webhook there, or the agent.
 
 use super::Connections;
-use transom_core::plan::taints::TimeAdded;
+use transom_core::plan::TimeAdded;
 use transom_core::reference::ObjectRef;
 
 impl Connections {

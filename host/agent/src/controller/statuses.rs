@@ -1,7 +1,7 @@
 //! Publishes the status of each policy to the clusters when it changes. `core` computes the status.
 
-use super::Agent;
-use super::known::Told;
+use super::Controller;
+use super::memory::LastResult;
 use crate::policies::{Found, objects};
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,8 +30,8 @@ const START: Duration = Duration::from_secs(30);
 
 /// The policies and their last published statuses.
 pub(super) struct Statuses {
-    told: Mutex<Policies>,
-    news: Notify,
+    policies: Mutex<Policies>,
+    changed: Notify,
     start: Instant,
 }
 
@@ -48,8 +48,8 @@ struct Policies {
 impl Default for Statuses {
     fn default() -> Self {
         Self {
-            told: Mutex::default(),
-            news: Notify::new(),
+            policies: Mutex::default(),
+            changed: Notify::new(),
             start: Instant::now(),
         }
     }
@@ -58,19 +58,19 @@ impl Default for Statuses {
 impl Statuses {
     /// Notifies the publishing task, for example when a reconcile ended.
     pub(super) fn changed(&self) {
-        self.news.notify_one();
+        self.changed.notify_one();
     }
 
     /// Since when a primary has been in its state for its reason, as an earlier agent published it. The status names
     /// only the top failures. For a waiting one that it does not name, this is the time since which the first
     /// primary has waited for the same reason.
-    pub(super) fn found_since(&self, key: &Key, now: &Told) -> Option<i64> {
-        let told = self.lock();
+    pub(super) fn found_since(&self, key: &Key, now: &LastResult) -> Option<i64> {
+        let policies = self.lock();
         let PolicyStatus {
             top_failures,
             waiting,
             ..
-        } = told.found.get(&*key.policy)?;
+        } = policies.found.get(&*key.policy)?;
         let same = |one: &&PrimaryStatus| {
             (one.namespace.as_ref(), &one.name)
                 == (key.primary.namespace.as_ref(), &key.primary.name)
@@ -84,20 +84,20 @@ impl Statuses {
     }
 
     fn lock(&self) -> MutexGuard<'_, Policies> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.policies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Agent {
+impl Controller {
     /// Sets the policies that statuses are published for: others are active, or refused.
     pub(crate) fn catalogue_changed(&self, catalogue: &Catalogue) {
         {
-            let mut told = self.statuses.lock();
-            told.catalogue = catalogue.clone();
+            let mut policies = self.statuses.lock();
+            policies.catalogue = catalogue.clone();
             let gone = |policy: &&String| !catalogue.entries().any(|(name, _)| **name == ***policy);
-            let gone: Vec<_> = told.last.keys().filter(gone).cloned().collect();
+            let gone: Vec<_> = policies.last.keys().filter(gone).cloned().collect();
             for policy in gone {
-                told.last.remove(&policy);
+                policies.last.remove(&policy);
                 self.connections.forget_policy(&policy);
             }
         }
@@ -121,13 +121,13 @@ impl Agent {
     /// Takes over the status that `FleetPolicy` objects have now. When another replica wrote it, or it was removed, the
     /// next status follows on from that.
     fn found_statuses(&self, objects: &[Object]) {
-        let mut told = self.statuses.lock();
+        let mut policies = self.statuses.lock();
         for object in objects {
             let (policy, status) = (
                 &object.reference.name,
                 objects::status(object).unwrap_or_default(),
             );
-            if told
+            if policies
                 .last
                 .get(policy)
                 .is_some_and(|last| last.same_but_times(&status))
@@ -135,8 +135,8 @@ impl Agent {
                 continue;
             }
             self.connections.found_policy_status(policy, &status);
-            told.last.remove(policy);
-            told.found.insert(policy.clone(), status);
+            policies.last.remove(policy);
+            policies.found.insert(policy.clone(), status);
         }
         self.statuses.changed();
     }
@@ -147,8 +147,8 @@ impl Agent {
             (one.namespace.as_ref(), &one.name)
                 == (key.primary.namespace.as_ref(), &key.primary.name)
         };
-        let told = self.statuses.lock();
-        let by_policy = told
+        let policies = self.statuses.lock();
+        let by_policy = policies
             .found
             .get(&*key.policy)
             .and_then(|status| status.top_failures.iter().find(here).cloned());
@@ -160,13 +160,13 @@ impl Agent {
         if !self.leading.leads() || self.accounts.are_only_asked() {
             return;
         }
-        let mut told = self.statuses.lock();
+        let mut policies = self.statuses.lock();
         let Policies {
             catalogue,
             last,
             found,
             unwritten,
-        } = &mut *told;
+        } = &mut *policies;
         unwritten.retain(|policy| catalogue.entries().any(|(name, _)| **name == **policy));
         let watch_errors = self.connections.watch_errors();
         for (policy, entry) in catalogue.entries() {
@@ -215,7 +215,7 @@ impl Agent {
         loop {
             looks.tick().await;
             // Looks again after a while even without news.
-            drop(tokio::time::timeout(QUIET, self.statuses.news.notified()).await);
+            drop(tokio::time::timeout(QUIET, self.statuses.changed.notified()).await);
             self.publish_policies();
         }
     }
@@ -227,14 +227,17 @@ impl Agent {
         watch_errors: &[WatchStatus],
         before: Option<&PolicyStatus>,
     ) -> PolicyStatus {
-        let known = self.known.lock();
-        let primaries = known.told.iter().filter(|(key, _)| *key.policy == *policy);
-        let standings = primaries.map(|(key, told)| Standing {
+        let memory = self.memory.lock();
+        let primaries = memory
+            .results
+            .iter()
+            .filter(|(key, _)| *key.policy == *policy);
+        let standings = primaries.map(|(key, last)| Standing {
             primary: &key.primary,
-            state: told.state,
-            reason: &told.reason,
-            message: &told.message,
-            since_seconds: told.since_seconds,
+            state: last.state,
+            reason: &last.reason,
+            message: &last.message,
+            since_seconds: last.since_seconds,
         });
         let now_seconds = self.clock.now_seconds();
         summary::of(

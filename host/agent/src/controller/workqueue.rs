@@ -1,7 +1,7 @@
 //! One workqueue per policy: its requests and its active revision. Policies share no workqueue, so that a hanging guest
 //! holds up only its own policy.
 
-use crate::agent::queue::{Queue, Queued, Request};
+use crate::controller::queue::{Queue, Queued, Request};
 use crate::policies::load::Loaded;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;

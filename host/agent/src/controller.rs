@@ -1,43 +1,48 @@
-//! The parts of one agent: connections, queues, knowledge, clock. Decisions are made in `core`; the agent moves values
-//! between the stages.
+//! The controller: one line for each stage of a reconcile, and what the stages share. Decisions belong in `core`.
 
 pub(crate) mod account;
+mod admit;
+mod apply;
 pub(crate) mod clock;
 pub(crate) mod connections;
 mod documents;
+mod finish;
+mod gather;
 mod invoke;
-pub(crate) mod known;
-mod observe;
-mod pipeline;
+pub(crate) mod memory;
+mod plan;
 mod pool;
 pub(crate) mod queue;
-mod settle;
 mod statuses;
+mod touched;
 mod unwritten;
+mod watch;
 mod workers;
 pub(crate) mod workqueue;
 
 use crate::telemetry;
 use account::Accounts;
+use apply::Applied;
 use clock::Clock;
 use connections::{Cluster, Connections};
 use documents::Documents;
-use known::{Shared, Told};
+use memory::{LastResult, SharedMemory};
 use pool::Pool;
-use queue::Queued;
+use queue::{Queued, Request};
 use statuses::Statuses;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::{Notify, Semaphore};
+use touched::{Admitted, Ended};
 use transom_api::{KnownReason, State};
 use transom_cluster::kubernetes::Leading;
 use transom_core::contract::AgentFacts;
 use transom_core::failure::Class;
 use transom_core::kubeconfig::KubeconfigLimits;
-use transom_core::metrics::{Attempt, Counted, is_news};
-use transom_core::policy::Writes;
+use transom_core::metrics::{self, Attempt, Counted, is_news};
+use transom_core::policy::Policy;
 use transom_core::report::End;
 use transom_core::share::budget::Budget;
 use transom_core::signal::Signal;
@@ -45,12 +50,12 @@ use transom_core::work::{Cause, Key};
 use unwritten::Unwritten;
 use workqueue::Workqueue;
 
-/// One agent.
-pub(crate) struct Agent {
+/// What the stages share.
+pub(crate) struct Controller {
     pub(crate) connections: Connections,
     /// Whether this replica leads; without leader election it always does.
     pub(crate) leading: Leading,
-    pub(crate) known: Shared,
+    pub(crate) memory: SharedMemory,
     pub(crate) clock: Clock,
     pub(crate) facts: AgentFacts,
     pub(crate) kubeconfig_limits: KubeconfigLimits,
@@ -62,7 +67,7 @@ pub(crate) struct Agent {
     /// What each reconcile read, decided and would write, when the agent runs for `transom status` or read-only.
     pub(crate) accounts: Accounts,
     /// Whether a `FleetPolicy` object changed since the policies were last read.
-    pub(crate) policies_told: AtomicBool,
+    pub(crate) policies_changed: AtomicBool,
     /// The threads that run reconciles.
     pool: Pool,
     /// Limits how many reconciles run at once over all policies.
@@ -74,13 +79,32 @@ pub(crate) struct Agent {
     seeds: RandomState,
 }
 
-impl Agent {
+impl Controller {
+    /// Reconciles one primary: each stage takes a value and gives the next one its value.
+    pub(crate) async fn reconcile(&self, queue: &Workqueue, request: Request) {
+        let Some(admitted) = self.admit(queue, request).await else {
+            return;
+        };
+        let admitted = Arc::new(admitted);
+        let result = self.attempt(Arc::clone(&admitted)).await;
+        self.finish(queue, &admitted, result);
+    }
+
+    async fn attempt(&self, admitted: Arc<Admitted>) -> Result<Applied, Box<Ended>> {
+        let gathered = self.gather(admitted).await?;
+        let proposed = self.invoke(gathered)?;
+        let planned = self.plan(proposed)?;
+        self.apply(planned).await
+    }
+}
+
+impl Controller {
     /// An agent without policies.
     pub(crate) fn new(connections: Connections, clock: Clock, facts: AgentFacts) -> Self {
         Self {
             leading: connections.leading(),
             connections,
-            known: Shared::default(),
+            memory: SharedMemory::default(),
             clock,
             facts,
             kubeconfig_limits: KubeconfigLimits::default(),
@@ -89,7 +113,7 @@ impl Agent {
             statuses: Statuses::default(),
             unwritten: Unwritten::default(),
             accounts: Accounts::default(),
-            policies_told: AtomicBool::default(),
+            policies_changed: AtomicBool::default(),
             pool: Pool::new(Budget::default().threads()),
             documents: Documents::new(&Budget::default()),
             at_once: Arc::new(Semaphore::new(workers::AT_ONCE)),
@@ -171,7 +195,7 @@ impl Agent {
             .insert(Arc::clone(&queue.policy), queue);
     }
 
-    /// Closes the queue of a deleted policy and forgets what was known for it. The objects that it made stay.
+    /// Closes the queue of a deleted policy and forgets what was memory for it. The objects that it made stay.
     pub(crate) fn remove_queue(&self, policy: &str) {
         let queue = self
             .queues
@@ -184,34 +208,16 @@ impl Agent {
         self.forget(policy);
     }
 
-    /// Forgets what is known for a deleted policy. A reconcile that ends later may add to it again, and calls this once
+    /// Forgets what is memory for a deleted policy. A reconcile that ends later may add to it again, and calls this once
     /// more.
     pub(crate) fn forget(&self, policy: &str) {
         if self.queue(policy).is_some() {
             return;
         }
-        let woken = {
-            let mut known = self.known.lock();
-            let keys: Vec<_> = known
-                .told
-                .keys()
-                .filter(|key| *key.policy == *policy)
-                .cloned()
-                .collect();
-            for key in keys {
-                known.dependencies.remove(&key);
-                known.told.remove(&key);
-                known.fingerprints.remove(&key);
-                known.ends.remove(&key);
-            }
-            known.counted.retain(|key, _| *key.policy != *policy);
-            known.last_seen.retain(|key, _| *key.policy != *policy);
-            known.contention.retain(|(of, _), _| **of != *policy);
-            known.ownership.remove_policy(policy)
-        };
+        let released = self.memory.lock().remove_policy(policy);
         self.unwritten.forget(policy);
         telemetry::forgotten(policy);
-        self.wake(woken);
+        self.enqueue_released(released);
     }
 
     /// Records every object of a cluster that bears a stamp. An owner that was reconciled before, without knowing of
@@ -219,12 +225,12 @@ impl Agent {
     pub(crate) fn find_outputs(&self, cluster: &Cluster) {
         for object in cluster.stamped() {
             let owner = {
-                let known = &mut *self.known.lock();
-                known.outputs.observe(&object);
-                known
+                let memory = &mut *self.memory.lock();
+                memory.outputs.observe(&object);
+                memory
                     .outputs
                     .owner(&object.reference)
-                    .filter(|key| known.told.contains_key(*key))
+                    .filter(|key| memory.results.contains_key(*key))
                     .cloned()
             };
             if let Some(key) = owner {
@@ -240,8 +246,8 @@ impl Agent {
     /// Removes the status of policies and primaries that vanished while no agent was running. For the end of a start.
     pub(crate) fn tidy_status(&self, policies: &BTreeSet<String>) {
         let primaries = {
-            let known = self.known.lock();
-            known
+            let memory = self.memory.lock();
+            memory
                 .told
                 .keys()
                 .map(|key| (key.policy.to_string(), (*key.primary).clone()))
@@ -259,8 +265,8 @@ impl Agent {
 
     /// Records a reconcile that ended by a bug in the agent. The same failure in a row does not count as another
     /// attempt.
-    pub(crate) fn faulted(&self, key: &Key, writes: &Writes) {
-        let told = Told {
+    pub(crate) fn faulted(&self, key: &Key, policy: &Policy) {
+        let result = LastResult {
             end: End::Ended(Class::of(KnownReason::AgentFailed)),
             state: State::Failed,
             reason: KnownReason::AgentFailed.into(),
@@ -269,18 +275,18 @@ impl Agent {
             since_seconds: self.clock.now_seconds(),
             wrote: false,
         };
-        let mut known = self.known.lock();
+        let mut memory = self.memory.lock();
         let now = Counted {
             attempt: Attempt::Failed,
-            at_seconds: told.since_seconds,
+            at_seconds: result.since_seconds,
         };
-        let counts = matches!(writes, Writes::Kubeconfig(_))
-            && is_news(known.counted.get(key).copied(), now, true);
+        let counts =
+            metrics::copies(policy) && is_news(memory.counted.get(key).copied(), now, true);
         if counts {
-            known.counted.insert(key.clone(), now);
+            memory.counted.insert(key.clone(), now);
         }
         telemetry::fault(key, counts);
-        let told = told.after(known.told.get(key));
-        known.told.insert(key.clone(), told);
+        let result = result.after(memory.results.get(key));
+        memory.results.insert(key.clone(), result);
     }
 }

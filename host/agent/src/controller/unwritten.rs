@@ -1,7 +1,7 @@
 //! Statuses of primaries that could not be written, as on a full disk: each is written as soon as possible, unless a
 //! newer one was written.
 
-use super::Agent;
+use super::Controller;
 use crate::telemetry;
 use std::collections::BTreeMap;
 use std::hash::BuildHasher as _;
@@ -21,7 +21,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub(super) struct Unwritten {
     left: Mutex<BTreeMap<Key, (Report, String)>>,
-    news: Notify,
+    changed: Notify,
 }
 
 impl Unwritten {
@@ -36,10 +36,10 @@ impl Unwritten {
     }
 }
 
-impl Agent {
+impl Controller {
     /// Writes the status of a primary, or removes it when the primary is gone. What cannot be written now is written
     /// later. A primary has only one reconcile at a time.
-    pub(super) fn tell_primary(&self, key: &Key, report: &Report, uid: &str) {
+    pub(super) fn publish_primary(&self, key: &Key, report: &Report, uid: &str) {
         // From here on no older status is written.
         self.unwritten.left().remove(key);
         if let Err(error) = self.write_status(report, uid) {
@@ -47,7 +47,7 @@ impl Agent {
             self.unwritten
                 .left()
                 .insert(key.clone(), (report.clone(), uid.to_owned()));
-            self.unwritten.news.notify_one();
+            self.unwritten.changed.notify_one();
         }
     }
 
@@ -80,7 +80,7 @@ impl Agent {
         let mut failures = 0;
         loop {
             if failures == 0 {
-                self.unwritten.news.notified().await;
+                self.unwritten.changed.notified().await;
             }
             let wait = backoff::delay_ms(failures, self.seeds.hash_one(failures));
             sleep(Duration::from_millis(wait).min(LONGEST)).await;

@@ -1,7 +1,7 @@
-//! Stage 1: turns observations of clusters, and the agent's own writes, into requests in workqueues.
+//! Stage 1, watch: turns what the watches of clusters report into requests in workqueues.
 
-use super::Agent;
-use super::known::Told;
+use super::Controller;
+use super::memory::LastResult;
 use super::queue::Queued;
 use super::workqueue::Workqueue;
 use crate::telemetry;
@@ -12,26 +12,24 @@ use transom_core::digest::Digest;
 use transom_core::failure::Class;
 use transom_core::fingerprint;
 use transom_core::observation::{Observation, Unreadable};
-use transom_core::outcome::Outcome;
-use transom_core::plan::Step;
 use transom_core::reference::ObjectRef;
 use transom_core::report::End;
 use transom_core::signal::Signal;
 use transom_core::work::{Cause, Key};
 
-impl Agent {
+impl Controller {
     /// Turns an observation of a cluster into requests in workqueues.
     pub(crate) fn observe(&self, observation: Observation) {
         match observation {
             Observation::Present(object) => {
                 let orphaned = {
-                    let known = &mut *self.known.lock();
-                    known.outputs.observe(&object);
+                    let memory = &mut *self.memory.lock();
+                    memory.outputs.observe(&object);
                     // What was made for a primary that is gone was put back: only its stamp leads to its owner.
-                    let owner = known.outputs.owner(&object.reference);
+                    let owner = memory.outputs.owner(&object.reference);
                     owner
                         .filter(|key| {
-                            !known
+                            !memory
                                 .dependencies
                                 .concerned(&object.reference)
                                 .any(|one| one == *key)
@@ -55,7 +53,7 @@ impl Agent {
                 }
             }
             Observation::Gone(reference) => {
-                self.known.lock().outputs.gone(&reference);
+                self.memory.lock().outputs.gone(&reference);
                 self.changed(&reference, &Queued::Reconcile(Cause::Gone), || None);
             }
             Observation::Synced => {}
@@ -93,7 +91,7 @@ impl Agent {
         fingerprint: impl FnOnce() -> Option<Digest>,
     ) {
         if self.connections.gives_policies(object) {
-            self.policies_told.store(true, Ordering::Release);
+            self.policies_changed.store(true, Ordering::Release);
         }
         for queue in self.queues() {
             if queue.loaded().revision.policy.primary.admits(object) {
@@ -101,7 +99,7 @@ impl Agent {
             }
         }
         if self
-            .known
+            .memory
             .lock()
             .dependencies
             .concerned(object)
@@ -112,23 +110,23 @@ impl Agent {
         }
         let fingerprint = fingerprint();
         let concerned: Vec<Key> = {
-            let mut known = self.known.lock();
+            let mut memory = self.memory.lock();
             // A reconcile that saw this very state has nothing to do.
-            let knows = |key: &&Key| {
+            let is_known = |key: &&Key| {
                 fingerprint.is_some()
-                    && known
+                    && memory
                         .fingerprints
                         .get(*key)
                         .and_then(|fingerprints| fingerprints.get(object))
                         == Some(&fingerprint)
             };
-            let mut concerned: Vec<Key> = known
+            let mut concerned: Vec<Key> = memory
                 .dependencies
                 .concerned(object)
-                .filter(|key| !knows(key))
+                .filter(|key| !is_known(key))
                 .cloned()
                 .collect();
-            concerned.retain(|key| !known.is_writing(key, object, fingerprint));
+            concerned.retain(|key| !memory.is_writing(key, object, fingerprint));
             concerned
         };
         for key in concerned {
@@ -139,13 +137,13 @@ impl Agent {
     /// Enqueues every primary whose reconcile failed because something could not be read, not be confirmed as gone, or
     /// not be written to a server that did not answer.
     pub(super) fn retry_unread(&self) {
-        let unread = |told: &Told| told.end == End::Ended(Class::Unreachable);
+        let unread = |last: &LastResult| last.end == End::Ended(Class::Unreachable);
         let keys: Vec<Key> = self
-            .known
+            .memory
             .lock()
-            .told
+            .results
             .iter()
-            .filter(|(_, told)| unread(told))
+            .filter(|(_, last)| unread(last))
             .map(|(key, _)| key.clone())
             .collect();
         for key in keys {
@@ -153,57 +151,8 @@ impl Agent {
         }
     }
 
-    /// Records what was just written, and enqueues every other reconcile that depends on it.
-    pub(crate) fn wrote(&self, key: &Key, steps: &[Step], outcome: &Outcome) {
-        telemetry::wrote(key, outcome);
-        let done = steps
-            .iter()
-            .zip(&outcome.steps)
-            .filter(|(_, done)| done.result.is_ok());
-        for (step, _) in done {
-            let others: Vec<Key> = {
-                let mut known = self.known.lock();
-                known
-                    .written
-                    .entry(step.target().clone())
-                    .or_default()
-                    .insert(Arc::clone(&key.policy));
-                match step {
-                    Step::Create { desired } | Step::Update { desired, .. } => {
-                        known.outputs.observe(desired)
-                    }
-                    Step::Delete { reference, .. } => known.outputs.gone(reference),
-                    Step::Patch { .. } => {}
-                }
-                known.wrote(&key.policy, step);
-                known
-                    .dependencies
-                    .concerned(step.target())
-                    .filter(|other| *other != key)
-                    .cloned()
-                    .collect()
-            };
-            for other in others {
-                self.push(
-                    &other,
-                    Queued::Reconcile(Cause::Input(step.target().clone())),
-                    None,
-                );
-            }
-            for queue in self
-                .queues()
-                .iter()
-                .filter(|queue| queue.policy != key.policy)
-            {
-                if queue.loaded().revision.policy.primary.admits(step.target()) {
-                    queue.push(step.target(), Queued::Updated, None);
-                }
-            }
-        }
-    }
-
     /// Enqueues contenders whose target was released.
-    pub(crate) fn wake(&self, keys: Vec<Key>) {
+    pub(crate) fn enqueue_released(&self, keys: Vec<Key>) {
         for key in keys {
             self.push(&key, Queued::Reconcile(Cause::Released), None);
         }

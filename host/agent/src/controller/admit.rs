@@ -1,0 +1,208 @@
+//! Stage 2, admit: whether a request from the workqueue is reconciled now, and why.
+
+use crate::controller::Controller;
+use crate::controller::invoke::answer;
+use crate::controller::memory::Entry;
+use crate::controller::queue::Request;
+use crate::controller::touched::Admitted;
+use crate::controller::workqueue::Workqueue;
+use crate::policies::load::Loaded;
+use crate::telemetry;
+use std::sync::Arc;
+use std::time::Duration;
+use transom_core::contract::{Change, Verdict};
+use transom_core::failure::Failure;
+use transom_core::report::{self, Reconcile};
+use transom_core::share::often::PutOff;
+use transom_core::trigger::{self, PredicateResult};
+use transom_core::work::{Cause, Key, WorkItem};
+use transom_engine::Limits;
+
+impl Controller {
+    /// Puts off a primary that is reconciled too often, and asks the trigger guest about an update; everything else is
+    /// reconciled without asking.
+    pub(super) async fn admit(&self, queue: &Workqueue, request: Request) -> Option<Admitted> {
+        let loaded = queue.loaded();
+        let key = Key::new(&queue.policy, &request.primary);
+        let now_seconds = self.clock.now_seconds();
+        let often = self.memory.lock().often.admit(&key, now_seconds);
+        if let Err(off) = often {
+            self.put_off(queue, &loaded, key, request, off).await;
+            return None;
+        }
+        let cause = match request.cause() {
+            Some(cause) => Some(cause.clone()),
+            None => self.cause_of_update(&loaded, &key).await,
+        };
+        let (since, timed) = (request.since, request.is_timed());
+        if let Some(journal) = &mut self.memory.lock().journal {
+            journal.push(Entry {
+                key: key.clone(),
+                causes: request.causes,
+                cause: cause.clone(),
+            });
+        }
+        let work = WorkItem { key, cause: cause? };
+        Some(Admitted {
+            work,
+            loaded,
+            since,
+            timed,
+        })
+    }
+
+    /// Why an updated primary is reconciled; `None` when the update is ignored.
+    async fn cause_of_update(&self, loaded: &Loaded, key: &Key) -> Option<Cause> {
+        // When it is gone or unreadable by now, the reconcile reports that.
+        let Ok(Some(primary)) = self.connections.read(&key.primary).await else {
+            return Some(Cause::Undecided);
+        };
+        let (predicate, declared) = loaded.revision.predicate();
+        let before = self.memory.lock().last_seen.get(key).cloned();
+        let observed = trigger::observe(predicate, declared, before.as_ref(), &primary);
+        let (cause, last_seen) = match observed {
+            PredicateResult::Ignore => return None,
+            PredicateResult::Enqueue { cause, last_seen } => (Some(cause), last_seen),
+            PredicateResult::Ask { change, last_seen } => {
+                let cause = match self.verdict(loaded, key, &change) {
+                    Ok(Verdict::Ignore) => None,
+                    Ok(Verdict::Run(reasons)) => Some(Cause::Triggered(reasons)),
+                    Err(_) => Some(Cause::Undecided),
+                };
+                (cause, last_seen)
+            }
+        };
+        self.memory.lock().last_seen.insert(key.clone(), last_seen);
+        if cause.is_none() {
+            self.ignored(key);
+        }
+        cause
+    }
+
+    fn verdict(&self, loaded: &Loaded, key: &Key, change: &Change) -> Result<Verdict, Failure> {
+        let Some((guest, described)) = loaded
+            .trigger
+            .as_ref()
+            .zip(loaded.revision.trigger.as_ref())
+        else {
+            return Ok(Verdict::Run(Vec::new()));
+        };
+        let context = self.context(described);
+        let call = guest.evaluate(&Limits::default(), &context, change);
+        answer(key, "evaluate", call)
+    }
+
+    /// Puts a request back into the queue until the primary may be reconciled again, and reports that once. Asks no
+    /// guest, and reads at most the primary.
+    async fn put_off(
+        &self,
+        queue: &Workqueue,
+        loaded: &Arc<Loaded>,
+        key: Key,
+        request: Request,
+        off: PutOff,
+    ) {
+        let left = off.until_seconds.saturating_sub(self.clock.now_seconds());
+        let after = Duration::from_secs(left.max(1).unsigned_abs());
+        let cause = request.cause().cloned().unwrap_or(Cause::Undecided);
+        for cause in request.causes {
+            queue.push(&request.primary, cause, Some(after));
+        }
+        let Some(failure) = off.told else { return };
+        // A primary that cannot be read now is reported without its uid.
+        let primary = self.connections.read(&request.primary).await.ok().flatten();
+        let uid = primary.map_or_else(String::new, |primary| primary.uid().to_owned());
+        let schedule = self.schedule(loaded, &key);
+        let report = report::of(Reconcile::new(key.clone()), Err(failure), schedule);
+        let work = WorkItem { key, cause };
+        telemetry::counted(&work, &report, None, request.since.elapsed());
+        queue.unless_removed(|| self.publish(&work, &uid, &report));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::command::session::Session;
+    use crate::controller::Controller;
+    use crate::controller::clock::Clock;
+    use crate::controller::queue::{Queued, Request};
+    use crate::policies::Source;
+    use crate::policies::loads::Loading;
+    use std::path::Path;
+    use tokio::time::Instant;
+    use transom_cluster::directory::{Directory, DirectoryOptions};
+    use transom_core::contract::AgentFacts;
+    use transom_core::share::often::MAX_RECONCILES;
+    use transom_core::work::Cause;
+    use transom_engine::{Engine, EngineOptions};
+
+    const POLICY: &str = "external-managed-kubeconfig";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn limits_and_reports_reconciles_of_an_ever_changing_primary() {
+        let folder = tempfile::tempdir().unwrap();
+        let case = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../policies")
+            .join(POLICY)
+            .join("cases/G03-available");
+        std::fs::copy(case.join("given.yaml"), folder.path().join("given.yaml")).unwrap();
+        let options = DirectoryOptions {
+            watch: false,
+            ..DirectoryOptions::new("local", folder.path())
+        };
+        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let loading = Loading::start(engine, Source::Builtin, ["local".to_owned()].into());
+        let session = Session::start(loading, Directory::open(options).unwrap(), |connections| {
+            Controller::new(
+                connections,
+                Clock::new(Some(1_795_000_000)),
+                AgentFacts::new("local-cluster", None),
+            )
+        });
+        let Session { agent, .. } = &session.await.unwrap();
+        let queue = agent.queue(POLICY).unwrap();
+        let primary = agent
+            .known
+            .lock()
+            .told
+            .keys()
+            .next()
+            .unwrap()
+            .primary
+            .clone();
+        agent.known.lock().journal = Some(Vec::new());
+        for change in 0..2 * MAX_RECONCILES {
+            let cause = if change % 2 == 0 {
+                Queued::Updated
+            } else {
+                Queued::Reconcile(Cause::Timer)
+            };
+            let request = Request {
+                primary: (*primary).clone(),
+                causes: vec![cause],
+                since: Instant::now(),
+            };
+            agent.reconcile(&queue, request).await;
+            queue.done(&primary);
+        }
+        let reconciled = agent.known.lock().journal.take().unwrap().len();
+        // The first one was reconciled when the session began.
+        assert!(
+            (1..MAX_RECONCILES as usize).contains(&reconciled),
+            "{reconciled}"
+        );
+        let told = agent.known.lock().told.values().next().unwrap().clone();
+        assert_eq!(told.reason.as_str(), "ReconcileBudgetExceeded");
+        let status = folder.path().join(".transom/status").join(POLICY);
+        let text: String = std::fs::read_dir(status)
+            .unwrap()
+            .flatten()
+            .map(|file| std::fs::read_to_string(file.path()).unwrap())
+            .collect();
+        assert!(
+            text.contains("ReconcileBudgetExceeded") && text.contains("2026-11-"),
+            "{text}"
+        );
+        assert!(queue.is_idle(), "it waits for the minute to end");
+    }
+}

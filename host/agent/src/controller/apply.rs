@@ -1,0 +1,161 @@
+//! Stage 7, apply: carries out a plan, and has every reconcile that depends on what was written run again.
+
+use crate::controller::Controller;
+use crate::controller::account;
+use crate::controller::plan::Planned;
+use crate::controller::queue::Queued;
+use crate::controller::touched::{Admitted, Ended, Touched};
+use crate::telemetry;
+use std::sync::Arc;
+use transom_core::failure::Failure;
+use transom_core::fingerprint;
+use transom_core::object::Object;
+use transom_core::outcome::Outcome;
+use transom_core::plan::brake;
+use transom_core::plan::desired::Fields;
+use transom_core::plan::{Plan, Step, TimeAdded};
+use transom_core::report::Success;
+use transom_core::work::{Cause, Key};
+
+/// A reconcile that ran to its end.
+pub(super) struct Applied {
+    /// The result of each step.
+    pub(super) success: Success,
+    /// What was read.
+    pub(super) touched: Touched,
+}
+
+impl Controller {
+    /// Carries out the steps in order, up to the first one that fails.
+    pub(super) async fn apply(&self, planned: Planned) -> Result<Applied, Box<Ended>> {
+        let Planned {
+            admitted,
+            plan,
+            fields,
+            time_added,
+            kept,
+            mut touched,
+        } = planned;
+        let key = &admitted.work.key;
+        let mut outcome = self.carry_out(key, plan, &mut touched).await;
+        if !fields.is_empty() {
+            let by_cluster = time_added == TimeAdded::SetByCluster;
+            let fields = if by_cluster { fields } else { Vec::new() };
+            let timed = self.set_times(&admitted, fields, &mut outcome, &mut touched);
+            if let Err(failure) = timed.await {
+                return Err(touched.end(failure));
+            }
+        }
+        let kept = kept.filter(|_| outcome.is_whole());
+        let success = Success {
+            gone: touched.primary.is_none(),
+            outcome,
+            kept,
+            ask_again_at: touched.ask_again_at,
+        };
+        Ok(Applied { success, touched })
+    }
+
+    /// Sets the times of owned elements that the cluster left without one, and takes the primary as the last write
+    /// left it for the state that this reconcile saw.
+    async fn set_times(
+        &self,
+        admitted: &Arc<Admitted>,
+        fields: Vec<Fields>,
+        outcome: &mut Outcome,
+        touched: &mut Touched,
+    ) -> Result<(), Failure> {
+        let key = &admitted.work.key;
+        let mut left = left_by(outcome, key);
+        let untimed = |left: &mut Box<Object>| fields.iter().any(|one| one.untimed(left));
+        if let Some(primary) = left.take_if(untimed) {
+            self.connections.left_without_time(&key.primary).await;
+            let plan = self.with_times(admitted, &primary, fields)?;
+            let timed = self.carry_out(key, plan, touched).await;
+            outcome.steps.extend(timed.steps);
+            outcome.stopped = timed.stopped;
+            left = left_by(outcome, key);
+        }
+        let mut steps = outcome.steps.iter();
+        if steps.any(|step| step.target == *key.primary && step.result.is_ok()) {
+            // The state after the write counts as seen. When it is not known, another writer may have changed the
+            // primary meanwhile, and its state may look as it did before the write: reconcile again.
+            touched.last_seen = left.map(Arc::from);
+            let unknown = touched.last_seen.is_none() && outcome.failure().is_none();
+            if unknown && !self.accounts.are_only_asked() {
+                self.push(key, Queued::Reconcile(Cause::Undecided), None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Performs the steps of a plan, which may be empty. Other reconciles that depend on what was written are enqueued;
+    /// this one records it as what it saw last.
+    async fn carry_out(&self, key: &Key, plan: Plan, touched: &mut Touched) -> Outcome {
+        if plan.steps.is_empty() {
+            return Outcome::default();
+        }
+        self.accounts.planned(key, &plan.steps);
+        if self.accounts.are_only_asked() {
+            return account::as_if_done(&plan.steps);
+        }
+        let now_seconds = self.clock.now_seconds();
+        let brake::Admitted { plan, stopped } =
+            self.memory.lock().brake.admit(key, plan, now_seconds);
+        touched.ask_again(stopped.as_ref().and_then(|stopped| stopped.ask_again_at));
+        let steps = plan.steps.clone();
+        self.memory.lock().about_to_write(key, &steps);
+        touched.room.finish();
+        let mut outcome = self.connections.apply(plan).await;
+        outcome.stopped = stopped;
+        self.wrote(key, &steps, &outcome);
+        for (at, step) in steps.iter().enumerate() {
+            let done = outcome.steps.get(at);
+            let left = done.and_then(|done| done.left.as_deref());
+            let fingerprint = left.map(fingerprint::of);
+            let changed = {
+                let memory = &mut self.memory.lock();
+                if done.is_none_or(|done| done.result.is_err()) {
+                    memory.brake.give_back(key, step.target());
+                }
+                memory.end_of_write(key, step.target(), fingerprint)
+            };
+            if changed {
+                let cause = Cause::Input(step.target().clone());
+                self.push(key, Queued::Reconcile(cause), None);
+            }
+            if let Some(before) = touched.objects.get_mut(step.target()) {
+                // Replaces the fingerprint from before the write. When the new one is not known, any later state is a
+                // change.
+                *before = fingerprint;
+            }
+        }
+        outcome
+    }
+
+    /// Records what was just written, and enqueues every other reconcile that depends on it.
+    fn wrote(&self, key: &Key, steps: &[Step], outcome: &Outcome) {
+        telemetry::wrote(key, outcome);
+        let done = steps.iter().zip(&outcome.steps);
+        for (step, _) in done.filter(|(_, done)| done.result.is_ok()) {
+            let others = self.memory.lock().wrote(key, step);
+            for other in others {
+                let cause = Cause::Input(step.target().clone());
+                self.push(&other, Queued::Reconcile(cause), None);
+            }
+            for queue in self.queues() {
+                let loaded = queue.loaded();
+                let other = queue.policy != key.policy;
+                if other && loaded.revision.policy.primary.admits(step.target()) {
+                    queue.push(step.target(), Queued::Updated, None);
+                }
+            }
+        }
+    }
+}
+
+/// The primary as the last write to it left it, where that is known.
+fn left_by(outcome: &mut Outcome, key: &Key) -> Option<Box<Object>> {
+    let mut steps = outcome.steps.iter_mut().rev();
+    steps.find_map(|step| step.left.take_if(|_| step.target == *key.primary))
+}

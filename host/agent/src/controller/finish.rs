@@ -1,0 +1,205 @@
+//! Stages 8 and 9, finish: the report of a reconcile, when to reconcile next, and what is published.
+
+use super::Controller;
+use super::apply::Applied;
+use super::memory::LastResult;
+use super::queue::Queued;
+use super::touched::{Admitted, Ended, Touched};
+use super::workqueue::Workqueue;
+use crate::policies::load::Loaded;
+use crate::telemetry::{self, First};
+use std::hash::BuildHasher as _;
+use std::time::Duration;
+use transom_api::State;
+use transom_core::failure::Class;
+use transom_core::ownership::Contender;
+use transom_core::report::{self, End, Report, Schedule};
+use transom_core::signal::Signal;
+use transom_core::time::parse_rfc3339;
+use transom_core::trigger::LastSeen;
+use transom_core::work::{Cause, Key, WorkItem};
+
+impl Controller {
+    /// Reports how a reconcile ended, records what it saw, schedules the next one, and publishes.
+    pub(super) fn finish(
+        &self,
+        queue: &Workqueue,
+        admitted: &Admitted,
+        result: Result<Applied, Box<Ended>>,
+    ) {
+        let Admitted { work, loaded, .. } = admitted;
+        let key = &work.key;
+        let (result, mut touched) = match result {
+            Ok(Applied { success, touched }) => (Ok(success), touched),
+            Err(ended) => {
+                let Ended { failure, touched } = *ended;
+                let failure = match failure.class {
+                    Class::Unlocated => failure.until(touched.ask_again_at),
+                    _ => failure,
+                };
+                (Err(failure), touched)
+            }
+        };
+        // A failure may name a time to try again, just like an answer.
+        let again = result
+            .as_ref()
+            .err()
+            .and_then(|failure| failure.ask_again_at);
+        touched.ask_again(again);
+        let report = report::of(
+            touched.reconcile.clone(),
+            result,
+            self.schedule(loaded, key),
+        );
+        // At the start of the agent only the target is known yet. The last primary that is located enqueues this one
+        // again.
+        let unlocated = report.end == End::Ended(Class::Unlocated);
+        if unlocated && !self.memory.lock().results.contains_key(key) {
+            return;
+        }
+        let primary = touched.primary.as_ref();
+        let uid = primary.map_or_else(String::new, |primary| primary.uid().to_owned());
+        let (policy, counts) = (&loaded.revision.policy, (key, primary.is_some()));
+        let attempt = self
+            .memory
+            .lock()
+            .attempt(policy, counts, admitted.timed, &report);
+        telemetry::counted(work, &report, attempt, admitted.since.elapsed());
+        let there = queue.unless_removed(|| {
+            self.remember(admitted, touched, &report);
+            self.schedule_next(queue, admitted, &report);
+            self.publish(work, &uid, &report);
+        });
+        if !there {
+            self.forget(&queue.policy);
+        }
+    }
+
+    /// The inputs that decide when a key is reconciled next.
+    pub(super) fn schedule(&self, loaded: &Loaded, key: &Key) -> Schedule {
+        let last = self
+            .memory
+            .lock()
+            .results
+            .get(key)
+            .map(|last| last.failures);
+        let failures = last.unwrap_or_default();
+        let now_seconds = self.clock.now_seconds();
+        Schedule {
+            now_seconds,
+            resync_seconds: loaded.revision.policy.resync_seconds,
+            failures,
+            seed: self.seeds.hash_one((key, now_seconds, failures)),
+        }
+    }
+
+    /// Records what a reconcile read, and keeps the claim of a primary whose target is not known now.
+    fn remember(&self, admitted: &Admitted, touched: Touched, report: &Report) {
+        let (key, revision) = (&admitted.work.key, &admitted.loaded.revision);
+        let mut lock = self.memory.lock();
+        let memory = &mut *lock;
+        memory.dependencies.set(key, touched.objects.keys());
+        memory.fingerprints.insert(key.clone(), touched.objects);
+        if let (State::Applied, Some(ends)) = (report.state, touched.ends_seconds) {
+            memory.ends.insert(key.clone(), ends);
+        }
+        match &touched.last_seen {
+            // An update since then is still in the queue and is compared with what this reconcile saw.
+            Some(primary) => {
+                let seen = LastSeen::of(primary, revision.predicate().1);
+                memory.last_seen.insert(key.clone(), seen)
+            }
+            None => memory.last_seen.remove(key),
+        };
+        let over = matches!(report.end, End::Gone | End::Ended(Class::Left));
+        if revision.policy.world.requires() && report.target.is_none() && !over {
+            let stamped = memory.outputs.of(key).next().cloned();
+            let contender = Contender::of(key, touched.primary.as_deref());
+            let released = memory.ownership.keep(contender, stamped.as_ref());
+            drop(lock);
+            self.enqueue_released(released);
+        }
+    }
+
+    fn schedule_next(&self, queue: &Workqueue, admitted: &Admitted, report: &Report) {
+        let WorkItem { key, cause } = &admitted.work;
+        for cause in [Cause::Timer, Cause::Retry] {
+            queue.forget(&key.primary, &cause);
+        }
+        let reconcile = |cause, after| queue.push(&key.primary, Queued::Reconcile(cause), after);
+        if let Some(after) = report.again_after_ms.map(Duration::from_millis) {
+            match report.failures {
+                0 => reconcile(Cause::Timer, Some(after)),
+                _ => queue.push_again(&key.primary, after, admitted.since),
+            }
+        }
+        // Retries and timers do not move a scheduled resync, so that frequent ones cannot defer it forever.
+        let timed = matches!(cause, Cause::Timer | Cause::Retry);
+        let keeps = timed && queue.awaits(&key.primary, &Cause::Resync);
+        match report.resync_after_ms.map(Duration::from_millis) {
+            Some(_) if keeps => {}
+            Some(after) => reconcile(Cause::Resync, Some(after)),
+            None => queue.forget(&key.primary, &Cause::Resync),
+        }
+        // Enqueued without delay: the queue gives nothing out before this replica leads again.
+        if report.end == End::Ended(Class::Standby) {
+            reconcile(Cause::Retry, None);
+        }
+    }
+
+    /// Publishes to the cluster and the log, each transition once.
+    pub(super) fn publish(&self, work: &WorkItem, uid: &str, report: &Report) {
+        let key = &work.key;
+        let result = LastResult::of(report);
+        let gone = report.end == End::Gone;
+        let first = {
+            let memory = &mut self.memory.lock();
+            if gone {
+                memory.remove(key);
+                memory.contentions.remove(&key.policy, &report.primary);
+            }
+            !memory.results.contains_key(key)
+        };
+        // For `Applied` the earlier time is not needed.
+        let earlier = (first && result.state != State::Applied)
+            .then(|| self.since_before(key, &result))
+            .flatten();
+        let before = {
+            let results = &mut self.memory.lock().results;
+            let mut lasting = result.clone().after(results.get(key));
+            if let Some(since) = earlier {
+                lasting.since_seconds = since;
+            }
+            match gone {
+                true => results.remove(key),
+                false => results.insert(key.clone(), lasting),
+            }
+        };
+        self.statuses.changed();
+        let transition = match before {
+            None => Some(First::Sight),
+            Some(before) => result.differs(&before).then_some(First::Change),
+        };
+        telemetry::reconciled(work, report, transition);
+        // `Unlocated` is part of the agent's start and is not published.
+        let is_news = gone || report.end != End::Ended(Class::Unlocated);
+        if is_news && !self.accounts.are_only_asked() {
+            self.publish_primary(key, report, uid);
+        }
+    }
+
+    /// Since when a primary has been in its state, as an earlier agent published it. A restart does not reset that
+    /// time.
+    fn since_before(&self, key: &Key, now: &LastResult) -> Option<i64> {
+        self.statuses.found_since(key, now).or_else(|| {
+            let before = self.connections.reported(&key.policy, &key.primary)?;
+            let same = (before.state, before.reason.as_str()) == (now.state, now.reason.as_str());
+            same.then(|| parse_rfc3339(&before.since)).flatten()
+        })
+    }
+
+    /// Logs that a trigger guest ignored an update.
+    pub(super) fn ignored(&self, key: &Key) {
+        telemetry::tell(&Signal::Ignored { key: key.clone() });
+    }
+}

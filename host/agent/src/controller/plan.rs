@@ -1,0 +1,167 @@
+//! Stage 6, plan: from what the guest wants to ordered steps with nothing left to choose. `core::plan` decides.
+
+use crate::controller::Controller;
+use crate::controller::gather::{Leftovers, Subject};
+use crate::controller::invoke::Proposed;
+use crate::controller::touched::{Admitted, Ended, Touched};
+use std::sync::Arc;
+use transom_core::failure::{Class, Failure};
+use transom_core::object::Object;
+use transom_core::ownership::Ownership;
+use transom_core::plan::desired::{Desired, Fields};
+use transom_core::plan::prune::{self, Pruned};
+use transom_core::plan::{self, Plan, TimeAdded, Wanting};
+use transom_core::stamp::Stamp;
+use transom_core::world::{Answer, Lowering};
+
+/// What is to be written.
+pub(super) struct Planned {
+    /// The reconcile.
+    pub(super) admitted: Arc<Admitted>,
+    /// The steps: what is desired first, then what is pruned.
+    pub(super) plan: Plan,
+    /// The desired fields of the primary, to plan again when the cluster leaves an element without its time.
+    pub(super) fields: Vec<Fields>,
+    /// Who sets these times.
+    pub(super) time_added: TimeAdded,
+    /// Why something that is no longer desired stays.
+    pub(super) kept: Option<Failure>,
+    /// What was read.
+    pub(super) touched: Touched,
+}
+
+impl Controller {
+    /// Plans what the guest wants, and the removal of what is no longer desired. Frees the inputs.
+    pub(super) fn plan(&self, proposed: Proposed) -> Result<Planned, Box<Ended>> {
+        let Proposed { gathered, answer } = proposed;
+        let mut touched = gathered.touched;
+        let admitted = gathered.admitted;
+        let key = &admitted.work.key;
+        let (mut plan, mut fields) = (Plan::new(key, None), Vec::new());
+        let mut time_added = TimeAdded::SetByCluster;
+        if let Some((subject, answer)) = gathered.subject.zip(answer) {
+            match self.desired(&admitted, &subject, &*answer, &mut touched) {
+                Ok((desired, own)) => (plan, fields) = (desired, own),
+                Err(failure) => return Err(touched.end(failure)),
+            }
+            time_added = subject.time_added;
+            // Of what was read the plan holds about half; the rest is freed before waiting for a server.
+            let before = subject.room_before;
+            drop(subject);
+            let used = touched.room.used();
+            touched.room.back(before + (used - before) / 2);
+        }
+        let Pruned {
+            plan: removal,
+            kept,
+        } = self.undesired(&admitted, gathered.undesired);
+        plan.steps.extend(removal.steps);
+        Ok(Planned {
+            admitted,
+            plan,
+            fields,
+            time_added,
+            kept,
+            touched,
+        })
+    }
+
+    /// The steps to what is desired, and the desired fields of the primary.
+    fn desired(
+        &self,
+        admitted: &Admitted,
+        subject: &Subject,
+        answer: &dyn Answer,
+        touched: &mut Touched,
+    ) -> Result<(Plan, Vec<Fields>), Failure> {
+        let revision = &admitted.loaded.revision;
+        let now_seconds = self.clock.now_seconds();
+        let lowering = Lowering {
+            policy: &revision.policy,
+            guest: &revision.decide,
+            data: self.template_data(&subject.primary),
+            primary: &subject.view,
+            target: &subject.target,
+            inputs: &subject.inputs,
+            kubeconfigs: &subject.kubeconfigs,
+            now_seconds,
+        };
+        let held = |failure: Failure| match failure.class {
+            Class::Held => failure.until(touched.ask_again_at),
+            _ => failure,
+        };
+        let desired = answer.lower(&lowering).map_err(held)?;
+        let (digest, component) = (&touched.reconcile.inputs, &revision.decide.digest);
+        let digest = digest.as_deref().unwrap_or_default();
+        let stamp = Stamp::of(&admitted.work.key, &subject.primary, digest, component);
+        let wanting = Wanting {
+            target: subject.existing.as_ref(),
+            ownership: subject.ownership.clone(),
+            time_added: subject.time_added,
+            ..self.wanting(admitted, &subject.primary, &stamp)
+        };
+        let plan = plan::plan(&wanting, &desired, &mut self.memory.lock().contentions)?;
+        let mut fields = Vec::new();
+        for one in desired {
+            match one {
+                Desired::Whole(whole) => touched.ends_seconds = whole.ends_seconds,
+                Desired::Fields(one) => fields.push(one),
+            }
+        }
+        Ok((plan, fields))
+    }
+
+    /// The step to the fields of a primary that the cluster left without a time: now the agent sets it.
+    pub(super) fn with_times(
+        &self,
+        admitted: &Admitted,
+        primary: &Object,
+        fields: Vec<Fields>,
+    ) -> Result<Plan, Failure> {
+        let stamp = Stamp::of(&admitted.work.key, primary, "", "");
+        let now_seconds = self.clock.now_seconds();
+        let wanting = Wanting {
+            time_added: TimeAdded::SetByUs(now_seconds),
+            ..self.wanting(admitted, primary, &stamp)
+        };
+        let fields: Vec<_> = fields.into_iter().map(Desired::Fields).collect();
+        plan::plan(&wanting, &fields, &mut self.memory.lock().contentions)
+    }
+
+    fn wanting<'a>(
+        &'a self,
+        admitted: &'a Admitted,
+        primary: &'a Object,
+        stamp: &'a Stamp,
+    ) -> Wanting<'a> {
+        Wanting {
+            policy: &admitted.loaded.revision.policy,
+            key: &admitted.work.key,
+            data: self.template_data(primary),
+            primary,
+            target: None,
+            ownership: Ownership::Owner { sole: true },
+            stamp,
+            time_added: TimeAdded::SetByCluster,
+            now_seconds: self.clock.now_seconds(),
+        }
+    }
+
+    /// The removal of what is no longer desired.
+    fn undesired(&self, admitted: &Admitted, leftovers: Leftovers) -> Pruned {
+        let Leftovers {
+            why,
+            candidates,
+            unread,
+        } = leftovers;
+        let (policy, key) = (&admitted.loaded.revision.policy, &admitted.work.key);
+        if candidates.is_empty() || policy.suspend {
+            return Pruned {
+                plan: Plan::new(key, None),
+                kept: unread,
+            };
+        }
+        let memory = self.memory.lock();
+        prune::plan(policy, key, &candidates, &memory.ownership, why)
+    }
+}
