@@ -1,10 +1,10 @@
 //! Checks whether a guest's self-description keeps to the contract.
 
+use crate::bindings::v0_1::binding;
 use crate::failure::LoadError;
 use crate::receipt::printable;
 use std::collections::BTreeSet;
-use transom_core::contract::description::{Description, Read, World};
-use transom_core::managed_cluster::declared;
+use transom_core::contract::description::{Description, Read, Role};
 use transom_core::projection::Declared;
 
 /// Reasons that a guest may declare.
@@ -17,10 +17,7 @@ const PATHS: usize = 64;
 const NAME_CHARS: usize = 64;
 
 /// Checks a description; returns the reasons that the guest may answer with.
-pub(crate) fn check(
-    description: &Description,
-    world: World,
-) -> Result<BTreeSet<String>, LoadError> {
+pub(crate) fn check(description: &Description, role: Role) -> Result<BTreeSet<String>, LoadError> {
     named("name", &description.name)?;
     named("version", &description.version)?;
     at_most("kinds that it reads", description.reads.len(), KINDS)?;
@@ -28,7 +25,7 @@ pub(crate) fn check(
     description
         .reads
         .iter()
-        .try_for_each(|read| check_read(read, world))?;
+        .try_for_each(|read| check_read(read, role))?;
     schema(&description.settings_schema)?;
     let mut words = BTreeSet::new();
     for reason in &description.reasons {
@@ -52,7 +49,7 @@ fn is_reason(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_alphanumeric())
 }
 
-fn check_read(read: &Read, world: World) -> Result<(), LoadError> {
+fn check_read(read: &Read, role: Role) -> Result<(), LoadError> {
     named("apiVersion", &read.api_version)?;
     named("kind", &read.kind)?;
     at_most(
@@ -61,12 +58,10 @@ fn check_read(read: &Read, world: World) -> Result<(), LoadError> {
         PATHS,
     )?;
     let compiled = Declared::compile(read).map_err(|error| error.to_string());
-    // Only a taints guest gets a record; to the others every declared field crosses.
-    let fault = match compiled {
-        Ok(_) => (world == World::Taints)
-            .then(|| declared::fault(read))
-            .flatten(),
-        Err(error) => Some(error),
+    let fault = match (compiled, role) {
+        (Err(error), _) => Some(error),
+        (Ok(_), Role::Decide(world)) => binding(world).ok().and_then(|world| world.fault(read)),
+        (Ok(_), Role::Trigger) => None,
     };
     match fault {
         None => Ok(()),
@@ -116,6 +111,7 @@ fn refuse<T>(why: String) -> Result<T, LoadError> {
 mod tests {
     use super::*;
     use transom_core::contract::description::DeclaredReason;
+    use transom_core::world::{KUBECONFIG, TAINTS};
 
     fn good() -> Description {
         Description {
@@ -143,7 +139,7 @@ mod tests {
     #[test]
     fn a_valid_description_gives_its_reasons() {
         assert_eq!(
-            check(&good(), World::Trigger)
+            check(&good(), Role::Trigger)
                 .unwrap()
                 .into_iter()
                 .collect::<Vec<_>>(),
@@ -182,7 +178,7 @@ mod tests {
         for (fault, named) in faults {
             let mut description = good();
             fault(&mut description);
-            let error = check(&description, World::Trigger).unwrap_err();
+            let error = check(&description, Role::Trigger).unwrap_err();
             assert_eq!(error.reason(), "DescriptionInvalid");
             assert!(
                 error.to_string().contains(named),
@@ -193,15 +189,15 @@ mod tests {
 
     #[test]
     fn only_a_guest_that_receives_a_record_must_declare_its_fields() {
-        assert!(check(&good(), World::Kubeconfig).is_ok());
-        let of_node = check(&good(), World::Taints).unwrap_err();
+        assert!(check(&good(), Role::Decide(KUBECONFIG)).is_ok());
+        let of_node = check(&good(), Role::Decide(TAINTS)).unwrap_err();
         assert!(of_node.to_string().contains("reads v1 Node"), "{of_node}");
         let mut typo = good();
         "cluster.open-cluster-management.io/v1".clone_into(&mut typo.reads[0].api_version);
         "ManagedCluster".clone_into(&mut typo.reads[0].kind);
-        assert!(check(&typo, World::Taints).is_ok());
+        assert!(check(&typo, Role::Decide(TAINTS)).is_ok());
         typo.reads[0].fields.push("status.clusterClaim".to_owned());
-        let refused = check(&typo, World::Taints).unwrap_err();
+        let refused = check(&typo, Role::Decide(TAINTS)).unwrap_err();
         assert_eq!(refused.reason(), "DescriptionInvalid");
         assert!(
             refused.to_string().contains("`status.clusterClaims`"),

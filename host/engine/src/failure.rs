@@ -1,7 +1,7 @@
 //! Why an engine, a component or a call failed, with one reason each. A guest's text is made printable first.
 
 use crate::receipt::printable;
-use transom_core::contract::description::World;
+use transom_core::contract::description::Role;
 
 /// Why no engine could be made.
 #[derive(Debug, thiserror::Error)]
@@ -37,13 +37,13 @@ pub enum LoadError {
     /// It imports something that is not granted.
     #[error("failed to load component: it imports {}, which is not granted", printable(&.0.join(", ")))]
     ImportNotGranted(Vec<String>),
-    /// An export that its world demands is missing or has other types.
+    /// An export that its role demands is missing or has other types.
     #[error("failed to load component as {}: {detail}{}", .expected.name(), found_text(*.found))]
     WorldMismatch {
-        /// The world that was asked for.
-        expected: World,
-        /// The world that it would fit.
-        found: Option<World>,
+        /// The role that was asked for.
+        expected: Role,
+        /// The role that it would fit.
+        found: Option<Role>,
         /// What is missing or different.
         detail: String,
     },
@@ -56,9 +56,9 @@ pub enum LoadError {
 }
 
 /// `; it has the exports of taints-guest`.
-fn found_text(found: Option<World>) -> String {
-    found.map_or_else(String::new, |world| {
-        format!("; it has the exports of {}", world.name())
+fn found_text(found: Option<Role>) -> String {
+    found.map_or_else(String::new, |role| {
+        format!("; it has the exports of {}", role.name())
     })
 }
 
@@ -147,7 +147,7 @@ pub enum CallFailure {
     Unstartable(String),
     /// It was asked a question of another world.
     #[error("a guest of the world {} does not have this function", .0.name())]
-    WrongWorld(World),
+    WrongWorld(Role),
     /// No instance was free in time.
     #[error("no instance was free within {allowed_ms} ms")]
     Busy {

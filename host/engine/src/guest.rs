@@ -1,23 +1,44 @@
 //! A loaded guest and the questions that it can be asked. Answers are not cached.
 
-use crate::bindings::v0_1::{description, kubeconfig, taints, trigger};
+use crate::bindings::v0_1::Decide;
+use crate::bindings::v0_1::description::{Functions as About, Validate};
+use crate::call::CallState;
 use crate::failure::CallFailure;
 use crate::limits::Limits;
-use crate::load::{About, Exports};
-use crate::measure::Lift;
+use crate::load::Exports;
+use crate::measure::{Lift, Lower};
 use crate::receipt::Receipt;
 use crate::run::{Call, Runnable};
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
-use transom_core::contract::decide::{Input, KubeconfigAnswer, Requirement};
-use transom_core::contract::description::{Description, World};
-use transom_core::contract::taints::{Decision, ManagedCluster};
-use transom_core::contract::{
-    Change, Context, Primary, Problem, Readiness, Refusal, Timed, Verdict,
-};
+use transom_core::catalogue::guest::Guest as Described;
+use transom_core::contract::decide::{Input, Requirement};
+use transom_core::contract::description::{Description, Role};
+use transom_core::contract::{Context, Primary, Problem, Refusal, Timed};
+use transom_core::failure::Failure;
+use transom_core::object::Object;
+use transom_core::world::Answer;
+use wasmtime::Store;
+use wasmtime::component::Instance;
 
-/// A guest of one world. Cheap to clone; many threads can call it at once.
+/// What a guest of any world is asked with; a world takes from it what its function wants.
+#[derive(Clone, Copy)]
+pub struct Question<'a> {
+    /// What a call gets beside its arguments.
+    pub context: &'a Context,
+    /// The primary as it was read.
+    pub object: &'a Object,
+    /// The fields of the primary that the guest declared.
+    pub primary: &'a Primary,
+    /// The guest's description, compiled.
+    pub described: &'a Described,
+    /// What was found for its needs.
+    pub inputs: &'a [Input],
+}
+
+/// A loaded guest. Cheap to clone; many threads can call it at once.
 ///
 /// Every question runs in a fresh instance under the limits of that call, and blocks the calling thread until the
 /// answer is there or a limit fires. A question of another world gives [`CallFailure::WrongWorld`].
@@ -30,7 +51,7 @@ pub(crate) struct Loaded {
     pub(crate) code: Runnable,
     pub(crate) about: About,
     pub(crate) exports: Exports,
-    pub(crate) world: World,
+    pub(crate) role: Role,
     pub(crate) description: Description,
     pub(crate) words: BTreeSet<String>,
 }
@@ -52,9 +73,9 @@ impl Guest {
         self.loaded.code.compiled.size
     }
 
-    /// The world that it was loaded for.
-    pub fn world(&self) -> World {
-        self.loaded.world
+    /// The role that it was loaded for.
+    pub fn role(&self) -> Role {
+        self.loaded.role
     }
 
     /// Its self-description, checked when it was loaded.
@@ -65,60 +86,18 @@ impl Guest {
     /// Asks it to check settings, one JSON object; no problem means that it accepts them.
     pub fn validate(&self, limits: &Limits, settings: &str) -> Call<Vec<Problem>> {
         let About { validate, .. } = &self.loaded.about;
-        self.loaded.code.call(
+        self.call(
             limits,
-            Some(&self.loaded.words),
             |lower| lower.text(settings),
             |store, instance, settings| {
-                let asked: description::Validate<'_> =
-                    instance.get_typed_func(&mut *store, validate)?;
+                let asked: Validate<'_> = instance.get_typed_func(&mut *store, validate)?;
                 Ok(asked.call(store, (&settings,))?.0)
             },
             Lift::objections,
         )
     }
 
-    /// Asks a trigger guest whether a primary may be reconciled.
-    pub fn ready(
-        &self,
-        limits: &Limits,
-        context: &Context,
-        primary: &Primary,
-    ) -> Call<Timed<Readiness>> {
-        let Exports::Trigger { ready, .. } = &self.loaded.exports else {
-            return self.wrong_world();
-        };
-        self.loaded.code.call(
-            limits,
-            Some(&self.loaded.words),
-            |lower| lower.for_ready(context, primary),
-            |store, instance, (context, primary)| {
-                let asked: trigger::Ready<'_> = instance.get_typed_func(&mut *store, ready)?;
-                Ok(asked.call(store, (&context, &primary))?.0)
-            },
-            Lift::readiness,
-        )
-    }
-
-    /// Asks a trigger guest for a verdict on a change.
-    pub fn evaluate(&self, limits: &Limits, context: &Context, change: &Change) -> Call<Verdict> {
-        let Exports::Trigger { evaluate, .. } = &self.loaded.exports else {
-            return self.wrong_world();
-        };
-        self.loaded.code.call(
-            limits,
-            Some(&self.loaded.words),
-            |lower| lower.for_evaluate(context, change),
-            |store, instance, (context, change)| {
-                let asked: trigger::Evaluate<'_> =
-                    instance.get_typed_func(&mut *store, evaluate)?;
-                Ok(asked.call(store, (&context, &change))?.0)
-            },
-            Lift::verdict,
-        )
-    }
-
-    /// Asks a kubeconfig guest what it needs and where the result goes.
+    /// Asks what the guest needs and which object it wants to write, in a world that asks.
     pub fn require(
         &self,
         limits: &Limits,
@@ -126,71 +105,63 @@ impl Guest {
         primary: &Primary,
         found: &[Input],
     ) -> Call<Result<Requirement, Refusal>> {
-        let Exports::Kubeconfig { require, .. } = &self.loaded.exports else {
-            return self.wrong_world();
-        };
-        self.loaded.code.call(
-            limits,
-            Some(&self.loaded.words),
-            |lower| lower.for_kubeconfig(context, primary, found),
-            |store, instance, (context, primary, found)| {
-                let asked: kubeconfig::Require<'_> =
-                    instance.get_typed_func(&mut *store, require)?;
-                Ok(asked.call(store, (&context, &primary, &found))?.0)
-            },
-            Lift::requirement,
-        )
+        match &self.loaded.exports {
+            Exports::Trigger(_) => self.wrong_world(),
+            Exports::Decide(functions) => functions.require(self, limits, context, primary, found),
+        }
     }
 
-    /// Asks a kubeconfig guest for the kubeconfig.
-    pub fn transform(
+    /// Asks what the guest decides.
+    ///
+    /// # Errors
+    /// Before any call, when the primary cannot be shown to a guest of this world.
+    pub fn decide(
         &self,
         limits: &Limits,
-        context: &Context,
-        primary: &Primary,
-        inputs: &[Input],
-    ) -> Call<Result<KubeconfigAnswer, Refusal>> {
-        let Exports::Kubeconfig { transform, .. } = &self.loaded.exports else {
-            return self.wrong_world();
-        };
-        self.loaded.code.call(
-            limits,
-            Some(&self.loaded.words),
-            |lower| lower.for_kubeconfig(context, primary, inputs),
-            |store, instance, (context, primary, inputs)| {
-                let asked: kubeconfig::Transform<'_> =
-                    instance.get_typed_func(&mut *store, transform)?;
-                Ok(asked.call(store, (&context, &primary, &inputs))?.0)
-            },
-            Lift::kubeconfig,
-        )
+        question: &Question<'_>,
+    ) -> Result<Call<Result<Timed<Box<dyn Answer>>, Refusal>>, Failure> {
+        match &self.loaded.exports {
+            Exports::Trigger(_) => Ok(self.wrong_world()),
+            Exports::Decide(functions) => functions.decide(self, limits, question),
+        }
     }
 
-    /// Asks a taints guest which taints a managed cluster should have.
-    pub fn compute(
-        &self,
+    /// The function that [`Guest::decide`] calls, for logs and metrics; `decide` for a trigger guest, which has none.
+    pub fn decides_by(&self) -> &'static str {
+        match &self.loaded.exports {
+            Exports::Trigger(_) => "decide",
+            Exports::Decide(functions) => functions.decides_by(),
+        }
+    }
+
+    pub(crate) fn exports(&self) -> &Exports {
+        &self.loaded.exports
+    }
+
+    /// The functions of one world; `None` when the guest is of another one.
+    pub(crate) fn functions<D: Decide>(&self) -> Option<&D> {
+        let Exports::Decide(functions) = &self.loaded.exports else {
+            return None;
+        };
+        let functions: &dyn Any = &**functions;
+        functions.downcast_ref()
+    }
+
+    /// Calls a function of the guest: makes the arguments, asks, converts the answer.
+    pub(crate) fn call<'d, A, R, T>(
+        &'d self,
         limits: &Limits,
-        context: &Context,
-        cluster: &ManagedCluster,
-    ) -> Call<Result<Timed<Decision>, Refusal>> {
-        let Exports::Taints { compute } = &self.loaded.exports else {
-            return self.wrong_world();
-        };
-        self.loaded.code.call(
-            limits,
-            Some(&self.loaded.words),
-            |lower| lower.for_compute(context, cluster),
-            |store, instance, (context, cluster)| {
-                let asked: taints::Compute<'_> = instance.get_typed_func(&mut *store, compute)?;
-                Ok(asked.call(store, (&context, &cluster))?.0)
-            },
-            Lift::taints,
-        )
+        lower: impl FnOnce(&mut Lower) -> A,
+        ask: impl FnOnce(&mut Store<CallState>, &Instance, A) -> wasmtime::Result<R>,
+        lift: impl FnOnce(&mut Lift<'d>, R) -> T,
+    ) -> Call<T> {
+        let Loaded { code, words, .. } = &*self.loaded;
+        code.call(limits, Some(words), lower, ask, lift)
     }
 
-    fn wrong_world<T>(&self) -> Call<T> {
+    pub(crate) fn wrong_world<T>(&self) -> Call<T> {
         Call {
-            result: Err(CallFailure::WrongWorld(self.loaded.world)),
+            result: Err(CallFailure::WrongWorld(self.loaded.role)),
             receipt: Receipt::default(),
         }
     }
@@ -202,7 +173,7 @@ impl fmt::Debug for Guest {
         write!(
             f,
             "Guest({} {name} {version}, {})",
-            self.loaded.world.name(),
+            self.loaded.role.name(),
             self.digest()
         )
     }

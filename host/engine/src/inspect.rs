@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::failure::LoadError;
 use crate::imports::{Capabilities, imports, needs};
 use crate::load::fitting;
-use transom_core::contract::description::{Description, World};
+use transom_core::contract::description::{Description, Role};
 
 /// What a component is.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,8 +17,8 @@ pub struct Inspection {
     pub imports: Vec<String>,
     /// What it exports.
     pub exports: Vec<String>,
-    /// The world whose exports it has, by name.
-    pub world: Option<World>,
+    /// The role whose exports it has, by name.
+    pub world: Option<Role>,
     /// The capabilities that it would need.
     pub needs: Capabilities,
     /// The imports that no policy can grant; with any of these it cannot be loaded.

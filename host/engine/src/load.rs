@@ -1,7 +1,8 @@
-//! From bytes to a guest that can be called: compares imports with the grant and exports with the world, then asks
+//! From bytes to a guest that can be called: compares imports with the grant and exports with the role, then asks
 //! for the description. A component runs only after its imports were checked.
 
-use crate::bindings::v0_1::{self, description, kubeconfig, taints, trigger};
+use crate::bindings::v0_1::description::{Describe, Functions as About};
+use crate::bindings::v0_1::{self, Decide, trigger};
 use crate::call::CallState;
 use crate::engine::Engine;
 use crate::failure::{CallFailure, LoadError};
@@ -12,59 +13,39 @@ use crate::measure::Lift;
 use crate::receipt::printable;
 use crate::run::Runnable;
 use std::sync::Arc;
-use transom_core::contract::description::{Description, World};
+use transom_core::contract::description::{Description, Role};
 use wasmtime::component::{Component, ComponentExportIndex, Instance};
 use wasmtime::{Result as WasmResult, Store};
 
 /// A function of a component, found by name.
 pub(crate) type Function = ComponentExportIndex;
 
-/// The functions that every guest has.
-pub(crate) struct About {
-    pub(crate) describe: Function,
-    pub(crate) validate: Function,
+/// Finds functions of a component by name.
+pub(crate) struct Find<'a>(&'a Component);
+
+impl Find<'_> {
+    /// Finds a function; the error says what is missing. A component may export a later version of the same `0.1`.
+    pub(crate) fn function(&self, interface: &str, name: &str) -> Result<Function, String> {
+        let instance = self.0.get_export_index(None, interface);
+        let instance = instance.ok_or_else(|| format!("it does not export `{interface}`"))?;
+        let found = self.0.get_export_index(Some(&instance), name);
+        found.ok_or_else(|| format!("its `{interface}` has no `{name}`"))
+    }
 }
 
-/// The functions of a world.
+/// The functions of a role.
 pub(crate) enum Exports {
-    Trigger {
-        ready: Function,
-        evaluate: Function,
-    },
-    Kubeconfig {
-        require: Function,
-        transform: Function,
-    },
-    Taints {
-        compute: Function,
-    },
+    Trigger(trigger::Functions),
+    Decide(Arc<dyn Decide>),
 }
 
 /// Finds the functions by name; the error says what is missing.
-fn locate(component: &Component, world: World) -> Result<(About, Exports), String> {
-    let find = |name: &str, function: &str| {
-        let interface = v0_1::interface(name);
-        let instance = component.get_export_index(None, &interface);
-        let instance = instance.ok_or_else(|| format!("it does not export `{interface}`"))?;
-        let found = component.get_export_index(Some(&instance), function);
-        found.ok_or_else(|| format!("its `{interface}` has no `{function}`"))
-    };
-    let about = About {
-        describe: find("guest", "describe")?,
-        validate: find("guest", "validate")?,
-    };
-    let exports = match world {
-        World::Trigger => Exports::Trigger {
-            ready: find("trigger", "ready")?,
-            evaluate: find("trigger", "evaluate")?,
-        },
-        World::Kubeconfig => Exports::Kubeconfig {
-            require: find("kubeconfig", "require")?,
-            transform: find("kubeconfig", "transform")?,
-        },
-        World::Taints => Exports::Taints {
-            compute: find("taints", "compute")?,
-        },
+fn locate(component: &Component, role: Role) -> Result<(About, Exports), String> {
+    let find = Find(component);
+    let about = About::locate(&find)?;
+    let exports = match role {
+        Role::Trigger => Exports::Trigger(trigger::Functions::locate(&find)?),
+        Role::Decide(world) => Exports::Decide(v0_1::binding(world)?.locate(&find)?),
     };
     Ok((about, exports))
 }
@@ -76,22 +57,11 @@ fn check(
     store: &mut Store<CallState>,
     instance: &Instance,
 ) -> WasmResult<()> {
-    let _: description::Describe = instance.get_typed_func(&mut *store, about.describe)?;
-    let _: description::Validate<'_> = instance.get_typed_func(&mut *store, about.validate)?;
+    about.check(store, instance)?;
     match exports {
-        Exports::Trigger { ready, evaluate } => {
-            let _: trigger::Ready<'_> = instance.get_typed_func(&mut *store, ready)?;
-            let _: trigger::Evaluate<'_> = instance.get_typed_func(&mut *store, evaluate)?;
-        }
-        Exports::Kubeconfig { require, transform } => {
-            let _: kubeconfig::Require<'_> = instance.get_typed_func(&mut *store, require)?;
-            let _: kubeconfig::Transform<'_> = instance.get_typed_func(&mut *store, transform)?;
-        }
-        Exports::Taints { compute } => {
-            let _: taints::Compute<'_> = instance.get_typed_func(&mut *store, compute)?;
-        }
+        Exports::Trigger(functions) => functions.check(store, instance),
+        Exports::Decide(functions) => functions.check(store, instance),
     }
-    Ok(())
 }
 
 impl Engine {
@@ -104,19 +74,19 @@ impl Engine {
     pub fn load(
         &self,
         bytes: &[u8],
-        world: World,
+        role: Role,
         granted: &Capabilities,
     ) -> Result<Guest, LoadError> {
-        let code = self.link(bytes, world, granted)?;
-        let located = locate(&code.compiled.component, world);
-        let (about, exports) = located.map_err(|missing| mismatch(&code, world, &missing))?;
-        let description = describe(&code, &about, &exports, world)?;
-        let words = crate::description::check(&description, world)?;
+        let code = self.link(bytes, role, granted)?;
+        let located = locate(&code.compiled.component, role);
+        let (about, exports) = located.map_err(|missing| mismatch(&code, role, &missing))?;
+        let description = describe(&code, &about, &exports, role)?;
+        let words = crate::description::check(&description, role)?;
         Ok(Guest::from(Arc::new(Loaded {
             code,
             about,
             exports,
-            world,
+            role,
             description,
             words,
         })))
@@ -126,7 +96,7 @@ impl Engine {
     pub(crate) fn link(
         &self,
         bytes: &[u8],
-        world: World,
+        role: Role,
         granted: &Capabilities,
     ) -> Result<Runnable, LoadError> {
         let compiled = self.inner.compiled(bytes, self.hasty)?;
@@ -143,7 +113,7 @@ impl Engine {
         let pre = linker
             .instantiate_pre(&compiled.component)
             .map_err(|error| LoadError::WorldMismatch {
-                expected: world,
+                expected: role,
                 found: None,
                 detail: printable(&format!("{error:#}")),
             })?;
@@ -160,14 +130,13 @@ fn describe(
     code: &Runnable,
     about: &About,
     exports: &Exports,
-    world: World,
+    role: Role,
 ) -> Result<Description, LoadError> {
     let mut mismatched = None;
     let ask = |store: &mut Store<CallState>, instance: &Instance, ()| {
         check(about, exports, store, instance)
-            .inspect_err(|error| mismatched = Some(mismatch(code, world, &format!("{error:#}"))))?;
-        let describe: description::Describe =
-            instance.get_typed_func(&mut *store, about.describe)?;
+            .inspect_err(|error| mismatched = Some(mismatch(code, role, &format!("{error:#}"))))?;
+        let describe: Describe = instance.get_typed_func(&mut *store, about.describe)?;
         Ok(describe.call(store, ())?.0)
     };
     let described = code
@@ -183,7 +152,7 @@ fn describe(
     }
 }
 
-fn mismatch(code: &Runnable, expected: World, detail: &str) -> LoadError {
+fn mismatch(code: &Runnable, expected: Role, detail: &str) -> LoadError {
     let found = fitting(&code.compiled.component).filter(|found| *found != expected);
     LoadError::WorldMismatch {
         expected,
@@ -192,9 +161,7 @@ fn mismatch(code: &Runnable, expected: World, detail: &str) -> LoadError {
     }
 }
 
-/// The world whose functions a component has, by name.
-pub(crate) fn fitting(component: &Component) -> Option<World> {
-    [World::Trigger, World::Kubeconfig, World::Taints]
-        .into_iter()
-        .find(|world| locate(component, *world).is_ok())
+/// The role whose functions a component has, by name.
+pub(crate) fn fitting(component: &Component) -> Option<Role> {
+    v0_1::roles().find(|role| locate(component, *role).is_ok())
 }

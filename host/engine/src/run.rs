@@ -23,6 +23,16 @@ pub struct Call<T> {
     pub receipt: Receipt,
 }
 
+impl<T> Call<T> {
+    /// The same call with another form of its answer.
+    pub(crate) fn map<U>(self, answer: impl FnOnce(T) -> U) -> Call<U> {
+        Call {
+            result: self.result.map(answer),
+            receipt: self.receipt,
+        }
+    }
+}
+
 /// Linked code, ready to be instantiated.
 pub(crate) struct Runnable {
     pub(crate) engine: Arc<Inner>,

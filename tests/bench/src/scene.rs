@@ -6,12 +6,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::path::Path;
 use transom_core::catalogue;
-use transom_core::contract::description::World;
+use transom_core::contract::description::Role;
 use transom_core::contract::{AgentFacts, Context};
 use transom_core::document::{Limits, parse_many};
 use transom_core::object::Object;
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::{LOCAL, ObjectRef};
+use transom_core::world::{KUBECONFIG, TAINTS};
 use transom_engine::{Capabilities, Engine, EngineOptions};
 
 const HOSTED: &str = include_str!("../documents/hosted-cluster.yaml");
@@ -81,10 +82,18 @@ impl Scene {
             .as_ref()
             .map_or(&empty, |spec| &spec.settings);
         Ok(Self {
-            trigger: load("trigger", World::Trigger, trigger_settings)?,
-            kubeconfig: load("kubeconfig", World::Kubeconfig, &policy.decide.settings)?,
-            taints: load("taints", World::Taints, &taints_policy.decide.settings)?,
-            calm: load("calm", World::Taints, &empty)?,
+            trigger: load("trigger", Role::Trigger, trigger_settings)?,
+            kubeconfig: load(
+                "kubeconfig",
+                Role::Decide(KUBECONFIG),
+                &policy.decide.settings,
+            )?,
+            taints: load(
+                "taints",
+                Role::Decide(TAINTS),
+                &taints_policy.decide.settings,
+            )?,
+            calm: load("calm", Role::Decide(TAINTS), &empty)?,
             objects: objects(HOSTED)?,
             managed: objects(MANAGED)?
                 .pop()

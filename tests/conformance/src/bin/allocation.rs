@@ -5,14 +5,15 @@ use anyhow::{Context as _, Result, anyhow};
 use std::io::Write as _;
 use transom_conformance::arguments::{context, managed_cluster};
 use transom_conformance::fixture::hostile;
-use transom_core::contract::description::World;
+use transom_core::contract::description::Role;
+use transom_core::world::TAINTS;
 use transom_engine::{Capabilities, Engine, EngineOptions, Limits};
 
 fn main() -> Result<()> {
     let engine = Engine::new(EngineOptions::default())?;
     let guest = engine.load(
         &hostile("one-memory")?,
-        World::Taints,
+        Role::Decide(TAINTS),
         &Capabilities::default(),
     )?;
     let call = guest.compute(&Limits::default(), &context("{}"), &managed_cluster());

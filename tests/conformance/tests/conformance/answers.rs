@@ -11,7 +11,7 @@ use transom_conformance::canary::inputs;
 use transom_conformance::fixture::{built, holding_for, root};
 use transom_core::catalogue;
 use transom_core::contract::decide::{Input, InputValue};
-use transom_core::contract::description::World;
+use transom_core::contract::description::Role;
 use transom_core::contract::taints::Decision;
 use transom_core::failure::Class;
 use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, Source, Terms};
@@ -22,12 +22,13 @@ use transom_core::plan::taints::{self, TimeAdded};
 use transom_core::policy::{Policy, Writes, check, manifest};
 use transom_core::requirements::{Next, Rounds};
 use transom_core::work::Key;
+use transom_core::world::{KUBECONFIG, TAINTS};
 use transom_engine::{Allocate, Capabilities, Guest};
 
 fn guest() -> Guest {
     let bytes = built("fixture-answers").unwrap();
     engine(Allocate::PoolIfPossible)
-        .load(&bytes, World::Kubeconfig, &Capabilities::default())
+        .load(&bytes, Role::Decide(KUBECONFIG), &Capabilities::default())
         .unwrap()
 }
 
@@ -234,7 +235,7 @@ fn refuses_agent_reasons_from_a_guest_and_own_reasons_change_nothing() {
         let guest = engine
             .load(
                 &holding_for(word).unwrap(),
-                World::Taints,
+                Role::Decide(TAINTS),
                 &Capabilities::default(),
             )
             .unwrap();

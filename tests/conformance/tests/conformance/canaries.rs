@@ -8,9 +8,10 @@ use transom_conformance::arguments::{context, hosted_cluster};
 use transom_conformance::canary::{Canaries, MARK, document, inputs};
 use transom_conformance::fixture::{built, hostile};
 use transom_core::contract::credentials::{AuthoritySource, SourceView};
-use transom_core::contract::description::World;
+use transom_core::contract::description::Role;
 use transom_core::contract::{Problem, Refusal};
 use transom_core::kubeconfig::{KubeconfigLimits, Source};
+use transom_core::world::KUBECONFIG;
 use transom_engine::{Capabilities, Engine, EngineOptions, Guest, MemoryRecorder, Ticker};
 use transom_support::identity::Identity;
 
@@ -39,7 +40,7 @@ fn recorded() -> (Engine, MemoryRecorder) {
 
 fn load(engine: &Engine, bytes: &[u8]) -> Guest {
     engine
-        .load(bytes, World::Kubeconfig, &Capabilities::default())
+        .load(bytes, Role::Decide(KUBECONFIG), &Capabilities::default())
         .unwrap()
 }
 

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use transom_conformance::fixture::good_with;
-use transom_core::contract::description::World;
+use transom_core::contract::description::Role;
+use transom_core::world::TAINTS;
 use transom_engine::{Allocate, COMPILATION_BYTES, Capabilities, LoadError};
 
 /// One way to make compilation expensive, with its size and the expected reason.
@@ -191,7 +192,7 @@ fn refuses_a_function_that_could_not_be_interrupted() {
     let load = |count| {
         engine.load(
             &good_with(&ranges(count)).unwrap(),
-            World::Taints,
+            Role::Decide(TAINTS),
             &Capabilities::default(),
         )
     };

@@ -4,7 +4,8 @@ use crate::support::{compute, engine, load, no_taints, unlimited};
 use std::process::Command;
 use transom_conformance::arguments::{context, hosted_cluster};
 use transom_conformance::fixture::built;
-use transom_core::contract::description::World;
+use transom_core::contract::description::Role;
+use transom_core::world::TAINTS;
 use transom_engine::{Allocate, CallFailure, Capabilities, Engine, EngineOptions, Limits, Ticker};
 
 /// The allocation that is possible with this much address space in KiB.
@@ -100,7 +101,7 @@ fn calls_only_the_functions_of_a_guests_world() {
     let call = guest.ready(&unlimited(), &context("{}"), &hosted_cluster());
     assert_eq!(
         call.result.unwrap_err(),
-        CallFailure::WrongWorld(World::Taints)
+        CallFailure::WrongWorld(Role::Decide(TAINTS))
     );
 }
 
@@ -110,10 +111,10 @@ fn bundled_guests_answer_alike_on_every_engine() {
         let engine = engine(allocate);
         let none = Capabilities::default();
         let taints = engine
-            .load(&built("taints").unwrap(), World::Taints, &none)
+            .load(&built("taints").unwrap(), Role::Decide(TAINTS), &none)
             .unwrap();
         let trigger = engine
-            .load(&built("trigger").unwrap(), World::Trigger, &none)
+            .load(&built("trigger").unwrap(), Role::Trigger, &none)
             .unwrap();
         let taints = compute(&taints, &Limits::default());
         let ready = trigger.ready(&Limits::default(), &context("{}"), &hosted_cluster());

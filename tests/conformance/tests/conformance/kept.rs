@@ -9,7 +9,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 use transom_conformance::fixture::hostile;
-use transom_core::contract::description::World;
+use transom_core::contract::description::Role;
+use transom_core::world::TAINTS;
 use transom_engine::{Capabilities, Capability, EngineOptions};
 
 /// How many compilations a new engine needs for one good guest.
@@ -20,7 +21,11 @@ fn compilations(folder: &Path, options: EngineOptions) -> u64 {
     });
     let bytes = hostile("log-lines").unwrap();
     let guest = engine
-        .load(&bytes, World::Taints, &Capabilities::of([Capability::Log]))
+        .load(
+            &bytes,
+            Role::Decide(TAINTS),
+            &Capabilities::of([Capability::Log]),
+        )
         .unwrap();
     assert_eq!(compute(&guest, &unlimited()).result.unwrap(), no_taints());
     engine.compilations()
@@ -131,7 +136,7 @@ fn rejects_cached_code_of_another_component() {
     let other = engine
         .load(
             &hostile("good").unwrap(),
-            World::Taints,
+            Role::Decide(TAINTS),
             &Capabilities::default(),
         )
         .unwrap();

@@ -3,23 +3,24 @@
 use crate::support::{compute, engine, engine_with, no_taints, unlimited};
 use std::sync::atomic::{AtomicBool, Ordering};
 use transom_conformance::fixture::{component, good_with, hostile, with_module};
-use transom_core::contract::description::World;
+use transom_core::contract::description::Role;
+use transom_core::world::TAINTS;
 use transom_engine::{
     Allocate, CallFailure, Capabilities, Capability, Engine, EngineOptions, Limits, LoadError,
     digest,
 };
 use transom_support::numbers::Numbers;
 
-fn refuse(engine: &Engine, bytes: &[u8], world: World) -> LoadError {
+fn refuse(engine: &Engine, bytes: &[u8], role: Role) -> LoadError {
     engine
-        .load(bytes, world, &Capabilities::default())
+        .load(bytes, role, &Capabilities::default())
         .unwrap_err()
 }
 
 /// Every allocation mode must refuse alike.
-fn refuse_alike(bytes: &[u8], world: World) -> LoadError {
-    let one = refuse(&engine(Allocate::PoolIfPossible), bytes, world);
-    let other = refuse(&engine(Allocate::OnDemand), bytes, world);
+fn refuse_alike(bytes: &[u8], role: Role) -> LoadError {
+    let one = refuse(&engine(Allocate::PoolIfPossible), bytes, role);
+    let other = refuse(&engine(Allocate::OnDemand), bytes, role);
     assert_eq!(one.reason(), other.reason(), "{one} / {other}");
     one
 }
@@ -33,7 +34,7 @@ fn names_an_import_that_is_not_granted() {
             (import "bare" (func)))"#,
     )
     .unwrap();
-    let error = refuse_alike(&clock, World::Taints);
+    let error = refuse_alike(&clock, Role::Decide(TAINTS));
     let denied = ["wasi:clocks/monotonic-clock@0.2.0", "bare"]
         .map(str::to_owned)
         .to_vec();
@@ -49,7 +50,7 @@ fn names_an_import_that_is_not_granted() {
 fn names_imports_in_a_single_line() {
     let imports = (0..80).map(|at| format!("(import \"i{at}-{}\" (func))", "x".repeat(98_000)));
     let bytes = wat::parse_str(format!("(component {})", imports.collect::<String>())).unwrap();
-    let error = refuse_alike(&bytes, World::Taints);
+    let error = refuse_alike(&bytes, Role::Decide(TAINTS));
     assert_eq!(error.reason(), "ImportNotGranted");
     assert!(
         error
@@ -68,9 +69,9 @@ fn the_log_needs_a_grant_too() {
     let engine = engine(Allocate::PoolIfPossible);
     let logs = hostile("log-lines").unwrap();
     let denied = LoadError::ImportNotGranted(vec!["transom:policy/log@0.1.0".to_owned()]);
-    assert_eq!(refuse(&engine, &logs, World::Taints), denied);
+    assert_eq!(refuse(&engine, &logs, Role::Decide(TAINTS)), denied);
     let granted = Capabilities::of([Capability::Log]);
-    let guest = engine.load(&logs, World::Taints, &granted).unwrap();
+    let guest = engine.load(&logs, Role::Decide(TAINTS), &granted).unwrap();
     assert_eq!(compute(&guest, &unlimited()).result.unwrap(), no_taints());
 }
 
@@ -83,7 +84,7 @@ fn what_is_not_a_component_is_invalid() {
         wat::parse_str("(module)").unwrap(),
     ] {
         assert_eq!(
-            refuse_alike(&bytes, World::Taints).reason(),
+            refuse_alike(&bytes, Role::Decide(TAINTS)).reason(),
             "ComponentInvalid"
         );
     }
@@ -91,7 +92,7 @@ fn what_is_not_a_component_is_invalid() {
 
 #[test]
 fn refuses_an_oversized_component_without_parsing_it() {
-    let error = refuse_alike(&vec![0; (8 << 20) + 1], World::Taints);
+    let error = refuse_alike(&vec![0; (8 << 20) + 1], Role::Decide(TAINTS));
     assert_eq!(error.reason(), "ComponentTooLarge");
     assert!(error.to_string().contains("8388609"), "{error}");
 }
@@ -110,7 +111,7 @@ fn refuses_a_component_beyond_the_pool_limits_even_without_a_pool() {
         (many("(module (table 1 funcref))", 9), "ComponentTooLarge"),
         (many("(module)", 16), "ComponentInvalid"),
     ] {
-        let error = refuse_alike(&bytes, World::Taints);
+        let error = refuse_alike(&bytes, Role::Decide(TAINTS));
         assert_eq!(error.reason(), reason, "{error}");
     }
 }
@@ -118,19 +119,22 @@ fn refuses_a_component_beyond_the_pool_limits_even_without_a_pool() {
 #[test]
 fn names_the_world_of_a_component_for_another_world() {
     let taints = hostile("good").unwrap();
-    let error = refuse_alike(&taints, World::Trigger);
+    let error = refuse_alike(&taints, Role::Trigger);
     let LoadError::WorldMismatch {
         expected, found, ..
     } = &error
     else {
         panic!("{error}")
     };
-    assert_eq!((*expected, *found), (World::Trigger, Some(World::Taints)));
+    assert_eq!(
+        (*expected, *found),
+        (Role::Trigger, Some(Role::Decide(TAINTS)))
+    );
     assert!(
         error.to_string().contains("trigger-guest") && error.to_string().contains("taints-guest"),
         "{error}"
     );
-    let nothing = refuse_alike(&wat::parse_str("(component)").unwrap(), World::Trigger);
+    let nothing = refuse_alike(&wat::parse_str("(component)").unwrap(), Role::Trigger);
     assert!(
         matches!(nothing, LoadError::WorldMismatch { found: None, .. }),
         "{nothing}"
@@ -147,7 +151,7 @@ fn an_export_of_another_type_is_a_mismatch() {
         (instance $taints (export "compute" (func $f)))
         (export "transom:policy/guest@0.1.0" (instance $guest))
         (export "transom:policy/taints@0.1.0" (instance $taints)))"#;
-    let error = refuse_alike(&wat::parse_str(text).unwrap(), World::Taints);
+    let error = refuse_alike(&wat::parse_str(text).unwrap(), Role::Decide(TAINTS));
     assert_eq!(error.reason(), "WorldMismatch", "{error}");
 }
 
@@ -160,7 +164,10 @@ fn refuses_a_description_that_breaks_the_contract() {
         (func (export "transom:policy/guest@0.1.0#describe") (result i32) (i32.const 1024))
         (func (export "transom:policy/guest@0.1.0#validate") (param i32 i32) (result i32) (i32.const 1024))
         (func (export "transom:policy/taints@0.1.0#compute") (param i32) (result i32) (i32.const 1024)))"#;
-    let error = refuse_alike(&component(text, "taints-guest").unwrap(), World::Taints);
+    let error = refuse_alike(
+        &component(text, "taints-guest").unwrap(),
+        Role::Decide(TAINTS),
+    );
     assert_eq!(error.reason(), "DescriptionInvalid", "{error}");
 }
 
@@ -171,7 +178,7 @@ fn stops_a_component_that_loops_during_instantiation() {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let loading = scope.spawn(|| {
-            let error = refuse(&engine, &bytes, World::Taints);
+            let error = refuse(&engine, &bytes, Role::Decide(TAINTS));
             done.store(true, Ordering::SeqCst);
             error
         });
@@ -193,7 +200,7 @@ fn the_same_bytes_are_compiled_once() {
     let bytes = hostile("good").unwrap();
     let load = || {
         engine
-            .load(&bytes, World::Taints, &Capabilities::default())
+            .load(&bytes, Role::Decide(TAINTS), &Capabilities::default())
             .unwrap()
     };
     std::thread::scope(|scope| {
@@ -214,7 +221,7 @@ fn the_same_bytes_are_compiled_once() {
 fn inspection_grants_nothing_and_lists_what_is_needed() {
     let engine = engine_with(EngineOptions::default());
     let logs = engine.inspect(&hostile("log-lines").unwrap()).unwrap();
-    assert_eq!(logs.world, Some(World::Taints));
+    assert_eq!(logs.world, Some(Role::Decide(TAINTS)));
     assert_eq!(logs.imports, ["transom:policy/log@0.1.0"]);
     assert_eq!(logs.needs, Capabilities::of([Capability::Log]));
     assert_eq!(logs.ungrantable, Vec::<String>::new());
@@ -251,7 +258,7 @@ fn damaged_components_are_refused_or_answer_within_limits() {
         }
         match engine.load(
             &damaged,
-            World::Taints,
+            Role::Decide(TAINTS),
             &Capabilities::of([Capability::Log]),
         ) {
             Ok(guest) => {
@@ -275,7 +282,7 @@ fn all_code_has_one_bound_and_removed_components_free_room() {
     });
     let load = |number: usize| {
         let bytes = good_with(&format!("(func (drop (i32.const {number})))")).unwrap();
-        engine.load(&bytes, World::Taints, &Capabilities::default())
+        engine.load(&bytes, Role::Decide(TAINTS), &Capabilities::default())
     };
     let mut all = Vec::new();
     let error = loop {

@@ -4,7 +4,8 @@
 use crate::support::{engine, unlimited};
 use transom_conformance::arguments::{context, hosted_cluster};
 use transom_conformance::fixture::built;
-use transom_core::contract::description::World;
+use transom_core::contract::description::Role;
+use transom_core::world::KUBECONFIG;
 use transom_engine::{Allocate, CallFailure, Capabilities};
 
 /// The failure of a guest that is asked to end in this way.
@@ -13,7 +14,7 @@ fn end(ask: &str) -> CallFailure {
     let guest = engine
         .load(
             &built("fixture-answers").unwrap(),
-            World::Kubeconfig,
+            Role::Decide(KUBECONFIG),
             &Capabilities::default(),
         )
         .unwrap();

@@ -3,9 +3,10 @@
 use std::sync::OnceLock;
 use transom_conformance::arguments::{context, managed_cluster};
 use transom_conformance::fixture::{hostile, with_module};
-use transom_core::contract::description::World;
+use transom_core::contract::description::Role;
 use transom_core::contract::taints::Decision;
 use transom_core::contract::{Refusal, Timed};
+use transom_core::world::TAINTS;
 use transom_engine::{
     Allocate, Call, Capabilities, Capability, Engine, EngineOptions, Guest, Limits, Ticker,
 };
@@ -47,7 +48,11 @@ pub(crate) fn load(engine: &Engine, fixture: &str) -> Guest {
         bytes = with_module(bytes, 1, "(module (memory 30))").unwrap();
     }
     engine
-        .load(&bytes, World::Taints, &Capabilities::of([Capability::Log]))
+        .load(
+            &bytes,
+            Role::Decide(TAINTS),
+            &Capabilities::of([Capability::Log]),
+        )
         .unwrap()
 }
 

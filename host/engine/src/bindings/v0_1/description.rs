@@ -1,11 +1,42 @@
-//! Converts a guest's self-description to the types of the core.
+//! What every guest can be asked about itself: its functions, and the conversion of their answers.
 
-use super::exported::guest;
+use super::generated::exports::transom::policy::guest;
 use super::wit;
+use crate::call::CallState;
+use crate::load::{Find, Function};
 use crate::measure::Lift;
 use transom_core::contract::Problem;
 use transom_core::contract::description::{DeclaredReason, Description, Read};
-use wasmtime::component::TypedFunc;
+use wasmtime::component::{Instance, TypedFunc};
+use wasmtime::{Result as WasmResult, Store};
+
+const INTERFACE: &str = "transom:policy/guest@0.1.0";
+
+/// The functions that every guest has.
+pub(crate) struct Functions {
+    pub(crate) describe: Function,
+    pub(crate) validate: Function,
+}
+
+impl Functions {
+    pub(crate) fn locate(find: &Find<'_>) -> Result<Self, String> {
+        Ok(Self {
+            describe: find.function(INTERFACE, "describe")?,
+            validate: find.function(INTERFACE, "validate")?,
+        })
+    }
+
+    /// Compares the types of both functions with the contract.
+    pub(crate) fn check(
+        &self,
+        store: &mut Store<CallState>,
+        instance: &Instance,
+    ) -> WasmResult<()> {
+        let _: Describe = instance.get_typed_func(&mut *store, self.describe)?;
+        let _: Validate<'_> = instance.get_typed_func(&mut *store, self.validate)?;
+        Ok(())
+    }
+}
 
 /// Returns the guest's self-description.
 pub(crate) type Describe = TypedFunc<(), (guest::Description,)>;

@@ -1,21 +1,134 @@
-//! Converts the arguments and answers of a kubeconfig guest.
+//! The kubeconfig world: its functions, and the conversion of their arguments and answers.
 
-use super::exported::kubeconfig as wit_kubeconfig;
-use super::wit;
+mod credentials;
+
+use super::{Binding, Decide, Decided, decided, wit};
+use crate::call::CallState;
+use crate::guest::{Guest, Question};
+use crate::limits::Limits;
+use crate::load::{Find, Function};
 use crate::measure::{Lift, Lower};
+use crate::run::Call;
+use generated::exports::transom::policy::kubeconfig as wit_kubeconfig;
+use generated::transom::policy::{credentials as wit_credentials, proposals as wit_proposals};
+use std::sync::Arc;
 use transom_core::contract::decide::{
     Absence, Form, Input, InputValue, KubeconfigAnswer, Need, Protocol, Requirement, Service,
     ServicePort,
 };
 use transom_core::contract::{Context, Primary, Refusal, Timed};
-use wasmtime::component::TypedFunc;
+use transom_core::failure::Failure;
+use transom_core::world::{KUBECONFIG, World};
+use wasmtime::component::{Instance, TypedFunc};
+use wasmtime::{Result as WasmResult, Store};
+
+mod generated {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        inline: "
+            package transom:host;
+            world kubeconfig {
+                export transom:policy/kubeconfig@0.1.0;
+            }
+        ",
+        with: { "transom:policy/types@0.1.0": crate::bindings::v0_1::generated::transom::policy::types },
+    });
+}
+
+const INTERFACE: &str = "transom:policy/kubeconfig@0.1.0";
+
+/// The binding of this world.
+pub(super) const BINDING: &dyn Binding = &Kubeconfig;
+
+struct Kubeconfig;
+
+impl Binding for Kubeconfig {
+    fn world(&self) -> &'static dyn World {
+        KUBECONFIG
+    }
+
+    fn locate(&self, find: &Find<'_>) -> Result<Arc<dyn Decide>, String> {
+        Ok(Arc::new(Functions {
+            require: find.function(INTERFACE, "require")?,
+            transform: find.function(INTERFACE, "transform")?,
+        }))
+    }
+}
+
+struct Functions {
+    require: Function,
+    transform: Function,
+}
+
+impl Decide for Functions {
+    fn check(&self, store: &mut Store<CallState>, instance: &Instance) -> WasmResult<()> {
+        let _: Require<'_> = instance.get_typed_func(&mut *store, self.require)?;
+        let _: Transform<'_> = instance.get_typed_func(&mut *store, self.transform)?;
+        Ok(())
+    }
+
+    fn require(
+        &self,
+        guest: &Guest,
+        limits: &Limits,
+        context: &Context,
+        primary: &Primary,
+        found: &[Input],
+    ) -> Call<Result<Requirement, Refusal>> {
+        guest.call(
+            limits,
+            |lower| lower.for_kubeconfig(context, primary, found),
+            |store, instance, (context, primary, found)| {
+                let asked: Require<'_> = instance.get_typed_func(&mut *store, self.require)?;
+                Ok(asked.call(store, (&context, &primary, &found))?.0)
+            },
+            Lift::requirement,
+        )
+    }
+
+    fn decides_by(&self) -> &'static str {
+        "transform"
+    }
+
+    fn decide(
+        &self,
+        guest: &Guest,
+        limits: &Limits,
+        question: &Question<'_>,
+    ) -> Result<Call<Decided>, Failure> {
+        let call = guest.transform(limits, question.context, question.primary, question.inputs);
+        Ok(call.map(decided))
+    }
+}
+
+impl Guest {
+    /// Asks a kubeconfig guest for the kubeconfig.
+    pub fn transform(
+        &self,
+        limits: &Limits,
+        context: &Context,
+        primary: &Primary,
+        inputs: &[Input],
+    ) -> Call<Result<KubeconfigAnswer, Refusal>> {
+        let Some(Functions { transform, .. }) = self.functions() else {
+            return self.wrong_world();
+        };
+        self.call(
+            limits,
+            |lower| lower.for_kubeconfig(context, primary, inputs),
+            |store, instance, (context, primary, inputs)| {
+                let asked: Transform<'_> = instance.get_typed_func(&mut *store, transform)?;
+                Ok(asked.call(store, (&context, &primary, &inputs))?.0)
+            },
+            Lift::kubeconfig,
+        )
+    }
+}
 
 /// Returns where the result goes, and what must be read for it.
-pub(crate) type Require<'a> =
-    TypedFunc<Given<'a>, (Result<wit_kubeconfig::Requirement, wit::Failure>,)>;
+type Require<'a> = TypedFunc<Given<'a>, (Result<wit_kubeconfig::Requirement, wit::Failure>,)>;
 /// Returns the kubeconfig.
-pub(crate) type Transform<'a> =
-    TypedFunc<Given<'a>, (Result<wit_kubeconfig::Answer, wit::Failure>,)>;
+type Transform<'a> = TypedFunc<Given<'a>, (Result<wit_kubeconfig::Answer, wit::Failure>,)>;
 /// The arguments of both.
 type Given<'a> = (
     &'a wit::Context,
@@ -24,10 +137,10 @@ type Given<'a> = (
 );
 
 /// The owned arguments of both functions: context, primary, and what was found.
-pub(crate) type Arguments = (wit::Context, wit::Primary, Vec<wit_kubeconfig::Input>);
+type Arguments = (wit::Context, wit::Primary, Vec<wit_kubeconfig::Input>);
 
 impl Lower {
-    pub(crate) fn for_kubeconfig(
+    fn for_kubeconfig(
         &mut self,
         context: &Context,
         primary: &Primary,
@@ -82,7 +195,7 @@ impl Lower {
 }
 
 impl Lift<'_> {
-    pub(crate) fn requirement(
+    fn requirement(
         &mut self,
         answer: Result<wit_kubeconfig::Requirement, wit::Failure>,
     ) -> Result<Requirement, Refusal> {
@@ -95,7 +208,7 @@ impl Lift<'_> {
         }
     }
 
-    pub(crate) fn kubeconfig(
+    fn kubeconfig(
         &mut self,
         answer: Result<wit_kubeconfig::Answer, wit::Failure>,
     ) -> Result<KubeconfigAnswer, Refusal> {

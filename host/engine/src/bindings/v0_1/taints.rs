@@ -1,22 +1,120 @@
-//! Converts the arguments and answers of a taints guest.
+//! The taints world: its function, and the conversion of its arguments and answers.
 
-use super::exported::taints as wit_taints;
-use super::wit;
+use super::{Binding, Decide, Decided, decided, wit};
+use crate::call::CallState;
+use crate::guest::{Guest, Question};
+use crate::limits::Limits;
+use crate::load::{Find, Function};
 use crate::measure::{Lift, Lower};
+use crate::run::Call;
+use generated::exports::transom::policy::taints as wit_taints;
+use std::sync::Arc;
+use transom_core::contract::description::Read;
 use transom_core::contract::taints::{
     Condition, Decision, Effect, ManagedCluster, Status, Taint, Wanted,
 };
 use transom_core::contract::{Context, Refusal, Timed};
-use wasmtime::component::TypedFunc;
+use transom_core::failure::Failure;
+use transom_core::managed_cluster::{self, declared};
+use transom_core::world::{TAINTS, World};
+use wasmtime::component::{Instance, TypedFunc};
+use wasmtime::{Result as WasmResult, Store};
+
+mod generated {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        inline: "
+            package transom:host;
+            world taints {
+                export transom:policy/taints@0.1.0;
+            }
+        ",
+        with: { "transom:policy/types@0.1.0": crate::bindings::v0_1::generated::transom::policy::types },
+    });
+}
+
+/// The binding of this world.
+pub(super) const BINDING: &dyn Binding = &Taints;
+
+struct Taints;
+
+impl Binding for Taints {
+    fn world(&self) -> &'static dyn World {
+        TAINTS
+    }
+
+    fn locate(&self, find: &Find<'_>) -> Result<Arc<dyn Decide>, String> {
+        let compute = find.function("transom:policy/taints@0.1.0", "compute")?;
+        Ok(Arc::new(Functions { compute }))
+    }
+
+    /// A taints guest gets a record: it must declare what fills a field of it.
+    fn fault(&self, read: &Read) -> Option<String> {
+        declared::fault(read)
+    }
+}
+
+struct Functions {
+    compute: Function,
+}
+
+impl Decide for Functions {
+    fn check(&self, store: &mut Store<CallState>, instance: &Instance) -> WasmResult<()> {
+        let _: Compute<'_> = instance.get_typed_func(&mut *store, self.compute)?;
+        Ok(())
+    }
+
+    fn decides_by(&self) -> &'static str {
+        "compute"
+    }
+
+    fn decide(
+        &self,
+        guest: &Guest,
+        limits: &Limits,
+        question: &Question<'_>,
+    ) -> Result<Call<Decided>, Failure> {
+        let object = question.object;
+        let (api_version, kind) = (&object.reference.api_version, &object.reference.kind);
+        let declared = question.described.declared(api_version, kind);
+        let cluster = managed_cluster::view(object, declared)
+            .map_err(|invalid| Failure::invalid_object(object, &invalid))?;
+        let call = guest.compute(limits, question.context, &cluster);
+        Ok(call.map(decided))
+    }
+}
+
+impl Guest {
+    /// Asks a taints guest which taints a managed cluster should have.
+    pub fn compute(
+        &self,
+        limits: &Limits,
+        context: &Context,
+        cluster: &ManagedCluster,
+    ) -> Call<Result<Timed<Decision>, Refusal>> {
+        let Some(Functions { compute }) = self.functions() else {
+            return self.wrong_world();
+        };
+        self.call(
+            limits,
+            |lower| lower.for_compute(context, cluster),
+            |store, instance, (context, cluster)| {
+                let asked: Compute<'_> = instance.get_typed_func(&mut *store, compute)?;
+                Ok(asked.call(store, (&context, &cluster))?.0)
+            },
+            Lift::taints,
+        )
+    }
+}
 
 /// Returns the taints that a managed cluster should have.
-pub(crate) type Compute<'a> = TypedFunc<
+type Compute<'a> = TypedFunc<
     (&'a wit::Context, &'a wit_taints::ManagedCluster),
     (Result<wit_taints::Answer, wit::Failure>,),
 >;
 
 impl Lower {
-    pub(crate) fn for_compute(
+    fn for_compute(
         &mut self,
         context: &Context,
         cluster: &ManagedCluster,
@@ -76,7 +174,7 @@ impl Lower {
 }
 
 impl Lift<'_> {
-    pub(crate) fn taints(
+    fn taints(
         &mut self,
         answer: Result<wit_taints::Answer, wit::Failure>,
     ) -> Result<Timed<Decision>, Refusal> {
