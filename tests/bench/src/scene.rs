@@ -56,7 +56,7 @@ impl Scene {
         let (policy, taints_policy) = (policy(KUBECONFIG_POLICY)?, policy(TAINTS_POLICY)?);
         let empty = serde_json::Map::new();
         let load = |name: &str,
-                    world,
+                    role,
                     settings: &serde_json::Map<String, serde_json::Value>|
          -> Result<Asked> {
             let path = guests.join(name).with_extension("wasm");
@@ -66,7 +66,7 @@ impl Scene {
                     path.display()
                 )
             })?;
-            let guest = engine.load(&bytes, world, &Capabilities::default())?;
+            let guest = engine.load(&bytes, role, &Capabilities::default())?;
             let described = catalogue::guest::Guest::load(
                 guest.digest(),
                 guest.description().clone(),

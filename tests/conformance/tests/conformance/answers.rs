@@ -9,21 +9,24 @@ use transom_api::{KnownReason, Reason};
 use transom_conformance::arguments::{context, hosted_cluster, managed_cluster};
 use transom_conformance::canary::inputs;
 use transom_conformance::fixture::{built, holding_for, root};
-use transom_core::catalogue;
+use transom_core::catalogue::guest::Guest as Described;
 use transom_core::contract::decide::{Input, InputValue};
 use transom_core::contract::description::Role;
 use transom_core::contract::taints::Decision;
-use transom_core::failure::Class;
+use transom_core::failure::{Class, Failure};
+use transom_core::inputs::kubeconfigs::Kubeconfigs;
 use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, Source, Terms};
 use transom_core::object::Object;
+use transom_core::ownership::Ownership;
 use transom_core::pattern::TemplateData;
-use transom_core::plan::contention::Contention;
-use transom_core::plan::taints::{self, TimeAdded};
-use transom_core::policy::{Policy, Writes, check, manifest};
+use transom_core::plan::contention::Contentions;
+use transom_core::plan::{Plan, TimeAdded, Wanting, plan};
+use transom_core::policy::{Policy, check, manifest};
 use transom_core::requirements::{Next, Rounds};
+use transom_core::stamp::Stamp;
 use transom_core::work::Key;
-use transom_core::world::{KUBECONFIG, TAINTS};
-use transom_engine::{Allocate, Capabilities, Guest};
+use transom_core::world::{Answer, KUBECONFIG, Lowering, TAINTS};
+use transom_engine::{Allocate, Capabilities, Guest, Question};
 
 fn guest() -> Guest {
     let bytes = built("fixture-answers").unwrap();
@@ -84,10 +87,8 @@ fn assemble(
 
 /// The grant of the default policy.
 fn grant() -> KubeconfigGrant {
-    let Writes::Kubeconfig(rules) = policy("external-managed-kubeconfig").writes else {
-        panic!("it writes Secrets")
-    };
-    rules[0].kubeconfig.clone()
+    let rule = policy("external-managed-kubeconfig").writes.remove(0);
+    rule.kubeconfig.unwrap()
 }
 
 #[test]
@@ -239,7 +240,7 @@ fn refuses_agent_reasons_from_a_guest_and_own_reasons_change_nothing() {
                 &Capabilities::default(),
             )
             .unwrap();
-        let declared = catalogue::guest::Guest::load(
+        let declared = Described::load(
             guest.digest(),
             guest.description().clone(),
             &serde_json::Map::new(),
@@ -276,39 +277,76 @@ fn refuses_agent_reasons_from_a_guest_and_own_reasons_change_nothing() {
     }
 }
 
-#[test]
-fn refuses_a_taint_key_beyond_the_grant() {
-    let call = compute(
-        &load(&engine(Allocate::PoolIfPossible), "foreign-taint"),
-        &unlimited(),
-    );
-    let Decision::Own(wanted) = call.result.unwrap().unwrap().answer else {
-        panic!("it wants a taint")
+/// The host's plan for an answer about a managed cluster.
+fn planned(answer: &dyn Answer, policy: &Policy, described: &Described) -> Result<Plan, Failure> {
+    let (context, primary, object) = (context("{}"), hosted_cluster(), bare_cluster());
+    let key = Key::new(&policy.name, &object.reference);
+    let data = TemplateData {
+        object: &object,
+        agent: &context.agent,
     };
-    let Writes::Taints(mut rule) = policy("built-in-taints").writes else {
-        panic!("it writes taints")
+    let kubeconfigs = Kubeconfigs::new(KubeconfigLimits::default());
+    let desired = answer.lower(&Lowering {
+        policy,
+        guest: described,
+        data,
+        primary: &primary,
+        target: &object.reference,
+        inputs: &[],
+        kubeconfigs: &kubeconfigs,
+        now_seconds: context.now_seconds,
+    })?;
+    let wanting = Wanting {
+        policy,
+        key: &key,
+        data,
+        primary: &object,
+        target: None,
+        ownership: Ownership::Owner { sole: true },
+        stamp: &Stamp::of(&key, &object, "", &described.digest),
+        time_added: TimeAdded::SetByCluster,
+        now_seconds: context.now_seconds,
     };
-    let reference = managed_cluster().reference;
-    let key = Key::new(&"built-in-taints".into(), &reference);
-    let primary = Object {
-        reference,
+    plan(&wanting, &desired, &mut Contentions::default())
+}
+
+/// A managed cluster without any field.
+fn bare_cluster() -> Object {
+    Object {
+        reference: managed_cluster().reference,
         version: "1".to_owned(),
         body: json!({}),
+    }
+}
+
+/// A guest as decisions know it.
+fn described(guest: &Guest) -> Described {
+    let settings = serde_json::Map::new();
+    Described::load(guest.digest(), guest.description().clone(), &settings).unwrap()
+}
+
+#[test]
+fn refuses_a_taint_key_beyond_the_grant() {
+    let guest = load(&engine(Allocate::PoolIfPossible), "foreign-taint");
+    let described = described(&guest);
+    let question = Question {
+        context: &context("{}"),
+        object: &bare_cluster(),
+        primary: &hosted_cluster(),
+        described: &described,
+        inputs: &[],
     };
-    let plan = |rule: &_| {
-        taints::plan(
-            &key,
-            &primary,
-            rule,
-            &wanted,
-            TimeAdded::SetByCluster,
-            (&mut Contention::default(), 0),
-        )
-    };
+    assert_eq!(guest.decides_by(), "compute");
+    let call = guest.decide(&unlimited(), &question).unwrap();
+    let answer = call.result.unwrap().unwrap().answer;
+    let mut policy = policy("built-in-taints");
     assert_eq!(
-        plan(&rule).unwrap_err().reason,
+        planned(&*answer, &policy, &described).unwrap_err().reason,
         KnownReason::TaintKeyNotGranted.into()
     );
-    rule.keys.insert("Seen".to_owned());
-    assert!(plan(&rule).is_ok());
+    policy.writes[0].taint_keys.insert("Seen".to_owned());
+    assert_eq!(
+        planned(&*answer, &policy, &described).unwrap().steps.len(),
+        1
+    );
 }

@@ -103,6 +103,16 @@ fn calls_only_the_functions_of_a_guests_world() {
         call.result.unwrap_err(),
         CallFailure::WrongWorld(Role::Decide(TAINTS))
     );
+    let call = guest.require(&unlimited(), &context("{}"), &hosted_cluster(), &[]);
+    assert_eq!(
+        call.result.unwrap_err(),
+        CallFailure::WrongWorld(Role::Decide(TAINTS))
+    );
+    let call = guest.transform(&unlimited(), &context("{}"), &hosted_cluster(), &[]);
+    assert_eq!(
+        call.result.unwrap_err(),
+        CallFailure::WrongWorld(Role::Decide(TAINTS))
+    );
 }
 
 #[test]
