@@ -38,6 +38,9 @@ pub struct Question<'a> {
     pub inputs: &'a [Input],
 }
 
+/// What a guest of any world decides.
+pub type Decided = Result<Timed<Box<dyn Answer>>, Refusal>;
+
 /// A loaded guest. Cheap to clone; many threads can call it at once.
 ///
 /// Every question runs in a fresh instance under the limits of that call, and blocks the calling thread until the
@@ -119,7 +122,7 @@ impl Guest {
         &self,
         limits: &Limits,
         question: &Question<'_>,
-    ) -> Result<Call<Result<Timed<Box<dyn Answer>>, Refusal>>, Failure> {
+    ) -> Result<Call<Decided>, Failure> {
         match &self.loaded.exports {
             Exports::Trigger(_) => Ok(self.wrong_world()),
             Exports::Decide(functions) => functions.decide(self, limits, question),

@@ -27,7 +27,7 @@ pub use compile::digest;
 pub use compiler::{COMPILATION_BYTES, COMPILING_BYTES, Compiler, compile};
 pub use engine::{Allocate, Allocation, Engine, EngineOptions, Ticker};
 pub use failure::{CallFailure, EngineError, LoadError};
-pub use guest::{Guest, Question};
+pub use guest::{Decided, Guest, Question};
 pub use imports::{Capabilities, Capability};
 pub use inspect::Inspection;
 pub use limits::Limits;

@@ -12,7 +12,7 @@ use transom_core::document::{Limits, parse_many};
 use transom_core::object::Object;
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::{LOCAL, ObjectRef};
-use transom_core::world::{KUBECONFIG, TAINTS};
+use transom_core::world::{self, TAINTS};
 use transom_engine::{Capabilities, Engine, EngineOptions};
 
 const HOSTED: &str = include_str!("../documents/hosted-cluster.yaml");
@@ -85,7 +85,7 @@ impl Scene {
             trigger: load("trigger", Role::Trigger, trigger_settings)?,
             kubeconfig: load(
                 "kubeconfig",
-                Role::Decide(KUBECONFIG),
+                Role::Decide(world::KUBECONFIG),
                 &policy.decide.settings,
             )?,
             taints: load(

@@ -9,7 +9,7 @@ mod taints;
 pub(crate) mod trigger;
 
 use crate::call::CallState;
-use crate::guest::{Guest, Question};
+use crate::guest::{Decided, Guest, Question};
 use crate::limits::Limits;
 use crate::load::Find;
 use crate::run::Call;
@@ -100,9 +100,6 @@ pub(crate) trait Decide: Any + Send + Sync {
         question: &Question<'_>,
     ) -> Result<Call<Decided>, Failure>;
 }
-
-/// What a guest of any world decides.
-pub(crate) type Decided = Result<Timed<Box<dyn Answer>>, Refusal>;
 
 /// Hides the type of an answer.
 fn decided<A: Answer + 'static>(answer: Result<Timed<A>, Refusal>) -> Decided {

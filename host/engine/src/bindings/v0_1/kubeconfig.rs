@@ -2,9 +2,9 @@
 
 mod credentials;
 
-use super::{Binding, Decide, Decided, decided, wit};
+use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
-use crate::guest::{Guest, Question};
+use crate::guest::{Decided, Guest, Question};
 use crate::limits::Limits;
 use crate::load::{Find, Function};
 use crate::measure::{Lift, Lower};

@@ -1,8 +1,8 @@
 //! The taints world: its function, and the conversion of its arguments and answers.
 
-use super::{Binding, Decide, Decided, decided, wit};
+use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
-use crate::guest::{Guest, Question};
+use crate::guest::{Decided, Guest, Question};
 use crate::limits::Limits;
 use crate::load::{Find, Function};
 use crate::measure::{Lift, Lower};
