@@ -248,7 +248,7 @@ impl Controller {
         let primaries = {
             let memory = self.memory.lock();
             memory
-                .told
+                .results
                 .keys()
                 .map(|key| (key.policy.to_string(), (*key.primary).clone()))
                 .collect()

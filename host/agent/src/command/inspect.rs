@@ -125,7 +125,7 @@ fn as_json(location: &Location, found: &Inspection) -> Value {
         "component": location.to_string(),
         "digest": found.digest,
         "size": found.size,
-        "world": found.world.map(transom_core::contract::description::World::name),
+        "world": found.world.map(transom_core::contract::description::Role::name),
         "imports": found.imports,
         "exports": found.exports,
         "needs": needs(found),

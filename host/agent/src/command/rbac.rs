@@ -11,7 +11,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use transom_core::policy::{Policy, Writes, check, manifest};
+use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::LOCAL;
 use transom_core::rights::{self, Asked, Objects, Own, Right, Rights, kinds};
 
@@ -114,9 +114,7 @@ fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<Polic
 fn named(policy: &Policy) -> Vec<&String> {
     let mut all = vec![&policy.primary.cluster];
     all.extend(policy.reads.iter().map(|rule| &rule.cluster));
-    if let Writes::Kubeconfig(rules) = &policy.writes {
-        all.extend(rules.iter().map(|rule| &rule.cluster));
-    }
+    all.extend(policy.makes().map(|(_, rule)| &rule.cluster));
     all
 }
 

@@ -175,7 +175,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
             agent.connections.first_listed(LOCAL, args.once).await;
             let given = agent.given(&base(args)).await;
             // Another look finds what changes from here to the start of the watch.
-            agent.policies_told.store(true, Ordering::Release);
+            agent.policies_changed.store(true, Ordering::Release);
             Loading::start(engine, Source::Given(given), names)
         }
     };

@@ -210,8 +210,12 @@ impl Reader<'_> {
         }
     }
 
-    /// Who sets the times of new elements in lists of the primary.
+    /// Who sets the times of new taints of the primary. Asks the cluster only when the policy owns taints: only then
+    /// it has the right to.
     async fn time_added(&self, primary: &Object) -> TimeAdded {
+        if self.loaded.revision.policy.taint_keys().next().is_none() {
+            return TimeAdded::SetByCluster;
+        }
         let now_seconds = self.controller.clock.now_seconds();
         let connections = &self.controller.connections;
         connections

@@ -10,7 +10,7 @@ use transom_api::policy::{Capability, GuestSpec};
 use transom_artifacts::{Base, Location};
 use transom_core::catalogue::guest::Guest;
 use transom_core::catalogue::{Refusal, Revision};
-use transom_core::contract::description::World;
+use transom_core::contract::description::Role;
 use transom_core::policy::{Policy, check, manifest};
 use transom_engine::{Capabilities, Engine, Limits, LoadError};
 
@@ -90,13 +90,13 @@ pub(super) fn assemble(engine: &Engine, policy: Policy, base: &Base) -> Result<L
         engine,
         "decide",
         &policy.decide,
-        policy.writes.world(),
+        Role::Decide(policy.world),
         base,
     )?;
     let triggering = policy
         .trigger
         .as_ref()
-        .map(|spec| guest(engine, "trigger", spec, World::Trigger, base))
+        .map(|spec| guest(engine, "trigger", spec, Role::Trigger, base))
         .transpose()?;
     let (trigger, trigger_guest) = triggering.unzip();
     let revision = Arc::new(Revision {
@@ -129,7 +129,7 @@ fn guest(
     engine: &Engine,
     role: &str,
     spec: &GuestSpec,
-    world: World,
+    built_for: Role,
     base: &Base,
 ) -> Result<(transom_engine::Guest, Guest), Unloaded> {
     let at = Location::parse(&spec.component, base);
@@ -150,12 +150,13 @@ fn guest(
     let failed = |word: KnownReason, why: &dyn std::fmt::Display| {
         refused(word, &format_args!("component `{at}`: {why}"))
     };
-    let compiled = engine
-        .load(&artifact.bytes, world, &granted)
-        .map_err(|error| match error {
-            LoadError::Slow => Unloaded::Slow,
-            error => failed(word(error.reason()), &error),
-        })?;
+    let compiled =
+        engine
+            .load(&artifact.bytes, built_for, &granted)
+            .map_err(|error| match error {
+                LoadError::Slow => Unloaded::Slow,
+                error => failed(word(error.reason()), &error),
+            })?;
     let guest = Guest::load(
         compiled.digest(),
         compiled.description().clone(),

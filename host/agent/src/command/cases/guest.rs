@@ -18,7 +18,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use transom_artifacts::Location;
 use transom_core::contract::decide::Input;
-use transom_core::contract::description::World;
+use transom_core::contract::description::Role;
+use transom_core::world::{KUBECONFIG, TAINTS};
 use transom_core::{document, managed_cluster};
 use transom_engine::{Call, Engine, Guest, Limits, LogLine};
 use words::Words;
@@ -137,10 +138,14 @@ fn ask(guest: &Guest, given: &Value, said: &mut Said) -> anyhow::Result<Value> {
                 |problems| problems.iter().map(answer::problem).collect(),
             );
         }
-        match guest.world() {
-            World::Trigger => trigger(guest, given, said),
-            World::Kubeconfig => kubeconfig(guest, given, said),
-            World::Taints => taints(guest, given, said),
+        match guest.role() {
+            Role::Trigger => trigger(guest, given, said),
+            Role::Decide(world) if world == KUBECONFIG => kubeconfig(guest, given, said),
+            Role::Decide(world) if world == TAINTS => taints(guest, given, said),
+            Role::Decide(world) => anyhow::bail!(
+                "guests of the world `{}` have no cases of their own; give their policy cases",
+                world.name()
+            ),
         }
     })
 }

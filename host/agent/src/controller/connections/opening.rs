@@ -86,7 +86,7 @@ impl Controller {
         self.retry_unread();
         self.statuses.changed();
         if self.connections.policy_objects && name == LOCAL {
-            self.policies_told.store(true, Ordering::Release);
+            self.policies_changed.store(true, Ordering::Release);
         }
     }
 }
