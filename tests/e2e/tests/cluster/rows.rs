@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 use transom_e2e::program;
 use transom_support::fleet::Fleet;
@@ -48,16 +49,16 @@ const SETTLED: Duration = Duration::from_secs(30);
 
 #[test]
 fn kubeconfig_policy_cases_pass_on_a_real_server() -> Result<()> {
-    on_stage(async |stage| all(stage, KUBECONFIG, "").await)
+    all(KUBECONFIG, "")
 }
 
 #[test]
 fn taints_policy_cases_pass_on_a_real_server() -> Result<()> {
-    on_stage(async |stage| all(stage, TAINTS, "m").await)
+    all(TAINTS, "m")
 }
 
-/// Runs every case and reports all failures.
-async fn all(stage: &Stage, policy: &str, prefix: &str) -> Result<()> {
+/// Runs every case and reports all failures. Each wave is a turn of its own on some stage.
+fn all(policy: &str, prefix: &str) -> Result<()> {
     let only = std::env::var("TRANSOM_ROWS").unwrap_or_default();
     let mut groups: BTreeMap<String, Vec<Row>> = BTreeMap::new();
     for row in rows(policy, prefix)? {
@@ -67,14 +68,21 @@ async fn all(stage: &Stage, policy: &str, prefix: &str) -> Result<()> {
             groups.entry(given.to_string()).or_default().push(row);
         }
     }
-    let (mut ran, mut wrong) = (0, Vec::new());
-    for (number, (_, rows)) in groups.into_iter().enumerate() {
-        for wave in waves(rows) {
-            stage.clear().await?;
-            ran += wave.len();
-            wrong.extend(run(stage, policy, number, wave).await?);
-        }
-    }
+    let ran: usize = groups.values().map(Vec::len).sum();
+    let waves = groups
+        .into_values()
+        .enumerate()
+        .flat_map(|(number, rows)| waves(rows).into_iter().map(move |wave| (number, wave)));
+    let wrong = thread::scope(|scope| {
+        let waves = waves.map(|(number, wave)| scope.spawn(move || on(policy, number, wave)));
+        let waves: Vec<_> = waves.collect();
+        let ended = waves.into_iter().map(|wave| match wave.join() {
+            Ok(wrong) => wrong,
+            Err(_) => bail!("a wave panicked"),
+        });
+        ended.collect::<Result<Vec<_>>>()
+    })?;
+    let wrong = wrong.concat();
     println!("{policy}: {ran} rows");
     ensure!(
         wrong.is_empty(),
@@ -83,6 +91,16 @@ async fn all(stage: &Stage, policy: &str, prefix: &str) -> Result<()> {
         wrong.join("\n")
     );
     Ok(())
+}
+
+/// Runs a wave on a stage and returns what is wrong.
+fn on(policy: &str, number: usize, wave: Vec<Row>) -> Result<Vec<String>> {
+    let mut wrong = Vec::new();
+    on_stage(async |stage| {
+        wrong = run(stage, policy, number, wave).await?;
+        Ok(())
+    })?;
+    Ok(wrong)
 }
 
 /// Rows that have no object in common.

@@ -1,4 +1,4 @@
-//! One API server for all tests of a binary, emptied before each test. The tests take turns, and each ends with a
+//! A few API servers for all tests of a binary, each emptied before a test. A test has its server alone, and ends with a
 //! search for harm. The agent is not cluster-admin: it has the permissions that `transom rbac` prints.
 
 use crate::unharmed::Guard;
@@ -7,7 +7,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use kube::core::Request;
 use serde_json::{Value, json};
 use std::process::Command;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use transom_e2e::program;
@@ -46,53 +46,90 @@ pub(crate) struct Stage {
     pub(crate) guard: Guard,
 }
 
-/// A server and its runtime, or the error that prevented it; started by the first test that needs it.
-type Started = OnceLock<Result<(Runtime, Stage), String>>;
+/// Servers at most at a time: a test mostly waits, so two cores serve this many.
+const SERVERS: usize = 4;
 
-/// Runs one test on the server of this process, after the earlier tests.
-pub(crate) fn on_stage(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
-    static STAGE: Started = OnceLock::new();
-    on(&STAGE, &[], test)
+/// The servers that no test uses, and the number of tests that run. A server is started by the first test that finds
+/// none; it comes back emptied of faults or not at all: a test that fails takes its server with it.
+struct Pool {
+    state: Mutex<(Vec<(Stage, Runtime)>, usize)>,
+    ended: Condvar,
 }
 
-/// The same on a separate server, for tests with another permanent writer on it.
+static POOL: Pool = Pool {
+    state: Mutex::new((Vec::new(), 0)),
+    ended: Condvar::new(),
+};
+
+/// The right to use one server; ends also in a panic.
+struct Turn;
+
+impl Turn {
+    fn wait() -> Self {
+        let mut state = POOL
+            .ended
+            .wait_while(POOL.state(), |(_, running)| *running >= SERVERS)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.1 += 1;
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        POOL.state().1 -= 1;
+        POOL.ended.notify_one();
+    }
+}
+
+impl Pool {
+    fn state(&self) -> MutexGuard<'_, (Vec<(Stage, Runtime)>, usize)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs one test on a server that no other test uses meanwhile.
+pub(crate) fn on_stage(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
+    let _turn = Turn::wait();
+    let free = POOL.state().0.pop();
+    let (stage, runtime) = free.map_or_else(|| started(&[]), Ok)?;
+    run(&stage, &runtime, test)?;
+    POOL.state().0.push((stage, runtime));
+    Ok(())
+}
+
+/// The same on a server that no other test gets, for tests with another permanent writer on it.
 pub(crate) fn on_stage_of_its_own(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
-    static STAGE: Started = OnceLock::new();
-    on(&STAGE, &[], test)
+    let _turn = Turn::wait();
+    let (stage, runtime) = started(&[])?;
+    run(&stage, &runtime, test)
 }
 
 /// The same on a server that answers watches from etcd, so that it cannot answer for revisions that etcd has compacted.
 pub(crate) fn on_stage_without_cache(test: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
-    static STAGE: Started = OnceLock::new();
-    on(&STAGE, &["--watch-cache=false"], test)
+    let _turn = Turn::wait();
+    let (stage, runtime) = started(&["--watch-cache=false"])?;
+    run(&stage, &runtime, test)
 }
 
-fn on(
-    started: &'static Started,
-    flags: &[&str],
+fn started(flags: &[&str]) -> Result<(Stage, Runtime)> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("failed to start a runtime")?;
+    let options = Options {
+        apiserver: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+        ..Options::default()
+    };
+    Ok((runtime.block_on(Stage::start(&options))?, runtime))
+}
+
+fn run(
+    stage: &Stage,
+    runtime: &Runtime,
     test: impl AsyncFnOnce(&Stage) -> Result<()>,
 ) -> Result<()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let started = started.get_or_init(|| {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build();
-        let runtime = runtime.map_err(|error| format!("failed to start a runtime: {error}"))?;
-        let apiserver = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let options = Options {
-            apiserver,
-            ..Options::default()
-        };
-        let stage = runtime
-            .block_on(Stage::start(&options))
-            .map_err(|error| format!("{error:#}"))?;
-        Ok((runtime, stage))
-    });
-    let (runtime, stage) = started
-        .as_ref()
-        .map_err(|error| anyhow::anyhow!("{error}"))?;
     runtime.block_on(async {
         stage.clear().await.context("failed to empty the server")?;
         test(stage).await?;

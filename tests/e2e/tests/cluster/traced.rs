@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use transom_e2e::program;
 use transom_test_cluster::{Fault, Proxy, wait};
 
@@ -125,13 +126,7 @@ fn ways(stage: &Stage, folder: &Path) -> Result<Vec<Way>> {
 }
 
 /// Runs the agent once with one way to connect, as verbose as possible.
-fn once(
-    stage: &Stage,
-    folder: &Path,
-    way: &Way,
-    at: usize,
-    change: impl FnOnce(&mut Value, &mut Command),
-) -> Result<()> {
+fn once(stage: &Stage, folder: &Path, way: &Way, at: usize, change: &Change) -> Result<()> {
     let (name, user, works) = way;
     let mut document: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(&stage.agent)?)?;
     document["users"][0]["user"] = user.clone();
@@ -159,62 +154,67 @@ fn once(
     Ok(())
 }
 
+/// What a way changes in the kubeconfig and in the command.
+type Change<'a> = Box<dyn Fn(&mut Value, &mut Command) + Send + Sync + 'a>;
+
 #[test]
 fn no_kind_of_connection_leaks_its_credential() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("loud", true).await?;
         let folder = stage.cluster.folder().join("traced");
         fs::create_dir_all(&folder)?;
-        let ways = ways(stage, &folder)?;
-        let count = ways.len();
-        for (at, way) in ways.iter().enumerate() {
-            once(stage, &folder, way, at, |_, _| {})?;
-        }
+        let secret = |place: &str| stage.guard.plant(place);
+        let proxy = format!(
+            "http://user:{}@127.0.0.1:9",
+            secret("a password of a proxy")
+        );
+        let unchanged = |way| -> (Way, Change) { (way, Box::new(|_, _| {})) };
+        let mut tries: Vec<(Way, Change)> =
+            ways(stage, &folder)?.into_iter().map(unchanged).collect();
         let token = json!({"token": stage.agent.token()});
         // If a URL contains a secret, libraries print it with each request.
         let server = stage.cluster.server();
-        let secret = |place: &str| stage.guard.plant(place);
-        for (at, address) in [
+        tries.push((
+            ("a proxy", token.clone(), Some(false)),
+            Box::new(|document, _| document["clusters"][0]["cluster"]["proxy-url"] = json!(proxy)),
+        ));
+        tries.push((
+            ("a proxy of the environment", token.clone(), Some(false)),
+            Box::new(|_, command| {
+                command
+                    .env("HTTPS_PROXY", &proxy)
+                    .env_remove("NO_PROXY")
+                    .env_remove("no_proxy");
+            }),
+        ));
+        for address in [
             server.replace(
                 "https://",
                 &format!("https://user:{}@", secret("a password of a server")),
             ),
             format!("{server}/?token={}", secret("a query of a server")),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            let way = ("a server with more than a host", token.clone(), None);
-            once(stage, &folder, &way, count + 2 + at, |document, _| {
-                document["clusters"][0]["cluster"]["server"] = json!(address);
-            })?;
+        ] {
+            tries.push((
+                ("a server with more than a host", token.clone(), None),
+                Box::new(move |document, _| {
+                    document["clusters"][0]["cluster"]["server"] = json!(address);
+                }),
+            ));
         }
-        let address = format!(
-            "http://user:{}@127.0.0.1:9",
-            stage.guard.plant("a password of a proxy")
-        );
-        once(
-            stage,
-            &folder,
-            &("a proxy", token.clone(), Some(false)),
-            count,
-            |document, _| {
-                document["clusters"][0]["cluster"]["proxy-url"] = json!(address);
-            },
-        )?;
-        once(
-            stage,
-            &folder,
-            &("a proxy of the environment", token, Some(false)),
-            count + 1,
-            |_, command| {
-                command
-                    .env("HTTPS_PROXY", &address)
-                    .env_remove("NO_PROXY")
-                    .env_remove("no_proxy");
-            },
-        )?;
-        Ok(())
+        // An agent without a connection gives up after seconds, so they run side by side.
+        thread::scope(|scope| {
+            let folder = &folder;
+            let tries = tries.iter().enumerate();
+            let tries: Vec<_> = tries
+                .map(|(at, (way, change))| {
+                    scope.spawn(move || once(stage, folder, way, at, change))
+                })
+                .collect();
+            tries.into_iter().try_for_each(|one| {
+                one.join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        })
     })
 }
 
