@@ -1,9 +1,11 @@
 //! `cargo xtask test`: every check and every test, in the order in which failures are cheapest. `cargo xtask unit`: the
 //! short loop of a developer. Both stop at the first failure.
 
-use crate::{guests, process, progress, servers, workspace};
+use crate::{guests, process, programs, progress, servers, workspace};
 use anyhow::{Context as _, Result};
+use std::ffi::OsString;
 use std::process::Command;
+use std::thread;
 use std::time::Instant;
 
 /// One step: its name, and its function.
@@ -48,7 +50,7 @@ const STEPS: [Step; 6] = [
     },
     Step {
         what: "tests",
-        run: tests,
+        run: programs::run,
     },
 ];
 
@@ -112,20 +114,23 @@ fn documentation() -> Result<()> {
     process::run(in_root(&["doc", "--workspace", "--no-deps"])?.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-fn tests() -> Result<()> {
-    process::run(&mut test(&["--no-fail-fast"])?)
-}
-
 /// `cargo test` with these arguments, for all packages, so that nothing is built with other features. The tests of the
 /// agent's own package make cargo build the binary; the end-to-end tests use it.
 pub(crate) fn test(words: &[&str]) -> Result<Command> {
-    let binary = workspace::read()?.target.join("debug/transom");
     let mut tests = in_root(&["test", "--workspace"])?;
-    tests
-        .args(words)
-        .env("TRANSOM_BINARY", binary)
-        .env(servers::VARIABLE, servers::prepare()?);
+    tests.args(words).envs(environment()?);
     Ok(tests)
+}
+
+/// Tells tests where the binary and the servers are, and how many run at a time: most of them wait.
+pub(crate) fn environment() -> Result<[(&'static str, OsString); 3]> {
+    let binary = workspace::read()?.target.join("debug/transom");
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    Ok([
+        ("TRANSOM_BINARY", binary.into()),
+        (servers::VARIABLE, servers::prepare()?.into()),
+        ("RUST_TEST_THREADS", (2 * cores).max(4).to_string().into()),
+    ])
 }
 
 fn cargo(words: &[&str]) -> Result<()> {

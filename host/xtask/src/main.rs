@@ -12,6 +12,7 @@ mod fuzz;
 mod guests;
 mod monitoring;
 mod process;
+mod programs;
 mod progress;
 mod servers;
 mod soak;

@@ -176,7 +176,9 @@ fn refuses_the_second_owner_when_both_become_loadable_later() -> Result<()> {
                 .filter(|policy| status(policy).contains(&format!("reason: {reason}")))
                 .count()
         };
-        (with("Loaded") == 1 && with("TaintKeyTaken") == 1).then_some(())
+        // The log says it a moment after the status.
+        let said = agent.log().is_ok_and(|log| log.contains(" loaded"));
+        (said && with("Loaded") == 1 && with("TaintKeyTaken") == 1).then_some(())
     })?;
     let log = agent.stop()?;
     let loaded = log.lines().filter(|line| line.contains(" loaded")).count();
