@@ -2,17 +2,18 @@
 //! and its status read back unchanged. Runs no agent.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::Request;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::sync::{Mutex, MutexGuard};
 use transom_api::status::{
     Condition, ConditionStatus, ConditionType, Counts, PolicyStatus, PrimaryStatus,
 };
 use transom_api::{API_VERSION, State};
 use transom_core::policy::{check, manifest};
-use transom_test_cluster::{Cluster, Options, wait};
+use transom_test_cluster::{Cluster, Objects, Shared, wait};
 
 /// The deadline for short waits.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -71,20 +72,33 @@ fn accepted() -> Result<Vec<Value>> {
     Ok(all)
 }
 
-async fn cluster() -> Result<(Cluster, Api<DynamicObject>)> {
-    let cluster = Cluster::start(&Options::default()).await?;
-    cluster.objects().apply_manifest(CRD).await?;
-    cluster.wait_for_crd("fleetpolicies.transom.dev").await?;
+/// The cluster without policies, for one test at a time: a policy belongs to no namespace.
+async fn cluster() -> Result<(
+    MutexGuard<'static, ()>,
+    &'static Cluster,
+    Api<DynamicObject>,
+)> {
+    static CLUSTER: Shared = Shared::new();
+    static TURN: Mutex<()> = Mutex::const_new(());
+    let turn = TURN.lock().await;
+    let cluster = CLUSTER.cluster(async |cluster| {
+        cluster.objects().apply_manifest(CRD).await?;
+        cluster.wait_for_crd("fleetpolicies.transom.dev").await
+    })?;
+    let objects = Objects::new(cluster.client(cluster.admin()).await?);
     // A kind is served a moment before discovery lists it.
     let api = wait::until("the kind FleetPolicy", DEADLINE, async || {
-        Ok(cluster
-            .objects()
-            .api(API_VERSION, "FleetPolicy", None)
-            .await
-            .ok())
+        Ok(objects.api(API_VERSION, "FleetPolicy", None).await.ok())
     });
     let api = api.await?;
-    Ok((cluster, api))
+    let all = ListParams::default();
+    api.delete_collection(&DeleteParams::default(), &all)
+        .await?;
+    wait::until("the end of earlier policies", DEADLINE, async || {
+        Ok(api.list(&all).await?.items.is_empty().then_some(()))
+    })
+    .await?;
+    Ok((turn, cluster, api))
 }
 
 /// Creates like `kubectl`: the server refuses a field that the schema does not know.
@@ -104,7 +118,7 @@ async fn create(api: &Api<DynamicObject>, policy: &Value) -> Result<Value, Strin
 
 #[tokio::test]
 async fn accepts_what_a_directory_accepts_and_reads_it_back_equal() -> Result<()> {
-    let (_cluster, api) = cluster().await?;
+    let (_turn, _, api) = cluster().await?;
     for policy in accepted()? {
         let written = manifest::parse(&policy)?;
         check::policy(written.clone())?;
@@ -312,7 +326,7 @@ fn changed(mut policy: Value, place: &str, value: &str) -> Result<Value> {
 
 #[tokio::test]
 async fn refuses_what_a_directory_refuses() -> Result<()> {
-    let (_cluster, api) = cluster().await?;
+    let (_turn, _, api) = cluster().await?;
     let (kubeconfig, taints) = (
         shipped("external-managed-kubeconfig")?,
         shipped("built-in-taints")?,
@@ -351,7 +365,7 @@ async fn refuses_what_a_directory_refuses() -> Result<()> {
 
 #[tokio::test]
 async fn nulls_are_absent_fields_for_both() -> Result<()> {
-    let (_cluster, api) = cluster().await?;
+    let (_turn, _, api) = cluster().await?;
     let mut policy = shipped("external-managed-kubeconfig")?;
     policy["spec"]["suspend"] = json!(null);
     policy["spec"]["guests"]["decide"]["digest"] = json!(null);
@@ -367,7 +381,7 @@ async fn nulls_are_absent_fields_for_both() -> Result<()> {
 
 #[tokio::test]
 async fn a_status_reads_back_equal_and_is_displayed() -> Result<()> {
-    let (cluster, api) = cluster().await?;
+    let (_turn, cluster, api) = cluster().await?;
     let policy = shipped("built-in-taints")?;
     create(&api, &policy).await.map_err(anyhow::Error::msg)?;
     let time = "2026-11-21T08:00:00Z".to_owned();
@@ -450,7 +464,7 @@ async fn a_status_reads_back_equal_and_is_displayed() -> Result<()> {
 
 #[tokio::test]
 async fn applies_one_more_role_and_replaces_write_grants_as_one_list() -> Result<()> {
-    let (cluster, api) = cluster().await?;
+    let (_turn, cluster, api) = cluster().await?;
     create(&api, &shipped("built-in-taints")?)
         .await
         .map_err(anyhow::Error::msg)?;

@@ -6,17 +6,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
-use tokio::runtime::Runtime;
 use transom_api::{KnownReason, labels};
 use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions};
 use transom_core::object::Object;
 use transom_core::outcome::WriteFailure;
 use transom_core::plan::Step;
 use transom_core::reference::ObjectRef;
-use transom_test_cluster::{Cluster, Objects, Options, User, wait};
+use transom_test_cluster::{Cluster, Objects, Shared, User, wait};
 
 /// The deadline for what takes seconds, on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
@@ -46,25 +44,13 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: agent}]
 /// The kinds that these tests write beside the built-in ones.
 const KINDS: [&str; 1] = ["managedclusters.cluster.open-cluster-management.io"];
 
-/// The cluster of this binary: its clients use their own runtime, which outlives those of the tests.
+/// The cluster of this binary.
 pub(crate) fn cluster() -> &'static Cluster {
-    static CLUSTER: OnceLock<(Runtime, Cluster)> = OnceLock::new();
-    let start = || -> Result<(Runtime, Cluster)> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
-        let cluster = runtime.block_on(started())?;
-        Ok((runtime, cluster))
-    };
-    // A test already runs inside a runtime and cannot block on another one.
-    &CLUSTER
-        .get_or_init(|| thread::scope(|scope| scope.spawn(start).join().unwrap()).unwrap())
-        .1
+    static CLUSTER: Shared = Shared::new();
+    CLUSTER.cluster(prepare).unwrap()
 }
 
-async fn started() -> Result<Cluster> {
-    let cluster = Cluster::start(&Options::default()).await?;
+async fn prepare(cluster: &Cluster) -> Result<()> {
     cluster.install_crds(&KINDS).await?;
     cluster
         .objects()
@@ -72,7 +58,7 @@ async fn started() -> Result<Cluster> {
         .await?;
     cluster.wait_for_crd("fleetpolicies.transom.dev").await?;
     cluster.objects().apply_manifest(RIGHTS).await?;
-    let agent = connect(&cluster, &cluster.user("agent", &[])?).await?;
+    let agent = connect(cluster, &cluster.user("agent", &[])?).await?;
     let probe = create(&secret_ref("default", "probe"), "probe");
     wait::until("the agent's rights", DEADLINE, async || {
         Ok(agent
@@ -82,8 +68,7 @@ async fn started() -> Result<Cluster> {
             .is_ok()
             .then_some(()))
     })
-    .await?;
-    Ok(cluster)
+    .await
 }
 
 /// A namespace of one test, and its writers.
