@@ -3,6 +3,7 @@
 use crate::process;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -34,22 +35,32 @@ impl Guest {
     }
 }
 
-/// The cargo that runs this program, or the one on the path.
+/// The cargo that runs this program, or the one on the path, without what cargo tells this program of its own package:
+/// build scripts that look at it, such as ring's, would run again after each `cargo build` without xtask, and after them
+/// all that depends on them would be built again.
 pub(crate) fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&*name);
+        }
+    }
+    cargo
 }
 
 /// Builds a program of the workspace and returns its path. All packages are selected, so that its dependencies have the
-/// features of `cargo build --workspace` and are not built a second time.
+/// features of `cargo build --workspace` and are not built a second time. On a terminal cargo shows how far it is.
 pub(crate) fn program(name: &str) -> Result<PathBuf> {
     let workspace = read()?;
-    process::run(cargo().current_dir(&workspace.root).args([
-        "build",
-        "--quiet",
-        "--workspace",
-        "--bin",
-        name,
-    ]))?;
+    let mut build = cargo();
+    build
+        .current_dir(&workspace.root)
+        .args(["build", "--workspace", "--bin", name]);
+    if !std::io::stderr().is_terminal() {
+        build.arg("--quiet");
+    }
+    process::run(&mut build)?;
     Ok(workspace.target.join("debug").join(name))
 }
 

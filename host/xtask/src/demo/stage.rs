@@ -36,9 +36,12 @@ impl Stage {
     /// Builds guests and agent, and writes fleet and policies afresh.
     pub(super) fn set() -> Result<Self> {
         let workspace = workspace::read()?;
-        progress::step("building the guests");
+        progress::step(
+            "what comes, with its time on two cores: the guests (half a minute) and the agent (four minutes) are built, then the demo runs (ten seconds); the second time only the demo",
+        );
+        progress::step("[1/3] building the guests");
         guests::run(&guests::Args::shipped_and(&workspace, CALM))?;
-        progress::step("building the agent (a few minutes the first time)");
+        progress::step("[2/3] building the agent");
         let program = workspace::program("transom")?;
         let folder = workspace.target.join("demo");
         if folder.exists() {
@@ -54,7 +57,7 @@ impl Stage {
         };
         let written = FLEET.write(&stage.fleet)?;
         stage.write_policies()?;
-        progress::step("a fleet of 8 HostedClusters and 10 ManagedClusters");
+        progress::step("[3/3] the demo: a fleet of 8 HostedClusters and 10 ManagedClusters");
         progress::say(&format!(
             "    {}: {} objects in {} files",
             stage.shown(&stage.fleet),
