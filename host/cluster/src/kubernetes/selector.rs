@@ -1,12 +1,18 @@
 //! Whether an object that the agent wrote lies in a scope; false if uncertain, because the watch will report it.
 
-use serde_json::Value;
+use kube::core::{Expression, Selector, SelectorExt as _};
+use std::collections::BTreeMap;
 use transom_core::object::Object;
 use transom_core::watches::Scope;
 
 /// Whether an object certainly lies in a scope.
 pub(super) fn holds(scope: &Scope, object: &Object) -> bool {
     let reference = &object.reference;
+    let label = |key: &str| object.label(key).map(str::to_owned);
+    let field = |path: &str| {
+        let path = format!("/{}", path.replace('.', "/"));
+        Some(object.body.pointer(&path)?.as_str()?.to_owned())
+    };
     names(
         scope,
         &reference.api_version,
@@ -16,11 +22,11 @@ pub(super) fn holds(scope: &Scope, object: &Object) -> bool {
     ) && scope
         .labels
         .as_deref()
-        .is_none_or(|selector| labels(selector, object))
+        .is_none_or(|terms| matches(terms, label))
         && scope
             .fields
             .as_deref()
-            .is_none_or(|selector| fields(selector, &object.body))
+            .is_none_or(|terms| matches(terms, field))
 }
 
 /// Whether a scope covers a name, apart from its selectors.
@@ -40,29 +46,22 @@ pub(super) fn names(
             .is_none_or(|only| Some(only) == namespace)
 }
 
-/// Supports `a=b`, `a==b` and `a`, separated by commas; false for every other selector.
-fn labels(selector: &str, object: &Object) -> bool {
-    if selector.contains(['(', '!', ' ']) {
-        return false;
-    }
-    selector.split(',').all(|term| match term.split_once('=') {
-        Some((key, value)) => object.label(key) == Some(value.trim_start_matches('=')),
-        None => object.label(term).is_some(),
-    })
-}
-
-/// Supports `a.b=c` and `a.b==c`, separated by commas; false for every other selector.
-fn fields(selector: &str, body: &Value) -> bool {
-    selector.split(',').all(|term| {
-        let Some((path, value)) = term.split_once('=') else {
-            return false;
-        };
-        let found = path
-            .split('.')
-            .try_fold(body, |value, field| value.get(field))
-            .and_then(Value::as_str);
-        found == Some(value.trim_start_matches('='))
-    })
+/// Whether values match a selector; false if one is not known. kube matches selectors, but does not parse them: this reads
+/// the terms `a=b`, `a==b`, `a!=b` and `a`.
+fn matches(selector: &str, value: impl Fn(&str) -> Option<String>) -> bool {
+    let mut values = BTreeMap::new();
+    let terms = selector.split(',').map(|term| {
+        let (key, wanted) = term.split_once('=').unzip();
+        let name = key.map_or(term, |key| key.trim_end_matches('!')).to_owned();
+        values.insert(name.clone(), value(&name)?);
+        Some(match wanted.map(|wanted| wanted.trim_start_matches('=')) {
+            Some(other) if term.contains("!=") => Expression::NotEqual(name, other.to_owned()),
+            Some(wanted) => Expression::Equal(name, wanted.to_owned()),
+            None => Expression::Exists(name),
+        })
+    });
+    let selector: Option<Selector> = terms.collect();
+    selector.is_some_and(|selector| selector.matches(&values))
 }
 
 #[cfg(test)]
@@ -73,7 +72,8 @@ mod tests {
 
     #[test]
     fn an_object_matches_only_when_certain() {
-        let body = json!({"type": "Opaque", "metadata": {"labels": {"a": "b", "c/d": ""}}});
+        let body =
+            json!({"type": "Opaque", "metadata": {"name": "x", "labels": {"a": "b", "c/d": ""}}});
         let object = Object {
             reference: ObjectRef::local("v1", "Secret", Some("n"), "x"),
             version: String::new(),
@@ -100,5 +100,15 @@ mod tests {
                 && !holds(&scope(None, None, Some("a!=b")), &object)
         );
         assert!(!holds(&scope(None, None, Some("a in (b)")), &object));
+        assert!(!holds(&scope(None, None, Some("!z")), &object));
+        assert!(!holds(&scope(None, Some("spec.a!=b"), None), &object));
+        let apart = |name: &str| {
+            scope(
+                None,
+                Some(&format!("type=Opaque,metadata.name!={name}")),
+                None,
+            )
+        };
+        assert!(holds(&apart("y"), &object) && !holds(&apart("x"), &object));
     }
 }
