@@ -6,16 +6,17 @@ use super::send::{Refusal, Sender};
 use super::write::failure;
 use http::Request;
 use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 use transom_core::outcome::{WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
-use transom_core::time::format_rfc3339;
 use transom_core::warnings::{Telling, Warnings, is_worth};
 use transom_core::work::Key;
 
@@ -158,11 +159,8 @@ fn namespace(primary: &ObjectRef) -> &str {
 
 fn event(report: &Report, uid: &str, name: &str, instance: &str) -> Value {
     let primary = &report.primary;
-    let note = format!("policy `{}`: {}", report.policy, report.message);
-    let cut = (0..=MAX_NOTE)
-        .rev()
-        .find(|at| note.is_char_boundary(*at))
-        .unwrap_or_default();
+    let mut note = format!("policy `{}`: {}", report.policy, report.message);
+    note.truncate(note.floor_char_boundary(MAX_NOTE));
     json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -171,7 +169,7 @@ fn event(report: &Report, uid: &str, name: &str, instance: &str) -> Value {
         "type": "Warning",
         "reason": report.reason.as_str(),
         "action": ACTION,
-        "note": note.get(..cut).unwrap_or(&note),
+        "note": note,
         "regarding": {
             "apiVersion": primary.api_version,
             "kind": primary.kind,
@@ -185,15 +183,6 @@ fn event(report: &Report, uid: &str, name: &str, instance: &str) -> Value {
     })
 }
 
-/// The present time in the format of Events, with microseconds.
-fn now() -> String {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let seconds = format_rfc3339(i64::try_from(now.as_secs()).unwrap_or_default());
-    format!(
-        "{}.{:06}Z",
-        seconds.trim_end_matches('Z'),
-        now.subsec_micros()
-    )
+fn now() -> MicroTime {
+    MicroTime(Timestamp::now())
 }
