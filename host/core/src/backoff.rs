@@ -1,16 +1,21 @@
-//! When a failed reconcile is tried again. Uses no clock and no random source: the seed is an argument.
+//! How long to wait before a retry. Uses no clock and no random source: the seed is an argument.
 
 /// The first delay, in milliseconds.
 const FIRST_MS: u64 = 1_000;
 /// The longest delay, in milliseconds.
 const LONGEST_MS: u64 = 300_000;
 
-/// The delay before a retry, in milliseconds: one second, doubled for each earlier failure (`failures` counts from 0)
-/// up to five minutes, minus up to a quarter, which the seed decides.
+/// The delay before a failed reconcile is tried again, in milliseconds: from one second up to five minutes.
 pub fn delay_ms(failures: u32, seed: u64) -> u64 {
-    let whole = FIRST_MS
-        .saturating_mul(1u64.checked_shl(failures.min(32)).unwrap_or(u64::MAX))
-        .min(LONGEST_MS);
+    doubled_ms(FIRST_MS, LONGEST_MS, failures, seed)
+}
+
+/// A delay in milliseconds: the first one, doubled for each earlier failure (`failures` counts from 0) up to the
+/// longest, minus up to a quarter, which the seed decides.
+pub fn doubled_ms(first: u64, longest: u64, failures: u32, seed: u64) -> u64 {
+    let whole = first
+        .saturating_mul(1u64.checked_shl(failures).unwrap_or(u64::MAX))
+        .min(longest);
     whole - spread(seed ^ u64::from(failures), whole / 4)
 }
 

@@ -4,6 +4,7 @@ use super::cause::{Cause, Next};
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 use transom_api::KnownReason;
+use transom_core::backoff::doubled_ms;
 
 /// A stream that ended sooner did no useful work.
 pub(super) const SHORT: Duration = Duration::from_secs(1);
@@ -46,18 +47,13 @@ impl Backoff {
             KnownReason::ServerUnavailable => (200, 5_000),
             _ => (1_000, 30_000),
         };
-        let whole = match cause.next {
+        let seed = self.random.hash_one(self.failures);
+        let wait = match cause.next {
             Next::Resume | Next::Silent | Next::Relist if self.failures == 0 => 0,
-            _ => 1u64
-                .checked_shl(self.failures)
-                .unwrap_or(u64::MAX)
-                .saturating_mul(first)
-                .min(longest),
+            _ => doubled_ms(first, longest, self.failures, seed),
         };
         self.failures = self.failures.saturating_add(1);
-        let jitter = self.random.hash_one(self.failures) % (whole / 4).max(1);
-        Duration::from_millis(whole - jitter.min(whole))
-            .max(cause.wait.unwrap_or_default().min(ASKED))
+        Duration::from_millis(wait).max(cause.wait.unwrap_or_default().min(ASKED))
     }
 }
 
