@@ -117,7 +117,7 @@ async fn meet(admin: &Arc<Admin>, stream: TcpStream, peer: SocketAddr, leave: &A
     match tokio::time::timeout(PATIENCE, tls.acceptor().accept(stream)).await {
         Ok(Ok(stream)) => answer(admin, stream, peer, leave).await,
         Ok(Err(error)) => {
-            debug!(%peer, %error, "a TLS handshake with a client of the admin server failed")
+            debug!(%peer, %error, "a TLS handshake with a client of the admin server failed");
         }
         Err(_) => debug!(%peer, "a client of the admin server took too long for the TLS handshake"),
     }

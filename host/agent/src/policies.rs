@@ -105,7 +105,7 @@ impl Source {
             Self::Builtin => {
                 let mut found = Found::default();
                 BUILTIN.iter().for_each(|(place, text)| {
-                    found.take(place, place, &Base::Nowhere, text.as_bytes())
+                    found.take(place, place, &Base::Nowhere, text.as_bytes());
                 });
                 Ok(found)
             }

@@ -310,10 +310,10 @@ pub(crate) fn tell(signal: &Signal) {
             warn!(%policy, suspended, "the previous revision stays active, within the limits of the newest manifest");
         }
         Signal::PolicyMended { policy } => {
-            info!(%policy, "recovered: the newest revision is active again")
+            info!(%policy, "recovered: the newest revision is active again");
         }
         Signal::PolicyRemoved { policy } => {
-            info!(%policy, "policy removed; its objects are left in place")
+            info!(%policy, "policy removed; its objects are left in place");
         }
         Signal::Unreadable {
             place,

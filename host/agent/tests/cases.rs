@@ -531,7 +531,7 @@ fn a_case_with_a_missing_or_misspelt_file_fails_and_names_it() {
             match (missing, instead) {
                 ("", Some(instead)) => fs::write(case.join(instead), "").unwrap(),
                 (missing, Some(instead)) => {
-                    fs::rename(case.join(missing), case.join(instead)).unwrap()
+                    fs::rename(case.join(missing), case.join(instead)).unwrap();
                 }
                 (missing, None) => fs::remove_file(case.join(missing)).unwrap(),
             }

@@ -28,6 +28,12 @@ pub(crate) fn spread(seed: u64, width: u64) -> u64 {
     (mixed ^ (mixed >> 31)) % width.saturating_add(1).max(1)
 }
 
+/// Milliseconds until the next resync of a primary: the policy's setting, give or take a tenth by the seed; `None` when it is 0.
+pub fn resync_ms(resync_seconds: u32, seed: u64) -> Option<u64> {
+    let whole = u64::from(resync_seconds) * 1_000;
+    (whole > 0).then(|| whole - whole / 10 + spread(seed, whole / 5))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +64,17 @@ mod tests {
             (0..100).map(|seed| delay_ms(9, seed)).collect();
         assert!(delays.len() > 90);
         assert_eq!(delay_ms(3, 7), delay_ms(3, 7));
+    }
+
+    #[test]
+    fn resyncs_are_spread_around_the_setting() {
+        assert_eq!(resync_ms(0, 1), None);
+        let delays: Vec<_> = (0..500).filter_map(|seed| resync_ms(1_800, seed)).collect();
+        assert!(
+            delays
+                .iter()
+                .all(|delay| (1_620_000..=1_980_000).contains(delay))
+        );
+        assert!(delays.iter().min() < Some(&1_650_000) && delays.iter().max() > Some(&1_950_000));
     }
 }

@@ -44,10 +44,6 @@ impl Class {
     }
 
     /// The class of each of the agent's own reasons.
-    #[expect(
-        clippy::too_many_lines,
-        reason = "one line for each word, so that a new word does not compile without a class"
-    )]
     pub fn of(word: KnownReason) -> Self {
         match word {
             KnownReason::InSync

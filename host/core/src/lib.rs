@@ -33,7 +33,6 @@ pub mod redact;
 pub mod reference;
 pub mod report;
 pub mod requirements;
-pub mod resync;
 pub mod rights;
 #[cfg(test)]
 mod sample;

@@ -132,7 +132,7 @@ fn at<'a>(object: &'a Object, field: &str, key: &str) -> Option<&'a Value> {
 fn note(keys: &Keys, annotations: &mut Map<String, Value>) {
     match serde_json::to_string(keys) {
         Ok(text) if !keys.is_empty() => {
-            drop(annotations.insert(labels::MANAGED_KEYS.to_owned(), text.into()))
+            drop(annotations.insert(labels::MANAGED_KEYS.to_owned(), text.into()));
         }
         _ => drop(annotations.remove(labels::MANAGED_KEYS)),
     }

@@ -1,11 +1,11 @@
 //! The result of one reconcile: state, reason, message, and when to reconcile again.
 
+use crate::backoff;
 use crate::failure::{Class, Failure};
 use crate::outcome::{Outcome, WriteKind};
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use crate::work::Key;
-use crate::{backoff, resync};
 use transom_api::{KnownReason, Reason, State};
 
 /// The shortest delay until a time that a guest asked for, in milliseconds, as in the contract: a time in the past,
@@ -149,7 +149,7 @@ pub fn of(reconcile: Reconcile, result: Result<Success, Failure>, schedule: Sche
     let (failures, retry_ms) = retry(end.end, schedule);
     let resync_after_ms = end
         .resynced()
-        .then(|| resync::delay_ms(schedule.resync_seconds, schedule.seed))
+        .then(|| backoff::resync_ms(schedule.resync_seconds, schedule.seed))
         .flatten();
     let asked_ms = end
         .ask_again_at
@@ -419,7 +419,7 @@ mod tests {
             let report = of(reconcile.clone(), result, schedule);
             (report.again_after_ms, report.resync_after_ms)
         };
-        let (resync, retry) = (resync::delay_ms(1_800, 7), Some(backoff::delay_ms(3, 7)));
+        let (resync, retry) = (backoff::resync_ms(1_800, 7), Some(backoff::delay_ms(3, 7)));
         assert_eq!(seen(Ok(success(&[]))), (None, resync));
         assert_eq!(
             seen(Ok(Success {

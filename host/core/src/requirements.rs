@@ -359,6 +359,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of cases")]
     fn reads_only_granted_objects_and_forms() {
         let key = |name: &str| Form::Kubeconfig(name.to_owned());
         let elsewhere = Need {

@@ -16,7 +16,6 @@ use transom_core::inputs::{self, Found};
 use transom_core::kubeconfig::{KubeconfigLimits, Source, Terms};
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
-use transom_core::plan::kubeconfig::data;
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::{Next, Rounds};
 use transom_engine::Limits;
@@ -146,9 +145,9 @@ impl<'a> Objects<'a> {
             })
             .collect();
         let described = &self.scene.kubeconfig.described;
-        inputs::judge(&found, described).map_err(told)?;
+        inputs::check_present(&found, described).map_err(told)?;
         let inputs = inputs::cross(&found, described, |_, object, key| {
-            let bytes = data(object, key).unwrap_or_default();
+            let bytes = object.secret_bytes(key).unwrap_or_default();
             let parsed = Source::parse(&bytes, &KubeconfigLimits::default())
                 .map_err(|error| Failure::known(error.reason, error.to_string()))?;
             let view = parsed.view();
@@ -184,9 +183,13 @@ impl Gathered {
             object: scene.hosted()?,
             agent: &context.agent,
         };
-        let rule = scene.policy.secret(&self.target, &data).map_err(told)?;
+        let rule = scene.policy.whole(&self.target, &data).map_err(told)?;
+        let grant = rule
+            .kubeconfig
+            .as_ref()
+            .context("the policy grants no kubeconfig")?;
         let terms = Terms {
-            grant: &rule.kubeconfig,
+            grant,
             source_role: "source",
             inputs: &self.inputs,
             primary: &self.view.fields,

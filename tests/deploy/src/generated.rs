@@ -67,10 +67,10 @@ pub fn all() -> Result<Vec<Generated>> {
             ));
             match (policies, reads, read_only) {
                 (BOTH, "watch", false) => {
-                    all.push(Generated::new("host/deploy/base/rbac.yaml", &text))
+                    all.push(Generated::new("host/deploy/base/rbac.yaml", &text));
                 }
                 (BOTH, "strict", false) => {
-                    all.push(Generated::new("host/deploy/strict/rbac.yaml", &text))
+                    all.push(Generated::new("host/deploy/strict/rbac.yaml", &text));
                 }
                 _ => {}
             }

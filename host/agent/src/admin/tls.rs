@@ -50,7 +50,7 @@ impl Tls {
                     held.1 = acceptor;
                 }
                 Err(error) => {
-                    warn!("the previous certificate of the admin server stays active: {error:#}")
+                    warn!("the previous certificate of the admin server stays active: {error:#}");
                 }
             }
         }

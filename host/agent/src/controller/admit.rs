@@ -162,15 +162,15 @@ mod tests {
         let Session { agent, .. } = &session.await.unwrap();
         let queue = agent.queue(POLICY).unwrap();
         let primary = agent
-            .known
+            .memory
             .lock()
-            .told
+            .results
             .keys()
             .next()
             .unwrap()
             .primary
             .clone();
-        agent.known.lock().journal = Some(Vec::new());
+        agent.memory.lock().journal = Some(Vec::new());
         for change in 0..2 * MAX_RECONCILES {
             let cause = if change % 2 == 0 {
                 Queued::Updated
@@ -185,14 +185,14 @@ mod tests {
             agent.reconcile(&queue, request).await;
             queue.done(&primary);
         }
-        let reconciled = agent.known.lock().journal.take().unwrap().len();
+        let reconciled = agent.memory.lock().journal.take().unwrap().len();
         // The first one was reconciled when the session began.
         assert!(
             (1..MAX_RECONCILES as usize).contains(&reconciled),
             "{reconciled}"
         );
-        let told = agent.known.lock().told.values().next().unwrap().clone();
-        assert_eq!(told.reason.as_str(), "ReconcileBudgetExceeded");
+        let last = agent.memory.lock().results.values().next().unwrap().clone();
+        assert_eq!(last.reason.as_str(), "ReconcileBudgetExceeded");
         let status = folder.path().join(".transom/status").join(POLICY);
         let text: String = std::fs::read_dir(status)
             .unwrap()

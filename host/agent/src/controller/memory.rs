@@ -110,7 +110,7 @@ impl Memory {
         policies.insert(Arc::clone(&key.policy));
         match step {
             Step::Create { desired } | Step::Update { desired, .. } => {
-                self.outputs.observe(desired)
+                self.outputs.observe(desired);
             }
             Step::Delete { reference, .. } => self.outputs.gone(reference),
             Step::Patch { .. } => {}

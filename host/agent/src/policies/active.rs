@@ -128,7 +128,7 @@ impl Active {
                 (Change::Loaded | Change::Swapped, Some(loaded)) => agent.resume(policy, loaded),
                 // A policy that did not begin yet will begin with the bounded revision.
                 (Change::Bounded, Some(loaded)) if agent.queue(policy).is_some() => {
-                    agent.resume(policy, loaded)
+                    agent.resume(policy, loaded);
                 }
                 (Change::Removed, None) => agent.remove_queue(policy),
                 (Change::Refused | Change::Mended, _) => {}

@@ -196,10 +196,10 @@ impl Listing {
             }
             match folder.look(&path) {
                 Ok((Kind::Folder, fingerprint)) => {
-                    self.enter(folder, top, &path, depth, fingerprint)?
+                    self.enter(folder, top, &path, depth, fingerprint)?;
                 }
                 Ok((kind, fingerprint)) if is_manifest => {
-                    self.take(&top.join(&path), &path, kind, fingerprint)
+                    self.take(&top.join(&path), &path, kind, fingerprint);
                 }
                 Err(error) if is_manifest || leads_out(&error) || hint == Some(Kind::Folder) => {
                     self.broken.insert(top.join(&path), error.to_string());
@@ -237,7 +237,7 @@ impl Listing {
         match self.walk(folder, top, path, depth + 1) {
             // A folder that cannot be read hides only itself; an exceeded limit ends the whole listing.
             Err(error) if error.raw_os_error().is_some() => {
-                drop(self.broken.insert(at, error.to_string()))
+                drop(self.broken.insert(at, error.to_string()));
             }
             walked => walked?,
         }

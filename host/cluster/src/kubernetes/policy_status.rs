@@ -57,7 +57,7 @@ impl PolicyStatuses {
         self.latest(|all| {
             all.entry(policy.to_owned())
                 .or_insert_with(|| Latest::new(INTERVAL_MS))
-                .found(status)
+                .found(status);
         });
     }
 
@@ -69,7 +69,7 @@ impl PolicyStatuses {
         self.latest(|all| {
             all.entry(policy.to_owned())
                 .or_insert_with(|| Latest::new(INTERVAL_MS))
-                .want(status)
+                .want(status);
         });
         self.news.notify_one();
     }

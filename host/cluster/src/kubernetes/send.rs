@@ -150,7 +150,7 @@ impl Sender {
             );
             match answer {
                 Err(refusal @ Refusal::Answered { code: 429, .. }) if !refusal.of_webhook() => {
-                    refused = refusal
+                    refused = refusal;
                 }
                 answer => return answer,
             }

@@ -176,7 +176,7 @@ fn refuses_our_folder_from_a_clone_and_touches_nothing_outside() {
     for mask in ["022", "002", "077"] {
         let (folder, victim) = beside();
         put(&folder, "objects/klusterlet-a/x", |at| {
-            std::fs::write(at, "").unwrap()
+            std::fs::write(at, "").unwrap();
         });
         for level in ["tmp", "status", "patches"] {
             put(&folder, level, |at| symlink("../../victim", at).unwrap());
@@ -321,7 +321,7 @@ fn writing_never_changes_a_hard_linked_file() {
         .filter(|level| level.contains(".yaml") || *level == "tmp/0");
     for level in files.chain([".gitignore"]) {
         put(&folder, level, |at| {
-            std::fs::hard_link(victim.join("0"), at).unwrap()
+            std::fs::hard_link(victim.join("0"), at).unwrap();
         });
     }
     let before = contents(&victim);

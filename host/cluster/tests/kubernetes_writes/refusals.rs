@@ -145,11 +145,11 @@ async fn names_invalid_oversized_and_immutable_writes() -> Result<()> {
         "failed to create Secret invalid/s: the API server rejected the object as invalid: data[no/key] (FieldValueInvalid)"
     );
     let base64 = made(&target, |body| {
-        body["data"]["kubeconfig"] = json!(format!("%{CANARY}%"))
+        body["data"]["kubeconfig"] = json!(format!("%{CANARY}%"));
     });
     scene.refused(&base64, KnownReason::WriteInvalid).await;
     let label = made(&target, |body| {
-        body["metadata"]["labels"]["x"] = json!(format!("not a label: {CANARY}"))
+        body["metadata"]["labels"]["x"] = json!(format!("not a label: {CANARY}"));
     });
     scene.refused(&label, KnownReason::WriteInvalid).await;
     let kind = made(&target, |body| body["type"] = json!("kubernetes.io/tls"));

@@ -258,7 +258,7 @@ mod tests {
             (
                 "too many reasons",
                 Box::new(move |it| {
-                    it.reasons = (0..200).map(|n| reason(&format!("R{n}"))).collect()
+                    it.reasons = (0..200).map(|n| reason(&format!("R{n}"))).collect();
                 }),
             ),
             (

@@ -115,9 +115,9 @@ fn number(out: &mut String, value: &Number) {
 
 fn text(out: &mut String, value: &str) {
     if is_plain(value) {
-        out.push_str(value)
+        out.push_str(value);
     } else {
-        quoted(out, value)
+        quoted(out, value);
     }
 }
 

@@ -109,7 +109,7 @@ impl Source {
                     shown.insert(key.clone(), entries(items, "cluster", CLUSTER, marks));
                 }
                 ("users", Value::Array(items)) => {
-                    drop(shown.insert(key.clone(), entries(items, "user", USER, marks)))
+                    drop(shown.insert(key.clone(), entries(items, "user", USER, marks)));
                 }
                 ("contexts", Value::Array(items)) => {
                     shown.insert(key.clone(), entries(items, "context", CONTEXT, marks));

@@ -389,7 +389,7 @@ impl Candidate {
         let now = self.now(ms);
         match self.election.next(now) {
             Step::Look if matches!(luck, Luck::Good | Luck::Frozen(_)) => {
-                self.election.saw(world.lease.clone(), now)
+                self.election.saw(world.lease.clone(), now);
             }
             Step::Look => self.election.failed(now),
             Step::Acquire(write) | Step::Renew(write) | Step::Release(write) => {

@@ -145,13 +145,13 @@ fn merge(current: &[Value], elements: &Elements, added: TimeAdded) -> Vec<Value>
                 wanted.find(|want| field(want, elements.key) == key && !elements.is(element, want));
             merged.push(want.map_or_else(
                 || elements.timed(element, added),
-                |want| elements.new(want, added),
+                |want| elements.added(want, added),
             ));
         }
     }
     let wanted = elements.wanted.iter();
     let new = wanted.filter(|want| !place.contains_key(field(want, elements.key)));
-    merged.extend(new.map(|want| elements.new(want, added)));
+    merged.extend(new.map(|want| elements.added(want, added)));
     merged
 }
 
@@ -200,7 +200,7 @@ impl Elements {
     }
 
     /// A new element.
-    fn new(&self, want: &Map<String, Value>, added: TimeAdded) -> Value {
+    fn added(&self, want: &Map<String, Value>, added: TimeAdded) -> Value {
         self.timed(&Value::Object(want.clone()), added)
     }
 }

@@ -391,6 +391,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of cases")]
     fn names_invalid_fields() {
         let write = "/spec/grant/write/0";
         let at = |tail: &str| format!("{write}/{tail}");

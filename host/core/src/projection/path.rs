@@ -64,11 +64,14 @@ impl Path {
 
     /// The keys from the top down; `None` when it leads through an element of a list.
     pub fn keys(&self) -> Option<Vec<&str>> {
-        let key = |segment| match segment {
-            &Segment::Field(ref key) => Some(&**key),
-            Segment::Element(_) => None,
-        };
-        self.0.iter().map(key).collect()
+        let mut keys = Vec::with_capacity(self.0.len());
+        for segment in &self.0 {
+            match segment {
+                Segment::Field(key) => keys.push(&**key),
+                Segment::Element(_) => return None,
+            }
+        }
+        Some(keys)
     }
 
     /// Its segments.

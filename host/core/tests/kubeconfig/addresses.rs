@@ -321,7 +321,7 @@ fn errors_about_an_answer_name_the_proposal_and_nothing_of_the_document() {
     let changes: [(&str, Change); 10] = [
         ("clusters[0]", |answer| answer.clusters[0].entry = 7),
         ("clusters[0]", |answer| {
-            answer.clusters[0].authorities = vec![7]
+            answer.clusters[0].authorities = vec![7];
         }),
         ("users[0]", |answer| answer.users[0].credential = 7),
         ("current-context", |answer| answer.current_context.clear()),
@@ -333,7 +333,7 @@ fn errors_about_an_answer_name_the_proposal_and_nothing_of_the_document() {
             answer.clusters[0].insecure = true;
         }),
         ("clusters[0].cluster.certificate-authority-data", |answer| {
-            answer.clusters[0].authorities.clear()
+            answer.clusters[0].authorities.clear();
         }),
         ("clusters[0].cluster.tls-server-name", |answer| {
             answer.clusters[0].tls_server_name = Some("hunter5".to_owned());

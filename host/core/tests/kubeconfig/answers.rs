@@ -173,7 +173,7 @@ fn refuses_unknown_entry_numbers() {
         ("clusters[0]", |answer| answer.clusters[0].entry = 2),
         ("clusters[0]", |answer| answer.clusters[0].entry = u32::MAX),
         ("clusters[0]", |answer| {
-            answer.clusters[0].authorities.push(2)
+            answer.clusters[0].authorities.push(2);
         }),
         ("clusters[1]", |answer| answer.clusters[1].proxy = Some(1)),
         ("users[1]", |answer| answer.users[1].entry = 2),
@@ -234,7 +234,7 @@ fn sends_no_credential_to_a_cluster_it_does_not_belong_to() {
     let dangling = with(two(), "/contexts/1/context/cluster", json!("nowhere"));
     assert!(try_answer(&dangling, |_| {}).is_ok());
     let error = try_answer(&dangling, |answer| {
-        answer.clusters[1].name = "nowhere".to_owned()
+        answer.clusters[1].name = "nowhere".to_owned();
     })
     .unwrap_err();
     assert_eq!(error.reason, KnownReason::ServerNotGranted);
@@ -372,7 +372,7 @@ fn the_grant_decides_about_each_part() {
         ..grant()
     };
     let result = try_under(&proxy, &source, |answer| {
-        answer.clusters[0].insecure = false
+        answer.clusters[0].insecure = false;
     })
     .unwrap();
     assert_eq!(
@@ -536,14 +536,14 @@ fn refuses_an_answer_that_multiplies_before_building_it() {
         // The same CA data repeatedly.
         (
             try_answer(&two(), |answer| {
-                answer.clusters[0].authorities = vec![0; 250_000]
+                answer.clusters[0].authorities = vec![0; 250_000];
             }),
             KnownReason::DuplicateEntry,
             twice,
         ),
         (
             try_answer(&two(), |answer| {
-                answer.clusters[0].authorities = vec![0, 1, 0]
+                answer.clusters[0].authorities = vec![0, 1, 0];
             }),
             KnownReason::DuplicateEntry,
             twice,

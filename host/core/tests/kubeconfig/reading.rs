@@ -160,6 +160,7 @@ fn named(cases: impl IntoIterator<Item = Wrong>) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn names_reason_and_path_of_a_wrong_shape() {
     named([
         (

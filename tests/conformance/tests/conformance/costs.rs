@@ -112,7 +112,7 @@ fn ladder(depth: usize) -> String {
         );
     });
     (0..depth).for_each(|local| {
-        assert!(write!(text, "(i32.store (i32.const 0) (local.get {local}))").is_ok())
+        assert!(write!(text, "(i32.store (i32.const 0) (local.get {local}))").is_ok());
     });
     text + ")"
 }

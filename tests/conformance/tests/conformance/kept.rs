@@ -90,7 +90,7 @@ fn recompiles_and_replaces_damaged_code() {
 fn rejects_cached_code_that_others_can_write() {
     let (temp, folder, file) = kept();
     let mode = |path: &Path, mode: u32| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
     mode(&folder, 0o770);
     assert_eq!(compilations(&folder, EngineOptions::default()), 1);

@@ -56,18 +56,18 @@ async fn sources(stage: &Stage) -> Result<()> {
     let plant = |place: &str| stage.guard.plant(place);
     let token = plant("a token");
     with_source(stage, "plain", |it| {
-        it["users"][0]["user"]["token"] = json!(token)
+        it["users"][0]["user"]["token"] = json!(token);
     })
     .await?;
     let token = plant("a token of a wrong type");
     with_source(stage, "typed", |it| {
-        it["users"][0]["user"]["token"] = json!({"nested": token})
+        it["users"][0]["user"]["token"] = json!({"nested": token});
     })
     .await?;
     // In JSON the last one may stay unescaped, in YAML not.
     let token = plant("a token with control characters");
     with_source(stage, "control", |it| {
-        it["users"][0]["user"]["token"] = json!(format!("{token}\u{1b}[2J\u{0}\u{7f}"))
+        it["users"][0]["user"]["token"] = json!(format!("{token}\u{1b}[2J\u{0}\u{7f}"));
     })
     .await?;
     // The name of the Service is longer than the address in the source: either it just fits, or it does not.

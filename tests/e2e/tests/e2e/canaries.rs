@@ -70,7 +70,7 @@ impl Planted {
         change: impl FnOnce(&mut Value, &mut dyn FnMut(&str) -> String),
     ) -> Result<()> {
         self.source(index, |document, plant| {
-            change(&mut document["users"][0]["user"], plant)
+            change(&mut document["users"][0]["user"], plant);
         })
     }
 }
@@ -111,19 +111,19 @@ fn plant() -> Result<Planted> {
 fn plant_users(planted: &mut Planted) -> Result<()> {
     planted.user(0, |user, plant| *user = json!({"token": plant("token")}))?;
     planted.user(1, |user, plant| {
-        *user = json!({"username": plant("username"), "password": plant("password")})
+        *user = json!({"username": plant("username"), "password": plant("password")});
     })?;
     planted.user(2, |user, plant| {
-        user["token"] = json!({"nested": plant("token")})
+        user["token"] = json!({"nested": plant("token")});
     })?;
     planted.user(4, |user, plant| {
-        user["password"] = json!([plant("password")])
+        user["password"] = json!([plant("password")]);
     })?;
     planted.user(6, |user, plant| {
-        user["client-key-data"] = json!(plant("a key in the clear"))
+        user["client-key-data"] = json!(plant("a key in the clear"));
     })?;
     planted.user(7, |user, plant| {
-        user["client-certificate-data"] = json!(STANDARD.encode(plant("certificate")))
+        user["client-certificate-data"] = json!(STANDARD.encode(plant("certificate")));
     })?;
     planted.user(8, |user, plant| {
         let environment = json!([{"name": "TOKEN", "value": plant("environment")}]);

@@ -119,7 +119,7 @@ fn writes_a_granted_node_port_and_names_any_other_host_in_the_refusal() -> Resul
         let server = format!("https://{host}:{port}");
         match reason {
             "InSync" => {
-                ensure!(transom_e2e::secret::Secret::read(&stage.secret(0))?.server == server)
+                ensure!(transom_e2e::secret::Secret::read(&stage.secret(0))?.server == server);
             }
             _ => {
                 ensure!(

@@ -72,7 +72,7 @@ impl Candidate {
             match self.election.next(self.now()) {
                 Step::Look => self.look().await,
                 Step::Acquire(write) | Step::Renew(write) | Step::Release(write) => {
-                    self.put(&write).await
+                    self.put(&write).await;
                 }
                 Step::Wait(until) | Step::Follow(until) => self.rest(until).await,
                 Step::Released => return,

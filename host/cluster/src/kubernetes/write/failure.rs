@@ -311,6 +311,7 @@ mod tests {
     }
 
     /// Every answer that a server may give, with a value wherever the server would quote one.
+    #[expect(clippy::too_many_lines, reason = "a table of cases")]
     fn said() -> Vec<(Refusal, KnownReason)> {
         let quoting = |code, message: &str, details: Value| {
             refusal(

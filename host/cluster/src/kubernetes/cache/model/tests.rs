@@ -180,7 +180,7 @@ impl World {
             }
             Op::Read(name) => self.ask(name),
             Op::Answer(which) if !self.answers.is_empty() => {
-                self.answer(which % self.answers.len())
+                self.answer(which % self.answers.len());
             }
             Op::Answer(_) => {}
             Op::Tell(watch) => self.tell(watch),

@@ -1,0 +1,180 @@
+//! Reading for one reconcile: within its room, and so that every change of what is read calls for another reconcile.
+
+use super::{Leftovers, Reader};
+use std::sync::Arc;
+use transom_api::KnownReason;
+use transom_core::failure::Failure;
+use transom_core::object::Object;
+use transom_core::ownership::Ownership;
+use transom_core::plan::handover::Handover;
+use transom_core::plan::prune::{self, Candidate, Undesired};
+use transom_core::reference::ObjectRef;
+use transom_core::share::room;
+
+impl Reader<'_> {
+    /// Checks whether a target that was made for another primary may be taken over now.
+    pub(super) async fn take_over(
+        &mut self,
+        primary: &Object,
+        existing: Option<&Object>,
+        ownership: &Ownership,
+    ) -> Result<(), Failure> {
+        let (policy, connections) = (&self.loaded.revision.policy, &self.controller.connections);
+        let existing = existing.filter(|_| matches!(ownership, Ownership::Owner { .. }));
+        let handover = existing.and_then(|there| Handover::of(policy, primary, self.key, there));
+        let Some(handover) = handover else {
+            return Ok(());
+        };
+        let connected = connections.has(&handover.former.primary.cluster);
+        let keepers = self.look(&handover.keepers).await?;
+        handover.permit(connected, &keepers)?;
+        // A takeover cannot be undone, and a watch may lag behind the API server.
+        let mut confirmed = Vec::with_capacity(keepers.len());
+        for keeper in &handover.keepers {
+            confirmed.push(connections.confirm(keeper).await?.map(Arc::new));
+        }
+        handover.permit(connected, &confirmed)
+    }
+
+    /// The primary is gone: releases its claim, and reads everything that was made for it.
+    pub(super) async fn of_gone(&mut self) -> Result<Leftovers, Failure> {
+        let (controller, key) = (self.controller, self.key);
+        let connections = &controller.connections;
+        let made = controller.memory.lock().outputs.of(key).next().is_some();
+        if let Some(place) = connections.unread(&key.primary).filter(|_| made) {
+            // The primary may be in that place, so its claim and what was made for it stay.
+            let message = format!(
+                "{} is not found, but {place} cannot be read: its managed objects are left in place",
+                key.primary
+            );
+            return Err(Failure::known(KnownReason::ReadFailed, message));
+        }
+        if made && connections.confirm(&key.primary).await?.is_some() {
+            let message = format!(
+                "{} exists, although no watch event has reported it yet",
+                key.primary
+            );
+            return Err(Failure::known(KnownReason::ReadFailed, message));
+        }
+        let released = controller.memory.lock().ownership.remove(key);
+        controller.enqueue_released(released);
+        Ok(Leftovers {
+            why: Undesired::SourceDeleted,
+            candidates: self.outputs_except(None).await?,
+            unread: None,
+        })
+    }
+
+    /// What was made for the primary under another target. It is pruned after the target was written, which a failure
+    /// to read it does not hold up.
+    pub(super) async fn moved_from(&mut self, target: &ObjectRef) -> Leftovers {
+        let (candidates, unread) = match self.outputs_except(Some(target)).await {
+            Ok(candidates) => (candidates, None),
+            Err(failure) => (Vec::new(), Some(failure)),
+        };
+        Leftovers {
+            why: Undesired::TargetMoved,
+            candidates,
+            unread,
+        }
+    }
+
+    /// Every output of the key but one, with the objects that keep it.
+    pub(super) async fn outputs_except(
+        &mut self,
+        target: Option<&ObjectRef>,
+    ) -> Result<Vec<Candidate>, Failure> {
+        let (controller, policy) = (self.controller, &self.loaded.revision.policy);
+        let outputs = prune::undesired(controller.memory.lock().outputs.of(self.key), target);
+        let mut candidates = Vec::with_capacity(outputs.len());
+        for output in outputs {
+            let keepers = prune::keepers(policy, self.key, &output);
+            self.depend_on(std::iter::once(&output).chain(&keepers));
+            if let Some(object) = self.look_at(&output).await? {
+                let kept_by = self.present(&keepers).await?;
+                let object = Arc::new(object);
+                candidates.push(Candidate { object, kept_by });
+            }
+        }
+        Ok(candidates)
+    }
+
+    /// Those of the objects that exist. A removal cannot be undone, so an absence is confirmed.
+    pub(super) async fn present(
+        &self,
+        references: &[ObjectRef],
+    ) -> Result<Vec<ObjectRef>, Failure> {
+        let connections = &self.controller.connections;
+        let mut present = Vec::new();
+        for reference in references {
+            let there = connections.read(reference).await?.is_some();
+            if there || connections.confirm(reference).await?.is_some() {
+                present.push(reference.clone());
+            }
+        }
+        Ok(present)
+    }
+
+    /// Has every change of these objects call for another reconcile, however this one ends. Called before they are
+    /// read, so that a change during the read is not missed.
+    pub(super) fn depend_on<'a>(&mut self, objects: impl IntoIterator<Item = &'a ObjectRef>) {
+        let objects: Vec<ObjectRef> = objects.into_iter().cloned().collect();
+        let memory = &mut self.controller.memory.lock();
+        memory.about_to_read(self.key, &objects);
+        let unknown = objects.into_iter().map(|object| (object, None));
+        self.touched.objects.extend(unknown);
+    }
+
+    /// Reads objects, in the order of `references`; `None` for an absent one.
+    pub(super) async fn look(
+        &mut self,
+        references: &[ObjectRef],
+    ) -> Result<Vec<Option<Arc<Object>>>, Failure> {
+        self.depend_on(references);
+        // Takes room for all of them before the first one is decoded.
+        let weighed: Vec<_> = references.iter().map(|one| self.room_for(one)).collect();
+        let mut objects = Vec::with_capacity(references.len());
+        let weighed = weighed.into_iter().collect::<Result<Vec<_>, _>>()?;
+        for (reference, weighed) in references.iter().zip(weighed) {
+            let object = self.look_within(reference, weighed).await?.map(Arc::new);
+            self.touched.read(reference, object.as_deref());
+            objects.push(object);
+        }
+        Ok(objects)
+    }
+
+    /// Reads an object, within the room; a resync requests again what no watch has confirmed.
+    pub(super) async fn look_at(
+        &mut self,
+        reference: &ObjectRef,
+    ) -> Result<Option<Object>, Failure> {
+        let weighed = self.room_for(reference)?;
+        self.look_within(reference, weighed).await
+    }
+
+    /// Takes room for an object before it is decoded; false when its size is known only after reading it.
+    pub(super) fn room_for(&mut self, reference: &ObjectRef) -> Result<bool, Failure> {
+        let weight = self.controller.connections.weigh(reference);
+        let room = &mut self.touched.room;
+        room.take(reference, weight.unwrap_or_default())?;
+        Ok(weight.is_some())
+    }
+
+    pub(super) async fn look_within(
+        &mut self,
+        reference: &ObjectRef,
+        weighed: bool,
+    ) -> Result<Option<Object>, Failure> {
+        let connections = &self.controller.connections;
+        let object = match self.touched.resyncs {
+            true => connections.read_confirmed(reference).await,
+            false => connections.read(reference).await,
+        }?;
+        if let Some(object) = object.as_ref().filter(|_| !weighed) {
+            self.touched
+                .room
+                .take(reference, room::of_value(&object.body))?;
+        }
+        Ok(object)
+    }
+}
