@@ -1,4 +1,4 @@
-//! The whole path of a kubeconfig, with the functions that the agent's pipeline calls, against a native rewrite of the
+//! The whole path of a kubeconfig, with the functions that the controller calls, against a native rewrite of the
 //! same document. Reads and writes no files.
 
 use crate::native;
@@ -58,7 +58,7 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
     })
 }
 
-/// The objects of the scene, where the pipeline looks for them.
+/// The objects of the scene, where the controller looks for them.
 pub(crate) struct Objects<'a> {
     scene: &'a Scene,
     objects: Vec<Arc<Object>>,

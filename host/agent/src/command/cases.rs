@@ -1,5 +1,5 @@
 //! `transom test`: runs the cases of policies and guests through the built components; those of policies also through
-//! the agent's own pipeline, in memory. Changes an expectation only with `--update`.
+//! the agent's own controller, in memory. Changes an expectation only with `--update`.
 
 mod compare;
 mod guest;
