@@ -228,16 +228,19 @@ fn parse_json(
     exact: bool,
     all: &mut Vec<Parsed>,
 ) -> Result<(), ()> {
-    let mut json = serde_json::Deserializer::from_str(text);
-    let mut line = chunk.line;
     let aside = Aside::nothing(text);
+    // Each document is parsed from its own beginning, because the parser counts lines from the beginning of its text.
+    let (mut rest, mut above, mut before) = (text, chunk.offset, 0);
+    let mut line = chunk.line;
     loop {
+        let mut json = serde_json::Deserializer::from_str(rest);
         let reader = Reader::new(text.len(), &aside, memory, limits, exact);
         match reader.begin(|| ValueSeed::root(&reader).deserialize(&mut json)) {
             Ok(Value::Null) => {}
             Ok(value) => push(all, line, Ok(value)),
             Err(error) => {
-                let error = reader.error(Some((error.line(), error.column())), chunk.offset);
+                let before = if error.line() == 1 { before } else { 0 };
+                let error = reader.error(Some((error.line(), error.column() + before)), above);
                 if matches!(error.fault, Fault::Syntax | Fault::KeyNotText) {
                     return Err(());
                 }
@@ -245,10 +248,20 @@ fn parse_json(
                 return Ok(());
             }
         }
-        match json.end() {
-            Ok(()) => return Ok(()),
-            Err(more) => line = chunk.offset + more.line(),
-        }
+        let Err(more) = json.end() else {
+            return Ok(());
+        };
+        let lines = rest.split_inclusive('\n').take(more.line() - 1);
+        let column = more.column().saturating_sub(1);
+        before = if more.line() == 1 {
+            before + column
+        } else {
+            column
+        };
+        above += more.line() - 1;
+        line = above + 1;
+        let parsed = lines.map(str::len).sum::<usize>() + column;
+        rest = rest.get(parsed..).ok_or(())?;
     }
 }
 

@@ -253,6 +253,48 @@ fn one_broken_document_does_not_hide_the_others() {
     assert!(parse_many(b"", LIMITS).is_empty());
 }
 
+/// This would take minutes if each line were counted from the beginning of the text.
+#[test]
+fn many_json_documents_have_their_own_places() {
+    let many = 100_000;
+    let text = format!(
+        "{}  [1] {{\"é\": 1, \"a\": 2,\n\"a\": 3}}",
+        "{} [2]\n".repeat(many)
+    );
+    let found = parse_many(text.as_bytes(), LIMITS);
+    let lines: Vec<_> = found.iter().map(|parsed| parsed.line).collect();
+    let expected = (1..=many).flat_map(|line| [line, line]);
+    assert!(lines.iter().copied().eq(expected.chain([many + 1; 2])));
+    for (text, place) in [
+        ("[1]{\"a\": 1, \"a\": 2}", (1, 15)),
+        ("\n[1]\n{} {\"a\": 1, \"a\": 2}", (3, 15)),
+        ("[1]\r\n {\"a\": 1,\n\"a\": 2}", (3, 3)),
+        ("--- [\"é\"]\n[1] {\"a\": 1, \"a\": 2}", (2, 16)),
+    ] {
+        let error = parse_many(text.as_bytes(), LIMITS).pop().unwrap().value;
+        let error = error.unwrap_err();
+        let found = (error.line.unwrap(), error.column.unwrap());
+        assert_eq!((error.fault, found), (Fault::DuplicateKey, place), "{text}");
+    }
+}
+
+/// Compared with kubectl; parsers of YAML 1.2 read most of them differently (host/adr/0019).
+#[test]
+fn line_ends_and_comments_are_those_of_client_go() {
+    for (text, expected) in [
+        ("token: |\n  fake", json!({"token": "fake"})),
+        ("token: >\n  fake", json!({"token": "fake"})),
+        ("token: |\n  fake\n", json!({"token": "fake\n"})),
+        ("a: 1 # x\u{85}b: 2", json!({"a": 1, "b": 2})),
+        ("a: \"b\u{85}c\"", json!({"a": "b c"})),
+        ("a: \"b\u{2028}c\"", json!({"a": "b\u{2028}c"})),
+        ("a: 'b'#c", json!({"a": "b"})),
+    ] {
+        assert_eq!(read(text), Ok(expected), "{text:?}");
+    }
+    assert_eq!(read("a: b\n\t\n").unwrap_err().fault, Fault::Syntax);
+}
+
 #[test]
 fn flattens_lists() {
     let list = json!({"kind": "List", "items": [{"kind": "Secret"}, {"kind": "PodList", "items": [{"kind": "Pod"}]}]});
