@@ -19,7 +19,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// The deadline for the servers to become ready; far longer than needed on a busy machine.
-const DEADLINE: Duration = Duration::from_secs(180);
+const DEADLINE: Duration = Duration::from_secs(300);
 /// The deadline of one readiness check.
 const LOOK: Duration = Duration::from_secs(5);
 

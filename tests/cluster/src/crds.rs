@@ -12,7 +12,7 @@ use std::fs;
 use std::time::Duration;
 
 /// The deadline for a CRD to be served; far longer than needed.
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_secs(300);
 /// The label of a CRD that accepts any field of any type.
 pub const LOOSE: &str = "test/loose";
 /// The path of CRDs.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The deadline for a namespace to be gone.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 impl Cluster {
     /// Deletes a namespace, so that it is Terminating and accepts no new objects until it is finalized.

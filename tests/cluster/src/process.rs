@@ -10,7 +10,7 @@ use std::time::Duration;
 use transom_support::wait;
 
 /// The deadline for a frozen process to stop; far longer than needed.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(300);
 /// Lines of a log that an error shows.
 const TAIL: usize = 15;
 

@@ -20,7 +20,7 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 const KIND: &str = "MutatingWebhookConfiguration";
 /// The deadline for the API server to use a configuration; far longer than needed on a busy machine.
-const DEADLINE: Duration = Duration::from_secs(90);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// A webhook's response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

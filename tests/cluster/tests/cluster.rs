@@ -12,7 +12,7 @@ use transom_support::fleet::{self, Fleet};
 use transom_test_cluster::{Cluster, Line, Mark, Options, User, wait};
 
 /// The deadline for short waits.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(300);
 const HOSTED: &str = "hypershift.openshift.io/v1beta1";
 const MANAGED: &str = "cluster.open-cluster-management.io/v1";
 const CRDS: [&str; 3] = [

@@ -16,7 +16,7 @@ use transom_core::policy::{check, manifest};
 use transom_test_cluster::{Cluster, Objects, Shared, wait};
 
 /// The deadline for short waits.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(300);
 /// The path of policies.
 const PATH: &str = "/apis/transom.dev/v1alpha1/fleetpolicies";
 const CRD: &str = include_str!("../../../host/deploy/crd.yaml");

@@ -297,13 +297,13 @@ impl Swap {
         newest.loading = None;
         // These fingerprints are older than the load, so a component that changed during it counts as changed.
         newest.fingerprints = done.fingerprints;
-        newest.failed = done.result.is_err();
+        let failed_before = std::mem::replace(&mut newest.failed, done.result.is_err());
         // A policy that could not be loaded until now did not count among the others; what it owns may belong to
         // another one.
-        let before = if newest.failed {
-            Changes::new()
-        } else {
+        let before = if failed_before && !newest.failed {
             self.overlaps()
+        } else {
+            Changes::new()
         };
         let Some(newest) = self
             .newest

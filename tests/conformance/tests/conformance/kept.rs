@@ -176,7 +176,7 @@ fn a_pipe_in_place_of_cached_code_never_blocks() {
     });
     // Compiled code replaces the pipe.
     assert_eq!(
-        heard.recv_timeout(Duration::from_secs(60)),
+        heard.recv_timeout(Duration::from_secs(300)),
         Ok([1, 0]),
         "whoever opens the pipe waits for ever"
     );

@@ -13,7 +13,7 @@ use transom_test_cluster::{Cluster, Line, Mark, User, wait};
 use transom_test_deploy::rendered::said;
 
 /// The deadline for what takes moments on a quiet machine.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(600);
 
 /// The start of an operator's command.
 pub(crate) fn kubectl(cluster: &Cluster) -> Result<Command> {
@@ -118,7 +118,7 @@ impl Deployed {
 fn status(port: u16, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
+        .set_read_timeout(Some(Duration::from_secs(60)))
         .ok()?;
     write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
     let mut answer = String::new();

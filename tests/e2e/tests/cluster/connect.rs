@@ -346,7 +346,7 @@ fn uses_a_proxy_unless_the_server_is_exempt() -> Result<()> {
     })
 }
 
-/// More data than a slow network carries before any deadline of the test.
+/// More data than a slow network carries in five minutes.
 async fn much(stage: &Stage) -> Result<()> {
     stage.objects().namespace("much").await?;
     let data = json!({"data": "eHh4".repeat(200_000)});
@@ -408,8 +408,9 @@ fn does_not_campaign_for_the_lease_before_it_is_ready() -> Result<()> {
         );
         let start = std::time::Instant::now();
         slow.stop()?;
+        // The list alone would take five minutes.
         ensure!(
-            start.elapsed() < Duration::from_secs(10),
+            start.elapsed() < Duration::from_secs(120),
             "it took {:?} to end",
             start.elapsed()
         );

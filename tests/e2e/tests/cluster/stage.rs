@@ -13,8 +13,8 @@ use tokio::runtime::Runtime;
 use transom_e2e::program;
 use transom_test_cluster::{Cluster, Line, Mark, Objects, Options, User, wait};
 
-/// The deadline of every wait; far longer than needed on a busy machine.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
+/// The deadline of every wait.
+pub(crate) const DEADLINE: Duration = transom_e2e::agent::DEADLINE;
 /// The namespace of the agent's service account.
 pub(crate) const HOME: &str = "transom";
 /// The account's name.
