@@ -2,9 +2,9 @@
 //! They get no byte of a credential, only numbers that are valid for one call.
 
 use crate::bindings::guest::transom::policy::types::Context as RawContext;
-use crate::bindings::kubeconfig::exports::transom::policy::kubeconfig as wit;
-use crate::bindings::kubeconfig::transom::policy::{credentials, proposals};
 use crate::{Context, Failure, Guest, Primary};
+use bindings::exports::transom::policy::kubeconfig as wit;
+use bindings::transom::policy::{credentials, proposals};
 
 pub use credentials::Kubeconfig as Source;
 pub use credentials::{
@@ -14,6 +14,49 @@ pub use proposals::{Proposal, ProposedCluster, ProposedUser};
 pub use wit::{
     Absence, Answer, Form, Input, Need, Protocol, Requirement, Service, ServicePort, Value,
 };
+
+#[doc(hidden)]
+pub use Kubeconfig as World;
+
+/// What wit-bindgen makes of this world.
+#[doc(hidden)]
+pub mod bindings {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        inline: "package transom:sdk; world kubeconfig { export transom:policy/kubeconfig@0.1.0; }",
+        pub_export_macro: true,
+        export_macro_name: "export",
+        default_bindings_module: "::transom_guest::kubeconfig::bindings",
+        runtime_path: "::transom_guest::wit_bindgen::rt",
+        additional_derives: [PartialEq, Eq, serde::Serialize, serde::Deserialize],
+        additional_type_attributes: {
+            "transom:policy/credentials@0.1.0/url": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/credentials@0.1.0/authority": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/credentials@0.1.0/proxy": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/credentials@0.1.0/cluster": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/credentials@0.1.0/credential": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/credentials@0.1.0/user": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/credentials@0.1.0/cluster-context": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/credentials@0.1.0/kubeconfig": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/credentials@0.1.0/authority-source": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/proposals@0.1.0/proposed-cluster": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/proposals@0.1.0/proposed-user": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/proposals@0.1.0/proposal": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/kubeconfig@0.1.0/service-port": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/kubeconfig@0.1.0/service": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/kubeconfig@0.1.0/input": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/kubeconfig@0.1.0/form": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/kubeconfig@0.1.0/absence": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/kubeconfig@0.1.0/need": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/kubeconfig@0.1.0/requirement": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/kubeconfig@0.1.0/protocol": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/kubeconfig@0.1.0/value": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/kubeconfig@0.1.0/answer": [#[serde(rename_all = "kebab-case")]],
+        },
+        generate_all,
+        with: { "transom:policy/types@0.1.0": ::transom_guest::bindings::guest::transom::policy::types },
+    });
+}
 
 /// A guest that decides where a kubeconfig is written, and its content.
 pub trait Kubeconfig: Guest {

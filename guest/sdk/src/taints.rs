@@ -2,10 +2,39 @@
 //! They set no time: `timeAdded` is set by the host or a webhook.
 
 use crate::bindings::guest::transom::policy::types::Context as RawContext;
-use crate::bindings::taints::exports::transom::policy::taints as wit;
 use crate::{Context, Failure, Guest};
+use bindings::exports::transom::policy::taints as wit;
 
 pub use wit::{Answer, Condition, Decision, Effect, ManagedCluster, Pair, Status, Taint, Wanted};
+
+#[doc(hidden)]
+pub use Taints as World;
+
+/// What wit-bindgen makes of this world.
+#[doc(hidden)]
+pub mod bindings {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        inline: "package transom:sdk; world taints { export transom:policy/taints@0.1.0; }",
+        pub_export_macro: true,
+        export_macro_name: "export",
+        default_bindings_module: "::transom_guest::taints::bindings",
+        runtime_path: "::transom_guest::wit_bindgen::rt",
+        additional_derives: [PartialEq, Eq, serde::Serialize, serde::Deserialize],
+        additional_type_attributes: {
+            "transom:policy/taints@0.1.0/taint": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/taints@0.1.0/condition": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/taints@0.1.0/pair": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/taints@0.1.0/managed-cluster": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/taints@0.1.0/wanted": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/taints@0.1.0/effect": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/taints@0.1.0/status": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/taints@0.1.0/decision": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/taints@0.1.0/answer": [#[serde(rename_all = "kebab-case")]],
+        },
+        with: { "transom:policy/types@0.1.0": ::transom_guest::bindings::guest::transom::policy::types },
+    });
+}
 
 /// A guest that decides which taints a managed cluster carries.
 pub trait Taints: Guest {

@@ -38,9 +38,9 @@ mod inputs;
 mod path;
 
 use crate::bindings::guest::exports::transom::policy::guest::Guest as GuestExports;
-use crate::bindings::kubeconfig::exports::transom::policy::kubeconfig::Guest as KubeconfigExports;
-use crate::bindings::taints::exports::transom::policy::taints::Guest as TaintsExports;
-use crate::bindings::trigger::exports::transom::policy::trigger::Guest as TriggerExports;
+use crate::kubeconfig::bindings::exports::transom::policy::kubeconfig::Guest as KubeconfigExports;
+use crate::taints::bindings::exports::transom::policy::taints::Guest as TaintsExports;
+use crate::trigger::bindings::exports::transom::policy::trigger::Guest as TriggerExports;
 use crate::{Guest, Kubeconfig, ObjectRef, Primary, Taints, Trigger};
 use declared::Declared;
 use given::Given;
