@@ -5,9 +5,8 @@ pub mod guest;
 pub mod overlap;
 
 use crate::policy::Policy;
-use crate::projection::Declared;
 use crate::reference::ObjectRef;
-use crate::trigger::Predicate;
+use crate::trigger::{Evaluator, Predicate};
 use guest::Guest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,16 +24,17 @@ pub struct Revision {
 }
 
 impl Revision {
-    /// Who decides about changes of the primary, and what the trigger guest (without one, the deciding guest) declared
-    /// of the primary's kind.
-    pub fn predicate(&self) -> (Predicate, &Declared) {
+    /// What counts as a change of a primary.
+    pub fn predicate(&self) -> Predicate<'_> {
         let PrimaryKind { api_version, kind } = self.primary_kind();
-        match &self.trigger {
-            Some(guest) => (Predicate::Guest, guest.declared(api_version, kind)),
-            None => (
-                Predicate::AnyChange,
-                self.decide.declared(api_version, kind),
-            ),
+        let (evaluator, guest) = match &self.trigger {
+            Some(guest) => (Evaluator::Guest, guest),
+            None => (Evaluator::AnyChange, &self.decide),
+        };
+        Predicate {
+            evaluator,
+            declared: guest.declared(api_version, kind),
+            written: self.policy.primary_fields(),
         }
     }
 
@@ -321,9 +321,13 @@ mod tests {
     fn asks_the_trigger_guest_if_there_is_one() {
         let mut revision = revision("sha256:1");
         let last_seen = |revision: &Revision| {
-            let (predicate, declared) = revision.predicate();
+            let Predicate {
+                evaluator,
+                declared,
+                ..
+            } = revision.predicate();
             (
-                predicate,
+                evaluator,
                 declared
                     .fields
                     .list()
@@ -334,12 +338,12 @@ mod tests {
         };
         assert_eq!(
             last_seen(&revision),
-            (Predicate::Guest, vec!["status".to_owned()])
+            (Evaluator::Guest, vec!["status".to_owned()])
         );
         revision.trigger = None;
         assert_eq!(
             last_seen(&revision),
-            (Predicate::AnyChange, vec!["spec".to_owned()])
+            (Evaluator::AnyChange, vec!["spec".to_owned()])
         );
     }
 }

@@ -287,13 +287,11 @@ impl Policy {
         rule.map(|(_, rule)| rule)
     }
 
-    /// Whether the policy may write a field of its primary.
-    pub fn owns_field(&self, path: &Path) -> bool {
-        let mut rules = self
-            .writes
-            .iter()
-            .filter(|rule| rule.target == Target::Primary);
-        rules.any(|rule| rule.fields.contains(path))
+    /// The fields of its primary that the policy may write.
+    pub fn primary_fields(&self) -> &[Path] {
+        let mut rules = self.writes.iter();
+        let rule = rules.find(|rule| rule.target == Target::Primary);
+        rule.map(|rule| rule.fields.as_slice()).unwrap_or_default()
     }
 
     /// The keys of taints that the policy owns.

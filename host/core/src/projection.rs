@@ -296,27 +296,31 @@ impl Declared {
         self.fields.misfit(&object.body)
     }
 
-    /// Digests of the values at the paths that were declared for changes only, one for each key of a map. The values
-    /// themselves are not kept.
+    /// Digests of the values at the paths that were declared for changes only. The values themselves are not kept.
     pub fn fingerprints(&self, object: &Object) -> BTreeMap<String, Digest> {
-        let mut fingerprints = BTreeMap::new();
-        for path in self.changes.list() {
-            match at(path, &object.body).as_slice() {
-                [] => {}
-                [Value::Object(map)] => {
-                    fingerprints.extend(
-                        map.iter()
-                            .map(|(key, value)| (path.child(key).to_string(), Digest::of(value))),
-                    );
-                }
-                found => {
-                    let all = Value::Array(found.iter().map(|value| (*value).clone()).collect());
-                    fingerprints.insert(path.to_string(), Digest::of(&all));
-                }
+        fingerprints(self.changes.list(), object)
+    }
+}
+
+/// Digests of the values at some paths, one for each key of a map.
+pub fn fingerprints(paths: &[Path], object: &Object) -> BTreeMap<String, Digest> {
+    let mut fingerprints = BTreeMap::new();
+    for path in paths {
+        match at(path, &object.body).as_slice() {
+            [] => {}
+            [Value::Object(map)] => {
+                fingerprints.extend(
+                    map.iter()
+                        .map(|(key, value)| (path.child(key).to_string(), Digest::of(value))),
+                );
+            }
+            found => {
+                let all = Value::Array(found.iter().map(|value| (*value).clone()).collect());
+                fingerprints.insert(path.to_string(), Digest::of(&all));
             }
         }
-        fingerprints
     }
+    fingerprints
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Decides what an observed primary means for a policy: ask its trigger guest, reconcile at once, or ignore it.
-//! Compares only declared fields, uid, deletion and pause.
+//! Compares only declared fields, fields that the policy writes, uid, deletion and pause.
 
 use crate::contract::{Change, Primary};
 use crate::digest::Digest;
 use crate::object::Object;
+use crate::projection::path::Path;
 use crate::projection::{self, Declared};
 use crate::work::Cause;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,16 +16,19 @@ use transom_api::labels;
 pub struct LastSeen {
     primary: Primary,
     fingerprints: BTreeMap<String, Digest>,
+    written: BTreeMap<String, Digest>,
     paused: bool,
 }
 
 impl LastSeen {
     /// The record of an object as it is now. After the agent's own write to the primary, the record of the written
     /// object is the new *before*: the reconcile that wrote it has seen it.
-    pub fn of(object: &Object, declared: &Declared) -> Self {
+    pub fn of(object: &Object, predicate: Predicate<'_>) -> Self {
+        let Predicate { declared, .. } = predicate;
         Self {
             primary: declared.primary(object),
             fingerprints: declared.fingerprints(object),
+            written: projection::fingerprints(predicate.written, object),
             paused: object.paused(),
         }
     }
@@ -52,24 +56,34 @@ pub enum PredicateResult {
     Ignore,
 }
 
+/// What counts as a change of a primary under a policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Predicate<'a> {
+    /// Who evaluates a change of a declared field.
+    pub evaluator: Evaluator,
+    /// What the trigger guest declared of the primary's kind, or the decide guest where there is no trigger guest.
+    pub declared: &'a Declared,
+    /// The fields of the primary that the policy writes. A change of them always counts: someone else may have undone
+    /// what the policy wrote.
+    pub written: &'a [Path],
+}
+
 /// Whether a policy has a trigger guest to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Predicate {
+pub enum Evaluator {
     /// The trigger guest.
     Guest,
     /// There is none: every difference counts.
     AnyChange,
 }
 
-/// Decides what an observed primary means. `declared` is what the trigger guest declared of the primary's kind, or
-/// the decide guest where there is no trigger guest. No `before`, or one with another uid, means that it appeared.
+/// Decides what an observed primary means. No `before`, or one with another uid, means that it appeared.
 pub fn observe(
-    predicate: Predicate,
-    declared: &Declared,
+    predicate: Predicate<'_>,
     before: Option<&LastSeen>,
     object: &Object,
 ) -> PredicateResult {
-    let last_seen = LastSeen::of(object, declared);
+    let last_seen = LastSeen::of(object, predicate);
     let Some(before) = before.filter(|before| before.primary.uid == last_seen.primary.uid) else {
         return PredicateResult::Enqueue {
             cause: Cause::Added,
@@ -83,19 +97,27 @@ pub fn observe(
             last_seen,
         };
     }
+    let undone = unequal(&before.written, &last_seen.written);
+    if !undone.is_empty() {
+        return PredicateResult::Enqueue {
+            cause: Cause::Changed(undone),
+            last_seen,
+        };
+    }
+    let declared = predicate.declared;
     let changed = differing(declared, before, &last_seen);
-    match (changed.is_empty(), predicate) {
+    match (changed.is_empty(), predicate.evaluator) {
         (true, _) => PredicateResult::Ignore,
         // No guest can judge a field of another shape; the reconcile reports what is wrong with it.
         _ if declared.misfit(object).is_some() => PredicateResult::Enqueue {
             cause: Cause::Undecided,
             last_seen,
         },
-        (false, Predicate::AnyChange) => PredicateResult::Enqueue {
+        (false, Evaluator::AnyChange) => PredicateResult::Enqueue {
             cause: Cause::Changed(changed),
             last_seen,
         },
-        (false, Predicate::Guest) => {
+        (false, Evaluator::Guest) => {
             let change = Change {
                 before: before.primary.clone(),
                 after: last_seen.primary.clone(),
@@ -123,16 +145,19 @@ fn differing(declared: &Declared, before: &LastSeen, after: &LastSeen) -> Vec<St
     )
     .into_iter()
     .collect();
-    let marked = before.fingerprints.keys().chain(after.fingerprints.keys());
-    paths.extend(
-        marked
-            .filter(|path| before.fingerprints.get(*path) != after.fingerprints.get(*path))
-            .cloned(),
-    );
+    paths.extend(unequal(&before.fingerprints, &after.fingerprints));
     if before.primary.deleting != after.primary.deleting {
         paths.insert("metadata.deletionTimestamp".to_owned());
     }
     paths.into_iter().collect()
+}
+
+/// The paths whose fingerprints differ, sorted.
+fn unequal(before: &BTreeMap<String, Digest>, after: &BTreeMap<String, Digest>) -> Vec<String> {
+    let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let unequal = paths.into_iter();
+    let unequal = unequal.filter(|path| before.get(*path) != after.get(*path));
+    unequal.cloned().collect()
 }
 
 #[cfg(test)]
@@ -156,8 +181,21 @@ mod tests {
         })
     }
 
+    /// What counts where the policy writes no field of the primary.
+    fn predicate(evaluator: Evaluator, declared: &Declared) -> Predicate<'_> {
+        Predicate {
+            evaluator,
+            declared,
+            written: &[],
+        }
+    }
+
     fn last_seen(body: &Value) -> LastSeen {
-        LastSeen::of(&object(hosted("demo"), body.clone()), &declared())
+        let declared = declared();
+        LastSeen::of(
+            &object(hosted("demo"), body.clone()),
+            predicate(Evaluator::Guest, &declared),
+        )
     }
 
     fn with(pointer: &str, value: Value) -> Value {
@@ -167,10 +205,9 @@ mod tests {
         body
     }
 
-    fn moved(predicate: Predicate, body: Value) -> PredicateResult {
+    fn moved(evaluator: Evaluator, body: Value) -> PredicateResult {
         observe(
-            predicate,
-            &declared(),
+            predicate(evaluator, &declared()),
             Some(&last_seen(&primary())),
             &object(hosted("demo"), body),
         )
@@ -179,8 +216,7 @@ mod tests {
     #[test]
     fn asks_no_guest_at_first_sight_or_after_a_new_uid() {
         let first = observe(
-            Predicate::Guest,
-            &declared(),
+            predicate(Evaluator::Guest, &declared()),
             None,
             &object(hosted("demo"), primary()),
         );
@@ -193,7 +229,7 @@ mod tests {
         );
         let anew = with("/metadata/uid", json!("u2"));
         assert_eq!(
-            moved(Predicate::Guest, anew.clone()),
+            moved(Evaluator::Guest, anew.clone()),
             PredicateResult::Enqueue {
                 cause: Cause::Added,
                 last_seen: last_seen(&anew)
@@ -209,10 +245,10 @@ mod tests {
             with("/metadata/resourceVersion", json!("9")),
         ] {
             assert_eq!(
-                moved(Predicate::Guest, body.clone()),
+                moved(Evaluator::Guest, body.clone()),
                 PredicateResult::Ignore
             );
-            assert_eq!(moved(Predicate::AnyChange, body), PredicateResult::Ignore);
+            assert_eq!(moved(Evaluator::AnyChange, body), PredicateResult::Ignore);
         }
     }
 
@@ -222,7 +258,7 @@ mod tests {
         let PredicateResult::Ask {
             change,
             last_seen: next,
-        } = moved(Predicate::Guest, after.clone())
+        } = moved(Evaluator::Guest, after.clone())
         else {
             panic!("not asked")
         };
@@ -254,7 +290,7 @@ mod tests {
             let after = with(pointer, value);
             let cause = Cause::Changed(vec![path.to_owned()]);
             assert_eq!(
-                moved(Predicate::AnyChange, after.clone()),
+                moved(Evaluator::AnyChange, after.clone()),
                 PredicateResult::Enqueue {
                     cause,
                     last_seen: last_seen(&after)
@@ -268,7 +304,7 @@ mod tests {
     fn a_wrong_shape_is_reconciled_without_asking() {
         let after = with("/status", json!("odd"));
         assert_eq!(
-            moved(Predicate::Guest, after.clone()),
+            moved(Evaluator::Guest, after.clone()),
             PredicateResult::Enqueue {
                 cause: Cause::Undecided,
                 last_seen: last_seen(&after)
@@ -292,25 +328,21 @@ mod tests {
             (body("true"), body("until tomorrow"), false),
             (primary(), body("false"), false),
         ] {
-            for (declared, predicate) in [
-                (&declared(), Predicate::Guest),
-                (&nothing, Predicate::Guest),
-                (&nothing, Predicate::AnyChange),
+            for (declared, evaluator) in [
+                (&declared(), Evaluator::Guest),
+                (&nothing, Evaluator::Guest),
+                (&nothing, Evaluator::AnyChange),
             ] {
                 let [before, after] =
                     [&before, &after].map(|body| object(hosted("demo"), body.clone()));
-                let moved = observe(
-                    predicate,
-                    declared,
-                    Some(&LastSeen::of(&before, declared)),
-                    &after,
-                );
+                let counted = predicate(evaluator, declared);
+                let moved = observe(counted, Some(&LastSeen::of(&before, counted)), &after);
                 let cause = Cause::Changed(vec![
                     "metadata.annotations[\"transom.dev/paused\"]".to_owned(),
                 ]);
                 let expected = PredicateResult::Enqueue {
                     cause,
-                    last_seen: LastSeen::of(&after, declared),
+                    last_seen: LastSeen::of(&after, counted),
                 };
                 assert_eq!(moved == expected, counts, "{after:?} {moved:?}");
             }
@@ -323,10 +355,35 @@ mod tests {
             hosted("demo"),
             with("/status/version", json!({"history": []})),
         );
-        let before = LastSeen::of(&written, &declared());
+        let declared = declared();
+        let counted = predicate(Evaluator::AnyChange, &declared);
+        let before = LastSeen::of(&written, counted);
         assert_eq!(
-            observe(Predicate::AnyChange, &declared(), Some(&before), &written),
+            observe(counted, Some(&before), &written),
             PredicateResult::Ignore
         );
+    }
+
+    #[test]
+    fn a_change_of_what_the_policy_writes_counts_whoever_declares_it() {
+        let nothing = Declared::default();
+        let written = [Path::parse("metadata.labels[\"a\"]").unwrap()];
+        let body = |label: &str| object(hosted("demo"), with("/metadata/labels/a", json!(label)));
+        for evaluator in [Evaluator::Guest, Evaluator::AnyChange] {
+            let predicate = Predicate {
+                evaluator,
+                declared: &nothing,
+                written: &written,
+            };
+            let before = LastSeen::of(&body("ours"), predicate);
+            let same = observe(predicate, Some(&before), &body("ours"));
+            assert_eq!(same, PredicateResult::Ignore);
+            let undone = observe(predicate, Some(&before), &body("theirs"));
+            let expected = PredicateResult::Enqueue {
+                cause: Cause::Changed(vec!["metadata.labels.a".to_owned()]),
+                last_seen: LastSeen::of(&body("theirs"), predicate),
+            };
+            assert_eq!(undone, expected);
+        }
     }
 }

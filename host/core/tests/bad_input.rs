@@ -23,7 +23,7 @@ use transom_core::projection::path::Path;
 use transom_core::reference::{ObjectRef, dns};
 use transom_core::service;
 use transom_core::stamp::Stamp;
-use transom_core::trigger::{self, LastSeen, Predicate};
+use transom_core::trigger::{self, Evaluator, LastSeen, Predicate};
 use transom_core::work::Key;
 
 /// A text that no error may repeat: it represents content that users put into objects.
@@ -154,11 +154,13 @@ proptest! {
     #[test]
     fn decides_about_every_observation(before in object(), after in object()) {
         let declared = everything();
-        let last_seen = LastSeen::of(&before, &declared);
-        for judge in [Predicate::Guest, Predicate::AnyChange] {
-            let _ = trigger::observe(judge, &declared, Some(&last_seen), &after);
+        let written = [Path::parse("spec.taints").unwrap()];
+        for evaluator in [Evaluator::Guest, Evaluator::AnyChange] {
+            let predicate = Predicate { evaluator, declared: &declared, written: &written };
+            let last_seen = LastSeen::of(&before, predicate);
+            let _ = trigger::observe(predicate, Some(&last_seen), &after);
+            prop_assert_eq!(trigger::observe(predicate, Some(&last_seen), &before), trigger::PredicateResult::Ignore);
         }
-        prop_assert_eq!(trigger::observe(Predicate::Guest, &declared, Some(&last_seen), &before), trigger::PredicateResult::Ignore);
     }
 
     #[test]

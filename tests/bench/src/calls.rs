@@ -13,7 +13,7 @@ use transom_core::contract::{Change, Context, Verdict};
 use transom_core::managed_cluster;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
-use transom_core::trigger::{self, LastSeen, Predicate, PredicateResult};
+use transom_core::trigger::{self, Evaluator, LastSeen, Predicate, PredicateResult};
 use transom_engine::Limits;
 
 /// Measures them.
@@ -106,12 +106,12 @@ fn change(scene: &Scene) -> Result<Change> {
     after.body["status"]["conditions"][4]["reason"] = "Upgraded".into();
     let described = &scene.trigger.described;
     let declared = described.declared(&before.reference.api_version, &before.reference.kind);
-    match trigger::observe(
-        Predicate::Guest,
+    let predicate = Predicate {
+        evaluator: Evaluator::Guest,
         declared,
-        Some(&LastSeen::of(&before, declared)),
-        &after,
-    ) {
+        written: &[],
+    };
+    match trigger::observe(predicate, Some(&LastSeen::of(&before, predicate)), &after) {
         PredicateResult::Ask { change, .. } => Ok(*change),
         _ => bail!("the upgrade is not put to the trigger guest"),
     }

@@ -101,7 +101,8 @@ const BESIDE: [(&str, &str, &str); 20] = [
     (
         "Changed",
         "cause",
-        "A declared field of the primary changed, and no trigger guest is called for it.",
+        "A declared field of the primary changed and no trigger guest is called for it, or a field that the policy writes \
+         changed.",
     ),
     (
         "Undecided",

@@ -57,9 +57,8 @@ impl Controller {
         let Ok(Some(primary)) = self.connections.read(&key.primary).await else {
             return Some(Cause::Undecided);
         };
-        let (predicate, declared) = loaded.revision.predicate();
         let before = self.memory.lock().last_seen.get(key).cloned();
-        let observed = trigger::observe(predicate, declared, before.as_ref(), &primary);
+        let observed = trigger::observe(loaded.revision.predicate(), before.as_ref(), &primary);
         let (cause, last_seen) = match observed {
             PredicateResult::Ignore => return None,
             PredicateResult::Enqueue { cause, last_seen } => (Some(cause), last_seen),

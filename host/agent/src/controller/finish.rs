@@ -106,7 +106,7 @@ impl Controller {
         match &touched.last_seen {
             // An update since then is still in the queue and is compared with what this reconcile saw.
             Some(primary) => {
-                let seen = LastSeen::of(primary, revision.predicate().1);
+                let seen = LastSeen::of(primary, revision.predicate());
                 memory.last_seen.insert(key.clone(), seen)
             }
             None => memory.last_seen.remove(key),

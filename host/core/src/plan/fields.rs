@@ -24,7 +24,7 @@ pub(super) fn plan(
     let object = wanting.primary;
     let (mut changed, mut before, mut after) = (Vec::new(), Vec::new(), Vec::new());
     for (path, field) in &desired.fields {
-        if desired.object != object.reference || !wanting.policy.owns_field(path) {
+        if desired.object != object.reference || !wanting.policy.primary_fields().contains(path) {
             let message = format!(
                 "the policy does not grant writing `{path}` of {}",
                 desired.object

@@ -3,7 +3,7 @@
 use super::{Keep, Scope, SecretReads, Watches};
 use crate::catalogue::{Catalogue, Revision};
 use crate::pattern::Pattern;
-use crate::policy::{Policy, ReadRule, Target, WriteRule};
+use crate::policy::{Policy, ReadRule, WriteRule};
 use crate::projection::Paths;
 use crate::projection::path::Path;
 use crate::rights::Because;
@@ -115,12 +115,8 @@ fn declared(revision: &Revision) -> Paths {
     let mut paths: Vec<_> = declared
         .flat_map(|declared| [&declared.fields, &declared.changes])
         .collect();
-    let written = revision.policy.writes.iter();
-    let written = written.filter(|rule| rule.target == Target::Primary);
-    let written: Vec<_> = written
-        .flat_map(|rule| &rule.fields)
-        .map(Path::to_string)
-        .collect();
+    let written = revision.policy.primary_fields().iter();
+    let written: Vec<_> = written.map(Path::to_string).collect();
     let written = Paths::parse(&written).unwrap_or_default();
     paths.push(&written);
     Paths::union(paths)

@@ -165,10 +165,10 @@ proptest! {
         let keep = keep(&revision, HOSTED.1);
         let [old, new] = [before, after].map(|damages| hosted(damaged(hosted_cluster(), &damages)));
         let [kept_old, kept_new] = [kept(&keep, &old), kept(&keep, &new)];
-        let (predicate, declared) = revision.predicate();
+        let predicate = revision.predicate();
         prop_assert_eq!(
-            observe(predicate, declared, Some(&LastSeen::of(&kept_old, declared)), &kept_new),
-            observe(predicate, declared, Some(&LastSeen::of(&old, declared)), &new)
+            observe(predicate, Some(&LastSeen::of(&kept_old, predicate)), &kept_new),
+            observe(predicate, Some(&LastSeen::of(&old, predicate)), &new)
         );
         for guest in [revision.trigger.as_ref().unwrap(), &revision.decide] {
             prop_assert_eq!(inputs::primary(&kept_new, guest), inputs::primary(&new, guest));
@@ -200,7 +200,7 @@ proptest! {
         let reference = ObjectRef::local(MANAGED_CLUSTER.0, MANAGED_CLUSTER.1, None, "c");
         let whole = object(reference, damaged(managed_cluster(), &damages));
         let kept = kept(&keep(&revision, MANAGED_CLUSTER.1), &whole);
-        let declared = revision.predicate().1;
+        let declared = revision.predicate().declared;
         prop_assert_eq!(managed_cluster::view(&kept, declared), managed_cluster::view(&whole, declared));
         let wanted = [Wanted { key: "a/two".to_owned(), value: String::new(), effect: Effect::NoSelect }];
         let plan = |primary: &Object| {
