@@ -35,6 +35,8 @@ mod arena;
 #[doc(hidden)]
 pub mod bindings;
 mod context;
+#[cfg(feature = "facts")]
+pub mod facts;
 pub mod kubeconfig;
 pub mod log;
 mod panic;

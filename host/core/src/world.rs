@@ -2,9 +2,13 @@
 //! lowers an answer to [`Desired`] objects; everything after that exists once. A new world is one file in this folder
 //! and one line in [`ALL`].
 
+#[cfg(feature = "facts")]
+mod facts;
 mod kubeconfig;
 mod taints;
 
+#[cfg(feature = "facts")]
+pub use facts::{FACTS, Facts};
 pub use kubeconfig::KUBECONFIG;
 pub use taints::TAINTS;
 
@@ -24,7 +28,12 @@ use std::fmt;
 use transom_api::policy::{PrimarySpec, WriteGrant};
 
 /// Every world. The first one that takes the write grants of a policy is the policy's world.
-pub const ALL: &[&dyn World] = &[KUBECONFIG, TAINTS];
+pub const ALL: &[&dyn World] = &[
+    KUBECONFIG,
+    #[cfg(feature = "facts")]
+    FACTS,
+    TAINTS,
+];
 
 /// A kind of guest that decides.
 pub trait World: fmt::Debug + Sync {

@@ -3,6 +3,8 @@
 //! folder, its `mod` line, and one line in [`BINDINGS`].
 
 pub(crate) mod description;
+#[cfg(feature = "facts")]
+mod facts;
 mod kubeconfig;
 mod shared;
 mod taints;
@@ -43,7 +45,12 @@ use generated::transom::policy::types as wit;
 pub(crate) use generated::transom::policy::{log, panic};
 
 /// Every world that guests can be loaded for.
-const BINDINGS: &[&dyn Binding] = &[kubeconfig::BINDING, taints::BINDING];
+const BINDINGS: &[&dyn Binding] = &[
+    kubeconfig::BINDING,
+    #[cfg(feature = "facts")]
+    facts::BINDING,
+    taints::BINDING,
+];
 
 /// Every role that a component can be loaded for.
 pub(crate) fn roles() -> impl Iterator<Item = Role> {

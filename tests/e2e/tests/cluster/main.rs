@@ -18,6 +18,7 @@ mod clearing;
 mod connect;
 mod contest;
 mod crowded;
+mod facts;
 mod faults;
 mod fleet;
 mod hostile;

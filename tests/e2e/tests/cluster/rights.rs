@@ -24,7 +24,7 @@ const MANY: usize = 8;
 
 /// One verb of one rule.
 #[derive(Clone, Debug, PartialEq)]
-struct Right {
+pub(crate) struct Right {
     namespace: Option<String>,
     group: String,
     resource: String,
@@ -87,7 +87,7 @@ fn rights(roles: &Value) -> Vec<Right> {
 
 impl Stage {
     /// Grants the agent exactly what is printed for these flags, and waits until the server knows.
-    async fn grant_exactly(&self, words: &[&str]) -> Result<Vec<Right>> {
+    pub(crate) async fn grant_exactly(&self, words: &[&str]) -> Result<Vec<Right>> {
         self.revoke().await?;
         for kind in ["RoleBinding", "Role"] {
             self.delete((ROLES, kind), Some(HOME), ACCOUNT).await?;

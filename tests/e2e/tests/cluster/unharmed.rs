@@ -1,6 +1,7 @@
 //! The checks at the end of every test: no output contains a credential, and the agent changed no object of others.
 //! Reports where a planted text was found, not the text.
 
+use crate::facts::FACTS;
 use crate::objects::OUTPUT;
 use crate::stage::{HOME, NAMESPACE, SECRET, SERVICE, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
@@ -260,7 +261,7 @@ impl Stage {
     }
 }
 
-/// Whether an agent may want to write it: managed objects, taints of ManagedClusters, and its reports.
+/// Whether an agent may want to write it: managed objects, fields of ManagedClusters, and its reports.
 fn is_ours(target: Option<&Target>) -> bool {
     let Some(Target {
         group,
@@ -278,6 +279,8 @@ fn is_ours(target: Option<&Target>) -> bool {
         ("secrets", "") => {
             name == OUTPUT && namespace.starts_with("klusterlet-") && !namespace.ends_with(NOBODY)
         }
+        // Of the world of tests.
+        ("configmaps", "") => namespace == FACTS && name != "theirs-facts",
         ("managedclusters" | "events", "") | ("fleetpolicies", "status") => true,
         ("leases", "") => namespace == HOME,
         _ => false,
