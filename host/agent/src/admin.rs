@@ -1,19 +1,19 @@
 //! The admin server: metrics, health and debug state on one port. It is read-only and shows no credential. Everything
 //! but health is for authorized peers only.
 
-mod gate;
-mod room;
+mod authorizer;
+mod connection_limit;
 mod routes;
 mod state;
 mod tls;
 
 use crate::controller::Controller;
 use anyhow::Context as _;
-use gate::Gate;
+use authorizer::Authorizer;
+use connection_limit::ConnectionLimit;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use room::Room;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -48,10 +48,10 @@ pub(crate) struct AdminOptions {
 /// What all connections share.
 struct Admin {
     agent: Arc<Controller>,
-    gate: Gate,
+    authorizer: Authorizer,
     tls: Option<tls::Tls>,
-    peers: Arc<Room>,
-    readers: Arc<Room>,
+    peers: Arc<ConnectionLimit>,
+    readers: Arc<ConnectionLimit>,
 }
 
 /// Binds the port and answers requests until the returned task is aborted.
@@ -74,13 +74,13 @@ pub(crate) async fn start(
         .local_addr()
         .context("failed to read the address of the admin server")?;
     info!(%address, tls = tls.is_some(), "the admin server is listening");
-    let gate = Gate::new(reviews);
+    let authorizer = Authorizer::new(reviews);
     let admin = Arc::new(Admin {
         agent,
-        gate,
+        authorizer,
         tls,
-        peers: Room::new(PEERS),
-        readers: Room::new(READERS),
+        peers: ConnectionLimit::new(PEERS),
+        readers: ConnectionLimit::new(READERS),
     });
     Ok(tokio::spawn(accept(admin, listener)))
 }
@@ -138,7 +138,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 reader.get_or_init(|| admin.readers.enter(leave));
             };
             Ok::<_, std::convert::Infallible>(
-                routes::answer(&admin.agent, &admin.gate, peer, &request, read).await,
+                routes::answer(&admin.agent, &admin.authorizer, peer, &request, read).await,
             )
         }
     });

@@ -37,7 +37,7 @@ fn transom_test(path: impl AsRef<Path>, from: &Path) -> Output {
 fn rows(output: &Output) -> Vec<Value> {
     let errors = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|_| panic!("want a list of rows, have: {errors}"))
+        .unwrap_or_else(|_| panic!("expected a list of rows, got: {errors}"))
 }
 
 /// The folders of cases below a folder, found without the command.
@@ -203,7 +203,7 @@ fn a_changed_expectation_or_argument_fails_and_names_its_place() {
         assert_eq!(code, Some(1), "{case}: {words:?}");
         assert!(
             differences.contains(&format!("`{place}")),
-            "{case}: {words:?}: want {place}, have {differences}"
+            "{case}: {words:?}: expected {place}, got {differences}"
         );
     }
 }
@@ -285,7 +285,7 @@ fn finds_a_component_where_cargo_builds_it() {
         let wanted = format!("failed to load `{}`", built.display());
         assert!(
             code == Some(1) && differences.contains(&wanted),
-            "want {wanted}, have {differences}"
+            "expected {wanted}, got {differences}"
         );
     };
     let usual = |_: &mut Command| {};

@@ -62,10 +62,7 @@ impl Copy {
             .current_dir(top());
         let output = output.output().unwrap();
         let rows: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
-            panic!(
-                "want rows, have {}",
-                String::from_utf8_lossy(&output.stderr)
-            )
+            panic!("want rows, got {}", String::from_utf8_lossy(&output.stderr))
         });
         assert_eq!(rows.as_array().map(Vec::len), Some(1), "{rows}");
         (output.status.code(), rows[0].clone())
@@ -126,7 +123,7 @@ fn compares_only_the_named_fields_of_a_partial_object() {
         let (code, row) = copy.test(&[]);
         assert!(
             code == Some(1) && row["differences"].to_string().contains(&told),
-            "{objects}: want {told}, have {row}"
+            "{objects}: expected {told}, got {row}"
         );
     }
     // A difference is updated in the same shape.

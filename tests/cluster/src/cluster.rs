@@ -3,9 +3,9 @@
 use crate::audit::Audit;
 use crate::certificates::{Authority, Pair};
 use crate::flags::{self, Ports};
-use crate::keeper::Keeper;
 use crate::objects::Objects;
 use crate::process::Process;
+use crate::process_group::ProcessGroup;
 use crate::user::{self, User};
 use crate::{ports, servers, wait};
 use anyhow::{Context as _, Result};
@@ -35,7 +35,7 @@ pub struct Options {
 /// A running cluster. Ends when the value is dropped, also in a panic, and with the process, even if that is killed.
 pub struct Cluster {
     // Order matters: the group ends first, then its processes are reaped, then the folder is removed.
-    _keeper: Keeper,
+    _group: ProcessGroup,
     apiserver: Process,
     etcd: Process,
     authority: Authority,
@@ -62,8 +62,8 @@ impl Cluster {
             User::with_certificate("admin", &authority.client("admin", &["system:masters"])?);
         let kubeconfig = admin.kubeconfig(&server(ports), &authority.pem())?;
         let objects = Objects::new(user::client(&kubeconfig).await?);
-        let keeper = Keeper::start(folder.path())?;
-        let group = keeper.group()?;
+        let processes = ProcessGroup::start(folder.path())?;
+        let group = processes.group()?;
         let log = |name: &str| folder.path().join(format!("{name}.log"));
         let mut flags = flags::apiserver(folder.path(), ports, &authority)?;
         flags.extend(options.apiserver.iter().cloned());
@@ -77,7 +77,7 @@ impl Cluster {
         let flags = flags::etcd(folder.path(), ports, options.fsync);
         let etcd = Process::new("etcd", servers::binary("etcd")?, flags, log("etcd"), group);
         let cluster = Self {
-            _keeper: keeper,
+            _group: processes,
             apiserver,
             etcd,
             authority,

@@ -1,6 +1,6 @@
 //! The paths of the admin server and their answers. They show only what the agent already has in memory.
 
-use super::gate::Gate;
+use super::authorizer::Authorizer;
 use super::state;
 use crate::controller::Controller;
 use crate::metrics;
@@ -23,7 +23,7 @@ type Answer = Response<Full<Bytes>>;
 /// Answers one request, whose body is ignored. Calls `read` before an answer that may be large, and only then.
 pub(super) async fn answer<B>(
     agent: &Controller,
-    gate: &Gate,
+    authorizer: &Authorizer,
     peer: SocketAddr,
     request: &Request<B>,
     read: impl FnOnce(),
@@ -39,7 +39,7 @@ pub(super) async fn answer<B>(
         "/healthz" => said(StatusCode::OK, "ok"),
         "/readyz" => readiness(agent),
         path @ ("/metrics" | "/debug/state") => {
-            match gate.pass(peer, request.headers(), path).await {
+            match authorizer.authorize(peer, request.headers(), path).await {
                 Ok(()) => {
                     read();
                     shown(agent, path)

@@ -12,13 +12,13 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tracing::{info, warn};
 
 /// Size and modification time of both files; `None` for a file that cannot be read.
-type Marks = [Option<(u64, SystemTime)>; 2];
+type Versions = [Option<(u64, SystemTime)>; 2];
 
 /// A certificate that is read again when its files change.
 pub(super) struct Tls {
     certificate: PathBuf,
     key: PathBuf,
-    held: Mutex<(Marks, TlsAcceptor)>,
+    held: Mutex<(Versions, TlsAcceptor)>,
 }
 
 impl Tls {

@@ -18,7 +18,7 @@ use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
 use transom_engine::Engine;
 
-/// How many jobs of one pace run at once, not counting those that take longer than [`GRACE`].
+/// How many jobs of one kind run at once, not counting those that take longer than [`GRACE`].
 const AT_ONCE: usize = 2;
 /// How many quick jobs run at once, counting those that take longer than [`GRACE`]: each holds the bytes of its
 /// components.
@@ -34,18 +34,22 @@ pub(super) struct Job {
 }
 
 impl Job {
-    fn pace(&self) -> Pace {
+    fn kind(&self) -> JobKind {
         let builtin = self
             .components
             .iter()
             .all(|component| matches!(component, Location::Builtin(_)));
-        if builtin { Pace::Builtin } else { Pace::Quick }
+        if builtin {
+            JobKind::Builtin
+        } else {
+            JobKind::Quick
+        }
     }
 }
 
 /// How long a job may take.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Pace {
+enum JobKind {
     /// It uses builtin guests only.
     Builtin,
     /// Others wait for it, so it may not take long.
@@ -67,13 +71,13 @@ pub(super) struct Done {
 struct Running {
     policy: Arc<str>,
     since: Instant,
-    pace: Pace,
+    kind: JobKind,
 }
 
 /// All jobs.
 pub(super) struct Loads {
     engine: Engine,
-    queue: VecDeque<(Pace, Job)>,
+    queue: VecDeque<(JobKind, Job)>,
     /// The results of jobs; a job itself when it takes too long.
     tasks: JoinSet<Result<Done, Box<Job>>>,
     running: BTreeMap<Id, Running>,
@@ -99,17 +103,17 @@ impl Loads {
             .queue
             .iter()
             .position(|(_, queued)| queued.policy.name == job.policy.name);
-        if let Some((pace, _)) = queued.and_then(|at| self.queue.remove(at)) {
-            self.ended(pace);
+        if let Some((kind, _)) = queued.and_then(|at| self.queue.remove(at)) {
+            self.ended(kind);
         }
-        let pace = job.pace();
-        self.builtin += usize::from(pace == Pace::Builtin);
-        self.queue.push_back((pace, job));
+        let kind = job.kind();
+        self.builtin += usize::from(kind == JobKind::Builtin);
+        self.queue.push_back((kind, job));
         self.begin();
     }
 
-    fn ended(&mut self, pace: Pace) {
-        self.builtin -= usize::from(pace == Pace::Builtin);
+    fn ended(&mut self, kind: JobKind) {
+        self.builtin -= usize::from(kind == JobKind::Builtin);
     }
 
     /// How many jobs there are.
@@ -142,7 +146,7 @@ impl Loads {
                                 .queue
                                 .iter()
                                 .any(|(_, other)| other.policy.name == job.policy.name) => {}
-                        Err(job) => self.queue.push_back((Pace::Slow, *job)),
+                        Err(job) => self.queue.push_back((JobKind::Slow, *job)),
                     }
                 }
                 // Tasks catch their panics, and are never aborted.
@@ -156,7 +160,7 @@ impl Loads {
     /// Removes a job that has ended.
     fn freed(&mut self, id: Id) {
         if let Some(running) = self.running.remove(&id) {
-            self.ended(running.pace);
+            self.ended(running.kind);
         }
     }
 
@@ -166,16 +170,16 @@ impl Loads {
             let next = self
                 .queue
                 .iter()
-                .position(|(pace, job)| self.may_begin(*pace, job));
-            let Some((pace, job)) = next.and_then(|at| self.queue.remove(at)) else {
+                .position(|(kind, job)| self.may_begin(*kind, job));
+            let Some((kind, job)) = next.and_then(|at| self.queue.remove(at)) else {
                 return;
             };
             let running = Running {
                 policy: Arc::clone(&job.policy.name),
                 since: Instant::now(),
-                pace,
+                kind,
             };
-            let engine = if pace == Pace::Slow {
+            let engine = if kind == JobKind::Slow {
                 self.engine.clone()
             } else {
                 self.engine.hasty()
@@ -186,7 +190,7 @@ impl Loads {
     }
 
     /// Whether a job may begin. A policy has one job at a time; builtin guests come first and wait for no file.
-    fn may_begin(&self, pace: Pace, job: &Job) -> bool {
+    fn may_begin(&self, kind: JobKind, job: &Job) -> bool {
         if self
             .running
             .values()
@@ -194,16 +198,16 @@ impl Loads {
         {
             return false;
         }
-        let same = || self.running.values().filter(|running| running.pace == pace);
-        match pace {
-            Pace::Builtin => same().count() < AT_ONCE,
-            Pace::Quick => {
+        let same = || self.running.values().filter(|running| running.kind == kind);
+        match kind {
+            JobKind::Builtin => same().count() < AT_ONCE,
+            JobKind::Quick => {
                 let quick = same()
                     .filter(|running| running.since.elapsed() < GRACE)
                     .count();
                 !self.builtin() && quick < AT_ONCE && same().count() < AT_MOST
             }
-            Pace::Slow => !self.builtin() && same().next().is_none(),
+            JobKind::Slow => !self.builtin() && same().next().is_none(),
         }
     }
 }

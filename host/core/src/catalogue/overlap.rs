@@ -84,10 +84,10 @@ fn losers(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec<Arc
     }
     let mut losers = Vec::new();
     for ((_, key), owners) in owners {
-        let keeper = owners.iter().map(|owner| owner.rank(key)).min();
+        let winner = owners.iter().map(|owner| owner.rank(key)).min();
         let others = owners
             .iter()
-            .filter(|owner| Some(owner.rank(key)) != keeper);
+            .filter(|owner| Some(owner.rank(key)) != winner);
         losers.extend(
             others
                 .map(|loser| Arc::clone(&loser.newest.name))
@@ -110,16 +110,16 @@ fn taken(
     let others = others.filter(|other| other.primary.cluster == policy.primary.cluster);
     let shared =
         others.filter_map(|other| Some((keys(policy).find(|key| owns(other, key))?, other)));
-    let (key, keeper) = shared.min_by_key(|(key, other)| (*key, Arc::clone(&other.name)))?;
-    let (name, keeper, kind, cluster) = (
+    let (key, winner) = shared.min_by_key(|(key, other)| (*key, Arc::clone(&other.name)))?;
+    let (name, winner, kind, cluster) = (
         &policy.name,
-        &keeper.name,
+        &winner.name,
         &policy.primary.kind,
         &policy.primary.cluster,
     );
     let message = format!(
-        "spec.grant.write.taintKeys: the policies `{name}` and `{keeper}` both own the taint key `{key}` of every \
-         {kind} of the connection `{cluster}`; `{keeper}` keeps it"
+        "spec.grant.write.taintKeys: the policies `{name}` and `{winner}` both own the taint key `{key}` of every \
+         {kind} of the connection `{cluster}`; `{winner}` keeps it"
     );
     Some(Refusal {
         reason: KnownReason::TaintKeyTaken,

@@ -19,7 +19,7 @@ pub struct Handover {
     /// The key that it was made for.
     pub former: Key,
     /// The objects that the target is kept for while they are being deleted; read them before [`Self::permit`].
-    pub keepers: Vec<ObjectRef>,
+    pub dependents: Vec<ObjectRef>,
 }
 
 impl Handover {
@@ -37,20 +37,24 @@ impl Handover {
             return None;
         }
         let (target, former) = (existing.reference.clone(), stamp.key());
-        let keepers = prune::keepers(policy, &former, &target);
+        let dependents = prune::dependents(policy, &former, &target);
         Some(Self {
             target,
             former,
-            keepers,
+            dependents,
         })
     }
 
     /// Whether the primary may have the target. A cluster that is not `connected` may still have the former primary;
-    /// and a keeper that is being deleted still uses the old content, so it must not get another cluster's.
+    /// and a dependent that is being deleted still uses the old content, so it must not get another cluster's.
     ///
     /// # Errors
-    /// `TargetNotOwned`; `StillNeeded` with the keepers that are being deleted.
-    pub fn permit(&self, connected: bool, keepers: &[Option<Arc<Object>>]) -> Result<(), Failure> {
+    /// `TargetNotOwned`; `StillNeeded` with the dependents that are being deleted.
+    pub fn permit(
+        &self,
+        connected: bool,
+        dependents: &[Option<Arc<Object>>],
+    ) -> Result<(), Failure> {
         let Self { target, former, .. } = self;
         let primary = &former.primary;
         if !connected {
@@ -62,10 +66,10 @@ impl Handover {
                 Failure::known(KnownReason::TargetNotOwned, message).about([target.clone()])
             );
         }
-        let leaving: Vec<_> = keepers
+        let leaving: Vec<_> = dependents
             .iter()
             .flatten()
-            .filter(|keeper| keeper.deleting())
+            .filter(|dependent| dependent.deleting())
             .collect();
         let Some(first) = leaving.first() else {
             return Ok(());
@@ -75,7 +79,7 @@ impl Handover {
             first.reference
         );
         let failure = Failure::known(KnownReason::StillNeeded, message);
-        Err(failure.about(leaving.iter().map(|keeper| keeper.reference.clone())))
+        Err(failure.about(leaving.iter().map(|dependent| dependent.reference.clone())))
     }
 }
 
@@ -125,7 +129,7 @@ mod tests {
         let handed = handover(&stamp("b", "uid-b"), "uid-a").unwrap();
         assert_eq!(handed.former, key("b"));
         assert_eq!(
-            handed.keepers,
+            handed.dependents,
             [klusterlet(json!({})).unwrap().reference.clone()]
         );
     }
@@ -133,9 +137,9 @@ mod tests {
     #[test]
     fn waits_for_a_blocker_being_deleted_and_a_disconnected_cluster() {
         let handover = handover(&stamp("b", "uid-b"), "uid-a").unwrap();
-        let reason = |connected, keepers: &[_]| {
+        let reason = |connected, dependents: &[_]| {
             handover
-                .permit(connected, keepers)
+                .permit(connected, dependents)
                 .map_err(|failure| failure.reason)
         };
         assert_eq!(reason(true, &[None]), Ok(()));

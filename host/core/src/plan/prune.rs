@@ -19,7 +19,7 @@ use transom_api::policy::{PruneSpec, Verb};
 pub struct Candidate {
     /// The output as it is.
     pub object: Arc<Object>,
-    /// Those of its [`keepers`] that exist, even when they are being deleted.
+    /// Those of its [`dependents`] that exist, even when they are being deleted.
     pub kept_by: Vec<ObjectRef>,
 }
 
@@ -55,7 +55,7 @@ pub fn undesired<'a>(
 
 /// The objects that must be gone before an output is removed: for each role of `keepUntilAbsent`, the role's object.
 /// Its name gets the stars and templates that the output's namespace matched. Read these objects, and wait for them.
-pub fn keepers(policy: &Policy, key: &Key, output: &ObjectRef) -> Vec<ObjectRef> {
+pub fn dependents(policy: &Policy, key: &Key, output: &ObjectRef) -> Vec<ObjectRef> {
     let Some(rule) = policy.made(output, &key.primary) else {
         return Vec::new();
     };
@@ -70,11 +70,11 @@ pub fn keepers(policy: &Policy, key: &Key, output: &ObjectRef) -> Vec<ObjectRef>
         .iter()
         .filter_map(|role| policy.read(role));
     roles
-        .filter_map(|role| keeper(role, captured.as_ref()?, &key.primary))
+        .filter_map(|role| dependent(role, captured.as_ref()?, &key.primary))
         .collect()
 }
 
-fn keeper(role: &ReadRule, captured: &Captures, primary: &ObjectRef) -> Option<ObjectRef> {
+fn dependent(role: &ReadRule, captured: &Captures, primary: &ObjectRef) -> Option<ObjectRef> {
     let namespace = match &role.namespace {
         Some(pattern) => Some(pattern.fill(captured, primary)?),
         None => None,
@@ -101,7 +101,7 @@ pub fn plan(
         plan: Plan::new(key, None),
         kept: None,
     };
-    let mut keepers = Vec::new();
+    let mut dependents = Vec::new();
     for candidate in candidates
         .iter()
         .filter(|candidate| is_ours(&candidate.object, key, ownership))
@@ -114,13 +114,13 @@ pub fn plan(
         match removal(policy, key, candidate) {
             Ok(()) => pruned.plan.steps.push(delete(&candidate.object, why)),
             Err(failure) => {
-                keepers.extend(failure.objects.iter().cloned());
+                dependents.extend(failure.objects.iter().cloned());
                 pruned.kept.get_or_insert(failure);
             }
         }
     }
     pruned.kept = pruned.kept.map(|kept| Failure {
-        objects: keepers,
+        objects: dependents,
         ..kept
     });
     pruned
@@ -153,10 +153,10 @@ fn removal(policy: &Policy, key: &Key, candidate: &Candidate) -> Result<(), Fail
     }
     match candidate.kept_by.first() {
         None => Ok(()),
-        Some(keeper) => {
+        Some(dependent) => {
             let failure = Failure::known(
                 KnownReason::StillNeeded,
-                format!("{target} is kept until {keeper} is gone"),
+                format!("{target} is kept until {dependent} is gone"),
             );
             Err(failure.about(candidate.kept_by.iter().cloned()))
         }

@@ -36,7 +36,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     let names = names(&spec.grant)?;
     let reads = reads(&spec.grant, &names)?;
     let (world, writes) = write::writes(&spec, &reads, &names)?;
-    keepers(&spec, &reads, &writes)?;
+    dependents(&spec, &reads, &writes)?;
     managed_keys::check(&spec.own, &writes)?;
     Ok(Policy {
         name: name.into(),
@@ -217,7 +217,7 @@ fn read(field: &str, spec: &ReadGrant, names: &Names) -> Checked<ReadRule> {
 
 /// Checks that the roles of `keepUntilAbsent` exist, and that the stars and templates of the target's namespace are
 /// enough to name their objects.
-fn keepers(spec: &PolicySpec, reads: &[ReadRule], writes: &[WriteRule]) -> Checked<()> {
+fn dependents(spec: &PolicySpec, reads: &[ReadRule], writes: &[WriteRule]) -> Checked<()> {
     let named = writes.iter().filter_map(WriteRule::named);
     let targets: Vec<&Pattern> = named.map(|(namespace, _)| namespace).collect();
     let stars = targets

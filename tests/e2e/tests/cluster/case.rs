@@ -260,8 +260,8 @@ impl Row {
         let mut differences = Vec::new();
         for (primary, want) in self.states() {
             let have = states.get(&primary).map_or("none", String::as_str);
-            if have != want {
-                differences.push(format!("{primary}: want {want}, have {have}"));
+            if have != expected {
+                differences.push(format!("{primary}: expected {want}, got {have}"));
             }
         }
         for object in self.expected["objects"].as_array().into_iter().flatten() {
@@ -314,7 +314,8 @@ impl Row {
             .map(|told| told.cause.as_str())
             .filter(|why| !by_itself.contains(why))
             .collect();
-        (why.is_empty() == expected).then(|| format!("reconciled: want {expected}, have {why:?}"))
+        (why.is_empty() == expected)
+            .then(|| format!("reconciled: expected {expected}, got {why:?}"))
     }
 }
 

@@ -26,12 +26,12 @@ impl Reader<'_> {
             return Ok(());
         };
         let connected = connections.has(&handover.former.primary.cluster);
-        let keepers = self.look(&handover.keepers).await?;
-        handover.permit(connected, &keepers)?;
+        let dependents = self.look(&handover.dependents).await?;
+        handover.permit(connected, &dependents)?;
         // A takeover cannot be undone, and a watch may lag behind the API server.
-        let mut confirmed = Vec::with_capacity(keepers.len());
-        for keeper in &handover.keepers {
-            confirmed.push(connections.confirm(keeper).await?.map(Arc::new));
+        let mut confirmed = Vec::with_capacity(dependents.len());
+        for dependent in &handover.dependents {
+            confirmed.push(connections.confirm(dependent).await?.map(Arc::new));
         }
         handover.permit(connected, &confirmed)
     }
@@ -88,10 +88,10 @@ impl Reader<'_> {
         let outputs = prune::undesired(controller.memory.lock().outputs.of(self.key), target);
         let mut candidates = Vec::with_capacity(outputs.len());
         for output in outputs {
-            let keepers = prune::keepers(policy, self.key, &output);
-            self.depend_on(std::iter::once(&output).chain(&keepers));
+            let dependents = prune::dependents(policy, self.key, &output);
+            self.depend_on(std::iter::once(&output).chain(&dependents));
             if let Some(object) = self.look_at(&output).await? {
-                let kept_by = self.present(&keepers).await?;
+                let kept_by = self.present(&dependents).await?;
                 let object = Arc::new(object);
                 candidates.push(Candidate { object, kept_by });
             }

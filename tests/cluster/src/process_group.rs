@@ -10,14 +10,14 @@ use std::process::{Child, Command, Stdio};
 const SCRIPT: &str = r#"trap "" INT TERM HUP; cat >/dev/null; rm -rf -- "$1"; kill -KILL 0"#;
 
 /// The leader of the group; when the value is dropped, the group ends and the folder is removed.
-pub(crate) struct Keeper(Child);
+pub(crate) struct ProcessGroup(Child);
 
-impl Keeper {
+impl ProcessGroup {
     /// Starts the leader; `folder` is removed with the group.
     pub(crate) fn start(folder: &Path) -> Result<Self> {
         let mut shell = Command::new("sh");
         shell
-            .args(["-c", SCRIPT, "keeper"])
+            .args(["-c", SCRIPT, "group"])
             .arg(folder)
             .process_group(0);
         shell
@@ -36,7 +36,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
         // If it has already exited, there is nothing to wait for.

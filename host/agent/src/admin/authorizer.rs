@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 use transom_cluster::kubernetes::{Access, Reviews};
 
 /// Decides who may get a path; asks the API server, if one is connected.
-pub(super) struct Gate {
+pub(super) struct Authorizer {
     reviews: Option<Reviews>,
 }
 
-impl Gate {
-    /// A gate that asks this API server; with `None` it lets only peers on this machine in.
+impl Authorizer {
+    /// An authorizer that asks this API server; with `None` it lets only peers on this machine in.
     pub(super) fn new(reviews: Option<Reviews>) -> Self {
         Self { reviews }
     }
@@ -21,7 +21,7 @@ impl Gate {
     ///
     /// # Errors
     /// With the status and the sentence to answer, when the peer may not.
-    pub(super) async fn pass(
+    pub(super) async fn authorize(
         &self,
         peer: SocketAddr,
         headers: &HeaderMap,
@@ -89,10 +89,10 @@ mod tests {
 
     #[tokio::test]
     async fn without_an_api_server_only_local_clients_are_allowed() {
-        let gate = Gate::new(None);
+        let authorizer = Authorizer::new(None);
         let status = async |peer: &str| {
-            let passed = gate
-                .pass(peer.parse().unwrap(), &HeaderMap::new(), "/metrics")
+            let passed = authorizer
+                .authorize(peer.parse().unwrap(), &HeaderMap::new(), "/metrics")
                 .await;
             passed.err().map(|(status, _)| status.as_u16())
         };

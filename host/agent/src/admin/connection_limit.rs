@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// Places for peers, in the order in which they came.
-pub(super) struct Room {
+pub(super) struct ConnectionLimit {
     most: usize,
     held: Mutex<Held>,
 }
@@ -19,12 +19,12 @@ struct Held {
 
 /// One place; given back when this is dropped.
 pub(super) struct Place {
-    room: Arc<Room>,
+    limit: Arc<ConnectionLimit>,
     came: u64,
 }
 
-impl Room {
-    /// A room with `most` places.
+impl ConnectionLimit {
+    /// A limit with `most` places.
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -46,7 +46,7 @@ impl Room {
         let came = held.came;
         held.leave.insert(came, Arc::clone(leave));
         Place {
-            room: Arc::clone(self),
+            limit: Arc::clone(self),
             came,
         }
     }
@@ -67,7 +67,7 @@ impl Held {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.room.held().leave.remove(&self.came);
+        self.limit.held().leave.remove(&self.came);
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn only_the_oldest_connection_makes_room() {
-        let room = Room::new(2);
+        let limit = ConnectionLimit::new(2);
         let peers = [(); 4].map(|()| Arc::new(Notify::new()));
         let told = || {
             peers
@@ -86,16 +86,16 @@ mod tests {
                 .map(|peer| peer.notified().now_or_never().is_some())
                 .collect::<Vec<_>>()
         };
-        let first = room.enter(&peers[0]);
-        let _second = room.enter(&peers[1]);
+        let first = limit.enter(&peers[0]);
+        let _second = limit.enter(&peers[1]);
         assert_eq!(told(), [false; 4]);
         drop(first);
-        let _third = room.enter(&peers[2]);
+        let _third = limit.enter(&peers[2]);
         assert_eq!(told(), [false; 4], "a place was free");
-        let _fourth = room.enter(&peers[3]);
+        let _fourth = limit.enter(&peers[3]);
         assert_eq!(told(), [false, true, false, false]);
-        room.dismiss();
+        limit.dismiss();
         assert_eq!(told(), [false, false, true, false]);
-        assert_eq!(room.held().leave.len(), 1);
+        assert_eq!(limit.held().leave.len(), 1);
     }
 }
