@@ -24,7 +24,7 @@ use crate::telemetry;
 use account::Accounts;
 use apply::Applied;
 use clock::Clock;
-use connections::{Cluster, Connections};
+use connections::Connections;
 use documents::Documents;
 use memory::{LastResult, SharedMemory};
 use pool::Pool;
@@ -37,6 +37,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::{Notify, Semaphore};
 use touched::{Admitted, Ended};
 use transom_api::{KnownReason, State};
+use transom_cluster::Cluster;
 use transom_cluster::kubernetes::Leading;
 use transom_core::contract::AgentFacts;
 use transom_core::failure::Class;
@@ -222,7 +223,7 @@ impl Controller {
 
     /// Records every object of a cluster that bears a stamp. An owner that was reconciled before, without knowing of
     /// the object, is enqueued once more.
-    pub(crate) fn find_outputs(&self, cluster: &Cluster) {
+    pub(crate) fn find_outputs(&self, cluster: &dyn Cluster) {
         for object in cluster.stamped() {
             let owner = {
                 let memory = &mut *self.memory.lock();

@@ -3,6 +3,7 @@
 
 mod apply;
 mod change;
+mod cluster;
 mod error;
 mod feed;
 mod folder;
@@ -27,21 +28,15 @@ pub use feed::Observations;
 use load::Scan;
 use own::Own;
 use shared::Shared;
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use transom_api::labels;
-use transom_api::status::{PolicyStatus, PrimaryStatus};
 use transom_core::object::Object;
-use transom_core::observation::Unreadable;
 use transom_core::outcome::Outcome;
 use transom_core::plan::Plan;
 use transom_core::reference::ObjectRef;
-use transom_core::report::Report;
-use transom_core::stamp::Stamp;
 use tree::{Place, Tree};
 use watch::Watch;
 
@@ -238,14 +233,6 @@ impl Directory {
             .collect()
     }
 
-    /// Upper bound of the bytes that an object takes once it is parsed.
-    pub fn weigh(&self, reference: &ObjectRef) -> usize {
-        self.shared
-            .store()
-            .slot(reference)
-            .map_or(0, slot::Slot::weigh)
-    }
-
     /// The objects of a kind in a namespace, or in all.
     pub fn list(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Vec<ObjectRef> {
         let first = ObjectRef {
@@ -270,68 +257,9 @@ impl Directory {
         )
     }
 
-    /// The objects of a kind that carry the agent's stamp, including those in a user's files.
-    pub fn stamped(&self, api_version: &str, kind: &str) -> Vec<Object> {
-        let mut objects = self.list(api_version, kind, None);
-        // Parsing every Secret for a label that few have would double the time to start.
-        objects.retain(|object| self.shared.store().effective(object).holds(labels::POLICY));
-        objects
-            .iter()
-            .filter_map(|object| self.shared.read_one(object).ok().flatten())
-            .filter(|object| Stamp::read(object).is_some())
-            .collect()
-    }
-
-    /// Everything that cannot be read now.
-    pub fn unreadable(&self) -> Vec<Unreadable> {
-        self.shared.store().unreadable()
-    }
-
-    /// A file or folder that cannot be read now, if there is one: it may contain an object that was not found.
-    pub fn unread(&self) -> Option<String> {
-        self.shared
-            .store()
-            .unread()
-            .map(|place| format!("`{place}`"))
-    }
-
     /// Performs the steps of a plan in order, each only if its object is as it was read; stops at the first failure.
     pub fn apply(&self, plan: Plan) -> Outcome {
         apply::apply(&self.shared, plan)
-    }
-
-    /// Writes the status of a primary object if more than its times differs.
-    pub fn publish(&self, report: &Report) -> io::Result<()> {
-        status::publish(&self.shared, report)
-    }
-
-    /// The last reported status of a primary object, if there is one; also for a directory that may not be written.
-    pub fn reported(&self, policy: &str, primary: &ObjectRef) -> io::Result<Option<PrimaryStatus>> {
-        status::reported(&self.shared, policy, primary)
-    }
-
-    /// Removes the status of a primary object.
-    pub fn forget(&self, policy: &str, primary: &ObjectRef) -> io::Result<()> {
-        status::forget(&self.shared, policy, primary)
-    }
-
-    /// Writes a policy's own status if more than its times differs.
-    pub fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> io::Result<()> {
-        status::publish_policy(&self.shared, policy, status)
-    }
-
-    /// The present status of a policy, if there is one.
-    pub fn policy_status(&self, policy: &str) -> io::Result<Option<PolicyStatus>> {
-        status::policy_status(&self.shared, policy)
-    }
-
-    /// Removes every status except those of the given policies and primary objects; for the end of a start.
-    pub fn retain_status(
-        &self,
-        policies: &BTreeSet<String>,
-        primaries: &BTreeSet<(String, ObjectRef)>,
-    ) -> io::Result<()> {
-        status::retain(&self.shared, policies, primaries)
     }
 }
 

@@ -20,6 +20,7 @@ mod read;
 mod resources;
 mod selector;
 mod send;
+mod server;
 mod shared;
 mod store;
 mod stream;
@@ -36,6 +37,7 @@ pub use feed::Observations;
 pub use health::{Health, WatchHealth};
 pub use lease::{Leadership, Leading, LeaseOptions, Trouble};
 pub use policy_status::PolicyStatuses;
+pub use server::Server;
 pub use write::Writer;
 
 use crate::ReadFailure;

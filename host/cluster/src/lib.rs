@@ -1,8 +1,10 @@
 //! The two kinds of cluster: one behind a Kubernetes API server, and one that is a directory of manifests.
 //! Both watch, read and write objects and publish status. The core decides what to write.
 
+mod cluster;
 pub mod directory;
 pub mod kubernetes;
 mod read;
 
+pub use cluster::{Cluster, Patience, Read};
 pub use read::ReadFailure;

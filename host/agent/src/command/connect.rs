@@ -4,11 +4,12 @@ use crate::args::run::{NamedDir, RunArgs};
 use crate::args::server::{NamedContext, ReachArgs, ServerArgs};
 use crate::command::child;
 use crate::command::run::limits;
-use crate::controller::connections::{Cluster, Connections, OnServer};
+use crate::controller::connections::{self, Connections};
 use crate::telemetry;
 use anyhow::bail;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use transom_cluster::Cluster;
 use transom_cluster::directory::{Directory, DirectoryOptions};
 use transom_cluster::kubernetes::{
     Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions, Settings,
@@ -38,7 +39,7 @@ pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
             &mut by_name,
             name,
             &dir.display(),
-            Cluster::Directory(Arc::new(Directory::open(options)?)),
+            Arc::new(Directory::open(options)?),
         )?;
     }
     let mut opened = Vec::new();
@@ -64,13 +65,8 @@ pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
         .map_or_else(Leading::always, Leadership::leading);
     for (what, server) in opened {
         let name = server.name().to_owned();
-        let on = OnServer::new(server, &replica(), leading.clone());
-        insert(
-            &mut by_name,
-            &name,
-            &what,
-            Cluster::Kubernetes(Arc::new(on)),
-        )?;
+        let cluster = connections::server(server, &replica(), leading.clone());
+        insert(&mut by_name, &name, &what, cluster)?;
     }
     let connections = Connections::new(by_name, args.server.reach.secret_reads.into())
         .at(home)
@@ -159,10 +155,10 @@ fn servers(args: &RunArgs) -> Vec<KubernetesOptions> {
 }
 
 fn insert(
-    by_name: &mut BTreeMap<String, Cluster>,
+    by_name: &mut BTreeMap<String, Arc<dyn Cluster>>,
     name: &str,
     what: &dyn std::fmt::Display,
-    cluster: Cluster,
+    cluster: Arc<dyn Cluster>,
 ) -> anyhow::Result<()> {
     if by_name.insert(name.to_owned(), cluster).is_some() {
         bail!(

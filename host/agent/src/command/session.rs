@@ -2,11 +2,12 @@
 //! file.
 
 use crate::controller::Controller;
-use crate::controller::connections::{Cluster, Connections};
+use crate::controller::connections::Connections;
 use crate::policies::active::Active;
 use crate::policies::loads::Loading;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use transom_cluster::Cluster;
 use transom_cluster::directory::{Directory, Observations};
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::watches::SecretReads;
@@ -34,13 +35,13 @@ impl Session {
     ) -> anyhow::Result<Self> {
         let directory = Arc::new(directory);
         let told = directory.changes();
-        let cluster = Cluster::Directory(Arc::clone(&directory));
+        let cluster: Arc<dyn Cluster> = Arc::clone(&directory) as _;
         let connections = Connections::new(
-            BTreeMap::from([(LOCAL.to_owned(), cluster.clone())]),
+            BTreeMap::from([(LOCAL.to_owned(), Arc::clone(&cluster))]),
             SecretReads::Watch,
         );
         let agent = Arc::new(agent(connections));
-        agent.find_outputs(&cluster);
+        agent.find_outputs(&*cluster);
         let (swap, changes) = loading.done().await?;
         let active = swap.active().clone();
         active.publish(&agent, &changes);

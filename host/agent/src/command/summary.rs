@@ -1,12 +1,12 @@
 //! The summary of a run: counts by state and reason, and the worst primaries by name.
 
 use crate::controller::Controller;
-use crate::controller::connections::Cluster;
 use crate::output::{Ending, Screen, Tint};
 use crate::policies::active::Active;
 use serde_json::json;
 use std::collections::BTreeMap;
 use transom_api::{KnownReason, State};
+use transom_cluster::Cluster;
 
 /// Maximum number of primaries of a state that are named.
 const NAMED: usize = 10;

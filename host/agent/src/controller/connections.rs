@@ -1,23 +1,22 @@
 //! The clusters by name of connection. A connection that fails fails only for the objects on it.
 
-mod adapter;
 mod opening;
 mod standing;
 mod times;
 
-pub(crate) use adapter::{Cluster, OnServer, Told};
-use adapter::{refused, unread};
+pub(crate) use standing::server;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 use transom_api::KnownReason;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
-use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading};
+use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading, Server};
+use transom_cluster::{Cluster, ReadFailure};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
-use transom_core::outcome::Outcome;
-use transom_core::plan::Plan;
+use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
+use transom_core::plan::{Plan, Step};
 use transom_core::policy::PrimaryRule;
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::report::Report;
@@ -25,7 +24,7 @@ use transom_core::watches::SecretReads;
 
 /// The connections of an agent.
 pub(crate) struct Connections {
-    by_name: BTreeMap<String, Cluster>,
+    by_name: BTreeMap<String, Arc<dyn Cluster>>,
     secrets: SecretReads,
     home: Option<String>,
     leadership: Mutex<Option<Leadership>>,
@@ -38,7 +37,7 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// Connections by name, without leader election and `FleetPolicy` objects.
-    pub(crate) fn new(by_name: BTreeMap<String, Cluster>, secrets: SecretReads) -> Self {
+    pub(crate) fn new(by_name: BTreeMap<String, Arc<dyn Cluster>>, secrets: SecretReads) -> Self {
         Self {
             by_name,
             secrets,
@@ -149,16 +148,15 @@ impl Connections {
     }
 
     /// Every connection.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Cluster> {
-        self.by_name.values()
+    pub(crate) fn all(&self) -> impl Iterator<Item = &dyn Cluster> {
+        self.by_name.values().map(Arc::as_ref)
     }
 
     /// Those that are API servers.
     pub(crate) fn servers(&self) -> impl Iterator<Item = &Kubernetes> {
-        self.all().filter_map(|cluster| match cluster {
-            Cluster::Kubernetes(on) => Some(&on.server),
-            Cluster::Directory(_) => None,
-        })
+        self.all()
+            .filter_map(Cluster::server)
+            .map(Server::kubernetes)
     }
 
     /// Whether any connection is an API server. Writes wait for its answer, so more reconciles run at once.
@@ -198,13 +196,8 @@ impl Connections {
         &self,
         reference: &ObjectRef,
     ) -> Result<Option<Object>, Failure> {
-        let Cluster::Kubernetes(on) = self.cluster(reference)? else {
-            return self.read(reference).await;
-        };
-        on.server
-            .read_confirmed(reference)
-            .await
-            .map_err(unread(reference))
+        let read = self.cluster(reference)?.read_confirmed(reference);
+        read.await.map_err(unread(reference))
     }
 
     /// An object as its cluster has it now, whatever the cache says. For actions that cannot be undone.
@@ -212,19 +205,13 @@ impl Connections {
     /// # Errors
     /// When the request fails, with the reason.
     pub(crate) async fn confirm(&self, object: &ObjectRef) -> Result<Option<Object>, Failure> {
-        let Cluster::Kubernetes(on) = self.cluster(object)? else {
-            return self.read(object).await;
-        };
-        on.server.confirm(object).await.map_err(unread(object))
+        let confirm = self.cluster(object)?.confirm(object);
+        confirm.await.map_err(unread(object))
     }
 
     /// A place that cannot be read, where an object that was not found may be.
     pub(crate) fn unread(&self, object: &ObjectRef) -> Option<String> {
-        match self.by_name.get(&object.cluster)? {
-            Cluster::Directory(directory) => directory.unread(),
-            // For an API server an absence is confirmed by the server.
-            Cluster::Kubernetes(_) => None,
-        }
+        self.by_name.get(&object.cluster)?.unread(object)
     }
 
     /// The primary objects of a policy, on the connection that its rule names. An object that the agent made itself is
@@ -275,13 +262,6 @@ impl Connections {
             .map_or(Ok(()), |cluster| cluster.publish(report, uid))
     }
 
-    /// Removes the status of a primary that is gone.
-    pub(crate) fn forget(&self, policy: &str, primary: &ObjectRef) -> std::io::Result<()> {
-        self.by_name
-            .get(&primary.cluster)
-            .map_or(Ok(()), |cluster| cluster.forget(policy, primary))
-    }
-
     /// Removes every status except these, on every cluster; returns the errors.
     pub(crate) fn retain_status(
         &self,
@@ -289,7 +269,7 @@ impl Connections {
         primaries: &BTreeSet<(String, ObjectRef)>,
     ) -> Vec<std::io::Error> {
         self.all()
-            .filter_map(|cluster| cluster.retain_status(policies, primaries).err())
+            .filter_map(|cluster| cluster.retain(policies, primaries).err())
             .collect()
     }
 
@@ -309,34 +289,26 @@ impl Connections {
 
     /// Writes every pending policy status, each once. For the end of the process.
     pub(crate) async fn finish_policies(&self) {
-        for cluster in self.all() {
-            cluster.finish_policies().await;
+        for server in self.all().filter_map(Cluster::server) {
+            server.finish().await;
         }
     }
 
-    /// Records the status that a `FleetPolicy` object already has.
+    /// Records the status that a `FleetPolicy` object has now, so that it is not written again.
     pub(crate) fn found_policy_status(&self, policy: &str, status: &PolicyStatus) {
-        self.all()
-            .for_each(|cluster| cluster.found_policy_status(policy, status));
-    }
-
-    /// Forgets the status of a deleted policy.
-    pub(crate) fn forget_policy(&self, policy: &str) {
-        self.all().for_each(|cluster| cluster.forget_policy(policy));
+        for server in self.all().filter_map(Cluster::server) {
+            server.found(policy, status);
+        }
     }
 
     /// The watches of API servers that fail now, and the files of directories that cannot be read.
     pub(crate) fn watch_errors(&self) -> Vec<WatchStatus> {
-        self.by_name
-            .iter()
-            .flat_map(|(name, cluster)| cluster.watch_errors(name))
-            .collect()
+        self.all().flat_map(Cluster::watch_errors).collect()
     }
 
     /// The last published status of a policy, by this agent or an earlier one.
     pub(crate) fn policy_status(&self, policy: &str) -> Option<PolicyStatus> {
-        self.all()
-            .find_map(|cluster| cluster.policy_status(policy).ok().flatten())
+        self.all().find_map(|cluster| cluster.policy_status(policy))
     }
 
     /// The last published status of a primary, if its cluster keeps it.
@@ -346,8 +318,8 @@ impl Connections {
             .reported(policy, primary)
     }
 
-    fn cluster(&self, reference: &ObjectRef) -> Result<&Cluster, Failure> {
-        let known = self.by_name.get(&reference.cluster);
+    fn cluster(&self, reference: &ObjectRef) -> Result<&dyn Cluster, Failure> {
+        let known = self.by_name.get(&reference.cluster).map(Arc::as_ref);
         known.ok_or_else(|| {
             Failure::known(
                 KnownReason::ReadFailed,
@@ -355,4 +327,18 @@ impl Connections {
             )
         })
     }
+}
+
+/// The outcome of a step on a cluster that is not connected.
+fn refused(step: &Step, failure: &Failure) -> StepOutcome {
+    let failure = WriteFailure {
+        reason: KnownReason::WriteFailed,
+        message: failure.message.clone(),
+    };
+    StepOutcome::failed(step, failure)
+}
+
+/// Turns a failure to read an object into one that names it.
+fn unread(object: &ObjectRef) -> impl FnOnce(ReadFailure) -> Failure {
+    move |failure| Failure::known(failure.reason, failure.message).about([object.clone()])
 }

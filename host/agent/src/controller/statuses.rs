@@ -94,12 +94,9 @@ impl Controller {
         {
             let mut policies = self.statuses.lock();
             policies.catalogue = catalogue.clone();
-            let gone = |policy: &&String| !catalogue.entries().any(|(name, _)| **name == ***policy);
-            let gone: Vec<_> = policies.last.keys().filter(gone).cloned().collect();
-            for policy in gone {
-                policies.last.remove(&policy);
-                self.connections.forget_policy(&policy);
-            }
+            policies
+                .last
+                .retain(|policy, _| catalogue.entries().any(|(name, _)| **name == **policy));
         }
         self.publish_policies();
     }

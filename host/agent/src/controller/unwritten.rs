@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use transom_core::backoff;
-use transom_core::report::{End, Report};
+use transom_core::report::Report;
 use transom_core::work::Key;
 
 /// The longest wait between two attempts, so that free disk space is noticed soon.
@@ -42,19 +42,12 @@ impl Controller {
     pub(super) fn publish_primary(&self, key: &Key, report: &Report, uid: &str) {
         // From here on no older status is written.
         self.unwritten.left().remove(key);
-        if let Err(error) = self.write_status(report, uid) {
+        if let Err(error) = self.connections.publish(report, uid) {
             telemetry::unpublished(report, &error);
             self.unwritten
                 .left()
                 .insert(key.clone(), (report.clone(), uid.to_owned()));
             self.unwritten.changed.notify_one();
-        }
-    }
-
-    fn write_status(&self, report: &Report, uid: &str) -> io::Result<()> {
-        match report.end {
-            End::Gone => self.connections.forget(&report.policy, &report.primary),
-            _ => self.connections.publish(report, uid),
         }
     }
 
@@ -67,7 +60,7 @@ impl Controller {
             let Some((report, uid)) = left.get(&key) else {
                 continue;
             };
-            match self.write_status(report, uid) {
+            match self.connections.publish(report, uid) {
                 Ok(()) => drop(left.remove(&key)),
                 Err(error) => last = Some(error),
             }

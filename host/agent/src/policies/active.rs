@@ -138,9 +138,6 @@ impl Active {
             self.tell(policy, *change);
             self.tell_reach(agent, policy, *change);
         }
-        if changes.iter().any(|(_, change)| *change == Change::Removed) {
-            agent.tidy_status(&self.names());
-        }
         let (catalogue, loaded, refused) = {
             let known = self.lock();
             (known.catalogue.clone(), known.loaded.len(), known.refused())
@@ -148,6 +145,10 @@ impl Active {
         telemetry::policies(loaded, refused);
         // Called without a change, too: a refusal ends when the active manifest is put back.
         agent.catalogue_changed(&catalogue);
+        // From here on no status of a removed policy is published.
+        if changes.iter().any(|(_, change)| *change == Change::Removed) {
+            agent.tidy_status(&self.names());
+        }
     }
 
     /// Logs which bounds of a policy's grant RBAC cannot enforce, when the policy is activated.

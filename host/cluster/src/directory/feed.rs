@@ -90,6 +90,7 @@ impl Observations {
                     return Some(Observation::Unreadable(*unreadable));
                 }
                 Item::News(News::Readable(place)) => return Some(Observation::Readable(place)),
+                Item::News(News::Object(reference)) if !self.shared.observes(&reference) => {}
                 Item::News(News::Object(reference)) => match self.shared.read_one(&reference) {
                     Ok(Some(object)) => return Some(Observation::Present(object)),
                     Ok(None) => return Some(Observation::Gone(reference.as_ref().clone())),

@@ -5,16 +5,18 @@ use super::change::News;
 use super::feed::Feed;
 use super::manifest::Fault;
 use super::own::Own;
-use super::slot::Seen;
+use super::slot::{Effective, Seen};
 use super::store::Store;
 use super::tree::{Place, Tree};
 use super::{Limits, ReadFailure};
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::path::Path;
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
 };
+use transom_api::labels;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
 
@@ -35,6 +37,8 @@ pub(super) struct Shared {
     pub(super) key: RandomState,
     store: RwLock<Store>,
     feeds: Mutex<Vec<Weak<Feed>>>,
+    /// API version and kind of the objects that are observed; `None` for all.
+    wanted: RwLock<Option<BTreeSet<(String, String)>>>,
     stripes: Vec<Mutex<()>>,
     large: Mutex<()>,
 }
@@ -53,6 +57,7 @@ impl Shared {
             key,
             store,
             feeds: Mutex::default(),
+            wanted: RwLock::default(),
             stripes,
             large: Mutex::default(),
         }
@@ -89,6 +94,27 @@ impl Shared {
     /// Locks the parsing of large files.
     pub(super) fn large(&self) -> MutexGuard<'_, ()> {
         self.large.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the kinds whose objects are observed.
+    pub(super) fn want(&self, kinds: BTreeSet<(String, String)>) {
+        *self.wanted.write().unwrap_or_else(PoisonError::into_inner) = Some(kinds);
+    }
+
+    /// Whether listeners are told of an object: of every wanted kind, and of what the agent made, whatever its kind. An
+    /// object that is gone needs no look at its content.
+    pub(super) fn observes(&self, reference: &ObjectRef) -> bool {
+        let wanted = self.wanted.read().unwrap_or_else(PoisonError::into_inner);
+        let of_kind = |(api_version, kind): &(String, String)| {
+            (api_version, kind) == (&reference.api_version, &reference.kind)
+        };
+        wanted
+            .as_ref()
+            .is_none_or(|kinds| kinds.iter().any(of_kind))
+            || match self.store().effective(reference) {
+                Effective::Absent => true,
+                present => present.holds(labels::POLICY),
+            }
     }
 
     /// Adds a listener that is told what changes from now on.

@@ -15,7 +15,7 @@ use transom_core::document::emit::{to_yaml, to_yaml_in_order};
 use transom_core::document::{Limits, parse_many};
 use transom_core::observation::Unreadable;
 use transom_core::reference::ObjectRef;
-use transom_core::report::Report;
+use transom_core::report::{End, Report};
 use transom_core::time::format_rfc3339;
 
 /// The file of everything that cannot be read.
@@ -35,9 +35,13 @@ const OWN_BYTES: u64 = 16 << 20;
 /// How the first line of a primary's status file starts.
 const MARK: &str = "# transom ";
 
-/// Writes the status of a primary object. The status describes the present state and not the last action, so it is the
+/// Writes the status of a primary object, or removes it if the object is gone. The status describes the present state and not the last action, so it is the
 /// same after any interruption.
 pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
+    let file = status_file(&report.policy, &report.primary);
+    if let (End::Gone, Some(own)) = (&report.end, &shared.own) {
+        return own.remove(&file);
+    }
     let mut body = Map::new();
     body.insert("policy".to_owned(), json!(report.policy));
     body.insert("primary".to_owned(), json!(report.primary));
@@ -67,13 +71,7 @@ pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
         message,
         generation: report.observed_generation,
     };
-    write(
-        shared,
-        &status_file(&report.policy, &report.primary),
-        body,
-        &condition,
-        report.at_seconds,
-    )
+    write(shared, &file, body, &condition, report.at_seconds)
 }
 
 /// Writes a policy's own status if more than its times differs.
@@ -157,14 +155,6 @@ pub(super) fn reported(
         message,
         since,
     }))
-}
-
-/// Removes the status of a primary object.
-pub(super) fn forget(shared: &Shared, policy: &str, primary: &ObjectRef) -> io::Result<()> {
-    shared
-        .own
-        .as_ref()
-        .map_or(Ok(()), |own| own.remove(&status_file(policy, primary)))
 }
 
 /// Removes every status except the given ones.

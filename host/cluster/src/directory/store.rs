@@ -97,6 +97,15 @@ impl Store {
         self.problems.values().cloned().chain(duplicates).collect()
     }
 
+    /// The objects whose text contains a text, without the fields laid over them.
+    pub(super) fn holding(&self, text: &str) -> Vec<Arc<ObjectRef>> {
+        self.slots
+            .iter()
+            .filter(|(_, slot)| slot.effective().holds(text))
+            .map(|(reference, _)| Arc::clone(reference))
+            .collect()
+    }
+
     /// The first place that cannot be read.
     pub(super) fn unread(&self) -> Option<&str> {
         self.problems.keys().next().map(String::as_str)

@@ -8,7 +8,7 @@ use kube::Resource as _;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep_until};
@@ -74,9 +74,9 @@ impl PolicyStatuses {
         self.news.notify_one();
     }
 
-    /// A policy was deleted.
-    pub fn forget(&self, policy: &str) {
-        self.latest(|all| all.remove(policy));
+    /// Every other policy was deleted.
+    pub fn retain(&self, policies: &BTreeSet<String>) {
+        self.latest(|all| all.retain(|policy, _| policies.contains(policy)));
     }
 
     /// Writes published statuses as long as it is polled, and calls `told` for each failed write. A failed write is

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 use transom_api::status::PolicyStatus;
 use transom_api::{KnownReason, Reason, State};
+use transom_cluster::Cluster as _;
 use transom_cluster::directory::{Directory, DirectoryOptions, OpenError};
 use transom_core::failure::Class;
 use transom_core::observation::Observation;
@@ -124,12 +125,16 @@ fn work(directory: &Directory) {
             json!(["one", "ours"]),
         )],
     ));
-    drop(directory.publish(&report("a")));
-    drop(directory.publish(&report("b")));
-    drop(directory.forget("p", &map_ref("b")));
+    drop(directory.publish(&report("a"), ""));
+    drop(directory.publish(&report("b"), ""));
+    let gone = Report {
+        end: End::Gone,
+        ..report("b")
+    };
+    drop(directory.publish(&gone, ""));
     drop(directory.publish_policy("p", &PolicyStatus::default()));
     drop(directory.policy_status("p"));
-    drop(directory.retain_status(&["q".to_owned()].into(), &[].into()));
+    drop(directory.retain(&["q".to_owned()].into(), &[].into()));
     if let Some(made) = read(directory, &secret_ref("s")) {
         let gone = Step::Delete {
             reference: made.reference,
@@ -409,14 +414,14 @@ fn writes_nothing_while_another_agent_owns_the_folder() {
             message.contains("another agent is using the new one"),
             "{message}"
         );
-        assert!(first.publish(&report("a")).is_err());
+        assert!(first.publish(&report("a"), "").is_err());
         assert!(
             folder
                 .text("fleet/.transom/objects/n/Secret.s.yaml")
                 .contains("b25l")
         );
         drop(second);
-        first.publish(&report("a")).unwrap();
+        first.publish(&report("a"), "").unwrap();
         assert!(folder.path("fleet/.transom/status/p/n.a.yaml").exists());
         assert!(
             matches!(

@@ -4,6 +4,7 @@ use crate::support::{Folder, done, map, map_ref, read, secret, secret_ref, value
 use serde_json::json;
 use std::path::Path;
 use transom_api::KnownReason;
+use transom_cluster::Cluster as _;
 use transom_cluster::directory::{Directory, DirectoryOptions, Limits, OpenError};
 use transom_core::observation::Observation;
 use transom_core::plan::Step;

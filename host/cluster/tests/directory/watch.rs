@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::{Builder, Runtime};
+use transom_cluster::Cluster as _;
 use transom_cluster::directory::{Directory, DirectoryOptions, Observations};
 use transom_core::observation::Observation;
 use transom_core::plan::Step;

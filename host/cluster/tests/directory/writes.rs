@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 use transom_api::status::{Condition, ConditionStatus, ConditionType, PolicyStatus};
 use transom_api::{KnownReason, Reason, State};
+use transom_cluster::Cluster as _;
 use transom_cluster::directory::Directory;
 use transom_core::outcome::WriteKind;
 use transom_core::plan::Step;
@@ -370,10 +371,13 @@ fn writes_a_status_only_if_more_than_its_time_differs() {
     let directory = folder.open();
     let created = vec![(WriteKind::Create, secret_ref("s"))];
     directory
-        .publish(&Report {
-            writes: created,
-            ..report(State::Applied, "created it", 0)
-        })
+        .publish(
+            &Report {
+                writes: created,
+                ..report(State::Applied, "created it", 0)
+            },
+            "",
+        )
         .unwrap();
     let first = folder.text(STATUS_FILE);
     assert_eq!(
@@ -388,7 +392,7 @@ fn writes_a_status_only_if_more_than_its_time_differs() {
     let marked = format!("{first}# a comment\n");
     folder.write(STATUS_FILE, &marked);
     directory
-        .publish(&report(State::Applied, "nothing to do", 60))
+        .publish(&report(State::Applied, "nothing to do", 60), "")
         .unwrap();
     assert_eq!(
         folder.text(STATUS_FILE),
@@ -396,14 +400,14 @@ fn writes_a_status_only_if_more_than_its_time_differs() {
         "equal by its first line: not written"
     );
     directory
-        .publish(&report(State::Failed, "broken", 60))
+        .publish(&report(State::Failed, "broken", 60), "")
         .unwrap();
     assert_eq!(
         status(&folder)["conditions"][0]["lastTransitionTime"],
         "1970-01-01T00:01:00Z"
     );
     directory
-        .publish(&report(State::Failed, "still broken", 120))
+        .publish(&report(State::Failed, "still broken", 120), "")
         .unwrap();
     assert_eq!(status(&folder)["conditions"][0]["message"], "still broken");
     assert_eq!(
@@ -413,11 +417,11 @@ fn writes_a_status_only_if_more_than_its_time_differs() {
     );
     folder.write(STATUS_FILE, "someone's own text");
     directory
-        .publish(&report(State::Failed, "still broken", 180))
+        .publish(&report(State::Failed, "still broken", 180), "")
         .unwrap();
     assert_eq!(status(&folder)["state"], "Failed");
     directory
-        .publish(&report(State::Applied, "nothing to do", 0))
+        .publish(&report(State::Applied, "nothing to do", 0), "")
         .unwrap();
     assert_eq!(
         folder.text(STATUS_FILE),
@@ -432,10 +436,13 @@ fn deletes_a_status_with_its_primary() {
     let directory = folder.open();
     for name in ["a", "b", "c"] {
         directory
-            .publish(&Report {
-                primary: map_ref(name),
-                ..report(State::Applied, "", 0)
-            })
+            .publish(
+                &Report {
+                    primary: map_ref(name),
+                    ..report(State::Applied, "", 0)
+                },
+                "",
+            )
             .unwrap();
     }
     for policy in ["p", "q"] {
@@ -451,10 +458,14 @@ fn deletes_a_status_with_its_primary() {
             .text(".transom/status/q.yaml")
             .contains("PolicyInvalid")
     );
-    directory.forget("p", &map_ref("a")).unwrap();
-    directory.forget("p", &map_ref("a")).unwrap();
+    let gone = Report {
+        end: End::Gone,
+        ..report(State::Applied, "", 0)
+    };
+    directory.publish(&gone, "").unwrap();
+    directory.publish(&gone, "").unwrap();
     directory
-        .retain_status(
+        .retain(
             &["p".to_owned()].into(),
             &[("p".to_owned(), map_ref("b"))].into(),
         )
@@ -490,18 +501,18 @@ fn a_policy_status_reads_back_and_is_not_rewritten_for_its_times() {
     const FILE: &str = ".transom/status/p.yaml";
     let folder = Folder::new(&[]);
     let directory = folder.open();
-    assert_eq!(directory.policy_status("p").unwrap(), None);
+    assert_eq!(directory.policy_status("p"), None);
     let first = policy_status("PolicyInvalid", "1970-01-01T00:00:00Z");
     directory.publish_policy("p", &first).unwrap();
-    assert_eq!(directory.policy_status("p").unwrap(), Some(first.clone()));
+    assert_eq!(directory.policy_status("p"), Some(first.clone()));
     directory
         .publish_policy("p", &policy_status("PolicyInvalid", "1970-01-01T00:01:00Z"))
         .unwrap();
-    assert_eq!(directory.policy_status("p").unwrap(), Some(first));
+    assert_eq!(directory.policy_status("p"), Some(first));
     let other = policy_status("SettingsRefused", "1970-01-01T00:01:00Z");
     directory.publish_policy("p", &other).unwrap();
-    assert_eq!(directory.policy_status("p").unwrap(), Some(other.clone()));
+    assert_eq!(directory.policy_status("p"), Some(other.clone()));
     folder.write(FILE, "someone's own text");
     directory.publish_policy("p", &other).unwrap();
-    assert_eq!(directory.policy_status("p").unwrap(), Some(other));
+    assert_eq!(directory.policy_status("p"), Some(other));
 }

@@ -1,15 +1,19 @@
 //! Opens connections, each in its own task, so that one that is slow or does not answer holds up no other.
 
-use super::adapter::Cluster;
-use super::{Connections, Told};
+use super::Connections;
 use crate::controller::Controller;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use tokio::task::JoinSet;
+use transom_cluster::kubernetes::Server;
+use transom_cluster::{Cluster, Patience};
 use transom_core::catalogue::Catalogue;
+use transom_core::observation::Observation;
 use transom_core::reference::LOCAL;
-use transom_core::watches;
+use transom_core::watches::{self, SecretReads};
 use transom_core::work::Cause;
 
 impl Connections {
@@ -19,11 +23,13 @@ impl Connections {
         let _one = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
         let catalogue = catalogue();
         for (name, cluster) in &self.by_name {
-            cluster.watch(|| {
-                let mut wanted = watches::of(&catalogue, name, self.secrets);
-                wanted.extend((self.policy_objects && name == LOCAL).then(watches::policies));
-                wanted
-            });
+            // A directory has read every Secret anyway.
+            let secrets = cluster
+                .server()
+                .map_or(SecretReads::Watch, |_| self.secrets);
+            let mut wanted = watches::of(&catalogue, name, secrets);
+            wanted.extend((self.policy_objects && name == LOCAL).then(watches::policies));
+            cluster.watch(wanted);
         }
     }
 
@@ -41,21 +47,23 @@ impl Connections {
             .by_name
             .iter()
             .filter(|(name, _)| names.contains(*name));
-        futures::future::join_all(clusters.map(|(_, cluster)| cluster.listed())).await;
+        let synced = clusters.map(|(_, cluster)| cluster.synced(Patience::Short));
+        futures::future::join_all(synced).await;
     }
 
     /// Waits until a connection answers or is known not to answer, then for the lists of what it watches. `patiently`:
     /// waits for an answer, within a time limit.
     pub(crate) async fn first_listed(&self, name: &str, patiently: bool) {
         if let Some(cluster) = self.by_name.get(name) {
-            cluster.first_word(patiently).await;
-            cluster.listed().await;
+            // What cannot be read is reported by whoever reads it.
+            drop(cluster.synced(patience(patiently)).await);
         }
     }
 
-    /// Whether no connection can be used, because none has answered since the start.
+    /// Whether no connection can be used, because all are API servers and none has answered since the start.
     pub(crate) fn all_away(&self) -> bool {
-        !self.by_name.is_empty() && self.all().all(|cluster| cluster.away().is_some())
+        let away = |server: &Server| server.kubernetes().trouble().is_some();
+        !self.by_name.is_empty() && self.all().all(|cluster| cluster.server().is_some_and(away))
     }
 }
 
@@ -65,7 +73,7 @@ impl Controller {
     pub(crate) fn open(self: &Arc<Self>, once: bool) -> JoinSet<()> {
         let clusters = self.connections.by_name.iter();
         clusters
-            .map(|(name, cluster)| open(Arc::clone(self), name.clone(), cluster.clone(), once))
+            .map(|(name, cluster)| open(Arc::clone(self), name.clone(), Arc::clone(cluster), once))
             .collect()
     }
 
@@ -91,33 +99,39 @@ impl Controller {
     }
 }
 
-async fn open(agent: Arc<Controller>, name: String, cluster: Cluster, once: bool) {
-    agent.connections.first_listed(&name, once).await;
-    let away = cluster.away().is_some();
+/// How long the first answer is waited for.
+fn patience(patiently: bool) -> Patience {
+    match patiently {
+        true => Patience::Long,
+        false => Patience::Short,
+    }
+}
+
+async fn open(agent: Arc<Controller>, name: String, cluster: Arc<dyn Cluster>, once: bool) {
+    let away = cluster.synced(patience(once)).await.is_err();
     if away {
         // Its policies begin anyway, and report why they cannot go on.
         agent.connections.opened(&name);
         if once {
             return;
         }
-        cluster.answered().await;
-        cluster.listed().await;
+        drop(cluster.synced(Patience::Endless).await);
     }
     // Subscribes before it looks at the cache: what was there before is in the cache, what comes later is observed.
-    let told = cluster.changes();
-    agent.find_outputs(&cluster);
+    let changes = cluster.changes();
+    agent.find_outputs(&*cluster);
     match away {
         true => agent.came(&name),
         false => agent.connections.opened(&name),
     }
     if !once {
-        follow(&agent, told).await;
+        follow(&agent, changes).await;
     }
 }
 
 /// Passes the observations of a cluster to the agent.
-async fn follow(agent: &Controller, mut told: Told) {
-    loop {
-        agent.observe(told.next().await);
+async fn follow(agent: &Controller, mut changes: BoxStream<'static, Observation>) {
+    while let Some(observation) = changes.next().await {
+        agent.observe(observation);
     }
 }

@@ -1,69 +1,33 @@
-//! Whether a connection can be used: what it watches, whether it has answered, and why it does not answer.
+//! Connects an API server: logs whether it answers, and which statuses could not be written.
 
-use super::adapter::Cluster;
 use crate::telemetry;
+use std::sync::Arc;
 use tokio::sync::watch;
-use tokio::time::timeout;
-use transom_cluster::kubernetes::{ConnectError, Standing};
-use transom_core::observation::Unreadable;
-use transom_core::watches::Watches;
+use transom_cluster::Cluster;
+use transom_cluster::kubernetes::{ConnectError, Kubernetes, Leading, Server, Standing};
+use transom_core::outcome::WriteFailure;
+use transom_core::signal::Signal;
 
-impl Cluster {
-    /// Has an API server watch what is wanted; a directory is always watched as a whole.
-    pub(super) fn watch(&self, wanted: impl FnOnce() -> Watches) {
-        if let Self::Kubernetes(on) = self {
-            on.server.watch(wanted());
-        }
-    }
+/// An API server that is written only while this replica leads, under the name `replica`.
+pub(crate) fn server(kubernetes: Kubernetes, replica: &str, leading: Leading) -> Arc<dyn Cluster> {
+    // Ends when the server answers or is dropped.
+    drop(tokio::spawn(tell(kubernetes.standing())));
+    Arc::new(Server::new(kubernetes, replica, leading, unwritten))
+}
 
-    /// Waits until everything that is watched was listed, or is known to be unreadable.
-    pub(super) async fn listed(&self) {
-        if let Self::Kubernetes(on) = self {
-            on.server.synced().await;
-        }
-    }
-
-    /// Waits until an API server has answered, or is known not to answer; `patiently`: until it has answered, within a
-    /// time limit.
-    pub(super) async fn first_word(&self, patiently: bool) {
-        let Self::Kubernetes(on) = self else { return };
-        if patiently {
-            // `away` gives the result.
-            drop(timeout(on.server.patience(), on.server.answered()).await);
-        } else {
-            drop(on.server.standing().wait_for(Option::is_some).await);
-        }
-    }
-
-    /// Waits until an API server has answered for the first time.
-    pub(super) async fn answered(&self) {
-        if let Self::Kubernetes(on) = self {
-            on.server.answered().await;
-        }
-    }
-
-    /// Why an API server has not answered since the start; `None` when it has, and for a directory.
-    pub(super) fn away(&self) -> Option<Unreadable> {
-        let Self::Kubernetes(on) = self else {
-            return None;
-        };
-        let ConnectError {
-            place,
-            reason,
-            message,
-        } = on.server.trouble()?;
-        Some(Unreadable {
-            place: format!("connection {place}"),
-            reason,
-            message,
-            objects: Vec::new(),
-        })
-    }
+/// Logs that the status of a policy could not be written. Reconciles go on.
+fn unwritten(policy: &str, failure: &WriteFailure) {
+    let (place, message) = (format!("the status of {policy}"), failure.message.clone());
+    telemetry::tell(&Signal::Unreadable {
+        place,
+        reason: failure.reason,
+        message,
+    });
 }
 
 /// Logs why an API server does not answer, each cause once, and when it answers in the end. Logs nothing for a server
 /// that answers at once.
-pub(super) async fn tell(mut standing: watch::Receiver<Standing>) {
+async fn tell(mut standing: watch::Receiver<Standing>) {
     let mut told: Option<ConnectError> = None;
     loop {
         let now = standing.borrow_and_update().clone();

@@ -1,0 +1,105 @@
+//! The trait of a cluster: what the agent asks of an API server and of a directory of manifests alike.
+
+use crate::ReadFailure;
+use crate::kubernetes::Server;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use std::collections::BTreeSet;
+use std::io;
+use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
+use transom_core::object::Object;
+use transom_core::observation::{Observation, Unreadable};
+use transom_core::outcome::Outcome;
+use transom_core::plan::Plan;
+use transom_core::reference::ObjectRef;
+use transom_core::report::Report;
+use transom_core::watches::Watches;
+
+/// The result of a read; `None` when the object does not exist.
+pub type Read = Result<Option<Object>, ReadFailure>;
+
+/// How long to wait for a cluster that gives no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Until it is known that it does not answer.
+    Short,
+    /// As long as a first answer may take.
+    Long,
+    /// Until it answers.
+    Endless,
+}
+
+/// A cluster: it is watched, read and written, and keeps what is published about policies and primaries.
+pub trait Cluster: Send + Sync {
+    /// Sets the kinds whose changes are observed, beside what the agent made. Returns at once.
+    fn watch(&self, wanted: Watches);
+
+    /// Waits until everything that is watched was listed, or is known to be unreadable. The error says why the cluster
+    /// gives no answer. A directory does not wait: every file was read when it was opened.
+    fn synced(&self, patience: Patience) -> BoxFuture<'_, Result<(), Unreadable>>;
+
+    /// Every change from now on.
+    fn changes(&self) -> BoxStream<'static, Observation>;
+
+    /// Everything that cannot be read now; the cluster alone when nothing of it can be read.
+    fn unreadable(&self) -> Vec<Unreadable>;
+
+    /// What cannot be followed now, as a policy's status names it: kinds, or files, which may hold any kind.
+    fn watch_errors(&self) -> Vec<WatchStatus>;
+
+    /// The objects of a kind; sorted.
+    fn list(&self, api_version: &str, kind: &str) -> Vec<ObjectRef>;
+
+    /// Those of them that the agent made.
+    fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef>;
+
+    /// The objects that carry the agent's stamp.
+    fn stamped(&self) -> Vec<Object>;
+
+    /// Upper bound of the bytes that an object takes once it is parsed; `None` when only a read shows it.
+    fn weigh(&self, reference: &ObjectRef) -> Option<usize>;
+
+    /// Reads an object as it was last observed, or requests it.
+    fn read<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read>;
+
+    /// Reads an object for a resync: what only the agent's own write has reported, and no watch has confirmed, is
+    /// confirmed now.
+    fn read_confirmed<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read>;
+
+    /// Reads an object where it is kept, because a watch may lag. For actions that cannot be undone. On a directory this
+    /// concerns the agent's own files: a user's file that is being written counts as it was last whole.
+    fn confirm<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read>;
+
+    /// A place that cannot be read now, where an object that was not found may be. Always `None` for an API server,
+    /// whose answer to [`Cluster::confirm`] leaves no doubt.
+    fn unread(&self, object: &ObjectRef) -> Option<String>;
+
+    /// Performs the steps of a plan in order, each only if its object is as it was read; stops at the first failure.
+    fn apply(&self, plan: Plan) -> BoxFuture<'_, Outcome>;
+
+    /// Publishes the result of a reconcile: in a status file, which goes with the primary, or for a failure as an Event.
+    /// Returns without waiting for a server. `uid` is the primary's, empty when it is gone.
+    fn publish(&self, report: &Report, uid: &str) -> io::Result<()>;
+
+    /// The last published status of a primary, by this agent or an earlier one. Always `None` for an API server: an
+    /// Event is no state, and the top failures are a part of the policy's status.
+    fn reported(&self, policy: &str, primary: &ObjectRef) -> Option<PrimaryStatus>;
+
+    /// Publishes the status of a policy if it differs: in a status file, or in the `FleetPolicy` object if there is
+    /// one. Returns without waiting for a server.
+    fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> io::Result<()>;
+
+    /// The last published status of a policy, by this agent or an earlier one.
+    fn policy_status(&self, policy: &str) -> Option<PolicyStatus>;
+
+    /// Drops what is published, or still to be written, about all policies and primaries except these. What an API server
+    /// keeps about them goes with the `FleetPolicy` object, or expires.
+    fn retain(
+        &self,
+        policies: &BTreeSet<String>,
+        primaries: &BTreeSet<(String, ObjectRef)>,
+    ) -> io::Result<()>;
+
+    /// The API server, for what only an API server has: token reviews, webhooks, counts of requests.
+    fn server(&self) -> Option<&Server>;
+}

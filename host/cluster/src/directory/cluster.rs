@@ -1,0 +1,160 @@
+//! A directory as a cluster of the agent.
+
+use super::names::object_file;
+use super::shared::Shared;
+use super::status;
+use super::tree::{Layer, Place};
+use super::{Directory, load};
+use crate::kubernetes::Server;
+use crate::{Cluster, Patience, Read};
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt as _, StreamExt as _};
+use std::collections::BTreeSet;
+use std::io;
+use transom_api::labels;
+use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
+use transom_core::object::Object;
+use transom_core::observation::{Observation, Unreadable};
+use transom_core::outcome::Outcome;
+use transom_core::plan::Plan;
+use transom_core::reference::ObjectRef;
+use transom_core::report::Report;
+use transom_core::stamp::Stamp;
+use transom_core::watches::Watches;
+
+/// Maximum number of unreadable files in a status.
+const FILES: usize = 1_000;
+
+impl Cluster for Directory {
+    fn watch(&self, wanted: Watches) {
+        let kinds = wanted.into_keys();
+        self.shared
+            .want(kinds.map(|scope| (scope.api_version, scope.kind)).collect());
+    }
+
+    fn synced(&self, _patience: Patience) -> BoxFuture<'_, Result<(), Unreadable>> {
+        async { Ok(()) }.boxed()
+    }
+
+    fn changes(&self) -> BoxStream<'static, Observation> {
+        stream::unfold(Directory::changes(self), |mut changes| async {
+            Some((changes.next().await, changes))
+        })
+        .boxed()
+    }
+
+    fn unreadable(&self) -> Vec<Unreadable> {
+        self.shared.store().unreadable()
+    }
+
+    fn watch_errors(&self) -> Vec<WatchStatus> {
+        let error = |one: Unreadable| WatchStatus {
+            cluster: self.shared.name.clone(),
+            api_version: String::new(),
+            kind: String::new(),
+            namespace: None,
+            reason: one.reason.as_str().to_owned(),
+            message: one.message,
+        };
+        let files = self.unreadable().into_iter().take(FILES);
+        files.map(error).collect()
+    }
+
+    fn list(&self, api_version: &str, kind: &str) -> Vec<ObjectRef> {
+        Directory::list(self, api_version, kind, None)
+    }
+
+    fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
+        let objects = Directory::list(self, api_version, kind, None).into_iter();
+        objects
+            .filter(|object| Directory::made(self, object))
+            .collect()
+    }
+
+    /// Includes those in a user's files.
+    fn stamped(&self) -> Vec<Object> {
+        // Parsing every object for a label that few have would double the time to start.
+        let labelled = self.shared.store().holding(labels::POLICY);
+        labelled
+            .iter()
+            .filter_map(|object| self.shared.read_one(object).ok().flatten())
+            .filter(|object| Stamp::read(object).is_some())
+            .collect()
+    }
+
+    fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
+        let store = self.shared.store();
+        Some(store.slot(reference).map_or(0, super::slot::Slot::weigh))
+    }
+
+    fn read<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
+        async move { self.shared.read_one(reference) }.boxed()
+    }
+
+    fn read_confirmed<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
+        let unconfirmed = |file: &Place| {
+            let known = self.shared.store().print(file);
+            known.is_some_and(|print| print.stamp.is_none())
+        };
+        async move { self.read_again(reference, unconfirmed) }.boxed()
+    }
+
+    fn confirm<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
+        async move { self.read_again(reference, |_| true) }.boxed()
+    }
+
+    /// Any file may hold the object.
+    fn unread(&self, _object: &ObjectRef) -> Option<String> {
+        let store = self.shared.store();
+        store.unread().map(|place| format!("`{place}`"))
+    }
+
+    fn apply(&self, plan: Plan) -> BoxFuture<'_, Outcome> {
+        async move { Directory::apply(self, plan) }.boxed()
+    }
+
+    fn publish(&self, report: &Report, _uid: &str) -> io::Result<()> {
+        status::publish(&self.shared, report)
+    }
+
+    fn reported(&self, policy: &str, primary: &ObjectRef) -> Option<PrimaryStatus> {
+        status::reported(&self.shared, policy, primary)
+            .ok()
+            .flatten()
+    }
+
+    fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> io::Result<()> {
+        status::publish_policy(&self.shared, policy, status)
+    }
+
+    fn policy_status(&self, policy: &str) -> Option<PolicyStatus> {
+        status::policy_status(&self.shared, policy).ok().flatten()
+    }
+
+    fn retain(
+        &self,
+        policies: &BTreeSet<String>,
+        primaries: &BTreeSet<(String, ObjectRef)>,
+    ) -> io::Result<()> {
+        status::retain(&self.shared, policies, primaries)
+    }
+
+    fn server(&self) -> Option<&Server> {
+        None
+    }
+}
+
+impl Directory {
+    /// Reads some of the agent's files that may hold an object or fields of it again, and then the object. A directory
+    /// that may not be written holds them in memory only; while the root is away, nothing below it counts as gone.
+    fn read_again(&self, reference: &ObjectRef, which: impl Fn(&Place) -> bool) -> Read {
+        let Shared { own, tree, .. } = &*self.shared;
+        if own.is_some() && tree.is_there() {
+            let file = object_file(reference);
+            let files = [Layer::Made, Layer::Patch].map(|layer| Place::new(layer, &file));
+            load::refresh(&self.shared, files.into_iter().filter(which).collect());
+        }
+        self.shared.read_one(reference)
+    }
+}

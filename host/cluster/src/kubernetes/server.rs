@@ -1,0 +1,253 @@
+//! An API server as a replica uses it: it writes and publishes only while it leads.
+
+use super::{Events, Kubernetes, Leading, PolicyStatuses, WatchHealth};
+use crate::{Cluster, Patience, Read};
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt as _, StreamExt as _};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
+use transom_api::{API_VERSION, KIND, KnownReason};
+use transom_core::object::Object;
+use transom_core::observation::{Observation, Unreadable};
+use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
+use transom_core::plan::Plan;
+use transom_core::reference::ObjectRef;
+use transom_core::report::Report;
+use transom_core::watches::{Scope, Watches};
+
+/// Called with a policy whose status could not be written, and why.
+type Unwritten = dyn Fn(&str, &WriteFailure) + Send + Sync;
+
+/// An API server with the publishers of Events and policy status. Dropping it ends their tasks.
+pub struct Server {
+    kubernetes: Kubernetes,
+    events: Arc<Events>,
+    statuses: Arc<PolicyStatuses>,
+    leading: Leading,
+    unwritten: Arc<Unwritten>,
+    writing: AbortHandle,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.writing.abort();
+    }
+}
+
+impl Server {
+    /// Publishes under the name `replica`; calls `unwritten` for each policy status that could not be written. Must be
+    /// called inside a tokio runtime.
+    pub fn new(
+        kubernetes: Kubernetes,
+        replica: &str,
+        leading: Leading,
+        unwritten: impl Fn(&str, &WriteFailure) + Send + Sync + 'static,
+    ) -> Self {
+        let writer = kubernetes.writer();
+        writer.lead_by(leading.clone());
+        let events = Arc::new(writer.events(replica));
+        let statuses = Arc::new(writer.policy_statuses());
+        let unwritten: Arc<Unwritten> = Arc::new(unwritten);
+        let (writes, told) = (Arc::clone(&statuses), Arc::clone(&unwritten));
+        let writing = tokio::spawn(async move { writes.run(&*told).await }).abort_handle();
+        Self {
+            kubernetes,
+            events,
+            statuses,
+            leading,
+            unwritten,
+            writing,
+        }
+    }
+
+    /// The API server itself.
+    pub fn kubernetes(&self) -> &Kubernetes {
+        &self.kubernetes
+    }
+
+    /// Records the status that a `FleetPolicy` object was observed to have: another replica or a user may have changed it.
+    pub fn found(&self, policy: &str, status: &PolicyStatus) {
+        self.statuses.found(policy, json!(status));
+    }
+
+    /// Writes every pending policy status, each once. For the end of the process.
+    pub async fn finish(&self) {
+        self.statuses.finish(&*self.unwritten).await;
+    }
+
+    /// Why nothing was read since the start; `None` once the server has answered.
+    fn away(&self) -> Option<Unreadable> {
+        let trouble = self.kubernetes.trouble()?;
+        Some(Unreadable {
+            place: format!("connection {}", trouble.place),
+            reason: trouble.reason,
+            message: trouble.message,
+            objects: Vec::new(),
+        })
+    }
+}
+
+impl Cluster for Server {
+    fn watch(&self, wanted: Watches) {
+        self.kubernetes.watch(wanted);
+    }
+
+    fn synced(&self, patience: Patience) -> BoxFuture<'_, Result<(), Unreadable>> {
+        let server = &self.kubernetes;
+        async move {
+            // Each may end without an answer; `away` tells.
+            match patience {
+                Patience::Short => drop(server.standing().wait_for(Option::is_some).await),
+                Patience::Long => drop(timeout(server.patience(), server.answered()).await),
+                Patience::Endless => server.answered().await,
+            }
+            server.synced().await;
+            self.away().map_or(Ok(()), Err)
+        }
+        .boxed()
+    }
+
+    fn changes(&self) -> BoxStream<'static, Observation> {
+        stream::unfold(self.kubernetes.changes(), |mut changes| async {
+            Some((changes.next().await, changes))
+        })
+        .boxed()
+    }
+
+    fn unreadable(&self) -> Vec<Unreadable> {
+        self.away()
+            .map_or_else(|| self.kubernetes.unreadable(), |away| vec![away])
+    }
+
+    fn watch_errors(&self) -> Vec<WatchStatus> {
+        let error = |watch: WatchHealth| {
+            let (reason, message) = watch.failure?;
+            let Scope {
+                api_version,
+                kind,
+                namespace,
+                ..
+            } = watch.scope;
+            Some(WatchStatus {
+                cluster: self.kubernetes.name().to_owned(),
+                api_version,
+                kind,
+                namespace,
+                reason: reason.as_str().to_owned(),
+                message,
+            })
+        };
+        let watches = self.kubernetes.health().watches;
+        watches.into_iter().filter_map(error).collect()
+    }
+
+    fn list(&self, api_version: &str, kind: &str) -> Vec<ObjectRef> {
+        self.kubernetes.list(api_version, kind, None)
+    }
+
+    fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
+        self.kubernetes.made(api_version, kind)
+    }
+
+    fn stamped(&self) -> Vec<Object> {
+        self.kubernetes.stamped()
+    }
+
+    fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
+        self.kubernetes.weigh(reference)
+    }
+
+    fn read<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
+        self.kubernetes.read(reference).boxed()
+    }
+
+    fn read_confirmed<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
+        self.kubernetes.read_confirmed(reference).boxed()
+    }
+
+    fn confirm<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
+        self.kubernetes.confirm(reference).boxed()
+    }
+
+    fn unread(&self, _object: &ObjectRef) -> Option<String> {
+        None
+    }
+
+    fn apply(&self, plan: Plan) -> BoxFuture<'_, Outcome> {
+        async move {
+            match self.leading.leads() {
+                true => self.kubernetes.apply(plan).await,
+                false => not_leading(&plan),
+            }
+        }
+        .boxed()
+    }
+
+    fn publish(&self, report: &Report, uid: &str) -> io::Result<()> {
+        if self.leading.leads() {
+            // In a task of its own, so that the reconcile does not wait for it. An Event that fails is dropped.
+            let (events, report, uid) = (Arc::clone(&self.events), report.clone(), uid.to_owned());
+            drop(tokio::spawn(
+                async move { events.publish(&report, &uid).await },
+            ));
+        }
+        Ok(())
+    }
+
+    fn reported(&self, _policy: &str, _primary: &ObjectRef) -> Option<PrimaryStatus> {
+        None
+    }
+
+    fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> io::Result<()> {
+        let mut policies = self.list(API_VERSION, KIND).into_iter();
+        if policies.any(|object| object.name == policy) {
+            self.statuses.publish(policy, json!(status));
+        }
+        Ok(())
+    }
+
+    fn policy_status(&self, policy: &str) -> Option<PolicyStatus> {
+        let object = ObjectRef {
+            cluster: self.kubernetes.name().to_owned(),
+            ..ObjectRef::local(API_VERSION, KIND, None, policy)
+        };
+        let mut object = self.kubernetes.shared.last_heard(&object)?;
+        let status = object.body.get_mut("status")?.take();
+        serde_json::from_value(status).ok()
+    }
+
+    fn retain(
+        &self,
+        policies: &BTreeSet<String>,
+        _primaries: &BTreeSet<(String, ObjectRef)>,
+    ) -> io::Result<()> {
+        self.statuses.retain(policies);
+        Ok(())
+    }
+
+    fn server(&self) -> Option<&Server> {
+        Some(self)
+    }
+}
+
+/// The outcome of a plan on a replica that does not lead: no step is tried.
+fn not_leading(plan: &Plan) -> Outcome {
+    let failure = WriteFailure {
+        reason: KnownReason::NotLeading,
+        message: "another replica is the leader and does the writes".to_owned(),
+    };
+    let first = plan.steps.first();
+    Outcome {
+        steps: first
+            .map(|step| StepOutcome::failed(step, failure))
+            .into_iter()
+            .collect(),
+        stopped: None,
+    }
+}

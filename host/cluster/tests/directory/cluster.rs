@@ -1,0 +1,140 @@
+//! A directory as the agent uses it: through the trait that it shares with API servers.
+
+use crate::support::{Folder, done, map, map_ref, secret, secret_ref};
+use futures::{FutureExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use transom_cluster::directory::{Directory, DirectoryOptions, Limits};
+use transom_cluster::{Cluster, Read};
+use transom_core::observation::Observation;
+use transom_core::plan::Step;
+use transom_core::reference::ObjectRef;
+use transom_core::stamp::Stamp;
+use transom_core::watches::{Keep, Scope};
+use transom_core::work::Key;
+
+const SECRET_FILE: &str = ".transom/objects/n/Secret.s.yaml";
+
+/// A directory answers every read at once.
+fn confirm(cluster: &dyn Cluster, object: &ObjectRef) -> Read {
+    cluster.confirm(object).now_or_never().unwrap()
+}
+
+fn value(read: Read) -> Option<Value> {
+    Some(read.unwrap()?.body["data"]["x"].clone())
+}
+
+/// The text of the agent's file of a Secret.
+fn made(value: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: s, namespace: n}}\ndata: {{x: {value}}}\n"
+    )
+}
+
+#[test]
+fn confirm_reads_the_files_of_the_agent_again() {
+    let folder = Folder::new(&[]);
+    let directory = folder.open();
+    let desired = secret("s", "b25l");
+    done(&directory, Step::Create { desired });
+    let cluster: &dyn Cluster = &directory;
+    let object = secret_ref("s");
+    let read = || value(cluster.read(&object).now_or_never().unwrap());
+    folder.write(SECRET_FILE, made("dHdv"));
+    assert_eq!(read(), Some(json!("b25l")), "no watch has reported it");
+    assert_eq!(value(confirm(cluster, &object)), Some(json!("dHdv")));
+    assert_eq!(read(), Some(json!("dHdv")), "the answer is kept");
+    folder.remove(SECRET_FILE);
+    assert_eq!(value(confirm(cluster, &object)), None);
+}
+
+#[test]
+fn a_resync_confirms_what_only_the_own_write_has_reported() {
+    let folder = Folder::new(&[]);
+    let directory = folder.open();
+    let desired = secret("s", "b25l");
+    done(&directory, Step::Create { desired });
+    folder.write(SECRET_FILE, made("dHdv"));
+    let cluster: &dyn Cluster = &directory;
+    let object = secret_ref("s");
+    let read = cluster.read_confirmed(&object).now_or_never().unwrap();
+    assert_eq!(value(read), Some(json!("dHdv")));
+}
+
+#[test]
+fn a_users_file_that_is_being_written_counts_as_it_was_last_whole() {
+    let folder = Folder::new(&[("a.yaml", &map("a", "1"))]);
+    let directory = folder.open();
+    // Half of a file, as while it is written.
+    folder.write("a.yaml", "apiVersion: v1\nkind: Conf");
+    assert_eq!(value(confirm(&directory, &map_ref("a"))), Some(json!(1)));
+}
+
+#[test]
+fn nothing_is_gone_while_the_root_is_away() {
+    let folder = Folder::new(&[("fleet/a.yaml", &map("a", "1"))]);
+    let (here, away) = (folder.path("fleet"), folder.path("away"));
+    let options = DirectoryOptions {
+        watch: false,
+        ..DirectoryOptions::new("local", &here)
+    };
+    let directory = Directory::open(options).unwrap();
+    let desired = secret("s", "b25l");
+    done(&directory, Step::Create { desired });
+    std::fs::rename(&here, &away).unwrap();
+    let confirmed = confirm(&directory, &secret_ref("s"));
+    assert_eq!(value(confirmed), Some(json!("b25l")));
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_confirms_what_it_would_have_written() {
+    let folder = Folder::new(&[]);
+    let options = DirectoryOptions {
+        writable: false,
+        ..folder.options()
+    };
+    let directory = Directory::open(options).unwrap();
+    let desired = secret("s", "b25l");
+    done(&directory, Step::Create { desired });
+    let confirmed = confirm(&directory, &secret_ref("s"));
+    assert_eq!(value(confirmed), Some(json!("b25l")));
+}
+
+/// A ConfigMap that carries the agent's stamp.
+fn stamped(name: &str) -> String {
+    let primary = secret("s", "b25l");
+    let mut body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "n"}});
+    let key = Key::new(&"p".into(), &primary.reference);
+    Stamp::of(&key, &primary, "inputs", "component").put(&mut body);
+    body.to_string()
+}
+
+#[test]
+fn observes_the_wanted_kinds_and_what_the_agent_made() {
+    let directory = Directory::from_bytes("local", "-", b"", Limits::default());
+    let cluster: &dyn Cluster = &directory;
+    let scope = |kind: &str| Scope {
+        api_version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        namespace: None,
+        name: None,
+        fields: None,
+        labels: None,
+    };
+    let watch = |kind: &str| cluster.watch([(scope(kind), Keep::default())].into());
+    let mut changes = cluster.changes();
+    let mut next = || match changes.next().now_or_never().flatten() {
+        Some(Observation::Present(object)) => object.reference.to_string(),
+        other => format!("{other:?}"),
+    };
+    watch("Secret");
+    directory.take("a.json", map("a", "1").as_bytes());
+    assert_eq!(next(), "None");
+    directory.take("b.json", stamped("b").as_bytes());
+    assert_eq!(next(), "ConfigMap n/b");
+    watch("ConfigMap");
+    directory.take("a.json", map("a", "2").as_bytes());
+    assert_eq!(next(), "ConfigMap n/a");
+    let found = cluster.stamped().into_iter();
+    let found: Vec<ObjectRef> = found.map(|object| object.reference).collect();
+    assert_eq!(found, [map_ref("b")]);
+}
