@@ -62,7 +62,10 @@ impl Copy {
             .current_dir(top());
         let output = output.output().unwrap();
         let rows: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
-            panic!("want rows, got {}", String::from_utf8_lossy(&output.stderr))
+            panic!(
+                "expected rows, got {}",
+                String::from_utf8_lossy(&output.stderr)
+            )
         });
         assert_eq!(rows.as_array().map(Vec::len), Some(1), "{rows}");
         (output.status.code(), rows[0].clone())

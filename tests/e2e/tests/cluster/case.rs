@@ -260,7 +260,7 @@ impl Row {
         let mut differences = Vec::new();
         for (primary, want) in self.states() {
             let have = states.get(&primary).map_or("none", String::as_str);
-            if have != expected {
+            if have != want {
                 differences.push(format!("{primary}: expected {want}, got {have}"));
             }
         }
