@@ -1,6 +1,6 @@
 //! The command line of `cargo xtask`. Each task has a file of its own.
 
-use crate::{bench, check, cluster, demo, deploy, fleet, fuzz, guests, monitoring, servers, soak};
+use crate::{bench, check, cluster, demo, deploy, fleet, fuzz, guests, servers, soak};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -34,8 +34,6 @@ enum Task {
     Soak(soak::Args),
     /// Fuzz the binary with mutated cases and policies and damaged own folders: panics, hangs, leaked credentials
     Fuzz(fuzz::Args),
-    /// Generate rules, dashboards and documentation from the list of metrics
-    Monitoring,
     /// Generate a fleet of HostedClusters and ManagedClusters as manifests
     Fleet(fleet::Args),
 }
@@ -54,7 +52,6 @@ impl Args {
             Task::Bench(args) => bench::run(&args),
             Task::Soak(args) => soak::run(&args),
             Task::Fuzz(args) => fuzz::run(&args),
-            Task::Monitoring => monitoring::run(),
             Task::Fleet(args) => fleet::run(&args),
         }
     }

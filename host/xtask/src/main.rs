@@ -10,7 +10,6 @@ mod deploy;
 mod fleet;
 mod fuzz;
 mod guests;
-mod monitoring;
 mod process;
 mod programs;
 mod progress;

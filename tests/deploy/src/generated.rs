@@ -1,7 +1,8 @@
 //! The files below `host` that are generated from the sources. `cargo xtask deploy` writes them.
 
-use crate::rendered;
+use crate::{metrics, rendered};
 use anyhow::{Context as _, Result};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -13,8 +14,8 @@ use transom_e2e::program;
 const POLICIES: [&str; 2] = ["built-in-taints", "external-managed-kubeconfig"];
 const BOTH: &str = "both";
 const NONE: &str = "none";
-/// The bundled dashboards.
-const DASHBOARDS: [&str; 3] = ["agent", "generation", "service-level"];
+/// The folder of the dashboards.
+const DASHBOARDS: &str = "host/deploy/monitoring/dashboards";
 /// The flags of `transom run` in both ways of installing that affect permissions.
 const INSTALLED: [&str; 5] = [
     "--policy-objects",
@@ -43,6 +44,7 @@ pub fn all() -> Result<Vec<Generated>> {
         Generated::new("host/deploy/base/crd.yaml", &crd),
         Generated::new("host/deploy/chart/crds/crd.yaml", &crd),
         Generated::new("host/docs/reasons.md", &reasons()?),
+        Generated::new(metrics::PAGE, &metrics::page(&read(metrics::PAGE)?)?),
     ];
     all.extend(monitoring()?);
     for policy in POLICIES {
@@ -79,7 +81,7 @@ pub fn all() -> Result<Vec<Generated>> {
     Ok(all)
 }
 
-/// Rules and dashboards from `cargo xtask monitoring`, in the form for both ways of installing.
+/// Rules and dashboards of `host/deploy/monitoring`, in the form for both ways of installing.
 fn monitoring() -> Result<Vec<Generated>> {
     let rules = read("host/deploy/monitoring/rules.yaml")?;
     let mut all = vec![
@@ -89,14 +91,31 @@ fn monitoring() -> Result<Vec<Generated>> {
             &prometheus_rule(&rules),
         ),
     ];
-    for name in DASHBOARDS {
-        let text = read(&format!("host/deploy/monitoring/dashboards/{name}.json"))?;
+    for name in dashboards()? {
+        let text = read(&format!("{DASHBOARDS}/{name}"))?;
         all.push(Generated::new(
-            &format!("host/deploy/chart/files/dashboards/{name}.json"),
+            &format!("host/deploy/chart/files/dashboards/{name}"),
             &text,
         ));
     }
     Ok(all)
+}
+
+/// The names of the files of all dashboards.
+///
+/// # Errors
+/// When their folder cannot be read.
+pub fn dashboards() -> Result<BTreeSet<String>> {
+    let about = || format!("failed to read `{DASHBOARDS}`");
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(program::root().join(DASHBOARDS)).with_context(about)? {
+        let name = entry.with_context(about)?.file_name();
+        let name = name.to_string_lossy();
+        if name.ends_with(".json") {
+            names.insert(name.into_owned());
+        }
+    }
+    Ok(names)
 }
 
 /// The rules as an object of the Prometheus operator.

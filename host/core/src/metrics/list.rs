@@ -1,4 +1,5 @@
-//! The list itself: the source of registry, rules, dashboard and documentation. Each name stands here only.
+//! The list itself; each name stands here only. The registry and the list in the documentation are made from it; tests
+//! compare rules and dashboards with it.
 
 use super::Kind::{Counter, Gauge, Histogram};
 use super::Metric;

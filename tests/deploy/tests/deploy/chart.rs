@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use transom_test_cluster::{helm, kubectl};
+use transom_test_deploy::generated;
 use transom_test_deploy::rendered::{self, chart, folder, kustomization, said};
 
 /// Objects by kind and name.
@@ -58,7 +59,7 @@ fn chart_and_component_give_the_same_dashboards() -> Result<()> {
         .iter()
         .filter(|object| object["kind"] == "ConfigMap")
         .collect();
-    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!(found.len(), generated::dashboards()?.len(), "{found:?}");
     for object in found {
         assert_eq!(
             object.pointer("/metadata/labels/grafana_dashboard"),
