@@ -419,7 +419,7 @@ fn prunes() {
         }
         let candidate = |body: &Value| {
             let object = object(body);
-            let mut kept_by = prune::keepers(&policy, &key("demo"), &object.reference);
+            let mut kept_by = prune::dependents(&policy, &key("demo"), &object.reference);
             kept_by.retain(|keeper| present.contains(&keeper.name));
             Candidate {
                 object: object.into(),

@@ -200,8 +200,11 @@ fn objects_created_under_an_earlier_name_are_still_managed() {
             policy.made(&target(cluster), &key.primary).is_some(),
             "{cluster}"
         );
-        let keepers = prune::keepers(&policy, &key, &target(cluster));
-        let names: Vec<_> = keepers.iter().map(|keeper| keeper.name.clone()).collect();
+        let dependents = prune::dependents(&policy, &key, &target(cluster));
+        let names: Vec<_> = dependents
+            .iter()
+            .map(|keeper| keeper.name.clone())
+            .collect();
         assert_eq!(names, [format!("klusterlet-{cluster}")]);
     }
     let elsewhere = ObjectRef {
@@ -210,6 +213,6 @@ fn objects_created_under_an_earlier_name_are_still_managed() {
     };
     assert!(
         policy.made(&elsewhere, &key.primary).is_none()
-            && prune::keepers(&policy, &key, &elsewhere).is_empty()
+            && prune::dependents(&policy, &key, &elsewhere).is_empty()
     );
 }
