@@ -16,7 +16,7 @@ pub struct About {
     pub reads: &'static [Read],
     /// Every reason that it may answer with. The host refuses other reasons.
     pub reasons: &'static [Reason],
-    /// JSON Schema of the settings.
+    /// JSON Schema of the settings, for people and editors; [`Guest::check`] and the type of the settings judge them.
     pub settings_schema: &'static str,
 }
 
@@ -105,7 +105,7 @@ impl<T: Guest> wit::Guest for T {
 
     fn validate(settings: String) -> Vec<Problem> {
         crate::panic::tell();
-        match settings::read::<T::Settings>(&settings) {
+        match settings::judge::<T::Settings>(&settings) {
             Ok(settings) => T::check(&settings),
             Err(problem) => vec![problem],
         }

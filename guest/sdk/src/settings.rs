@@ -15,6 +15,31 @@ pub(crate) const UNREADABLE_FIELDS: &str = "UnreadableFields";
 #[serde(deny_unknown_fields)]
 pub struct NoSettings {}
 
+/// Reads settings as [`read`] does, and refuses a list in the place of a mapping. For [`Guest::check`](crate::Guest::check),
+/// once for a policy.
+pub(crate) fn judge<S: DeserializeOwned + Default>(text: &str) -> Result<S, Problem> {
+    let settings = read(text)?;
+    match misplaced_list::<S>(text) {
+        Some(path) => Err(Problem::in_settings(&path, "is not a mapping")),
+        None => Ok(settings),
+    }
+}
+
+/// The path of a list in the place of a mapping, in settings that serde accepts: it reads such a list as the values of
+/// the fields, in their order. Only in such a place, a mapping instead of the list has an unknown field.
+fn misplaced_list<S: DeserializeOwned + Default>(text: &str) -> Option<String> {
+    let lists = text
+        .match_indices('[')
+        .map(|(start, _)| (start, list_end(text.as_bytes(), start)));
+    let mut places = lists.filter(|(start, end)| {
+        let probe = [&text[..*start], r#"{"?":0}"#, &text[*end..]].concat();
+        read::<S>(&probe).is_err_and(|problem| problem.message.starts_with("unknown field `?`"))
+    });
+    places
+        .next()
+        .map(|(start, _)| path_to(text.as_bytes(), start))
+}
+
 /// Reads settings. Absent settings give the default without parsing.
 pub(crate) fn read<S: DeserializeOwned + Default>(text: &str) -> Result<S, Problem> {
     if matches!(text, "" | "{}") {
@@ -30,12 +55,44 @@ pub(crate) fn read<S: DeserializeOwned + Default>(text: &str) -> Result<S, Probl
         if let Some(cut) = message.rfind(" at line ") {
             message.truncate(cut);
         }
-        let problem = Problem::new(INVALID_SETTINGS, message);
+        let problem = Problem::new(INVALID_SETTINGS, plain(&message));
         match path_at(text, &error) {
             path if path.is_empty() => problem,
             path => problem.at(path),
         }
     })
+}
+
+/// Rewrites an error of serde in the words of a policy's author.
+fn plain(message: &str) -> String {
+    let fault = message
+        .strip_prefix("invalid type: ")
+        .or_else(|| message.strip_prefix("invalid value: "));
+    let Some((found, expected)) = fault.and_then(|fault| fault.rsplit_once(", expected ")) else {
+        return match message.strip_prefix("unknown variant") {
+            Some(rest) => ["unknown value", rest].concat(),
+            // The parser's word for a list or null in the place of a name.
+            None if message == "expected value" => "expected a name".to_owned(),
+            None => message.to_owned(),
+        };
+    };
+    let found = match found {
+        "map" => "a mapping",
+        "sequence" => "a list",
+        other => other,
+    };
+    let expected = match expected {
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" => "a whole number from 0",
+        "i8" | "i16" | "i32" | "i64" => "a whole number",
+        name if name.starts_with("struct ") || name == "a map" => "a mapping",
+        other => other,
+    };
+    ["is ", found, ", expected ", expected].concat()
 }
 
 impl Primary {
@@ -116,25 +173,45 @@ fn string_end(text: &[u8], start: usize) -> usize {
     text.len()
 }
 
-/// A path such as `a.b[0].c`; other keys are quoted as in declared paths: `a["b.c/d"]`.
+/// Index behind the list that starts at `start`.
+fn list_end(text: &[u8], start: usize) -> usize {
+    let mut depth = 0;
+    let mut at = start;
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => at = string_end(text, at),
+            b'[' => depth += 1,
+            b']' if depth == 1 => return at + 1,
+            b']' => depth -= 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    text.len()
+}
+
+/// A path such as `a.b[0].c`.
 fn join(levels: &[Level]) -> String {
-    let is_plain = |key: &str| {
-        key.bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
-    };
     let mut path = String::new();
     for level in levels {
         match level {
             Level::Object(key) if key.is_empty() => {}
-            Level::Object(key) if is_plain(key) => {
-                if !path.is_empty() {
-                    path.push('.');
-                }
-                path.push_str(key);
-            }
-            Level::Object(key) => path.extend(["[\"", key, "\"]"]),
+            Level::Object(key) => path = below(path, key),
             Level::Array(index) => path.extend(["[", &index.to_string(), "]"]),
         }
+    }
+    path
+}
+
+/// The path of a key in the map at a path. Unusual keys are quoted as in declared paths: `a["b.c/d"]`.
+fn below(mut path: String, key: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if !key.bytes().all(is_plain) {
+        path.extend(["[\"", key, "\"]"]);
+    } else if path.is_empty() {
+        path.push_str(key);
+    } else {
+        path.extend([".", key]);
     }
     path
 }
@@ -142,12 +219,28 @@ fn join(levels: &[Level]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     #[derive(Debug, Default, PartialEq, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     struct Outer {
         list: Vec<Inner>,
         inner: Inner,
+        maybe: Option<Inner>,
+        named: BTreeMap<String, Inner>,
+        number: Wrapped,
+        pair: (u8, u8),
+        word: Word,
+    }
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    struct Wrapped(u8);
+
+    #[derive(Debug, Default, PartialEq, Deserialize)]
+    enum Word {
+        #[default]
+        Yes,
+        No,
     }
 
     #[derive(Debug, Default, PartialEq, Deserialize)]
@@ -198,6 +291,51 @@ mod tests {
                 problem.message
             );
             assert!(!problem.message.contains(" line "), "{}", problem.message);
+        }
+    }
+
+    #[test]
+    fn an_error_is_in_the_words_of_a_policy() {
+        for (text, message) in [
+            (
+                r#"{"inner":{"number":"x"}}"#,
+                r#"is string "x", expected a whole number from 0 to 255"#,
+            ),
+            (
+                r#"{"inner":{"number":300}}"#,
+                "is integer `300`, expected a whole number from 0 to 255",
+            ),
+            (r#"{"inner":3}"#, "is integer `3`, expected a mapping"),
+            (
+                r#"{"word":"Yse"}"#,
+                "unknown value `Yse`, expected `Yes` or `No`",
+            ),
+            (r#"{"word":null}"#, "expected a name"),
+            (r#"{"list":{}}"#, "is a mapping, expected a list"),
+            (
+                r#"{"inner":{"nummer":1}}"#,
+                "unknown field `nummer`, expected `number`",
+            ),
+        ] {
+            assert_eq!(read::<Outer>(text).unwrap_err().message, message);
+        }
+    }
+
+    #[test]
+    fn a_list_is_not_a_mapping() {
+        for (text, field) in [
+            (r#"{"inner":[1]}"#, "inner"),
+            (r#"{"list":[{"number":1},[2]]}"#, "list[1]"),
+            (r#"{"named":{"a.b":[1]}}"#, r#"named["a.b"]"#),
+            (r#"{"word":"Yes","maybe":[1]}"#, "maybe"),
+        ] {
+            let problem = judge::<Outer>(text).unwrap_err();
+            assert_eq!(problem.field.as_deref(), Some(field), "{text}");
+            assert_eq!(problem.message, "is not a mapping");
+        }
+        let right = r#"{"list":[{"number":1}],"named":{"a":{}},"maybe":null,"word":"No","number":7,"pair":[1,2]}"#;
+        for text in ["", "{}", right] {
+            assert_eq!(judge::<Outer>(text), read(text), "{text}");
         }
     }
 

@@ -4,7 +4,6 @@
 pub mod credentials;
 pub mod decide;
 pub mod description;
-pub mod schema;
 pub mod taints;
 
 use crate::reference::ObjectRef;

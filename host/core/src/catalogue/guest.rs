@@ -3,7 +3,6 @@
 
 use crate::contract::Problem;
 use crate::contract::description::Description;
-use crate::contract::schema::{Schema, SchemaFault};
 use crate::failure::{Class, Failure};
 use crate::projection::Declared;
 use serde_json::{Map, Value};
@@ -39,9 +38,7 @@ impl Guest {
     ///
     /// # Errors
     /// `DescriptionInvalid`, with what is wrong: an invalid path, a kind twice, a Secret, a reason that is not
-    /// CamelCase or is one of the agent's own, a schema that is invalid or uses more than is checked, more of
-    /// anything than the limits.
-    /// `SettingsRefused`, when the settings break the schema.
+    /// CamelCase or is one of the agent's own, more of anything than the limits.
     pub fn load(
         digest: &str,
         description: Description,
@@ -57,12 +54,6 @@ impl Guest {
             )
         };
         check(&description).map_err(invalid)?;
-        let schema = Schema::parse(&description.settings_schema).map_err(invalid)?;
-        let refused =
-            |fault: SchemaFault| Failure::known(KnownReason::SettingsRefused, fault.to_string());
-        schema
-            .check(&Value::Object(settings.clone()))
-            .map_err(refused)?;
         let declared = declared(&description).map_err(invalid)?;
         let words = words(&description).map_err(invalid)?;
         let settings = Value::Object(settings.clone()).to_string().into();
@@ -197,7 +188,6 @@ mod tests {
     use super::*;
     use crate::contract::description::{DeclaredReason, Read};
     use crate::sample::{HOSTED, guest};
-    use serde_json::json;
 
     fn described() -> Description {
         (*guest(&["spec"], &[]).description).clone()
@@ -223,18 +213,9 @@ mod tests {
             meaning: String::new(),
             remedy: String::new(),
         };
-        let breaks: [(&str, Damage); 14] = [
+        let breaks: [(&str, Damage); 11] = [
             ("no name", Box::new(|it| it.name.clear())),
             ("no version", Box::new(|it| it.version.clear())),
-            ("no schema", Box::new(|it| it.settings_schema.clear())),
-            (
-                "schema of another type",
-                Box::new(|it| it.settings_schema = "[]".to_owned()),
-            ),
-            (
-                "schema that uses more",
-                Box::new(|it| it.settings_schema = r#"{"oneOf": []}"#.to_owned()),
-            ),
             (
                 "schema too large",
                 Box::new(|it| it.settings_schema = format!("{{{}}}", " ".repeat(MAX_SCHEMA))),
@@ -285,16 +266,6 @@ mod tests {
             );
         }
         assert!(load(described()).is_ok());
-        let settings = json!({"on": []}).as_object().cloned().unwrap_or_default();
-        let mut described = described();
-        described.settings_schema = json!({"properties": {"on": {"type": "object"}}}).to_string();
-        let failure = Guest::load("sha256:1", described, &settings)
-            .map(|_| ())
-            .unwrap_err();
-        assert_eq!(
-            failure.to_string(),
-            "SettingsRefused: settings.on: is not a mapping"
-        );
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub struct Description {
     pub reads: Vec<Read>,
     /// Which reasons it may answer with.
     pub reasons: Vec<DeclaredReason>,
-    /// JSON Schema of its settings.
+    /// JSON Schema of its settings, for people.
     pub settings_schema: String,
 }
 
