@@ -36,15 +36,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::{Notify, Semaphore};
 use touched::{Admitted, Ended};
-use transom_api::{KnownReason, State};
+use transom_api::KnownReason;
 use transom_cluster::Cluster;
 use transom_cluster::kubernetes::Leading;
 use transom_core::contract::AgentFacts;
-use transom_core::failure::Class;
+use transom_core::failure::Failure;
 use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::metrics::{self, Attempt, Counted, is_news};
 use transom_core::policy::Policy;
-use transom_core::report::End;
+use transom_core::report::{self, Reconcile, Schedule};
 use transom_core::share::budget::Budget;
 use transom_core::signal::Signal;
 use transom_core::work::{Cause, Key};
@@ -267,15 +267,16 @@ impl Controller {
     /// Records a reconcile that ended by a bug in the agent. The same failure in a row does not count as another
     /// attempt.
     pub(crate) fn faulted(&self, key: &Key, policy: &Policy) {
-        let result = LastResult {
-            end: End::Ended(Class::of(KnownReason::AgentFailed)),
-            state: State::Failed,
-            reason: KnownReason::AgentFailed.into(),
-            message: "a bug in the agent made this reconcile fail".to_owned(),
-            failures: 1,
-            since_seconds: self.clock.now_seconds(),
-            wrote: false,
+        let bug = "a bug in the agent made this reconcile fail";
+        let schedule = Schedule {
+            now_seconds: self.clock.now_seconds(),
+            resync_seconds: policy.resync_seconds,
+            failures: 0,
+            seed: 0,
         };
+        let failure = Failure::known(KnownReason::AgentFailed, bug);
+        let report = report::of(Reconcile::new(key.clone()), Err(failure), schedule);
+        let result = LastResult::of(&report);
         let mut memory = self.memory.lock();
         let now = Counted {
             attempt: Attempt::Failed,

@@ -15,17 +15,6 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_api::KnownReason;
 
-/// One snapshot for one reconcile; all its guest calls see the same.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Inputs {
-    /// The primary.
-    pub primary: Arc<Object>,
-    /// What was found for each need of the last answer, in its order.
-    pub found: Vec<Found>,
-    /// The target as it is, if it is there.
-    pub target: Option<Arc<Object>>,
-}
-
 /// What was found for one need.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {

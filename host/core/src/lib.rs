@@ -5,6 +5,10 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![cfg_attr(not(test), warn(clippy::disallowed_types))]
 
+// A file of the tests names this crate by its name, also from inside it.
+#[cfg(test)]
+extern crate self as transom_core;
+
 pub mod backoff;
 pub mod catalogue;
 pub mod contract;

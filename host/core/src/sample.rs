@@ -1,23 +1,19 @@
 //! Policies, guests and objects for unit tests.
 
+mod planned;
+
+pub(crate) use planned::planned;
+
 use crate::catalogue::guest::Guest;
 use crate::contract::AgentFacts;
 use crate::contract::description::{DeclaredReason, Description, Read};
-use crate::contract::taints::{Decision, Wanted};
 use crate::failure::Failure;
-use crate::inputs::kubeconfigs::Kubeconfigs;
-use crate::kubeconfig::KubeconfigLimits;
 use crate::object::Object;
-use crate::ownership::Ownership;
-use crate::pattern::TemplateData;
-use crate::plan::contention::Contentions;
-use crate::plan::{self, Plan, TimeAdded, Wanting};
 use crate::policy::{Policy, check, manifest};
 use crate::reference::ObjectRef;
 use crate::report::{self, Reconcile, Report, Schedule, Success};
 use crate::stamp::{Source, Stamp};
 use crate::work::Key;
-use crate::world::{Answer as _, Lowering};
 use serde_json::{Value, json};
 
 pub(crate) const HOSTED: (&str, &str) = ("hypershift.openshift.io/v1beta1", "HostedCluster");
@@ -118,52 +114,6 @@ pub(crate) fn object(reference: ObjectRef, body: Value) -> Object {
         version: "7".to_owned(),
         body,
     }
-}
-
-/// The plan for the taints that a guest answered.
-pub(crate) fn plan_taints(
-    policy: &Policy,
-    primary: &Object,
-    wanted: &[Wanted],
-    time_added: TimeAdded,
-    (contentions, now_seconds): (&mut Contentions, i64),
-) -> Result<Plan, Failure> {
-    let (key, agent) = (
-        Key::new(&policy.name, &primary.reference),
-        agent("local-cluster", true),
-    );
-    let data = TemplateData {
-        object: primary,
-        agent: &agent,
-    };
-    let guest = guest(&[], &[]);
-    let answer = Decision::Own(wanted.to_vec());
-    let (view, kubeconfigs) = (
-        guest.declared("", "").primary(primary),
-        Kubeconfigs::new(KubeconfigLimits::default()),
-    );
-    let desired = answer.lower(&Lowering {
-        policy,
-        guest: &guest,
-        data,
-        primary: &view,
-        target: &primary.reference,
-        inputs: &[],
-        kubeconfigs: &kubeconfigs,
-        now_seconds,
-    })?;
-    let wanting = Wanting {
-        policy,
-        key: &key,
-        data,
-        primary,
-        target: None,
-        ownership: Ownership::Owner { sole: true },
-        stamp: &stamp("demo", ""),
-        time_added,
-        now_seconds,
-    };
-    plan::plan(&wanting, &desired, contentions)
 }
 
 /// An agent whose cluster is the hub's own, or another one.

@@ -7,13 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use transom_core::catalogue::guest::Guest;
 use transom_core::contract::AgentFacts;
-use transom_core::contract::description::Description;
 use transom_core::contract::taints::{Decision, Effect, Wanted};
 use transom_core::failure::Failure;
-use transom_core::inputs::kubeconfigs::Kubeconfigs;
-use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::object::Object;
 use transom_core::ownership::{Contender, Ownership, OwnershipIndex};
 use transom_core::pattern::TemplateData;
@@ -26,7 +22,11 @@ use transom_core::reference::ObjectRef;
 use transom_core::stamp::{Source, Stamp};
 use transom_core::time;
 use transom_core::work::Key;
-use transom_core::world::{Answer as _, Lowering};
+
+#[path = "../src/sample/planned.rs"]
+mod planned;
+
+use planned::planned;
 
 const NOW: i64 = 1_795_248_000;
 
@@ -326,7 +326,9 @@ fn taints() {
             "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
             "metadata": {"name": "c1", "resourceVersion": "7"}, "spec": given["spec"],
         }));
-        shown(plan_taints(&policy, &primary, wanted, time_added))
+        let planning = (&mut Contentions::default(), NOW);
+        let answer = Decision::Own(wanted);
+        shown(planned(&policy, &primary, &answer, time_added, planning))
     });
 }
 
@@ -337,56 +339,6 @@ fn tainting(owned: &Value) -> Policy {
     let mut whole = read(&path);
     whole["spec"]["grant"]["write"][0]["taintKeys"] = owned.clone();
     check::policy(manifest::parse(&whole).unwrap()).unwrap()
-}
-
-/// The plan for the taints that a guest answered.
-fn plan_taints(
-    policy: &Policy,
-    primary: &Object,
-    wanted: Vec<Wanted>,
-    time_added: TimeAdded,
-) -> Result<Plan, Failure> {
-    let agent = AgentFacts::new("local-cluster", None);
-    let description = Description {
-        name: "taints".to_owned(),
-        version: "1".to_owned(),
-        reads: Vec::new(),
-        reasons: Vec::new(),
-        settings_schema: "{}".to_owned(),
-    };
-    let guest = Guest::load("sha256:1", description, &serde_json::Map::new()).unwrap();
-    let data = TemplateData {
-        object: primary,
-        agent: &agent,
-    };
-    let answer = Decision::Own(wanted);
-    let (view, kubeconfigs) = (
-        guest.declared("", "").primary(primary),
-        Kubeconfigs::new(KubeconfigLimits::default()),
-    );
-    let desired = answer.lower(&Lowering {
-        policy,
-        guest: &guest,
-        data,
-        primary: &view,
-        target: &primary.reference,
-        inputs: &[],
-        kubeconfigs: &kubeconfigs,
-        now_seconds: NOW,
-    })?;
-    let key = Key::new(&policy.name, &primary.reference);
-    let wanting = Wanting {
-        policy,
-        key: &key,
-        data,
-        primary,
-        target: None,
-        ownership: Ownership::Owner { sole: true },
-        stamp: &Stamp::of(&key, primary, "", ""),
-        time_added,
-        now_seconds: NOW,
-    };
-    plan::plan(&wanting, &desired, &mut Contentions::default())
 }
 
 fn wanted_taint(given: &Value) -> Wanted {

@@ -73,3 +73,37 @@ impl Drop for Session {
         self.agent.stop();
     }
 }
+
+/// An agent that has reconciled the one primary of the case `G03-available` of a policy, in a folder; and this primary.
+#[cfg(test)]
+pub(crate) async fn of_case(
+    policy: &str,
+    clock: crate::controller::clock::Clock,
+) -> (tempfile::TempDir, Session, ObjectRef) {
+    use crate::policies::Source;
+    use transom_cluster::directory::DirectoryOptions;
+    use transom_core::contract::AgentFacts;
+    use transom_engine::{Engine, EngineOptions};
+
+    let folder = tempfile::tempdir().unwrap();
+    let case = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../policies")
+        .join(policy)
+        .join("cases/G03-available");
+    std::fs::copy(case.join("given.yaml"), folder.path().join("given.yaml")).unwrap();
+    let options = DirectoryOptions {
+        watch: false,
+        ..DirectoryOptions::new(LOCAL, folder.path())
+    };
+    let engine = Engine::new(EngineOptions::default()).unwrap();
+    let loading = Loading::start(engine, Source::Builtin, [LOCAL.to_owned()].into());
+    let directory = Directory::open(options).unwrap();
+    let facts = AgentFacts::new("local-cluster", None);
+    let agent = |connections| Controller::new(connections, clock, facts);
+    let session = Session::start(loading, directory, agent).await.unwrap();
+    let primary = {
+        let memory = session.agent.memory.lock();
+        (*memory.results.keys().next().unwrap().primary).clone()
+    };
+    (folder, session, primary)
+}

@@ -121,54 +121,20 @@ impl Controller {
 
 #[cfg(test)]
 mod tests {
-    use crate::command::session::Session;
-    use crate::controller::Controller;
+    use crate::command::session::of_case;
     use crate::controller::clock::Clock;
     use crate::controller::queue::{Queued, Request};
-    use crate::policies::Source;
-    use crate::policies::loads::Loading;
-    use std::path::Path;
     use tokio::time::Instant;
-    use transom_cluster::directory::{Directory, DirectoryOptions};
-    use transom_core::contract::AgentFacts;
     use transom_core::share::often::MAX_RECONCILES;
     use transom_core::work::Cause;
-    use transom_engine::{Engine, EngineOptions};
 
     const POLICY: &str = "external-managed-kubeconfig";
 
     #[tokio::test(flavor = "multi_thread")]
     async fn limits_and_reports_reconciles_of_an_ever_changing_primary() {
-        let folder = tempfile::tempdir().unwrap();
-        let case = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../policies")
-            .join(POLICY)
-            .join("cases/G03-available");
-        std::fs::copy(case.join("given.yaml"), folder.path().join("given.yaml")).unwrap();
-        let options = DirectoryOptions {
-            watch: false,
-            ..DirectoryOptions::new("local", folder.path())
-        };
-        let engine = Engine::new(EngineOptions::default()).unwrap();
-        let loading = Loading::start(engine, Source::Builtin, ["local".to_owned()].into());
-        let session = Session::start(loading, Directory::open(options).unwrap(), |connections| {
-            Controller::new(
-                connections,
-                Clock::new(Some(1_795_000_000)),
-                AgentFacts::new("local-cluster", None),
-            )
-        });
-        let Session { agent, .. } = &session.await.unwrap();
+        let (folder, session, primary) = of_case(POLICY, Clock::new(Some(1_795_000_000))).await;
+        let agent = &session.agent;
         let queue = agent.queue(POLICY).unwrap();
-        let primary = agent
-            .memory
-            .lock()
-            .results
-            .keys()
-            .next()
-            .unwrap()
-            .primary
-            .clone();
         agent.memory.lock().journal = Some(Vec::new());
         for change in 0..2 * MAX_RECONCILES {
             let cause = if change % 2 == 0 {
@@ -177,7 +143,7 @@ mod tests {
                 Queued::Reconcile(Cause::Timer)
             };
             let request = Request {
-                primary: (*primary).clone(),
+                primary: primary.clone(),
                 causes: vec![cause],
                 since: Instant::now(),
             };

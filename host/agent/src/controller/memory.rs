@@ -42,7 +42,7 @@ pub(crate) struct Memory {
     pub(crate) brake: Brake,
     /// How often each primary was reconciled in the last minute.
     pub(crate) often: Often,
-    /// Which key is writing an object now, and the last news of the object since then.
+    /// Which key is writing an object now, and what a watch last reported of the object since then.
     writing: HashMap<ObjectRef, (Key, Option<Observed>)>,
     /// The objects that were written, and the policies that wrote them.
     pub(crate) written: BTreeMap<ObjectRef, BTreeSet<Arc<str>>>,
@@ -57,8 +57,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Registers the targets that a reconcile is about to write. It gets news of them only after the write, when it
-    /// knows what it wrote itself.
+    /// Registers the targets that a reconcile is about to write. What a watch reports of them waits for the end of the
+    /// write, when it is known what was written.
     pub(crate) fn about_to_write(&mut self, key: &Key, steps: &[Step]) {
         for step in steps {
             self.writing
@@ -67,17 +67,17 @@ impl Memory {
         }
     }
 
-    /// Whether a key is writing an object now. If so, keeps the news for [`Self::end_of_write`].
-    pub(crate) fn is_writing(&mut self, key: &Key, object: &ObjectRef, news: Observed) -> bool {
+    /// Whether a key is writing an object now. If so, keeps the observation for [`Self::end_of_write`].
+    pub(crate) fn is_writing(&mut self, key: &Key, object: &ObjectRef, observed: Observed) -> bool {
         let writer = self
             .writing
             .get_mut(object)
             .filter(|(writer, _)| writer == key);
-        writer.map(|(_, last)| *last = Some(news)).is_some()
+        writer.map(|(_, last)| *last = Some(observed)).is_some()
     }
 
-    /// Ends a key's write of an object, successful or not; `fingerprint` is the object's now, if known. True when there
-    /// was news of the object meanwhile that says otherwise, or that cannot be compared because it is not known.
+    /// Ends a key's write of an object, successful or not; `fingerprint` is the object's now, if known. True when a watch
+    /// reported another state of the object meanwhile, or one that cannot be compared because the fingerprint is unknown.
     pub(crate) fn end_of_write(
         &mut self,
         key: &Key,
@@ -95,12 +95,14 @@ impl Memory {
             .writing
             .get(object)
             .is_some_and(|(writer, _)| writer == key);
-        let news = if ours {
-            self.writing.remove(object).and_then(|(_, news)| news)
+        let observed = if ours {
+            self.writing
+                .remove(object)
+                .and_then(|(_, observed)| observed)
         } else {
             None
         };
-        news.is_some_and(|news| fingerprint.is_none() || news != fingerprint)
+        observed.is_some_and(|observed| fingerprint.is_none() || observed != fingerprint)
     }
 
     /// Records a successful step; returns the other reconciles that depend on what it wrote.
@@ -140,7 +142,7 @@ impl Memory {
         self.ends.remove(key);
     }
 
-    /// Registers objects that a reconcile is about to read. From then on every change is news to it, even one that
+    /// Registers objects that a reconcile is about to read. From then on every change counts for it, even one that
     /// restores the object as the reconcile before saw it.
     pub(crate) fn about_to_read(&mut self, key: &Key, objects: &[ObjectRef]) {
         self.dependencies.add(key, objects.iter().cloned());

@@ -229,15 +229,10 @@ type Places = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::session::Session;
+    use crate::command::session::of_case;
     use crate::controller::clock::Clock;
-    use crate::policies::Source;
-    use crate::policies::loads::Loading;
     use std::collections::BTreeSet;
     use std::path::Path;
-    use transom_cluster::directory::{Directory, DirectoryOptions};
-    use transom_core::contract::AgentFacts;
-    use transom_engine::{Engine, EngineOptions};
 
     const POLICY: &str = "external-managed-kubeconfig";
 
@@ -257,39 +252,10 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_reconcile_that_ends_after_its_policy_was_removed_leaves_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let case = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../policies")
-            .join(POLICY)
-            .join("cases/G03-available");
-        std::fs::copy(case.join("given.yaml"), folder.path().join("given.yaml")).unwrap();
-        let options = DirectoryOptions {
-            watch: false,
-            ..DirectoryOptions::new("local", folder.path())
-        };
-        let loading = Loading::start(
-            Engine::new(EngineOptions::default()).unwrap(),
-            Source::Builtin,
-            ["local".to_owned()].into(),
-        );
-        let facts = AgentFacts::new("local-cluster", None);
-        let session = Session::start(loading, Directory::open(options).unwrap(), |connections| {
-            Controller::new(connections, Clock::new(None), facts)
-        });
-        let Session { agent, .. } = &session.await.unwrap();
-        let (queue, status) = (
-            agent.queue(POLICY).unwrap(),
-            folder.path().join(".transom/status").join(POLICY),
-        );
-        let primary = agent
-            .memory
-            .lock()
-            .results
-            .keys()
-            .next()
-            .unwrap()
-            .primary
-            .clone();
+        let (folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
+        let agent = &session.agent;
+        let queue = agent.queue(POLICY).unwrap();
+        let status = folder.path().join(".transom/status").join(POLICY);
         assert_eq!(files(&status), 1);
         agent.remove_queue(POLICY);
         agent.tidy_status(&BTreeSet::new());
@@ -299,7 +265,7 @@ mod tests {
             .reconcile(
                 &queue,
                 Request {
-                    primary: (*primary).clone(),
+                    primary,
                     causes,
                     since: tokio::time::Instant::now(),
                 },

@@ -10,6 +10,9 @@ mod creates;
 #[cfg(test)]
 mod pace;
 #[cfg(test)]
+#[path = "../../../core/src/sample/planned.rs"]
+mod planned;
+#[cfg(test)]
 mod refusals;
 #[cfg(test)]
 mod support;

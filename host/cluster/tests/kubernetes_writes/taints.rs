@@ -1,30 +1,27 @@
 //! Who sets the time of a taint: the webhook of Open Cluster Management, reproduced as measured, or the agent.
 
+use crate::planned::planned;
 use crate::support::*;
 use anyhow::Result;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use transom_api::KnownReason;
-use transom_core::contract::AgentFacts;
+use transom_core::contract::taints::{Decision, Effect, Wanted};
 use transom_core::object::Object;
-use transom_core::ownership::Ownership;
-use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::Contentions;
-use transom_core::plan::desired::{Desired, Elements, Field, Fields};
-use transom_core::plan::{Step, TimeAdded, Wanting, plan};
+use transom_core::plan::{Step, TimeAdded};
 use transom_core::policy::{Policy, check, manifest};
-use transom_core::stamp::Stamp;
-use transom_core::work::Key;
 use transom_test_cluster::{Asks, TAINTED_AT, Webhook, set_taint_times};
 
 const GROUP: &str = "cluster.open-cluster-management.io";
 const MANAGED: &str = "cluster.open-cluster-management.io/v1";
 
 /// A taint as a guest wants it, without its time.
-fn wanted(key: &str) -> Map<String, Value> {
-    Map::from_iter([
-        ("key".to_owned(), key.into()),
-        ("effect".to_owned(), "NoSelect".into()),
-    ])
+fn wanted(key: &str) -> Wanted {
+    Wanted {
+        key: key.to_owned(),
+        value: String::new(),
+        effect: Effect::NoSelect,
+    }
 }
 
 /// A policy that owns two keys of taints.
@@ -42,36 +39,10 @@ fn policy() -> Policy {
 }
 
 /// The step that gives a cluster these taints, as the agent plans it.
-fn planned(primary: &Object, wanted: &[Map<String, Value>], time_added: TimeAdded) -> Step {
-    let (policy, agent) = (policy(), AgentFacts::new("local-cluster", None));
-    let elements = Elements {
-        key: "key",
-        owned: policy.taint_keys().map(str::to_owned).collect(),
-        compared: &["value", "effect"],
-        time: "timeAdded",
-        wanted: wanted.to_vec(),
-    };
-    let path = policy.writes[0].fields[0].clone();
-    let desired = Desired::Fields(Fields {
-        object: primary.reference.clone(),
-        fields: vec![(path, Field::Elements(elements))],
-    });
-    let key = Key::new(&policy.name, &primary.reference);
-    let wanting = Wanting {
-        policy: &policy,
-        key: &key,
-        data: TemplateData {
-            object: primary,
-            agent: &agent,
-        },
-        primary,
-        target: None,
-        ownership: Ownership::Owner { sole: true },
-        stamp: &Stamp::of(&key, primary, "", ""),
-        time_added,
-        now_seconds: 0,
-    };
-    let plan = plan(&wanting, &[desired], &mut Contentions::default());
+fn step(primary: &Object, wanted: &[Wanted], time_added: TimeAdded) -> Step {
+    let answer = Decision::Own(wanted.to_vec());
+    let planning = (&mut Contentions::default(), 0);
+    let plan = planned(&policy(), primary, &answer, time_added, planning);
     plan.unwrap().steps.pop().unwrap()
 }
 
@@ -90,7 +61,7 @@ async fn leaves_times_to_the_webhook_if_one_is_installed() -> Result<()> {
     let before = managed(&scene, "tainted", json!([user])).await?;
     let by_us = TimeAdded::SetByUs(1_763_712_000);
     let first = scene
-        .done(&planned(&before, &[wanted("a/one")], by_us))
+        .done(&step(&before, &[wanted("a/one")], by_us))
         .await?;
     assert_eq!(
         first.body["spec"]["taints"][0], user,
@@ -115,7 +86,7 @@ async fn leaves_times_to_the_webhook_if_one_is_installed() -> Result<()> {
     webhook.install(&scene.objects, asks, probe).await?;
     let two = [wanted("a/one"), wanted("a/two")];
     let refused = scene
-        .refused(&planned(&first, &two, by_us), KnownReason::AdmissionRefused)
+        .refused(&step(&first, &two, by_us), KnownReason::AdmissionRefused)
         .await;
     assert!(
         refused
@@ -133,7 +104,7 @@ async fn leaves_times_to_the_webhook_if_one_is_installed() -> Result<()> {
     assert!(fresh.writer().taint_times_by_webhook().await);
     let there = scene.there(&first.reference).await?;
     let after = scene
-        .done(&planned(&there, &two, TimeAdded::SetByCluster))
+        .done(&step(&there, &two, TimeAdded::SetByCluster))
         .await?;
     let taints = after.body["spec"]["taints"].as_array().unwrap();
     assert_eq!(
@@ -144,11 +115,7 @@ async fn leaves_times_to_the_webhook_if_one_is_installed() -> Result<()> {
         ["2020-01-01T00:00:00Z", "2025-11-21T08:00:00Z", TAINTED_AT]
     );
     let swapped = scene
-        .done(&planned(
-            &after,
-            &[wanted("a/two")],
-            TimeAdded::SetByCluster,
-        ))
+        .done(&step(&after, &[wanted("a/two")], TimeAdded::SetByCluster))
         .await?;
     let keys = |object: &Object| -> Vec<Value> {
         object.body["spec"]["taints"]
@@ -163,7 +130,7 @@ async fn leaves_times_to_the_webhook_if_one_is_installed() -> Result<()> {
     // An owned key with another effect is replaced, and gets its time.
     let odd = json!([{"key": "a/one", "effect": "PreferNoSelect"}]);
     let replaced = scene
-        .done(&planned(
+        .done(&step(
             &managed(&scene, "odd", odd).await?,
             &[wanted("a/one")],
             TimeAdded::SetByCluster,

@@ -219,11 +219,11 @@ fn field<'a>(want: &'a Map<String, Value>, field: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::taints::{Effect, Wanted};
+    use crate::contract::taints::{Decision, Effect, Wanted};
     use crate::plan::contention::Contentions;
     use crate::policy::Policy;
     use crate::reference::ObjectRef;
-    use crate::sample::{object, plan_taints, policy, taints_manifest};
+    use crate::sample::{object, planned, policy, taints_manifest};
     use proptest::prelude::*;
 
     /// Whether a taint says what is wanted.
@@ -295,7 +295,8 @@ mod tests {
         );
         let primary = object(reference, json!({"spec": {"taints": current}}));
         let contentions = &mut Contentions::default();
-        let plan = plan_taints(&policy, &primary, wanted, added, (contentions, 0)).unwrap();
+        let answer = Decision::Own(wanted.to_vec());
+        let plan = planned(&policy, &primary, &answer, added, (contentions, 0)).unwrap();
         match plan.steps.as_slice() {
             [] => (current.to_vec(), false),
             [Step::Patch { fields, .. }] => {
@@ -331,15 +332,15 @@ mod tests {
             None,
             "c",
         );
-        let wanted = [Wanted {
+        let answer = Decision::Own(vec![Wanted {
             key: "a/one".to_owned(),
             value: String::new(),
             effect: Effect::NoSelect,
-        }];
+        }]);
         let mut contentions = Contentions::default();
         let mut plan = |taints: &[Value], at| {
             let primary = object(reference.clone(), json!({"spec": {"taints": taints}}));
-            let plan = plan_taints(policy, &primary, &wanted, added, (&mut contentions, at));
+            let plan = planned(policy, &primary, &answer, added, (&mut contentions, at));
             contentions.of(&policy.name, &reference).written();
             plan.err().and_then(|failure| failure.ask_again_at)
         };
@@ -395,15 +396,14 @@ mod tests {
         );
         let (mut contentions, mut taints) = (Contentions::default(), json!([]));
         for at in 0..100 {
-            let wanted = [Wanted {
+            let answer = Decision::Own(vec![Wanted {
                 key: "a/one".to_owned(),
                 value: at.to_string(),
                 effect: Effect::NoSelect,
-            }];
+            }]);
             let primary = object(reference.clone(), json!({"spec": {"taints": taints}}));
             let added = TimeAdded::SetByCluster;
-            let plan =
-                plan_taints(&policy, &primary, &wanted, added, (&mut contentions, at)).unwrap();
+            let plan = planned(&policy, &primary, &answer, added, (&mut contentions, at)).unwrap();
             let [Step::Patch { fields, .. }] = plan.steps.as_slice() else {
                 panic!("{plan:?}")
             };

@@ -5,14 +5,14 @@ use crate::catalogue::guest::Guest;
 use crate::catalogue::{Catalogue, Revision};
 use crate::contract::decide::{Absence, Form, Need};
 use crate::contract::description::{Description, Read};
-use crate::contract::taints::{Effect, MANAGED_CLUSTER, Wanted};
+use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, Wanted};
 use crate::inputs::{self, Found};
 use crate::managed_cluster;
 use crate::object::Object;
 use crate::plan::TimeAdded;
 use crate::plan::contention::Contentions;
 use crate::reference::ObjectRef;
-use crate::sample::{HOSTED, kubeconfig_manifest, object, plan_taints, policy, taints_manifest};
+use crate::sample::{HOSTED, kubeconfig_manifest, object, planned, policy, taints_manifest};
 use crate::trigger::{LastSeen, observe};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -202,9 +202,9 @@ proptest! {
         let kept = kept(&keep(&revision, MANAGED_CLUSTER.1), &whole);
         let declared = revision.predicate().declared;
         prop_assert_eq!(managed_cluster::view(&kept, declared), managed_cluster::view(&whole, declared));
-        let wanted = [Wanted { key: "a/two".to_owned(), value: String::new(), effect: Effect::NoSelect }];
+        let answer = Decision::Own(vec![Wanted { key: "a/two".to_owned(), value: String::new(), effect: Effect::NoSelect }]);
         let plan = |primary: &Object| {
-            plan_taints(&revision.policy, primary, &wanted, TimeAdded::SetByUs(0), (&mut Contentions::default(), 0))
+            planned(&revision.policy, primary, &answer, TimeAdded::SetByUs(0), (&mut Contentions::default(), 0))
         };
         prop_assert_eq!(plan(&kept), plan(&whole));
     }

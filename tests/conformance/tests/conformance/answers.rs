@@ -1,6 +1,7 @@
 //! Well-formed answers of real components that the host's plan refuses, each for a different reason; the honest answer
 //! of the same component passes the same checks.
 
+use crate::planned::planned;
 use crate::support::{compute, engine, identity, load, unlimited};
 use serde_json::{Value, json};
 use std::fs;
@@ -17,13 +18,11 @@ use transom_core::failure::{Class, Failure};
 use transom_core::inputs::kubeconfigs::Kubeconfigs;
 use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, Source, Terms};
 use transom_core::object::Object;
-use transom_core::ownership::Ownership;
 use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::Contentions;
-use transom_core::plan::{Plan, TimeAdded, Wanting, plan};
+use transom_core::plan::{Plan, TimeAdded};
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::requirements::{Next, Rounds};
-use transom_core::stamp::Stamp;
 use transom_core::work::Key;
 use transom_core::world::{Answer, KUBECONFIG, Lowering, TAINTS};
 use transom_engine::{Allocate, Capabilities, Guest, Question};
@@ -278,36 +277,15 @@ fn refuses_agent_reasons_from_a_guest_and_own_reasons_change_nothing() {
 }
 
 /// The host's plan for an answer about a managed cluster.
-fn planned(answer: &dyn Answer, policy: &Policy, described: &Described) -> Result<Plan, Failure> {
-    let (context, primary, object) = (context("{}"), hosted_cluster(), bare_cluster());
-    let key = Key::new(&policy.name, &object.reference);
-    let data = TemplateData {
-        object: &object,
-        agent: &context.agent,
-    };
-    let kubeconfigs = Kubeconfigs::new(KubeconfigLimits::default());
-    let desired = answer.lower(&Lowering {
+fn plan(answer: &dyn Answer, policy: &Policy) -> Result<Plan, Failure> {
+    let planning = (&mut Contentions::default(), 0);
+    planned(
         policy,
-        guest: described,
-        data,
-        primary: &primary,
-        target: &object.reference,
-        inputs: &[],
-        kubeconfigs: &kubeconfigs,
-        now_seconds: context.now_seconds,
-    })?;
-    let wanting = Wanting {
-        policy,
-        key: &key,
-        data,
-        primary: &object,
-        target: None,
-        ownership: Ownership::Owner { sole: true },
-        stamp: &Stamp::of(&key, &object, "", &described.digest),
-        time_added: TimeAdded::SetByCluster,
-        now_seconds: context.now_seconds,
-    };
-    plan(&wanting, &desired, &mut Contentions::default())
+        &bare_cluster(),
+        answer,
+        TimeAdded::SetByCluster,
+        planning,
+    )
 }
 
 /// A managed cluster without any field.
@@ -341,12 +319,9 @@ fn refuses_a_taint_key_beyond_the_grant() {
     let answer = call.result.unwrap().unwrap().answer;
     let mut policy = policy("built-in-taints");
     assert_eq!(
-        planned(&*answer, &policy, &described).unwrap_err().reason,
+        plan(&*answer, &policy).unwrap_err().reason,
         KnownReason::TaintKeyNotGranted.into()
     );
     policy.writes[0].taint_keys.insert("Seen".to_owned());
-    assert_eq!(
-        planned(&*answer, &policy, &described).unwrap().steps.len(),
-        1
-    );
+    assert_eq!(plan(&*answer, &policy).unwrap().steps.len(), 1);
 }

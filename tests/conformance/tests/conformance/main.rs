@@ -19,6 +19,9 @@ mod loading;
 #[cfg(test)]
 mod panics;
 #[cfg(test)]
+#[path = "../../../../host/core/src/sample/planned.rs"]
+mod planned;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod time;

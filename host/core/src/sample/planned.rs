@@ -1,0 +1,66 @@
+//! The plan for an answer about a managed cluster, as the agent makes it. Tests of other crates include this file.
+
+use serde_json::Map;
+use transom_core::catalogue::guest::Guest;
+use transom_core::contract::AgentFacts;
+use transom_core::contract::description::Description;
+use transom_core::failure::Failure;
+use transom_core::inputs::kubeconfigs::Kubeconfigs;
+use transom_core::kubeconfig::KubeconfigLimits;
+use transom_core::object::Object;
+use transom_core::ownership::Ownership;
+use transom_core::pattern::TemplateData;
+use transom_core::plan::contention::Contentions;
+use transom_core::plan::{Plan, TimeAdded, Wanting, plan};
+use transom_core::policy::Policy;
+use transom_core::stamp::Stamp;
+use transom_core::work::Key;
+use transom_core::world::{Answer, Lowering};
+
+/// The plan for what a guest answered about a primary that nobody else wants.
+pub(crate) fn planned(
+    policy: &Policy,
+    primary: &Object,
+    answer: &dyn Answer,
+    time_added: TimeAdded,
+    (contentions, now_seconds): (&mut Contentions, i64),
+) -> Result<Plan, Failure> {
+    let key = Key::new(&policy.name, &primary.reference);
+    let agent = AgentFacts::new("local-cluster", None);
+    let data = TemplateData {
+        object: primary,
+        agent: &agent,
+    };
+    let description = Description {
+        name: "taints".to_owned(),
+        version: "1".to_owned(),
+        reads: Vec::new(),
+        reasons: Vec::new(),
+        settings_schema: "{}".to_owned(),
+    };
+    let guest = Guest::load("sha256:1", description, &Map::new())?;
+    let view = guest.declared("", "").primary(primary);
+    let kubeconfigs = Kubeconfigs::new(KubeconfigLimits::default());
+    let desired = answer.lower(&Lowering {
+        policy,
+        guest: &guest,
+        data,
+        primary: &view,
+        target: &primary.reference,
+        inputs: &[],
+        kubeconfigs: &kubeconfigs,
+        now_seconds,
+    })?;
+    let wanting = Wanting {
+        policy,
+        key: &key,
+        data,
+        primary,
+        target: None,
+        ownership: Ownership::Owner { sole: true },
+        stamp: &Stamp::of(&key, primary, "", ""),
+        time_added,
+        now_seconds,
+    };
+    plan(&wanting, &desired, contentions)
+}
