@@ -1,27 +1,32 @@
 //! The types of `wit/` as Rust values: what goes to a guest and what comes back. Holds no credential bytes and no
 //! object as the cluster sent it.
 
+mod case;
 pub mod credentials;
 pub mod decide;
 pub mod description;
 pub mod taints;
 
 use crate::reference::ObjectRef;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What a call gets beside its arguments; `now` is never part of a digest.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Context {
     /// Seconds since 1970-01-01T00:00:00Z.
     pub now_seconds: i64,
     /// The policy's settings for this guest, one JSON object as text, already validated.
+    #[serde(deserialize_with = "case::json")]
     pub settings: std::sync::Arc<str>,
     /// Facts about the agent that calls.
     pub agent: AgentFacts,
 }
 
 /// Facts about the agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AgentFacts {
     /// Name of the cluster that the agent works for.
     pub cluster_name: String,
@@ -41,9 +46,11 @@ impl AgentFacts {
 }
 
 /// The primary object of a reconcile, with the fields that the guest declared.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Primary {
     /// Which object.
+    #[serde(with = "case::Reference")]
     pub reference: ObjectRef,
     /// `metadata.uid`, empty when the object has none.
     pub uid: String,
@@ -56,7 +63,8 @@ pub struct Primary {
 }
 
 /// A guest's reason, with a sentence for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Problem {
     /// CamelCase, declared in the guest's description.
     pub reason: String,
@@ -67,9 +75,11 @@ pub struct Problem {
 }
 
 /// Why a guest gives no answer; one variant for each reaction of the host.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Refusal {
     /// Not a failure: asked again when one of the objects appears or changes.
+    #[serde(serialize_with = "case::waiting")]
     Waiting(Problem, Vec<ObjectRef>),
     /// A failure: tried again with back-off, and when an input changes.
     Missing(Problem),
@@ -78,7 +88,8 @@ pub enum Refusal {
 }
 
 /// Whether a primary may be reconciled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Readiness {
     /// Go on.
     Ready,
@@ -96,7 +107,8 @@ pub struct Timed<T> {
 }
 
 /// A change of a primary, from the state that a policy saw last to the state now.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Change {
     /// The state that was seen last.
     pub before: Primary,
@@ -107,7 +119,8 @@ pub struct Change {
 }
 
 /// A trigger guest's verdict on a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Reconcile, for these reasons.
     Run(Vec<String>),

@@ -10,7 +10,7 @@ use std::fmt;
 pub const LOCAL: &str = "local";
 
 /// Names one object. Ordered by cluster, kind, namespace and name, so that lists of them are stable.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectRef {
     /// Name of the connection.

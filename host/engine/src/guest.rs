@@ -1,9 +1,9 @@
 //! A loaded guest and the questions that it can be asked. Answers are not cached.
 
 use crate::bindings::v0_1::Decide;
-use crate::bindings::v0_1::description::{Functions as About, Validate};
-use crate::call::CallState;
+use crate::bindings::v0_1::description::Functions as About;
 use crate::failure::CallFailure;
+use crate::function::Function;
 use crate::limits::Limits;
 use crate::load::Exports;
 use crate::measure::{Lift, Lower};
@@ -20,8 +20,7 @@ use transom_core::contract::{Context, Primary, Problem, Refusal, Timed};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::world::Answer;
-use wasmtime::Store;
-use wasmtime::component::Instance;
+use wasmtime::component::{self, ComponentNamedList};
 
 /// What a guest of any world is asked with; a world takes from it what its function wants.
 #[derive(Clone, Copy)]
@@ -88,16 +87,9 @@ impl Guest {
 
     /// Asks it to check settings, one JSON object; no problem means that it accepts them.
     pub fn validate(&self, limits: &Limits, settings: &str) -> Call<Vec<Problem>> {
+        let settings = |lower: &mut Lower| (lower.text(settings),);
         let About { validate, .. } = &self.loaded.about;
-        self.call(
-            limits,
-            |lower| lower.text(settings),
-            |store, instance, settings| {
-                let asked: Validate<'_> = instance.get_typed_func(&mut *store, validate)?;
-                Ok(asked.call(store, (&settings,))?.0)
-            },
-            Lift::objections,
-        )
+        self.call(limits, validate, settings, Lift::objections)
     }
 
     /// Asks what the guest needs and which object it wants to write, in a world that asks.
@@ -151,14 +143,20 @@ impl Guest {
     }
 
     /// Calls a function of the guest: makes the arguments, asks, converts the answer.
-    pub(crate) fn call<'d, A, R, T>(
+    pub(crate) fn call<'d, P, R, T>(
         &'d self,
         limits: &Limits,
-        lower: impl FnOnce(&mut Lower) -> A,
-        ask: impl FnOnce(&mut Store<CallState>, &Instance, A) -> wasmtime::Result<R>,
+        function: &Function<P, R>,
+        lower: impl FnOnce(&mut Lower) -> P,
         lift: impl FnOnce(&mut Lift<'d>, R) -> T,
-    ) -> Call<T> {
+    ) -> Call<T>
+    where
+        P: ComponentNamedList + component::Lower,
+        R: component::Lift,
+    {
         let Loaded { code, words, .. } = &*self.loaded;
+        let ask =
+            |store: &mut _, instance: &_, arguments| function.call(store, instance, arguments);
         code.call(limits, Some(words), lower, ask, lift)
     }
 

@@ -3,6 +3,7 @@
 
 mod bindings;
 mod call;
+mod case;
 mod compile;
 mod compiled;
 mod compiler;
@@ -10,6 +11,7 @@ mod config;
 mod description;
 mod engine;
 mod failure;
+mod function;
 mod gate;
 mod guest;
 mod imports;

@@ -1,11 +1,12 @@
 //! From bytes to a guest that can be called: compares imports with the grant and exports with the role, then asks
 //! for the description. A component runs only after its imports were checked.
 
-use crate::bindings::v0_1::description::{Describe, Functions as About};
+use crate::bindings::v0_1::description::Functions as About;
 use crate::bindings::v0_1::{self, Decide, trigger};
 use crate::call::CallState;
 use crate::engine::Engine;
 use crate::failure::{CallFailure, LoadError};
+use crate::function::Find;
 use crate::guest::{Guest, Loaded};
 use crate::imports::{Capabilities, Capability, denied, imports};
 use crate::limits::Limits;
@@ -14,24 +15,8 @@ use crate::receipt::printable;
 use crate::run::Runnable;
 use std::sync::Arc;
 use transom_core::contract::description::{Description, Role};
-use wasmtime::component::{Component, ComponentExportIndex, Instance};
+use wasmtime::component::{Component, Instance};
 use wasmtime::{Result as WasmResult, Store};
-
-/// A function of a component, found by name.
-pub(crate) type Function = ComponentExportIndex;
-
-/// Finds functions of a component by name.
-pub(crate) struct Find<'a>(&'a Component);
-
-impl Find<'_> {
-    /// Finds a function; the error says what is missing. A component may export a later version of the same `0.1`.
-    pub(crate) fn function(&self, interface: &str, name: &str) -> Result<Function, String> {
-        let instance = self.0.get_export_index(None, interface);
-        let instance = instance.ok_or_else(|| format!("it does not export `{interface}`"))?;
-        let found = self.0.get_export_index(Some(&instance), name);
-        found.ok_or_else(|| format!("its `{interface}` has no `{name}`"))
-    }
-}
 
 /// The functions of a role.
 pub(crate) enum Exports {
@@ -136,8 +121,7 @@ fn describe(
     let ask = |store: &mut Store<CallState>, instance: &Instance, ()| {
         check(about, exports, store, instance)
             .inspect_err(|error| mismatched = Some(mismatch(code, role, &format!("{error:#}"))))?;
-        let describe: Describe = instance.get_typed_func(&mut *store, about.describe)?;
-        Ok(describe.call(store, ())?.0)
+        about.describe.call(store, instance, ())
     };
     let described = code
         .call(&Limits::default(), None, |_| (), ask, Lift::description)

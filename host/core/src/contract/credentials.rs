@@ -1,10 +1,11 @@
 //! A kubeconfig by reference: what a guest sees of one, and what it proposes. Holds no credential bytes, only numbers
 //! that are valid for one call. Serialisation is for digests and leaves those numbers out.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Scheme, host, port and path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all(deserialize = "kebab-case"))]
 pub struct Url {
     /// `https`, `http`, `socks5`.
     pub scheme: String,
@@ -17,10 +18,11 @@ pub struct Url {
 }
 
 /// CA data by reference.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all(deserialize = "kebab-case"))]
 pub struct Authority {
     /// Number that is valid for one call.
-    #[serde(skip)]
+    #[serde(skip_serializing)]
     pub reference: u32,
     /// SHA-256 of each certificate in hexadecimal, in order.
     pub fingerprints: Vec<String>,
@@ -31,9 +33,11 @@ pub struct Authority {
 }
 
 /// Where a cluster entry takes its CA from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(rename_all(deserialize = "kebab-case"))]
 pub enum AuthoritySource {
     /// Nowhere.
+    #[default]
     None,
     /// Data in the document.
     Data(Authority),
@@ -42,17 +46,19 @@ pub enum AuthoritySource {
 }
 
 /// A proxy: the part of its URL that a guest may see.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all(deserialize = "kebab-case"))]
 pub struct Proxy {
     /// Number that is valid for one call.
-    #[serde(skip)]
+    #[serde(skip_serializing)]
     pub reference: u32,
     /// Without userinfo, query and fragment.
     pub url: Url,
 }
 
 /// One cluster entry.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all(deserialize = "kebab-case"))]
 pub struct ClusterView {
     /// Number of the entry in the source.
     pub entry: u32,
@@ -71,14 +77,15 @@ pub struct ClusterView {
 }
 
 /// How one user authenticates.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all(deserialize = "kebab-case"))]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "the set of kinds, as in wit/credentials.wit"
 )]
 pub struct Credential {
     /// Number that is valid for one call.
-    #[serde(skip)]
+    #[serde(skip_serializing)]
     pub reference: u32,
     /// A client certificate with its key.
     pub client_certificate: bool,
@@ -97,7 +104,8 @@ pub struct Credential {
 }
 
 /// One user entry.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all(deserialize = "kebab-case"))]
 pub struct UserView {
     /// Number of the entry in the source.
     pub entry: u32,
@@ -108,7 +116,8 @@ pub struct UserView {
 }
 
 /// One context entry, in a source or in an answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all(deserialize = "kebab-case"))]
 pub struct ContextEntry {
     /// Number of the entry in the source.
     pub entry: u32,
@@ -123,7 +132,8 @@ pub struct ContextEntry {
 }
 
 /// A source kubeconfig as a guest sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all(deserialize = "kebab-case"))]
 pub struct SourceView {
     /// `clusters`.
     pub clusters: Vec<ClusterView>,
@@ -136,7 +146,8 @@ pub struct SourceView {
 }
 
 /// A cluster entry of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct ProposedCluster {
     /// Which source entry it came from.
     pub entry: u32,
@@ -155,7 +166,8 @@ pub struct ProposedCluster {
 }
 
 /// A user entry of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct ProposedUser {
     /// Which source entry it came from.
     pub entry: u32,
@@ -166,7 +178,8 @@ pub struct ProposedUser {
 }
 
 /// A kubeconfig as a guest proposes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Proposal {
     /// `clusters`.
     pub clusters: Vec<ProposedCluster>,

@@ -1,12 +1,14 @@
 //! What a kubeconfig guest needs and answers.
 
+use super::case::Reference;
 use super::credentials::{Proposal, SourceView};
 use crate::reference::ObjectRef;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// In which form an input crosses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Form {
     /// Only that it is there.
     Presence,
@@ -19,7 +21,8 @@ pub enum Form {
 }
 
 /// What it means when an object is missing; the word is the reason to show.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Absence {
     /// Wait for it.
     Wait(String),
@@ -30,11 +33,13 @@ pub enum Absence {
 }
 
 /// One object that a guest asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Need {
     /// The name by which the grant and the guest speak of it.
     pub role: String,
     /// Which object.
+    #[serde(with = "Reference")]
     pub reference: ObjectRef,
     /// In which form.
     pub form: Form,
@@ -43,16 +48,19 @@ pub struct Need {
 }
 
 /// Where the result goes and what must be read for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Requirement {
     /// The object to write.
+    #[serde(with = "Reference")]
     pub target: ObjectRef,
     /// What to read.
     pub needs: Vec<Need>,
 }
 
 /// One input as the guest sees it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Input {
     /// The role of the need that asked for it.
     pub role: String,
@@ -61,9 +69,11 @@ pub struct Input {
 }
 
 /// What was found for a need.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Default, Deserialize)]
+#[serde(rename_all(deserialize = "kebab-case"))]
 pub enum InputValue {
     /// Nothing.
+    #[default]
     Absent,
     /// It is there.
     Present,
@@ -76,9 +86,11 @@ pub enum InputValue {
 }
 
 /// A Service, with the fields that a decision may depend on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all(deserialize = "kebab-case"))]
 pub struct Service {
     /// Which Service.
+    #[serde(deserialize_with = "Reference::deserialize")]
     pub reference: ObjectRef,
     /// ClusterIP, NodePort, LoadBalancer or ExternalName.
     pub service_type: String,
@@ -94,7 +106,8 @@ pub struct Service {
 }
 
 /// One port of a Service.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all(deserialize = "kebab-case"))]
 pub struct ServicePort {
     /// Its name; a single port may have none.
     pub name: Option<String>,
@@ -111,9 +124,11 @@ pub struct ServicePort {
 }
 
 /// Transport of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(rename_all(deserialize = "kebab-case"))]
 pub enum Protocol {
     /// TCP.
+    #[default]
     Tcp,
     /// UDP.
     Udp,

@@ -1,16 +1,20 @@
 //! A managed cluster as a taints guest sees it, and the taints that the guest wants.
 
 use super::Problem;
+use super::case::{Reference, pairs};
 use crate::reference::ObjectRef;
+use serde::{Deserialize, Serialize};
 
 /// Version and kind of a managed cluster.
 pub const MANAGED_CLUSTER: (&str, &str) =
     ("cluster.open-cluster-management.io/v1", "ManagedCluster");
 
 /// What a taint does to placement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Effect {
     /// `NoSelect`.
+    #[default]
     NoSelect,
     /// `PreferNoSelect`.
     PreferNoSelect,
@@ -19,18 +23,21 @@ pub enum Effect {
 }
 
 /// Status of a condition. Absent conditions are not in the list; a malformed one is `InvalidObject`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// `True`.
     Yes,
     /// `False`.
     No,
     /// `Unknown`.
+    #[default]
     Unknown,
 }
 
 /// An existing taint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Taint {
     /// Its key.
     pub key: String,
@@ -43,7 +50,8 @@ pub struct Taint {
 }
 
 /// A condition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Condition {
     /// Its type.
     pub kind: String,
@@ -56,9 +64,11 @@ pub struct Condition {
 }
 
 /// A managed cluster, with only the fields that the guest declared.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ManagedCluster {
     /// Which object.
+    #[serde(with = "Reference")]
     pub reference: ObjectRef,
     /// `metadata.uid`.
     pub uid: String,
@@ -73,10 +83,13 @@ pub struct ManagedCluster {
     /// `status.version.kubernetes`.
     pub kubernetes_version: Option<String>,
     /// Declared labels.
+    #[serde(deserialize_with = "pairs")]
     pub labels: Vec<(String, String)>,
     /// Declared annotations.
+    #[serde(deserialize_with = "pairs")]
     pub annotations: Vec<(String, String)>,
     /// Declared cluster claims.
+    #[serde(deserialize_with = "pairs")]
     pub claims: Vec<(String, String)>,
     /// Declared conditions.
     pub conditions: Vec<Condition>,
@@ -85,7 +98,8 @@ pub struct ManagedCluster {
 }
 
 /// A taint that a policy wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Wanted {
     /// Its key.
     pub key: String,
@@ -96,7 +110,8 @@ pub struct Wanted {
 }
 
 /// What a taints guest decides.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Decision {
     /// Exactly these taints, among the keys that the policy owns.
     Own(Vec<Wanted>),

@@ -11,10 +11,12 @@ mod taints;
 pub(crate) mod trigger;
 
 use crate::call::CallState;
+use crate::case::Given;
+use crate::function::Find;
 use crate::guest::{Decided, Guest, Question};
 use crate::limits::Limits;
-use crate::load::Find;
 use crate::run::Call;
+use serde_json::Value;
 use std::any::Any;
 use std::sync::Arc;
 use transom_core::contract::decide::{Input, Requirement};
@@ -106,6 +108,14 @@ pub(crate) trait Decide: Any + Send + Sync {
         limits: &Limits,
         question: &Question<'_>,
     ) -> Result<Call<Decided>, Failure>;
+
+    /// Asks the one question of a case of the guest; the error says what is wrong with the case.
+    fn ask(&self, guest: &Guest, _given: &mut Given) -> Result<Call<Value>, String> {
+        Err(format!(
+            "guests of the world `{}` have no cases of their own; give their policy cases",
+            guest.role().name()
+        ))
+    }
 }
 
 /// Hides the type of an answer.

@@ -15,7 +15,6 @@ use transom_core::contract::decide::{Input, InputValue};
 use transom_core::contract::description::Role;
 use transom_core::contract::taints::Decision;
 use transom_core::failure::{Class, Failure};
-use transom_core::inputs::kubeconfigs::Kubeconfigs;
 use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, Source, Terms};
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
@@ -23,8 +22,7 @@ use transom_core::plan::contention::Contentions;
 use transom_core::plan::{Plan, TimeAdded};
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::requirements::{Next, Rounds};
-use transom_core::work::Key;
-use transom_core::world::{Answer, KUBECONFIG, Lowering, TAINTS};
+use transom_core::world::{Answer, KUBECONFIG, TAINTS};
 use transom_engine::{Allocate, Capabilities, Guest, Question};
 
 fn guest() -> Guest {

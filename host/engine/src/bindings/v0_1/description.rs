@@ -3,19 +3,21 @@
 use super::generated::exports::transom::policy::guest;
 use super::wit;
 use crate::call::CallState;
-use crate::load::{Find, Function};
+use crate::function::{Find, Function};
 use crate::measure::Lift;
 use transom_core::contract::Problem;
 use transom_core::contract::description::{DeclaredReason, Description, Read};
-use wasmtime::component::{Instance, TypedFunc};
+use wasmtime::component::Instance;
 use wasmtime::{Result as WasmResult, Store};
 
 const INTERFACE: &str = "transom:policy/guest@0.1.0";
 
 /// The functions that every guest has.
 pub(crate) struct Functions {
-    pub(crate) describe: Function,
-    pub(crate) validate: Function,
+    /// Returns the guest's self-description.
+    pub(crate) describe: Function<(), guest::Description>,
+    /// Takes settings, returns what is wrong with them.
+    pub(crate) validate: Function<(String,), Vec<wit::Problem>>,
 }
 
 impl Functions {
@@ -32,16 +34,10 @@ impl Functions {
         store: &mut Store<CallState>,
         instance: &Instance,
     ) -> WasmResult<()> {
-        let _: Describe = instance.get_typed_func(&mut *store, self.describe)?;
-        let _: Validate<'_> = instance.get_typed_func(&mut *store, self.validate)?;
-        Ok(())
+        self.describe.check(store, instance)?;
+        self.validate.check(store, instance).map(drop)
     }
 }
-
-/// Returns the guest's self-description.
-pub(crate) type Describe = TypedFunc<(), (guest::Description,)>;
-/// Takes settings, returns what is wrong with them.
-pub(crate) type Validate<'a> = TypedFunc<(&'a str,), (Vec<wit::Problem>,)>;
 
 impl Lift<'_> {
     pub(crate) fn description(&mut self, description: guest::Description) -> Description {

@@ -4,13 +4,15 @@ mod credentials;
 
 use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
+use crate::case::{Given, inputs, outcome, timed};
+use crate::function::{Find, Function};
 use crate::guest::{Decided, Guest, Question};
 use crate::limits::Limits;
-use crate::load::{Find, Function};
 use crate::measure::{Lift, Lower};
 use crate::run::Call;
 use generated::exports::transom::policy::kubeconfig as wit_kubeconfig;
 use generated::transom::policy::{credentials as wit_credentials, proposals as wit_proposals};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_core::contract::decide::{
     Absence, Form, Input, InputValue, KubeconfigAnswer, Need, Protocol, Requirement, Service,
@@ -19,7 +21,7 @@ use transom_core::contract::decide::{
 use transom_core::contract::{Context, Primary, Refusal, Timed};
 use transom_core::failure::Failure;
 use transom_core::world::{KUBECONFIG, World};
-use wasmtime::component::{Instance, TypedFunc};
+use wasmtime::component::Instance;
 use wasmtime::{Result as WasmResult, Store};
 
 mod generated {
@@ -56,15 +58,16 @@ impl Binding for Kubeconfig {
 }
 
 struct Functions {
-    require: Function,
-    transform: Function,
+    /// Returns where the result goes, and what must be read for it.
+    require: Function<Arguments, Required>,
+    /// Returns the kubeconfig.
+    transform: Function<Arguments, Transformed>,
 }
 
 impl Decide for Functions {
     fn check(&self, store: &mut Store<CallState>, instance: &Instance) -> WasmResult<()> {
-        let _: Require<'_> = instance.get_typed_func(&mut *store, self.require)?;
-        let _: Transform<'_> = instance.get_typed_func(&mut *store, self.transform)?;
-        Ok(())
+        self.require.check(store, instance)?;
+        self.transform.check(store, instance).map(drop)
     }
 
     fn require(
@@ -77,11 +80,8 @@ impl Decide for Functions {
     ) -> Call<Result<Requirement, Refusal>> {
         guest.call(
             limits,
+            &self.require,
             |lower| lower.for_kubeconfig(context, primary, found),
-            |store, instance, (context, primary, found)| {
-                let asked: Require<'_> = instance.get_typed_func(&mut *store, self.require)?;
-                Ok(asked.call(store, (&context, &primary, &found))?.0)
-            },
             Lift::requirement,
         )
     }
@@ -99,6 +99,21 @@ impl Decide for Functions {
         let call = guest.transform(limits, question.context, question.primary, question.inputs);
         Ok(call.map(decided))
     }
+
+    fn ask(&self, guest: &Guest, given: &mut Given) -> Result<Call<Value>, String> {
+        let (limits, context) = (Limits::default(), given.context()?);
+        let primary = given.primary(guest)?.ok_or("`primary` is missing")?;
+        if let Some(found) = given.take("found")? {
+            let found = inputs(guest, &context, &primary, found)?;
+            let call = guest.require(&limits, &context, &primary, &found);
+            return Ok(call.map(|answer| outcome(&answer, |required| json!(required))));
+        }
+        let given = given.take("inputs")?;
+        let given = given.ok_or("neither `found` nor `inputs` is given")?;
+        let inputs = inputs(guest, &context, &primary, given)?;
+        let call = guest.transform(&limits, &context, &primary, &inputs);
+        Ok(call.map(|answer| outcome(&answer, |answer| timed("kubeconfig", answer))))
+    }
 }
 
 impl Guest {
@@ -115,28 +130,16 @@ impl Guest {
         };
         self.call(
             limits,
+            transform,
             |lower| lower.for_kubeconfig(context, primary, inputs),
-            |store, instance, (context, primary, inputs)| {
-                let asked: Transform<'_> = instance.get_typed_func(&mut *store, transform)?;
-                Ok(asked.call(store, (&context, &primary, &inputs))?.0)
-            },
             Lift::kubeconfig,
         )
     }
 }
 
-/// Returns where the result goes, and what must be read for it.
-type Require<'a> = TypedFunc<Given<'a>, (Result<wit_kubeconfig::Requirement, wit::Failure>,)>;
-/// Returns the kubeconfig.
-type Transform<'a> = TypedFunc<Given<'a>, (Result<wit_kubeconfig::Answer, wit::Failure>,)>;
-/// The arguments of both.
-type Given<'a> = (
-    &'a wit::Context,
-    &'a wit::Primary,
-    &'a [wit_kubeconfig::Input],
-);
-
-/// The owned arguments of both functions: context, primary, and what was found.
+type Required = Result<wit_kubeconfig::Requirement, wit::Failure>;
+type Transformed = Result<wit_kubeconfig::Answer, wit::Failure>;
+/// The arguments of both functions: context, primary, and what was found.
 type Arguments = (wit::Context, wit::Primary, Vec<wit_kubeconfig::Input>);
 
 impl Lower {
@@ -195,10 +198,7 @@ impl Lower {
 }
 
 impl Lift<'_> {
-    fn requirement(
-        &mut self,
-        answer: Result<wit_kubeconfig::Requirement, wit::Failure>,
-    ) -> Result<Requirement, Refusal> {
+    fn requirement(&mut self, answer: Required) -> Result<Requirement, Refusal> {
         match answer {
             Ok(requirement) => Ok(Requirement {
                 target: self.reference(requirement.target),
@@ -208,10 +208,7 @@ impl Lift<'_> {
         }
     }
 
-    fn kubeconfig(
-        &mut self,
-        answer: Result<wit_kubeconfig::Answer, wit::Failure>,
-    ) -> Result<KubeconfigAnswer, Refusal> {
+    fn kubeconfig(&mut self, answer: Transformed) -> Result<KubeconfigAnswer, Refusal> {
         match answer {
             Ok(answer) => Ok(Timed {
                 answer: self.proposal(answer.kubeconfig),

@@ -2,12 +2,14 @@
 
 use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
+use crate::case::{self, Given, outcome, timed};
+use crate::function::{Find, Function};
 use crate::guest::{Decided, Guest, Question};
 use crate::limits::Limits;
-use crate::load::{Find, Function};
 use crate::measure::{Lift, Lower};
 use crate::run::Call;
 use generated::exports::transom::policy::taints as wit_taints;
+use serde_json::Value;
 use std::sync::Arc;
 use transom_core::contract::description::Read;
 use transom_core::contract::taints::{
@@ -17,7 +19,7 @@ use transom_core::contract::{Context, Refusal, Timed};
 use transom_core::failure::Failure;
 use transom_core::managed_cluster::{self, declared};
 use transom_core::world::{TAINTS, World};
-use wasmtime::component::{Instance, TypedFunc};
+use wasmtime::component::Instance;
 use wasmtime::{Result as WasmResult, Store};
 
 mod generated {
@@ -55,13 +57,13 @@ impl Binding for Taints {
 }
 
 struct Functions {
-    compute: Function,
+    /// Returns the taints that a managed cluster should have.
+    compute: Function<(wit::Context, wit_taints::ManagedCluster), Answered>,
 }
 
 impl Decide for Functions {
     fn check(&self, store: &mut Store<CallState>, instance: &Instance) -> WasmResult<()> {
-        let _: Compute<'_> = instance.get_typed_func(&mut *store, self.compute)?;
-        Ok(())
+        self.compute.check(store, instance).map(drop)
     }
 
     fn decides_by(&self) -> &'static str {
@@ -82,6 +84,16 @@ impl Decide for Functions {
         let call = guest.compute(limits, question.context, &cluster);
         Ok(call.map(decided))
     }
+
+    fn ask(&self, guest: &Guest, given: &mut Given) -> Result<Call<Value>, String> {
+        let context = given.context()?;
+        let cluster = given.take::<ManagedCluster>("cluster")?;
+        let cluster = cluster.ok_or("`cluster` is missing")?;
+        let declared = case::declared(guest, &cluster.reference)?;
+        let cluster = declared::cut(&cluster, &declared).map_err(|error| error.to_string())?;
+        let call = guest.compute(&Limits::default(), &context, &cluster);
+        Ok(call.map(|answer| outcome(&answer, |answer| timed("decision", answer))))
+    }
 }
 
 impl Guest {
@@ -97,31 +109,16 @@ impl Guest {
         };
         self.call(
             limits,
-            |lower| lower.for_compute(context, cluster),
-            |store, instance, (context, cluster)| {
-                let asked: Compute<'_> = instance.get_typed_func(&mut *store, compute)?;
-                Ok(asked.call(store, (&context, &cluster))?.0)
-            },
+            compute,
+            |lower| (lower.context(context), lower.managed_cluster(cluster)),
             Lift::taints,
         )
     }
 }
 
-/// Returns the taints that a managed cluster should have.
-type Compute<'a> = TypedFunc<
-    (&'a wit::Context, &'a wit_taints::ManagedCluster),
-    (Result<wit_taints::Answer, wit::Failure>,),
->;
+type Answered = Result<wit_taints::Answer, wit::Failure>;
 
 impl Lower {
-    fn for_compute(
-        &mut self,
-        context: &Context,
-        cluster: &ManagedCluster,
-    ) -> (wit::Context, wit_taints::ManagedCluster) {
-        (self.context(context), self.managed_cluster(cluster))
-    }
-
     fn managed_cluster(&mut self, cluster: &ManagedCluster) -> wit_taints::ManagedCluster {
         wit_taints::ManagedCluster {
             reference: self.reference(&cluster.reference),
@@ -174,10 +171,7 @@ impl Lower {
 }
 
 impl Lift<'_> {
-    fn taints(
-        &mut self,
-        answer: Result<wit_taints::Answer, wit::Failure>,
-    ) -> Result<Timed<Decision>, Refusal> {
+    fn taints(&mut self, answer: Answered) -> Result<Timed<Decision>, Refusal> {
         let answer = match answer {
             Ok(answer) => answer,
             Err(failure) => return Err(self.refusal(failure)),

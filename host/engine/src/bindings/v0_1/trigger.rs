@@ -2,14 +2,17 @@
 
 use super::wit;
 use crate::call::CallState;
+use crate::case::{self, Given, timed};
+use crate::function::{Find, Function};
 use crate::guest::Guest;
 use crate::limits::Limits;
-use crate::load::{Exports, Find, Function};
+use crate::load::Exports;
 use crate::measure::{Lift, Lower};
 use crate::run::Call;
 use generated::exports::transom::policy::trigger;
+use serde_json::{Value, json};
 use transom_core::contract::{Change, Context, Primary, Readiness, Timed, Verdict};
-use wasmtime::component::{Instance, TypedFunc};
+use wasmtime::component::Instance;
 use wasmtime::{Result as WasmResult, Store};
 
 mod generated {
@@ -29,8 +32,10 @@ const INTERFACE: &str = "transom:policy/trigger@0.1.0";
 
 /// The functions of a trigger guest.
 pub(crate) struct Functions {
-    ready: Function,
-    evaluate: Function,
+    /// Returns whether a primary may be reconciled.
+    ready: Function<(wit::Context, wit::Primary), trigger::ReadyAnswer>,
+    /// Returns a verdict on a change.
+    evaluate: Function<(wit::Context, trigger::Change), trigger::Verdict>,
 }
 
 impl Functions {
@@ -47,9 +52,22 @@ impl Functions {
         store: &mut Store<CallState>,
         instance: &Instance,
     ) -> WasmResult<()> {
-        let _: Ready<'_> = instance.get_typed_func(&mut *store, self.ready)?;
-        let _: Evaluate<'_> = instance.get_typed_func(&mut *store, self.evaluate)?;
-        Ok(())
+        self.ready.check(store, instance)?;
+        self.evaluate.check(store, instance).map(drop)
+    }
+
+    /// Asks the one question of a case of the guest; the error says what is wrong with the case.
+    pub(crate) fn ask(&self, guest: &Guest, given: &mut Given) -> Result<Call<Value>, String> {
+        let (limits, context) = (Limits::default(), given.context()?);
+        if let Some(change) = given.take::<Change>("change")? {
+            let change = case::declared(guest, &change.after.reference)?.cut_change(change);
+            let verdict = guest.evaluate(&limits, &context, &change);
+            return Ok(verdict.map(|verdict| json!(verdict)));
+        }
+        let primary = given.primary(guest)?;
+        let primary = primary.ok_or("neither `primary` nor `change` is given")?;
+        let ready = guest.ready(&limits, &context, &primary);
+        Ok(ready.map(|answer| timed("readiness", &answer)))
     }
 }
 
@@ -66,11 +84,8 @@ impl Guest {
         };
         self.call(
             limits,
-            |lower| lower.for_ready(context, primary),
-            |store, instance, (context, primary)| {
-                let asked: Ready<'_> = instance.get_typed_func(&mut *store, ready)?;
-                Ok(asked.call(store, (&context, &primary))?.0)
-            },
+            ready,
+            |lower| (lower.context(context), lower.primary(primary)),
             Lift::readiness,
         )
     }
@@ -82,37 +97,20 @@ impl Guest {
         };
         self.call(
             limits,
-            |lower| lower.for_evaluate(context, change),
-            |store, instance, (context, change)| {
-                let asked: Evaluate<'_> = instance.get_typed_func(&mut *store, evaluate)?;
-                Ok(asked.call(store, (&context, &change))?.0)
-            },
+            evaluate,
+            |lower| (lower.context(context), lower.change(change)),
             Lift::verdict,
         )
     }
 }
 
-/// Returns whether a primary may be reconciled.
-type Ready<'a> = TypedFunc<(&'a wit::Context, &'a wit::Primary), (trigger::ReadyAnswer,)>;
-/// Returns a verdict on a change.
-type Evaluate<'a> = TypedFunc<(&'a wit::Context, &'a trigger::Change), (trigger::Verdict,)>;
-
 impl Lower {
-    fn for_ready(&mut self, context: &Context, primary: &Primary) -> (wit::Context, wit::Primary) {
-        (self.context(context), self.primary(primary))
-    }
-
-    fn for_evaluate(
-        &mut self,
-        context: &Context,
-        change: &Change,
-    ) -> (wit::Context, trigger::Change) {
-        let change = trigger::Change {
+    fn change(&mut self, change: &Change) -> trigger::Change {
+        trigger::Change {
             before: self.primary(&change.before),
             after: self.primary(&change.after),
             changed: self.list(&change.changed, |lower, path| lower.text(path)),
-        };
-        (self.context(context), change)
+        }
     }
 }
 
