@@ -2,17 +2,20 @@
 
 use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
+use crate::case::{Given, outcome, timed};
+use crate::function::{Find, Function};
 use crate::guest::{Decided, Guest, Question};
 use crate::limits::Limits;
-use crate::load::{Find, Function};
+use crate::measure::Lift;
 use crate::run::Call;
 use generated::exports::transom::facts::facts as wit_facts;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_core::contract::decide::{Input, Requirement};
 use transom_core::contract::{Context, Primary, Refusal, Timed};
 use transom_core::failure::Failure;
 use transom_core::world::{FACTS, Facts, World};
-use wasmtime::component::{Instance, TypedFunc};
+use wasmtime::component::Instance;
 use wasmtime::{Result as WasmResult, Store};
 
 mod generated {
@@ -49,15 +52,20 @@ impl Binding for FactsBinding {
 }
 
 struct Functions {
-    require: Function,
-    state: Function,
+    /// Returns the object to write.
+    require: Function<Arguments, Required>,
+    /// Returns the facts.
+    state: Function<Arguments, Stated>,
 }
+
+type Arguments = (wit::Context, wit::Primary);
+type Required = Result<wit::ObjectRef, wit::Failure>;
+type Stated = Result<wit_facts::Answer, wit::Failure>;
 
 impl Decide for Functions {
     fn check(&self, store: &mut Store<CallState>, instance: &Instance) -> WasmResult<()> {
-        let _: Require<'_> = instance.get_typed_func(&mut *store, self.require)?;
-        let _: State<'_> = instance.get_typed_func(&mut *store, self.state)?;
-        Ok(())
+        self.require.check(store, instance)?;
+        self.state.check(store, instance).map(drop)
     }
 
     fn require(
@@ -70,18 +78,9 @@ impl Decide for Functions {
     ) -> Call<Result<Requirement, Refusal>> {
         guest.call(
             limits,
+            &self.require,
             |lower| (lower.context(context), lower.primary(primary)),
-            |store, instance, (context, primary)| {
-                let asked: Require<'_> = instance.get_typed_func(&mut *store, self.require)?;
-                Ok(asked.call(store, (&context, &primary))?.0)
-            },
-            |lift, answer| match answer {
-                Ok(target) => Ok(Requirement {
-                    target: lift.reference(target),
-                    needs: Vec::new(),
-                }),
-                Err(failure) => Err(lift.refusal(failure)),
-            },
+            Lift::published_in,
         )
     }
 
@@ -95,34 +94,62 @@ impl Decide for Functions {
         limits: &Limits,
         question: &Question<'_>,
     ) -> Result<Call<Decided>, Failure> {
-        let call = guest.call(
-            limits,
-            |lower| {
-                let context = lower.context(question.context);
-                (context, lower.primary(question.primary))
-            },
-            |store, instance, (context, primary)| {
-                let asked: State<'_> = instance.get_typed_func(&mut *store, self.state)?;
-                Ok(asked.call(store, (&context, &primary))?.0)
-            },
-            |lift, answer| match answer {
-                Ok(answer) => Ok(Timed {
-                    answer: Facts {
-                        region: lift.text(answer.region),
-                        version: lift.text(answer.version),
-                    },
-                    ask_again_at: answer.ask_again_at,
-                }),
-                Err(failure) => Err(lift.refusal(failure)),
-            },
-        );
+        let call = self.state(guest, limits, question.context, question.primary);
         Ok(call.map(decided))
+    }
+
+    fn ask(&self, guest: &Guest, given: &mut Given) -> Result<Call<Value>, String> {
+        let context = given.context()?;
+        let primary = given.primary(guest)?.ok_or("`primary` is missing")?;
+        let call = self.state(guest, &Limits::default(), &context, &primary);
+        let shown = |facts: &Facts| json!({"region": facts.region, "version": facts.version});
+        let shown = |answer: Timed<Facts>| Timed {
+            answer: shown(&answer.answer),
+            ask_again_at: answer.ask_again_at,
+        };
+        Ok(call.map(|answer| outcome(&answer.map(shown), |answer| timed("facts", answer))))
     }
 }
 
-/// Returns the object to write.
-type Require<'a> = TypedFunc<Given<'a>, (Result<wit::ObjectRef, wit::Failure>,)>;
-/// Returns the facts.
-type State<'a> = TypedFunc<Given<'a>, (Result<wit_facts::Answer, wit::Failure>,)>;
-/// The arguments of both.
-type Given<'a> = (&'a wit::Context, &'a wit::Primary);
+impl Functions {
+    fn state(
+        &self,
+        guest: &Guest,
+        limits: &Limits,
+        context: &Context,
+        primary: &Primary,
+    ) -> Call<Result<Timed<Facts>, Refusal>> {
+        guest.call(
+            limits,
+            &self.state,
+            |lower| (lower.context(context), lower.primary(primary)),
+            Lift::facts,
+        )
+    }
+}
+
+impl Lift<'_> {
+    fn published_in(&mut self, answer: Required) -> Result<Requirement, Refusal> {
+        match answer {
+            Ok(target) => Ok(Requirement {
+                target: self.reference(target),
+                needs: Vec::new(),
+            }),
+            Err(failure) => Err(self.refusal(failure)),
+        }
+    }
+
+    fn facts(&mut self, answer: Stated) -> Result<Timed<Facts>, Refusal> {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(failure) => return Err(self.refusal(failure)),
+        };
+        Ok(Timed {
+            answer: Facts {
+                region: self.text(answer.region),
+                version: self.text(answer.version),
+            },
+            ask_again_at: answer.ask_again_at,
+        })
+    }
+}
