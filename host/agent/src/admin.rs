@@ -47,7 +47,7 @@ pub(crate) struct AdminOptions {
 
 /// What all connections share.
 struct Admin {
-    agent: Arc<Controller>,
+    controller: Arc<Controller>,
     authorizer: Authorizer,
     tls: Option<tls::Tls>,
     peers: Arc<ConnectionLimit>,
@@ -59,7 +59,7 @@ struct Admin {
 /// # Errors
 /// When the port cannot be used, or the certificate cannot be read.
 pub(crate) async fn start(
-    agent: Arc<Controller>,
+    controller: Arc<Controller>,
     options: AdminOptions,
     reviews: Option<Reviews>,
 ) -> anyhow::Result<tokio::task::JoinHandle<()>> {
@@ -76,7 +76,7 @@ pub(crate) async fn start(
     info!(%address, tls = tls.is_some(), "the admin server is listening");
     let authorizer = Authorizer::new(reviews);
     let admin = Arc::new(Admin {
-        agent,
+        controller,
         authorizer,
         tls,
         peers: ConnectionLimit::new(PEERS),
@@ -138,7 +138,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 reader.get_or_init(|| admin.readers.enter(leave));
             };
             Ok::<_, std::convert::Infallible>(
-                routes::answer(&admin.agent, &admin.authorizer, peer, &request, read).await,
+                routes::answer(&admin.controller, &admin.authorizer, peer, &request, read).await,
             )
         }
     });

@@ -33,12 +33,12 @@ pub(crate) fn get() -> Option<&'static Meters> {
 ///
 /// # Errors
 /// When a metric cannot be written, which is a bug in the agent.
-pub(crate) fn text(agent: &Controller) -> anyhow::Result<String> {
+pub(crate) fn text(controller: &Controller) -> anyhow::Result<String> {
     let Some(meters) = get() else {
         return Ok(String::new());
     };
     let mut families = meters.gather();
-    families.extend(state::gather(agent));
+    families.extend(state::gather(controller));
     families.extend(process::gather());
     families.retain(|family| !family.get_metric().is_empty());
     families.sort_by(|one, other| one.name().cmp(other.name()));

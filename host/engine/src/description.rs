@@ -4,24 +4,17 @@ use crate::bindings::v0_1::binding;
 use crate::failure::LoadError;
 use crate::receipt::printable;
 use std::collections::BTreeSet;
-use transom_core::contract::description::{Description, Read, Role};
+use transom_core::contract::description::{
+    Description, MAX_READS, MAX_REASONS, MAX_WORD, Read, Role,
+};
 use transom_core::projection::Declared;
-
-/// Reasons that a guest may declare.
-const REASONS: usize = 32;
-/// Kinds that a guest may read.
-const KINDS: usize = 16;
-/// Paths that a guest may declare for one kind.
-const PATHS: usize = 64;
-/// Characters of a name, a version or a reason.
-const NAME_CHARS: usize = 64;
 
 /// Checks a description; returns the reasons that the guest may answer with.
 pub(crate) fn check(description: &Description, role: Role) -> Result<BTreeSet<String>, LoadError> {
     named("name", &description.name)?;
     named("version", &description.version)?;
-    at_most("kinds that it reads", description.reads.len(), KINDS)?;
-    at_most("reasons", description.reasons.len(), REASONS)?;
+    at_most("kinds that it reads", description.reads.len(), MAX_READS)?;
+    at_most("reasons", description.reasons.len(), MAX_REASONS)?;
     description
         .reads
         .iter()
@@ -31,7 +24,7 @@ pub(crate) fn check(description: &Description, role: Role) -> Result<BTreeSet<St
     for reason in &description.reasons {
         if !is_reason(&reason.name) {
             return refuse(format!(
-                "reason `{}` is not a CamelCase word of at most {NAME_CHARS} characters",
+                "reason `{}` is not a CamelCase word of at most {MAX_WORD} characters",
                 printable(&reason.name)
             ));
         }
@@ -44,7 +37,7 @@ pub(crate) fn check(description: &Description, role: Role) -> Result<BTreeSet<St
 
 /// Whether a word may be a condition's reason: CamelCase, at most 64 characters.
 fn is_reason(word: &str) -> bool {
-    word.len() <= NAME_CHARS
+    word.len() <= MAX_WORD
         && word.starts_with(|c: char| c.is_ascii_uppercase())
         && word.chars().all(|c| c.is_ascii_alphanumeric())
 }
@@ -55,7 +48,7 @@ fn check_read(read: &Read, role: Role) -> Result<(), LoadError> {
     at_most(
         "paths of one kind",
         read.fields.len() + read.changes.len(),
-        PATHS,
+        MAX_READS,
     )?;
     let compiled = Declared::compile(read).map_err(|error| error.to_string());
     let fault = match (compiled, role) {
@@ -75,9 +68,9 @@ fn check_read(read: &Read, role: Role) -> Result<(), LoadError> {
 
 /// Checks that a text is printable, not empty and not too long.
 fn named(what: &str, text: &str) -> Result<(), LoadError> {
-    if text.is_empty() || text.len() > NAME_CHARS || !text.chars().all(|c| c.is_ascii_graphic()) {
+    if text.is_empty() || text.len() > MAX_WORD || !text.chars().all(|c| c.is_ascii_graphic()) {
         return refuse(format!(
-            "its {what} must have 1 to {NAME_CHARS} printable characters"
+            "its {what} must have 1 to {MAX_WORD} printable characters"
         ));
     }
     Ok(())
@@ -154,21 +147,21 @@ mod tests {
             (|d| d.name.clear(), "its name"),
             (|d| d.version = "a b".to_owned(), "its version"),
             (
-                |d| d.reads = vec![d.reads[0].clone(); KINDS + 1],
-                "17 kinds",
+                |d| d.reads = vec![d.reads[0].clone(); MAX_READS + 1],
+                "65 kinds",
             ),
             (
-                |d| d.reads[0].fields = vec!["a".to_owned(); PATHS],
+                |d| d.reads[0].fields = vec!["a".to_owned(); MAX_READS],
                 "65 paths",
             ),
             (|d| d.reads[0].fields.push("a[".to_owned()), "of Node"),
             (
-                |d| d.reasons = vec![declared("A"); REASONS + 1],
-                "33 reasons",
+                |d| d.reasons = vec![declared("A"); MAX_REASONS + 1],
+                "129 reasons",
             ),
             (|d| d.reasons.push(declared("notCamel")), "`notCamel`"),
             (
-                |d| d.reasons.push(declared(&"A".repeat(NAME_CHARS + 1))),
+                |d| d.reasons.push(declared(&"A".repeat(MAX_WORD + 1))),
                 "CamelCase",
             ),
             (|d| d.reasons.push(declared("NotReady")), "twice"),

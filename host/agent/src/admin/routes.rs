@@ -22,7 +22,7 @@ type Answer = Response<Full<Bytes>>;
 
 /// Answers one request, whose body is ignored. Calls `read` before an answer that may be large, and only then.
 pub(super) async fn answer<B>(
-    agent: &Controller,
+    controller: &Controller,
     authorizer: &Authorizer,
     peer: SocketAddr,
     request: &Request<B>,
@@ -37,12 +37,12 @@ pub(super) async fn answer<B>(
     }
     match request.uri().path() {
         "/healthz" => said(StatusCode::OK, "ok"),
-        "/readyz" => readiness(agent),
+        "/readyz" => readiness(controller),
         path @ ("/metrics" | "/debug/state") => {
             match authorizer.authorize(peer, request.headers(), path).await {
                 Ok(()) => {
                     read();
-                    shown(agent, path)
+                    shown(controller, path)
                 }
                 Err((status, why)) => refused(status, why),
             }
@@ -54,17 +54,17 @@ pub(super) async fn answer<B>(
     }
 }
 
-fn readiness(agent: &Controller) -> Answer {
-    match agent.unready() {
+fn readiness(controller: &Controller) -> Answer {
+    match controller.unready() {
         None => said(StatusCode::OK, "ok"),
         Some(why) => said(StatusCode::SERVICE_UNAVAILABLE, why),
     }
 }
 
-fn shown(agent: &Controller, path: &str) -> Answer {
+fn shown(controller: &Controller, path: &str) -> Answer {
     let (kind, text) = match path {
-        "/metrics" => (METRICS, metrics::text(agent)),
-        _ => (JSON, state::text(agent)),
+        "/metrics" => (METRICS, metrics::text(controller)),
+        _ => (JSON, state::text(controller)),
     };
     match text {
         Ok(text) => respond(StatusCode::OK, kind, text),

@@ -15,12 +15,12 @@ const LISTED: usize = 1_000;
 ///
 /// # Errors
 /// When it cannot be serialized, which is a bug in the agent.
-pub(super) fn text(agent: &Controller) -> anyhow::Result<String> {
-    serde_json::to_string_pretty(&of(agent)).context("failed to write the state")
+pub(super) fn text(controller: &Controller) -> anyhow::Result<String> {
+    serde_json::to_string_pretty(&of(controller)).context("failed to write the state")
 }
 
-fn of(agent: &Controller) -> Value {
-    let policies = agent.queues().into_iter().map(|queue| {
+fn of(controller: &Controller) -> Value {
+    let policies = controller.queues().into_iter().map(|queue| {
         let revision = &queue.loaded().revision;
         json!({
             "policy": &*queue.policy,
@@ -32,15 +32,15 @@ fn of(agent: &Controller) -> Value {
     });
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "unready": agent.unready(),
-        "watches": watches(agent),
+        "unready": controller.unready(),
+        "watches": watches(controller),
         "policies": policies.collect::<Vec<_>>(),
-        "primaries": primaries(agent),
+        "primaries": primaries(controller),
     })
 }
 
 /// Every watch of every API server, with its health.
-fn watches(agent: &Controller) -> Vec<Value> {
+fn watches(controller: &Controller) -> Vec<Value> {
     let of = |server: &Kubernetes| {
         let watches = server.health().watches.into_iter();
         let name = server.name().to_owned();
@@ -64,13 +64,13 @@ fn watches(agent: &Controller) -> Vec<Value> {
         };
         watches.map(told).collect::<Vec<_>>()
     };
-    agent.connections.servers().flat_map(of).collect()
+    controller.connections.servers().flat_map(of).collect()
 }
 
 /// The primaries that are not `Applied`, at most [`LISTED`] of them, with the number of those left out and of `Applied`
 /// ones.
-fn primaries(agent: &Controller) -> Value {
-    let memory = agent.memory.lock();
+fn primaries(controller: &Controller) -> Value {
+    let memory = controller.memory.lock();
     let mut others = memory
         .results
         .iter()

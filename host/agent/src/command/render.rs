@@ -69,13 +69,13 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
     if let Some(case) = given.as_ref().and_then(|given| given.case.as_ref()) {
         source = settings::laid(source, case, path)?;
     }
-    let agent = |connections| {
+    let controller = |connections| {
         Controller::new(connections, clock, facts).limited(args.reconcile.max_kubeconfig_bytes)
     };
     let loading = Loading::start(run::engine()?, source, [LOCAL.to_owned()].into());
     let directory = open(path, given, run::limits(args.reconcile.max_object_bytes))?;
     let before = directory.copy();
-    let session = Session::start(loading, directory, agent).await?;
+    let session = Session::start(loading, directory, controller).await?;
     run::check_found(&session.active, &args.reconcile)?;
     let mut rendered = Vec::new();
     for (reference, policies) in session.take_written() {
@@ -96,8 +96,8 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
             });
         }
     }
-    let failed =
-        summary::tell(&session.agent, &session.active, Done::InMemory, screen) == Ending::Failed;
+    let failed = summary::tell(&session.controller, &session.active, Done::InMemory, screen)
+        == Ending::Failed;
     Ok((rendered, failed))
 }
 

@@ -60,25 +60,25 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     check_policies(&args.reconcile)?;
     if args.once {
         let Prepared {
-            agent,
+            controller,
             swap,
             begun,
             mut opening,
             ..
         } = prepare(args).await?;
         begun.await.context("failed to start the policies")?;
-        drive(&agent, screen).await;
+        drive(&controller, screen).await;
         // Waits for every connection, so that one that does not answer is reported even if no policy needs it.
         while opening.join_next().await.is_some() {}
         if would::is_asked_for(args) {
-            would::print(&agent, screen).await;
+            would::print(&controller, screen).await;
         }
-        agent.tidy_status(&swap.active().names());
-        agent.publish_policies();
-        let _ = tokio::time::timeout(GRACE, agent.connections.finish_policies()).await;
-        agent.stop();
-        let ending = summary::tell(&agent, swap.active(), Done::Written, screen);
-        return Ok(if summary::unwritten(&agent, screen) {
+        controller.tidy_status(&swap.active().names());
+        controller.publish_policies();
+        let _ = tokio::time::timeout(GRACE, controller.connections.finish_policies()).await;
+        controller.stop();
+        let ending = summary::tell(&controller, swap.active(), Done::Written, screen);
+        return Ok(if summary::unwritten(&controller, screen) {
             Ending::Failed
         } else {
             ending
@@ -87,7 +87,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     // From here on a signal ends the process in order, even during the first lists.
     let mut ending = pin!(stopped()?);
     let Prepared {
-        agent,
+        controller,
         swap,
         opening,
         begun,
@@ -96,7 +96,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         ended = &mut ending => return ended.map(|()| Ending::Right),
         prepared = prepare(args) => prepared?,
     };
-    let telling = Arc::clone(&agent);
+    let telling = Arc::clone(&controller);
     let telling = tokio::spawn(async move {
         tokio::join!(
             telling.keep_publishing_policies(),
@@ -104,27 +104,27 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         );
     });
     let active = swap.active().clone();
-    let swapping = watch::policies(Arc::clone(&agent), swap, base(args));
+    let swapping = watch::policies(Arc::clone(&controller), swap, base(args));
     // Started now, since a policy may change before everything was reconciled under it.
     let swapping = tokio::spawn(swapping);
     let work = async {
         // Fails only by a bug in the agent, which was logged.
         drop(begun.await);
         // Joins the election only now that it could work at once, so that no replica leads while it is still listing.
-        if agent.connections.stand().await {
-            first(&agent, &active, screen).await;
+        if controller.connections.stand().await {
+            first(&controller, &active, screen).await;
         }
     };
     tokio::select! {
         () = work => ending.await?,
         ended = &mut ending => ended?,
     }
-    agent.stop();
+    controller.stop();
     swapping.abort();
     telling.abort();
     // Reconciles under way may end; the next start finds what hangs longer.
-    let _ = tokio::time::timeout(GRACE, agent.rested()).await;
-    let _ = tokio::time::timeout(GRACE, agent.connections.release()).await;
+    let _ = tokio::time::timeout(GRACE, controller.rested()).await;
+    let _ = tokio::time::timeout(GRACE, controller.connections.release()).await;
     drop(opening);
     serving.iter().for_each(JoinHandle::abort);
     Ok(Ending::Right)
@@ -132,7 +132,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
 
 /// An agent whose connections are being opened. Each policy begins as soon as what it needs was listed.
 pub(crate) struct Prepared {
-    pub(crate) agent: Arc<Controller>,
+    pub(crate) controller: Arc<Controller>,
     pub(crate) swap: Swap,
     /// Ends when all that was loaded was put to work.
     pub(crate) begun: JoinHandle<()>,
@@ -157,25 +157,27 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     });
     let names = connect::names(args);
     let files = files.map(|files| Loading::start(engine.clone(), files, names.clone()));
-    let agent = agent(connect::open(args).await?, &args.reconcile).within(&budget);
-    let agent = Arc::new(match args {
-        RunArgs { asked: true, .. } => agent.only_asked(),
-        _ if would::is_asked_for(args) => agent.read_only(),
-        _ => agent,
+    let controller = controller(connect::open(args).await?, &args.reconcile).within(&budget);
+    let controller = Arc::new(match args {
+        RunArgs { asked: true, .. } => controller.only_asked(),
+        _ if would::is_asked_for(args) => controller.read_only(),
+        _ => controller,
     });
     // Health is answered before anything is ready.
     let serving = match admin_options(&args.admin) {
-        Some(options) => Some(admin::start(Arc::clone(&agent), options, reviews(&agent)).await?),
+        Some(options) => {
+            Some(admin::start(Arc::clone(&controller), options, reviews(&controller)).await?)
+        }
         None => None,
     };
     let loading = match files {
         Some(files) => files,
         None => {
-            agent.connections.watch(Catalogue::default);
-            agent.connections.first_listed(LOCAL, args.once).await;
-            let given = agent.given(&base(args)).await;
+            controller.connections.watch(Catalogue::default);
+            controller.connections.first_listed(LOCAL, args.once).await;
+            let given = controller.given(&base(args)).await;
             // Another look finds what changes from here to the start of the watch.
-            agent.policies_changed.store(true, Ordering::Release);
+            controller.policies_changed.store(true, Ordering::Release);
             Loading::start(engine, Source::Given(given), names)
         }
     };
@@ -187,15 +189,15 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     if args.once {
         check_found(swap.active(), &args.reconcile)?;
     }
-    let beginning = watch::begin(Arc::clone(&agent), swap.active().clone(), changes);
-    agent.connections.watch(|| swap.active().catalogue());
-    let (opening, started) = (agent.open(args.once), Arc::clone(&agent));
+    let beginning = watch::begin(Arc::clone(&controller), swap.active().clone(), changes);
+    controller.connections.watch(|| swap.active().catalogue());
+    let (opening, started) = (controller.open(args.once), Arc::clone(&controller));
     let begun = tokio::spawn(async move {
         beginning.await;
         started.started();
     });
     Ok(Prepared {
-        agent,
+        controller,
         swap,
         begun,
         opening,
@@ -204,15 +206,15 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
 }
 
 /// Waits until everything was reconciled, and prints the summary for the policies of the start.
-async fn first(agent: &Arc<Controller>, active: &Active, screen: &Screen) {
-    drive(agent, screen).await;
-    agent.publish_policies();
-    summary::tell(agent, active, Done::Written, screen);
+async fn first(controller: &Arc<Controller>, active: &Active, screen: &Screen) {
+    drive(controller, screen).await;
+    controller.publish_policies();
+    summary::tell(controller, active, Done::Written, screen);
     // Waits for policies that are still being loaded: the statuses of their primaries must not be removed.
     active.settled().await;
-    agent.idle().await;
-    agent.tidy_status(&active.names());
-    agent.publish_policies();
+    controller.idle().await;
+    controller.tidy_status(&active.names());
+    controller.publish_policies();
 }
 
 /// Where the component files of `FleetPolicy` objects lie.
@@ -233,8 +235,8 @@ fn admin_options(args: &AdminArgs) -> Option<AdminOptions> {
 }
 
 /// The API server that authorizes access to metrics and state.
-fn reviews(agent: &Controller) -> Option<Reviews> {
-    agent.connections.home().map(Kubernetes::reviews)
+fn reviews(controller: &Controller) -> Option<Reviews> {
+    controller.connections.home().map(Kubernetes::reviews)
 }
 
 /// The size limits of a directory.
@@ -246,7 +248,7 @@ pub(crate) fn limits(max_object_bytes: usize) -> Limits {
 }
 
 /// An agent with the facts and the clock of the command line.
-fn agent(connections: Connections, args: &ReconcileArgs) -> Controller {
+fn controller(connections: Connections, args: &ReconcileArgs) -> Controller {
     let facts = AgentFacts::new(&args.cluster_name, args.self_managed_cluster.as_deref());
     Controller::new(connections, Clock::new(args.now), facts).limited(args.max_kubeconfig_bytes)
 }
@@ -344,11 +346,11 @@ pub(crate) fn check_found(active: &Active, args: &ReconcileArgs) -> anyhow::Resu
 }
 
 /// Waits until nothing is left to do now, with a progress line.
-pub(crate) async fn drive(agent: &Arc<Controller>, screen: &Screen) {
-    let idle = agent.idle();
+pub(crate) async fn drive(controller: &Arc<Controller>, screen: &Screen) {
+    let idle = controller.idle();
     tokio::pin!(idle);
     while tokio::time::timeout(PROGRESS, &mut idle).await.is_err() {
-        screen.progress(format_args!("{} left to reconcile", agent.left()));
+        screen.progress(format_args!("{} left to reconcile", controller.left()));
     }
     screen.end_progress();
 }

@@ -15,7 +15,7 @@ use transom_core::watches::SecretReads;
 /// One agent on one directory in memory.
 pub(crate) struct Session {
     /// The agent.
-    pub(crate) agent: Arc<Controller>,
+    pub(crate) controller: Arc<Controller>,
     /// Its policies.
     pub(crate) active: Active,
     /// Its objects.
@@ -31,7 +31,7 @@ impl Session {
     pub(crate) async fn start(
         loading: Loading,
         directory: Directory,
-        agent: impl FnOnce(Connections) -> Controller,
+        controller: impl FnOnce(Connections) -> Controller,
     ) -> anyhow::Result<Self> {
         let directory = Arc::new(directory);
         let told = directory.changes();
@@ -40,14 +40,14 @@ impl Session {
             BTreeMap::from([(LOCAL.to_owned(), Arc::clone(&cluster))]),
             SecretReads::Watch,
         );
-        let agent = Arc::new(agent(connections));
-        agent.find_outputs(&*cluster);
+        let controller = Arc::new(controller(connections));
+        controller.find_outputs(&*cluster);
         let (swap, changes) = loading.done().await?;
         let active = swap.active().clone();
-        active.publish(&agent, &changes);
-        agent.idle().await;
+        active.publish(&controller, &changes);
+        controller.idle().await;
         Ok(Self {
-            agent,
+            controller,
             active,
             directory,
             told,
@@ -57,20 +57,20 @@ impl Session {
     /// Follows what changed in the directory until nothing is left to do now.
     pub(crate) async fn follow(&mut self) {
         while let Some(observation) = self.told.try_next() {
-            self.agent.observe(observation);
+            self.controller.observe(observation);
         }
-        self.agent.idle().await;
+        self.controller.idle().await;
     }
 
     /// Every object that was written so far, and for which policies. Starts the record anew.
     pub(crate) fn take_written(&self) -> BTreeMap<ObjectRef, BTreeSet<Arc<str>>> {
-        std::mem::take(&mut self.agent.memory.lock().written)
+        std::mem::take(&mut self.controller.memory.lock().written)
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.agent.stop();
+        self.controller.stop();
     }
 }
 
@@ -99,10 +99,12 @@ pub(crate) async fn of_case(
     let loading = Loading::start(engine, Source::Builtin, [LOCAL.to_owned()].into());
     let directory = Directory::open(options).unwrap();
     let facts = AgentFacts::new("local-cluster", None);
-    let agent = |connections| Controller::new(connections, clock, facts);
-    let session = Session::start(loading, directory, agent).await.unwrap();
+    let controller = |connections| Controller::new(connections, clock, facts);
+    let session = Session::start(loading, directory, controller)
+        .await
+        .unwrap();
     let primary = {
-        let memory = session.agent.memory.lock();
+        let memory = session.controller.memory.lock();
         (*memory.results.keys().next().unwrap().primary).clone()
     };
     (folder, session, primary)

@@ -89,23 +89,23 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let run = args.as_run();
     run::check_policies(&run.reconcile)?;
     let Prepared {
-        agent,
+        controller,
         swap,
         begun,
         opening: _opening,
         ..
     } = run::prepare(&run).await?;
     begun.await.context("failed to start the policies")?;
-    run::drive(&agent, screen).await;
-    agent.stop();
-    let mut rows = rows(&agent);
+    run::drive(&controller, screen).await;
+    controller.stop();
+    let mut rows = rows(&controller);
     let one = args.kind.as_deref().zip(args.name.as_deref());
     if let Some((kind, name)) = one {
         rows.retain(|row| names(kind, name, &row.key.primary));
         if rows.is_empty() {
             // Something that cannot be read may be the cause.
-            unread(&agent, screen);
-            if agent.queues().iter().any(|queue| {
+            unread(&controller, screen);
+            if controller.queues().iter().any(|queue| {
                 queue
                     .loaded()
                     .revision
@@ -120,12 +120,12 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
             }
             bail!(
                 "failed to find {kind} {name}: no policy has this kind as its primary{}",
-                about(&agent)
+                about(&controller)
             );
         }
     }
     print(&rows, one.is_some(), args.output, screen);
-    let unread = unread(&agent, screen);
+    let unread = unread(&controller, screen);
     let refused = summary::refused(swap.active(), screen);
     let failed = rows.iter().any(|row| row.standing == Standing::Failed);
     Ok(if failed || refused || unread {
@@ -136,11 +136,11 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
 }
 
 /// Every primary under every policy, worst first.
-fn rows(agent: &Controller) -> Vec<Row> {
-    let accounts = agent.accounts.all();
+fn rows(controller: &Controller) -> Vec<Row> {
+    let accounts = controller.accounts.all();
     let mut rows: Vec<Row> = accounts
         .into_iter()
-        .map(|(key, account)| row(agent, key, account))
+        .map(|(key, account)| row(controller, key, account))
         .collect();
     rows.sort_by(|one, other| {
         (one.standing, &one.reason, &one.key).cmp(&(other.standing, &other.reason, &other.key))
@@ -148,8 +148,8 @@ fn rows(agent: &Controller) -> Vec<Row> {
     rows
 }
 
-fn row(agent: &Controller, key: Key, account: Account) -> Row {
-    let told = agent.memory.lock().results.get(&key).cloned();
+fn row(controller: &Controller, key: Key, account: Account) -> Row {
+    let told = controller.memory.lock().results.get(&key).cloned();
     // A primary that is gone has no result, only an account of what is left to remove.
     let (state, reason, message) = match told {
         Some(LastResult {
@@ -164,7 +164,7 @@ fn row(agent: &Controller, key: Key, account: Account) -> Row {
             String::new(),
         ),
     };
-    let reported = agent.reported(&key);
+    let reported = controller.reported(&key);
     let failed = reported.as_ref().filter(|told| told.state == State::Failed);
     let (standing, reason, message) = match (Standing::of(state, &account), failed) {
         // The running agent would write it as well; its failure says why it does not.
@@ -183,7 +183,7 @@ fn row(agent: &Controller, key: Key, account: Account) -> Row {
     let (reason, message, (meaning, remedy)) = match standing {
         Standing::WouldApply => (KnownReason::ReadOnly.into(), String::new(), would_apply()),
         _ => {
-            let explained = explained(agent, &key, &reason);
+            let explained = explained(controller, &key, &reason);
             (reason, message, explained)
         }
     };
@@ -208,11 +208,11 @@ fn would_apply() -> (String, String) {
 }
 
 /// Meaning and remedy of a reason, as the agent or the policy's guests declare it.
-fn explained(agent: &Controller, key: &Key, reason: &Reason) -> (String, String) {
+fn explained(controller: &Controller, key: &Key, reason: &Reason) -> (String, String) {
     if let Reason::Known(word) = reason {
         return (word.meaning().to_owned(), word.remedy().to_owned());
     }
-    let loaded = agent
+    let loaded = controller
         .queue(&key.policy)
         .map(|queue| Arc::clone(&queue.loaded().revision));
     let guests = loaded
@@ -236,7 +236,7 @@ fn names(kind: &str, name: &str, primary: &ObjectRef) -> bool {
 }
 
 /// The kinds that the policies are about, for a message that no policy is about another one.
-fn about(agent: &Controller) -> String {
+fn about(controller: &Controller) -> String {
     let of = |queue: &crate::controller::workqueue::Workqueue| {
         let primary = &queue.loaded().revision.policy.primary;
         format!(
@@ -244,7 +244,7 @@ fn about(agent: &Controller) -> String {
             queue.policy, primary.kind, primary.api_version
         )
     };
-    agent.queues().iter().map(|queue| of(queue)).collect()
+    controller.queues().iter().map(|queue| of(queue)).collect()
 }
 
 fn print(rows: &[Row], one: bool, form: OutputFormat, screen: &Screen) {
@@ -277,8 +277,8 @@ fn print(rows: &[Row], one: bool, form: OutputFormat, screen: &Screen) {
 }
 
 /// Prints what cannot be read, on any cluster; true when there is something.
-fn unread(agent: &Controller, screen: &Screen) -> bool {
-    let files: Vec<_> = agent
+fn unread(controller: &Controller, screen: &Screen) -> bool {
+    let files: Vec<_> = controller
         .connections
         .all()
         .flat_map(Cluster::unreadable)
@@ -291,7 +291,7 @@ fn unread(agent: &Controller, screen: &Screen) -> bool {
             one.message
         ));
     }
-    let watches = agent.connections.watch_errors();
+    let watches = controller.connections.watch_errors();
     for watch in &watches {
         screen.note(format_args!(
             "{} {}: {}: {}",

@@ -21,9 +21,14 @@ pub(crate) enum Done {
 }
 
 /// Prints the summary on standard error; names what is not `Applied`. `Failed` when any primary, policy or file failed.
-pub(crate) fn tell(agent: &Controller, active: &Active, done: Done, screen: &Screen) -> Ending {
+pub(crate) fn tell(
+    controller: &Controller,
+    active: &Active,
+    done: Done,
+    screen: &Screen,
+) -> Ending {
     let (mut counts, mut named) = (BTreeMap::new(), BTreeMap::<State, Vec<_>>::new());
-    let memory = agent.memory.lock();
+    let memory = controller.memory.lock();
     for (key, told) in &memory.results {
         let would = done == Done::InMemory && told.state == State::Applied && told.wrote;
         *counts
@@ -66,9 +71,9 @@ pub(crate) fn tell(agent: &Controller, active: &Active, done: Done, screen: &Scr
         }
     }
     let failed = named.contains_key(&State::Failed);
-    reaches(agent, active, screen);
+    reaches(controller, active, screen);
     let refused = refused(active, screen);
-    let unreadable: Vec<_> = agent
+    let unreadable: Vec<_> = controller
         .connections
         .all()
         .flat_map(Cluster::unreadable)
@@ -93,8 +98,8 @@ pub(crate) fn tell(agent: &Controller, active: &Active, done: Done, screen: &Scr
 }
 
 /// Prints which bounds of the grants RBAC cannot enforce; no plan shows that.
-fn reaches(agent: &Controller, active: &Active, screen: &Screen) {
-    for (policy, message) in active.reaches(agent) {
+fn reaches(controller: &Controller, active: &Active, screen: &Screen) {
+    for (policy, message) in active.reaches(controller) {
         screen.tell(
             format_args!("policy {policy}: {message}"),
             [("policy", json!(&*policy))],
@@ -103,9 +108,9 @@ fn reaches(agent: &Controller, active: &Active, screen: &Screen) {
 }
 
 /// Tries once more to write what could not be written, and prints what is left; true when something is.
-pub(crate) fn unwritten(agent: &Controller, screen: &Screen) -> bool {
-    agent.publish_policies();
-    let (primaries, policies) = (agent.write_left(), agent.unwritten_policies());
+pub(crate) fn unwritten(controller: &Controller, screen: &Screen) -> bool {
+    controller.publish_policies();
+    let (primaries, policies) = (controller.write_left(), controller.unwritten_policies());
     if let Some((count, error)) = &primaries {
         screen.note(format_args!(
             "failed to write the status of {count} primaries: {error}"

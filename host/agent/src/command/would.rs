@@ -25,13 +25,13 @@ pub(crate) fn is_asked_for(args: &RunArgs) -> bool {
 }
 
 /// Prints every write that was refused because the run is read-only, in the form of `transom render --diff`.
-pub(crate) async fn print(agent: &Controller, screen: &Screen) {
+pub(crate) async fn print(controller: &Controller, screen: &Screen) {
     let mut all = Vec::new();
-    for (key, account) in agent.accounts.all() {
+    for (key, account) in controller.accounts.all() {
         for step in account.steps {
             let before = match step {
                 Step::Create { .. } => Ok(None),
-                _ => agent.connections.read(step.target()).await,
+                _ => controller.connections.read(step.target()).await,
             };
             match before {
                 Ok(before) => all.push(rendered(&key.policy, step, before)),

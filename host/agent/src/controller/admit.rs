@@ -133,9 +133,9 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn limits_and_reports_reconciles_of_an_ever_changing_primary() {
         let (folder, session, primary) = of_case(POLICY, Clock::new(Some(1_795_000_000))).await;
-        let agent = &session.agent;
-        let queue = agent.queue(POLICY).unwrap();
-        agent.memory.lock().journal = Some(Vec::new());
+        let controller = &session.controller;
+        let queue = controller.queue(POLICY).unwrap();
+        controller.memory.lock().journal = Some(Vec::new());
         for change in 0..2 * MAX_RECONCILES {
             let cause = if change % 2 == 0 {
                 Queued::Updated
@@ -147,16 +147,23 @@ mod tests {
                 causes: vec![cause],
                 since: Instant::now(),
             };
-            agent.reconcile(&queue, request).await;
+            controller.reconcile(&queue, request).await;
             queue.done(&primary);
         }
-        let reconciled = agent.memory.lock().journal.take().unwrap().len();
+        let reconciled = controller.memory.lock().journal.take().unwrap().len();
         // The first one was reconciled when the session began.
         assert!(
             (1..MAX_RECONCILES as usize).contains(&reconciled),
             "{reconciled}"
         );
-        let last = agent.memory.lock().results.values().next().unwrap().clone();
+        let last = controller
+            .memory
+            .lock()
+            .results
+            .values()
+            .next()
+            .unwrap()
+            .clone();
         assert_eq!(last.reason.as_str(), "ReconcileBudgetExceeded");
         let status = folder.path().join(".transom/status").join(POLICY);
         let text: String = std::fs::read_dir(status)

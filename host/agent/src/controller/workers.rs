@@ -164,9 +164,9 @@ impl Controller {
 }
 
 /// Runs the requests of a queue until it is closed, at most `most` at once.
-async fn keep_going(agent: Arc<Controller>, queue: Arc<Workqueue>, most: usize) {
+async fn keep_going(controller: Arc<Controller>, queue: Arc<Workqueue>, most: usize) {
     let mut turn = Turn {
-        leading: agent.leading.clone(),
+        leading: controller.leading.clone(),
         since: Instant::now(),
     };
     let places = Arc::new(Semaphore::new(most));
@@ -177,25 +177,25 @@ async fn keep_going(agent: Arc<Controller>, queue: Arc<Workqueue>, most: usize) 
         let others = u32::try_from(most - 1).unwrap_or(u32::MAX);
         let shared = tokio::select! {
             biased;
-            shared = Arc::clone(&agent.at_once).acquire_owned() => shared.ok(),
+            shared = Arc::clone(&controller.at_once).acquire_owned() => shared.ok(),
             // The policy's other reconciles have ended: this one exceeds the shared limit.
             _ = places.acquire_many(others) => None,
         };
         let work = work_on(
-            Arc::clone(&agent),
+            Arc::clone(&controller),
             Arc::clone(&queue),
             request,
             turn.clone(),
             (place, shared),
         );
-        agent.pool.spawn(&queue.policy, work);
+        controller.pool.spawn(&queue.policy, work);
     }
 }
 
 /// Runs one reconcile after the other, each in a turn of its own, as long as the queue has more and no queue waits for
 /// a shared place. Gives its places back even when a reconcile panics.
 async fn work_on(
-    agent: Arc<Controller>,
+    controller: Arc<Controller>,
     queue: Arc<Workqueue>,
     mut request: Request,
     turn: Turn,
@@ -203,18 +203,18 @@ async fn work_on(
 ) {
     loop {
         let primary = request.primary.clone();
-        let reconcile = AssertUnwindSafe(agent.reconcile(&queue, request)).catch_unwind();
+        let reconcile = AssertUnwindSafe(controller.reconcile(&queue, request)).catch_unwind();
         if reconcile.await.is_err() {
             let key = Key::new(&queue.policy, &primary);
-            queue.unless_removed(|| agent.faulted(&key, &queue.loaded().revision.policy));
+            queue.unless_removed(|| controller.faulted(&key, &queue.loaded().revision.policy));
             queue.push(&primary, Queued::Reconcile(Cause::Retry), Some(AFTER_FAULT));
         }
-        let goes_on = shared.is_some() && agent.at_once.available_permits() > 0;
+        let goes_on = shared.is_some() && controller.at_once.available_permits() > 0;
         let next = if goes_on { queue.ready(&turn) } else { None };
         let Some(next) = next else {
             drop((place, shared));
             queue.done(&primary);
-            agent.moved.notify_one();
+            controller.moved.notify_one();
             return;
         };
         queue.done(&primary);
@@ -253,15 +253,15 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_reconcile_that_ends_after_its_policy_was_removed_leaves_nothing() {
         let (folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
-        let agent = &session.agent;
-        let queue = agent.queue(POLICY).unwrap();
+        let controller = &session.controller;
+        let queue = controller.queue(POLICY).unwrap();
         let status = folder.path().join(".transom/status").join(POLICY);
         assert_eq!(files(&status), 1);
-        agent.remove_queue(POLICY);
-        agent.tidy_status(&BTreeSet::new());
+        controller.remove_queue(POLICY);
+        controller.tidy_status(&BTreeSet::new());
         assert_eq!(files(&status), 0);
         let causes = vec![Queued::Reconcile(Cause::Added)];
-        agent
+        controller
             .reconcile(
                 &queue,
                 Request {
@@ -272,7 +272,7 @@ mod tests {
             )
             .await;
         assert_eq!(files(&status), 0, "the status came back");
-        let memory = agent.memory.lock();
+        let memory = controller.memory.lock();
         assert!(
             memory.results.is_empty()
                 && memory.last_seen.is_empty()

@@ -10,10 +10,14 @@ use transom_core::metrics::{self, Kind, Metric};
 use transom_core::summary;
 
 /// Primaries, queues, ends of validity, leadership, requests, watches, and the version.
-pub(super) fn gather(agent: &Controller) -> Vec<MetricFamily> {
-    let leads = agent.leading.leads();
+pub(super) fn gather(controller: &Controller) -> Vec<MetricFamily> {
+    let leads = controller.leading.leads();
     // On a replica that does not lead, the knowledge of primaries is old, and the queues hold another replica's work.
-    let queues = if leads { agent.queues() } else { Vec::new() };
+    let queues = if leads {
+        controller.queues()
+    } else {
+        Vec::new()
+    };
     let queue = queues
         .iter()
         .map(|queue| (vec![queue.policy.to_string()], queue.left() as f64));
@@ -21,7 +25,7 @@ pub(super) fn gather(agent: &Controller) -> Vec<MetricFamily> {
         .iter()
         .map(|queue| (vec![queue.policy.to_string()], queue.oldest().as_secs_f64()));
     let version = vec![env!("CARGO_PKG_VERSION").to_owned()];
-    let mut all = servers(agent);
+    let mut all = servers(controller);
     all.extend([
         family(&metrics::QUEUE, queue),
         family(&metrics::QUEUE_OLDEST, oldest),
@@ -32,15 +36,19 @@ pub(super) fn gather(agent: &Controller) -> Vec<MetricFamily> {
         ),
     ]);
     if leads {
-        all.extend([primaries(agent), overdue(agent), expiry(agent)]);
+        all.extend([
+            primaries(controller),
+            overdue(controller),
+            expiry(controller),
+        ]);
     }
     all
 }
 
 /// Requests and watches of API servers. A verb that was never used for a purpose has no row.
-fn servers(agent: &Controller) -> Vec<MetricFamily> {
+fn servers(controller: &Controller) -> Vec<MetricFamily> {
     let (mut requests, mut watches) = (Vec::new(), BTreeMap::<_, (u64, usize)>::new());
-    for server in agent.connections.servers() {
+    for server in controller.connections.servers() {
         let counts = server.writer().counts();
         for (verb, purpose) in Verb::ALL
             .into_iter()
@@ -77,8 +85,8 @@ fn servers(agent: &Controller) -> Vec<MetricFamily> {
     ]
 }
 
-fn primaries(agent: &Controller) -> MetricFamily {
-    let memory = agent.memory.lock();
+fn primaries(controller: &Controller) -> MetricFamily {
+    let memory = controller.memory.lock();
     let mut counts: BTreeMap<_, u64> = BTreeMap::new();
     for (key, told) in &memory.results {
         *counts
@@ -99,9 +107,9 @@ fn primaries(agent: &Controller) -> MetricFamily {
 }
 
 /// A row for each reason for which a primary is held or waits, even when none is overdue.
-fn overdue(agent: &Controller) -> MetricFamily {
-    let now_seconds = agent.clock.now_seconds();
-    let memory = agent.memory.lock();
+fn overdue(controller: &Controller) -> MetricFamily {
+    let now_seconds = controller.clock.now_seconds();
+    let memory = controller.memory.lock();
     let mut counts: BTreeMap<_, u64> = BTreeMap::new();
     for (key, told) in memory
         .results
@@ -127,8 +135,8 @@ fn overdue(agent: &Controller) -> MetricFamily {
     family(&metrics::OVERDUE, rows)
 }
 
-fn expiry(agent: &Controller) -> MetricFamily {
-    let memory = agent.memory.lock();
+fn expiry(controller: &Controller) -> MetricFamily {
+    let memory = controller.memory.lock();
     let mut earliest: BTreeMap<&str, i64> = BTreeMap::new();
     for (key, ends) in &memory.ends {
         earliest

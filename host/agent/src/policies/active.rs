@@ -113,30 +113,32 @@ impl Active {
     }
 
     /// Activates revisions as they are now, and reports what was loaded, bound, refused or removed.
-    pub(crate) fn publish(&self, agent: &Arc<Controller>, changes: &[(Arc<str>, Change)]) {
+    pub(crate) fn publish(&self, controller: &Arc<Controller>, changes: &[(Arc<str>, Change)]) {
         // Several policies may begin together. The primaries of all of them are to be located first, so that none wins
         // by its order.
-        let new = changes
-            .iter()
-            .filter(|(policy, change)| *change == Change::Loaded && agent.queue(policy).is_none());
+        let new = changes.iter().filter(|(policy, change)| {
+            *change == Change::Loaded && controller.queue(policy).is_none()
+        });
         for loaded in new.filter_map(|(policy, _)| self.loaded_of(policy)) {
-            agent.expect(&loaded, true);
+            controller.expect(&loaded, true);
         }
         for (policy, change) in changes {
             let loaded = self.loaded_of(policy);
             match (change, loaded) {
-                (Change::Loaded | Change::Swapped, Some(loaded)) => agent.resume(policy, loaded),
-                // A policy that did not begin yet will begin with the bounded revision.
-                (Change::Bounded, Some(loaded)) if agent.queue(policy).is_some() => {
-                    agent.resume(policy, loaded);
+                (Change::Loaded | Change::Swapped, Some(loaded)) => {
+                    controller.resume(policy, loaded);
                 }
-                (Change::Removed, None) => agent.remove_queue(policy),
+                // A policy that did not begin yet will begin with the bounded revision.
+                (Change::Bounded, Some(loaded)) if controller.queue(policy).is_some() => {
+                    controller.resume(policy, loaded);
+                }
+                (Change::Removed, None) => controller.remove_queue(policy),
                 (Change::Refused | Change::Mended, _) => {}
                 (Change::Loaded | Change::Swapped | Change::Bounded, _)
                 | (Change::Removed, Some(_)) => continue,
             }
             self.tell(policy, *change);
-            self.tell_reach(agent, policy, *change);
+            self.tell_reach(controller, policy, *change);
         }
         let (catalogue, loaded, refused) = {
             let known = self.lock();
@@ -144,22 +146,22 @@ impl Active {
         };
         telemetry::policies(loaded, refused);
         // Called without a change, too: a refusal ends when the active manifest is put back.
-        agent.catalogue_changed(&catalogue);
+        controller.catalogue_changed(&catalogue);
         // From here on no status of a removed policy is published.
         if changes.iter().any(|(_, change)| *change == Change::Removed) {
-            agent.tidy_status(&self.names());
+            controller.tidy_status(&self.names());
         }
     }
 
     /// Logs which bounds of a policy's grant RBAC cannot enforce, when the policy is activated.
-    fn tell_reach(&self, agent: &Controller, policy: &str, change: Change) {
+    fn tell_reach(&self, controller: &Controller, policy: &str, change: Change) {
         if !matches!(change, Change::Loaded | Change::Swapped) {
             return;
         }
         for message in self
             .loaded_of(policy)
             .iter()
-            .flat_map(|loaded| reach(agent, loaded))
+            .flat_map(|loaded| reach(controller, loaded))
         {
             telemetry::tell(&Signal::PolicyReaches {
                 policy: policy.into(),
@@ -169,10 +171,10 @@ impl Active {
     }
 
     /// Which bounds of the active grants RBAC cannot enforce, by policy.
-    pub(crate) fn reaches(&self, agent: &Controller) -> Vec<(Arc<str>, String)> {
+    pub(crate) fn reaches(&self, controller: &Controller) -> Vec<(Arc<str>, String)> {
         let known = self.lock();
         let of = |(name, loaded): (&Arc<str>, &Arc<Loaded>)| {
-            reach(agent, loaded)
+            reach(controller, loaded)
                 .into_iter()
                 .map(|message| (Arc::clone(name), message))
                 .collect::<Vec<_>>()
@@ -216,8 +218,8 @@ impl Active {
 }
 
 /// Which bounds of a grant RBAC cannot enforce; none when there is no API server.
-fn reach(agent: &Controller, loaded: &Loaded) -> Vec<String> {
-    let reads = agent.connections.secret_reads();
+fn reach(controller: &Controller, loaded: &Loaded) -> Vec<String> {
+    let reads = controller.connections.secret_reads();
     reads
         .map(|reads| rights::every_secret(&loaded.revision.policy, reads, false))
         .unwrap_or_default()

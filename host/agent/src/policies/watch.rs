@@ -21,7 +21,7 @@ use transom_core::signal::Signal;
 const EVERY: Duration = Duration::from_millis(250);
 
 /// Follows policies until the task is aborted. The component files of `FleetPolicy` objects lie at `base`.
-pub(crate) async fn policies(agent: Arc<Controller>, mut swap: Swap, base: Base) {
+pub(crate) async fn policies(controller: Arc<Controller>, mut swap: Swap, base: Base) {
     let files = match swap.source() {
         Source::Path(files) => Some(files.clone()),
         Source::Builtin | Source::Given(_) => None,
@@ -54,8 +54,8 @@ pub(crate) async fn policies(agent: Arc<Controller>, mut swap: Swap, base: Base)
             }
             done = swap.next() => swap.finish(done),
             _ = looks.tick() => {
-                let told = agent.policies_changed.swap(false, Ordering::AcqRel);
-                let given = if told { swap.give(agent.given(&base).await) } else { Changes::new() };
+                let told = controller.policies_changed.swap(false, Ordering::AcqRel);
+                let given = if told { swap.give(controller.given(&base).await) } else { Changes::new() };
                 let slow = swap.narrow_slow();
                 if !told && slow.is_empty() {
                     continue;
@@ -63,20 +63,20 @@ pub(crate) async fn policies(agent: Arc<Controller>, mut swap: Swap, base: Base)
                 [given, slow].concat()
             }
         };
-        activate(&agent, swap.active(), changes);
+        activate(&controller, swap.active(), changes);
     }
 }
 
 /// Puts changes to work. A revision that was loaded or swapped waits, in a task of its own, until what it needs is
 /// watched; all other changes count at once.
-fn activate(agent: &Arc<Controller>, active: &Active, changes: Changes) {
+fn activate(controller: &Arc<Controller>, active: &Active, changes: Changes) {
     let more = |change: &Change| matches!(change, Change::Loaded | Change::Swapped);
     let (later, now): (Changes, Changes) =
         changes.into_iter().partition(|(_, change)| more(change));
-    active.publish(agent, &now);
+    active.publish(controller, &now);
     if !later.is_empty() {
         drop(tokio::spawn(begin(
-            Arc::clone(agent),
+            Arc::clone(controller),
             active.clone(),
             later,
         )));
@@ -85,8 +85,8 @@ fn activate(agent: &Arc<Controller>, active: &Active, changes: Changes) {
 
 /// Watches what the active policies need, and puts changes to work: each policy as soon as the connections that it
 /// names are ready, so that one that is slow or does not answer holds up no other policy.
-pub(crate) async fn begin(agent: Arc<Controller>, active: Active, changes: Changes) {
-    agent.connections.watch(|| active.catalogue());
+pub(crate) async fn begin(controller: Arc<Controller>, active: Active, changes: Changes) {
+    controller.connections.watch(|| active.catalogue());
     // Changes that need no connection, such as a refusal. They are published even when there are none.
     let mut by_need = BTreeMap::from([(BTreeSet::new(), Changes::new())]);
     for (policy, change) in changes {
@@ -95,10 +95,10 @@ pub(crate) async fn begin(agent: Arc<Controller>, active: Active, changes: Chang
             .or_default()
             .push((policy, change));
     }
-    let (agent, active) = (&agent, &active);
+    let (controller, active) = (&controller, &active);
     let each = by_need.into_iter().map(|(clusters, changes)| async move {
-        agent.connections.ready(&clusters).await;
-        active.publish(agent, &changes);
+        controller.connections.ready(&clusters).await;
+        active.publish(controller, &changes);
     });
     futures::future::join_all(each).await;
 }

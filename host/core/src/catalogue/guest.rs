@@ -2,7 +2,7 @@
 //! component under the same digest.
 
 use crate::contract::Problem;
-use crate::contract::description::Description;
+use crate::contract::description::{Description, MAX_READS, MAX_REASONS, MAX_WORD};
 use crate::failure::{Class, Failure};
 use crate::projection::Declared;
 use serde_json::{Map, Value};
@@ -10,12 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::{KnownReason, Reason};
 
-/// The most kinds that a guest may read, and the most paths of one kind.
-const MAX_READS: usize = 64;
-/// The most reasons that a guest may declare.
-const MAX_REASONS: usize = 128;
-/// The most bytes of a reason, of the name and of the version.
-const MAX_WORD: usize = 64;
 /// The most bytes of a settings schema.
 const MAX_SCHEMA: usize = 256 * 1024;
 

@@ -2,6 +2,13 @@
 
 use crate::world::World;
 
+/// The most kinds that a guest may read, and the most paths of one kind.
+pub const MAX_READS: usize = 64;
+/// The most reasons that a guest may declare.
+pub const MAX_REASONS: usize = 128;
+/// The most bytes of a reason, of the name and of the version.
+pub const MAX_WORD: usize = 64;
+
 /// What a component is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {

@@ -134,7 +134,7 @@ pub(super) async fn run(
     let changing = then.is_file() || !case.gone.is_empty();
     if changing {
         session.take_written();
-        session.agent.memory.lock().journal = Some(Vec::new());
+        session.controller.memory.lock().journal = Some(Vec::new());
         if then.is_file() {
             case::put(&session.directory, &Given::read(&then)?.objects);
         }
@@ -145,7 +145,7 @@ pub(super) async fn run(
     }
     let journal = changing.then(|| {
         session
-            .agent
+            .controller
             .memory
             .lock()
             .journal
@@ -245,7 +245,7 @@ fn objects_differ(session: &Session, expected: &Expected) -> (Vec<String>, Map<S
 }
 
 fn states_differ(session: &Session, expected: &Expected) -> (Vec<String>, Map<String, Value>) {
-    let memory = session.agent.memory.lock();
+    let memory = session.controller.memory.lock();
     let found: Vec<_> = memory
         .results
         .iter()

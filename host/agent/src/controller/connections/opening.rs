@@ -107,11 +107,11 @@ fn patience(patiently: bool) -> Patience {
     }
 }
 
-async fn open(agent: Arc<Controller>, name: String, cluster: Arc<dyn Cluster>, once: bool) {
+async fn open(controller: Arc<Controller>, name: String, cluster: Arc<dyn Cluster>, once: bool) {
     let away = cluster.synced(patience(once)).await.is_err();
     if away {
         // Its policies begin anyway, and report why they cannot go on.
-        agent.connections.opened(&name);
+        controller.connections.opened(&name);
         if once {
             return;
         }
@@ -119,19 +119,19 @@ async fn open(agent: Arc<Controller>, name: String, cluster: Arc<dyn Cluster>, o
     }
     // Subscribes before it looks at the cache: what was there before is in the cache, what comes later is observed.
     let changes = cluster.changes();
-    agent.find_outputs(&*cluster);
+    controller.find_outputs(&*cluster);
     match away {
-        true => agent.came(&name),
-        false => agent.connections.opened(&name),
+        true => controller.came(&name),
+        false => controller.connections.opened(&name),
     }
     if !once {
-        follow(&agent, changes).await;
+        follow(&controller, changes).await;
     }
 }
 
 /// Passes the observations of a cluster to the agent.
-async fn follow(agent: &Controller, mut changes: BoxStream<'static, Observation>) {
+async fn follow(controller: &Controller, mut changes: BoxStream<'static, Observation>) {
     while let Some(observation) = changes.next().await {
-        agent.observe(observation);
+        controller.observe(observation);
     }
 }
