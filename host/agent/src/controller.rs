@@ -11,6 +11,7 @@ mod gather;
 mod invoke;
 pub(crate) mod memory;
 mod plan;
+mod policies;
 mod pool;
 pub(crate) mod queue;
 mod statuses;

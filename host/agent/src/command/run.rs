@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use transom_artifacts::{Base, Location, builtin_names};
 use transom_cluster::directory::Limits;
@@ -104,9 +105,13 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         );
     });
     let active = swap.active().clone();
-    let swapping = watch::policies(Arc::clone(&controller), swap, base(args));
     // Started now, since a policy may change before everything was reconciled under it.
-    let swapping = tokio::spawn(swapping);
+    let (changed, changes) = mpsc::unbounded_channel();
+    let (source, base) = (Arc::clone(&controller), base(args));
+    let objects = async move || source.changed_objects(&base).await;
+    let swapping = tokio::spawn(watch::policies(swap, objects, changed));
+    let taking = Arc::clone(&controller).follow_policies(active.clone(), changes);
+    let taking = tokio::spawn(taking);
     let work = async {
         // Fails only by a bug in the agent, which was logged.
         drop(begun.await);
@@ -120,8 +125,9 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         ended = &mut ending => ended?,
     }
     controller.stop();
-    swapping.abort();
-    telling.abort();
+    for task in [swapping, taking, telling] {
+        task.abort();
+    }
     // Reconciles under way may end; the next start finds what hangs longer.
     let _ = tokio::time::timeout(GRACE, controller.rested()).await;
     let _ = tokio::time::timeout(GRACE, controller.connections.release()).await;
@@ -189,7 +195,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     if args.once {
         check_found(swap.active(), &args.reconcile)?;
     }
-    let beginning = watch::begin(Arc::clone(&controller), swap.active().clone(), changes);
+    let beginning = Arc::clone(&controller).begin_policies(swap.active().clone(), changes);
     controller.connections.watch(|| swap.active().catalogue());
     let (opening, started) = (controller.open(args.once), Arc::clone(&controller));
     let begun = tokio::spawn(async move {

@@ -44,7 +44,7 @@ impl Session {
         controller.find_outputs(&*cluster);
         let (swap, changes) = loading.done().await?;
         let active = swap.active().clone();
-        active.publish(&controller, &changes);
+        controller.activate(&active, &changes);
         controller.idle().await;
         Ok(Self {
             controller,

@@ -99,11 +99,14 @@ pub(crate) fn tell(
 
 /// Prints which bounds of the grants RBAC cannot enforce; no plan shows that.
 fn reaches(controller: &Controller, active: &Active, screen: &Screen) {
-    for (policy, message) in active.reaches(controller) {
-        screen.tell(
-            format_args!("policy {policy}: {message}"),
-            [("policy", json!(&*policy))],
-        );
+    for loaded in active.loaded() {
+        let policy = &*loaded.revision.policy.name;
+        for message in controller.reach(&loaded) {
+            screen.tell(
+                format_args!("policy {policy}: {message}"),
+                [("policy", json!(policy))],
+            );
+        }
     }
 }
 

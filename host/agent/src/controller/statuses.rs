@@ -5,6 +5,7 @@ use super::memory::LastResult;
 use crate::policies::{Found, objects};
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -113,6 +114,14 @@ impl Controller {
             found.miss(object.to_string(), object.to_string(), failure.message);
         }
         found
+    }
+
+    /// The same, when one of them changed since the last call.
+    pub(crate) async fn changed_objects(&self, base: &Base) -> Option<Found> {
+        match self.policies_changed.swap(false, Ordering::AcqRel) {
+            true => Some(self.given(base).await),
+            false => None,
+        }
     }
 
     /// Takes over the status that `FleetPolicy` objects have now. When another replica wrote it, or it was removed, the

@@ -1,13 +1,11 @@
-//! What is known of every policy, and the active revisions.
+//! What is known of every policy, and the active revisions. Knows no controller: it hands over changes.
 
-use crate::controller::Controller;
 use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use transom_core::catalogue::{Catalogue, Change, Entry, Refusal};
-use transom_core::rights;
 use transom_core::signal::Signal;
 
 /// The changes of policies, each with the name of its policy.
@@ -99,12 +97,13 @@ impl Active {
         drop(self.loading.subscribe().wait_for(|count| *count == 0).await);
     }
 
-    fn loaded_of(&self, policy: &str) -> Option<Arc<Loaded>> {
+    /// The active revision of a policy.
+    pub(crate) fn loaded_of(&self, policy: &str) -> Option<Arc<Loaded>> {
         self.lock().loaded.get(policy).cloned()
     }
 
     /// The connections that an active policy needs.
-    pub(super) fn clusters(&self, policy: &str) -> BTreeSet<String> {
+    pub(crate) fn clusters(&self, policy: &str) -> BTreeSet<String> {
         let loaded = self.loaded_of(policy);
         let clusters = loaded
             .iter()
@@ -112,77 +111,8 @@ impl Active {
         clusters.map(|(_, cluster)| cluster.to_owned()).collect()
     }
 
-    /// Activates revisions as they are now, and reports what was loaded, bound, refused or removed.
-    pub(crate) fn publish(&self, controller: &Arc<Controller>, changes: &[(Arc<str>, Change)]) {
-        // Several policies may begin together. The primaries of all of them are to be located first, so that none wins
-        // by its order.
-        let new = changes.iter().filter(|(policy, change)| {
-            *change == Change::Loaded && controller.queue(policy).is_none()
-        });
-        for loaded in new.filter_map(|(policy, _)| self.loaded_of(policy)) {
-            controller.expect(&loaded, true);
-        }
-        for (policy, change) in changes {
-            let loaded = self.loaded_of(policy);
-            match (change, loaded) {
-                (Change::Loaded | Change::Swapped, Some(loaded)) => {
-                    controller.resume(policy, loaded);
-                }
-                // A policy that did not begin yet will begin with the bounded revision.
-                (Change::Bounded, Some(loaded)) if controller.queue(policy).is_some() => {
-                    controller.resume(policy, loaded);
-                }
-                (Change::Removed, None) => controller.remove_queue(policy),
-                (Change::Refused | Change::Mended, _) => {}
-                (Change::Loaded | Change::Swapped | Change::Bounded, _)
-                | (Change::Removed, Some(_)) => continue,
-            }
-            self.tell(policy, *change);
-            self.tell_reach(controller, policy, *change);
-        }
-        let (catalogue, loaded, refused) = {
-            let known = self.lock();
-            (known.catalogue.clone(), known.loaded.len(), known.refused())
-        };
-        telemetry::policies(loaded, refused);
-        // Called without a change, too: a refusal ends when the active manifest is put back.
-        controller.catalogue_changed(&catalogue);
-        // From here on no status of a removed policy is published.
-        if changes.iter().any(|(_, change)| *change == Change::Removed) {
-            controller.tidy_status(&self.names());
-        }
-    }
-
-    /// Logs which bounds of a policy's grant RBAC cannot enforce, when the policy is activated.
-    fn tell_reach(&self, controller: &Controller, policy: &str, change: Change) {
-        if !matches!(change, Change::Loaded | Change::Swapped) {
-            return;
-        }
-        for message in self
-            .loaded_of(policy)
-            .iter()
-            .flat_map(|loaded| reach(controller, loaded))
-        {
-            telemetry::tell(&Signal::PolicyReaches {
-                policy: policy.into(),
-                message,
-            });
-        }
-    }
-
-    /// Which bounds of the active grants RBAC cannot enforce, by policy.
-    pub(crate) fn reaches(&self, controller: &Controller) -> Vec<(Arc<str>, String)> {
-        let known = self.lock();
-        let of = |(name, loaded): (&Arc<str>, &Arc<Loaded>)| {
-            reach(controller, loaded)
-                .into_iter()
-                .map(|message| (Arc::clone(name), message))
-                .collect::<Vec<_>>()
-        };
-        known.loaded.iter().flat_map(of).collect()
-    }
-
-    fn tell(&self, policy: &Arc<str>, change: Change) {
+    /// Logs a change of a policy.
+    pub(crate) fn tell(&self, policy: &Arc<str>, change: Change) {
         let known = self.lock();
         let entry = known
             .catalogue
@@ -215,12 +145,4 @@ impl Active {
         drop(known);
         telemetry::tell(&signal);
     }
-}
-
-/// Which bounds of a grant RBAC cannot enforce; none when there is no API server.
-fn reach(controller: &Controller, loaded: &Loaded) -> Vec<String> {
-    let reads = controller.connections.secret_reads();
-    reads
-        .map(|reads| rights::every_secret(&loaded.revision.policy, reads, false))
-        .unwrap_or_default()
 }

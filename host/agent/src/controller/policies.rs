@@ -1,0 +1,115 @@
+//! Takes the changes of policies: puts new revisions to work when the connections that they need are ready, and removes
+//! the queues of policies that are gone.
+
+use super::Controller;
+use crate::policies::active::{Active, Changes};
+use crate::policies::load::Loaded;
+use crate::telemetry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use transom_core::catalogue::Change;
+use transom_core::rights;
+use transom_core::signal::Signal;
+
+impl Controller {
+    /// Puts changes to work as they come, until their sender is gone. A revision that was loaded or swapped waits, in a
+    /// task of its own, until what it needs is watched; all other changes count at once.
+    pub(crate) async fn follow_policies(
+        self: Arc<Self>,
+        active: Active,
+        mut changes: mpsc::UnboundedReceiver<Changes>,
+    ) {
+        let more = |change: &Change| matches!(change, Change::Loaded | Change::Swapped);
+        while let Some(changes) = changes.recv().await {
+            let (later, now): (Changes, Changes) =
+                changes.into_iter().partition(|(_, change)| more(change));
+            self.activate(&active, &now);
+            if !later.is_empty() {
+                drop(tokio::spawn(
+                    Arc::clone(&self).begin_policies(active.clone(), later),
+                ));
+            }
+        }
+    }
+
+    /// Watches what the active policies need, and puts changes to work: each policy as soon as the connections that it
+    /// names are ready, so that one that is slow or does not answer holds up no other policy.
+    pub(crate) async fn begin_policies(self: Arc<Self>, active: Active, changes: Changes) {
+        self.connections.watch(|| active.catalogue());
+        // Changes that need no connection, such as a refusal. They are published even when there are none.
+        let mut by_need = BTreeMap::from([(BTreeSet::new(), Changes::new())]);
+        for (policy, change) in changes {
+            by_need
+                .entry(active.clusters(&policy))
+                .or_default()
+                .push((policy, change));
+        }
+        let (controller, active) = (&self, &active);
+        let each = by_need.into_iter().map(|(clusters, changes)| async move {
+            controller.connections.ready(&clusters).await;
+            controller.activate(active, &changes);
+        });
+        futures::future::join_all(each).await;
+    }
+
+    /// Activates revisions as they are now, and reports what was loaded, bound, refused or removed.
+    pub(crate) fn activate(self: &Arc<Self>, active: &Active, changes: &[(Arc<str>, Change)]) {
+        // Several policies may begin together. The primaries of all of them are to be located first, so that none wins
+        // by its order.
+        let new = changes
+            .iter()
+            .filter(|(policy, change)| *change == Change::Loaded && self.queue(policy).is_none());
+        for loaded in new.filter_map(|(policy, _)| active.loaded_of(policy)) {
+            self.expect(&loaded, true);
+        }
+        for (policy, change) in changes {
+            let loaded = active.loaded_of(policy);
+            match (change, loaded) {
+                (Change::Loaded | Change::Swapped, Some(loaded)) => {
+                    self.resume(policy, loaded);
+                }
+                // A policy that did not begin yet will begin with the bounded revision.
+                (Change::Bounded, Some(loaded)) if self.queue(policy).is_some() => {
+                    self.resume(policy, loaded);
+                }
+                (Change::Removed, None) => self.remove_queue(policy),
+                (Change::Refused | Change::Mended, _) => {}
+                (Change::Loaded | Change::Swapped | Change::Bounded, _)
+                | (Change::Removed, Some(_)) => continue,
+            }
+            active.tell(policy, *change);
+            self.tell_reach(active, policy, *change);
+        }
+        let catalogue = active.catalogue();
+        telemetry::policies(active.loaded().len(), active.refused());
+        // Called without a change, too: a refusal ends when the active manifest is put back.
+        self.catalogue_changed(&catalogue);
+        // From here on no status of a removed policy is published.
+        if changes.iter().any(|(_, change)| *change == Change::Removed) {
+            self.tidy_status(&active.names());
+        }
+    }
+
+    /// Logs which bounds of a policy's grant RBAC cannot enforce, when the policy is activated.
+    fn tell_reach(&self, active: &Active, policy: &str, change: Change) {
+        if !matches!(change, Change::Loaded | Change::Swapped) {
+            return;
+        }
+        let loaded = active.loaded_of(policy);
+        for message in loaded.iter().flat_map(|loaded| self.reach(loaded)) {
+            telemetry::tell(&Signal::PolicyReaches {
+                policy: policy.into(),
+                message,
+            });
+        }
+    }
+
+    /// Which bounds of a grant RBAC cannot enforce; none when there is no API server.
+    pub(crate) fn reach(&self, loaded: &Loaded) -> Vec<String> {
+        let reads = self.connections.secret_reads();
+        reads
+            .map(|reads| rights::every_secret(&loaded.revision.policy, reads, false))
+            .unwrap_or_default()
+    }
+}
