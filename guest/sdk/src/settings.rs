@@ -28,17 +28,32 @@ pub(crate) fn judge<S: DeserializeOwned + Default>(text: &str) -> Result<S, Prob
 /// The path of a list in the place of a mapping, in settings that serde accepts: it reads such a list as the values of
 /// the fields, in their order. Only in such a place, a mapping instead of the list has an unknown field.
 fn misplaced_list<S: DeserializeOwned + Default>(text: &str) -> Option<String> {
-    let lists = text
-        .match_indices('[')
-        .map(|(start, _)| (start, list_end(text.as_bytes(), start)));
-    let mut places = lists.filter(|(start, end)| {
-        let probe = [&text[..*start], r#"{"?":0}"#, &text[*end..]].concat();
-        read::<S>(&probe).is_err_and(|problem| problem.message.starts_with("unknown field `?`"))
-    });
-    places
-        .next()
-        .map(|(start, _)| path_to(text.as_bytes(), start))
+    let bytes = text.as_bytes();
+    // One buffer for all probes: a guest's memory frees only its last block.
+    let mut probe = String::with_capacity(text.len() + PROBE.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => at = string_end(bytes, at),
+            b'[' => {
+                probe.clear();
+                probe.push_str(text.get(..at)?);
+                probe.push_str(PROBE);
+                probe.push_str(text.get(list_end(bytes, at)..)?);
+                let read = serde_json::from_str::<S>(&probe);
+                if read.is_err_and(|error| error.to_string().starts_with("unknown field `?`")) {
+                    return Some(path_to(bytes, at));
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
 }
+
+/// A mapping with a field that no type has.
+const PROBE: &str = r#"{"?":0}"#;
 
 /// Reads settings. Absent settings give the default without parsing.
 pub(crate) fn read<S: DeserializeOwned + Default>(text: &str) -> Result<S, Problem> {
@@ -69,17 +84,25 @@ fn plain(message: &str) -> String {
         .strip_prefix("invalid type: ")
         .or_else(|| message.strip_prefix("invalid value: "));
     let Some((found, expected)) = fault.and_then(|fault| fault.rsplit_once(", expected ")) else {
-        return match message.strip_prefix("unknown variant") {
-            Some(rest) => ["unknown value", rest].concat(),
+        let Some(rest) = message.strip_prefix("unknown variant `") else {
             // The parser's word for a list or null in the place of a name.
-            None if message == "expected value" => "expected a name".to_owned(),
-            None => message.to_owned(),
+            let place = message == "expected value";
+            return if place { "expected a name" } else { message }.to_owned();
         };
+        // The value itself may hold what looks like the end of it.
+        let names = rest.rsplit_once("`, expected ").map(|(_, names)| names);
+        // One name is followed by its quote, several by a list that begins with one.
+        return ["unknown value, expected ", names.unwrap_or("another name")].concat();
     };
-    let found = match found {
+    // The kind of what was found and never the value: a policy's author may have put a secret there by mistake.
+    let found = match found.split([' ', '(']).next().unwrap_or_default() {
         "map" => "a mapping",
         "sequence" => "a list",
-        other => other,
+        "string" | "character" => "a text",
+        "integer" | "floating" => "a number",
+        "boolean" => "true or false",
+        "null" | "unit" => "null",
+        _ => "of another type",
     };
     let expected = match expected {
         "a boolean" => "true or false",
@@ -299,16 +322,17 @@ mod tests {
         for (text, message) in [
             (
                 r#"{"inner":{"number":"x"}}"#,
-                r#"is string "x", expected a whole number from 0 to 255"#,
+                "is a text, expected a whole number from 0 to 255",
             ),
             (
                 r#"{"inner":{"number":300}}"#,
-                "is integer `300`, expected a whole number from 0 to 255",
+                "is a number, expected a whole number from 0 to 255",
             ),
-            (r#"{"inner":3}"#, "is integer `3`, expected a mapping"),
+            (r#"{"inner":3}"#, "is a number, expected a mapping"),
+            (r#"{"word":"Yse"}"#, "unknown value, expected `Yes` or `No`"),
             (
-                r#"{"word":"Yse"}"#,
-                "unknown value `Yse`, expected `Yes` or `No`",
+                r#"{"word":"`, expected canary"}"#,
+                "unknown value, expected `Yes` or `No`",
             ),
             (r#"{"word":null}"#, "expected a name"),
             (r#"{"list":{}}"#, "is a mapping, expected a list"),

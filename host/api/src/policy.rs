@@ -73,7 +73,7 @@ pub struct PrimarySpec {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GuestsSpec {
     /// Decides when to reconcile. Without it, every change of a declared field triggers a reconcile, and every primary
-    /// is ready.
+    /// is ready. A change of a field that the policy writes on its primary always triggers one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<GuestSpec>,
     /// Decides what to write.

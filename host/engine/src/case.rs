@@ -114,11 +114,12 @@ fn why(message: &str) -> String {
     if message.starts_with("unknown field") {
         return UNKNOWN.to_owned();
     }
+    // The value itself may hold what looks like the end of it.
     match message
-        .strip_prefix("unknown variant ")
-        .and_then(|rest| rest.split_once(", "))
+        .strip_prefix("unknown variant `")
+        .and_then(|rest| rest.rsplit_once("`, expected "))
     {
-        Some((_, expected)) => expected.to_owned(),
+        Some((_, expected)) => format!("expected {expected}"),
         None => "its type differs from the type in `wit/`".to_owned(),
     }
 }

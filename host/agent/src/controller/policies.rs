@@ -24,6 +24,10 @@ impl Controller {
         while let Some(changes) = changes.recv().await {
             let (later, now): (Changes, Changes) =
                 changes.into_iter().partition(|(_, change)| more(change));
+            // A bound may also widen again what a manifest narrowed before.
+            if now.iter().any(|(_, change)| *change == Change::Bounded) {
+                self.connections.watch(|| active.catalogue());
+            }
             self.activate(&active, &now);
             if !later.is_empty() {
                 drop(tokio::spawn(

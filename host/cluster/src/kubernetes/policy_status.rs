@@ -74,9 +74,12 @@ impl PolicyStatuses {
         self.news.notify_one();
     }
 
-    /// Every other policy was deleted.
+    /// Every other policy was deleted. What is still to be written stays: a policy may be newer than the list, and the
+    /// write to a deleted one ends by itself.
     pub fn retain(&self, policies: &BTreeSet<String>) {
-        self.latest(|all| all.retain(|policy, _| policies.contains(policy)));
+        self.latest(|all| {
+            all.retain(|policy, latest| policies.contains(policy) || latest.left().is_some());
+        });
     }
 
     /// Writes published statuses as long as it is polled, and calls `told` for each failed write. A failed write is

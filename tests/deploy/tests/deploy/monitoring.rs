@@ -335,12 +335,14 @@ fn no_alert_on_attempts_fires_for_a_single_failure() -> Result<()> {
     let mut count = 0;
     for alert in alerts()? {
         let expression = text(&alert, "/expr")?;
-        let Some((first, _)) = expression.split_once(" and ") else {
+        if !expression.contains("transom:copy_errors:ratio_rate") {
             continue;
-        };
-        let Some((_, window)) = first.split_once("transom:copy_errors:ratio_rate") else {
-            continue;
-        };
+        }
+        let about = || format!("no guard by the number of attempts: {expression}");
+        let (first, _) = expression.split_once(" and ").with_context(about)?;
+        let (_, window) = first
+            .split_once("transom:copy_errors:ratio_rate")
+            .with_context(about)?;
         let window: String = window
             .chars()
             .take_while(char::is_ascii_alphanumeric)

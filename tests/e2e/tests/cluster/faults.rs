@@ -63,7 +63,11 @@ fn an_expired_watch_relists_and_misses_nothing() -> Result<()> {
             "history compacted while the agent was away: right after {:.1} s",
             start.elapsed().as_secs_f64()
         );
-        ensure!(proxy.gone() > 0, "no watch was told that its past is gone");
+        ensure!(
+            proxy.gone() > 0,
+            "no watch was told that its past is gone: {}",
+            agent.tail()
+        );
         println!("    {} watches got 410", proxy.gone());
         agent.stop()?;
         Ok(())
