@@ -1,10 +1,11 @@
 //! Faults of the server, the agent and its permissions. Afterwards everything is correct: nothing is lost, and no
 //! object of others was changed. Prints how long recovery took.
 
+use crate::agent::Worker;
 use crate::fleet::{MANY, POLICIES, all_right, fleet, name, ports, recovers, started};
 use crate::objects::CLUSTERS;
 use crate::stage::{
-    CRDS, DEADLINE, HOSTED, KLUSTERLET, PARALLEL, SECRET, on_stage, on_stage_without_cache,
+    CRDS, DEADLINE, HOSTED, KLUSTERLET, PARALLEL, SECRET, Stage, on_stage, on_stage_without_cache,
 };
 use anyhow::{Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -39,30 +40,13 @@ fn an_expired_watch_relists_and_misses_nothing() -> Result<()> {
         let mut agent = stage.start_agent_at(&proxy.server(), &[POLICIES])?;
         agent.wait_for_first_pass().await?;
         all_right(stage, MANY, 6443).await?;
-        agent.freeze()?;
-        // Otherwise requests in flight would still reach it.
-        proxy.cut();
-        ports(stage, 0..MANY, 7443).await?;
-        stage.delete(HOSTED, Some(CLUSTERS), &name(0)).await?;
-        stage.cluster.compact().await?;
-        agent.thaw()?;
-        let start = Instant::now();
-        let right = stream::iter(1..MANY)
-            .map(|index| async move { stage.wait_for_right(&name(index), 7443).await });
-        right
-            .buffer_unordered(PARALLEL)
-            .try_collect::<Vec<()>>()
-            .await?;
-        wait::until(
-            "the end of what the missed deletion left",
-            DEADLINE,
-            async || Ok(stage.made(&name(0)).await?.is_none().then_some(())),
-        )
-        .await?;
-        println!(
-            "history compacted while the agent was away: right after {:.1} s",
-            start.elapsed().as_secs_f64()
-        );
+        // Once in some twenty runs, on a busy machine, no watch was told in the first round.
+        for round in 0..5 {
+            if proxy.gone() > 0 {
+                break;
+            }
+            expire(stage, &agent, &proxy, round).await?;
+        }
         ensure!(
             proxy.gone() > 0,
             "no watch was told that its past is gone: {}",
@@ -72,6 +56,36 @@ fn an_expired_watch_relists_and_misses_nothing() -> Result<()> {
         agent.stop()?;
         Ok(())
     })
+}
+
+/// Compacts the history while the agent is away and misses a deletion; then everything becomes right.
+async fn expire(stage: &Stage, agent: &Worker, proxy: &Proxy, round: usize) -> Result<()> {
+    let port = 7443 + u16::try_from(round)?;
+    agent.freeze()?;
+    // Otherwise requests in flight would still reach it.
+    proxy.cut();
+    ports(stage, round..MANY, port).await?;
+    stage.delete(HOSTED, Some(CLUSTERS), &name(round)).await?;
+    stage.cluster.compact().await?;
+    agent.thaw()?;
+    let start = Instant::now();
+    let right = stream::iter(round + 1..MANY)
+        .map(|index| async move { stage.wait_for_right(&name(index), port).await });
+    right
+        .buffer_unordered(PARALLEL)
+        .try_collect::<Vec<()>>()
+        .await?;
+    wait::until(
+        "the end of what the missed deletion left",
+        DEADLINE,
+        async || Ok(stage.made(&name(round)).await?.is_none().then_some(())),
+    )
+    .await?;
+    println!(
+        "history compacted while the agent was away: right after {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
+    Ok(())
 }
 
 #[test]
