@@ -33,6 +33,41 @@ impl State {
     }
 }
 
+/// How the host reacts. It acts by the class alone, never by a reason. A guest can cause only the first four, with
+/// its own reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Left as it is on purpose; checked again when something changes.
+    Held,
+    /// Not a failure: woken when something appears, changes or is released.
+    Waiting,
+    /// A failure: tried again with back-off, and when an input changes.
+    Missing,
+    /// A failure: tried again only when an input changes.
+    Invalid,
+    /// A failure: tried again at once, with back-off when it keeps failing.
+    Conflict,
+    /// A failure: tried again with back-off, and when what cannot be read or reached now can be.
+    Unreachable,
+    /// Not a failure, and not reported: the policy is starting. Woken when the last primary is located.
+    Unlocated,
+    /// Not a failure: another replica leads. Reconciled as soon as this one leads.
+    Standby,
+    /// Left as it is for good: the primary is gone, and the objects made for it stay. Not requeued.
+    Left,
+}
+
+impl Class {
+    /// The state of a primary whose reconcile ends like this.
+    pub fn state(self) -> State {
+        match self {
+            Self::Held | Self::Left => State::Held,
+            Self::Waiting | Self::Unlocated | Self::Standby => State::Waiting,
+            Self::Missing | Self::Invalid | Self::Conflict | Self::Unreachable => State::Failed,
+        }
+    }
+}
+
 /// Why a primary is in its state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
@@ -70,9 +105,9 @@ impl Serialize for Reason {
     }
 }
 
-/// Makes the enum, its words and what `transom explain` says, from one table.
+/// Makes the enum, its words, its classes and what `transom explain` says, from one table.
 macro_rules! words {
-    ($($word:ident: $meaning:literal, $remedy:literal;)*) => {
+    ($($word:ident, $class:ident: $meaning:literal, $remedy:literal;)*) => {
         /// A reason of the agent itself.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum KnownReason {
@@ -104,169 +139,189 @@ macro_rules! words {
                 match self { $(Self::$word => $remedy,)* }
             }
         }
+
+        impl Class {
+            /// The class of each of the agent's own reasons.
+            pub fn of(word: KnownReason) -> Self {
+                match word { $(KnownReason::$word => Self::$class,)* }
+            }
+        }
     };
 }
 
 words! {
     // States without a failure.
-    InSync: "The objects match the desired state.", "Nothing to do.";
-    Suspended: "The policy is suspended.", "Set spec.suspend of the policy to false.";
-    ReadOnly: "The agent is read-only. The message shows what it would write.",
+    InSync, Held: "The objects match the desired state.", "Nothing to do.";
+    Suspended, Held: "The policy is suspended.", "Set spec.suspend of the policy to false.";
+    ReadOnly, Held: "The agent is read-only. The message shows what it would write.",
         "Run the agent without --read-only to have it written.";
-    SourceDeleted: "The primary was deleted. What was made for it is removed or kept, as the policy says.",
+    SourceDeleted, Left: "The primary was deleted. What was made for it is removed or kept, as the policy says.",
         "Nothing to do.";
-    Loaded: "The newest revision of the policy is active.", "Nothing to do.";
+    Loaded, Held: "The newest revision of the policy is active.", "Nothing to do.";
     // Waiting.
-    InputTerminating: "A required object is being deleted.",
+    InputTerminating, Waiting: "A required object is being deleted.",
         "Nothing to do: the primary is reconciled again when the object is gone or recreated.";
-    OwnershipPending:
+    OwnershipPending, Unlocated:
         "The agent does not know yet which primaries claim the target: it has not located every primary of this \
          policy, or another policy is in its first 30 seconds. Until then it does not write a target without \
          ownership labels.",
         "Nothing to do: this ends once the agent has started up.";
-    OwnedByAnother: "Another primary, or the same one under another policy, owns the target.",
+    OwnedByAnother, Waiting: "Another primary, or the same one under another policy, owns the target.",
         "Give one of the two primaries named in the message another target. If the message names two policies, let \
          one of them write another Secret, or narrow its primaries.";
-    StillNeeded: "What was made is kept until an object named by keepUntilAbsent is gone.",
+    StillNeeded, Waiting: "What was made is kept until an object named by keepUntilAbsent is gone.",
         "Nothing to do: when the object named in the message is gone, what was made is removed, or handed over to the \
          primary that claims it.";
     // Ownership.
-    TargetNotOwned:
+    TargetNotOwned, Invalid:
         "The target exists, but this policy did not create it, or it was made for a primary on a cluster that is not \
          connected.",
         "Delete or rename the target, let the policy adopt it (spec.own.adopt), or connect that cluster. If the \
          message names another policy, let one of the two write another Secret.";
-    Contended: "Another writer overwrote what the policy wrote three times in ten minutes.",
+    Contended, Invalid: "Another writer overwrote what the policy wrote three times in ten minutes.",
         "Find the other writer of the object and stop it, or let the policy own something else. The agent tries again \
          when the ten minutes are over.";
-    WriteBudgetExceeded:
+    WriteBudgetExceeded, Invalid:
         "The policy tried to write one object, or to write for one primary, more often than the limit per minute.",
         "Look for something that changes all the time: a guest whose answer depends on the time, or two writers. The \
          agent tries again when the limit allows it.";
-    ReconcileBudgetExceeded:
+    ReconcileBudgetExceeded, Invalid:
         "One object was due to be reconciled under one policy more often than the limit per minute.",
         "Look for something that changes all the time: the object, one of its inputs, or what a guest asks for. The \
          agent reconciles it again when the limit allows it.";
     // Grant.
-    ReadNotGranted: "The guest asked for an object that the policy does not grant.",
+    ReadNotGranted, Invalid: "The guest asked for an object that the policy does not grant.",
         "Add the object to grant.read, or use another guest.";
-    WriteNotGranted: "The guest proposed a write that the policy does not grant.",
+    WriteNotGranted, Invalid: "The guest proposed a write that the policy does not grant.",
         "Add the target to grant.write, or use another guest.";
-    ServerNotGranted: "The guest proposed a server that the policy does not grant.",
+    ServerNotGranted, Invalid: "The guest proposed a server that the policy does not grant.",
         "Use a guest that keeps to the Service, or grant the server.";
-    CANotGranted: "The guest proposed a certificate authority that does not come from a granted input.",
+    CANotGranted, Invalid: "The guest proposed a certificate authority that does not come from a granted input.",
         "Use another guest, or name the role in grant.write.kubeconfig.ca.";
-    InsecureNotGranted: "The guest proposed to skip verification of the server.",
+    InsecureNotGranted, Invalid: "The guest proposed to skip verification of the server.",
         "Use another guest; insecure access is not granted.";
-    ProxyNotGranted: "The guest proposed a proxy that the policy does not grant.",
+    ProxyNotGranted, Invalid: "The guest proposed a proxy that the policy does not grant.",
         "Use another guest, or grant the source's proxy.";
-    ServerNameNotGranted: "The guest proposed a tls-server-name that is not the source's.", "Use another guest.";
-    CredentialNotGranted: "The guest proposed to write a kind of credential that the policy does not grant.",
+    ServerNameNotGranted, Invalid: "The guest proposed a tls-server-name that is not the source's.",
+        "Use another guest.";
+    CredentialNotGranted, Invalid: "The guest proposed to write a kind of credential that the policy does not grant.",
         "Put another kind of credential into the source, or name the kind in grant.write.kubeconfig.credentials.";
-    TaintKeyNotGranted: "The guest proposed a taint whose key the policy does not grant.",
+    TaintKeyNotGranted, Invalid: "The guest proposed a taint whose key the policy does not grant.",
         "Add the key to taintKeys, or use another guest.";
-    UnknownReference:
+    UnknownReference, Invalid:
         "The guest used a credential, certificate authority, proxy or entry number that it was never given.",
         "Use another guest: this one is broken or malicious.";
     // Source documents.
-    KubeconfigMissing: "The Secret does not have the expected key.",
+    KubeconfigMissing, Invalid: "The Secret does not have the expected key.",
         "Put a kubeconfig under the key named in the message.";
-    KubeconfigEmpty: "The kubeconfig is empty.", "Put a kubeconfig into the Secret.";
-    KubeconfigUnparsable: "The kubeconfig is not exactly one well-formed YAML or JSON document.",
+    KubeconfigEmpty, Invalid: "The kubeconfig is empty.", "Put a kubeconfig into the Secret.";
+    KubeconfigUnparsable, Invalid: "The kubeconfig is not exactly one well-formed YAML or JSON document.",
         "Fix the document at the place named in the message.";
-    KubeconfigInvalid: "A field of the kubeconfig has the wrong type or an impossible value.",
+    KubeconfigInvalid, Invalid: "A field of the kubeconfig has the wrong type or an impossible value.",
         "Fix the field named in the message.";
-    KubeconfigTooLarge: "The kubeconfig is larger than the limit.", "Make it smaller, or raise --max-kubeconfig-bytes.";
-    NotAKubeconfig: "The document does not have apiVersion v1 and kind Config.", "Put a kubeconfig into the Secret.";
-    NoClusters: "The kubeconfig names no cluster.", "Put a kubeconfig with a cluster into the Secret.";
-    DuplicateEntry: "Two entries of one list, or two keys of one mapping, have the same name.",
+    KubeconfigTooLarge, Invalid: "The kubeconfig is larger than the limit.",
+        "Make it smaller, or raise --max-kubeconfig-bytes.";
+    NotAKubeconfig, Invalid: "The document does not have apiVersion v1 and kind Config.",
+        "Put a kubeconfig into the Secret.";
+    NoClusters, Invalid: "The kubeconfig names no cluster.", "Put a kubeconfig with a cluster into the Secret.";
+    DuplicateEntry, Invalid: "Two entries of one list, or two keys of one mapping, have the same name.",
         "Remove one of the two.";
-    InvalidBase64: "A field that must hold base64 does not.", "Fix the field named in the message.";
-    InvalidUrl: "A URL cannot be used: it is malformed or contains a user, a query or a fragment.",
+    InvalidBase64, Invalid: "A field that must hold base64 does not.", "Fix the field named in the message.";
+    InvalidUrl, Invalid: "A URL cannot be used: it is malformed or contains a user, a query or a fragment.",
         "Fix the field named in the message.";
-    InvalidAuthority: "The certificate authority data contains something other than valid CA certificates.",
+    InvalidAuthority, Invalid: "The certificate authority data contains something other than valid CA certificates.",
         "Put PEM certificates of the certificate authority into the field.";
-    InvalidCertificate: "A client certificate or key cannot be read.",
+    InvalidCertificate, Invalid: "A client certificate or key cannot be read.",
         "Put a PEM certificate and its key into the user entry.";
-    CertificateKeyMismatch: "The client certificate and the key do not belong together.",
+    CertificateKeyMismatch, Invalid: "The client certificate and the key do not belong together.",
         "Put the key that belongs to the certificate into the user entry.";
-    CertificateExpired: "A certificate has expired.", "Renew the certificate in the source.";
-    CertificateNotYetValid: "A certificate is not valid yet.", "Check the clocks, or wait until it is valid.";
-    ContextUnresolved: "The current-context of the result does not lead to a cluster and a user.",
+    CertificateExpired, Invalid: "A certificate has expired.", "Renew the certificate in the source.";
+    // Only time mends this one.
+    CertificateNotYetValid, Missing: "A certificate is not valid yet.", "Check the clocks, or wait until it is valid.";
+    ContextUnresolved, Invalid: "The current-context of the result does not lead to a cluster and a user.",
         "Fix current-context and contexts in the source.";
-    InvalidObject: "An object that the agent reads has a field of the wrong type.",
+    InvalidObject, Invalid: "An object that the agent reads has a field of the wrong type.",
         "Fix the field named in the message.";
-    InvalidTargetName: "Kubernetes does not allow the target's name or namespace.",
+    InvalidTargetName, Invalid: "Kubernetes does not allow the target's name or namespace.",
         "Choose a shorter name without dots for the managed cluster.";
-    ObjectTooLarge: "An object is larger than the limit.", "Make the object smaller.";
+    ObjectTooLarge, Invalid: "An object is larger than the limit.", "Make the object smaller.";
     // Guests.
-    GuestTimedOut: "The guest did not answer within its time limit.",
+    GuestTimedOut, Missing: "The guest did not answer within its time limit.",
         "Look for a loop in the guest, or use its previous version.";
-    GuestMemoryExceeded: "The guest tried to use more memory than its limit.", "Use another version of the guest.";
-    GuestTablesExceeded: "The guest tried to use larger tables than its limit.", "Use another version of the guest.";
-    GuestStackOverflowed: "The guest overflowed its stack.", "Use another version of the guest.";
-    GuestTrapped: "The guest stopped with a trap.",
+    GuestMemoryExceeded, Invalid: "The guest tried to use more memory than its limit.",
+        "Use another version of the guest.";
+    GuestTablesExceeded, Invalid: "The guest tried to use larger tables than its limit.",
+        "Use another version of the guest.";
+    GuestStackOverflowed, Invalid: "The guest overflowed its stack.", "Use another version of the guest.";
+    GuestTrapped, Invalid: "The guest stopped with a trap.",
         "The message says where it stopped. Use the guest's previous version.";
-    AnswerTooLarge: "The guest's answer is larger than the limit.", "Use another version of the guest.";
-    ArgumentTooLarge: "The input of the guest call is larger than the limit.",
+    AnswerTooLarge, Invalid: "The guest's answer is larger than the limit.", "Use another version of the guest.";
+    ArgumentTooLarge, Invalid: "The input of the guest call is larger than the limit.",
         "Make the inputs named in the message smaller.";
-    LogFlooded: "The guest wrote more log output than its limit.", "Use another version of the guest.";
-    HostCallsExceeded: "The guest called the host more often than its limit.", "Use another version of the guest.";
-    ContractBroken: "The guest's answer breaks the contract.", "Use another version of the guest.";
-    TooManyRounds: "The guest still asked for more objects after three rounds.", "Use another version of the guest.";
-    EngineBusy: "No guest instance became free within the time limit of the call.",
+    LogFlooded, Invalid: "The guest wrote more log output than its limit.", "Use another version of the guest.";
+    HostCallsExceeded, Invalid: "The guest called the host more often than its limit.",
+        "Use another version of the guest.";
+    ContractBroken, Invalid: "The guest's answer breaks the contract.", "Use another version of the guest.";
+    TooManyRounds, Invalid: "The guest still asked for more objects after three rounds.",
+        "Use another version of the guest.";
+    EngineBusy, Missing: "No guest instance became free within the time limit of the call.",
         "Nothing to do: the call is tried again.";
     // Components and policies.
-    ComponentNotFound: "The component cannot be read.",
+    ComponentNotFound, Missing: "The component cannot be read.",
         "Put it at the path named in the message, or correct spec.guests of the policy. The message lists the builtin \
          components.";
-    ComponentNotAllowed: "The policy names a file as its component that it is not allowed to name.",
+    ComponentNotAllowed, Missing: "The policy names a file as its component that it is not allowed to name.",
         "Put the component below the folder that `--components` names, or next to the policy's own file, and name it \
          by a relative path that stays there.";
-    ComponentInvalid: "The file is not a component that can be compiled.", "Build the guest again.";
-    ComponentTooLarge: "The component is larger than the limit.", "Make the component smaller.";
-    DigestMismatch: "The component's digest differs from the one that the policy names.",
+    ComponentInvalid, Invalid: "The file is not a component that can be compiled.", "Build the guest again.";
+    ComponentTooLarge, Invalid: "The component is larger than the limit.", "Make the component smaller.";
+    DigestMismatch, Invalid: "The component's digest differs from the one that the policy names.",
         "Put the right component there, or correct the digest.";
-    ImportNotGranted: "The component imports something that the policy does not grant.",
+    ImportNotGranted, Invalid: "The component imports something that the policy does not grant.",
         "To grant `log`, put `capabilities: [log]` next to the component in spec.guests. Nothing else can be granted: \
          use a guest without the other imports.";
-    WorldMismatch: "The component does not export the world that its role needs.", "Use a guest built for that world.";
-    DescriptionInvalid: "The component's self-description breaks the contract.", "Use another version of the guest.";
-    SettingsRefused: "The guest rejects its settings.", "Fix the field of the settings named in the message.";
-    PolicyInvalid: "The policy is invalid.", "Fix the field named in the message.";
-    TaintKeyTaken: "Another policy owns one of this policy's taint keys on the same objects.",
+    WorldMismatch, Invalid: "The component does not export the world that its role needs.",
+        "Use a guest built for that world.";
+    DescriptionInvalid, Invalid: "The component's self-description breaks the contract.",
+        "Use another version of the guest.";
+    SettingsRefused, Invalid: "The guest rejects its settings.", "Fix the field of the settings named in the message.";
+    PolicyInvalid, Invalid: "The policy is invalid.", "Fix the field named in the message.";
+    TaintKeyTaken, Invalid: "Another policy owns one of this policy's taint keys on the same objects.",
         "Remove the key named in the message from taintKeys of one of the two policies, or delete one of them. The \
          other policy is then loaded without further action.";
     // The cluster.
-    DuplicateObject: "Two files define the same object.", "Remove it from one of the files named in the message.";
-    ManifestInvalid: "A file cannot be read as Kubernetes manifests.",
+    DuplicateObject, Invalid: "Two files define the same object.",
+        "Remove it from one of the files named in the message.";
+    ManifestInvalid, Invalid: "A file cannot be read as Kubernetes manifests.",
         "Fix the file at the place named in the message.";
-    ReadFailed: "An object could not be read.", "See the cause in the message. The agent tries again.";
-    WriteFailed: "A write failed.", "See the cause in the message. The agent tries again.";
-    AgentFailed: "The agent itself failed while it reconciled the primary.",
+    ReadFailed, Unreachable: "An object could not be read.", "See the cause in the message. The agent tries again.";
+    WriteFailed, Missing: "A write failed.", "See the cause in the message. The agent tries again.";
+    AgentFailed, Missing: "The agent itself failed while it reconciled the primary.",
         "Report the file and line from the log. The agent tries the primary again.";
-    KindMissing: "The API server does not know a kind that a policy names.",
+    KindMissing, Missing: "The API server does not know a kind that a policy names.",
         "Install the CRD of the kind. The watch starts by itself when the CRD exists. Until then, nothing that \
          depends on objects of the kind is removed.";
-    ReadForbidden: "The API server does not let the agent read an object that a policy needs.",
+    ReadForbidden, Unreachable: "The API server does not let the agent read an object that a policy needs.",
         "Give the agent the permissions that `transom rbac` prints.";
-    WriteForbidden: "The API server does not let the agent write an object that a policy grants.",
+    WriteForbidden, Missing: "The API server does not let the agent write an object that a policy grants.",
         "Give the agent the permissions that `transom rbac` prints.";
-    WriteInvalid: "The API server rejected the object as invalid.", "Fix the field named in the message.";
-    TargetImmutable: "The target is an immutable Secret and differs from the desired state.",
+    WriteInvalid, Invalid: "The API server rejected the object as invalid.", "Fix the field named in the message.";
+    TargetImmutable, Invalid: "The target is an immutable Secret and differs from the desired state.",
         "Delete the target, so that it is recreated.";
-    QuotaExceeded: "A quota of the namespace leaves no room for the object.", "Raise the quota named in the message.";
-    AdmissionRefused: "An admission webhook or policy of the cluster rejected the write.",
+    QuotaExceeded, Missing: "A quota of the namespace leaves no room for the object.",
+        "Raise the quota named in the message.";
+    AdmissionRefused, Missing: "An admission webhook or policy of the cluster rejected the write.",
         "See its answer in the message. Let it allow what the policy grants.";
-    AdmissionChanged:
+    AdmissionChanged, Invalid:
         "An admission webhook of the cluster changed the written object, so the agent does not write it again.",
         "Stop the webhook from changing the fields of the object.";
-    ServerUnavailable: "The API server cannot be reached or is overloaded.",
+    ServerUnavailable, Unreachable: "The API server cannot be reached or is overloaded.",
         "Nothing to do if it is temporary: the agent tries again.";
-    Paused: "The primary has the pause annotation.", "Remove the annotation transom.dev/paused from the primary.";
-    NotLeading: "Another replica of the agent is the leader, so this one writes nothing.",
+    Paused, Held: "The primary has the pause annotation.", "Remove the annotation transom.dev/paused from the primary.";
+    NotLeading, Standby: "Another replica of the agent is the leader, so this one writes nothing.",
         "Nothing to do: the leader does the work.";
-    WriteConflict: "The object changed between reading and writing.", "Nothing to do: it is reconciled again at once.";
+    WriteConflict, Conflict: "The object changed between reading and writing.",
+        "Nothing to do: it is reconciled again at once.";
 }
 
 #[cfg(test)]

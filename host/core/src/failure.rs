@@ -4,130 +4,11 @@ use crate::object::Object;
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use std::fmt;
-use transom_api::{KnownReason, Reason, State};
+pub use transom_api::reason::Class;
+use transom_api::{KnownReason, Reason};
 
 /// The most bytes of a message; longer ones are cut.
 const MAX_MESSAGE: usize = 1024;
-
-/// How the host reacts. It acts by the class alone, never by a reason. A guest can cause only the first four, with
-/// its own reasons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
-    /// Left as it is on purpose; checked again when something changes.
-    Held,
-    /// Not a failure: woken when something appears, changes or is released.
-    Waiting,
-    /// A failure: tried again with back-off, and when an input changes.
-    Missing,
-    /// A failure: tried again only when an input changes.
-    Invalid,
-    /// A failure: tried again at once, with back-off when it keeps failing.
-    Conflict,
-    /// A failure: tried again with back-off, and when what cannot be read or reached now can be.
-    Unreachable,
-    /// Not a failure, and not reported: the policy is starting. Woken when the last primary is located.
-    Unlocated,
-    /// Not a failure: another replica leads. Reconciled as soon as this one leads.
-    Standby,
-    /// Left as it is for good: the primary is gone, and the objects made for it stay. Not requeued.
-    Left,
-}
-
-impl Class {
-    /// The state of a primary whose reconcile ends like this.
-    pub fn state(self) -> State {
-        match self {
-            Self::Held | Self::Left => State::Held,
-            Self::Waiting | Self::Unlocated | Self::Standby => State::Waiting,
-            Self::Missing | Self::Invalid | Self::Conflict | Self::Unreachable => State::Failed,
-        }
-    }
-
-    /// The class of each of the agent's own reasons.
-    pub fn of(word: KnownReason) -> Self {
-        match word {
-            KnownReason::InSync
-            | KnownReason::Suspended
-            | KnownReason::ReadOnly
-            | KnownReason::Paused
-            | KnownReason::Loaded => Self::Held,
-            KnownReason::SourceDeleted => Self::Left,
-            KnownReason::InputTerminating | KnownReason::OwnedByAnother | KnownReason::StillNeeded => Self::Waiting,
-            KnownReason::OwnershipPending => Self::Unlocated,
-            KnownReason::NotLeading => Self::Standby,
-            KnownReason::GuestTimedOut
-            | KnownReason::EngineBusy
-            | KnownReason::ComponentNotFound
-                | KnownReason::ComponentNotAllowed
-            | KnownReason::AgentFailed
-            | KnownReason::WriteFailed
-            | KnownReason::KindMissing
-            | KnownReason::WriteForbidden
-            | KnownReason::QuotaExceeded
-            | KnownReason::AdmissionRefused
-            // Only time mends this one.
-            | KnownReason::CertificateNotYetValid => Self::Missing,
-            KnownReason::WriteConflict => Self::Conflict,
-            KnownReason::ReadFailed | KnownReason::ReadForbidden | KnownReason::ServerUnavailable => Self::Unreachable,
-            KnownReason::TargetNotOwned
-            | KnownReason::Contended
-            | KnownReason::WriteBudgetExceeded
-            | KnownReason::ReconcileBudgetExceeded
-            | KnownReason::ReadNotGranted
-            | KnownReason::WriteNotGranted
-            | KnownReason::ServerNotGranted
-            | KnownReason::CANotGranted
-            | KnownReason::InsecureNotGranted
-            | KnownReason::ProxyNotGranted
-            | KnownReason::ServerNameNotGranted
-            | KnownReason::CredentialNotGranted
-            | KnownReason::TaintKeyNotGranted
-            | KnownReason::UnknownReference
-            | KnownReason::KubeconfigMissing
-            | KnownReason::KubeconfigEmpty
-            | KnownReason::KubeconfigUnparsable
-            | KnownReason::KubeconfigInvalid
-            | KnownReason::KubeconfigTooLarge
-            | KnownReason::NotAKubeconfig
-            | KnownReason::NoClusters
-            | KnownReason::DuplicateEntry
-            | KnownReason::InvalidBase64
-            | KnownReason::InvalidUrl
-            | KnownReason::InvalidAuthority
-            | KnownReason::InvalidCertificate
-            | KnownReason::CertificateKeyMismatch
-            | KnownReason::CertificateExpired
-            | KnownReason::ContextUnresolved
-            | KnownReason::InvalidObject
-            | KnownReason::InvalidTargetName
-            | KnownReason::ObjectTooLarge
-            | KnownReason::GuestMemoryExceeded
-            | KnownReason::GuestTablesExceeded
-            | KnownReason::GuestStackOverflowed
-            | KnownReason::GuestTrapped
-            | KnownReason::AnswerTooLarge
-            | KnownReason::ArgumentTooLarge
-            | KnownReason::LogFlooded
-            | KnownReason::HostCallsExceeded
-            | KnownReason::ContractBroken
-            | KnownReason::TooManyRounds
-            | KnownReason::ComponentInvalid
-            | KnownReason::ComponentTooLarge
-            | KnownReason::DigestMismatch
-            | KnownReason::ImportNotGranted
-            | KnownReason::WorldMismatch
-            | KnownReason::DescriptionInvalid
-            | KnownReason::SettingsRefused
-            | KnownReason::PolicyInvalid
-            | KnownReason::TaintKeyTaken
-            | KnownReason::DuplicateObject
-            | KnownReason::ManifestInvalid
-            | KnownReason::WriteInvalid
-            | KnownReason::TargetImmutable
-            | KnownReason::AdmissionChanged => Self::Invalid,
-        }
-    }
-}
 
 /// Why a reconcile ends without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,6 +103,7 @@ pub fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use transom_api::State;
 
     #[test]
     fn messages_are_one_short_line() {

@@ -46,8 +46,8 @@ fn names() -> String {
 
 /// Adds the bounds and rules to the schema of the whole object.
 pub(super) fn add(schema: &mut Value) {
-    for (place, bound) in bounds().into_iter().chain(kubeconfig_bounds()) {
-        if let (Some(at), Value::Object(bound)) = (find(schema, place), bound) {
+    for (place, bound) in bounds() {
+        if let (Some(at), Value::Object(bound)) = (find(schema, &place), bound) {
             at.extend(bound);
         }
     }
@@ -90,154 +90,136 @@ fn find<'a>(schema: &'a mut Value, place: &str) -> Option<&'a mut Map<String, Va
     at.as_object_mut()
 }
 
-/// Lengths, patterns and kinds of lists.
-fn bounds() -> Vec<(&'static str, Value)> {
-    let text =
-        |pattern: &str, most: usize| json!({"pattern": pattern, "minLength": 1, "maxLength": most});
+/// Lengths, patterns and kinds of lists, by the place of each field.
+fn bounds() -> Vec<(String, Value)> {
     let (names, template) = (names(), format!("^{}$", template()));
-    let list = |most: usize| json!({"maxItems": most, "minItems": 1});
-    let set = |most: usize| json!({"maxItems": most, "x-kubernetes-list-type": "set"});
     let texts = |value: Value| json!({"maxProperties": FEW, "additionalProperties": value});
     let map = |most: usize, key: &str| json!({"maxItems": most, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]});
-    vec![
-        ("spec.primary.cluster", text(CONNECTION, LABEL)),
-        ("spec.primary.apiVersion", text(VERSION, API_VERSION)),
-        ("spec.primary.kind", text(KIND, LABEL)),
-        ("spec.primary.namespaces", list(MANY)),
-        ("spec.primary.namespaces[]", text(NAMESPACES, PATTERN)),
+    let atomic = |most: usize| json!({"maxItems": most, "x-kubernetes-list-type": "atomic"});
+    let guest = || {
+        vec![
+            ("component", any(PLACE)),
+            ("digest", json!({"pattern": "^sha256:[0-9a-f]{64}$"})),
+            ("capabilities", set(1)),
+        ]
+    };
+    let named =
+        json!({"type": "string", "minLength": 1, "maxLength": TEMPLATE, "pattern": template});
+    let label = json!({"type": "string", "maxLength": LABEL, "pattern": LABEL_VALUE});
+    let annotation = json!({"type": "string", "maxLength": ANNOTATION});
+    let verbs = json!({"maxItems": 4, "minItems": 1, "x-kubernetes-list-type": "set"});
+    let places = [
         (
-            "spec.guests.decide.component",
-            json!({"minLength": 1, "maxLength": PLACE}),
+            "spec.primary",
+            vec![
+                ("cluster", text(CONNECTION, LABEL)),
+                ("apiVersion", text(VERSION, API_VERSION)),
+                ("kind", text(KIND, LABEL)),
+                ("namespaces", list(MANY)),
+                ("namespaces[]", text(NAMESPACES, PATTERN)),
+            ],
+        ),
+        ("spec.guests.decide", guest()),
+        ("spec.guests.trigger", guest()),
+        (
+            "spec.grant",
+            vec![
+                ("names", texts(named)),
+                ("read", map(MANY, "role")),
+                ("write", list(FEW)),
+            ],
         ),
         (
-            "spec.guests.trigger.component",
-            json!({"minLength": 1, "maxLength": PLACE}),
+            "spec.grant.read[]",
+            vec![
+                ("role", text(ROLE, LABEL)),
+                ("cluster", text(CONNECTION, LABEL)),
+                ("apiVersion", text(VERSION, API_VERSION)),
+                ("kind", text(KIND, LABEL)),
+                ("namespace", text(&names, PATTERN)),
+                ("name", text(&names, PATTERN)),
+                ("keys", set(MANY)),
+                ("keys[]", text(KEY, DATA_KEY)),
+            ],
         ),
         (
-            "spec.guests.decide.digest",
-            json!({"pattern": "^sha256:[0-9a-f]{64}$"}),
+            "spec.grant.write[]",
+            vec![
+                ("cluster", text(CONNECTION, LABEL)),
+                ("apiVersion", text(VERSION, API_VERSION)),
+                ("kind", text(KIND, LABEL)),
+                ("namespace", text(&names, PATTERN)),
+                ("name", text(&names, PATTERN)),
+                ("verbs", verbs),
+                ("fields", list(1)),
+                ("fields[]", text(FIELD, "data.".len() + DATA_KEY)),
+                ("taintKeys", set(MANY)),
+                ("taintKeys[]", any(TAINT_KEY)),
+            ],
+        ),
+        ("spec.grant.write[].kubeconfig", of_kubeconfig()),
+        (
+            "spec.own",
+            vec![
+                ("keepUntilAbsent", json!({"maxItems": FEW})),
+                ("keepUntilAbsent[]", text(ROLE, LABEL)),
+                ("labels", texts(label)),
+                ("annotations", texts(annotation)),
+            ],
         ),
         (
-            "spec.guests.trigger.digest",
-            json!({"pattern": "^sha256:[0-9a-f]{64}$"}),
+            "status",
+            vec![
+                ("waiting", atomic(MAX_LISTED)),
+                ("topFailures", atomic(MAX_TOP_FAILURES)),
+                ("watchErrors", atomic(MAX_LISTED)),
+                ("conditions", map(8, "type")),
+            ],
         ),
-        ("spec.guests.decide.capabilities", set(1)),
-        ("spec.guests.trigger.capabilities", set(1)),
-        (
-            "spec.grant.names",
-            texts(
-                json!({"type": "string", "minLength": 1, "maxLength": TEMPLATE, "pattern": template}),
-            ),
-        ),
-        ("spec.grant.read", map(MANY, "role")),
-        ("spec.grant.read[].role", text(ROLE, LABEL)),
-        ("spec.grant.read[].cluster", text(CONNECTION, LABEL)),
-        ("spec.grant.read[].apiVersion", text(VERSION, API_VERSION)),
-        ("spec.grant.read[].kind", text(KIND, LABEL)),
-        ("spec.grant.read[].namespace", text(&names, PATTERN)),
-        ("spec.grant.read[].name", text(&names, PATTERN)),
-        ("spec.grant.read[].keys", set(MANY)),
-        ("spec.grant.read[].keys[]", text(KEY, DATA_KEY)),
-        ("spec.grant.write", list(FEW)),
-        ("spec.grant.write[].cluster", text(CONNECTION, LABEL)),
-        ("spec.grant.write[].apiVersion", text(VERSION, API_VERSION)),
-        ("spec.grant.write[].kind", text(KIND, LABEL)),
-        ("spec.grant.write[].namespace", text(&names, PATTERN)),
-        ("spec.grant.write[].name", text(&names, PATTERN)),
-        (
-            "spec.grant.write[].verbs",
-            json!({"maxItems": 4, "minItems": 1, "x-kubernetes-list-type": "set"}),
-        ),
-        (
-            "spec.grant.write[].fields",
-            json!({"maxItems": 1, "minItems": 1}),
-        ),
-        (
-            "spec.grant.write[].fields[]",
-            text(FIELD, "data.".len() + DATA_KEY),
-        ),
-        ("spec.grant.write[].taintKeys", set(MANY)),
-        (
-            "spec.grant.write[].taintKeys[]",
-            json!({"minLength": 1, "maxLength": TAINT_KEY}),
-        ),
-        ("spec.own.keepUntilAbsent", json!({"maxItems": FEW})),
-        ("spec.own.keepUntilAbsent[]", text(ROLE, LABEL)),
-        (
-            "spec.own.labels",
-            texts(json!({"type": "string", "maxLength": LABEL, "pattern": LABEL_VALUE})),
-        ),
-        (
-            "spec.own.annotations",
-            texts(json!({"type": "string", "maxLength": ANNOTATION})),
-        ),
-        (
-            "status.waiting",
-            json!({"maxItems": MAX_LISTED, "x-kubernetes-list-type": "atomic"}),
-        ),
-        (
-            "status.topFailures",
-            json!({"maxItems": MAX_TOP_FAILURES, "x-kubernetes-list-type": "atomic"}),
-        ),
-        (
-            "status.watchErrors",
-            json!({"maxItems": MAX_LISTED, "x-kubernetes-list-type": "atomic"}),
-        ),
-        ("status.conditions", map(8, "type")),
-    ]
+    ];
+    let of_place = |(place, fields): (&str, Vec<(&str, Value)>)| -> Vec<_> {
+        let fields = fields.into_iter();
+        fields
+            .map(|(field, bound)| (format!("{place}.{field}"), bound))
+            .collect()
+    };
+    places.into_iter().flat_map(of_place).collect()
 }
 
 /// Those of what a written kubeconfig may say.
-fn kubeconfig_bounds() -> Vec<(&'static str, Value)> {
-    let text =
-        |pattern: &str, most: usize| json!({"pattern": pattern, "minLength": 1, "maxLength": most});
+fn of_kubeconfig() -> Vec<(&'static str, Value)> {
+    let few = json!({"maxItems": FEW});
+    let port = json!({"format": "int32", "minimum": 1, "maximum": u16::MAX});
     vec![
-        (
-            "spec.grant.write[].kubeconfig.server",
-            json!({"maxItems": FEW}),
-        ),
-        (
-            "spec.grant.write[].kubeconfig.server[]",
-            text(SERVER, PLACE),
-        ),
-        (
-            "spec.grant.write[].kubeconfig.addresses",
-            json!({"maxItems": FEW}),
-        ),
-        (
-            "spec.grant.write[].kubeconfig.addresses[].role",
-            text(ROLE, LABEL),
-        ),
-        (
-            "spec.grant.write[].kubeconfig.addresses[].host",
-            text(HOST, PATTERN),
-        ),
-        (
-            "spec.grant.write[].kubeconfig.addresses[].field",
-            json!({"minLength": 1, "maxLength": TEMPLATE}),
-        ),
-        (
-            "spec.grant.write[].kubeconfig.addresses[].primaryField",
-            json!({"minLength": 1, "maxLength": TEMPLATE}),
-        ),
-        (
-            "spec.grant.write[].kubeconfig.addresses[].port",
-            json!({"format": "int32", "minimum": 1, "maximum": u16::MAX}),
-        ),
-        (
-            "spec.grant.write[].kubeconfig.ca",
-            json!({"maxItems": FEW, "minItems": 1}),
-        ),
-        ("spec.grant.write[].kubeconfig.ca[]", text(ROLE, LABEL)),
-        (
-            "spec.grant.write[].kubeconfig.credentials",
-            json!({"maxItems": 6, "x-kubernetes-list-type": "set"}),
-        ),
-        (
-            "spec.grant.write[].kubeconfig.clusterDomain",
-            text(DOMAIN, DATA_KEY),
-        ),
+        ("server", few.clone()),
+        ("server[]", text(SERVER, PLACE)),
+        ("addresses", few),
+        ("addresses[].role", text(ROLE, LABEL)),
+        ("addresses[].host", text(HOST, PATTERN)),
+        ("addresses[].field", any(TEMPLATE)),
+        ("addresses[].primaryField", any(TEMPLATE)),
+        ("addresses[].port", port),
+        ("ca", list(FEW)),
+        ("ca[]", text(ROLE, LABEL)),
+        ("credentials", set(6)),
+        ("clusterDomain", text(DOMAIN, DATA_KEY)),
     ]
+}
+
+fn text(pattern: &str, most: usize) -> Value {
+    json!({"pattern": pattern, "minLength": 1, "maxLength": most})
+}
+
+fn any(most: usize) -> Value {
+    json!({"minLength": 1, "maxLength": most})
+}
+
+fn list(most: usize) -> Value {
+    json!({"maxItems": most, "minItems": 1})
+}
+
+fn set(most: usize) -> Value {
+    json!({"maxItems": most, "x-kubernetes-list-type": "set"})
 }
 
 /// Place, CEL rule, and the message when the rule does not hold.
@@ -372,13 +354,9 @@ mod tests {
     #[test]
     fn every_bound_and_rule_matches_a_field() {
         let mut schema = super::super::schema();
-        for place in bounds()
-            .into_iter()
-            .chain(kubeconfig_bounds())
-            .map(|(place, _)| place)
-            .chain(RULES.map(|(place, ..)| place))
-        {
-            assert!(find(&mut schema, place).is_some(), "{place} not found");
+        let bounds = bounds().into_iter().map(|(place, _)| place);
+        for place in bounds.chain(RULES.map(|(place, ..)| place.to_owned())) {
+            assert!(find(&mut schema, &place).is_some(), "{place} not found");
         }
     }
 }
