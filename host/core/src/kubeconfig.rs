@@ -6,26 +6,20 @@ mod certificate;
 mod check;
 mod destination;
 mod equal;
-mod error;
 mod facts;
-mod key;
-mod pem;
 mod servers;
 mod shape;
-mod size;
 mod structure;
 pub(crate) mod url;
 
 pub use assemble::Assembled;
 pub use destination::Terms;
-pub use error::KubeconfigError;
 
 use crate::contract::credentials::{Proposal, SourceView};
 use crate::document::{self, Fault, Limits};
-use certificate::CertificateFacts;
-use error::Place;
-use key::Pair;
+use certificate::{CertificateFacts, Pair};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::fmt;
 use transom_api::KnownReason;
 
@@ -95,13 +89,12 @@ impl Source {
             _ => return Err(Place::ROOT.error(KnownReason::NotAKubeconfig, "not a map")),
         };
         for (key, wanted) in [("apiVersion", "v1"), ("kind", "Config")] {
-            if document
-                .get(key)
-                .is_some_and(|found| !found.is_null() && found.as_str() != Some(wanted))
-            {
+            let found = document.get(key).filter(|found| !found.is_null());
+            if found.is_some_and(|found| found != wanted) {
+                let message = "not the value of a kubeconfig";
                 return Err(Place::ROOT
                     .field(key)
-                    .error(KnownReason::NotAKubeconfig, "not the value of a kubeconfig"));
+                    .error(KnownReason::NotAKubeconfig, message));
             }
         }
         shape::check(&document)?;
@@ -147,6 +140,92 @@ impl From<document::DocumentError> for KubeconfigError {
             line: error.line,
             message: error.fault.as_str().into(),
             proposed: false,
+        }
+    }
+}
+
+/// What is wrong with a kubeconfig, read or proposed. Holds no text of the document and no name from inside it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct KubeconfigError {
+    /// The reason.
+    pub reason: KnownReason,
+    /// Such as `users[0].user.client-key-data`; empty for the whole document.
+    pub path: String,
+    /// Where the parser stopped, counted from 1.
+    pub line: Option<usize>,
+    /// What is wrong there.
+    pub message: Cow<'static, str>,
+    /// Whether the fault is in what a guest proposed, not in the document that was read.
+    pub proposed: bool,
+}
+
+impl fmt::Display for KubeconfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.proposed {
+            return f.write_str(&self.message);
+        }
+        f.write_str("failed to use the kubeconfig: ")?;
+        if !self.path.is_empty() {
+            write!(f, "`{}`: ", self.path)?;
+        }
+        f.write_str(&self.message)?;
+        match self.line {
+            Some(line) => write!(f, " (line {line})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A place in the document, made of known fields and of numbers: `users[0].user`.
+struct Place(String);
+
+impl Place {
+    /// The whole document.
+    const ROOT: Self = Self(String::new());
+
+    /// A field below.
+    fn field(&self, name: &'static str) -> Self {
+        match self.0.as_str() {
+            "" => Self(name.to_owned()),
+            above => Self(format!("{above}.{name}")),
+        }
+    }
+
+    /// An item below.
+    fn item(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    /// The error for this place.
+    fn error(&self, reason: KnownReason, message: &'static str) -> KubeconfigError {
+        KubeconfigError {
+            reason,
+            path: self.0.clone(),
+            line: None,
+            message: message.into(),
+            proposed: false,
+        }
+    }
+
+    /// The error for what a guest proposed at this place.
+    fn proposed(&self, reason: KnownReason, what: &str) -> KubeconfigError {
+        let message = match self.0.as_str() {
+            "" => format!("the guest proposed {what}"),
+            path => format!("the guest proposed {what} for `{path}`"),
+        };
+        KubeconfigError {
+            message: message.into(),
+            proposed: true,
+            ..self.error(reason, "")
+        }
+    }
+
+    /// The same with what is granted. Neither holds a name from inside the document.
+    fn refused(&self, reason: KnownReason, what: &str, granted: &str) -> KubeconfigError {
+        let error = self.proposed(reason, what);
+        KubeconfigError {
+            message: format!("{}; granted: {granted}", error.message).into(),
+            ..error
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Assembles a new kubeconfig from a guest's answer: every entry starts from its entry in the source. Refuses
 //! references that were not given, and contexts that join what the source does not join.
 
-use super::error::{KubeconfigError, Place};
-use super::{Bundle, Source, check, destination, pem, size, url};
+use super::{Bundle, Source, certificate, check, destination, url};
+use super::{KubeconfigError, Place};
 use crate::contract::credentials::{ContextEntry, Proposal, ProposedCluster, ProposedUser};
 use crate::document::client_go;
 use destination::Terms;
@@ -46,25 +46,24 @@ impl Source {
     ) -> Result<Assembled, KubeconfigError> {
         few(answer)?;
         references(self, answer)?;
-        if size::exceeds(self, answer, terms.limits.bytes) {
-            let what = format!(
-                "a kubeconfig of more than {} bytes, or of too many values",
-                terms.limits.bytes
-            );
-            return Err(Place::ROOT.proposed(KnownReason::KubeconfigTooLarge, &what, None));
+        let most = terms.limits.bytes;
+        let too_large =
+            |what: &str| Err(Place::ROOT.proposed(KnownReason::KubeconfigTooLarge, what));
+        if check::exceeds(self, answer, most) {
+            return too_large(&format!(
+                "a kubeconfig of more than {most} bytes, or of too many values"
+            ));
         }
         destination::check(self, answer, terms)?;
         let reached = check::reached(answer)?;
         check::soundness(self, &reached, terms.grant.insecure, terms.now_seconds)?;
         let document = document(self, answer)?;
         let text = client_go::to_yaml(&document);
-        if text.len() > terms.limits.bytes {
-            let what = format!(
-                "a kubeconfig of {} bytes, more than {}",
-                text.len(),
-                terms.limits.bytes
-            );
-            return Err(Place::ROOT.proposed(KnownReason::KubeconfigTooLarge, &what, None));
+        if text.len() > most {
+            return too_large(&format!(
+                "a kubeconfig of {} bytes, more than {most}",
+                text.len()
+            ));
         }
         Ok(Assembled { document, text })
     }
@@ -80,11 +79,9 @@ fn few(answer: &Proposal) -> Result<(), KubeconfigError> {
         ("contexts", answer.contexts.len()),
     ];
     match lists.into_iter().find(|(_, entries)| *entries > ENTRIES) {
-        Some((list, _)) => Err(Place::ROOT.field(list).proposed(
-            KnownReason::KubeconfigTooLarge,
-            "more than 1,000 entries",
-            None,
-        )),
+        Some((list, _)) => Err(Place::ROOT
+            .field(list)
+            .proposed(KnownReason::KubeconfigTooLarge, "more than 1,000 entries")),
         None => Ok(()),
     }
 }
@@ -95,27 +92,18 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
     let (mut clusters, mut users, mut contexts) =
         (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (at, cluster) in answer.clusters.iter().enumerate() {
+        let authorities = &cluster.authorities;
         let known = (cluster.entry as usize) < view.clusters.len()
-            && cluster
-                .authorities
+            && authorities
                 .iter()
-                .all(|authority| (*authority as usize) < source.bundles.len())
+                .all(|one| (*one as usize) < source.bundles.len())
             && cluster
                 .proxy
                 .is_none_or(|proxy| (proxy as usize) < source.proxies.len());
         judge("clusters", at, known, clusters.insert(&cluster.name))?;
-        let mut given = BTreeSet::new();
-        if !cluster
-            .authorities
-            .iter()
-            .all(|authority| given.insert(*authority))
-        {
-            let list = Place::ROOT.field("clusters");
-            return Err(list.item(at).proposed(
-                KnownReason::DuplicateEntry,
-                "the same CA data twice",
-                None,
-            ));
+        if authorities.iter().collect::<BTreeSet<_>>().len() < authorities.len() {
+            let place = Place::ROOT.field("clusters").item(at);
+            return Err(place.proposed(KnownReason::DuplicateEntry, "the same CA data twice"));
         }
     }
     for (at, user) in answer.users.iter().enumerate() {
@@ -126,32 +114,25 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
         let known = (context.entry as usize) < view.contexts.len();
         judge("contexts", at, known, contexts.insert(&context.name))?;
         if !joins_as_source(source, answer, context) {
-            let message = "a user and a cluster that no context of the source combines";
-            return Err(Place::ROOT.field("contexts").item(at).proposed(
-                KnownReason::ServerNotGranted,
-                message,
-                None,
-            ));
+            let what = "a user and a cluster that no context of the source combines";
+            let place = Place::ROOT.field("contexts").item(at);
+            return Err(place.proposed(KnownReason::ServerNotGranted, what));
         }
     }
     Ok(())
 }
 
 fn judge(list: &'static str, at: usize, known: bool, is_new: bool) -> Result<(), KubeconfigError> {
-    let list = Place::ROOT.field(list);
+    let place = Place::ROOT.field(list).item(at);
     if !known {
-        return Err(list.item(at).proposed(
-            KnownReason::UnknownReference,
-            "a reference that it was not given",
-            None,
-        ));
+        let what = "a reference that it was not given";
+        return Err(place.proposed(KnownReason::UnknownReference, what));
     }
     if !is_new {
-        return Err(list.item(at).field("name").proposed(
-            KnownReason::DuplicateEntry,
-            "a name that another entry already has",
-            None,
-        ));
+        let what = "a name that another entry already has";
+        return Err(place
+            .field("name")
+            .proposed(KnownReason::DuplicateEntry, what));
     }
     Ok(())
 }
@@ -162,71 +143,48 @@ fn joins_as_source(source: &Source, answer: &Proposal, context: &ContextEntry) -
     let Some(origin) = view.contexts.get(context.entry as usize) else {
         return false;
     };
-    let cluster = answer
-        .clusters
-        .iter()
-        .find(|cluster| cluster.name == context.cluster);
+    let mut clusters = answer.clusters.iter();
+    let cluster = clusters.find(|cluster| cluster.name == context.cluster);
     let user = answer.users.iter().find(|user| user.name == context.user);
-    let is_cluster = |entry: u32| {
-        view.clusters
-            .get(entry as usize)
-            .is_some_and(|from| from.name == origin.cluster)
-    };
-    let is_user = |entry: u32| {
-        view.users
-            .get(entry as usize)
-            .is_some_and(|from| from.name == origin.user)
-    };
-    cluster.is_none_or(|cluster| is_cluster(cluster.entry))
-        && user.is_none_or(|user| is_user(user.entry))
+    let of_cluster = |entry: u32| view.clusters.get(entry as usize).map(|from| &from.name);
+    let of_user = |entry: u32| view.users.get(entry as usize).map(|from| &from.name);
+    cluster.is_none_or(|cluster| of_cluster(cluster.entry) == Some(&origin.cluster))
+        && user.is_none_or(|user| of_user(user.entry) == Some(&origin.user))
 }
 
 /// The document of an answer whose references were checked.
 fn document(source: &Source, answer: &Proposal) -> Result<Value, KubeconfigError> {
-    let mut document: Map<String, Value> = source
-        .document
-        .iter()
-        .filter(|(key, _)| {
-            !matches!(
-                key.as_str(),
-                "clusters" | "users" | "contexts" | "current-context"
-            )
-        })
+    let lists = ["clusters", "users", "contexts"];
+    let others = source.document.iter();
+    let others = others.filter(|(key, _)| !lists.contains(&key.as_str()));
+    let mut document: Map<_, _> = others
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     set(&mut document, "apiVersion", Some("v1".into()));
     set(&mut document, "kind", Some("Config".into()));
+    let current = answer.current_context.as_str();
+    set(&mut document, "current-context", Some(current.into()));
+    let clusters = answer.clusters.iter().enumerate();
+    let clusters = clusters.map(|(at, wanted)| cluster(source, at, wanted));
     set(
         &mut document,
-        "current-context",
-        Some(answer.current_context.as_str().into()),
+        "clusters",
+        Some(clusters.collect::<Result<_, _>>()?),
     );
-    let clusters = answer
-        .clusters
-        .iter()
-        .enumerate()
-        .map(|(at, wanted)| cluster(source, at, wanted));
-    document.insert("clusters".to_owned(), clusters.collect::<Result<_, _>>()?);
-    let users = answer
-        .users
-        .iter()
-        .map(|wanted: &ProposedUser| entry(source, "users", wanted.entry, &wanted.name));
-    document.insert("users".to_owned(), users.collect());
+    let users = answer.users.iter();
+    let users =
+        users.map(|wanted: &ProposedUser| entry(source, "users", wanted.entry, &wanted.name));
+    set(&mut document, "users", Some(users.collect()));
     let contexts = answer.contexts.iter().map(|wanted| context(source, wanted));
-    document.insert("contexts".to_owned(), contexts.collect());
+    set(&mut document, "contexts", Some(contexts.collect()));
     Ok(Value::Object(document))
 }
 
 /// A copy of an entry of the source under a name.
 fn entry(source: &Source, list: &str, number: u32, name: &str) -> Value {
-    let origin = source
-        .document
-        .get(list)
-        .and_then(|items| items.get(number as usize));
-    let mut entry = origin
-        .and_then(Value::as_object)
-        .cloned()
-        .unwrap_or_default();
+    let items = source.document.get(list);
+    let origin = items.and_then(|items| items.get(number as usize)?.as_object());
+    let mut entry = origin.cloned().unwrap_or_default();
     set(&mut entry, "name", Some(name.into()));
     Value::Object(entry)
 }
@@ -242,36 +200,25 @@ fn cluster(source: &Source, at: usize, wanted: &ProposedCluster) -> Result<Value
         return Ok(entry);
     }
     if wanted.server != origin.server {
-        let list = Place::ROOT.field("clusters");
-        let place = list.item(at);
-        let written = url::write(&wanted.server);
-        let server = written.map_err(|_| {
-            place.field("cluster").field("server").proposed(
-                KnownReason::InvalidUrl,
-                "a server that is not a URL",
-                None,
-            )
+        let server = url::write(&wanted.server).map_err(|_| {
+            let place = Place::ROOT.field("clusters").item(at);
+            let place = place.field("cluster").field("server");
+            place.proposed(KnownReason::InvalidUrl, "a server that is not a URL")
         })?;
         set(fields, "server", Some(server.into()));
     }
     authorities(source, fields, wanted);
     if wanted.insecure != origin.insecure {
-        set(
-            fields,
-            "insecure-skip-tls-verify",
-            wanted.insecure.then_some(Value::Bool(true)),
-        );
+        let skips = wanted.insecure.then_some(Value::Bool(true));
+        set(fields, "insecure-skip-tls-verify", skips);
     }
     if wanted.proxy.is_none() {
         fields.remove("proxy-url");
     } else if let Some(text) = proxy(source, wanted) {
         set(fields, "proxy-url", Some(text.into()));
     }
-    set(
-        fields,
-        "tls-server-name",
-        wanted.tls_server_name.as_deref().map(Value::from),
-    );
+    let name = wanted.tls_server_name.as_deref().map(Value::from);
+    set(fields, "tls-server-name", name);
     Ok(entry)
 }
 
@@ -295,14 +242,14 @@ fn authorities(source: &Source, fields: &mut Map<String, Value>, wanted: &Propos
             let mut joined = Vec::new();
             for bytes in several
                 .iter()
-                .filter_map(|bundle| pem::field(text_of(source, bundle)?))
+                .filter_map(|bundle| certificate::field(text_of(source, bundle)?))
             {
                 joined.extend_from_slice(&bytes);
                 if !bytes.ends_with(b"\n") {
                     joined.push(b'\n');
                 }
             }
-            set(fields, FIELD, Some(pem::to_field(&joined).into()));
+            set(fields, FIELD, Some(certificate::to_field(&joined).into()));
         }
     }
     // Clients refuse a file beside data.
@@ -334,11 +281,8 @@ fn context(source: &Source, wanted: &ContextEntry) -> Value {
     if let Some(fields) = entry.get_mut("context").and_then(Value::as_object_mut) {
         set(fields, "cluster", Some(wanted.cluster.as_str().into()));
         set(fields, "user", Some(wanted.user.as_str().into()));
-        set(
-            fields,
-            "namespace",
-            wanted.namespace.as_deref().map(Value::from),
-        );
+        let namespace = wanted.namespace.as_deref().map(Value::from);
+        set(fields, "namespace", namespace);
     }
     entry
 }

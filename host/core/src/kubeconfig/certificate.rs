@@ -1,9 +1,57 @@
-//! Facts of an X.509 certificate: fingerprint, validity, CA flag, public key. Verifies no signature.
+//! PEM blocks, the facts of X.509 certificates, and whether a private key belongs to a certificate. Verifies no
+//! signature, and keeps no byte of a key.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 use x509_cert::Certificate;
-use x509_cert::der::Decode as _;
+use x509_cert::der::asn1::AnyRef;
+use x509_cert::der::{Decode as _, Reader as _, SliceReader, Tag, Tagged as _};
 use x509_cert::ext::pkix::BasicConstraints;
+use x509_cert::spki::ObjectIdentifier;
+
+/// One block.
+pub(super) struct Block<'b> {
+    /// `CERTIFICATE`, `RSA PRIVATE KEY`, ...
+    pub(super) label: &'b str,
+    /// The decoded bytes.
+    pub(super) der: Vec<u8>,
+}
+
+/// Reads every block of a text; `None` when a block is broken or the bytes are not UTF-8.
+pub(super) fn blocks(bytes: &[u8]) -> Option<Vec<Block<'_>>> {
+    let mut rest = std::str::from_utf8(bytes).ok()?;
+    let mut found = Vec::new();
+    while let Some((_, after)) = rest.split_once("-----BEGIN ") {
+        let (label, after) = after.split_once("-----")?;
+        let (body, after) = after.split_once("-----END ")?;
+        rest = after.strip_prefix(label)?.strip_prefix("-----")?;
+        found.push(Block {
+            label,
+            der: decode(body)?,
+        });
+    }
+    Some(found)
+}
+
+/// Decodes base64 over several lines. A body with headers, as of an encrypted key, is not base64.
+fn decode(body: &str) -> Option<Vec<u8>> {
+    let dense: String = body.split_ascii_whitespace().collect();
+    STANDARD.decode(dense).ok()
+}
+
+/// Reads the base64 of a field as clients do: line ends are ignored.
+pub(super) fn field(text: &str) -> Option<Vec<u8>> {
+    if !text.contains(['\n', '\r']) {
+        return STANDARD.decode(text).ok();
+    }
+    STANDARD.decode(text.replace(['\n', '\r'], "")).ok()
+}
+
+/// Writes the base64 of a field.
+pub(super) fn to_field(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
 
 /// The facts of one certificate.
 #[derive(Clone, PartialEq, Eq)]
@@ -21,7 +69,7 @@ pub(super) struct CertificateFacts {
 /// The public key of a certificate.
 pub(super) struct PublicKey {
     /// Its algorithm.
-    pub(super) algorithm: x509_cert::spki::ObjectIdentifier,
+    pub(super) algorithm: ObjectIdentifier,
     /// The bits of the key.
     pub(super) bits: Vec<u8>,
 }
@@ -38,7 +86,10 @@ pub(super) fn read(der: &[u8]) -> Option<(CertificateFacts, PublicKey)> {
     let seconds =
         |time: x509_cert::time::Time| i64::try_from(time.to_unix_duration().as_secs()).ok();
     let facts = CertificateFacts {
-        fingerprint: hexadecimal(&Sha256::digest(der)),
+        fingerprint: Sha256::digest(der)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect(),
         starts_seconds: seconds(content.validity().not_before)?,
         ends_seconds: seconds(content.validity().not_after)?,
         is_ca: says_ca.unwrap_or(!modern),
@@ -53,15 +104,102 @@ pub(super) fn read(der: &[u8]) -> Option<(CertificateFacts, PublicKey)> {
     ))
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |half: u8| {
-        DIGITS
-            .get(usize::from(half))
-            .map_or('0', |digit| char::from(*digit))
+const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+
+/// Whether a key and a certificate belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pair {
+    /// They do.
+    Matches,
+    /// They do not.
+    Differs,
+    /// The key's file does not contain the public half.
+    Untold,
+}
+
+/// Compares a key with a certificate's, as far as that shows without arithmetic on curves: always for RSA, and for EC
+/// and Ed25519 when the key's file contains the public half, as the usual tools write it. `None` when the block is not
+/// a readable private key.
+pub(super) fn compare(key: &Block<'_>, public: &PublicKey) -> Option<Pair> {
+    let outer = AnyRef::from_der(&key.der).ok()?;
+    let parts = children(outer.value())?;
+    match key.label {
+        "RSA PRIVATE KEY" => rsa(&parts, public),
+        "EC PRIVATE KEY" => ec(&parts, public),
+        "PRIVATE KEY" => pkcs8(&parts, public),
+        _ => None,
+    }
+}
+
+/// The values inside a DER value, in order.
+fn children(content: &[u8]) -> Option<Vec<AnyRef<'_>>> {
+    let mut reader = SliceReader::new(content).ok()?;
+    let mut found = Vec::new();
+    while !reader.is_finished() {
+        found.push(AnyRef::decode(&mut reader).ok()?);
+    }
+    Some(found)
+}
+
+/// PKCS #8: version, algorithm, key in an OCTET STRING, attributes, and from its second version on the public half.
+fn pkcs8(parts: &[AnyRef<'_>], public: &PublicKey) -> Option<Pair> {
+    let [_, algorithm, key, further @ ..] = parts else {
+        return None;
     };
-    bytes
+    let names = children(algorithm.value())?;
+    let algorithm: ObjectIdentifier = names.first()?.decode_as().ok()?;
+    let inner = || children(AnyRef::from_der(key.value()).ok()?.value());
+    if algorithm == RSA {
+        return rsa(&inner()?, public);
+    }
+    if algorithm == EC {
+        return ec(&inner()?, public);
+    }
+    let told = further
         .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-        .collect()
+        .find(|part| is_context(part, 1))
+        .and_then(|bits| bits.value().get(1..));
+    Some(judge(told, public, algorithm))
+}
+
+/// PKCS #1: version, modulus, public exponent, ...
+fn rsa(parts: &[AnyRef<'_>], public: &PublicKey) -> Option<Pair> {
+    let [_, modulus, exponent, ..] = parts else {
+        return None;
+    };
+    if public.algorithm != RSA {
+        return Some(Pair::Differs);
+    }
+    let theirs = children(AnyRef::from_der(&public.bits).ok()?.value())?;
+    let same = theirs
+        .into_iter()
+        .map(AnyRef::value)
+        .eq([modulus.value(), exponent.value()]);
+    Some(if same { Pair::Matches } else { Pair::Differs })
+}
+
+/// SEC 1: version, key, curve, public half in a BIT STRING.
+fn ec(parts: &[AnyRef<'_>], public: &PublicKey) -> Option<Pair> {
+    let [_, _, further @ ..] = parts else {
+        return None;
+    };
+    let told = match further.iter().find(|part| is_context(part, 1)) {
+        Some(part) => AnyRef::from_der(part.value()).ok()?.value().get(1..),
+        None => None,
+    };
+    Some(judge(told, public, EC))
+}
+
+fn judge(told: Option<&[u8]>, public: &PublicKey, algorithm: ObjectIdentifier) -> Pair {
+    match told {
+        _ if public.algorithm != algorithm => Pair::Differs,
+        None => Pair::Untold,
+        Some(bits) if bits == public.bits => Pair::Matches,
+        Some(_) => Pair::Differs,
+    }
+}
+
+fn is_context(part: &AnyRef<'_>, number: u32) -> bool {
+    matches!(part.tag(), Tag::ContextSpecific { number: found, .. } if found.value() == number)
 }

@@ -1,10 +1,13 @@
-//! Whether a result is sound: the entries that current-context leads to must be usable now. Other entries are only
-//! checked while parsing: clients do not use them by default.
+//! Checks an answer before it is assembled. Its size: a lower bound, because an answer names source entries by number,
+//! and a number is much shorter than its entry. Whether it is sound: the entries that current-context leads to must be
+//! usable now; clients do not use others by default, so those are only checked while parsing.
 
-use super::error::{KubeconfigError, Place};
-use super::key::Pair;
-use super::{Bundle, Source};
+use super::assemble::text_of;
+use super::certificate::{CertificateFacts, Pair};
+use super::{Bundle, KubeconfigError, NODES, Place, Source};
 use crate::contract::credentials::{AuthoritySource, Proposal, ProposedCluster, ProposedUser};
+use serde_json::Value;
+use std::iter::Sum;
 use transom_api::KnownReason;
 use transom_api::policy::InsecureGrant;
 
@@ -19,29 +22,23 @@ pub(super) struct Reached<'a> {
 /// # Errors
 /// `ContextUnresolved`.
 pub(super) fn reached(answer: &Proposal) -> Result<Reached<'_>, KubeconfigError> {
-    let unresolved = |field, message| {
-        Place::ROOT
-            .field(field)
-            .proposed(KnownReason::ContextUnresolved, message, None)
+    let unresolved = |field, what| {
+        let place = Place::ROOT.field(field);
+        place.proposed(KnownReason::ContextUnresolved, what)
     };
     if answer.current_context.is_empty() {
         return Err(unresolved("current-context", "nothing"));
     }
-    let context = answer
-        .contexts
-        .iter()
+    let mut contexts = answer.contexts.iter();
+    let context = contexts
         .find(|context| context.name == answer.current_context)
         .ok_or_else(|| unresolved("current-context", "a context that does not exist"))?;
-    let cluster = answer
-        .clusters
-        .iter()
-        .enumerate()
+    let mut clusters = answer.clusters.iter().enumerate();
+    let cluster = clusters
         .find(|(_, cluster)| cluster.name == context.cluster)
         .ok_or_else(|| unresolved("contexts", "a current context whose cluster does not exist"))?;
-    let user = answer
-        .users
-        .iter()
-        .enumerate()
+    let mut users = answer.users.iter().enumerate();
+    let user = users
         .find(|(_, user)| user.name == context.user)
         .ok_or_else(|| unresolved("contexts", "a current context whose user does not exist"))?;
     Ok(Reached { cluster, user })
@@ -62,27 +59,20 @@ pub(super) fn soundness(
     let Some(Some(certificate)) = source.certificates.get(user.entry as usize) else {
         return Ok(());
     };
-    let list = Place::ROOT.field("users");
-    let item = list.item(at);
-    let place = item.field("user");
+    let place = Place::ROOT.field("users").item(at).field("user");
     if certificate.pair == Pair::Differs {
         let message = "not the key of the client certificate";
-        return Err(place
-            .field("client-key-data")
-            .error(KnownReason::CertificateKeyMismatch, message));
+        let place = place.field("client-key-data");
+        return Err(place.error(KnownReason::CertificateKeyMismatch, message));
     }
     let place = place.field("client-certificate-data");
     if now_seconds < certificate.starts_seconds {
-        return Err(place.error(
-            KnownReason::CertificateNotYetValid,
-            "the certificate is not valid yet",
-        ));
+        let message = "the certificate is not valid yet";
+        return Err(place.error(KnownReason::CertificateNotYetValid, message));
     }
     if now_seconds > certificate.ends_seconds {
-        return Err(place.error(
-            KnownReason::CertificateExpired,
-            "the certificate has expired",
-        ));
+        let message = "the certificate has expired";
+        return Err(place.error(KnownReason::CertificateExpired, message));
     }
     Ok(())
 }
@@ -96,19 +86,14 @@ fn trust(
     insecure: InsecureGrant,
     now_seconds: i64,
 ) -> Result<(), KubeconfigError> {
-    let list = Place::ROOT.field("clusters");
-    let item = list.item(at);
-    let place = item.field("cluster");
+    let place = Place::ROOT.field("clusters").item(at).field("cluster");
     if cluster.insecure {
         if cluster.authorities.is_empty() {
             return Ok(());
         }
-        let message = "to skip verification despite CA data, which clients reject,";
-        return Err(place.field("insecure-skip-tls-verify").proposed(
-            KnownReason::KubeconfigInvalid,
-            message,
-            None,
-        ));
+        let what = "to skip verification despite CA data, which clients reject,";
+        let place = place.field("insecure-skip-tls-verify");
+        return Err(place.proposed(KnownReason::KubeconfigInvalid, what));
     }
     let place = place.field("certificate-authority-data");
     let origin = source.view.clusters.get(cluster.entry as usize);
@@ -116,36 +101,119 @@ fn trust(
     if cluster.authorities.is_empty() && none_there && insecure == InsecureGrant::AsSource {
         return Ok(());
     }
-    let bundles = cluster
-        .authorities
-        .iter()
-        .filter_map(|reference| source.bundles.get(*reference as usize));
+    let bundles = cluster.authorities.iter();
+    let bundles = bundles.filter_map(|reference| source.bundles.get(*reference as usize));
     let authorities: Vec<_> = bundles
         .flat_map(|bundle: &Bundle| &bundle.certificates)
         .filter(|facts| facts.is_ca)
         .collect();
-    if authorities.is_empty() {
-        return Err(place.error(
+    let started = |facts: &&CertificateFacts| facts.starts_seconds <= now_seconds;
+    let lasts = |facts: &&CertificateFacts| now_seconds <= facts.ends_seconds;
+    let (reason, message) = if authorities.is_empty() {
+        (
             KnownReason::InvalidAuthority,
             "it contains no CA certificate",
-        ));
-    }
-    let starts = |at: i64| at <= now_seconds;
-    let ends = |at: i64| now_seconds <= at;
-    if authorities
+        )
+    } else if authorities
         .iter()
-        .any(|facts| starts(facts.starts_seconds) && ends(facts.ends_seconds))
+        .any(|facts| started(facts) && lasts(facts))
     {
         return Ok(());
-    }
-    if authorities.iter().all(|facts| !ends(facts.ends_seconds)) {
-        return Err(place.error(
+    } else if authorities.iter().any(lasts) {
+        (
+            KnownReason::CertificateNotYetValid,
+            "no CA certificate in it is valid yet",
+        )
+    } else {
+        (
             KnownReason::CertificateExpired,
             "every CA certificate in it has expired",
-        ));
+        )
+    };
+    Err(place.error(reason, message))
+}
+
+/// Bytes of text, and the number of values.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    bytes: usize,
+    values: usize,
+}
+
+/// Whether the kubeconfig of an answer is certain to have more than so many bytes, or more values than a kubeconfig
+/// may have.
+pub(super) fn exceeds(source: &Source, answer: &Proposal, bytes: usize) -> bool {
+    let bundles = source.bundles.iter();
+    let authorities: Vec<Size> = bundles
+        .map(|bundle| text(text_of(source, bundle)))
+        .collect();
+    let [clusters, users, contexts] =
+        ["clusters", "users", "contexts"].map(|list| entries(source, list));
+    let one = |sizes: &[Size], at: u32| sizes.get(at as usize).copied().unwrap_or_default();
+    let of_cluster = |wanted: &ProposedCluster| {
+        let joined = wanted.authorities.iter();
+        let joined = joined.map(|reference| one(&authorities, *reference));
+        joined.chain([one(&clusters, wanted.entry)]).sum()
+    };
+    let of_users = answer.users.iter().map(|wanted| one(&users, wanted.entry));
+    let of_contexts = answer.contexts.iter();
+    let of_contexts = of_contexts.map(|wanted| one(&contexts, wanted.entry));
+    let of_clusters = answer.clusters.iter().map(of_cluster);
+    let all: Size = of_clusters.chain(of_users).chain(of_contexts).sum();
+    all.bytes > bytes || all.values > NODES
+}
+
+/// The size of each entry of a list.
+fn entries(source: &Source, list: &str) -> Vec<Size> {
+    let entries = source.document.get(list).and_then(Value::as_array);
+    entries.into_iter().flatten().map(size).collect()
+}
+
+/// Fields that an answer replaces or leaves out; their size in the source does not count.
+const REPLACED: [&str; 8] = [
+    "name",
+    "server",
+    "cluster",
+    "user",
+    "namespace",
+    "proxy-url",
+    "tls-server-name",
+    "certificate-authority-data",
+];
+
+fn size(value: &Value) -> Size {
+    match value {
+        Value::Object(fields) => fields.iter().map(|(key, value)| field(key, value)).sum(),
+        Value::Array(items) => items.iter().map(size).sum(),
+        Value::String(held) => text(Some(held)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Size {
+            bytes: 1,
+            values: 1,
+        },
     }
-    Err(place.error(
-        KnownReason::CertificateNotYetValid,
-        "no CA certificate in it is valid yet",
-    ))
+}
+
+fn field(key: &str, value: &Value) -> Size {
+    if value.is_string() && REPLACED.contains(&key) {
+        return Size::default();
+    }
+    let mut size = size(value);
+    size.bytes = size.bytes.saturating_add(key.len());
+    size
+}
+
+fn text(held: Option<&str>) -> Size {
+    Size {
+        bytes: held.map_or(0, str::len),
+        values: 1,
+    }
+}
+
+impl Sum for Size {
+    fn sum<I: Iterator<Item = Self>>(sizes: I) -> Self {
+        sizes.fold(Self::default(), |sum, size| Self {
+            bytes: sum.bytes.saturating_add(size.bytes),
+            values: sum.values.saturating_add(size.values),
+        })
+    }
 }

@@ -1,8 +1,7 @@
 //! Where a credential may go: checks every cluster of an answer against the policy's grant. Refuses what is neither
 //! granted nor as in the source.
 
-use super::error::{KubeconfigError, Place};
-use super::{KubeconfigLimits, Source, servers};
+use super::{KubeconfigError, KubeconfigLimits, Place, Source, servers};
 use crate::contract::credentials::{
     AuthoritySource, ClusterView, Proposal, ProposedCluster, ProposedUser,
 };
@@ -29,26 +28,26 @@ pub struct Terms<'a> {
 }
 
 impl<'a> Terms<'a> {
+    /// The inputs under a role.
+    fn values(&self, role: &str) -> impl Iterator<Item = &'a InputValue> {
+        let inputs = self.inputs.iter().filter(move |input| input.role == role);
+        inputs.map(|input| &input.value)
+    }
+
     /// The Services among the inputs under a role.
     pub(super) fn services(&self, role: &str) -> impl Iterator<Item = &'a Service> {
-        self.inputs
-            .iter()
-            .filter(move |input| input.role == role)
-            .filter_map(|input| match &input.value {
-                InputValue::Service(service) => Some(service),
-                _ => None,
-            })
+        self.values(role).filter_map(|value| match value {
+            InputValue::Service(service) => Some(service),
+            _ => None,
+        })
     }
 
     /// The declared fields of the objects among the inputs under a role.
     pub(super) fn objects(&self, role: &str) -> impl Iterator<Item = &'a Value> {
-        self.inputs
-            .iter()
-            .filter(move |input| input.role == role)
-            .filter_map(|input| match &input.value {
-                InputValue::Object(fields) => Some(fields),
-                _ => None,
-            })
+        self.values(role).filter_map(|value| match value {
+            InputValue::Object(fields) => Some(fields),
+            _ => None,
+        })
     }
 }
 
@@ -62,31 +61,21 @@ pub(super) fn check(
     answer: &Proposal,
     terms: &Terms<'_>,
 ) -> Result<(), KubeconfigError> {
-    let current = answer
-        .contexts
-        .iter()
-        .find(|context| context.name == answer.current_context);
+    let mut contexts = answer.contexts.iter();
+    let current = contexts.find(|context| context.name == answer.current_context);
     for (at, cluster) in answer.clusters.iter().enumerate() {
-        let list = Place::ROOT.field("clusters");
-        let item = list.item(at);
-        let place = item.field("cluster");
+        let item = Place::ROOT.field("clusters").item(at);
         let Some(origin) = source.view.clusters.get(cluster.entry as usize) else {
-            return Err(item.proposed(
-                KnownReason::UnknownReference,
-                "an entry that the source does not have",
-                None,
-            ));
+            let what = "an entry that the source does not have";
+            return Err(item.proposed(KnownReason::UnknownReference, what));
         };
         let is_current = current.is_some_and(|context| context.cluster == cluster.name);
         if is_current || !is_kept(cluster, origin) {
-            granted(source, cluster, origin, terms, &place)?;
+            granted(source, cluster, origin, terms, &item.field("cluster"))?;
         }
     }
-    answer
-        .users
-        .iter()
-        .enumerate()
-        .try_for_each(|(at, user)| credential(source, at, user, terms.grant))
+    let mut users = answer.users.iter().enumerate();
+    users.try_for_each(|(at, user)| credential(source, at, user, terms.grant))
 }
 
 /// Checks that the policy lets the kinds of this credential be written.
@@ -96,49 +85,33 @@ fn credential(
     user: &ProposedUser,
     grant: &KubeconfigGrant,
 ) -> Result<(), KubeconfigError> {
-    let list = Place::ROOT.field("users");
-    let item = list.item(at);
+    let item = Place::ROOT.field("users").item(at);
     let Some(origin) = source.view.users.get(user.entry as usize) else {
-        return Err(item.error(
-            KnownReason::UnknownReference,
-            "based on an entry that the source does not have",
-        ));
+        let message = "based on an entry that the source does not have";
+        return Err(item.error(KnownReason::UnknownReference, message));
     };
+    use CredentialGrant::{AuthProvider, Basic, ClientCertificate, Exec, File, Token};
     let held = &origin.credential;
     let kinds = [
         (
             held.client_certificate,
-            CredentialGrant::ClientCertificate,
+            ClientCertificate,
             "a client certificate",
         ),
-        (held.token, CredentialGrant::Token, "a token"),
-        (held.basic, CredentialGrant::Basic, "a password"),
-        (held.exec, CredentialGrant::Exec, "a program to run"),
-        (
-            held.auth_provider,
-            CredentialGrant::AuthProvider,
-            "an auth provider",
-        ),
-        (held.file, CredentialGrant::File, "a path to a file"),
+        (held.token, Token, "a token"),
+        (held.basic, Basic, "a password"),
+        (held.exec, Exec, "a program to run"),
+        (held.auth_provider, AuthProvider, "an auth provider"),
+        (held.file, File, "a path to a file"),
     ];
-    match kinds
-        .into_iter()
-        .find(|(held, kind, _)| *held && !grant.credentials.contains(kind))
-    {
-        Some((.., what)) => {
-            let granted: Vec<_> = grant
-                .credentials
-                .iter()
-                .map(|kind| format!("{kind:?}"))
-                .collect();
-            Err(item.field("user").proposed(
-                KnownReason::CredentialNotGranted,
-                what,
-                Some(&granted.join(", ")),
-            ))
-        }
-        None => Ok(()),
-    }
+    let refused = |(held, kind, _): &(bool, _, _)| *held && !grant.credentials.contains(kind);
+    let Some((.., what)) = kinds.into_iter().find(refused) else {
+        return Ok(());
+    };
+    let granted = grant.credentials.iter().map(|kind| format!("{kind:?}"));
+    let granted = granted.collect::<Vec<_>>().join(", ");
+    let place = item.field("user");
+    Err(place.refused(KnownReason::CredentialNotGranted, what, &granted))
 }
 
 /// Whether a cluster equals its source entry, its name aside.
@@ -159,80 +132,66 @@ fn granted(
     cluster: &ProposedCluster,
     origin: &ClusterView,
     terms: &Terms<'_>,
-    place: &Place<'_>,
+    place: &Place,
 ) -> Result<(), KubeconfigError> {
     let grant = terms.grant;
     let refuse = |field, word, what: &str, granted: &str| {
-        Err(place.field(field).proposed(word, what, Some(granted)))
+        Err(place.field(field).refused(word, what, granted))
     };
     if !servers::allowed(&cluster.server, origin, terms) {
         let what = format!("server {}", servers::shown(&cluster.server));
-        return refuse(
-            "server",
-            KnownReason::ServerNotGranted,
-            &what,
-            &servers::granted(origin, terms),
-        );
+        let granted = servers::granted(origin, terms);
+        return refuse("server", KnownReason::ServerNotGranted, &what, &granted);
     }
-    let known = |reference: &u32| source.bundles.get(*reference as usize).is_some();
-    let authorities = match grant.ca.is_empty() {
-        true => "none".to_owned(),
-        false => format!("the CA of the inputs {}", grant.ca.join(", ")),
+    let refuse_authority = |what: &str| {
+        let granted = match grant.ca.is_empty() {
+            true => "none".to_owned(),
+            false => format!("the CA of the inputs {}", grant.ca.join(", ")),
+        };
+        refuse(
+            "certificate-authority-data",
+            KnownReason::CANotGranted,
+            what,
+            &granted,
+        )
     };
+    let known = |reference: &u32| (*reference as usize) < source.bundles.len();
     let from_source = grant.ca.iter().any(|role| role == terms.source_role);
-    if cluster
-        .authorities
-        .iter()
-        .any(|reference| known(reference) && !from_source)
-    {
-        let what = format!("the CA of the input {}", terms.source_role);
-        return refuse(
-            "certificate-authority-data",
-            KnownReason::CANotGranted,
-            &what,
-            &authorities,
-        );
+    if !from_source && cluster.authorities.iter().any(known) {
+        return refuse_authority(&format!("the CA of the input {}", terms.source_role));
     }
-    if cluster.authorities.is_empty()
-        && !cluster.insecure
-        && matches!(origin.authority, AuthoritySource::Data(_))
-    {
-        return refuse(
-            "certificate-authority-data",
-            KnownReason::CANotGranted,
-            "to drop the CA",
-            &authorities,
-        );
+    let had_one = matches!(origin.authority, AuthoritySource::Data(_));
+    if had_one && cluster.authorities.is_empty() && !cluster.insecure {
+        return refuse_authority("to drop the CA");
     }
     if cluster.insecure && !(grant.insecure == InsecureGrant::AsSource && origin.insecure) {
-        let what = "to skip verification of the server";
+        let (what, granted) = (
+            "to skip verification of the server",
+            insecure(grant.insecure),
+        );
         return refuse(
             "insecure-skip-tls-verify",
             KnownReason::InsecureNotGranted,
             what,
-            insecure(grant.insecure),
+            granted,
         );
     }
     let same_proxy = cluster.proxy == origin.proxy.as_ref().map(|proxy| proxy.reference);
     if cluster.proxy.is_some() && !(grant.proxy == CarryGrant::AsSource && same_proxy) {
+        let granted = carried(grant.proxy);
         return refuse(
             "proxy-url",
             KnownReason::ProxyNotGranted,
             "a proxy",
-            carried(grant.proxy),
+            granted,
         );
     }
     let same_name = cluster.tls_server_name == origin.tls_server_name;
-    if cluster.tls_server_name.is_some()
-        && !(grant.tls_server_name == CarryGrant::AsSource && same_name)
-    {
+    let carries_name = grant.tls_server_name == CarryGrant::AsSource && same_name;
+    if cluster.tls_server_name.is_some() && !carries_name {
         let granted = carried(grant.tls_server_name);
-        return refuse(
-            "tls-server-name",
-            KnownReason::ServerNameNotGranted,
-            "a TLS server name",
-            granted,
-        );
+        let word = KnownReason::ServerNameNotGranted;
+        return refuse("tls-server-name", word, "a TLS server name", granted);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Whether two kubeconfigs say the same: compares parsed values, data by bytes, entries by name. Ignores formatting.
 
-use super::{Assembled, KubeconfigLimits, Source, pem};
+use super::{Assembled, KubeconfigLimits, Source, certificate};
 use crate::document::{self, Limits};
 use serde_json::{Map, Value};
 
@@ -47,13 +47,10 @@ impl Source {
 
 /// The credentials of all users that have one.
 fn credentials(document: &Map<String, Value>) -> Vec<Map<String, Value>> {
-    let users = document
-        .get("users")
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let users = document.get("users").and_then(Value::as_array);
     users
-        .iter()
+        .into_iter()
+        .flatten()
         .filter_map(|entry| entry.get("user")?.as_object())
         .map(|user| {
             let held = user
@@ -112,8 +109,11 @@ fn dense(key: &str, value: &Value) -> Value {
     let bytes = value
         .as_str()
         .filter(|_| key.ends_with("-data"))
-        .and_then(pem::field);
-    bytes.map_or_else(|| value.clone(), |bytes| pem::to_field(&bytes).into())
+        .and_then(certificate::field);
+    bytes.map_or_else(
+        || value.clone(),
+        |bytes| certificate::to_field(&bytes).into(),
+    )
 }
 
 fn name(entry: &Value) -> Option<&str> {

@@ -1,9 +1,8 @@
 //! Reads the content of a kubeconfig once: entries by number, certificates by their facts. Keeps no decoded
 //! credentials; they stay in the document.
 
-use super::certificate::{self, CertificateFacts, PublicKey};
-use super::error::{KubeconfigError, Place};
-use super::{Bundle, ClientCertificate, Source, key, pem, url};
+use super::certificate::{self, CertificateFacts, Pair, PublicKey};
+use super::{Bundle, ClientCertificate, KubeconfigError, Place, Source, url};
 use crate::contract::credentials::{
     Authority, AuthoritySource, ClusterView, ContextEntry, Credential, Proxy, SourceView, UserView,
 };
@@ -30,17 +29,14 @@ pub(super) fn read(document: Fields) -> Result<Source, KubeconfigError> {
         proxies: Vec::new(),
         certificates: Vec::new(),
     };
-    for (number, (name, fields)) in entries(&document, "clusters", "cluster")?
-        .into_iter()
-        .enumerate()
-    {
+    let clusters = entries(&document, "clusters", "cluster")?;
+    for (number, (name, fields)) in clusters.into_iter().enumerate() {
         let cluster = cluster(&mut source, number, name, fields)?;
         source.view.clusters.push(cluster);
     }
     if source.view.clusters.is_empty() {
-        return Err(Place::ROOT
-            .field("clusters")
-            .error(KnownReason::NoClusters, "it has no cluster"));
+        let place = Place::ROOT.field("clusters");
+        return Err(place.error(KnownReason::NoClusters, "it has no cluster"));
     }
     for (number, (name, fields)) in entries(&document, "users", "user")?.into_iter().enumerate() {
         let user = user(&mut source, number, name, fields)?;
@@ -57,32 +53,22 @@ fn entries<'d>(
     inner: &'static str,
 ) -> Result<Vec<(&'d str, &'d Fields)>, KubeconfigError> {
     let mut names = BTreeSet::new();
-    let items = document
-        .get(list)
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let items = document.get(list).and_then(Value::as_array);
     let entry = |(at, item): (usize, &'d Value)| {
-        let place = Place::ROOT.field(list);
-        let (name, fields) = item
-            .get("name")
-            .and_then(Value::as_str)
+        let place = || Place::ROOT.field(list).item(at);
+        let name = item.get("name").and_then(Value::as_str);
+        let (name, fields) = name
             .zip(item.get(inner).and_then(Value::as_object))
-            .ok_or_else(|| {
-                place
-                    .item(at)
-                    .error(KnownReason::KubeconfigInvalid, "not an entry")
-            })?;
-        if names.insert(name) {
-            Ok((name, fields))
-        } else {
-            Err(place.item(at).field("name").error(
-                KnownReason::DuplicateEntry,
-                "a name that another entry already has",
-            ))
+            .ok_or_else(|| place().error(KnownReason::KubeconfigInvalid, "not an entry"))?;
+        if !names.insert(name) {
+            let message = "a name that another entry already has";
+            return Err(place()
+                .field("name")
+                .error(KnownReason::DuplicateEntry, message));
         }
+        Ok((name, fields))
     };
-    items.iter().enumerate().map(entry).collect()
+    items.into_iter().flatten().enumerate().map(entry).collect()
 }
 
 fn contexts(document: &Fields) -> Result<Vec<ContextEntry>, KubeconfigError> {
@@ -106,9 +92,7 @@ fn cluster(
     name: &str,
     fields: &Fields,
 ) -> Result<ClusterView, KubeconfigError> {
-    let list = Place::ROOT.field("clusters");
-    let item = list.item(number);
-    let place = item.field("cluster");
+    let place = Place::ROOT.field("clusters").item(number).field("cluster");
     let wrong_url = |field, message| place.field(field).error(KnownReason::InvalidUrl, message);
     let proxy = match some_text(fields, "proxy-url") {
         None => None,
@@ -140,7 +124,7 @@ fn authority(
     source: &mut Source,
     number: usize,
     fields: &Fields,
-    place: &Place<'_>,
+    place: &Place,
 ) -> Result<AuthoritySource, KubeconfigError> {
     let file = some_text(fields, "certificate-authority").is_some();
     let at_file = place.field("certificate-authority");
@@ -153,13 +137,11 @@ fn authority(
         });
     };
     if file {
-        return Err(at_file.error(
-            KnownReason::KubeconfigInvalid,
-            "a file in addition to certificate-authority-data, which clients reject",
-        ));
+        let message = "a file in addition to certificate-authority-data, which clients reject";
+        return Err(at_file.error(KnownReason::KubeconfigInvalid, message));
     }
     let wrong = |message| place.error(KnownReason::InvalidAuthority, message);
-    let blocks = pem::blocks(&bytes).ok_or_else(|| wrong("not PEM"))?;
+    let blocks = certificate::blocks(&bytes).ok_or_else(|| wrong("not PEM"))?;
     if blocks.is_empty() || blocks.iter().any(|block| block.label != "CERTIFICATE") {
         return Err(wrong("PEM data that is not a certificate"));
     }
@@ -195,8 +177,7 @@ fn user(
     name: &str,
     fields: &Fields,
 ) -> Result<UserView, KubeconfigError> {
-    let list = Place::ROOT.field("users");
-    let item = list.item(number);
+    let item = Place::ROOT.field("users").item(number);
     let certificate = client_certificate(fields, &item.field("user"))?;
     let has = |field: &str| some_text(fields, field).is_some();
     let has_map = |field: &str| fields.get(field).is_some_and(|value| !value.is_null());
@@ -224,7 +205,7 @@ fn user(
 /// ignore a key without a certificate, so it is not checked.
 fn client_certificate(
     fields: &Fields,
-    place: &Place<'_>,
+    place: &Place,
 ) -> Result<Option<(ClientCertificate, i64)>, KubeconfigError> {
     let (at_certificate, at_key) = (
         place.field("client-certificate-data"),
@@ -234,7 +215,7 @@ fn client_certificate(
     let key = data(fields, "client-key-data", &at_key)?;
     let Some(chain) = chain else { return Ok(None) };
     let wrong = |message| at_certificate.error(KnownReason::InvalidCertificate, message);
-    let blocks = pem::blocks(&chain).ok_or_else(|| wrong("not PEM"))?;
+    let blocks = certificate::blocks(&chain).ok_or_else(|| wrong("not PEM"))?;
     let mut all = Vec::new();
     for block in blocks.iter().filter(|block| block.label == "CERTIFICATE") {
         all.push(certificate::read(&block.der).ok_or_else(|| wrong("not a certificate"))?);
@@ -245,12 +226,10 @@ fn client_certificate(
     let pair = match key {
         Some(key) => pair(&key, public)
             .ok_or_else(|| at_key.error(KnownReason::InvalidCertificate, "not a private key"))?,
-        None if some_text(fields, "client-key").is_some() => key::Pair::Untold,
+        None if some_text(fields, "client-key").is_some() => Pair::Untold,
         None => {
-            return Err(at_key.error(
-                KnownReason::InvalidCertificate,
-                "missing, although there is a client certificate",
-            ));
+            let message = "missing, although there is a client certificate";
+            return Err(at_key.error(KnownReason::InvalidCertificate, message));
         }
     };
     let found = ClientCertificate {
@@ -258,34 +237,25 @@ fn client_certificate(
         ends_seconds: leaf.ends_seconds,
         pair,
     };
-    let earliest = all
-        .iter()
-        .map(|(facts, _)| facts.ends_seconds)
-        .min()
-        .unwrap_or(leaf.ends_seconds);
+    let ends = all.iter().map(|(facts, _)| facts.ends_seconds);
+    let earliest = ends.min().unwrap_or(leaf.ends_seconds);
     Ok(Some((found, earliest)))
 }
 
 /// Compares the first private key of the text, as clients do.
-fn pair(key: &[u8], public: &PublicKey) -> Option<key::Pair> {
-    let blocks = pem::blocks(key)?;
-    key::compare(
-        blocks
-            .iter()
-            .find(|block| block.label.ends_with("PRIVATE KEY"))?,
-        public,
-    )
+fn pair(key: &[u8], public: &PublicKey) -> Option<Pair> {
+    let blocks = certificate::blocks(key)?;
+    let mut blocks = blocks.iter();
+    let first = blocks.find(|block| block.label.ends_with("PRIVATE KEY"))?;
+    certificate::compare(first, public)
 }
 
 /// The bytes of a base64 field; `None` when it is absent or empty.
-fn data(
-    fields: &Fields,
-    field: &str,
-    place: &Place<'_>,
-) -> Result<Option<Vec<u8>>, KubeconfigError> {
+fn data(fields: &Fields, field: &str, place: &Place) -> Result<Option<Vec<u8>>, KubeconfigError> {
     some_text(fields, field)
         .map(|text| {
-            pem::field(text).ok_or_else(|| place.error(KnownReason::InvalidBase64, "not base64"))
+            certificate::field(text)
+                .ok_or_else(|| place.error(KnownReason::InvalidBase64, "not base64"))
         })
         .transpose()
 }

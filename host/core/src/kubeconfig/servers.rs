@@ -4,8 +4,8 @@
 use super::destination::Terms;
 use super::url;
 use crate::contract::credentials::{ClusterView, Url};
-use crate::contract::decide::{Protocol, Service};
-use crate::projection::path::{Path, Segment};
+use crate::contract::decide::{Protocol, Service, ServicePort};
+use crate::projection::path::Path;
 use crate::reference::dns;
 use serde_json::Value;
 use std::net::IpAddr;
@@ -49,25 +49,16 @@ pub(super) fn granted(origin: &ClusterView, terms: &Terms<'_>) -> String {
         "source" => format!("{} of the source", shown(&origin.server)),
         literal if literal.contains("://") => literal.to_owned(),
         role => {
-            let services: Vec<_> = terms
-                .services(role)
-                .map(|service| forms(service, terms))
-                .collect();
-            if services.is_empty() {
-                format!("the Service {role}, which does not exist")
-            } else {
-                services.join(", ")
+            let services = terms.services(role).map(|service| forms(service, terms));
+            match services.collect::<Vec<_>>().join(", ") {
+                none if none.is_empty() => format!("the Service {role}, which does not exist"),
+                services => services,
             }
         }
     };
-    let all: Vec<_> = terms
-        .grant
-        .server
-        .iter()
-        .map(listed)
-        .chain(terms.grant.addresses.iter().map(address))
-        .collect();
-    all.join(", ")
+    let listed = terms.grant.server.iter().map(listed);
+    let all = listed.chain(terms.grant.addresses.iter().map(address));
+    all.collect::<Vec<_>>().join(", ")
 }
 
 fn forms(service: &Service, terms: &Terms<'_>) -> String {
@@ -82,19 +73,12 @@ fn forms(service: &Service, terms: &Terms<'_>) -> String {
 
 fn address(granted: &AddressGrant) -> String {
     let role = granted.role.as_deref().unwrap_or_default();
-    match (
-        granted.node_port,
-        granted.load_balancer,
-        &granted.field,
-        &granted.primary_field,
-    ) {
-        (true, ..) => format!(
-            "{} with a node port of {role}",
-            granted.host.as_deref().unwrap_or_default()
-        ),
-        (_, true, ..) => format!("a load balancer of {role}"),
-        (.., Some(field), _) => format!("`{field}` of {role}"),
-        (.., Some(field)) => format!("`{field}` of the primary"),
+    let host = granted.host.as_deref().unwrap_or_default();
+    match (&granted.field, &granted.primary_field) {
+        _ if granted.node_port => format!("{host} with a node port of {role}"),
+        _ if granted.load_balancer => format!("a load balancer of {role}"),
+        (Some(field), _) => format!("`{field}` of {role}"),
+        (_, Some(field)) => format!("`{field}` of the primary"),
         _ => "nothing".to_owned(),
     }
 }
@@ -111,11 +95,9 @@ fn is_form_of(service: &Service, server: &Url, cluster_domain: &str) -> bool {
     form && is_bare(server) && serves(service, server)
 }
 
-fn tcp(service: &Service) -> impl Iterator<Item = &crate::contract::decide::ServicePort> {
-    service
-        .ports
-        .iter()
-        .filter(|port| port.protocol == Protocol::Tcp)
+fn tcp(service: &Service) -> impl Iterator<Item = &ServicePort> {
+    let ports = service.ports.iter();
+    ports.filter(|port| port.protocol == Protocol::Tcp)
 }
 
 fn serves(service: &Service, server: &Url) -> bool {
@@ -131,45 +113,35 @@ fn is_bare(server: &Url) -> bool {
 fn reached(granted: &AddressGrant, server: &Url, terms: &Terms<'_>) -> bool {
     let role = granted.role.as_deref().unwrap_or_default();
     if granted.node_port {
-        let host = granted
-            .host
-            .as_deref()
-            .is_some_and(|pattern| is_host(pattern, &server.host));
-        let port = |service: &Service| {
+        let of_port = |service: &Service| {
             tcp(service).any(|port| port.node_port.is_some() && port.node_port == server.port)
         };
-        return host && is_bare(server) && terms.services(role).any(port);
+        let host = granted.host.as_deref();
+        let host = host.is_some_and(|pattern| is_host(pattern, &server.host));
+        return host && is_bare(server) && terms.services(role).any(of_port);
     }
     if granted.load_balancer {
-        let at = |service: &Service| {
-            service
-                .ingress
-                .iter()
-                .any(|ingress| same_host(ingress, &server.host))
-        };
-        return is_bare(server)
-            && terms
-                .services(role)
-                .any(|service| at(service) && serves(service, server));
+        let is_host = |ingress: &String| same_host(ingress, &server.host);
+        let at = |service: &Service| service.ingress.iter().any(is_host);
+        let mut services = terms.services(role);
+        return is_bare(server) && services.any(|service| at(service) && serves(service, server));
     }
     let (field, of) = match (&granted.field, &granted.primary_field) {
         (Some(field), _) => (field, terms.objects(role).collect()),
         (None, Some(field)) => (field, vec![terms.primary]),
         (None, None) => return false,
     };
-    let path = Path::parse(field).ok();
-    let values = of
-        .into_iter()
-        .filter_map(|fields| at(fields, path.as_ref()?));
-    values
-        .filter_map(|value| endpoint(value, granted.port))
-        .any(|endpoint| {
-            let ports = endpoint.port.unwrap_or(HTTPS) == server.port.unwrap_or(HTTPS);
-            ports
-                && server.scheme == "https"
-                && server.path == endpoint.path
-                && same_host(&endpoint.host, &server.host)
-        })
+    let Ok(path) = Path::parse(field) else {
+        return false;
+    };
+    let values = of.into_iter().filter_map(|fields| at(fields, &path));
+    let mut endpoints = values.filter_map(|value| endpoint(value, granted.port));
+    endpoints.any(|endpoint| {
+        endpoint.port.unwrap_or(HTTPS) == server.port.unwrap_or(HTTPS)
+            && server.scheme == "https"
+            && server.path == endpoint.path
+            && same_host(&endpoint.host, &server.host)
+    })
 }
 
 /// Whether a host matches a pattern: the same host, or a name below the domain after `*.`.
@@ -194,12 +166,8 @@ fn same_host(one: &str, other: &str) -> bool {
 
 /// The value at a path that leads through maps only.
 fn at<'a>(fields: &'a Value, path: &Path) -> Option<&'a Value> {
-    path.segments()
-        .iter()
-        .try_fold(fields, |value, segment| match segment {
-            Segment::Field(name) => value.get(&**name),
-            Segment::Element(_) => None,
-        })
+    let mut keys = path.keys()?.into_iter();
+    keys.try_fold(fields, |value, key| value.get(key))
 }
 
 /// Reads a field as a URL, a host with or without a port, or a map of `host` and `port`.
@@ -209,34 +177,32 @@ fn endpoint(value: &Value, port: Option<u16>) -> Option<Url> {
         url
     };
     match value {
-        Value::String(text) if text.contains("://") => url::server(text)
-            .ok()
-            .filter(|url| url.scheme == "https")
-            .map(with_port),
+        Value::String(text) if text.contains("://") => {
+            let url = url::server(text).ok()?;
+            (url.scheme == "https").then(|| with_port(url))
+        }
         Value::String(text) => {
             let text = match text.parse::<IpAddr>() {
                 Ok(IpAddr::V6(address)) => format!("[{address}]"),
                 _ => text.clone(),
             };
-            url::server(&format!("https://{text}"))
-                .ok()
-                .filter(is_bare)
-                .map(with_port)
+            let url = url::server(&format!("https://{text}")).ok()?;
+            is_bare(&url).then(|| with_port(url))
         }
         Value::Object(map) => {
-            let number = match map.get("port") {
+            let port = match map.get("port") {
                 None | Some(Value::Null) => None,
-                Some(number) => Some(number.as_u64().and_then(|port| u16::try_from(port).ok())?),
+                Some(port) => Some(u16::try_from(port.as_u64()?).ok()?),
             };
-            let url = endpoint(
-                map.get("host")
-                    .filter(|host| host.as_str().is_some_and(|host| !host.contains("://")))?,
-                None,
-            )?;
+            let host = map.get("host")?;
+            if host.as_str()?.contains("://") {
+                return None;
+            }
+            let url = endpoint(host, None)?;
             let bare = url.port.is_none() && is_bare(&url);
             bare.then(|| {
                 with_port(Url {
-                    port: number.filter(|port| *port > 0),
+                    port: port.filter(|port| *port > 0),
                     ..url
                 })
             })

@@ -1,6 +1,6 @@
 //! The type of each field of a kubeconfig, as clients expect it.
 
-use super::error::{KubeconfigError, Place};
+use super::{KubeconfigError, Place};
 use serde_json::{Map, Value};
 use transom_api::KnownReason;
 
@@ -95,7 +95,7 @@ pub(super) fn check(document: &Map<String, Value>) -> Result<(), KubeconfigError
 fn fields(
     map: &Map<String, Value>,
     known: &'static [(&'static str, Shape)],
-    place: &Place<'_>,
+    place: &Place,
 ) -> Result<(), KubeconfigError> {
     known
         .iter()
@@ -105,7 +105,7 @@ fn fields(
         })
 }
 
-fn fits(value: &Value, shape: &'static Shape, place: &Place<'_>) -> Result<(), KubeconfigError> {
+fn fits(value: &Value, shape: &'static Shape, place: &Place) -> Result<(), KubeconfigError> {
     match (shape, value) {
         (Anything, _) | (Text, Value::String(_)) | (Flag, Value::Bool(_)) => Ok(()),
         (List(inner), Value::Array(items)) => items
@@ -134,7 +134,7 @@ fn entry(
     item: &Value,
     inner: &'static str,
     shape: &'static Shape,
-    place: &Place<'_>,
+    place: &Place,
 ) -> Result<(), KubeconfigError> {
     let Value::Object(map) = item else {
         return Err(place.error(KnownReason::KubeconfigInvalid, "not a map"));

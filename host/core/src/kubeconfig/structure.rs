@@ -102,20 +102,18 @@ impl Source {
         let mut shown = Map::new();
         let mut rest = Map::new();
         for (key, value) in &self.document {
-            match (key.as_str(), value) {
-                ("apiVersion" | "kind", _) => drop(shown.insert(key.clone(), value.clone())),
-                ("current-context", _) => drop(shown.insert(key.clone(), marks.name(value))),
-                ("clusters", Value::Array(items)) => {
-                    shown.insert(key.clone(), entries(items, "cluster", CLUSTER, marks));
+            let value = match (key.as_str(), value) {
+                ("apiVersion" | "kind", _) => value.clone(),
+                ("current-context", _) => marks.name(value),
+                ("clusters", Value::Array(items)) => entries(items, "cluster", CLUSTER, marks),
+                ("users", Value::Array(items)) => entries(items, "user", USER, marks),
+                ("contexts", Value::Array(items)) => entries(items, "context", CONTEXT, marks),
+                _ => {
+                    rest.insert(key.clone(), value.clone());
+                    continue;
                 }
-                ("users", Value::Array(items)) => {
-                    drop(shown.insert(key.clone(), entries(items, "user", USER, marks)));
-                }
-                ("contexts", Value::Array(items)) => {
-                    shown.insert(key.clone(), entries(items, "context", CONTEXT, marks));
-                }
-                _ => drop(rest.insert(key.clone(), value.clone())),
-            }
+            };
+            shown.insert(key.clone(), value);
         }
         add_rest(&mut shown, rest, marks);
         Value::Object(shown)

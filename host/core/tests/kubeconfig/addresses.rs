@@ -162,93 +162,53 @@ fn reaches_a_load_balancer_by_its_names_and_service_ports() {
 #[test]
 fn a_field_gives_a_host_a_url_or_both_parts() {
     let primary = |field: &str| json!({"primaryField": format!("status.{field}")});
-    for (address, server, expected) in [
-        (
-            primary("controlPlaneEndpoint"),
-            "api.demo.example.com:7443",
-            true,
-        ),
-        (
-            primary("controlPlaneEndpoint"),
-            "api.demo.example.com:443",
-            false,
-        ),
-        (
-            primary("controlPlaneEndpoint"),
-            "evil.example.com:7443",
-            false,
-        ),
+    let on_6443 = |field: &str| json!({"primaryField": format!("status.{field}"), "port": 6443});
+    let of = |role: &str, field: &str| json!({"role": role, "field": format!("spec.{field}")});
+    for (address, name, port, expected) in [
+        (primary("controlPlaneEndpoint"), "api.demo", 7443, true),
+        (primary("controlPlaneEndpoint"), "api.demo", 443, false),
+        (primary("controlPlaneEndpoint"), "evil", 7443, false),
+        (primary("controlPlaneEndpoint.host"), "api.demo", 443, true),
         (
             primary("controlPlaneEndpoint.host"),
-            "api.demo.example.com:443",
-            true,
-        ),
-        (
-            primary("controlPlaneEndpoint.host"),
-            "api.demo.example.com:7443",
+            "api.demo",
+            7443,
             false,
         ),
-        (primary("text"), "text.example.com:8443", true),
-        (primary("text"), "text.example.com:443", false),
-        (primary("bare"), "bare.example.com:443", true),
-        (
-            json!({"primaryField": "status.bare", "port": 6443}),
-            "bare.example.com:6443",
-            true,
-        ),
-        (
-            json!({"primaryField": "status.bare", "port": 6443}),
-            "bare.example.com:443",
-            false,
-        ),
-        (
-            json!({"primaryField": "status.text", "port": 6443}),
-            "text.example.com:6443",
-            false,
-        ),
-        (primary("http"), "url.example.com:443", false),
-        (primary("user"), "url.example.com:443", false),
-        (primary("query"), "url.example.com:443", false),
-        (primary("url"), "url.example.com:443", false),
-        (primary("list"), "a.example.com:443", false),
-        (primary("number"), "7:443", false),
-        (primary("empty"), ":443", false),
-        (primary("wrongport"), "a.b:7443", false),
-        (primary("wrongport"), "a.b:443", false),
-        (primary("twoports"), "a.b:2", false),
-        (primary("inurl"), "a.b:443", false),
-        (primary("nothing"), "a.b:443", false),
-        (
-            json!({"role": "route", "field": "spec.host"}),
-            "api.apps.example.com:443",
-            true,
-        ),
-        (
-            json!({"role": "route", "field": "spec.host"}),
-            "api.apps.example.com:6443",
-            false,
-        ),
-        (
-            json!({"role": "route", "field": "spec.odd"}),
-            "x:443",
-            false,
-        ),
-        (
-            json!({"role": "service", "field": "spec.host"}),
-            "api.apps.example.com:443",
-            false,
-        ),
-        (
-            json!({"role": "nobody", "field": "spec.host"}),
-            "api.apps.example.com:443",
-            false,
-        ),
+        (primary("text"), "text", 8443, true),
+        (primary("text"), "text", 443, false),
+        (primary("bare"), "bare", 443, true),
+        (on_6443("bare"), "bare", 6443, true),
+        (on_6443("bare"), "bare", 443, false),
+        (on_6443("text"), "text", 6443, false),
+        (primary("http"), "url", 443, false),
+        (primary("user"), "url", 443, false),
+        (primary("query"), "url", 443, false),
+        (primary("url"), "url", 443, false),
+        (primary("list"), "a", 443, false),
+        (of("route", "host"), "api.apps", 443, true),
+        (of("route", "host"), "api.apps", 6443, false),
+        (of("service", "host"), "api.apps", 443, false),
+        (of("nobody", "host"), "api.apps", 443, false),
     ] {
+        let server = format!("{name}.example.com:{port}");
         assert_eq!(
-            granted(address.clone(), url(server)),
+            granted(address.clone(), url(&server)),
             expected,
             "{address} {server}"
         );
+    }
+    for (address, server) in [
+        (primary("number"), "7:443"),
+        (primary("empty"), ":443"),
+        (primary("wrongport"), "a.b:7443"),
+        (primary("wrongport"), "a.b:443"),
+        (primary("twoports"), "a.b:2"),
+        (primary("inurl"), "a.b:443"),
+        (primary("nothing"), "a.b:443"),
+        (of("route", "odd"), "x:443"),
+    ] {
+        assert!(!granted(address.clone(), url(server)), "{address} {server}");
     }
     let path = Url {
         path: "/k8s".to_owned(),

@@ -3,8 +3,6 @@
 
 mod addresses;
 mod answers;
-mod any_answer;
-mod canaries;
 mod equality;
 mod fixture;
 mod reading;
