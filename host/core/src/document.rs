@@ -1,14 +1,12 @@
-//! Parses YAML or JSON text into values, within budgets. Errors hold no text of a document, only place and kind.
+//! Parses YAML or JSON text into values, document by document, within budgets. Errors hold no text of a document, only place and kind.
 
 mod aside;
 pub mod client_go;
 pub(crate) mod cost;
 pub mod emit;
 mod error;
-mod fields;
 mod list;
 mod seed;
-mod split;
 
 use aside::Aside;
 use cost::Memory;
@@ -17,7 +15,6 @@ pub use list::List;
 use seed::{Reader, ValueSeed};
 use serde::de::DeserializeSeed as _;
 use serde_json::Value;
-use split::Chunk;
 use std::convert::Infallible;
 use std::fmt;
 
@@ -104,10 +101,8 @@ pub fn parse_each<E>(
     };
     let memory = Memory::of(text.len());
     let (left, mut number) = (memory.left(), 0);
-    for chunk in split::chunks(text) {
-        let mut found = Vec::new();
-        parse_chunk(&chunk, limits, &memory, &mut found);
-        for parsed in found {
+    for chunk in chunks(text) {
+        for parsed in parse_chunk(&chunk, limits, &memory) {
             number += 1;
             each(Parsed { number, ..parsed })?;
         }
@@ -137,140 +132,141 @@ fn line_at(bytes: &[u8], at: usize) -> usize {
 
 /// Parses the documents of one chunk, nearly always one. After a duplicate key it parses again, exactly, to find its
 /// place.
-fn parse_chunk(chunk: &Chunk<'_>, limits: Limits, memory: &Memory, all: &mut Vec<Parsed>) {
+fn parse_chunk(chunk: &Chunk<'_>, limits: Limits, memory: &Memory) -> Vec<Parsed> {
     let left = memory.left();
-    for exact in [false, true] {
-        all.clear();
-        memory.back(left);
-        if chunk
-            .json()
-            .is_none_or(|text| parse_json(text, chunk, limits, memory, exact, all).is_err())
-        {
-            all.clear();
-            memory.back(left);
-            parse_yaml(chunk, limits, memory, exact, all);
+    let mut parsing = Parsing::new(chunk, limits, memory);
+    parsing.all();
+    if parsing.ends_at_a_duplicate_key() {
+        parsing.restart(left);
+        parsing.exact = true;
+        parsing.all();
+    }
+    parsing.found
+}
+
+/// The documents of a chunk that are parsed so far.
+struct Parsing<'p> {
+    chunk: &'p Chunk<'p>,
+    limits: Limits,
+    memory: &'p Memory,
+    exact: bool,
+    found: Vec<Parsed>,
+}
+
+impl<'p> Parsing<'p> {
+    fn new(chunk: &'p Chunk<'p>, limits: Limits, memory: &'p Memory) -> Self {
+        Self {
+            chunk,
+            limits,
+            memory,
+            exact: false,
+            found: Vec::new(),
         }
+    }
+
+    /// Drops what is parsed so far, and its cost.
+    fn restart(&mut self, left: usize) {
+        self.found.clear();
+        self.memory.back(left);
+    }
+
+    fn push(&mut self, line: usize, value: Result<Value, DocumentError>) {
+        let number = self.found.len() + 1;
+        self.found.push(Parsed {
+            number,
+            line,
+            value,
+        });
+    }
+
+    fn ends_at_a_duplicate_key(&self) -> bool {
         let twice = |error: &DocumentError| error.fault == Fault::DuplicateKey;
-        if !all
-            .last()
-            .is_some_and(|parsed| parsed.value.as_ref().is_err_and(twice))
-        {
+        let last = self.found.last();
+        last.is_some_and(|parsed| parsed.value.as_ref().is_err_and(twice))
+    }
+
+    fn all(&mut self) {
+        let left = self.memory.left();
+        let json = self.chunk.json();
+        if json.is_none_or(|text| self.json(text).is_err()) {
+            self.restart(left);
+            self.yaml();
+        }
+    }
+
+    fn yaml(&mut self) {
+        let (text, line) = (self.chunk.text, self.chunk.line);
+        if let Some(fault) = cost::excess(text, self.limits, self.memory) {
+            return self.push(line, Err(DocumentError::new(fault).on(line)));
+        }
+        let left = self.memory.left();
+        if Aside::of(text).is_some_and(|aside| self.text(&aside)) {
             return;
         }
+        // Parse the original text, so that the error names its true place.
+        self.restart(left);
+        self.text(&Aside::nothing(text));
     }
-}
 
-fn parse_yaml(
-    chunk: &Chunk<'_>,
-    limits: Limits,
-    memory: &Memory,
-    exact: bool,
-    all: &mut Vec<Parsed>,
-) {
-    if let Some(fault) = cost::excess(chunk.text, limits, memory) {
-        return push(
-            all,
-            chunk.line,
-            Err(DocumentError::new(fault).on(chunk.line)),
-        );
-    }
-    let left = memory.left();
-    let shortened = Aside::of(chunk.text);
-    if shortened.is_some_and(|aside| parse_text(&aside, chunk, limits, memory, exact, all)) {
-        return;
-    }
-    // Parse the original text, so that the error names its true place.
-    all.clear();
-    memory.back(left);
-    parse_text(
-        &Aside::nothing(chunk.text),
-        chunk,
-        limits,
-        memory,
-        exact,
-        all,
-    );
-}
-
-/// Parses the text of a chunk as YAML; returns whether it is free of errors.
-fn parse_text(
-    aside: &Aside<'_>,
-    chunk: &Chunk<'_>,
-    limits: Limits,
-    memory: &Memory,
-    exact: bool,
-    all: &mut Vec<Parsed>,
-) -> bool {
-    for document in serde_yaml::Deserializer::from_str(&aside.text) {
-        let reader = Reader::new(chunk.text.len(), aside, memory, limits, exact);
-        match reader.begin(|| ValueSeed::root(&reader).deserialize(document)) {
-            Ok(Value::Null) => {}
-            Ok(value) => push(all, chunk.line, Ok(value)),
-            Err(error) => {
-                let place = error.location().map(|at| (at.line(), at.column()));
-                push(all, chunk.line, Err(reader.error(place, chunk.offset)));
-                return false;
-            }
-        }
-    }
-    true
-}
-
-/// Parses a chunk as JSON documents, one after the other.
-///
-/// # Errors
-/// When it is not JSON. Other faults, such as an exceeded limit, go into the list instead.
-fn parse_json(
-    text: &str,
-    chunk: &Chunk<'_>,
-    limits: Limits,
-    memory: &Memory,
-    exact: bool,
-    all: &mut Vec<Parsed>,
-) -> Result<(), ()> {
-    let aside = Aside::nothing(text);
-    // Each document is parsed from its own beginning, because the parser counts lines from the beginning of its text.
-    let (mut rest, mut above, mut before) = (text, chunk.offset, 0);
-    let mut line = chunk.line;
-    loop {
-        let mut json = serde_json::Deserializer::from_str(rest);
-        let reader = Reader::new(text.len(), &aside, memory, limits, exact);
-        match reader.begin(|| ValueSeed::root(&reader).deserialize(&mut json)) {
-            Ok(Value::Null) => {}
-            Ok(value) => push(all, line, Ok(value)),
-            Err(error) => {
-                let before = if error.line() == 1 { before } else { 0 };
-                let error = reader.error(Some((error.line(), error.column() + before)), above);
-                if matches!(error.fault, Fault::Syntax | Fault::KeyNotText) {
-                    return Err(());
+    /// Parses the text of the chunk as YAML; returns whether it is free of errors.
+    fn text(&mut self, aside: &Aside<'_>) -> bool {
+        let (length, line) = (self.chunk.text.len(), self.chunk.line);
+        for document in serde_yaml::Deserializer::from_str(&aside.text) {
+            let reader = Reader::new(length, aside, self.memory, self.limits, self.exact);
+            match reader.begin(|| ValueSeed::root(&reader).deserialize(document)) {
+                Ok(Value::Null) => {}
+                Ok(value) => self.push(line, Ok(value)),
+                Err(error) => {
+                    let place = error.location().map(|at| (at.line(), at.column()));
+                    self.push(line, Err(reader.error(place, self.chunk.offset)));
+                    return false;
                 }
-                push(all, line, Err(error));
-                return Ok(());
             }
         }
-        let Err(more) = json.end() else {
-            return Ok(());
-        };
-        let lines = rest.split_inclusive('\n').take(more.line() - 1);
-        let column = more.column().saturating_sub(1);
-        before = if more.line() == 1 {
-            before + column
-        } else {
-            column
-        };
-        above += more.line() - 1;
-        line = above + 1;
-        let parsed = lines.map(str::len).sum::<usize>() + column;
-        rest = rest.get(parsed..).ok_or(())?;
+        true
     }
-}
 
-fn push(all: &mut Vec<Parsed>, line: usize, value: Result<Value, DocumentError>) {
-    all.push(Parsed {
-        number: all.len() + 1,
-        line,
-        value,
-    });
+    /// Parses the text of the chunk as JSON documents, one after the other.
+    ///
+    /// # Errors
+    /// When it is not JSON. Other faults, such as an exceeded limit, are among the parsed documents instead.
+    fn json(&mut self, text: &str) -> Result<(), ()> {
+        let aside = Aside::nothing(text);
+        // Each document is parsed from its own beginning, because the parser counts lines from the beginning of its text.
+        let (mut rest, mut above, mut before) = (text, self.chunk.offset, 0);
+        let mut line = self.chunk.line;
+        loop {
+            let mut json = serde_json::Deserializer::from_str(rest);
+            let reader = Reader::new(text.len(), &aside, self.memory, self.limits, self.exact);
+            match reader.begin(|| ValueSeed::root(&reader).deserialize(&mut json)) {
+                Ok(Value::Null) => {}
+                Ok(value) => self.push(line, Ok(value)),
+                Err(error) => {
+                    let before = if error.line() == 1 { before } else { 0 };
+                    let error = reader.error(Some((error.line(), error.column() + before)), above);
+                    if matches!(error.fault, Fault::Syntax | Fault::KeyNotText) {
+                        return Err(());
+                    }
+                    self.push(line, Err(error));
+                    return Ok(());
+                }
+            }
+            let Err(more) = json.end() else {
+                return Ok(());
+            };
+            let lines = rest.split_inclusive('\n').take(more.line() - 1);
+            let column = more.column().saturating_sub(1);
+            before = if more.line() == 1 {
+                before + column
+            } else {
+                column
+            };
+            above += more.line() - 1;
+            line = above + 1;
+            let parsed = lines.map(str::len).sum::<usize>() + column;
+            rest = rest.get(parsed..).ok_or(())?;
+        }
+    }
 }
 
 /// The objects of a document: the items when it is a List of any kind, else the document itself.
@@ -286,5 +282,105 @@ pub fn flatten_list(value: Value) -> Vec<Value> {
             _ => Vec::new(),
         },
         other => vec![other],
+    }
+}
+
+/// A part of a text that holds one document, rarely none or several.
+#[derive(Debug, PartialEq, Eq)]
+struct Chunk<'t> {
+    /// The part.
+    text: &'t str,
+    /// Lines before it.
+    offset: usize,
+    /// The line, counted from 1 in the whole text, where the content begins.
+    line: usize,
+}
+
+impl<'t> Chunk<'t> {
+    /// The text without its marker, when it begins like JSON; its lines are those of the chunk.
+    fn json(&self) -> Option<&'t str> {
+        let text = self.text.strip_prefix("---").unwrap_or(self.text);
+        text.trim_start().starts_with(['{', '[']).then_some(text)
+    }
+}
+
+/// Cuts a text before every line that begins with `---`, which no scalar can hold. A part of directives alone is
+/// joined with the part after it.
+fn chunks(text: &str) -> impl Iterator<Item = Chunk<'_>> {
+    let (mut start, mut offset) = (0, 0);
+    let cuts = text
+        .match_indices('\n')
+        .map(|(at, _)| at + 1)
+        .filter(move |at| is_marker(text.as_bytes(), *at));
+    cuts.chain([text.len()]).filter_map(move |cut| {
+        let part = text.get(start..cut).unwrap_or_default();
+        if cut < text.len() && is_preamble(part) {
+            return None;
+        }
+        let empty = part.lines().take_while(|line| says_nothing(line)).count();
+        let chunk = Chunk {
+            text: part,
+            offset,
+            line: offset + empty + 1,
+        };
+        start = cut;
+        offset += if cut < text.len() {
+            part.matches('\n').count()
+        } else {
+            0
+        };
+        Some(chunk)
+    })
+}
+
+/// Whether a line that begins at this byte is a marker: three dashes that do not begin a word.
+fn is_marker(text: &[u8], at: usize) -> bool {
+    let line = text.get(at..).unwrap_or_default();
+    line.starts_with(b"---") && matches!(line.get(3), None | Some(b' ' | b'\t' | b'\r' | b'\n'))
+}
+
+/// Whether a part holds directives, which belong to the document that follows.
+fn is_preamble(part: &str) -> bool {
+    let mut lines = part
+        .lines()
+        .map(str::trim_end)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.next().is_some_and(|line| line.starts_with('%'))
+        && lines.all(|line| line.starts_with('%'))
+}
+
+fn says_nothing(line: &str) -> bool {
+    let line = line.trim();
+    line.is_empty() || line.starts_with('#') || line == "---"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_end_before_markers_and_know_their_lines() {
+        let text = "# one\na: 1\n---\n# two\nb: 2\n----\n--- {c: 3}\n---";
+        let found: Vec<_> = chunks(text)
+            .map(|chunk| (chunk.text, chunk.offset, chunk.line))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("# one\na: 1\n", 0, 2),
+                ("---\n# two\nb: 2\n----\n", 2, 5),
+                ("--- {c: 3}\n", 6, 7),
+                ("---", 7, 9)
+            ]
+        );
+    }
+
+    #[test]
+    fn directives_stay_with_their_document() {
+        assert_eq!(
+            chunks("%YAML 1.2\n# about\n---\na: 1\n---\nb: 2\n").count(),
+            2
+        );
+        assert_eq!(chunks("").count(), 1);
     }
 }

@@ -93,7 +93,7 @@ fn last_word(line: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::super::cost::Memory;
-    use super::super::{DocumentError, Fault, Limits, Parsed, parse_many, parse_text, split};
+    use super::super::{Limits, Parsed, Parsing, chunks, parse_many};
     use super::*;
     use proptest::prelude::*;
 
@@ -112,30 +112,19 @@ mod tests {
     /// What the parser makes of a text without marks.
     fn plainly(text: &str) -> String {
         let mut all = Vec::new();
-        for chunk in split::chunks(text) {
-            let mut parsed = Vec::new();
-            for exact in [false, true] {
-                parsed.clear();
-                parse_text(
-                    &Aside::nothing(chunk.text),
-                    &chunk,
-                    LIMITS,
-                    &Memory::of(text.len()),
-                    exact,
-                    &mut parsed,
-                );
-                let twice = |error: &DocumentError| error.fault == Fault::DuplicateKey;
-                if !parsed
-                    .last()
-                    .is_some_and(|one| one.value.as_ref().is_err_and(twice))
-                {
-                    break;
-                }
+        for chunk in chunks(text) {
+            let memory = Memory::of(text.len());
+            let mut parsing = Parsing::new(&chunk, LIMITS, &memory);
+            parsing.text(&Aside::nothing(chunk.text));
+            if parsing.ends_at_a_duplicate_key() {
+                parsing.restart(Memory::of(text.len()).left());
+                parsing.exact = true;
+                parsing.text(&Aside::nothing(chunk.text));
             }
-            for one in parsed {
-                let number = all.len() + 1;
-                all.push(Parsed { number, ..one });
-            }
+            all.extend(parsing.found);
+        }
+        for (number, one) in (1..).zip(&mut all) {
+            one.number = number;
         }
         shown(&all)
     }
