@@ -1,8 +1,12 @@
-//! Which reconciles read, wait for or write an object, even one that does not exist.
+//! Which reconciles read, wait for or write an object, even one that does not exist; and which stamped objects each
+//! policy and primary has.
 
+use crate::object::Object;
 use crate::reference::ObjectRef;
+use crate::stamp::Stamp;
 use crate::work::Key;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 use std::sync::Arc;
 
 /// The index from objects to the keys whose last reconcile depended on them. A plain value that the caller keeps.
@@ -54,12 +58,7 @@ impl DependencyIndex {
     /// Forgets a key.
     pub fn remove(&mut self, key: &Key) {
         for object in self.reads.remove(key).unwrap_or_default() {
-            if let Some(keys) = self.readers.get_mut(&object) {
-                keys.remove(key);
-                if keys.is_empty() {
-                    self.readers.remove(&object);
-                }
-            }
+            unlink(&mut self.readers, &object, key);
         }
     }
 
@@ -78,9 +77,60 @@ impl DependencyIndex {
     }
 }
 
+/// Removes a value from a set, and a set without values.
+fn unlink<K: Eq + Hash, V: Ord>(sets: &mut HashMap<K, BTreeSet<V>>, of: &K, value: &V) {
+    if let Some(values) = sets.get_mut(of) {
+        values.remove(value);
+        if values.is_empty() {
+            sets.remove(of);
+        }
+    }
+}
+
+/// The index of own outputs: stamped objects, each with the one key that it was made for. A plain value that the
+/// caller keeps.
+#[derive(Clone, Debug, Default)]
+pub struct Outputs(DependencyIndex);
+
+impl Outputs {
+    /// Records an object as it is now, stamped or not.
+    pub fn observe(&mut self, object: &Object) {
+        self.gone(&object.reference);
+        if let Some(stamp) = Stamp::read(object) {
+            self.0.add(&stamp.key(), [object.reference.clone()]);
+        }
+    }
+
+    /// Records that an object is gone.
+    pub fn gone(&mut self, object: &ObjectRef) {
+        if let Some((object, keys)) = self.0.readers.remove_entry(object) {
+            for key in keys {
+                unlink(&mut self.0.reads, &key, &object);
+            }
+        }
+    }
+
+    /// The outputs for a key, in order, whatever uid the primary had then.
+    pub fn of(&self, key: &Key) -> impl Iterator<Item = &ObjectRef> {
+        self.0.of(key)
+    }
+
+    /// The key that an object was made for.
+    pub fn owner(&self, object: &ObjectRef) -> Option<&Key> {
+        self.0.concerned(object).next()
+    }
+
+    /// Every key that has an output; those without a primary go to prune.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.0.reads.keys()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::{self, object, stamp, target};
+    use serde_json::json;
 
     fn key(name: &str) -> Key {
         Key::new(&"p".into(), &ObjectRef::local("v1", "Node", None, name))
@@ -125,5 +175,27 @@ mod tests {
         dependencies.remove(&key("a"));
         dependencies.remove(&key("b"));
         assert!(dependencies.readers.is_empty() && dependencies.reads.is_empty());
+    }
+
+    #[test]
+    fn finds_managed_objects_by_their_source() {
+        let stamped = |cluster: &str, source: &str| {
+            let mut body = json!({});
+            stamp(source, "u").put(&mut body);
+            object(target(cluster), body)
+        };
+        let mut outputs = Outputs::default();
+        outputs.observe(&stamped("one", "demo"));
+        outputs.observe(&stamped("two", "demo"));
+        outputs.observe(&object(target("three"), json!({})));
+        assert_eq!(
+            outputs.of(&sample::key("demo")).collect::<Vec<_>>(),
+            [&target("one"), &target("two")]
+        );
+        outputs.observe(&stamped("one", "other"));
+        outputs.observe(&object(target("two"), json!({})));
+        assert_eq!(outputs.keys().collect::<Vec<_>>(), [&sample::key("other")]);
+        outputs.gone(&target("one"));
+        assert!(outputs.0.readers.is_empty() && outputs.0.reads.is_empty());
     }
 }

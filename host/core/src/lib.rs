@@ -26,8 +26,6 @@ mod managed_keys;
 pub mod metrics;
 pub mod object;
 pub mod observation;
-pub mod outcome;
-pub mod outputs;
 pub mod ownership;
 pub mod pattern;
 pub mod plan;
@@ -40,7 +38,6 @@ pub mod requirements;
 pub mod rights;
 #[cfg(test)]
 mod sample;
-pub mod service;
 pub mod share;
 pub mod signal;
 pub mod stamp;
@@ -51,3 +48,6 @@ pub mod warnings;
 pub mod watches;
 pub mod work;
 pub mod world;
+
+pub use dependencies as outputs;
+pub use plan as outcome;

@@ -219,12 +219,25 @@ fn field<'a>(want: &'a Map<String, Value>, field: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::taints::{Decision, Effect, Wanted};
+    use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, Wanted};
     use crate::plan::contention::Contentions;
     use crate::policy::Policy;
     use crate::reference::ObjectRef;
     use crate::sample::{object, planned, policy, taints_manifest};
     use proptest::prelude::*;
+
+    fn managed_cluster() -> ObjectRef {
+        ObjectRef::local(MANAGED_CLUSTER.0, MANAGED_CLUSTER.1, None, "c")
+    }
+
+    /// The answer that wants one taint.
+    fn one(value: &str) -> Decision {
+        Decision::Own(vec![Wanted {
+            key: "a/one".to_owned(),
+            value: value.to_owned(),
+            effect: Effect::NoSelect,
+        }])
+    }
 
     /// Whether a taint says what is wanted.
     fn is(taint: &Value, want: &Wanted) -> bool {
@@ -287,13 +300,7 @@ mod tests {
     /// The list after the plan is applied, and whether there was a step.
     fn applied_by(current: &[Value], wanted: &[Wanted], added: TimeAdded) -> (Vec<Value>, bool) {
         let policy = policy(&taints_manifest());
-        let reference = ObjectRef::local(
-            "cluster.open-cluster-management.io/v1",
-            "ManagedCluster",
-            None,
-            "c",
-        );
-        let primary = object(reference, json!({"spec": {"taints": current}}));
+        let primary = object(managed_cluster(), json!({"spec": {"taints": current}}));
         let contentions = &mut Contentions::default();
         let answer = Decision::Own(wanted.to_vec());
         let plan = planned(&policy, &primary, &answer, added, (contentions, 0)).unwrap();
@@ -326,22 +333,12 @@ mod tests {
         times: i64,
         added: TimeAdded,
     ) -> Vec<Option<i64>> {
-        let reference = ObjectRef::local(
-            "cluster.open-cluster-management.io/v1",
-            "ManagedCluster",
-            None,
-            "c",
-        );
-        let answer = Decision::Own(vec![Wanted {
-            key: "a/one".to_owned(),
-            value: String::new(),
-            effect: Effect::NoSelect,
-        }]);
+        let answer = one("");
         let mut contentions = Contentions::default();
         let mut plan = |taints: &[Value], at| {
-            let primary = object(reference.clone(), json!({"spec": {"taints": taints}}));
+            let primary = object(managed_cluster(), json!({"spec": {"taints": taints}}));
             let plan = planned(policy, &primary, &answer, added, (&mut contentions, at));
-            contentions.of(&policy.name, &reference).written();
+            contentions.of(&policy.name, &managed_cluster()).written();
             plan.err().and_then(|failure| failure.ask_again_at)
         };
         plan(&[], 0);
@@ -388,27 +385,17 @@ mod tests {
     #[test]
     fn a_changing_answer_is_no_conflict() {
         let policy = policy(&taints_manifest());
-        let reference = ObjectRef::local(
-            "cluster.open-cluster-management.io/v1",
-            "ManagedCluster",
-            None,
-            "c",
-        );
         let (mut contentions, mut taints) = (Contentions::default(), json!([]));
         for at in 0..100 {
-            let answer = Decision::Own(vec![Wanted {
-                key: "a/one".to_owned(),
-                value: at.to_string(),
-                effect: Effect::NoSelect,
-            }]);
-            let primary = object(reference.clone(), json!({"spec": {"taints": taints}}));
+            let answer = one(&at.to_string());
+            let primary = object(managed_cluster(), json!({"spec": {"taints": taints}}));
             let added = TimeAdded::SetByCluster;
             let plan = planned(&policy, &primary, &answer, added, (&mut contentions, at)).unwrap();
             let [Step::Patch { fields, .. }] = plan.steps.as_slice() else {
                 panic!("{plan:?}")
             };
             taints = fields[0].1.clone();
-            contentions.of(&policy.name, &reference).written();
+            contentions.of(&policy.name, &managed_cluster()).written();
         }
     }
 
