@@ -43,26 +43,16 @@ pub struct Policy {
 impl Policy {
     /// Each field that names a connection, with that connection.
     pub fn clusters(&self) -> impl Iterator<Item = (String, &str)> {
+        let line = |list, at| format!("spec.grant.{list}[{at}].cluster");
         let reads = self.reads.iter().enumerate();
-        let reads = reads.map(|(at, rule)| {
-            (
-                format!("spec.grant.read[{at}].cluster"),
-                rule.cluster.as_str(),
-            )
-        });
-        let writes = self.makes().map(|(at, rule)| {
-            (
-                format!("spec.grant.write[{at}].cluster"),
-                rule.cluster.as_str(),
-            )
-        });
-        [(
+        let reads = reads.map(move |(at, rule)| (line("read", at), rule.cluster.as_str()));
+        let writes = self.makes();
+        let writes = writes.map(move |(at, rule)| (line("write", at), rule.cluster.as_str()));
+        let primary = (
             "spec.primary.cluster".to_owned(),
             self.primary.cluster.as_str(),
-        )]
-        .into_iter()
-        .chain(reads)
-        .chain(writes)
+        );
+        std::iter::once(primary).chain(reads).chain(writes)
     }
 }
 
@@ -136,44 +126,32 @@ pub enum Target {
 impl PrimaryRule {
     /// Whether an object is a primary.
     pub fn admits(&self, object: &ObjectRef) -> bool {
-        let kind = self.cluster == object.cluster
-            && self.api_version == object.api_version
-            && self.kind == object.kind;
+        let mut patterns = self.namespaces.iter();
         let namespace = object.namespace.as_deref();
-        kind && namespace.is_none_or(|name| {
-            self.namespaces
-                .iter()
-                .any(|pattern| pattern.matches_text(name))
-        })
+        object.is(&self.cluster, &self.api_version, &self.kind)
+            && namespace.is_none_or(|name| patterns.any(|pattern| pattern.matches_text(name)))
     }
 }
 
 impl ReadRule {
     /// Whether an object may be read for a primary.
     pub fn admits(&self, object: &ObjectRef, data: &TemplateData<'_>) -> bool {
-        let kind = self.cluster == object.cluster
-            && self.api_version == object.api_version
-            && self.kind == object.kind;
         let namespace = match (&self.namespace, &object.namespace) {
             (None, None) => true,
             (Some(pattern), Some(name)) => pattern.matches(name, data),
             _ => false,
         };
-        kind && namespace && self.name.matches(&object.name, data)
+        object.is(&self.cluster, &self.api_version, &self.kind)
+            && namespace
+            && self.name.matches(&object.name, data)
     }
 
     /// What it admits for a primary, for people: `Secret clusters/demo-admin-kubeconfig`.
     pub fn shown(&self, data: &TemplateData<'_>) -> String {
-        let namespace = self
-            .namespace
-            .as_ref()
-            .map(|pattern| format!("{}/", pattern.shown(data)));
-        format!(
-            "{} {}{}",
-            self.kind,
-            namespace.unwrap_or_default(),
-            self.name.shown(data)
-        )
+        let namespace = self.namespace.as_ref();
+        let namespace = namespace.map(|pattern| format!("{}/", pattern.shown(data)));
+        let (namespace, name) = (namespace.unwrap_or_default(), self.name.shown(data));
+        format!("{} {namespace}{name}", self.kind)
     }
 }
 
@@ -202,11 +180,10 @@ impl WriteRule {
         let Some((namespace, name)) = self.named() else {
             return false;
         };
-        let kind = self.cluster == object.cluster
-            && self.api_version == object.api_version
-            && self.kind == object.kind;
         let there = object.namespace.as_deref();
-        kind && there.is_some_and(|there| fits(namespace, there)) && fits(name, &object.name)
+        object.is(&self.cluster, &self.api_version, &self.kind)
+            && there.is_some_and(|there| fits(namespace, there))
+            && fits(name, &object.name)
     }
 
     /// The granted keys of an object's data.
@@ -225,10 +202,8 @@ impl Policy {
     /// `Suspended` or `Paused`.
     pub fn held(&self, primary: &Object) -> Result<(), Failure> {
         if self.suspend {
-            return Err(Failure::known(
-                KnownReason::Suspended,
-                "the policy is suspended",
-            ));
+            let message = "the policy is suspended";
+            return Err(Failure::known(KnownReason::Suspended, message));
         }
         if primary.paused() {
             let message = format!(
@@ -265,12 +240,8 @@ impl Policy {
         rule.map(|(_, rule)| rule).ok_or_else(|| {
             let granted = |(_, rule): (usize, &WriteRule)| {
                 let (namespace, name) = rule.named()?;
-                Some(format!(
-                    "{} {}/{}",
-                    rule.kind,
-                    namespace.shown(data),
-                    name.shown(data)
-                ))
+                let (namespace, name) = (namespace.shown(data), name.shown(data));
+                Some(format!("{} {namespace}/{name}", rule.kind))
             };
             let granted: Vec<_> = self.makes().filter_map(granted).collect();
             let message = format!(

@@ -3,6 +3,7 @@
 
 use super::{Policy, PrimaryRule, ReadRule, Target, WriteRule};
 use crate::pattern::Pattern;
+use crate::projection::path::Path;
 use transom_api::policy::{AdoptSpec, CarryGrant, InsecureGrant, KubeconfigGrant, PruneSpec};
 
 /// The earlier policy, limited to what the newest allows. Guests, settings and times stay those of the earlier one.
@@ -40,35 +41,26 @@ fn pattern(one: &Pattern, other: &Pattern) -> Option<Pattern> {
 fn primary(earlier: &PrimaryRule, newest: &PrimaryRule) -> PrimaryRule {
     let same = (&earlier.cluster, &earlier.api_version, &earlier.kind)
         == (&newest.cluster, &newest.api_version, &newest.kind);
-    let within = |one: &Pattern| {
-        let covered = newest.namespaces.iter().any(|other| other.covers(one));
-        if covered {
-            vec![one.clone()]
-        } else {
-            newest
+    let within = |one: &Pattern| match newest.namespaces.iter().any(|other| other.covers(one)) {
+        true => vec![one.clone()],
+        false => {
+            let narrower = newest
                 .namespaces
                 .iter()
-                .filter_map(|other| pattern(one, other))
-                .collect()
+                .filter_map(|other| pattern(one, other));
+            narrower.collect()
         }
     };
-    let namespaces = earlier
-        .namespaces
-        .iter()
-        .filter(|_| same)
-        .flat_map(within)
-        .collect();
-    // The kind alone admits objects without a namespace, so another kind must be emptied, not only its patterns.
-    let kind = if same {
-        earlier.kind.clone()
-    } else {
-        String::new()
-    };
-    PrimaryRule {
-        namespaces,
-        kind,
+    let mut bounded = PrimaryRule {
+        namespaces: earlier.namespaces.iter().flat_map(within).collect(),
         ..earlier.clone()
+    };
+    // The kind alone admits objects without a namespace, so another kind must be emptied, not only its patterns.
+    if !same {
+        bounded.namespaces.clear();
+        bounded.kind.clear();
     }
+    bounded
 }
 
 fn reads(earlier: &[ReadRule], newest: &[ReadRule]) -> Vec<ReadRule> {
@@ -102,24 +94,15 @@ fn writes(earlier: &[WriteRule], newest: &[WriteRule]) -> Vec<WriteRule> {
 
 /// The objects that both rules let the policy make.
 fn made(one: &WriteRule, other: &WriteRule) -> Option<WriteRule> {
-    let kind = |rule: &WriteRule| {
-        let WriteRule {
-            cluster,
-            api_version,
-            kind,
-            fields,
-            ..
-        } = rule;
-        (
-            cluster.clone(),
-            api_version.clone(),
-            kind.clone(),
-            fields.clone(),
-        )
-    };
+    let same = (&one.cluster, &one.api_version, &one.kind, &one.fields)
+        == (
+            &other.cluster,
+            &other.api_version,
+            &other.kind,
+            &other.fields,
+        );
     let ((namespace, name), (others_namespace, others_name)) = (one.named()?, other.named()?);
-    (kind(one) == kind(other)).then_some(())?;
-    Some(WriteRule {
+    same.then_some(WriteRule {
         target: Target::Named {
             namespace: pattern(namespace, others_namespace)?,
             name: pattern(name, others_name)?,
@@ -135,28 +118,25 @@ fn made(one: &WriteRule, other: &WriteRule) -> Option<WriteRule> {
 
 /// The fields of the primary that both grants let the policy write.
 fn fields(one: &WriteRule, newest: &[WriteRule]) -> WriteRule {
-    let others = || {
-        newest
-            .iter()
-            .filter(|other| other.target == Target::Primary)
-    };
     let mut narrowed = one.clone();
-    narrowed
-        .fields
-        .retain(|path| others().any(|other| other.fields.contains(path)));
-    narrowed
-        .taint_keys
-        .retain(|key| others().any(|other| other.taint_keys.contains(key)));
+    let others = newest
+        .iter()
+        .filter(|other| other.target == Target::Primary);
+    let others: Vec<_> = others.collect();
+    let fields = |path: &Path| others.iter().any(|other| other.fields.contains(path));
+    let taint_keys = |key: &String| others.iter().any(|other| other.taint_keys.contains(key));
+    narrowed.fields.retain(fields);
+    narrowed.taint_keys.retain(taint_keys);
     narrowed
 }
 
 fn kubeconfig(one: &KubeconfigGrant, other: &KubeconfigGrant) -> KubeconfigGrant {
     // Names every field, so that a new one cannot be forgotten here.
     let KubeconfigGrant {
-        server,
-        addresses,
-        ca,
-        credentials,
+        mut server,
+        mut addresses,
+        mut ca,
+        mut credentials,
         insecure,
         proxy,
         tls_server_name,
@@ -165,25 +145,18 @@ fn kubeconfig(one: &KubeconfigGrant, other: &KubeconfigGrant) -> KubeconfigGrant
     // With another cluster domain the same role is another destination.
     let same_domain = cluster_domain == other.cluster_domain;
     let stays = |server: &String| same_domain || server == "source" || server.contains("://");
+    server.retain(|server| other.server.contains(server) && stays(server));
+    addresses.retain(|address| other.addresses.contains(address));
+    ca.retain(|role| other.ca.contains(role));
+    credentials.retain(|kind| other.credentials.contains(kind));
     let carried = |one, other| if one == other { one } else { CarryGrant::Drop };
+    let same_insecure = insecure == other.insecure;
     KubeconfigGrant {
-        server: server
-            .into_iter()
-            .filter(|server| other.server.contains(server) && stays(server))
-            .collect(),
-        addresses: addresses
-            .into_iter()
-            .filter(|address| other.addresses.contains(address))
-            .collect(),
-        ca: ca
-            .into_iter()
-            .filter(|role| other.ca.contains(role))
-            .collect(),
-        credentials: credentials
-            .into_iter()
-            .filter(|kind| other.credentials.contains(kind))
-            .collect(),
-        insecure: if insecure == other.insecure {
+        server,
+        addresses,
+        ca,
+        credentials,
+        insecure: if same_insecure {
             insecure
         } else {
             InsecureGrant::Never
@@ -197,22 +170,11 @@ fn kubeconfig(one: &KubeconfigGrant, other: &KubeconfigGrant) -> KubeconfigGrant
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{check, manifest};
-    use crate::sample::{kubeconfig_manifest, taints_manifest};
+    use crate::sample::{self, kubeconfig_manifest, policy, taints_manifest};
     use serde_json::{Value, json};
 
-    fn policy(manifest: &Value) -> Policy {
-        check::policy(manifest::parse(manifest).unwrap()).unwrap()
-    }
-
     fn with(manifest: &Value, pointer: &str, value: Value) -> Policy {
-        let mut manifest = manifest.clone();
-        let (parent, name) = pointer.rsplit_once('/').unwrap();
-        match manifest.pointer_mut(parent).unwrap() {
-            Value::Array(list) => list[name.parse::<usize>().unwrap()] = value,
-            parent => parent[name] = value,
-        }
-        policy(&manifest)
+        policy(&sample::with(manifest.clone(), &[(pointer, value)]))
     }
 
     /// Changes of a manifest that allow less, one at a time.

@@ -202,7 +202,7 @@ fn without_nulls(value: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::kubeconfig_manifest;
+    use crate::sample::{kubeconfig_manifest, with};
     use serde_json::json;
 
     #[test]
@@ -252,12 +252,7 @@ mod tests {
                 "unknown value `Always`, expected `WhenSourceDeleted` or `Never`",
             ),
         ] {
-            let mut manifest = kubeconfig_manifest();
-            let (parent, name) = pointer.rsplit_once('/').unwrap();
-            match manifest.pointer_mut(parent).unwrap() {
-                Value::Array(items) => items[name.parse::<usize>().unwrap()] = value,
-                parent => parent[name] = value,
-            }
+            let manifest = with(kubeconfig_manifest(), &[(pointer, value)]);
             assert_eq!(parse(&manifest).unwrap_err().why, why, "{pointer}");
         }
     }

@@ -1,12 +1,16 @@
-//! What a policy may write: the write grants choose the world of the guest that decides, and that world checks them.
+//! What a policy may write. The write grants choose the world of the guest that decides, and that world checks them;
+//! labels and annotations for what the policy makes must be valid for Kubernetes, and not reserved for the agent.
 
 use super::super::manifest::PolicyError;
 use super::super::{ReadRule, WriteRule};
-use super::{Checked, at_most, connection, unique};
+use super::{Checked, at_most, connection, unique, within, wrong};
 use crate::pattern::template::Names;
+use crate::reference::dns;
 use crate::world::{self, Granted, World};
-use transom_api::policy::bounds::FEW;
-use transom_api::policy::{PolicySpec, WriteGrant};
+use std::collections::BTreeMap;
+use transom_api::labels;
+use transom_api::policy::bounds::{ANNOTATION, FEW};
+use transom_api::policy::{OwnSpec, PolicySpec, WriteGrant};
 
 /// Checks the write grants of a policy; returns its world and the rules.
 pub(super) fn writes(
@@ -62,4 +66,112 @@ fn unusable(field: &str, grant: &WriteGrant) -> PolicyError {
         field,
         "has neither `kubeconfig` nor `target: primary`, so no guest could use it",
     )
+}
+
+/// Checks the labels and annotations of `spec.own`.
+pub(super) fn managed_keys(own: &OwnSpec, writes: &[WriteRule]) -> Checked<()> {
+    for (name, map) in [("labels", &own.labels), ("annotations", &own.annotations)] {
+        let field = format!("spec.own.{name}");
+        if !map.is_empty() && writes.iter().all(|rule| rule.named().is_none()) {
+            let why = "needs a policy that creates objects, and this one creates none";
+            return wrong(field, why);
+        }
+        within(&field, map.len(), FEW)?;
+        keys(&field, map)?;
+    }
+    let fits = |value: &str| value.is_empty() || dns::is_label_value(value);
+    if let Some((key, _)) = own.labels.iter().find(|(_, value)| !fits(value)) {
+        return wrong(
+            format!("spec.own.labels[\"{key}\"]"),
+            "is not a valid label value",
+        );
+    }
+    let long = |value: &str| value.chars().count() > ANNOTATION;
+    if let Some((key, _)) = own.annotations.iter().find(|(_, value)| long(value)) {
+        let field = format!("spec.own.annotations[\"{key}\"]");
+        return wrong(field, "is longer than 1024 characters");
+    }
+    Ok(())
+}
+
+fn keys(field: &str, map: &BTreeMap<String, String>) -> Checked<()> {
+    for key in map.keys() {
+        if !dns::is_qualified_name(key) {
+            let why = "has a key that is not a name of at most 63 bytes, or a DNS subdomain, a slash and a name";
+            return wrong(field, why);
+        }
+        if labels::is_reserved(key) {
+            return wrong(format!("{field}[\"{key}\"]"), "is reserved for the agent");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::{check, manifest};
+    use crate::sample::{kubeconfig_manifest, taints_manifest};
+    use serde_json::{Value, json};
+
+    fn refused(mut manifest: Value, field: &str, map: Value) -> Option<String> {
+        manifest["spec"]["own"] = json!({field: map});
+        check::policy(manifest::parse(&manifest).unwrap())
+            .err()
+            .map(|error| error.field)
+    }
+
+    #[test]
+    fn allows_valid_kubernetes_keys_except_our_own() {
+        let long = "a".repeat(64);
+        for (map, label, annotation) in [
+            (json!({}), true, true),
+            (
+                json!({"team": "blue", "a.b/C_d.e-f": "", "x-transom.dev/a": "1", "transom.dev": "1"}),
+                true,
+                true,
+            ),
+            (json!({"team": "a b"}), false, true),
+            (json!({"team": long}), false, true),
+            (json!({"team": "a".repeat(1025)}), false, false),
+            (json!({long.clone(): "a"}), false, false),
+            (json!({"": "a"}), false, false),
+            (json!({"a/": "a"}), false, false),
+            (json!({"/a": "a"}), false, false),
+            (json!({"A/a": "a"}), false, false),
+            (json!({"a/b/c": "a"}), false, false),
+            (json!({"-a": "a"}), false, false),
+            (json!({"app.kubernetes.io/managed-by": "a"}), false, false),
+            (json!({"transom.dev/a": "a"}), false, false),
+            (json!({"x.transom.dev/a": "a"}), false, false),
+        ] {
+            let taken = |field| refused(kubeconfig_manifest(), field, map.clone()).is_none();
+            assert_eq!(
+                (taken("labels"), taken("annotations")),
+                (label, annotation),
+                "{map}"
+            );
+        }
+        let many: Value = (0..17)
+            .map(|number| (format!("k{number}"), json!("v")))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        assert_eq!(
+            refused(kubeconfig_manifest(), "labels", many).as_deref(),
+            Some("spec.own.labels")
+        );
+        assert_eq!(
+            refused(
+                kubeconfig_manifest(),
+                "annotations",
+                json!({"transom.dev/a": "a"})
+            )
+            .as_deref(),
+            Some(r#"spec.own.annotations["transom.dev/a"]"#)
+        );
+        assert_eq!(
+            refused(taints_manifest(), "labels", json!({"a": "b"})).as_deref(),
+            Some("spec.own.labels")
+        );
+        assert_eq!(refused(taints_manifest(), "labels", json!({})), None);
+    }
 }
