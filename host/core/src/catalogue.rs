@@ -8,7 +8,7 @@ use crate::policy::Policy;
 use crate::reference::ObjectRef;
 use crate::trigger::{Evaluator, Predicate};
 use guest::Guest;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_api::KnownReason;
 
@@ -26,30 +26,17 @@ pub struct Revision {
 impl Revision {
     /// What counts as a change of a primary.
     pub fn predicate(&self) -> Predicate<'_> {
-        let PrimaryKind { api_version, kind } = self.primary_kind();
+        let primary = &self.policy.primary;
         let (evaluator, guest) = match &self.trigger {
             Some(guest) => (Evaluator::Guest, guest),
             None => (Evaluator::AnyChange, &self.decide),
         };
         Predicate {
             evaluator,
-            declared: guest.declared(api_version, kind),
+            declared: guest.declared(&primary.api_version, &primary.kind),
             written: self.policy.primary_fields(),
         }
     }
-
-    /// Version and kind of the primaries.
-    fn primary_kind(&self) -> PrimaryKind<'_> {
-        PrimaryKind {
-            api_version: &self.policy.primary.api_version,
-            kind: &self.policy.primary.kind,
-        }
-    }
-}
-
-struct PrimaryKind<'a> {
-    api_version: &'a str,
-    kind: &'a str,
 }
 
 /// Why a revision was refused.
@@ -121,28 +108,22 @@ impl Catalogue {
     pub fn with(&self, revision: Revision, place: impl Into<Place>) -> Self {
         let (name, place) = (Arc::clone(&revision.policy.name), place.into());
         let active = place.generation;
-        self.replaced(
-            name,
-            Entry {
-                revision: Some(Arc::new(revision)),
-                refused: None,
-                place,
-                active,
-            },
-        )
+        let entry = Entry {
+            revision: Some(Arc::new(revision)),
+            refused: None,
+            place,
+            active,
+        };
+        self.replaced(name, entry)
     }
 
     /// The catalogue in which a newer revision of a policy was refused; the last good one stays active.
     #[must_use]
     pub fn refusing(&self, name: &str, refusal: Refusal, place: impl Into<Place>) -> Self {
-        let before = self.entries.get(name);
-        let revision = before.and_then(|entry| entry.revision.clone());
-        let active = before.and_then(|entry| entry.active);
         let entry = Entry {
-            revision,
             refused: Some(refusal),
             place: place.into(),
-            active,
+            ..self.entries.get(name).cloned().unwrap_or_default()
         };
         self.replaced(name.into(), entry)
     }
@@ -151,14 +132,11 @@ impl Catalogue {
     #[must_use]
     pub fn bounding(&self, revision: Arc<Revision>) -> Self {
         let name = Arc::clone(&revision.policy.name);
-        let before = self.entries.get(&name).cloned().unwrap_or_default();
-        self.replaced(
-            name,
-            Entry {
-                revision: Some(revision),
-                ..before
-            },
-        )
+        let entry = Entry {
+            revision: Some(revision),
+            ..self.entries.get(&name).cloned().unwrap_or_default()
+        };
+        self.replaced(name, entry)
     }
 
     /// The catalogue without a policy.
@@ -196,15 +174,12 @@ impl Catalogue {
 
     /// How each policy changed since an earlier catalogue, in order of name; unchanged ones are left out.
     pub fn since(&self, earlier: &Self) -> Vec<(Arc<str>, Change)> {
-        let mut names: Vec<_> = earlier.entries.keys().chain(self.entries.keys()).collect();
-        names.sort();
-        names.dedup();
-        let change =
-            |name: &Arc<str>| difference(earlier.entries.get(name), self.entries.get(name));
-        names
-            .into_iter()
-            .filter_map(|name| Some((Arc::clone(name), change(name)?)))
-            .collect()
+        let names: BTreeSet<_> = earlier.entries.keys().chain(self.entries.keys()).collect();
+        let change = |name: &Arc<str>| {
+            let change = difference(earlier.entries.get(name), self.entries.get(name))?;
+            Some((Arc::clone(name), change))
+        };
+        names.into_iter().filter_map(change).collect()
     }
 }
 
@@ -213,18 +188,13 @@ fn difference(old: Option<&Entry>, new: Option<&Entry>) -> Option<Change> {
         return old.map(|_| Change::Removed);
     };
     let before = old.and_then(|entry| entry.revision.as_ref());
+    let refused = old.and_then(|entry| entry.refused.as_ref());
     match (before, &new.revision) {
         (None, Some(_)) => Some(Change::Loaded),
         (Some(before), Some(after)) if before != after => Some(Change::Swapped),
-        _ if new.refused.is_some()
-            && old.and_then(|entry| entry.refused.as_ref()) != new.refused.as_ref() =>
-        {
-            Some(Change::Refused)
-        }
-        _ if new.refused.is_none() && old.is_some_and(|entry| entry.refused.is_some()) => {
-            Some(Change::Mended)
-        }
-        _ => None,
+        _ if refused == new.refused.as_ref() => None,
+        _ if new.refused.is_some() => Some(Change::Refused),
+        _ => Some(Change::Mended),
     }
 }
 
@@ -262,13 +232,10 @@ mod tests {
         let mended = refused.with(revision("sha256:2"), "file");
         let change =
             |new: &Catalogue, old: &Catalogue| new.since(old).pop().map(|(_, change)| change);
+        let again_never = never.refusing("external", refusal("a"), "file");
         for (old, new, expected) in [
             (&empty, &never, Some(Change::Refused)),
-            (
-                &never,
-                &never.refusing("external", refusal("a"), "file"),
-                None,
-            ),
+            (&never, &again_never, None),
             (&never, &first, Some(Change::Loaded)),
             (&first, &again, None),
             (&again, &second, Some(Change::Swapped)),
@@ -299,51 +266,31 @@ mod tests {
                 .map(|found| found.policy.name.to_string())
                 .collect::<Vec<_>>()
         };
+        let mut other = hosted("demo");
+        other.namespace = Some("other-1".to_owned());
+        let mut on_hub = hosted("demo");
+        on_hub.cluster = "hub".to_owned();
         assert_eq!(about(&hosted("demo")), ["external"]);
-        assert_eq!(
-            about(&ObjectRef {
-                namespace: Some("other-1".to_owned()),
-                ..hosted("demo")
-            }),
-            ["elsewhere", "external"]
-        );
-        assert_eq!(
-            about(&ObjectRef {
-                cluster: "hub".to_owned(),
-                ..hosted("demo")
-            }),
-            Vec::<String>::new()
-        );
+        assert_eq!(about(&other), ["elsewhere", "external"]);
+        assert_eq!(about(&on_hub), Vec::<String>::new());
         assert_eq!(about(&target("demo")), Vec::<String>::new());
     }
 
     #[test]
     fn asks_the_trigger_guest_if_there_is_one() {
         let mut revision = revision("sha256:1");
-        let last_seen = |revision: &Revision| {
-            let Predicate {
-                evaluator,
-                declared,
-                ..
-            } = revision.predicate();
+        let asked = |revision: &Revision| {
+            let predicate = revision.predicate();
+            let fields = predicate.declared.fields.list().iter();
             (
-                evaluator,
-                declared
-                    .fields
-                    .list()
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>(),
+                predicate.evaluator,
+                fields.map(ToString::to_string).collect::<Vec<_>>(),
             )
         };
-        assert_eq!(
-            last_seen(&revision),
-            (Evaluator::Guest, vec!["status".to_owned()])
-        );
+        let status = vec!["status".to_owned()];
+        assert_eq!(asked(&revision), (Evaluator::Guest, status));
         revision.trigger = None;
-        assert_eq!(
-            last_seen(&revision),
-            (Evaluator::AnyChange, vec!["spec".to_owned()])
-        );
+        let spec = vec!["spec".to_owned()];
+        assert_eq!(asked(&revision), (Evaluator::AnyChange, spec));
     }
 }

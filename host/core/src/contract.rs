@@ -1,15 +1,15 @@
 //! The types of `wit/` as Rust values: what goes to a guest and what comes back. Holds no credential bytes and no
 //! object as the cluster sent it.
 
-mod case;
 pub mod credentials;
 pub mod decide;
 pub mod description;
 pub mod taints;
 
 use crate::reference::ObjectRef;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// What a call gets beside its arguments; `now` is never part of a digest.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -18,8 +18,8 @@ pub struct Context {
     /// Seconds since 1970-01-01T00:00:00Z.
     pub now_seconds: i64,
     /// The policy's settings for this guest, one JSON object as text, already validated.
-    #[serde(deserialize_with = "case::json")]
-    pub settings: std::sync::Arc<str>,
+    #[serde(deserialize_with = "json")]
+    pub settings: Arc<str>,
     /// Facts about the agent that calls.
     pub agent: AgentFacts,
 }
@@ -50,7 +50,7 @@ impl AgentFacts {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Primary {
     /// Which object.
-    #[serde(with = "case::Reference")]
+    #[serde(with = "Reference")]
     pub reference: ObjectRef,
     /// `metadata.uid`, empty when the object has none.
     pub uid: String,
@@ -79,7 +79,7 @@ pub struct Problem {
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
     /// Not a failure: asked again when one of the objects appears or changes.
-    #[serde(serialize_with = "case::waiting")]
+    #[serde(serialize_with = "waiting")]
     Waiting(Problem, Vec<ObjectRef>),
     /// A failure: tried again with back-off, and when an input changes.
     Missing(Problem),
@@ -126,4 +126,88 @@ pub enum Verdict {
     Run(Vec<String>),
     /// Not now.
     Ignore,
+}
+
+// How cases of guests write these types: in the names of `wit/`; a field that is left out has its default. What is
+// serialized for digests keeps the names that it has always had.
+
+/// An [`ObjectRef`] in the names of `wit/`.
+#[derive(Deserialize, Serialize)]
+#[serde(remote = "ObjectRef", deny_unknown_fields, rename_all = "kebab-case")]
+struct Reference {
+    #[serde(default)]
+    cluster: String,
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    namespace: Option<String>,
+    #[serde(default)]
+    name: String,
+}
+
+/// JSON as text, which a case writes as YAML.
+fn json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(if value.is_null() {
+        "{}".into()
+    } else {
+        value.to_string().into()
+    })
+}
+
+/// Entries of a map, each with `key` and `value`.
+fn pairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Pair {
+        key: String,
+        value: String,
+    }
+    let pairs = Vec::<Pair>::deserialize(deserializer)?;
+    Ok(pairs
+        .into_iter()
+        .map(|pair| (pair.key, pair.value))
+        .collect())
+}
+
+/// What a guest waits for: why, and the objects.
+fn waiting<S: Serializer>(
+    problem: &Problem,
+    objects: &[ObjectRef],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Waiting<'a> {
+        problem: &'a Problem,
+        objects: Vec<Object<'a>>,
+    }
+    #[derive(Serialize)]
+    struct Object<'a>(#[serde(with = "Reference")] &'a ObjectRef);
+    let objects = objects.iter().map(Object).collect();
+    Waiting { problem, objects }.serialize(serializer)
+}
+
+/// 1970, no settings, and an agent that works for the hub's own cluster.
+impl Default for Context {
+    fn default() -> Self {
+        Self {
+            now_seconds: 0,
+            settings: "{}".into(),
+            agent: AgentFacts::new("local-cluster", None),
+        }
+    }
+}
+
+impl Default for Primary {
+    fn default() -> Self {
+        Self {
+            reference: ObjectRef::default(),
+            uid: String::new(),
+            created_seconds: None,
+            deleting: false,
+            fields: Value::Object(Map::new()),
+        }
+    }
 }

@@ -7,10 +7,12 @@ use crate::catalogue::guest::Guest;
 use crate::contract::Primary;
 use crate::contract::credentials::SourceView;
 use crate::contract::decide::{Absence, Form, Input, InputValue, Need};
+use crate::contract::decide::{Protocol, Service, ServicePort};
 use crate::digest::Digest;
-use crate::failure::{Class, Failure};
+use crate::failure::{Class, Failure, InvalidField};
 use crate::object::Object;
-use crate::service;
+use crate::object::field::{self, Place};
+use crate::projection::Declared;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_api::KnownReason;
@@ -77,8 +79,8 @@ pub fn cross(
             (Some(_), Form::Presence) => InputValue::Present,
             (Some(object), Form::Object) => InputValue::Object(fields(object, guest)?),
             (Some(object), Form::Service) => {
-                let service = service::view(object)
-                    .map_err(|invalid| Failure::invalid_object(object, &invalid))?;
+                let service =
+                    service(object).map_err(|invalid| Failure::invalid_object(object, &invalid))?;
                 InputValue::Service(service)
             }
             (Some(object), Form::Kubeconfig(key)) => {
@@ -110,11 +112,11 @@ pub fn primary(object: &Object, guest: &Guest) -> Result<Primary, Failure> {
     Ok(declared.primary(object))
 }
 
-fn shaped(object: &Object, declared: &crate::projection::Declared) -> Result<(), Failure> {
+fn shaped(object: &Object, declared: &Declared) -> Result<(), Failure> {
     match declared.misfit(object) {
         None => Ok(()),
         Some(path) => {
-            let invalid = crate::failure::InvalidField {
+            let invalid = InvalidField {
                 path,
                 expected: "a mapping or a list as its kind requires",
             };
@@ -141,6 +143,71 @@ pub fn digest(primary: &Primary, found: &[Found], inputs: &[Input]) -> Digest {
         },
         "inputs": views,
     }))
+}
+
+/// Reads a Service.
+///
+/// # Errors
+/// At the first field of the wrong type or with an impossible value.
+pub fn service(object: &Object) -> Result<Service, InvalidField> {
+    let spec = Place::top(&object.body).map("spec")?;
+    let addresses = match spec.get("clusterIPs").each(Place::required_text)? {
+        none if none.is_empty() => spec.get("clusterIP").text()?.into_iter().collect(),
+        listed => listed,
+    };
+    let kind = spec.get("type").text()?;
+    Ok(Service {
+        reference: object.reference.clone(),
+        service_type: kind.unwrap_or_else(|| "ClusterIP".to_owned()),
+        cluster_ips: addresses,
+        external_name: some_text(&spec.get("externalName"))?,
+        ingress: ingress(&Place::top(&object.body).map("status")?)?,
+        ports: spec.get("ports").each(port)?,
+    })
+}
+
+/// The text, if there is one and it is not empty.
+fn some_text(place: &Place<'_>) -> Result<Option<String>, InvalidField> {
+    Ok(place.text()?.filter(|text| !text.is_empty()))
+}
+
+/// Host names and addresses of the load balancer, in order.
+fn ingress(status: &Place<'_>) -> Result<Vec<String>, InvalidField> {
+    let mut all = Vec::new();
+    for entry in status.map("loadBalancer")?.get("ingress").list()? {
+        let entry = entry.as_map()?;
+        for field in ["hostname", "ip"] {
+            all.extend(some_text(&entry.get(field))?);
+        }
+    }
+    Ok(all)
+}
+
+fn port(place: &Place<'_>) -> Result<ServicePort, InvalidField> {
+    let place = place.as_map()?;
+    let protocol = match place.get("protocol").text()?.as_deref() {
+        None | Some("TCP") => Protocol::Tcp,
+        Some("UDP") => Protocol::Udp,
+        Some("SCTP") => Protocol::Sctp,
+        Some(_) => return Err(place.get("protocol").not("TCP, UDP or SCTP")),
+    };
+    let number = place.get("port");
+    Ok(ServicePort {
+        name: some_text(&place.get("name"))?,
+        port: field::port(&number)?.ok_or_else(|| number.not("a port"))?,
+        target_port: target_port(&place.get("targetPort"))?,
+        node_port: field::port(&place.get("nodePort"))?,
+        protocol,
+        app_protocol: some_text(&place.get("appProtocol"))?,
+    })
+}
+
+/// A number or a name, as text; `None` for 0 or absent, which mean the port itself.
+fn target_port(place: &Place<'_>) -> Result<Option<String>, InvalidField> {
+    match place.value() {
+        Some(Value::Number(_)) => Ok(field::port(place)?.map(|port| port.to_string())),
+        _ => some_text(place),
+    }
 }
 
 #[cfg(test)]
@@ -338,5 +405,137 @@ mod tests {
             reference
         );
         assert_ne!(digest(&primary, &[], &[]), reference);
+    }
+
+    fn read_service(spec: Value) -> Result<Service, InvalidField> {
+        let reference = ObjectRef::local("v1", "Service", Some("clusters-demo"), "kube-apiserver");
+        service(&object(reference, json!({"spec": spec})))
+    }
+
+    #[test]
+    fn reads_an_entire_service() {
+        let service = read_service(json!({
+            "type": "NodePort", "clusterIPs": ["10.0.0.1", "fd00::1"], "clusterIP": "10.0.0.1",
+            "ports": [
+                {"name": "client", "port": 6443, "targetPort": "client", "nodePort": 31000, "appProtocol": "https"},
+                {"port": 53, "targetPort": 5353, "protocol": "UDP", "nodePort": 0, "name": ""},
+            ],
+        }))
+        .unwrap();
+        assert_eq!(service.service_type, "NodePort");
+        assert_eq!(service.cluster_ips, ["10.0.0.1", "fd00::1"]);
+        let client = ServicePort {
+            name: Some("client".to_owned()),
+            port: 6443,
+            target_port: Some("client".to_owned()),
+            node_port: Some(31000),
+            protocol: Protocol::Tcp,
+            app_protocol: Some("https".to_owned()),
+        };
+        let dns = ServicePort {
+            name: None,
+            port: 53,
+            target_port: Some("5353".to_owned()),
+            node_port: None,
+            protocol: Protocol::Udp,
+            app_protocol: None,
+        };
+        assert_eq!(service.ports, [client, dns]);
+    }
+
+    #[test]
+    fn absent_fields_have_defaults() {
+        for spec in [
+            json!(null),
+            json!({}),
+            json!({"ports": null, "clusterIP": null}),
+        ] {
+            let service = read_service(spec).unwrap();
+            assert_eq!(
+                (
+                    service.service_type.as_str(),
+                    service.ports.len(),
+                    service.cluster_ips.len()
+                ),
+                ("ClusterIP", 0, 0)
+            );
+        }
+        assert_eq!(
+            read_service(json!({"clusterIP": "None"}))
+                .unwrap()
+                .cluster_ips,
+            ["None"]
+        );
+    }
+
+    #[test]
+    fn a_load_balancer_has_names_and_addresses() {
+        let reference = ObjectRef::local("v1", "Service", Some("clusters-demo"), "kube-apiserver");
+        let ingress = |status: Value| {
+            let found = service(&object(reference.clone(), json!({"status": status})));
+            found
+                .map(|service| service.ingress)
+                .map_err(|invalid| invalid.path)
+        };
+        let both = json!({"loadBalancer": {"ingress": [{"hostname": "lb.example.com", "ip": ""}, {"ip": "192.0.2.1"}]}});
+        assert_eq!(
+            ingress(both),
+            Ok(vec!["lb.example.com".to_owned(), "192.0.2.1".to_owned()])
+        );
+        for none in [
+            json!(null),
+            json!({}),
+            json!({"loadBalancer": null}),
+            json!({"loadBalancer": {"ingress": []}}),
+        ] {
+            assert_eq!(ingress(none), Ok(vec![]));
+        }
+        for (status, path) in [
+            (json!([]), "status"),
+            (json!({"loadBalancer": 1}), "status.loadBalancer"),
+            (
+                json!({"loadBalancer": {"ingress": ["x"]}}),
+                "status.loadBalancer.ingress[0]",
+            ),
+            (
+                json!({"loadBalancer": {"ingress": [{"ip": 1}]}}),
+                "status.loadBalancer.ingress[0].ip",
+            ),
+        ] {
+            assert_eq!(ingress(status), Err(path.to_owned()));
+        }
+    }
+
+    #[test]
+    fn wrong_types_are_named() {
+        for (spec, path) in [
+            (json!("x"), "spec"),
+            (json!({"type": 1}), "spec.type"),
+            (json!({"clusterIPs": "x"}), "spec.clusterIPs"),
+            (json!({"clusterIPs": [1]}), "spec.clusterIPs[0]"),
+            (json!({"ports": {}}), "spec.ports"),
+            (json!({"ports": ["x"]}), "spec.ports[0]"),
+            (json!({"ports": [{}]}), "spec.ports[0].port"),
+            (json!({"ports": [{"port": 0}]}), "spec.ports[0].port"),
+            (
+                json!({"ports": [{"port": 1}, {"port": 65536}]}),
+                "spec.ports[1].port",
+            ),
+            (json!({"ports": [{"port": "6443"}]}), "spec.ports[0].port"),
+            (
+                json!({"ports": [{"port": 1, "targetPort": true}]}),
+                "spec.ports[0].targetPort",
+            ),
+            (
+                json!({"ports": [{"port": 1, "protocol": "tcp"}]}),
+                "spec.ports[0].protocol",
+            ),
+        ] {
+            assert_eq!(
+                read_service(spec.clone()).map_err(|invalid| invalid.path),
+                Err(path.to_owned()),
+                "{spec}"
+            );
+        }
     }
 }

@@ -36,24 +36,9 @@ pub fn view(object: &Object, declared: &Declared) -> Result<ManagedCluster, Inva
         kubernetes_version: status.map("version")?.get("kubernetes").text()?,
         labels: pairs(&metadata.get("labels"))?,
         annotations: pairs(&metadata.get("annotations"))?,
-        claims: status
-            .get("clusterClaims")
-            .list()?
-            .iter()
-            .map(claim)
-            .collect::<Result<_, _>>()?,
-        conditions: status
-            .get("conditions")
-            .list()?
-            .iter()
-            .map(condition)
-            .collect::<Result<_, _>>()?,
-        taints: spec
-            .get("taints")
-            .list()?
-            .iter()
-            .map(taint)
-            .collect::<Result<_, _>>()?,
+        claims: status.get("clusterClaims").each(claim)?,
+        conditions: status.get("conditions").each(condition)?,
+        taints: spec.get("taints").each(taint)?,
     })
 }
 

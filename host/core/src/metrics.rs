@@ -1,13 +1,10 @@
 //! The list of everything that the agent measures, and the rule for what counts as an attempt to copy a kubeconfig.
 //! No label holds the name of an object.
 
-mod list;
-
-pub use list::*;
-
-use crate::outcome::WriteKind;
+use crate::plan::WriteKind;
 use crate::policy::Policy;
 use crate::report::Report;
+use Kind::{Counter, Gauge, Histogram};
 use transom_api::State;
 
 /// One metric as it is exposed.
@@ -50,11 +47,7 @@ impl Kind {
 impl Metric {
     /// Whether it is exposed only when the hypershift-addon agent's names are requested.
     pub fn is_compatibility(&self) -> bool {
-        [
-            COMPATIBILITY_COPY_TOTAL.name,
-            COMPATIBILITY_COPY_FAILURES.name,
-        ]
-        .contains(&self.name)
+        [COMPATIBILITY_COPY_TOTAL, COMPATIBILITY_COPY_FAILURES].contains(self)
     }
 
     /// Whether it has no value while nothing goes wrong, no guest logs, or no API server is connected.
@@ -68,8 +61,117 @@ impl Metric {
             WATCH_RESTARTS,
             WATCH_OBJECTS,
         ];
-        rare.iter().any(|rare| rare.name == self.name)
+        rare.contains(self)
     }
+}
+
+// The list itself; each name stands here only. The registry and the list in the documentation are made from it; tests
+// compare rules and dashboards with it.
+
+/// Bounds for calls of guests, in seconds: a call takes microseconds.
+const CALL_SECONDS: &[f64] = &[
+    1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3, 2.5e-2, 1e-1, 1.0,
+];
+/// Bounds for the time from a cause to what was written for it, in seconds.
+const WRITTEN_SECONDS: &[f64] = &[
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
+];
+/// Bounds for linear memory, in bytes: from one page up to the limit of a call.
+const MEMORY_BYTES: &[f64] = &[
+    65_536.0,
+    131_072.0,
+    262_144.0,
+    524_288.0,
+    1_048_576.0,
+    2_097_152.0,
+    4_194_304.0,
+    16_777_216.0,
+    67_108_864.0,
+];
+/// Bounds for answers, in bytes.
+const ANSWER_BYTES: &[f64] = &[
+    64.0,
+    256.0,
+    1_024.0,
+    4_096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+];
+
+/// Makes one constant for each metric, and the list of all of them.
+macro_rules! metrics {
+    ($($id:ident: $kind:expr, $name:literal, $unit:literal, [$($label:literal),*], $help:literal;)*) => {
+        $(#[doc = $help] pub const $id: Metric =
+            Metric { name: $name, kind: $kind, unit: $unit, labels: &[$($label),*], help: $help };)*
+
+        /// Every metric, in the order in which they are documented.
+        pub const ALL: &[&Metric] = &[$(&$id),*];
+    };
+}
+
+metrics! {
+    // Work on kubeconfigs, by the names that dashboards know.
+    COPY_TOTAL: Counter, "hypershift_addon_agent_kubeconfig_secret_copy_total", "attempts", [],
+        "Attempts to copy a kubeconfig to its target: written, found in sync, or failed; one for each start, change \
+         and resync of a primary. Waiting and retries of the same failure do not count.";
+    COPY_FAILURES: Counter, "hypershift_addon_agent_kubeconfig_secret_copy_failures", "attempts", [],
+        "Failed attempts to copy a kubeconfig to its target.";
+    COMPATIBILITY_COPY_TOTAL: Counter, "mce_hs_addon_kubeconfig_secret_copy_total_count", "attempts", [],
+        "The same as hypershift_addon_agent_kubeconfig_secret_copy_total, under the name that the hypershift-addon \
+         agent uses.";
+    COMPATIBILITY_COPY_FAILURES: Counter, "mce_hs_addon_kubeconfig_secret_copy_failure_count", "attempts", [],
+        "The same as hypershift_addon_agent_kubeconfig_secret_copy_failures, under the name that the hypershift-addon \
+         agent uses.";
+    // Primaries and reconciles.
+    PRIMARIES: Gauge, "transom_primaries", "primaries", ["policy", "state", "reason"],
+        "Primaries by the state and reason of their last reconcile; reported by the leader.";
+    OVERDUE: Gauge, "transom_primaries_overdue", "primaries", ["policy", "state", "reason"],
+        "Primaries that are held or waiting for longer than expected; reported by the leader.";
+    RECONCILES: Counter, "transom_reconciles_total", "reconciles", ["policy", "cause", "state"],
+        "Reconciles by their cause and the resulting state.";
+    CAUSE_TO_WRITTEN: Histogram(WRITTEN_SECONDS), "transom_cause_to_written_seconds", "seconds", ["policy"],
+        "Time from the cause of a reconcile to the end of its writes; reconciles that wrote nothing are not counted. \
+         For a retry, the cause is that of the first attempt.";
+    WRITES: Counter, "transom_writes_total", "writes", ["policy", "verb", "result"],
+        "Writes of objects by verb and by result: ok, or the reason of the failure.";
+    REPAIRED: Counter, "transom_repaired_by_resync_total", "objects", ["policy"],
+        "Objects that a resync repaired: no watch event had reported the difference.";
+    EXPIRY: Gauge, "transom_certificate_earliest_expiry_timestamp_seconds", "seconds since 1970", ["policy"],
+        "The earliest expiry of any client certificate that is written for a policy; reported by the leader.";
+    // Queues.
+    QUEUE: Gauge, "transom_queue_primaries", "primaries", ["policy"],
+        "Primaries that are being reconciled or are due; reported by the leader.";
+    QUEUE_OLDEST: Gauge, "transom_queue_oldest_seconds", "seconds", ["policy"],
+        "Age of the oldest due request in the workqueue: how long its primary has been due; reported by the leader.";
+    // Guests.
+    CALL_TIME: Histogram(CALL_SECONDS), "transom_guest_call_seconds", "seconds", ["policy", "call"],
+        "Time of a guest call, from creating the instance to its answer.";
+    CALL_MEMORY: Histogram(MEMORY_BYTES), "transom_guest_memory_bytes", "bytes", ["policy", "call"],
+        "Peak memory of a guest call: the sum of all its linear memories.";
+    CALL_ANSWER: Histogram(ANSWER_BYTES), "transom_guest_answer_bytes", "bytes", ["policy", "call"],
+        "Size of a guest's answer.";
+    CALL_LOG_LINES: Counter, "transom_guest_log_lines_total", "lines", ["policy", "call"],
+        "Log lines that guests wrote, without dropped ones.";
+    CALL_FAILURES: Counter, "transom_guest_failures_total", "calls", ["policy", "call", "reason"],
+        "Guest calls that were stopped or broke the contract.";
+    // API servers.
+    REQUESTS: Counter, "transom_requests_total", "requests", ["connection", "verb", "purpose"],
+        "Requests to an API server by verb and purpose: work, lease, status or event.";
+    WATCH_RESTARTS: Counter, "transom_watch_restarts_total", "restarts", ["connection", "kind"],
+        "Watches that ended early or could not be started.";
+    WATCH_OBJECTS: Gauge, "transom_watch_objects", "objects", ["connection", "kind"],
+        "Watched objects in the in-memory store.";
+    // The agent itself.
+    POLICIES: Gauge, "transom_policies", "policies", ["status"],
+        "Policies by status: Loaded have an active revision, Refused have a newer revision that was rejected; a \
+         policy can be both.";
+    LEADING: Gauge, "transom_leading", "0 or 1", [], "Whether this replica is the leader, which alone writes.";
+    BUILD: Gauge, "transom_build_info", "1", ["version"], "The version that runs.";
+    CPU: Counter, "process_cpu_seconds_total", "seconds", [], "Processor time of the process, user and system.";
+    RESIDENT: Gauge, "process_resident_memory_bytes", "bytes", [], "Memory of the process that is in RAM.";
+    STARTED: Gauge, "process_start_time_seconds", "seconds since 1970", [], "When the process started.";
 }
 
 /// One attempt to copy a kubeconfig to its target.
@@ -112,9 +214,8 @@ pub fn attempt(
         .writes
         .iter()
         .any(|(kind, _)| matches!(kind, WriteKind::Create | WriteKind::Update));
-    let first_conflict = report.is_first_conflict();
     let attempt = match report.state {
-        State::Failed => (!first_conflict).then_some(Attempt::Failed),
+        State::Failed => (!report.is_first_conflict()).then_some(Attempt::Failed),
         State::Applied => Some(Attempt::Succeeded),
         State::Held | State::Waiting => wrote.then_some(Attempt::Succeeded),
     }?;
@@ -144,14 +245,15 @@ pub fn is_news(before: Option<Counted>, now: Counted, timed: bool) -> bool {
 mod tests {
     use super::*;
     use crate::failure::Failure;
-    use crate::outcome::Outcome;
+    use crate::plan::Outcome;
     use crate::report::Success;
     use crate::sample::{self, kubeconfig_manifest, policy, taints_manifest, target};
+    use std::collections::BTreeSet;
     use transom_api::KnownReason;
 
-    fn report(state: State, word: KnownReason, writes: &[WriteKind], failures: u32) -> Report {
-        let result = match state {
-            State::Applied => Ok(Success {
+    fn report(word: KnownReason, writes: &[WriteKind], failures: u32) -> Report {
+        let result = match word {
+            KnownReason::InSync => Ok(Success {
                 gone: false,
                 outcome: Outcome::default(),
                 kept: None,
@@ -160,10 +262,7 @@ mod tests {
             _ => Err(Failure::known(word, "")),
         };
         let report = sample::report(result);
-        assert_eq!(
-            (report.state, report.reason.as_str()),
-            (state, word.as_str())
-        );
+        assert_eq!(report.reason.as_str(), word.as_str());
         Report {
             writes: writes.iter().map(|kind| (*kind, target("demo"))).collect(),
             failures,
@@ -173,76 +272,27 @@ mod tests {
 
     #[test]
     fn counts_an_attempt_that_decided_a_kubeconfig() {
-        let copies = policy(&kubeconfig_manifest());
         use Attempt::{Failed, Succeeded};
-        for (state, word, kinds, failures, expected) in [
-            (
-                State::Applied,
-                KnownReason::InSync,
-                &[][..],
-                0,
-                Some(Succeeded),
-            ),
-            (
-                State::Applied,
-                KnownReason::InSync,
-                &[WriteKind::Create][..],
-                0,
-                Some(Succeeded),
-            ),
-            (
-                State::Applied,
-                KnownReason::InSync,
-                &[WriteKind::Update][..],
-                0,
-                Some(Succeeded),
-            ),
-            (
-                State::Waiting,
-                KnownReason::OwnedByAnother,
-                &[][..],
-                0,
-                None,
-            ),
-            (
-                State::Waiting,
-                KnownReason::StillNeeded,
-                &[WriteKind::Create, WriteKind::Delete][..],
-                0,
-                Some(Succeeded),
-            ),
-            (
-                State::Waiting,
-                KnownReason::StillNeeded,
-                &[WriteKind::Delete][..],
-                0,
-                None,
-            ),
-            (State::Held, KnownReason::Suspended, &[][..], 0, None),
-            (
-                State::Failed,
-                KnownReason::KubeconfigEmpty,
-                &[][..],
-                0,
-                Some(Failed),
-            ),
-            (
-                State::Failed,
-                KnownReason::WriteFailed,
-                &[][..],
-                1,
-                Some(Failed),
-            ),
-            (State::Failed, KnownReason::WriteConflict, &[][..], 1, None),
-            (
-                State::Failed,
-                KnownReason::WriteConflict,
-                &[][..],
-                2,
-                Some(Failed),
-            ),
+        use KnownReason::{
+            InSync, KubeconfigEmpty, OwnedByAnother, StillNeeded, Suspended, WriteConflict,
+            WriteFailed,
+        };
+        use WriteKind::{Create, Delete, Update};
+        let copies = policy(&kubeconfig_manifest());
+        for (word, kinds, failures, expected) in [
+            (InSync, &[][..], 0, Some(Succeeded)),
+            (InSync, &[Create], 0, Some(Succeeded)),
+            (InSync, &[Update], 0, Some(Succeeded)),
+            (OwnedByAnother, &[], 0, None),
+            (StillNeeded, &[Create, Delete], 0, Some(Succeeded)),
+            (StillNeeded, &[Delete], 0, None),
+            (Suspended, &[], 0, None),
+            (KubeconfigEmpty, &[], 0, Some(Failed)),
+            (WriteFailed, &[], 1, Some(Failed)),
+            (WriteConflict, &[], 1, None),
+            (WriteConflict, &[], 2, Some(Failed)),
         ] {
-            let report = report(state, word, kinds, failures);
+            let report = report(word, kinds, failures);
             let counted = |policy, read| {
                 attempt(policy, read, false, None, &report).map(|counted| counted.attempt)
             };
@@ -262,36 +312,30 @@ mod tests {
     fn counts(rows: &[(i64, bool, Report)]) -> (usize, usize) {
         let copies = policy(&kubeconfig_manifest());
         let mut before = None;
-        let counted: Vec<_> = rows
-            .iter()
-            .filter_map(|(at_seconds, timed, report)| {
-                let report = Report {
-                    at_seconds: *at_seconds,
-                    ..report.clone()
-                };
-                let counted = attempt(&copies, true, *timed, before, &report)?;
+        let (mut all, mut failed) = (0, 0);
+        for (at_seconds, timed, report) in rows {
+            let report = Report {
+                at_seconds: *at_seconds,
+                ..report.clone()
+            };
+            if let Some(counted) = attempt(&copies, true, *timed, before, &report) {
                 before = Some(counted);
-                Some(counted.attempt)
-            })
-            .collect();
-        (
-            counted.len(),
-            counted
-                .iter()
-                .filter(|attempt| **attempt == Attempt::Failed)
-                .count(),
-        )
+                all += 1;
+                failed += usize::from(counted.attempt == Attempt::Failed);
+            }
+        }
+        (all, failed)
     }
 
     #[test]
     fn counts_a_trigger_once_despite_retries() {
         let (right, wrote) = (
-            report(State::Applied, KnownReason::InSync, &[], 0),
-            report(State::Applied, KnownReason::InSync, &[WriteKind::Update], 0),
+            report(KnownReason::InSync, &[], 0),
+            report(KnownReason::InSync, &[WriteKind::Update], 0),
         );
-        let missing = |failures| report(State::Failed, KnownReason::ReadFailed, &[], failures);
-        let away = |failures| report(State::Failed, KnownReason::ServerUnavailable, &[], failures);
-        let conflict = |failures| report(State::Failed, KnownReason::WriteConflict, &[], failures);
+        let missing = |failures| report(KnownReason::ReadFailed, &[], failures);
+        let away = |failures| report(KnownReason::ServerUnavailable, &[], failures);
+        let conflict = |failures| report(KnownReason::WriteConflict, &[], failures);
         // Right at the start and at two resyncs: three successful attempts.
         assert_eq!(
             counts(&[
@@ -329,8 +373,8 @@ mod tests {
 
     #[test]
     fn an_ever_changing_object_does_not_outweigh_the_fleet() {
-        let failed = report(State::Failed, KnownReason::KubeconfigEmpty, &[], 0);
-        let right = report(State::Applied, KnownReason::InSync, &[], 0);
+        let failed = report(KnownReason::KubeconfigEmpty, &[], 0);
+        let right = report(KnownReason::InSync, &[], 0);
         for one in [failed.clone(), right.clone()] {
             let hour: Vec<_> = (0..3_600)
                 .map(|second| (second, false, one.clone()))
@@ -354,46 +398,32 @@ mod tests {
 
     #[test]
     fn names_and_labels_are_valid_for_prometheus() {
-        let plain = |text: &str| {
-            text.bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
-        };
-        let mut names: Vec<_> = ALL.iter().map(|metric| metric.name).collect();
-        names.sort_unstable();
-        names.dedup();
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+        let plain = |text: &str| text.bytes().all(is_plain);
+        let names: BTreeSet<_> = ALL.iter().map(|metric| metric.name).collect();
         assert_eq!(names.len(), ALL.len());
         for metric in ALL {
+            let name = metric.name;
             assert!(
-                plain(metric.name) && metric.labels.iter().all(|label| plain(label)),
-                "{}",
-                metric.name
+                plain(name) && metric.labels.iter().all(|label| plain(label)),
+                "{name}"
             );
             assert!(
                 metric.help.ends_with('.') && !metric.unit.is_empty(),
-                "{}",
-                metric.name
+                "{name}"
             );
             if let Kind::Histogram(bounds) = metric.kind {
-                assert!(bounds.is_sorted() && bounds.len() <= 16, "{}", metric.name);
+                assert!(bounds.is_sorted() && bounds.len() <= 16, "{name}");
             }
         }
     }
 
     #[test]
     fn the_two_metric_names_of_the_existing_agent_are_exact() {
-        assert_eq!(
-            COPY_TOTAL.name,
-            "hypershift_addon_agent_kubeconfig_secret_copy_total"
-        );
-        assert_eq!(
-            COPY_FAILURES.name,
-            "hypershift_addon_agent_kubeconfig_secret_copy_failures"
-        );
-        assert_eq!(
-            ALL.iter()
-                .filter(|metric| metric.is_compatibility())
-                .count(),
-            2
-        );
+        let prefix = "hypershift_addon_agent_kubeconfig_secret_copy";
+        assert_eq!(COPY_TOTAL.name, format!("{prefix}_total"));
+        assert_eq!(COPY_FAILURES.name, format!("{prefix}_failures"));
+        let compatible = ALL.iter().filter(|metric| metric.is_compatibility());
+        assert_eq!(compatible.count(), 2);
     }
 }

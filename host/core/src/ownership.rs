@@ -164,12 +164,8 @@ impl OwnershipIndex {
 
     /// A policy is gone with all its primaries. Returns the keys to wake.
     pub fn remove_policy(&mut self, policy: &str) -> Vec<Key> {
-        let keys: Vec<Key> = self
-            .target_of
-            .keys()
-            .filter(|key| *key.policy == *policy)
-            .cloned()
-            .collect();
+        let keys = self.target_of.keys();
+        let keys: Vec<Key> = keys.filter(|key| *key.policy == *policy).cloned().collect();
         self.unlocated.remove(policy);
         self.reach.remove(policy);
         let mut woken = self.deferred.remove(policy).unwrap_or_default();
@@ -182,10 +178,8 @@ impl OwnershipIndex {
     /// contender that must wait for locations is remembered and returned when the last one is known. `others`: it also
     /// waits for the primaries of other policies that may want its target.
     pub fn decide(&mut self, key: &Key, stamp: Option<&Stamp>, others: bool) -> Ownership {
-        let contenders = self
-            .target_of
-            .get(key)
-            .and_then(|target| self.by_target.get(target));
+        let target = self.target_of.get(key);
+        let contenders = target.and_then(|target| self.by_target.get(target));
         let Some((contenders, me)) = contenders.and_then(|all| Some((all, all.get(key)?))) else {
             // Callers call `set` first. Without a claim of this key, no other claim can be held against it.
             return Ownership::Owner { sole: true };
@@ -206,10 +200,8 @@ impl OwnershipIndex {
                     }
                     return Ownership::Pending { remaining };
                 }
-                contenders
-                    .values()
-                    .min_by_key(|contender| contender.rank())
-                    .unwrap_or(me)
+                let first = contenders.values().min_by_key(|contender| contender.rank());
+                first.unwrap_or(me)
             }
         };
         match owner.key == *key {
@@ -317,6 +309,18 @@ mod tests {
         }
     }
 
+    const SOLE: Ownership = Ownership::Owner { sole: true };
+
+    fn owned_by(contender: &Contender) -> Ownership {
+        Ownership::OwnedBy {
+            owner: contender.key.clone(),
+        }
+    }
+
+    fn pending(remaining: usize) -> Ownership {
+        Ownership::Pending { remaining }
+    }
+
     /// The contender that keeps the target which all of these claim, whatever the order in which they came.
     fn owner(contenders: &[Contender], stamp: Option<&Stamp>) -> Key {
         let mut owners = BTreeSet::new();
@@ -394,34 +398,18 @@ mod tests {
             }
             ownership.set(young.clone(), target("demo"));
             if !held_first {
-                assert_eq!(
-                    ownership.decide(&young.key, None, true),
-                    Ownership::Pending { remaining: 1 }
-                );
+                assert_eq!(ownership.decide(&young.key, None, true), pending(1));
                 assert_eq!(
                     ownership.set(old.clone(), target("demo")),
                     vec![young.key.clone()]
                 );
             }
-            assert_eq!(
-                ownership.decide(&young.key, None, true),
-                Ownership::OwnedBy {
-                    owner: old.key.clone()
-                }
-            );
+            assert_eq!(ownership.decide(&young.key, None, true), owned_by(&old));
             // It fails, is suspended or waits later: its claim stays until it has another target or is gone.
             assert_eq!(ownership.keep(old.clone(), None), []);
-            assert_eq!(
-                ownership.decide(&young.key, None, true),
-                Ownership::OwnedBy {
-                    owner: old.key.clone()
-                }
-            );
+            assert_eq!(ownership.decide(&young.key, None, true), owned_by(&old));
             assert_eq!(ownership.remove(&old.key), vec![young.key.clone()]);
-            assert_eq!(
-                ownership.decide(&young.key, None, true),
-                Ownership::Owner { sole: true }
-            );
+            assert_eq!(ownership.decide(&young.key, None, true), SOLE);
         }
     }
 
@@ -433,7 +421,7 @@ mod tests {
         ownership.set(old.clone(), target("demo"));
         assert_eq!(
             ownership.decide(&old.key, Some(&stamp("young", "uid-young")), true),
-            Ownership::OwnedBy { owner: young.key }
+            owned_by(&young)
         );
     }
 
@@ -443,12 +431,7 @@ mod tests {
         let (a, b) = (contender("a", Some(1)), contender("b", Some(2)));
         assert_eq!(ownership.set(a.clone(), target("demo")), []);
         assert_eq!(ownership.set(b.clone(), target("demo")), []);
-        assert_eq!(
-            ownership.decide(&b.key, None, true),
-            Ownership::OwnedBy {
-                owner: a.key.clone()
-            }
-        );
+        assert_eq!(ownership.decide(&b.key, None, true), owned_by(&a));
         assert!(ownership.wanted_by_another(&target("demo"), &a.key));
         assert_eq!(
             ownership.set(a.clone(), target("demo")),
@@ -459,10 +442,7 @@ mod tests {
             ownership.set(a.clone(), target("elsewhere")),
             vec![b.key.clone()]
         );
-        assert_eq!(
-            ownership.decide(&b.key, None, true),
-            Ownership::Owner { sole: true }
-        );
+        assert_eq!(ownership.decide(&b.key, None, true), SOLE);
         ownership.set(a.clone(), target("demo"));
         assert_eq!(ownership.remove(&a.key), vec![b.key.clone()]);
         assert_eq!(ownership.remove(&b.key), []);
@@ -481,17 +461,14 @@ mod tests {
             ownership.expect(key);
         }
         ownership.set(b.clone(), target("demo"));
-        assert_eq!(
-            ownership.decide(&b.key, None, true),
-            Ownership::Pending { remaining: 2 }
-        );
+        assert_eq!(ownership.decide(&b.key, None, true), pending(2));
         assert_eq!(
             ownership.decide(&b.key, Some(&stamp("b", "uid-b")), true),
-            Ownership::Owner { sole: true }
+            SOLE
         );
         assert_eq!(
             ownership.decide(&b.key, Some(&stamp("a", "uid-a")), true),
-            Ownership::Pending { remaining: 2 }
+            pending(2)
         );
         assert_eq!(
             ownership.keep(c, None),
@@ -502,10 +479,7 @@ mod tests {
             ownership.set(a.clone(), target("demo")),
             vec![b.key.clone()]
         );
-        assert_eq!(
-            ownership.decide(&b.key, None, true),
-            Ownership::OwnedBy { owner: a.key }
-        );
+        assert_eq!(ownership.decide(&b.key, None, true), owned_by(&a));
     }
 
     #[test]
@@ -531,42 +505,25 @@ mod tests {
         }
         ownership.set(young.clone(), target("demo"));
         // It does not wait forever for other policies: later the caller passes `others: false`.
-        assert_eq!(
-            ownership.decide(&young.key, None, false),
-            Ownership::Owner { sole: true }
-        );
-        assert_eq!(
-            ownership.decide(&young.key, None, true),
-            Ownership::Pending { remaining: 1 }
-        );
+        assert_eq!(ownership.decide(&young.key, None, false), SOLE);
+        assert_eq!(ownership.decide(&young.key, None, true), pending(1));
         assert_eq!(
             ownership.set(old.clone(), target("demo")),
             vec![young.key.clone()]
         );
-        assert_eq!(
-            ownership.decide(&young.key, None, true),
-            Ownership::OwnedBy {
-                owner: old.key.clone()
-            }
-        );
+        assert_eq!(ownership.decide(&young.key, None, true), owned_by(&old));
         // It does not wait for a removed policy, nor for one with targets elsewhere.
         ownership.expect(&old.key);
         ownership.remove(&young.key);
         ownership.set(young.clone(), target("demo"));
-        assert_eq!(
-            ownership.decide(&young.key, None, true),
-            Ownership::Pending { remaining: 1 }
-        );
+        assert_eq!(ownership.decide(&young.key, None, true), pending(1));
         assert_eq!(
             ownership.remove_policy(&old.key.policy),
             vec![young.key.clone()]
         );
         ownership.reaches(&rules("elsewhere-*"));
         ownership.expect(&old.key);
-        assert_eq!(
-            ownership.decide(&young.key, None, true),
-            Ownership::Owner { sole: true }
-        );
+        assert_eq!(ownership.decide(&young.key, None, true), SOLE);
     }
 
     #[test]
@@ -576,15 +533,9 @@ mod tests {
         ownership.expect(&a.key);
         ownership.expect(&b.key);
         ownership.set(b.clone(), target("demo"));
-        assert_eq!(
-            ownership.decide(&b.key, None, true),
-            Ownership::Pending { remaining: 1 }
-        );
+        assert_eq!(ownership.decide(&b.key, None, true), pending(1));
         assert_eq!(ownership.remove(&a.key), vec![b.key.clone()]);
-        assert_eq!(
-            ownership.decide(&b.key, None, true),
-            Ownership::Owner { sole: true }
-        );
+        assert_eq!(ownership.decide(&b.key, None, true), SOLE);
     }
 
     #[test]
@@ -595,9 +546,7 @@ mod tests {
         ownership.set(b.clone(), target("demo"));
         assert_eq!(
             ownership.decide(&b.key, Some(&stamp("a", "uid-a")), true),
-            Ownership::OwnedBy {
-                owner: a.key.clone()
-            }
+            owned_by(&a)
         );
         ownership.set(a.clone(), target("elsewhere"));
         ownership.keep(a.clone(), Some(&target("demo")));
@@ -629,10 +578,7 @@ mod tests {
         );
         assert_eq!(ownership.remove(&key("a")), vec![b.key.clone()]);
         ownership.keep(unreadable(), Some(&target("demo")));
-        assert_eq!(
-            ownership.decide(&b.key, Some(&stamp), true),
-            Ownership::Owner { sole: true }
-        );
+        assert_eq!(ownership.decide(&b.key, Some(&stamp), true), SOLE);
     }
 
     #[test]
@@ -645,24 +591,16 @@ mod tests {
         let ours = contender("b", Some(1));
         ownership.expect(&theirs.key);
         ownership.set(ours.clone(), target("demo"));
-        assert_eq!(
-            ownership.decide(&ours.key, Some(&stamp), true),
-            Ownership::Pending { remaining: 1 }
-        );
+        assert_eq!(ownership.decide(&ours.key, Some(&stamp), true), pending(1));
         assert_eq!(
             ownership.set(theirs.clone(), target("demo")),
             vec![ours.key.clone()]
         );
         assert_eq!(
             ownership.decide(&ours.key, Some(&stamp), true),
-            Ownership::OwnedBy {
-                owner: theirs.key.clone()
-            }
+            owned_by(&theirs)
         );
         assert_eq!(ownership.remove_policy("other"), vec![ours.key.clone()]);
-        assert_eq!(
-            ownership.decide(&ours.key, Some(&stamp), true),
-            Ownership::Owner { sole: true }
-        );
+        assert_eq!(ownership.decide(&ours.key, Some(&stamp), true), SOLE);
     }
 }

@@ -1,18 +1,17 @@
 //! Patterns of names in a policy: `*` for any text, `{primary.namespace}` and `{primary.name}` for the primary's own,
 //! and [templates](template) that derive a name from it.
 
-mod covers;
-mod error;
 pub mod template;
 
 use crate::contract::AgentFacts;
 use crate::object::Object;
 use crate::reference::ObjectRef;
-pub use error::{PatternError, Wrong};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use template::{Names, Template};
+pub use template::{PatternError, Wrong};
 
 /// The most stars that a pattern may have.
 const MAX_STARS: usize = 2;
@@ -188,6 +187,24 @@ impl Pattern {
             .any(|part| !matches!(part, Part::Text(_) | Part::Star))
     }
 
+    /// Whether it matches every name that another pattern may match, whatever the primary: then a limit by both is a
+    /// limit by the other. Also false when that cannot be decided.
+    pub fn covers(&self, other: &Self) -> bool {
+        covers(&self.letters(), &other.letters())
+    }
+
+    /// The text letter by letter; every other part as it is.
+    fn letters(&self) -> Vec<Result<char, &Part>> {
+        let mut letters = Vec::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => letters.extend(text.chars().map(Ok)),
+                other => letters.push(Err(other)),
+            }
+        }
+        letters
+    }
+
     fn matched(&self, name: &str, against: Against<'_>) -> Option<Captures> {
         let slots: Vec<Slot<'_>> = self
             .parts
@@ -293,6 +310,25 @@ fn matches(slots: &[Slot<'_>], name: &str, captured: &mut Captures) -> bool {
         captured.templates.truncate(before.1);
     }
     false
+}
+
+/// Whether one covers the other, treating each part as a letter that only a star or the same part matches.
+fn covers(one: &[Result<char, &Part>], other: &[Result<char, &Part>]) -> bool {
+    // The positions in `other` that the parts of `one` so far can reach, with every choice for stars.
+    let mut left = BTreeSet::from([0]);
+    for part in one {
+        left = match part {
+            Err(Part::Star) => {
+                (left.first().copied().unwrap_or(usize::MAX)..=other.len()).collect()
+            }
+            part => left
+                .into_iter()
+                .filter(|at| other.get(*at) == Some(part))
+                .map(|at| at + 1)
+                .collect(),
+        };
+    }
+    left.contains(&other.len())
 }
 
 impl Captures {
@@ -492,37 +528,21 @@ mod tests {
     #[test]
     fn a_template_uses_the_first_choice_with_a_value() {
         let (some, none, empty) = (json!("c1"), json!(null), json!(""));
+        let label = "{primary.labels[\"l\"]|primary.namespace}";
+        let annotation = "{primary.annotations[\"a.b/c\"]}";
+        let dashed = "{primary.namespace}-{dashed(primary.name)}";
+        let plain = "{primary.namespace}-{primary.name}";
         for (pattern, value, remote, expected) in [
             (MANAGED, &some, true, "klusterlet-c1"),
             (MANAGED, &some, false, "klusterlet-c1"),
             (MANAGED, &none, true, "klusterlet-spoke-demo.x"),
             (MANAGED, &empty, true, "klusterlet-spoke-demo.x"),
             (MANAGED, &none, false, "klusterlet-demo.x"),
-            (
-                "{primary.labels[\"l\"]|primary.namespace}",
-                &some,
-                true,
-                "c1",
-            ),
-            (
-                "{primary.labels[\"l\"]|primary.namespace}",
-                &none,
-                true,
-                "clusters",
-            ),
-            (
-                "{primary.namespace}-{dashed(primary.name)}",
-                &none,
-                true,
-                "clusters-demo-x",
-            ),
-            (
-                "{primary.namespace}-{primary.name}",
-                &none,
-                true,
-                "clusters-demo.x",
-            ),
-            ("{primary.annotations[\"a.b/c\"]}", &none, true, "nothing"),
+            (label, &some, true, "c1"),
+            (label, &none, true, "clusters"),
+            (dashed, &none, true, "clusters-demo-x"),
+            (plain, &none, true, "clusters-demo.x"),
+            (annotation, &none, true, "nothing"),
         ] {
             assert_eq!(
                 admitted(pattern, value.clone(), remote),

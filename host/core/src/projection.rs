@@ -208,9 +208,8 @@ pub fn changed(before: &Value, after: &Value, paths: &Paths) -> Vec<String> {
 
 /// The paths of the keys that differ, or the path itself where no single key does.
 fn differing_keys(path: &Path, old: &[&Value], new: &[&Value]) -> Vec<String> {
-    let empty = Map::new();
     let map_of = |found: &[&Value]| match found {
-        [] => Some(empty.clone()),
+        [] => Some(Map::new()),
         [Value::Object(map)] => Some(map.clone()),
         _ => None,
     };
@@ -223,10 +222,9 @@ fn differing_keys(path: &Path, old: &[&Value], new: &[&Value]) -> Vec<String> {
         .filter(|key| old.get(*key) != new.get(*key))
         .map(|key| path.child(key).to_string())
         .collect();
-    if differing.is_empty() {
-        vec![path.to_string()]
-    } else {
-        differing
+    match differing.is_empty() {
+        true => vec![path.to_string()],
+        false => differing,
     }
 }
 
@@ -415,48 +413,40 @@ mod tests {
             "spec.x",
         ]);
         let before = hosted_cluster();
+        let (d, e, quoted) = (
+            "metadata.annotations.d",
+            "metadata.annotations.e",
+            "metadata.annotations[\"a.b/c\"]",
+        );
+        let history = "status.version.history";
+        let of_condition = |field: &str| format!("status.conditions[Available].{field}");
+        let (reason, status, kind) = (
+            of_condition("reason"),
+            of_condition("status"),
+            of_condition("type"),
+        );
+        let annotations = "/metadata/annotations";
         for (pointer, value, differing) in [
             ("/metadata/name", json!("x"), vec![]),
             ("/spec/secret", json!("x"), vec![]),
             (
-                "/metadata/annotations",
+                annotations,
                 json!({"a.b/c": "2", "e": "1"}),
-                vec![
-                    "metadata.annotations.d",
-                    "metadata.annotations.e",
-                    "metadata.annotations[\"a.b/c\"]",
-                ],
+                vec![d, e, quoted],
             ),
-            (
-                "/metadata/annotations",
-                json!(null),
-                vec!["metadata.annotations.d", "metadata.annotations[\"a.b/c\"]"],
-            ),
-            (
-                "/metadata/annotations",
-                json!("odd"),
-                vec!["metadata.annotations"],
-            ),
-            (
-                "/status/version/history",
-                json!([]),
-                vec!["status.version.history"],
-            ),
+            (annotations, json!(null), vec![d, quoted]),
+            (annotations, json!("odd"), vec!["metadata.annotations"]),
+            ("/status/version/history", json!([]), vec![history]),
             (
                 "/status/conditions/0/status",
                 json!("False"),
-                vec!["status.conditions[Available].status"],
+                vec![&*status],
             ),
             ("/status/conditions/1/status", json!("True"), vec![]),
             (
                 "/status",
                 json!(null),
-                vec![
-                    "status.conditions[Available].reason",
-                    "status.conditions[Available].status",
-                    "status.conditions[Available].type",
-                    "status.version.history",
-                ],
+                vec![&*reason, &*status, &*kind, history],
             ),
         ] {
             let mut after = before.clone();

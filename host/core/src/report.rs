@@ -2,7 +2,7 @@
 
 use crate::backoff;
 use crate::failure::{Class, Failure};
-use crate::outcome::{Outcome, WriteKind};
+use crate::plan::{Outcome, WriteKind};
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use crate::work::Key;
@@ -264,7 +264,7 @@ fn until_ms(at_seconds: i64, now_seconds: i64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{StepOutcome, WriteFailure};
+    use crate::plan::{StepOutcome, WriteFailure};
     use crate::sample::{key, target};
 
     const NOW: i64 = 1_000;
@@ -310,48 +310,52 @@ mod tests {
         }
     }
 
+    fn failure(word: KnownReason) -> Result<Success, Failure> {
+        Err(Failure::known(word, "m"))
+    }
+
     fn seen(report: &Report) -> (State, &str, u32) {
         (report.state, report.reason.as_str(), report.failures)
     }
 
     #[test]
     fn every_outcome_has_its_state_and_next_run() {
+        use KnownReason::{
+            GuestTrapped, KubeconfigEmpty, OwnedByAnother, ReadFailed, Suspended, WriteConflict,
+            WriteFailed,
+        };
         let first = backoff::delay_ms(0, 7);
-        let failure = |word| Err(Failure::known(word, "m"));
+        let write = |word| Ok(success(&[Err(word)]));
         for (result, end, again) in [
             (Ok(success(&[])), (State::Applied, "InSync", 0), None),
             (
-                Ok(success(&[Err(KnownReason::WriteFailed)])),
+                write(WriteFailed),
                 (State::Failed, "WriteFailed", 1),
                 Some(first),
             ),
             (
-                Ok(success(&[Err(KnownReason::WriteConflict)])),
+                write(WriteConflict),
                 (State::Failed, "WriteConflict", 1),
                 Some(0),
             ),
+            (failure(Suspended), (State::Held, "Suspended", 0), None),
             (
-                failure(KnownReason::Suspended),
-                (State::Held, "Suspended", 0),
-                None,
-            ),
-            (
-                failure(KnownReason::OwnedByAnother),
+                failure(OwnedByAnother),
                 (State::Waiting, "OwnedByAnother", 0),
                 None,
             ),
             (
-                failure(KnownReason::ReadFailed),
+                failure(ReadFailed),
                 (State::Failed, "ReadFailed", 1),
                 Some(first),
             ),
             (
-                failure(KnownReason::KubeconfigEmpty),
+                failure(KubeconfigEmpty),
                 (State::Failed, "KubeconfigEmpty", 0),
                 None,
             ),
             (
-                failure(KnownReason::GuestTrapped),
+                failure(GuestTrapped),
                 (State::Failed, "GuestTrapped", 0),
                 None,
             ),
@@ -371,7 +375,6 @@ mod tests {
 
     #[test]
     fn repeated_failures_back_off_and_any_other_outcome_resets() {
-        let failure = |word| Err(Failure::known(word, "m"));
         let again = |word, failures| report(failure(word), failures).again_after_ms;
         assert_eq!(
             again(KnownReason::ReadFailed, 4),
@@ -421,29 +424,13 @@ mod tests {
         };
         let (resync, retry) = (backoff::resync_ms(1_800, 7), Some(backoff::delay_ms(3, 7)));
         assert_eq!(seen(Ok(success(&[]))), (None, resync));
-        assert_eq!(
-            seen(Ok(Success {
-                ask_again_at: Some(NOW + 9),
-                ..success(&[])
-            })),
-            (Some(9_000), resync)
-        );
-        assert_eq!(
-            seen(Err(Failure::known(KnownReason::ReadFailed, "m"))),
-            (retry, resync)
-        );
-        assert_eq!(
-            seen(Err(Failure::known(KnownReason::KubeconfigEmpty, "m"))),
-            (None, resync)
-        );
-        assert_eq!(
-            seen(Ok(Success {
-                gone: true,
-                ..success(&[Ok(())])
-            })),
-            (None, None),
-            "what is gone is not resynced"
-        );
+        let (mut asked, mut gone) = (success(&[]), success(&[Ok(())]));
+        asked.ask_again_at = Some(NOW + 9);
+        gone.gone = true;
+        assert_eq!(seen(Ok(asked)), (Some(9_000), resync));
+        assert_eq!(seen(failure(KnownReason::ReadFailed)), (retry, resync));
+        assert_eq!(seen(failure(KnownReason::KubeconfigEmpty)), (None, resync));
+        assert_eq!(seen(Ok(gone)), (None, None), "what is gone is not resynced");
     }
 
     #[test]
@@ -460,26 +447,14 @@ mod tests {
 
     #[test]
     fn a_guest_reason_never_changes_host_behaviour() {
+        let ended = |class, word: &str| {
+            let failure = Failure::new(class, Reason::Declared(word.into()), "m");
+            let report = report(Err(failure), 0);
+            (report.end, report.again_after_ms, report.failures)
+        };
         for word in KnownReason::ALL {
-            let told = |class| {
-                Err(Failure::new(
-                    class,
-                    Reason::Declared(word.as_str().into()),
-                    "m",
-                ))
-            };
             for class in [Class::Held, Class::Waiting, Class::Missing, Class::Invalid] {
-                let (said, plain) = (
-                    report(told(class), 0),
-                    report(
-                        Err(Failure::new(class, Reason::Declared("X".into()), "m")),
-                        0,
-                    ),
-                );
-                assert_eq!(
-                    (said.end, said.again_after_ms, said.failures),
-                    (plain.end, plain.again_after_ms, plain.failures)
-                );
+                assert_eq!(ended(class, word.as_str()), ended(class, "X"));
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::contract::Refusal;
 use crate::contract::decide::{Form, Need, Requirement};
 use crate::failure::{Class, Failure};
 use crate::pattern::TemplateData;
-use crate::policy::{Policy, ReadRule};
+use crate::policy::Policy;
 use crate::reference::ObjectRef;
 use crate::reference::dns;
 use std::collections::BTreeSet;
@@ -134,14 +134,12 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
     };
     let Some(rule) = policy.read(&need.role) else {
         let roles: Vec<&str> = policy.reads.iter().map(|rule| rule.role.as_str()).collect();
-        return refused(&format!(
-            "; its roles are {}",
-            if roles.is_empty() {
-                "none".to_owned()
-            } else {
-                roles.join(", ")
-            }
-        ));
+        let roles = if roles.is_empty() {
+            "none".to_owned()
+        } else {
+            roles.join(", ")
+        };
+        return refused(&format!("; its roles are {roles}"));
     };
     if !rule.admits(&need.reference, data) {
         return refused(&format!("; granted: {}", rule.shown(data)));
@@ -150,20 +148,15 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
     match &need.form {
         Form::Presence => Ok(()),
         Form::Kubeconfig(key) if secret && rule.keys.contains(key) => Ok(()),
-        Form::Kubeconfig(_) if secret => refused(&format!("; granted keys: {}", keys(rule))),
+        Form::Kubeconfig(_) if secret => {
+            let keys: Vec<&str> = rule.keys.iter().map(String::as_str).collect();
+            refused(&format!("; granted keys: {}", keys.join(", ")))
+        }
         Form::Service if rule.kind == "Service" && rule.api_version == "v1" => Ok(()),
         Form::Object if !secret => Ok(()),
         Form::Object => refused(": guests never see the fields of a Secret"),
         Form::Kubeconfig(_) | Form::Service => refused(": its kind cannot be read in this form"),
     }
-}
-
-fn keys(rule: &ReadRule) -> String {
-    rule.keys
-        .iter()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join(", ")
 }
 
 /// Checks the objects that a guest waits for: the policy must grant to read each under some role.
@@ -178,20 +171,16 @@ fn bind_waiting(
             format!("the guest waits for too many objects; the limit is {MAX_NEEDS}"),
         ));
     }
-    match objects
-        .iter()
-        .find(|object| !policy.reads.iter().any(|rule| rule.admits(object, data)))
-    {
-        Some(object) => {
-            let granted: Vec<_> = policy.reads.iter().map(|rule| rule.shown(data)).collect();
-            let message = format!(
-                "the policy does not grant reading {object}, which the guest waits for; granted: {}",
-                granted.join(", ")
-            );
-            Err(Failure::known(KnownReason::ReadNotGranted, message))
-        }
-        None => Ok(()),
-    }
+    let admitted = |object: &&ObjectRef| policy.reads.iter().any(|rule| rule.admits(object, data));
+    let Some(object) = objects.iter().find(|object| !admitted(object)) else {
+        return Ok(());
+    };
+    let granted: Vec<_> = policy.reads.iter().map(|rule| rule.shown(data)).collect();
+    let message = format!(
+        "the policy does not grant reading {object}, which the guest waits for; granted: {}",
+        granted.join(", ")
+    );
+    Err(Failure::known(KnownReason::ReadNotGranted, message))
 }
 
 /// Turns a guest's refusal into the end of a reconcile: its reasons must be declared, and the objects that it waits
@@ -215,278 +204,174 @@ pub fn refused(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::AgentFacts;
-    use crate::contract::Problem;
     use crate::contract::decide::Absence;
-    use crate::object::Object;
-    use crate::sample::{agent, guest, hosted, kubeconfig_manifest, object, policy, target};
+    use crate::contract::{AgentFacts, Problem};
+    use crate::sample::{guest, hosted, kubeconfig_manifest, object, policy, target};
     use serde_json::json;
     use transom_api::Reason;
 
     fn need(role: &str, kind: &str, namespace: Option<&str>, name: &str, form: Form) -> Need {
-        let version = if kind == "Klusterlet" {
-            "operator.open-cluster-management.io/v1"
-        } else {
-            "v1"
+        let version = match kind {
+            "Klusterlet" => "operator.open-cluster-management.io/v1",
+            _ => "v1",
         };
-        let reference = ObjectRef::local(version, kind, namespace, name);
         Need {
             role: role.to_owned(),
-            reference,
+            reference: ObjectRef::local(version, kind, namespace, name),
             form,
             absence: Absence::Fine,
         }
     }
 
+    fn kubeconfig(key: &str) -> Form {
+        Form::Kubeconfig(key.to_owned())
+    }
+
     fn source() -> Need {
-        need(
-            "source",
-            "Secret",
-            Some("clusters"),
-            "demo-admin-kubeconfig",
-            Form::Kubeconfig("kubeconfig".to_owned()),
-        )
+        let (name, form) = ("demo-admin-kubeconfig", kubeconfig("kubeconfig"));
+        need("source", "Secret", Some("clusters"), name, form)
     }
 
     fn home() -> Need {
-        need("home", "Namespace", None, "klusterlet-demo", Form::Presence)
+        home_of("demo")
     }
 
-    fn answer(target: ObjectRef, needs: Vec<Need>) -> Requirement {
-        Requirement { target, needs }
+    fn home_of(cluster: &str) -> Need {
+        let name = format!("klusterlet-{cluster}");
+        need("home", "Namespace", None, &name, Form::Presence)
     }
 
-    fn about() -> (Object, AgentFacts) {
-        (
-            object(hosted("demo"), json!({})),
-            agent("local-cluster", true),
-        )
+    fn answer(needs: Vec<Need>) -> Requirement {
+        Requirement {
+            target: target("demo"),
+            needs,
+        }
     }
 
-    fn first(answered: Requirement) -> Result<Next, Failure> {
-        let (object, agent) = about();
-        Rounds::default().answer(
+    /// Calls with the policy, and with what the templates of its grant take from the HostedCluster `demo`.
+    fn with_data<T>(call: impl FnOnce(&Policy, &TemplateData<'_>) -> T) -> T {
+        let object = object(hosted("demo"), json!({}));
+        let agent = &AgentFacts::new("local-cluster", None);
+        let object = &object;
+        call(
             &policy(&kubeconfig_manifest()),
-            &TemplateData {
-                object: &object,
-                agent: &agent,
-            },
-            answered,
+            &TemplateData { object, agent },
         )
+    }
+
+    /// What each answer of a guest leads to.
+    fn asked<const N: usize>(answers: [Requirement; N]) -> [Result<Next, Failure>; N] {
+        let mut rounds = Rounds::default();
+        with_data(|policy, data| answers.map(|answer| rounds.answer(policy, data, answer)))
+    }
+
+    /// Why the first answer is refused, if it is.
+    fn refused_with(answer: Requirement) -> Option<Reason> {
+        let [end] = asked([answer]);
+        end.err().map(|failure| failure.reason)
     }
 
     #[test]
     fn asks_a_guest_until_it_needs_nothing_new() {
-        let policy = policy(&kubeconfig_manifest());
-        let (object, agent) = about();
-        let data = TemplateData {
-            object: &object,
-            agent: &agent,
-        };
+        let answers = [vec![source()], vec![source(), home()], vec![home()]];
+        let [first, second, third] = answers.clone();
         let mut rounds = Rounds::default();
-        let mut ask =
-            |needs: Vec<Need>| rounds.answer(&policy, &data, answer(target("demo"), needs));
-        assert_eq!(ask(vec![source()]), Ok(Next::Read(vec![source()])));
-        assert_eq!(
-            ask(vec![source(), home()]),
-            Ok(Next::Read(vec![source(), home()]))
-        );
-        assert_eq!(
-            ask(vec![home()]),
-            Ok(Next::Complete(answer(target("demo"), vec![home()])))
-        );
-        assert_eq!(
-            rounds.known().collect::<BTreeSet<_>>().len(),
-            2,
-            "what was asked for earlier still counts"
-        );
+        let ends = with_data(|policy, data| {
+            answers.map(|needs| rounds.answer(policy, data, answer(needs)).unwrap())
+        });
+        let expected = [
+            Next::Read(first),
+            Next::Read(second),
+            Next::Complete(answer(third)),
+        ];
+        assert_eq!(ends, expected);
+        let known: BTreeSet<_> = rounds.known().collect();
+        assert_eq!(known.len(), 2, "what was asked for earlier still counts");
     }
 
     #[test]
     fn another_form_of_an_object_is_a_new_requirement() {
-        let policy = policy(&kubeconfig_manifest());
-        let (object, agent) = about();
-        let data = TemplateData {
-            object: &object,
-            agent: &agent,
-        };
-        let mut rounds = Rounds::default();
-        let mut ask =
-            |needs: Vec<Need>| rounds.answer(&policy, &data, answer(target("demo"), needs));
         let present = Need {
             form: Form::Presence,
             ..source()
         };
-        assert_eq!(ask(vec![present.clone()]), Ok(Next::Read(vec![present])));
-        assert_eq!(ask(vec![source()]), Ok(Next::Read(vec![source()])));
+        let ends = asked([answer(vec![present.clone()]), answer(vec![source()])]);
+        assert_eq!(
+            ends,
+            [
+                Ok(Next::Read(vec![present])),
+                Ok(Next::Read(vec![source()]))
+            ]
+        );
     }
 
     #[test]
     fn needing_nothing_is_complete_at_once() {
         assert_eq!(
-            first(answer(target("demo"), vec![])),
-            Ok(Next::Complete(answer(target("demo"), vec![])))
+            asked([answer(vec![])]),
+            [Ok(Next::Complete(answer(vec![])))]
         );
     }
 
     #[test]
     fn the_third_answer_must_need_nothing_new() {
-        let policy = policy(&kubeconfig_manifest());
-        let (object, agent) = about();
-        let data = TemplateData {
-            object: &object,
-            agent: &agent,
-        };
-        let mut rounds = Rounds::default();
-        let ends: Vec<_> = ["a", "b", "c"]
-            .map(|name| {
-                need(
-                    "home",
-                    "Namespace",
-                    None,
-                    &format!("klusterlet-{name}"),
-                    Form::Presence,
-                )
-            })
-            .into_iter()
-            .map(|need| rounds.answer(&policy, &data, answer(target("demo"), vec![need])))
-            .map(|end| end.err().map(|failure| failure.reason))
-            .collect();
-        assert_eq!(
-            ends,
-            [None, None, Some(Reason::Known(KnownReason::TooManyRounds))]
-        );
+        let ends = asked(["a", "b", "c"].map(|name| answer(vec![home_of(name)])));
+        let ends = ends.map(|end| end.err().map(|failure| failure.reason));
+        assert_eq!(ends, [None, None, Some(KnownReason::TooManyRounds.into())]);
     }
 
     #[test]
-    #[expect(clippy::too_many_lines, reason = "a table of cases")]
     fn reads_only_granted_objects_and_forms() {
-        let key = |name: &str| Form::Kubeconfig(name.to_owned());
-        let elsewhere = Need {
-            reference: ObjectRef {
-                cluster: "hub".to_owned(),
-                ..home().reference
-            },
+        let form = |form, need| Need { form, ..need };
+        let role = |role: &str| Need {
+            role: role.to_owned(),
             ..home()
         };
-        for (need, word) in [
-            (source(), None),
-            (home(), None),
-            (
-                Need {
-                    form: Form::Presence,
-                    ..source()
-                },
+        let mut elsewhere = home();
+        elsewhere.reference.cluster = "hub".to_owned();
+        let service = |namespace| {
+            let (role, name) = ("service", "kube-apiserver");
+            need(role, "Service", Some(namespace), name, Form::Service)
+        };
+        let secret = |namespace| {
+            let (role, name) = ("source", "demo-admin-kubeconfig");
+            need(role, "Secret", namespace, name, Form::Presence)
+        };
+        let granted = [
+            source(),
+            home(),
+            form(Form::Presence, source()),
+            service("clusters-demo"),
+            need(
+                "klusterlet",
+                "Klusterlet",
                 None,
+                "klusterlet-demo",
+                Form::Object,
             ),
-            (
-                need(
-                    "service",
-                    "Service",
-                    Some("clusters-demo"),
-                    "kube-apiserver",
-                    Form::Service,
-                ),
-                None,
-            ),
-            (
-                need(
-                    "klusterlet",
-                    "Klusterlet",
-                    None,
-                    "klusterlet-demo",
-                    Form::Object,
-                ),
-                None,
-            ),
-            (
-                Need {
-                    form: key("password"),
-                    ..source()
-                },
-                Some(KnownReason::ReadNotGranted),
-            ),
-            (
-                Need {
-                    form: Form::Object,
-                    ..source()
-                },
-                Some(KnownReason::ReadNotGranted),
-            ),
-            (
-                Need {
-                    form: Form::Service,
-                    ..home()
-                },
-                Some(KnownReason::ReadNotGranted),
-            ),
-            (
-                Need {
-                    form: key("kubeconfig"),
-                    ..home()
-                },
-                Some(KnownReason::ReadNotGranted),
-            ),
-            (
-                Need {
-                    role: "other".to_owned(),
-                    ..home()
-                },
-                Some(KnownReason::ReadNotGranted),
-            ),
-            (
-                Need {
-                    role: "source".to_owned(),
-                    ..home()
-                },
-                Some(KnownReason::ReadNotGranted),
-            ),
-            (
-                need("home", "Namespace", None, "kube-system", Form::Presence),
-                Some(KnownReason::ReadNotGranted),
-            ),
-            (
-                need(
-                    "source",
-                    "Secret",
-                    Some("other"),
-                    "demo-admin-kubeconfig",
-                    Form::Presence,
-                ),
-                Some(KnownReason::ReadNotGranted),
-            ),
-            (
-                need(
-                    "source",
-                    "Secret",
-                    None,
-                    "demo-admin-kubeconfig",
-                    Form::Presence,
-                ),
-                Some(KnownReason::ReadNotGranted),
-            ),
-            (elsewhere, Some(KnownReason::ReadNotGranted)),
-            (
-                need("home", "Namespace", None, "klusterlet-a.b", Form::Presence),
-                Some(KnownReason::InvalidTargetName),
-            ),
-            (
-                need(
-                    "service",
-                    "Service",
-                    Some("clusters-../x"),
-                    "kube-apiserver",
-                    Form::Service,
-                ),
-                Some(KnownReason::InvalidTargetName),
-            ),
+        ];
+        let not_granted = [
+            form(kubeconfig("password"), source()),
+            form(Form::Object, source()),
+            form(Form::Service, home()),
+            form(kubeconfig("kubeconfig"), home()),
+            role("other"),
+            role("source"),
+            need("home", "Namespace", None, "kube-system", Form::Presence),
+            secret(Some("other")),
+            secret(None),
+            elsewhere,
+        ];
+        let impossible = [home_of("a.b"), service("clusters-../x")];
+        for (needs, word) in [
+            (&granted[..], None),
+            (&not_granted, Some(KnownReason::ReadNotGranted)),
+            (&impossible, Some(KnownReason::InvalidTargetName)),
         ] {
-            let end = first(answer(target("demo"), vec![need.clone()]));
-            assert_eq!(
-                end.err().map(|failure| failure.reason),
-                word.map(Reason::Known),
-                "{need:?}"
-            );
+            for need in needs {
+                let reason = refused_with(answer(vec![need.clone()]));
+                assert_eq!(reason, word.map(Reason::Known), "{need:?}");
+            }
         }
     }
 
@@ -494,99 +379,52 @@ mod tests {
     fn writes_only_granted_targets() {
         let secret =
             |namespace: &str, name: &str| ObjectRef::local("v1", "Secret", Some(namespace), name);
-        for (target, word) in [
-            (
-                secret("klusterlet-demo", "other"),
-                KnownReason::WriteNotGranted,
-            ),
-            (
-                secret("kube-system", "external-managed-kubeconfig"),
-                KnownReason::WriteNotGranted,
-            ),
-            (
-                ObjectRef {
-                    kind: "ConfigMap".to_owned(),
-                    ..target("demo")
-                },
-                KnownReason::WriteNotGranted,
-            ),
-            (
-                ObjectRef {
-                    cluster: "hub".to_owned(),
-                    ..target("demo")
-                },
-                KnownReason::WriteNotGranted,
-            ),
-            (
-                ObjectRef {
-                    namespace: None,
-                    ..target("demo")
-                },
-                KnownReason::WriteNotGranted,
-            ),
-            (target("Demo"), KnownReason::InvalidTargetName),
-            (target("a.b"), KnownReason::InvalidTargetName),
-            (target(&"a".repeat(60)), KnownReason::InvalidTargetName),
+        let mut others = [target("demo"), target("demo"), target("demo")];
+        others[0].kind = "ConfigMap".to_owned();
+        others[1].cluster = "hub".to_owned();
+        others[2].namespace = None;
+        let named = [
+            secret("klusterlet-demo", "other"),
+            secret("kube-system", "external-managed-kubeconfig"),
+        ];
+        let impossible = [target("Demo"), target("a.b"), target(&"a".repeat(60))];
+        for (targets, word) in [
+            (&others[..], KnownReason::WriteNotGranted),
+            (&named, KnownReason::WriteNotGranted),
+            (&impossible, KnownReason::InvalidTargetName),
         ] {
-            let end = first(answer(target.clone(), vec![]));
-            assert_eq!(
-                end.err().map(|failure| failure.reason),
-                Some(Reason::Known(word)),
-                "{target}"
-            );
+            for target in targets {
+                let (target, needs) = (target.clone(), vec![]);
+                let reason = refused_with(Requirement { target, needs });
+                assert_eq!(reason, Some(word.into()));
+            }
         }
     }
 
     #[test]
     fn an_answer_is_bounded_and_duplicates_are_read_once() {
-        let many: Vec<_> = (0..17)
-            .map(|n| {
-                need(
-                    "home",
-                    "Namespace",
-                    None,
-                    &format!("klusterlet-{n}"),
-                    Form::Presence,
-                )
-            })
-            .collect();
+        let many = (0..17).map(|number| home_of(&number.to_string())).collect();
         for needs in [many, vec![home(), home()]] {
-            let end = first(answer(target("demo"), needs));
-            assert_eq!(
-                end.err().map(|failure| failure.reason),
-                Some(Reason::Known(KnownReason::ContractBroken))
-            );
+            let reason = refused_with(answer(needs));
+            assert_eq!(reason, Some(KnownReason::ContractBroken.into()));
         }
     }
 
     #[test]
     fn a_refusal_waits_only_for_readable_objects() {
-        let guest = guest(&[], &[]);
-        let policy = policy(&kubeconfig_manifest());
-        let (object, agent) = about();
-        let data = TemplateData {
-            object: &object,
-            agent: &agent,
-        };
         let problem = |word: &str| Problem {
             reason: word.to_owned(),
             message: "m".to_owned(),
             field: None,
         };
-        let end = |refusal| refused(&policy, &data, &guest, refusal);
+        let end =
+            |refusal| with_data(|policy, data| refused(policy, data, &guest(&[], &[]), refusal));
         let granted = vec![home().reference];
         let foreign = vec![ObjectRef::local("v1", "Namespace", None, "kube-system")];
+        let waiting = |objects| Refusal::Waiting(problem("Told"), objects);
         for (refusal, class, word) in [
-            (
-                Refusal::Waiting(problem("Told"), granted.clone()),
-                Class::Waiting,
-                "Told",
-            ),
-            (
-                Refusal::Waiting(problem("Told"), foreign),
-                Class::Invalid,
-                "ReadNotGranted",
-            ),
+            (waiting(granted.clone()), Class::Waiting, "Told"),
+            (waiting(foreign), Class::Invalid, "ReadNotGranted"),
             (Refusal::Missing(problem("Told")), Class::Missing, "Told"),
             (
                 Refusal::Invalid(problem("NoClusters")),
@@ -599,16 +437,9 @@ mod tests {
                 "ContractBroken",
             ),
         ] {
-            let failure = end(refusal.clone());
-            assert_eq!(
-                (failure.class, failure.reason.as_str()),
-                (class, word),
-                "{refusal:?}"
-            );
+            let failure = end(refusal);
+            assert_eq!((failure.class, failure.reason.as_str()), (class, word));
         }
-        assert_eq!(
-            end(Refusal::Waiting(problem("Told"), granted.clone())).objects,
-            granted
-        );
+        assert_eq!(end(waiting(granted.clone())).objects, granted);
     }
 }

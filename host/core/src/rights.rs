@@ -3,11 +3,10 @@
 
 pub mod kinds;
 mod least;
-mod reach;
 
-pub use reach::every_secret;
+pub use least::every_secret;
 
-use crate::policy::{Policy, Target, WriteRule};
+use crate::policy::{Policy, ReadRule, Target, WriteRule};
 use crate::reference::LOCAL;
 use crate::watches::{Scope, SecretReads, plan};
 use kinds::Kind;
@@ -92,6 +91,18 @@ pub struct Objects {
     pub resource: String,
     /// Exact name; `None` for all.
     pub name: Option<String>,
+}
+
+impl Objects {
+    /// All objects of a resource.
+    fn all(group: &str, resource: &str) -> Self {
+        Self {
+            namespace: None,
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            name: None,
+        }
+    }
 }
 
 /// What may be done with some objects, and why.
@@ -190,14 +201,12 @@ impl Needed<'_> {
 
     /// Group and kind of a scope.
     fn kind<'s>(&self, scope: &'s Scope) -> (&'s str, Kind) {
-        let group = scope
-            .api_version
-            .split_once('/')
-            .map_or("", |(group, _)| group);
+        let group = scope.api_version.split_once('/');
+        let group = group.map_or("", |(group, _)| group);
+        let asked = || (self.asked.kind)(group, &scope.kind);
         (
             group,
-            kinds::known(group, &scope.kind)
-                .unwrap_or_else(|| (self.asked.kind)(group, &scope.kind)),
+            kinds::known(group, &scope.kind).unwrap_or_else(asked),
         )
     }
 
@@ -215,18 +224,15 @@ impl Needed<'_> {
 
     /// Secrets are read by exact name where no watch shows for certain whether they exist.
     fn reads(&mut self, policy: &Policy) {
-        let secrets = policy
-            .reads
-            .iter()
-            .enumerate()
-            .filter(|(_, rule)| rule.kind == "Secret" && rule.api_version == "v1");
+        let is_secret = |rule: &ReadRule| rule.kind == "Secret" && rule.api_version == "v1";
         let connection = self.asked.connection;
-        for (index, rule) in secrets.filter(|(_, rule)| rule.cluster == connection) {
+        let reads = policy.reads.iter().enumerate();
+        for (index, rule) in reads.filter(|(_, rule)| rule.cluster == connection && is_secret(rule))
+        {
             let because = because(policy, plan::read_line(index, rule));
-            for (scope, _) in plan::read(policy, None, rule)
-                .into_iter()
-                .filter(|(scope, _)| scope.name.is_none())
-            {
+            let mut scopes = plan::read(policy, None, rule);
+            scopes.retain(|(scope, _)| scope.name.is_none());
+            for (scope, _) in scopes {
                 self.scope(&scope, &[Verb::Get], &because);
             }
         }
@@ -243,12 +249,7 @@ impl Needed<'_> {
             }
             for (group, resource, why) in policy.world.lists() {
                 let line = format!("{} ({why})", plan::write_line(index));
-                let objects = Objects {
-                    namespace: None,
-                    group: (*group).to_owned(),
-                    resource: (*resource).to_owned(),
-                    name: None,
-                };
+                let objects = Objects::all(group, resource);
                 self.add(objects, &[Verb::List], because(policy, line));
             }
         }
@@ -287,17 +288,13 @@ impl Needed<'_> {
         }
         for (scope, _) in plan::primary(policy, None) {
             let (_, kind) = self.kind(&scope);
-            let namespace = if kind.namespaced {
-                scope.namespace
-            } else {
-                Some(EVENTS_OF_CLUSTER.to_owned())
+            let namespace = match kind.namespaced {
+                true => scope.namespace,
+                false => Some(EVENTS_OF_CLUSTER.to_owned()),
             };
-            let (group, resource) = ("events.k8s.io".to_owned(), "events".to_owned());
             let objects = Objects {
                 namespace,
-                group,
-                resource,
-                name: None,
+                ..Objects::all("events.k8s.io", "events")
             };
             let because = because(policy, "spec.primary (warnings)".to_owned());
             self.add(objects, &[Verb::Create, Verb::Patch], because);
@@ -307,56 +304,29 @@ impl Needed<'_> {
     /// Adds what the agent itself does, whatever the policies say.
     fn own(&mut self, own: Own<'_>) {
         use Verb::{Create, Get, List, Patch, Update, Watch};
-        let (policies, reviews, access) = (GROUP, "authentication.k8s.io", "authorization.k8s.io");
-        let says = own.policies && !self.asked.read_only;
-        for (wanted, group, resource, verbs, why) in [
-            (
-                own.lease.is_some(),
-                "coordination.k8s.io",
-                "leases",
-                &[Get, Create, Update][..],
-                "runs leader election",
-            ),
-            (
-                own.policies,
-                policies,
-                "fleetpolicies",
-                &[List, Watch],
-                "watches its policies",
-            ),
-            (
-                says,
-                policies,
-                "fleetpolicies/status",
-                &[Patch],
-                "writes the status of its policies",
-            ),
-            (
-                own.reviews,
-                reviews,
-                "tokenreviews",
-                &[Create],
-                "authenticates readers of its metrics",
-            ),
-            (
-                own.reviews,
-                access,
-                "subjectaccessreviews",
-                &[Create],
-                "authorizes readers of its metrics",
-            ),
-        ] {
-            let lease = own.lease.filter(|_| resource == "leases");
-            let (namespace, name) = (lease.map(str::to_owned), lease.map(|_| LEASE.to_owned()));
-            let objects = Objects {
-                namespace,
-                group: group.to_owned(),
-                resource: resource.to_owned(),
-                name,
+        let writes = !self.asked.read_only;
+        let mut add = |objects, verbs, why| self.add(objects, verbs, [Because::Agent(why)]);
+        if let Some(namespace) = own.lease {
+            let lease = Objects {
+                namespace: Some(namespace.to_owned()),
+                name: Some(LEASE.to_owned()),
+                ..Objects::all("coordination.k8s.io", "leases")
             };
-            if wanted {
-                self.add(objects, verbs, [Because::Agent(why)]);
-            }
+            add(lease, &[Get, Create, Update], "runs leader election");
+        }
+        if own.policies {
+            let policies = Objects::all(GROUP, "fleetpolicies");
+            add(policies, &[List, Watch], "watches its policies");
+        }
+        if own.policies && writes {
+            let status = Objects::all(GROUP, "fleetpolicies/status");
+            add(status, &[Patch], "writes the status of its policies");
+        }
+        if own.reviews {
+            let tokens = Objects::all("authentication.k8s.io", "tokenreviews");
+            add(tokens, &[Create], "authenticates readers of its metrics");
+            let access = Objects::all("authorization.k8s.io", "subjectaccessreviews");
+            add(access, &[Create], "authorizes readers of its metrics");
         }
     }
 }
@@ -380,57 +350,47 @@ fn because(policy: &Policy, line: String) -> BTreeSet<Because> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{kubeconfig_manifest, policy, taints_manifest};
+    use crate::sample::{kubeconfig_manifest, policy, taints_manifest, with};
     use serde_json::{Value, json};
 
-    fn with(mut manifest: Value, changes: &[(&str, Value)]) -> Value {
-        for (pointer, value) in changes {
-            let (parent, name) = pointer.rsplit_once('/').unwrap();
-            manifest.pointer_mut(parent).unwrap()[name] = value.clone();
+    const OWN: Own<'static> = Own {
+        lease: Some("transom"),
+        policies: true,
+        reviews: true,
+    };
+
+    /// What an agent on `local` that does everything is asked about a connection.
+    fn asked(connection: &str, secrets: SecretReads) -> Asked<'_> {
+        Asked {
+            connection,
+            home: LOCAL,
+            secrets,
+            read_only: false,
+            own: OWN,
+            kind: &|_, kind| kinds::guess(kind),
         }
-        manifest
+    }
+
+    fn rights_for(manifests: &[Value], asked: Asked<'_>) -> Rights {
+        let policies: Vec<_> = manifests.iter().map(policy).collect();
+        of(&policies.iter().collect::<Vec<_>>(), asked)
     }
 
     fn rights(manifests: &[Value], connection: &str, secrets: SecretReads) -> Rights {
-        let kind = |_: &str, kind: &str| kinds::guess(kind);
-        let policies: Vec<_> = manifests.iter().map(policy).collect();
-        let own = Own {
-            lease: Some("transom"),
-            policies: true,
-            reviews: true,
-        };
-        of(
-            &policies.iter().collect::<Vec<_>>(),
-            Asked {
-                connection,
-                home: LOCAL,
-                secrets,
-                read_only: false,
-                own,
-                kind: &kind,
-            },
-        )
+        rights_for(manifests, asked(connection, secrets))
     }
 
     /// The same for an agent that writes nothing, and does nothing else.
     fn read_only(manifests: &[Value], secrets: SecretReads) -> Vec<String> {
-        let kind = |_: &str, kind: &str| kinds::guess(kind);
-        let policies: Vec<_> = manifests.iter().map(policy).collect();
         let asked = Asked {
-            connection: LOCAL,
-            home: LOCAL,
-            secrets,
             read_only: true,
             own: Own::default(),
-            kind: &kind,
+            ..asked(LOCAL, secrets)
         };
-        let rights = of(&policies.iter().collect::<Vec<_>>(), asked);
-        assert_eq!(
-            shown(&rights).len(),
-            rights.len(),
-            "more than the policies need"
-        );
-        shown(&rights)
+        let rights = rights_for(manifests, asked);
+        let shown = shown(&rights);
+        assert_eq!(shown.len(), rights.len(), "more than the policies need");
+        shown
     }
 
     /// `namespace/resource.group/name: verbs`, with `*` for all; without those of the agent itself.
@@ -469,32 +429,21 @@ mod tests {
         assert_eq!(home([]), None);
         assert_eq!(home(["hub", "edge"]), Some("hub"));
         assert_eq!(home(["hub", LOCAL, "edge"]), Some(LOCAL));
-        let kind = |_: &str, kind: &str| kinds::guess(kind);
-        let own = Own {
-            lease: Some("transom"),
-            policies: true,
-            reviews: true,
-        };
         let count = |connection, home, read_only| {
             let asked = Asked {
-                connection,
                 home,
-                secrets: SecretReads::Watch,
                 read_only,
-                own,
-                kind: &kind,
+                ..asked(connection, SecretReads::Watch)
             };
-            of(&[], asked).len()
+            rights_for(&[], asked).len()
         };
         // Read-only, the status of policies is not written.
-        assert_eq!(
-            [
-                count("hub", "hub", false),
-                count("hub", "hub", true),
-                count(LOCAL, "hub", false)
-            ],
-            [5, 4, 0]
-        );
+        let counts = [
+            count("hub", "hub", false),
+            count("hub", "hub", true),
+            count(LOCAL, "hub", false),
+        ];
+        assert_eq!(counts, [5, 4, 0]);
     }
 
     #[test]
@@ -597,33 +546,20 @@ mod tests {
                 .as_deref()
                 .is_none_or(|name| name == "transom")
         }));
-        let hosted = rights
-            .iter()
-            .find(|(objects, _)| objects.resource == "hostedclusters")
-            .unwrap()
-            .1;
-        let reasons: Vec<_> = hosted.because.iter().map(ToString::to_string).collect();
+        let reasons = |resource: &str| -> Vec<_> {
+            let all = |objects: &&Objects| objects.resource == resource && objects.name.is_none();
+            let because = &rights[rights.keys().find(all).unwrap()].because;
+            because.iter().map(ToString::to_string).collect()
+        };
         assert_eq!(
-            reasons,
+            reasons("hostedclusters"),
             [
                 "policy external, spec.primary",
                 "policy other, spec.primary"
             ]
         );
-        let source = rights
-            .iter()
-            .find(|(objects, _)| objects.resource == "secrets" && objects.name.is_none());
-        let reasons: Vec<_> = source
-            .unwrap()
-            .1
-            .because
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert!(
-            reasons.contains(&"policy other, spec.grant.read[0] (source)".to_owned()),
-            "{reasons:?}"
-        );
+        let source = "policy other, spec.grant.read[0] (source)".to_owned();
+        assert!(reasons("secrets").contains(&source));
     }
 
     #[test]

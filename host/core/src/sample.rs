@@ -55,6 +55,18 @@ pub(crate) fn taints_manifest() -> Value {
     })
 }
 
+/// A manifest with values set at some pointers.
+pub(crate) fn with(mut manifest: Value, changes: &[(&str, Value)]) -> Value {
+    for (pointer, value) in changes {
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        match manifest.pointer_mut(parent).unwrap() {
+            Value::Array(list) => list[name.parse::<usize>().unwrap()] = value.clone(),
+            parent => parent[name] = value.clone(),
+        }
+    }
+    manifest
+}
+
 pub(crate) fn policy(manifest: &Value) -> Policy {
     check::policy(manifest::parse(manifest).unwrap()).unwrap()
 }

@@ -1,8 +1,9 @@
 //! Shares scarce resources: memory, threads, log lines, requests to a server. Each file shares one.
 
-pub mod allowance;
 pub mod budget;
 pub mod concurrency;
 pub mod often;
 pub mod room;
 pub mod turns;
+
+pub use often as allowance;

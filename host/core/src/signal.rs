@@ -1,6 +1,6 @@
 //! The closed list of signals; one place in the agent turns them into logs and metrics.
 
-use crate::outcome::WriteKind;
+use crate::plan::WriteKind;
 use crate::reference::ObjectRef;
 use crate::work::Key;
 use std::sync::Arc;

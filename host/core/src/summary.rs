@@ -1,7 +1,8 @@
 //! The status of a policy: counts, why primaries wait, the top failures, and conditions, as one bounded value.
 //! Messages come without credentials and are cut here.
 
-use crate::catalogue::{Entry, Refusal};
+use crate::catalogue::Entry;
+use crate::catalogue::guest::Guest;
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
@@ -76,29 +77,32 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
     };
     primaries.for_each(|standing| sum.take(standing));
     let entry = known.entry;
+    let digest = |guest: &Guest| guest.digest.to_string();
     let revision = entry.revision.as_ref().map(|revision| RevisionStatus {
         generation: entry.active,
-        decide: revision.decide.digest.to_string(),
-        trigger: revision
-            .trigger
-            .as_ref()
-            .map(|trigger| trigger.digest.to_string()),
+        decide: digest(&revision.decide),
+        trigger: revision.trigger.as_ref().map(digest),
     });
-    let mut watch_errors: Vec<_> = known
-        .watch_errors
-        .iter()
-        .filter(|watch| concerns(entry, watch))
-        .cloned()
-        .collect();
+    let watch_errors = known.watch_errors.iter();
+    let watch_errors = watch_errors.filter(|watch| concerns(entry, watch));
+    let mut watch_errors: Vec<_> = watch_errors.cloned().collect();
     watch_errors.sort();
     watch_errors.dedup();
     let said = match (&entry.revision, &entry.refused) {
         // Never active: its needs and its health are unknown.
-        (None, Some(refused)) => [
-            loaded(entry),
-            unknown(ConditionType::Watched, refused),
-            unknown(ConditionType::Healthy, refused),
-        ],
+        (None, Some(refused)) => {
+            let unknown = |kind| {
+                let message = "No revision of the policy is active.".to_owned();
+                said(
+                    kind,
+                    ConditionStatus::Unknown,
+                    refused.reason.as_str(),
+                    message,
+                )
+            };
+            let (watched, healthy) = (ConditionType::Watched, ConditionType::Healthy);
+            [loaded(entry), unknown(watched), unknown(healthy)]
+        }
         _ => [loaded(entry), watched(&watch_errors), sum.healthy()],
     };
     let said = std::iter::once(ready(&said)).chain(said);
@@ -110,7 +114,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
         observed_generation: entry.place.generation,
         revision,
         counts: sum.counts,
-        conditions: said.map(|said| condition(said, known)).collect(),
+        conditions: said.map(|said| dated(said, known)).collect(),
         top_failures: sum.top_failures(),
         waiting: sum.waiting(),
         watch_errors,
@@ -124,47 +128,43 @@ fn concerns(entry: &Entry, watch: &WatchStatus) -> bool {
     };
     let is = |cluster: &str, api_version: &str, kind: &str| {
         // A file that cannot be read may hold any kind.
-        (watch.cluster == cluster && watch.kind.is_empty())
-            || (
-                watch.cluster.as_str(),
-                watch.api_version.as_str(),
-                watch.kind.as_str(),
-            ) == (cluster, api_version, kind)
+        let same_kind = watch.api_version == api_version && watch.kind == kind;
+        watch.cluster == cluster && (watch.kind.is_empty() || same_kind)
     };
     let mut made = policy.makes().map(|(_, rule)| rule);
-    let written = made.any(|rule| is(&rule.cluster, &rule.api_version, &rule.kind));
+    let mut reads = policy.reads.iter();
     let primary = &policy.primary;
-    let read = policy
-        .reads
-        .iter()
-        .any(|rule| is(&rule.cluster, &rule.api_version, &rule.kind));
-    written || read || is(&primary.cluster, &primary.api_version, &primary.kind)
+    made.any(|rule| is(&rule.cluster, &rule.api_version, &rule.kind))
+        || reads.any(|rule| is(&rule.cluster, &rule.api_version, &rule.kind))
+        || is(&primary.cluster, &primary.api_version, &primary.kind)
 }
 
-/// A condition before it has its times.
-struct Said {
-    kind: ConditionType,
-    status: ConditionStatus,
-    reason: String,
-    message: String,
+/// A condition before [`dated`].
+fn said(kind: ConditionType, status: ConditionStatus, reason: &str, message: String) -> Condition {
+    Condition {
+        kind,
+        status,
+        observed_generation: None,
+        reason: reason.to_owned(),
+        message,
+        last_transition_time: String::new(),
+    }
 }
 
-fn condition(said: Said, known: Known<'_>) -> Condition {
-    let status = said.status;
+/// The condition with its time and generation.
+fn dated(said: Condition, known: Known<'_>) -> Condition {
     let before = known
         .before
-        .and_then(|before| before.conditions.iter().find(|one| one.kind == said.kind));
-    let since = match before {
-        Some(before) if before.status == status => before.last_transition_time.clone(),
-        _ => format_rfc3339(known.now_seconds),
-    };
+        .into_iter()
+        .flat_map(|before| &before.conditions);
+    let same = |one: &&Condition| one.kind == said.kind && one.status == said.status;
+    let since = before.into_iter().find(same);
+    let since = since.map(|before| before.last_transition_time.clone());
     Condition {
-        kind: said.kind,
-        status,
         observed_generation: known.entry.place.generation,
-        reason: said.reason,
         message: cut(&said.message),
-        last_transition_time: since,
+        last_transition_time: since.unwrap_or_else(|| format_rfc3339(known.now_seconds)),
+        ..said
     }
 }
 
@@ -176,88 +176,55 @@ fn holds(is_so: bool) -> ConditionStatus {
     }
 }
 
-fn unknown(kind: ConditionType, refused: &Refusal) -> Said {
-    let message = "No revision of the policy is active.".to_owned();
-    Said {
-        kind,
-        status: ConditionStatus::Unknown,
-        reason: refused.reason.as_str().to_owned(),
-        message,
-    }
-}
-
-fn loaded(entry: &Entry) -> Said {
+fn loaded(entry: &Entry) -> Condition {
     let (reason, message) = match &entry.refused {
-        None => (
-            KnownReason::Loaded,
-            KnownReason::Loaded.meaning().to_owned(),
-        ),
-        Some(refused) => (refused.reason, refused.message.clone()),
+        None => (KnownReason::Loaded, KnownReason::Loaded.meaning()),
+        Some(refused) => (refused.reason, refused.message.as_str()),
     };
-    Said {
-        kind: ConditionType::Loaded,
-        status: holds(entry.refused.is_none()),
-        reason: reason.as_str().to_owned(),
-        message,
-    }
+    let status = holds(entry.refused.is_none());
+    said(
+        ConditionType::Loaded,
+        status,
+        reason.as_str(),
+        message.to_owned(),
+    )
 }
 
 /// All conditions as one, for clients that wait for a policy without knowing the others: the first condition that
 /// does not hold gives the message.
-fn ready(said: &[Said]) -> Said {
-    let bad = said.iter().find(|one| one.status == ConditionStatus::False);
-    let open = bad.or_else(|| {
-        said.iter()
-            .find(|one| one.status == ConditionStatus::Unknown)
-    });
-    let speaks = open.or(said.last());
-    Said {
-        kind: ConditionType::Ready,
-        status: open.map_or(ConditionStatus::True, |one| one.status),
-        reason: open.map_or_else(
-            || KnownReason::InSync.as_str().to_owned(),
-            |one| one.reason.clone(),
-        ),
-        message: speaks.map(|one| one.message.clone()).unwrap_or_default(),
-    }
+fn ready(conditions: &[Condition]) -> Condition {
+    let first = |status| conditions.iter().find(|one| one.status == status);
+    let open = first(ConditionStatus::False).or_else(|| first(ConditionStatus::Unknown));
+    let (status, reason) = match open {
+        Some(open) => (open.status, open.reason.as_str()),
+        None => (ConditionStatus::True, KnownReason::InSync.as_str()),
+    };
+    let speaks = open.or(conditions.last());
+    let message = speaks.map(|one| one.message.clone()).unwrap_or_default();
+    said(ConditionType::Ready, status, reason, message)
 }
 
-fn watched(watch_errors: &[WatchStatus]) -> Said {
-    let (reason, message) = match watch_errors {
-        [] => (
-            KnownReason::InSync.as_str().to_owned(),
-            "Everything that the policy needs is watched.".to_owned(),
-        ),
-        [first, ..] => {
-            let more = if watch_errors.len() > 1 {
-                format!(" (and {} more)", watch_errors.len() - 1)
-            } else {
-                String::new()
-            };
-            let WatchStatus {
-                api_version,
-                kind,
-                cluster,
-                message,
-                ..
-            } = first;
-            let what = if kind.is_empty() {
-                String::new()
-            } else {
-                format!("{kind} of {api_version} on ")
-            };
-            (
-                first.reason.clone(),
-                format!("{what}{cluster}: {message}{more}"),
-            )
-        }
+fn watched(watch_errors: &[WatchStatus]) -> Condition {
+    let Some(first) = watch_errors.first() else {
+        let (status, reason) = (ConditionStatus::True, KnownReason::InSync.as_str());
+        let message = "Everything that the policy needs is watched.".to_owned();
+        return said(ConditionType::Watched, status, reason, message);
     };
-    Said {
-        kind: ConditionType::Watched,
-        status: holds(watch_errors.is_empty()),
-        reason,
+    let more = match watch_errors.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    let what = match first.kind.as_str() {
+        "" => String::new(),
+        kind => format!("{kind} of {} on ", first.api_version),
+    };
+    let message = format!("{what}{}: {}{more}", first.cluster, first.message);
+    said(
+        ConditionType::Watched,
+        ConditionStatus::False,
+        &first.reason,
         message,
-    }
+    )
 }
 
 /// Primaries of one state and reason.
@@ -331,11 +298,9 @@ impl<'a> Sum<'a> {
 
     /// The groups of these states, the largest first.
     fn largest(&self, states: &[State]) -> Vec<(State, &'a Reason, Group)> {
-        let of_states = self
-            .groups
-            .iter()
-            .filter(|((state, _), _)| states.contains(state));
-        let mut groups: Vec<_> = of_states
+        let groups = self.groups.iter();
+        let mut groups: Vec<_> = groups
+            .filter(|((state, _), _)| states.contains(state))
             .map(|((state, reason), group)| (*state, *reason, *group))
             .collect();
         groups.sort_by_key(|(_, _, group)| std::cmp::Reverse(group.count));
@@ -358,19 +323,12 @@ impl<'a> Sum<'a> {
             .collect()
     }
 
-    fn healthy(&self) -> Said {
-        let failed = self.largest(&[State::Failed]);
-        let groups = if failed.is_empty() {
-            self.largest(&[State::Held, State::Waiting])
-        } else {
-            failed
-        };
-        let reason = groups
-            .first()
-            .map_or(KnownReason::InSync.as_str(), |(_, reason, _)| {
-                reason.as_str()
-            })
-            .to_owned();
+    fn healthy(&self) -> Condition {
+        let mut groups = self.largest(&[State::Failed]);
+        if groups.is_empty() {
+            groups = self.largest(&[State::Held, State::Waiting]);
+        }
+        let reason = groups.first().map(|(_, reason, _)| reason.as_str());
         let Counts {
             total,
             applied,
@@ -385,12 +343,8 @@ impl<'a> Sum<'a> {
             message.push_str(if at == 0 { ": " } else { ", " });
             message.push_str(&format!("{} {reason}", group.count));
         }
-        Said {
-            kind: ConditionType::Healthy,
-            status: holds(failed == 0),
-            reason,
-            message,
-        }
+        let reason = reason.unwrap_or(KnownReason::InSync.as_str());
+        said(ConditionType::Healthy, holds(failed == 0), reason, message)
     }
 }
 
@@ -407,7 +361,7 @@ fn cut(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::{Place, Revision};
+    use crate::catalogue::{Place, Refusal, Revision};
     use crate::sample::{guest, hosted, kubeconfig_manifest, policy};
     use std::sync::Arc;
 
@@ -461,12 +415,42 @@ mod tests {
         )
     }
 
-    fn said(status: &PolicyStatus, kind: ConditionType) -> (ConditionStatus, &str, &str) {
-        let condition = status
-            .conditions
-            .iter()
-            .find(|condition| condition.kind == kind)
-            .unwrap();
+    /// The status of a policy without primaries while these watches fail.
+    fn watching(entry: &Entry, watch_errors: &[WatchStatus]) -> PolicyStatus {
+        let known = Known {
+            entry,
+            watch_errors,
+            before: None,
+            now_seconds: NOW,
+        };
+        of(known, std::iter::empty())
+    }
+
+    fn watch(kind: &str) -> WatchStatus {
+        WatchStatus {
+            cluster: "local".to_owned(),
+            api_version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            reason: "ReadForbidden".to_owned(),
+            message: "not allowed".to_owned(),
+        }
+    }
+
+    fn refusing(reason: KnownReason, message: &str) -> Entry {
+        let refusal = Refusal {
+            reason,
+            message: message.to_owned(),
+        };
+        Entry {
+            refused: Some(refusal),
+            ..entry()
+        }
+    }
+
+    fn says(status: &PolicyStatus, kind: ConditionType) -> (ConditionStatus, &str, &str) {
+        let mut conditions = status.conditions.iter();
+        let condition = conditions.find(|condition| condition.kind == kind).unwrap();
         (condition.status, &condition.reason, &condition.message)
     }
 
@@ -534,7 +518,7 @@ mod tests {
         );
         assert_eq!(status.waiting[0].since, format_rfc3339(NOW - 901));
         assert_eq!(
-            said(&status, ConditionType::Healthy),
+            says(&status, ConditionType::Healthy),
             (
                 ConditionStatus::False,
                 "GuestTrapped",
@@ -553,14 +537,7 @@ mod tests {
     #[test]
     fn a_policy_is_ready_when_every_condition_holds() {
         let entry = entry();
-        let refused = Refusal {
-            reason: KnownReason::PolicyInvalid,
-            message: "spec: no".to_owned(),
-        };
-        let newer = Entry {
-            refused: Some(refused),
-            ..entry.clone()
-        };
+        let newer = refusing(KnownReason::PolicyInvalid, "spec: no");
         let never = Entry {
             revision: None,
             active: None,
@@ -585,37 +562,20 @@ mod tests {
             (&never, &[][..], (ConditionStatus::False, "PolicyInvalid")),
         ] {
             let status = status(entry, None, NOW, primaries);
-            let (found, reason, _) = said(&status, ConditionType::Ready);
+            let (found, reason, _) = says(&status, ConditionType::Ready);
             assert_eq!((found, reason), expected, "{primaries:?}");
             assert_eq!(status.conditions.len(), 4);
         }
-        let watch_errors = WatchStatus {
-            cluster: "local".to_owned(),
-            api_version: "v1".to_owned(),
-            kind: "Secret".to_owned(),
-            namespace: None,
-            reason: "ReadForbidden".to_owned(),
-            message: "no".to_owned(),
-        };
-        let known = Known {
-            entry: &entry,
-            watch_errors: &[watch_errors],
-            before: None,
-            now_seconds: NOW,
-        };
-        let status = of(known, std::iter::empty());
-        assert_eq!(
-            said(&status, ConditionType::Ready).0,
-            ConditionStatus::False
-        );
-        assert_eq!(said(&status, ConditionType::Ready).1, "ReadForbidden");
+        let status = watching(&entry, &[watch("Secret")]);
+        let (found, reason, _) = says(&status, ConditionType::Ready);
+        assert_eq!((found, reason), (ConditionStatus::False, "ReadForbidden"));
     }
 
     #[test]
     fn without_a_failed_primary_a_policy_is_healthy() {
         let nobody = status(&entry(), None, NOW, &[]);
         assert_eq!(
-            said(&nobody, ConditionType::Healthy),
+            says(&nobody, ConditionType::Healthy),
             (
                 ConditionStatus::True,
                 "InSync",
@@ -629,31 +589,20 @@ mod tests {
             &[("a", State::Waiting, KnownReason::OwnedByAnother.into(), NOW)],
         );
         assert_eq!(
-            said(&waits, ConditionType::Healthy).0,
+            says(&waits, ConditionType::Healthy).0,
             ConditionStatus::True
         );
-        assert_eq!(said(&waits, ConditionType::Healthy).1, "OwnedByAnother");
-        assert_eq!(said(&waits, ConditionType::Loaded).1, "Loaded");
-        assert_eq!(said(&waits, ConditionType::Watched).1, "InSync");
+        assert_eq!(says(&waits, ConditionType::Healthy).1, "OwnedByAnother");
+        assert_eq!(says(&waits, ConditionType::Loaded).1, "Loaded");
+        assert_eq!(says(&waits, ConditionType::Watched).1, "InSync");
     }
 
     #[test]
     fn a_refused_revision_explains_why_and_the_previous_stays_active() {
-        let refused = Some(Refusal {
-            reason: KnownReason::PolicyInvalid,
-            message: "x".repeat(2_000),
-        });
-        let place = Place {
-            text: "external".to_owned(),
-            generation: Some(5),
-        };
-        let entry = Entry {
-            refused,
-            place,
-            ..entry()
-        };
+        let mut entry = refusing(KnownReason::PolicyInvalid, &"x".repeat(2_000));
+        entry.place.generation = Some(5);
         let status = status(&entry, None, NOW, &[]);
-        let (holds, reason, message) = said(&status, ConditionType::Loaded);
+        let (holds, reason, message) = says(&status, ConditionType::Loaded);
         assert_eq!((holds, reason), (ConditionStatus::False, "PolicyInvalid"));
         assert!(message.len() <= MAX_MESSAGE && message.ends_with('…'));
         assert_eq!(
@@ -667,26 +616,17 @@ mod tests {
 
     #[test]
     fn a_policy_that_was_never_active_has_only_unknown_conditions() {
-        let refused = Some(Refusal {
-            reason: KnownReason::ComponentNotFound,
-            message: "no such file".to_owned(),
-        });
-        let status = status(
-            &Entry {
-                revision: None,
-                refused,
-                ..entry()
-            },
-            None,
-            NOW,
-            &[],
-        );
+        let never = Entry {
+            revision: None,
+            ..refusing(KnownReason::ComponentNotFound, "no such file")
+        };
+        let status = status(&never, None, NOW, &[]);
         assert_eq!(
-            said(&status, ConditionType::Loaded),
+            says(&status, ConditionType::Loaded),
             (ConditionStatus::False, "ComponentNotFound", "no such file")
         );
         for kind in [ConditionType::Watched, ConditionType::Healthy] {
-            let (holds, reason, _) = said(&status, kind);
+            let (holds, reason, _) = says(&status, kind);
             assert_eq!(
                 (holds, reason),
                 (ConditionStatus::Unknown, "ComponentNotFound")
@@ -766,33 +706,11 @@ mod tests {
 
     #[test]
     fn reports_failing_watches_once() {
-        let watch = |kind: &str| WatchStatus {
-            cluster: "local".to_owned(),
-            api_version: "v1".to_owned(),
-            kind: kind.to_owned(),
-            namespace: None,
-            reason: "ReadForbidden".to_owned(),
-            message: "not allowed".to_owned(),
-        };
-        let entry = entry();
-        let watch_errors = [
-            watch("Service"),
-            watch("Secret"),
-            watch("Service"),
-            watch("Pod"),
-        ];
-        let status = of(
-            Known {
-                entry: &entry,
-                watch_errors: &watch_errors,
-                before: None,
-                now_seconds: NOW,
-            },
-            std::iter::empty(),
-        );
+        let watch_errors = ["Service", "Secret", "Service", "Pod"].map(watch);
+        let status = watching(&entry(), &watch_errors);
         assert_eq!(status.watch_errors, [watch("Secret"), watch("Service")]);
         assert_eq!(
-            said(&status, ConditionType::Watched),
+            says(&status, ConditionType::Watched),
             (
                 ConditionStatus::False,
                 "ReadForbidden",
@@ -806,24 +724,13 @@ mod tests {
         let file = |cluster: &str| WatchStatus {
             cluster: cluster.to_owned(),
             api_version: String::new(),
-            kind: String::new(),
-            namespace: None,
             reason: "ManifestInvalid".to_owned(),
             message: "a\u{1b}.yaml: document 1, line 2: not UTF-8".to_owned(),
+            ..watch("")
         };
-        let entry = entry();
-        let watch_errors = [file("local"), file("elsewhere")];
-        let status = of(
-            Known {
-                entry: &entry,
-                watch_errors: &watch_errors,
-                before: None,
-                now_seconds: NOW,
-            },
-            std::iter::empty(),
-        );
+        let status = watching(&entry(), &[file("local"), file("elsewhere")]);
         assert_eq!(
-            said(&status, ConditionType::Watched),
+            says(&status, ConditionType::Watched),
             (
                 ConditionStatus::False,
                 "ManifestInvalid",

@@ -84,51 +84,35 @@ pub fn observe(
     object: &Object,
 ) -> PredicateResult {
     let last_seen = LastSeen::of(object, predicate);
+    let enqueue = |cause, last_seen| PredicateResult::Enqueue { cause, last_seen };
     let Some(before) = before.filter(|before| before.primary.uid == last_seen.primary.uid) else {
-        return PredicateResult::Enqueue {
-            cause: Cause::Added,
-            last_seen,
-        };
+        return enqueue(Cause::Added, last_seen);
     };
     // A pause is a matter of user and host: no guest can hide its end.
     if before.paused != last_seen.paused {
-        return PredicateResult::Enqueue {
-            cause: Cause::Changed(vec![pause()]),
-            last_seen,
-        };
+        return enqueue(Cause::Changed(vec![pause()]), last_seen);
     }
     let undone = unequal(&before.written, &last_seen.written);
     if !undone.is_empty() {
-        return PredicateResult::Enqueue {
-            cause: Cause::Changed(undone),
-            last_seen,
-        };
+        return enqueue(Cause::Changed(undone), last_seen);
     }
-    let declared = predicate.declared;
-    let changed = differing(declared, before, &last_seen);
-    match (changed.is_empty(), predicate.evaluator) {
-        (true, _) => PredicateResult::Ignore,
-        // No guest can judge a field of another shape; the reconcile reports what is wrong with it.
-        _ if declared.misfit(object).is_some() => PredicateResult::Enqueue {
-            cause: Cause::Undecided,
-            last_seen,
-        },
-        (false, Evaluator::AnyChange) => PredicateResult::Enqueue {
-            cause: Cause::Changed(changed),
-            last_seen,
-        },
-        (false, Evaluator::Guest) => {
-            let change = Change {
-                before: before.primary.clone(),
-                after: last_seen.primary.clone(),
-                changed,
-            };
-            PredicateResult::Ask {
-                change: Box::new(change),
-                last_seen,
-            }
-        }
+    let changed = differing(predicate.declared, before, &last_seen);
+    if changed.is_empty() {
+        return PredicateResult::Ignore;
     }
+    // No guest can judge a field of another shape; the reconcile reports what is wrong with it.
+    if predicate.declared.misfit(object).is_some() {
+        return enqueue(Cause::Undecided, last_seen);
+    }
+    if predicate.evaluator == Evaluator::AnyChange {
+        return enqueue(Cause::Changed(changed), last_seen);
+    }
+    let change = Box::new(Change {
+        before: before.primary.clone(),
+        after: last_seen.primary.clone(),
+        changed,
+    });
+    PredicateResult::Ask { change, last_seen }
 }
 
 /// The path of the pause annotation.
@@ -198,6 +182,13 @@ mod tests {
         )
     }
 
+    fn enqueued(cause: Cause, body: &Value) -> PredicateResult {
+        PredicateResult::Enqueue {
+            cause,
+            last_seen: last_seen(body),
+        }
+    }
+
     fn with(pointer: &str, value: Value) -> Value {
         let mut body = primary();
         let (parent, name) = pointer.rsplit_once('/').unwrap();
@@ -220,20 +211,11 @@ mod tests {
             None,
             &object(hosted("demo"), primary()),
         );
-        assert_eq!(
-            first,
-            PredicateResult::Enqueue {
-                cause: Cause::Added,
-                last_seen: last_seen(&primary())
-            }
-        );
+        assert_eq!(first, enqueued(Cause::Added, &primary()));
         let anew = with("/metadata/uid", json!("u2"));
         assert_eq!(
             moved(Evaluator::Guest, anew.clone()),
-            PredicateResult::Enqueue {
-                cause: Cause::Added,
-                last_seen: last_seen(&anew)
-            }
+            enqueued(Cause::Added, &anew)
         );
     }
 
@@ -291,10 +273,7 @@ mod tests {
             let cause = Cause::Changed(vec![path.to_owned()]);
             assert_eq!(
                 moved(Evaluator::AnyChange, after.clone()),
-                PredicateResult::Enqueue {
-                    cause,
-                    last_seen: last_seen(&after)
-                },
+                enqueued(cause, &after),
                 "{pointer}"
             );
         }
@@ -305,10 +284,7 @@ mod tests {
         let after = with("/status", json!("odd"));
         assert_eq!(
             moved(Evaluator::Guest, after.clone()),
-            PredicateResult::Enqueue {
-                cause: Cause::Undecided,
-                last_seen: last_seen(&after)
-            }
+            enqueued(Cause::Undecided, &after)
         );
     }
 

@@ -43,6 +43,30 @@ pub struct Scope {
     pub labels: Option<String>,
 }
 
+impl Scope {
+    /// All objects of a kind.
+    fn all(api_version: &str, kind: &str) -> Self {
+        Self {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            name: None,
+            fields: None,
+            labels: None,
+        }
+    }
+
+    /// Whether it covers another scope: each of its bounds is also one of the other.
+    fn holds(&self, other: &Self) -> bool {
+        let within = |mine: &Option<String>, other| mine.is_none() || mine == other;
+        (&self.api_version, &self.kind) == (&other.api_version, &other.kind)
+            && within(&self.namespace, &other.namespace)
+            && within(&self.name, &other.name)
+            && within(&self.fields, &other.fields)
+            && within(&self.labels, &other.labels)
+    }
+}
+
 /// Which parts of the objects of a scope are kept in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Keep {
@@ -112,41 +136,19 @@ impl Keep {
 
 /// The watch of the policies themselves.
 pub fn policies() -> (Scope, Keep) {
-    let (api_version, kind) = (
-        transom_api::API_VERSION.to_owned(),
-        transom_api::KIND.to_owned(),
-    );
-    (
-        Scope {
-            api_version,
-            kind,
-            namespace: None,
-            name: None,
-            fields: None,
-            labels: None,
-        },
-        Keep::default(),
-    )
+    let scope = Scope::all(transom_api::API_VERSION, transom_api::KIND);
+    (scope, Keep::default())
 }
 
 /// Whether a watch would have an object of its connection if it existed, so that absence needs no read. False for a
 /// watch that selects by labels, or by fields other than the name: the object may exist without being selected.
 pub fn covers(scope: &Scope, keep: &Keep, reference: &ObjectRef) -> bool {
-    let Scope {
-        api_version,
-        kind,
-        namespace,
-        name,
-        fields,
-        labels,
-    } = scope;
-    *api_version == reference.api_version
-        && *kind == reference.kind
-        && fields.is_none()
-        && labels.is_none()
-        && (namespace.is_none() || *namespace == reference.namespace)
-        && name.as_ref().is_none_or(|name| *name == reference.name)
-        && keep.admits(reference)
+    let exact = Scope {
+        namespace: reference.namespace.clone(),
+        name: Some(reference.name.clone()),
+        ..Scope::all(&reference.api_version, &reference.kind)
+    };
+    scope.holds(&exact) && keep.admits(reference)
 }
 
 /// Whether a name matches a wildcard.
@@ -211,94 +213,41 @@ mod tests {
     #[test]
     fn absence_is_known_where_a_watch_would_include_the_object() {
         let secret = ObjectRef::local("v1", "Secret", Some("n"), "s");
-        let all = Scope {
-            api_version: "v1".to_owned(),
-            kind: "Secret".to_owned(),
-            namespace: None,
-            name: None,
-            fields: None,
-            labels: None,
-        };
         let some = |text: &str| Some(text.to_owned());
+        let scope = |change: &dyn Fn(&mut Scope)| {
+            let mut scope = Scope::all("v1", "Secret");
+            change(&mut scope);
+            scope
+        };
         let names = |name: &str| Keep {
             names: vec![name.into()],
             ..Keep::default()
         };
-        for (scope, keep, expected) in [
-            (all.clone(), Keep::default(), true),
-            (all.clone(), names("s*"), true),
-            (all.clone(), names("t*"), false),
-            (
-                all.clone(),
-                Keep {
-                    namespaces: vec!["m".into()],
-                    ..Keep::default()
-                },
-                false,
-            ),
-            (
-                Scope {
-                    namespace: some("n"),
-                    name: some("s"),
-                    ..all.clone()
-                },
-                Keep::default(),
-                true,
-            ),
-            (
-                Scope {
-                    namespace: some("m"),
-                    ..all.clone()
-                },
-                Keep::default(),
-                false,
-            ),
-            (
-                Scope {
-                    name: some("t"),
-                    ..all.clone()
-                },
-                Keep::default(),
-                false,
-            ),
-            (
-                Scope {
-                    kind: "Service".to_owned(),
-                    ..all.clone()
-                },
-                Keep::default(),
-                false,
-            ),
-            (
-                Scope {
-                    api_version: "v2".to_owned(),
-                    ..all.clone()
-                },
-                Keep::default(),
-                false,
-            ),
-            (
-                Scope {
-                    fields: some("type=Opaque"),
-                    ..all.clone()
-                },
-                Keep::default(),
-                false,
-            ),
-            (
-                Scope {
-                    labels: some("a=b"),
-                    ..all.clone()
-                },
-                Keep::default(),
-                false,
-            ),
+        let namespace = Keep {
+            namespaces: vec!["m".into()],
+            ..Keep::default()
+        };
+        let all = scope(&|_| {});
+        let exact = scope(&|scope| (scope.namespace, scope.name) = (some("n"), some("s")));
+        for (scope, keep) in [
+            (&all, Keep::default()),
+            (&all, names("s*")),
+            (&exact, Keep::default()),
         ] {
-            assert_eq!(
-                covers(&scope, &keep, &secret),
-                expected,
-                "{scope:?} {keep:?}"
-            );
+            assert!(covers(scope, &keep, &secret), "{scope:?} {keep:?}");
+        }
+        for keep in [names("t*"), namespace] {
+            assert!(!covers(&all, &keep, &secret), "{keep:?}");
+        }
+        for other in [
+            scope(&|scope| scope.namespace = some("m")),
+            scope(&|scope| scope.name = some("t")),
+            scope(&|scope| scope.kind = "Service".to_owned()),
+            scope(&|scope| scope.api_version = "v2".to_owned()),
+            scope(&|scope| scope.fields = some("type=Opaque")),
+            scope(&|scope| scope.labels = some("a=b")),
+        ] {
+            assert!(!covers(&other, &Keep::default(), &secret), "{other:?}");
         }
     }
 

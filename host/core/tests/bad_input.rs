@@ -9,6 +9,7 @@ use std::path::Path as File;
 use transom_core::contract::AgentFacts;
 use transom_core::contract::description::Read;
 use transom_core::contract::taints::MANAGED_CLUSTER;
+use transom_core::inputs;
 use transom_core::managed_cluster;
 use transom_core::object::Object;
 use transom_core::ownership::Ownership;
@@ -21,7 +22,6 @@ use transom_core::policy::{check, manifest};
 use transom_core::projection::Declared;
 use transom_core::projection::path::Path;
 use transom_core::reference::{ObjectRef, dns};
-use transom_core::service;
 use transom_core::stamp::Stamp;
 use transom_core::trigger::{self, Evaluator, LastSeen, Predicate};
 use transom_core::work::Key;
@@ -145,7 +145,7 @@ fn everything() -> Declared {
 proptest! {
     #[test]
     fn reads_records_or_names_the_field(object in object()) {
-        for error in [service::view(&object).err(), managed_cluster::view(&object, &everything()).err()].into_iter().flatten() {
+        for error in [inputs::service(&object).err(), managed_cluster::view(&object, &everything()).err()].into_iter().flatten() {
             prop_assert!(!error.to_string().contains(CANARY));
         }
         let _ = Stamp::read(&object);

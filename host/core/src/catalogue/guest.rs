@@ -39,13 +39,9 @@ impl Guest {
         settings: &Map<String, Value>,
     ) -> Result<Self, Failure> {
         let invalid = |why: String| {
-            Failure::known(
-                KnownReason::DescriptionInvalid,
-                format!(
-                    "guest `{}` has an invalid description: {why}",
-                    description.name
-                ),
-            )
+            let name = &description.name;
+            let message = format!("guest `{name}` has an invalid description: {why}");
+            Failure::known(KnownReason::DescriptionInvalid, message)
         };
         check(&description).map_err(invalid)?;
         let declared = declared(&description).map_err(invalid)?;
@@ -64,10 +60,8 @@ impl Guest {
 
     /// What it declared of a kind; empty when it declared nothing.
     pub fn declared(&self, api_version: &str, kind: &str) -> &Declared {
-        let of_kind = self
-            .declared
-            .iter()
-            .find(|(version, name, _)| version == api_version && name == kind);
+        let mut declared = self.declared.iter();
+        let of_kind = declared.find(|(version, name, _)| version == api_version && name == kind);
         of_kind.map_or(&self.nothing, |(_, _, declared)| declared)
     }
 
@@ -81,35 +75,27 @@ impl Guest {
             );
             return Failure::known(KnownReason::ContractBroken, message);
         };
-        match &problem.field {
-            Some(field) => Failure::new(
-                class,
-                reason.clone(),
-                &format!("{}: `{field}`", problem.message),
-            ),
-            None => Failure::new(class, reason.clone(), &problem.message),
-        }
+        let message = match &problem.field {
+            Some(field) => format!("{}: `{field}`", problem.message),
+            None => problem.message.clone(),
+        };
+        Failure::new(class, reason.clone(), &message)
     }
 
     /// The reason that a need gives for the absence of its object, as a failure of a class.
     pub fn absence(&self, class: Class, word: &str, message: String) -> Failure {
-        self.failure(
-            class,
-            &Problem {
-                reason: word.to_owned(),
-                message,
-                field: None,
-            },
-        )
+        let problem = Problem {
+            reason: word.to_owned(),
+            message,
+            field: None,
+        };
+        self.failure(class, &problem)
     }
 }
 
 fn check(description: &Description) -> Result<(), String> {
-    if description.name.is_empty()
-        || description.name.len() > MAX_WORD
-        || description.version.is_empty()
-        || description.version.len() > MAX_WORD
-    {
+    let is_word = |text: &String| (1..=MAX_WORD).contains(&text.len());
+    if !is_word(&description.name) || !is_word(&description.version) {
         return Err("name and version must have 1 to 64 bytes".to_owned());
     }
     if description.settings_schema.len() > MAX_SCHEMA {
@@ -132,10 +118,9 @@ fn declared(description: &Description) -> Result<Vec<(String, String, Declared)>
             return Err(format!("it reads more than 64 paths of {place}"));
         }
         let compiled = Declared::compile(read).map_err(|error| format!("{place}: {error}"))?;
-        if all
-            .iter()
-            .any(|(version, kind, _)| *version == read.api_version && *kind == read.kind)
-        {
+        let same =
+            |(version, kind, _): &(_, _, _)| (version, kind) == (&read.api_version, &read.kind);
+        if all.iter().any(same) {
             return Err(format!("{place} is listed twice"));
         }
         all.push((read.api_version.clone(), read.kind.clone(), compiled));
@@ -148,30 +133,22 @@ fn declared(description: &Description) -> Result<Vec<(String, String, Declared)>
 /// act by it.
 fn words(description: &Description) -> Result<BTreeMap<String, Reason>, String> {
     let mut all = BTreeMap::new();
-    for reason in &description.reasons {
-        let camel = reason
-            .name
-            .starts_with(|first: char| first.is_ascii_uppercase())
-            && reason
-                .name
-                .chars()
-                .all(|letter| letter.is_ascii_alphanumeric());
-        if !camel || reason.name.len() > MAX_WORD {
+    for name in description.reasons.iter().map(|reason| &reason.name) {
+        let camel = name.starts_with(|first: char| first.is_ascii_uppercase())
+            && name.chars().all(|letter| letter.is_ascii_alphanumeric());
+        if !camel || name.len() > MAX_WORD {
             return Err("a reason is not a CamelCase word of at most 64 bytes".to_owned());
         }
-        if KnownReason::ALL
-            .iter()
-            .any(|word| word.as_str() == reason.name && !word.is_shared())
-        {
+        let mut known = KnownReason::ALL.iter();
+        if known.any(|word| word.as_str() == name && !word.is_shared()) {
             return Err(format!(
-                "the reason `{}` is reserved for the agent; declare a CamelCase word of at most 64 bytes that \
-                 `transom explain` does not list as a reason of the agent",
-                reason.name
+                "the reason `{name}` is reserved for the agent; declare a CamelCase word of at most 64 bytes that \
+                 `transom explain` does not list as a reason of the agent"
             ));
         }
-        let word = Reason::Declared(reason.name.as_str().into());
-        if all.insert(reason.name.clone(), word).is_some() {
-            return Err(format!("the reason `{}` is listed twice", reason.name));
+        let word = Reason::Declared(name.as_str().into());
+        if all.insert(name.clone(), word).is_some() {
+            return Err(format!("the reason `{name}` is listed twice"));
         }
     }
     Ok(all)
@@ -187,8 +164,16 @@ mod tests {
         (*guest(&["spec"], &[]).description).clone()
     }
 
+    fn reason(word: &str) -> DeclaredReason {
+        DeclaredReason {
+            name: word.to_owned(),
+            meaning: "m".to_owned(),
+            remedy: "r".to_owned(),
+        }
+    }
+
     /// A change that makes a description invalid.
-    type Damage = Box<dyn Fn(&mut Description)>;
+    type Damage<'a> = &'a dyn Fn(&mut Description);
 
     fn load(description: Description) -> Result<Guest, Failure> {
         Guest::load("sha256:1", description, &Map::new())
@@ -202,57 +187,31 @@ mod tests {
             fields: vec![field.to_owned()],
             changes: vec![],
         };
-        let reason = |word: &str| DeclaredReason {
-            name: word.to_owned(),
-            meaning: String::new(),
-            remedy: String::new(),
-        };
-        let breaks: [(&str, Damage); 11] = [
-            ("no name", Box::new(|it| it.name.clear())),
-            ("no version", Box::new(|it| it.version.clear())),
-            (
-                "schema too large",
-                Box::new(|it| it.settings_schema = format!("{{{}}}", " ".repeat(MAX_SCHEMA))),
-            ),
-            (
-                "a Secret",
-                Box::new(move |it| it.reads.push(read("Secret", "data"))),
-            ),
-            (
-                "no path",
-                Box::new(move |it| it.reads.push(read("Pod", "a..b"))),
-            ),
-            (
-                "a kind twice",
-                Box::new(|it| it.reads.push(it.reads[0].clone())),
-            ),
-            (
-                "too many paths",
-                Box::new(|it| it.reads[0].changes = vec!["a".to_owned(); MAX_READS]),
-            ),
-            (
-                "too many reasons",
-                Box::new(move |it| {
-                    it.reasons = (0..200).map(|n| reason(&format!("R{n}"))).collect();
-                }),
-            ),
-            (
-                "not CamelCase",
-                Box::new(move |it| it.reasons.push(reason("not camel"))),
-            ),
-            (
-                "a word of the agent",
-                Box::new(move |it| it.reasons.push(reason("NotLeading"))),
-            ),
-            (
-                "a reason twice",
-                Box::new(move |it| it.reasons.push(reason("Told"))),
-            ),
+        let many: Vec<_> = (0..200).map(|n| reason(&format!("R{n}"))).collect();
+        let schema = format!("{{{}}}", " ".repeat(MAX_SCHEMA));
+        let breaks: [(&str, Damage<'_>); 11] = [
+            ("no name", &|it| it.name.clear()),
+            ("no version", &|it| it.version.clear()),
+            ("schema too large", &|it| {
+                it.settings_schema = schema.clone();
+            }),
+            ("a Secret", &|it| it.reads.push(read("Secret", "data"))),
+            ("no path", &|it| it.reads.push(read("Pod", "a..b"))),
+            ("a kind twice", &|it| it.reads.push(it.reads[0].clone())),
+            ("too many paths", &|it| {
+                it.reads[0].changes = vec!["a".to_owned(); MAX_READS];
+            }),
+            ("too many reasons", &|it| it.reasons = many.clone()),
+            ("not CamelCase", &|it| it.reasons.push(reason("not camel"))),
+            ("a word of the agent", &|it| {
+                it.reasons.push(reason("NotLeading"));
+            }),
+            ("a reason twice", &|it| it.reasons.push(reason("Told"))),
         ];
         for (name, damage) in breaks {
             let mut description = described();
             damage(&mut description);
-            let failure = load(description).map(|_| ()).unwrap_err();
+            let failure = load(description).map(drop).unwrap_err();
             assert_eq!(
                 failure.reason,
                 KnownReason::DescriptionInvalid.into(),
@@ -293,23 +252,10 @@ mod tests {
         for word in KnownReason::ALL {
             let mut description = described();
             let (word, shared) = (word.as_str(), word.is_shared());
-            description.reasons = vec![DeclaredReason {
-                name: word.to_owned(),
-                meaning: "m".to_owned(),
-                remedy: "r".to_owned(),
-            }];
-            let refused = load(description)
-                .map(|_| ())
-                .map_err(|failure| failure.reason);
-            assert_eq!(
-                refused,
-                if shared {
-                    Ok(())
-                } else {
-                    Err(KnownReason::DescriptionInvalid.into())
-                },
-                "{word}"
-            );
+            description.reasons = vec![reason(word)];
+            let refused = load(description).err().map(|failure| failure.reason);
+            let reserved = KnownReason::DescriptionInvalid.into();
+            assert_eq!(refused, (!shared).then_some(reserved), "{word}");
         }
     }
 

@@ -75,7 +75,7 @@ fn losers(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec<Arc
         let Some(policy) = works(candidate, refused) else {
             continue;
         };
-        for key in keys(policy) {
+        for key in policy.taint_keys() {
             owners
                 .entry((&policy.primary.cluster, key))
                 .or_default()
@@ -109,14 +109,10 @@ fn taken(
     let others = others.filter_map(|other| works(other, refused));
     let others = others.filter(|other| other.primary.cluster == policy.primary.cluster);
     let shared =
-        others.filter_map(|other| Some((keys(policy).find(|key| owns(other, key))?, other)));
+        others.filter_map(|other| Some((policy.taint_keys().find(|key| owns(other, key))?, other)));
     let (key, winner) = shared.min_by_key(|(key, other)| (*key, Arc::clone(&other.name)))?;
-    let (name, winner, kind, cluster) = (
-        &policy.name,
-        &winner.name,
-        &policy.primary.kind,
-        &policy.primary.cluster,
-    );
+    let (name, winner) = (&policy.name, &winner.name);
+    let (kind, cluster) = (&policy.primary.kind, &policy.primary.cluster);
     let message = format!(
         "spec.grant.write.taintKeys: the policies `{name}` and `{winner}` both own the taint key `{key}` of every \
          {kind} of the connection `{cluster}`; `{winner}` keeps it"
@@ -127,13 +123,9 @@ fn taken(
     })
 }
 
-/// The taint keys that a policy owns. The primaries of such a policy are ManagedClusters, which have no namespace.
-fn keys(policy: &Policy) -> impl Iterator<Item = &str> {
-    policy.taint_keys()
-}
-
+/// Whether a policy owns a taint key. The primaries of such a policy are ManagedClusters, which have no namespace.
 fn owns(policy: &Policy, key: &str) -> bool {
-    keys(policy).any(|own| own == key)
+    policy.taint_keys().any(|own| own == key)
 }
 
 #[cfg(test)]
@@ -159,6 +151,18 @@ mod tests {
         }
     }
 
+    fn local(name: &str, keys: &[&str]) -> Policy {
+        owning(name, "local", keys)
+    }
+
+    /// A candidate with an active revision.
+    fn working<'a>(active: &'a Policy, candidate: Candidate<'a>) -> Candidate<'a> {
+        Candidate {
+            active: Some(active),
+            ..candidate
+        }
+    }
+
     fn names(candidates: &[Candidate<'_>]) -> Vec<String> {
         refused(candidates)
             .into_keys()
@@ -168,10 +172,7 @@ mod tests {
 
     #[test]
     fn refuses_a_second_owner_and_names_both_policies_and_the_key() {
-        let (a, b) = (
-            owning("a", "local", &["x/1", "x/2"]),
-            owning("b", "local", &["x/2", "x/3"]),
-        );
+        let (a, b) = (local("a", &["x/1", "x/2"]), local("b", &["x/2", "x/3"]));
         let refused = refused(&[new(&b), new(&a)]);
         let [(name, refusal)] = &refused.into_iter().collect::<Vec<_>>()[..] else {
             panic!("one is refused")
@@ -187,9 +188,8 @@ mod tests {
 
     #[test]
     fn only_the_same_key_of_the_same_cluster_is_taken() {
-        let a = owning("a", "local", &["x/1"]);
-        let (other_key, other_cluster) =
-            (owning("b", "local", &["x/2"]), owning("c", "hub", &["x/1"]));
+        let a = local("a", &["x/1"]);
+        let (other_key, other_cluster) = (local("b", &["x/2"]), owning("c", "hub", &["x/1"]));
         let secrets = policy(&kubeconfig_manifest());
         assert_eq!(
             names(&[new(&a), new(&other_key), new(&other_cluster), new(&secrets)]),
@@ -208,10 +208,7 @@ mod tests {
 
     #[test]
     fn ownership_of_a_key_goes_by_active_then_age_then_name() {
-        let (a, b) = (
-            owning("a", "local", &["x/1"]),
-            owning("b", "local", &["x/1"]),
-        );
+        let (a, b) = (local("a", &["x/1"]), local("b", &["x/1"]));
         let aged = |policy, created| Candidate {
             created_seconds: Some(created),
             ..new(policy)
@@ -223,25 +220,10 @@ mod tests {
             ["a"],
             "of unknown age is the younger one"
         );
+        assert_eq!(names(&[aged(&a, 1), working(&b, aged(&b, 2))]), ["a"]);
+        let elsewhere = local("b", &["x/9"]);
         assert_eq!(
-            names(&[
-                aged(&a, 1),
-                Candidate {
-                    active: Some(&b),
-                    ..aged(&b, 2)
-                }
-            ]),
-            ["a"]
-        );
-        let elsewhere = owning("b", "local", &["x/9"]);
-        assert_eq!(
-            names(&[
-                new(&a),
-                Candidate {
-                    active: Some(&elsewhere),
-                    ..new(&b)
-                }
-            ]),
+            names(&[new(&a), working(&elsewhere, new(&b))]),
             ["b"],
             "it owns another key"
         );
@@ -250,34 +232,19 @@ mod tests {
     #[test]
     fn a_released_key_is_free_in_the_same_step() {
         let (a, before, after) = (
-            owning("a", "local", &["x/1"]),
-            owning("b", "local", &["x/1"]),
-            owning("b", "local", &["x/2"]),
+            local("a", &["x/1"]),
+            local("b", &["x/1"]),
+            local("b", &["x/2"]),
         );
         assert_eq!(
-            names(&[
-                new(&a),
-                Candidate {
-                    active: Some(&before),
-                    ..new(&after)
-                }
-            ]),
+            names(&[new(&a), working(&before, new(&after))]),
             Vec::<String>::new()
         );
-        let (swapped_a, swapped_b) = (
-            owning("a", "local", &["x/2"]),
-            owning("b", "local", &["x/1"]),
-        );
-        let active = owning("b", "local", &["x/2"]);
+        let (swapped_a, swapped_b) = (local("a", &["x/2"]), local("b", &["x/1"]));
+        let active = local("b", &["x/2"]);
         let swapped = [
-            Candidate {
-                active: Some(&a),
-                ..new(&swapped_a)
-            },
-            Candidate {
-                active: Some(&active),
-                ..new(&swapped_b)
-            },
+            working(&a, new(&swapped_a)),
+            working(&active, new(&swapped_b)),
         ];
         assert_eq!(
             names(&swapped),
@@ -288,25 +255,9 @@ mod tests {
 
     #[test]
     fn a_refused_policy_keeps_its_keys_and_others_wait_for_them() {
-        let (b, b_wants) = (
-            owning("b", "local", &["x/1"]),
-            owning("b", "local", &["x/2"]),
-        );
-        let (a, c) = (
-            owning("a", "local", &["x/1"]),
-            owning("c", "local", &["x/2"]),
-        );
-        let candidates = [
-            new(&a),
-            Candidate {
-                active: Some(&b),
-                ..new(&b_wants)
-            },
-            Candidate {
-                active: Some(&c),
-                ..new(&c)
-            },
-        ];
+        let (b, b_wants) = (local("b", &["x/1"]), local("b", &["x/2"]));
+        let (a, c) = (local("a", &["x/1"]), local("c", &["x/2"]));
+        let candidates = [new(&a), working(&b, new(&b_wants)), working(&c, new(&c))];
         assert_eq!(
             names(&candidates),
             ["a", "b"],
@@ -317,9 +268,9 @@ mod tests {
     #[test]
     fn losing_to_a_refused_policy_is_no_refusal() {
         let (a, b, c) = (
-            owning("a", "local", &["x/1"]),
-            owning("b", "local", &["x/1", "x/2"]),
-            owning("c", "local", &["x/2"]),
+            local("a", &["x/1"]),
+            local("b", &["x/1", "x/2"]),
+            local("c", &["x/2"]),
         );
         assert_eq!(names(&[new(&c), new(&b), new(&a)]), ["b"]);
     }
@@ -347,14 +298,14 @@ mod tests {
             let mut owners: BTreeMap<String, Vec<&str>> = BTreeMap::new();
             for candidate in &candidates {
                 let policy = match answer.contains_key(&candidate.newest.name) { true => candidate.active, false => Some(candidate.newest) };
-                for key in policy.into_iter().flat_map(keys) {
+                for key in policy.into_iter().flat_map(Policy::taint_keys) {
                     owners.entry(key.to_owned()).or_default().push(&candidate.newest.name);
                 }
             }
             prop_assert!(owners.values().all(|owners| owners.len() == 1), "{owners:?}");
             for candidate in candidates.iter().filter(|candidate| answer.contains_key(&candidate.newest.name)) {
                 let others = |key: &str| owners[key] != [&*candidate.newest.name];
-                prop_assert!(keys(candidate.newest).any(|key| owners.contains_key(key) && others(key)), "refused for nothing");
+                prop_assert!(candidate.newest.taint_keys().any(|key| owners.contains_key(key) && others(key)), "refused for nothing");
             }
             let length = candidates.len();
             candidates.rotate_left(turn % length);

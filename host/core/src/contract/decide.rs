@@ -1,6 +1,6 @@
 //! What a kubeconfig guest needs and answers.
 
-use super::case::Reference;
+use super::Reference;
 use super::credentials::{Proposal, SourceView};
 use crate::reference::ObjectRef;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! A managed cluster as a taints guest sees it, and the taints that the guest wants.
 
-use super::Problem;
-use super::case::{Reference, pairs};
+use super::{Problem, Reference, pairs};
+use crate::managed_cluster::DEFAULT_LEASE_SECONDS;
 use crate::reference::ObjectRef;
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +95,25 @@ pub struct ManagedCluster {
     pub conditions: Vec<Condition>,
     /// The taints, when declared.
     pub taints: Vec<Taint>,
+}
+
+impl Default for ManagedCluster {
+    fn default() -> Self {
+        Self {
+            reference: ObjectRef::default(),
+            uid: String::new(),
+            created_seconds: None,
+            deleting: false,
+            accepted: false,
+            lease_duration_seconds: DEFAULT_LEASE_SECONDS,
+            kubernetes_version: None,
+            labels: Vec::new(),
+            annotations: Vec::new(),
+            claims: Vec::new(),
+            conditions: Vec::new(),
+            taints: Vec::new(),
+        }
+    }
 }
 
 /// A taint that a policy wants.

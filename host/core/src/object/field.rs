@@ -26,12 +26,10 @@ impl<'a> Place<'a> {
         } else {
             format!("{}.{key}", self.path)
         };
+        let value = self.value.and_then(|value| value.get(key));
         Self {
             path,
-            value: self
-                .value
-                .and_then(|value| value.get(key))
-                .filter(|value| !value.is_null()),
+            value: value.filter(|value| !value.is_null()),
         }
     }
 
@@ -57,16 +55,23 @@ impl<'a> Place<'a> {
     pub(crate) fn list(&self) -> Result<Vec<Self>, InvalidField> {
         match self.value {
             None => Ok(Vec::new()),
-            Some(Value::Array(items)) => Ok(items
-                .iter()
-                .enumerate()
-                .map(|(index, item)| Self {
+            Some(Value::Array(items)) => {
+                let item = |(index, item)| Self {
                     path: format!("{}[{index}]", self.path),
                     value: Some(item),
-                })
-                .collect()),
+                };
+                Ok(items.iter().enumerate().map(item).collect())
+            }
             Some(_) => Err(self.not("a list")),
         }
+    }
+
+    /// What is read of each element of a list.
+    pub(crate) fn each<T>(
+        &self,
+        read: impl Fn(&Self) -> Result<T, InvalidField>,
+    ) -> Result<Vec<T>, InvalidField> {
+        self.list()?.iter().map(read).collect()
     }
 
     /// The entries of a map, if it is there.

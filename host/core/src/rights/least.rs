@@ -1,6 +1,8 @@
-//! Removes rights that other rights cover.
+//! Leaves out rights that other rights cover; and tells which of those that are left RBAC cannot limit.
 
-use super::{Because, Objects, Right, Rights, Verb};
+use super::{Asked, Because, Objects, Own, Right, Rights, Verb, kinds};
+use crate::policy::Policy;
+use crate::watches::SecretReads;
 use std::collections::BTreeSet;
 
 /// The same rights without those that others cover; a removed right passes its reasons to one that covers it.
@@ -44,4 +46,36 @@ fn holds(outer: &Objects, inner: &Objects) -> bool {
         && outer.resource == inner.resource
         && within(&outer.namespace, &inner.namespace)
         && within(&outer.name, &inner.name)
+}
+
+/// What a grant allows that RBAC cannot limit: one sentence for each connection on which a policy needs rights to
+/// every Secret.
+pub fn every_secret(policy: &Policy, secrets: SecretReads, read_only: bool) -> Vec<String> {
+    let connections: BTreeSet<&str> = policy.clusters().map(|(_, cluster)| cluster).collect();
+    let sentence = |connection: &&str| {
+        let kind = |_: &str, kind: &str| kinds::guess(kind);
+        let asked = Asked {
+            connection,
+            home: "",
+            secrets,
+            read_only,
+            own: Own::default(),
+            kind: &kind,
+        };
+        let rights = super::of(&[policy], asked);
+        let Right { verbs, because } = rights.get(&Objects::all("", "secrets"))?;
+        let verbs: Vec<_> = verbs.iter().map(|verb| verb.as_str()).collect();
+        let line = |because: &Because| match because {
+            Because::Policy { line, .. } => line.clone(),
+            Because::Agent(what) => (*what).to_owned(),
+        };
+        let lines: Vec<_> = because.iter().map(line).collect();
+        Some(format!(
+            "the agent may {} every Secret of `{connection}`: RBAC restricts access only by exact names and \
+             namespaces, and there are patterns in {}",
+            verbs.join(", "),
+            lines.join(", "),
+        ))
+    };
+    connections.iter().filter_map(sentence).collect()
 }

@@ -179,30 +179,22 @@ fn bound(
     fields: Option<&Paths>,
 ) -> Bounds {
     let ((namespaces, kept_namespaces), (names, kept_names)) = (exact(namespaces), exact(names));
-    let pairs = namespaces
-        .iter()
-        .flat_map(|namespace| names.iter().map(move |name| (namespace, name)));
-    let one = |(namespace, name): (&Option<String>, &Option<String>)| {
-        let (api_version, kind) = (api_version.to_owned(), kind.to_owned());
-        let (namespace, name) = (namespace.clone(), name.clone());
+    let mut all = Bounds::new();
+    let pairs = |namespace| names.iter().map(move |name| (namespace, name));
+    for (namespace, name) in namespaces.iter().flat_map(pairs) {
         let scope = Scope {
-            api_version,
-            kind,
-            namespace,
-            name,
-            fields: None,
-            labels: None,
+            namespace: namespace.clone(),
+            name: name.clone(),
+            ..Scope::all(api_version, kind)
         };
-        (
-            scope,
-            Keep {
-                names: kept_names.clone(),
-                namespaces: kept_namespaces.clone(),
-                fields: fields.cloned(),
-            },
-        )
-    };
-    pairs.map(one).collect()
+        let keep = Keep {
+            names: kept_names.clone(),
+            namespaces: kept_namespaces.clone(),
+            fields: fields.cloned(),
+        };
+        all.push((scope, keep));
+    }
+    all
 }
 
 /// The exact texts to ask for; or, when there are wildcards, one request for all and the wildcards to keep.
@@ -210,18 +202,11 @@ fn exact(wildcards: &[String]) -> (Vec<Option<String>>, Vec<Arc<str>>) {
     if !wildcards.is_empty() && wildcards.iter().all(|wildcard| !wildcard.contains('*')) {
         return (wildcards.iter().cloned().map(Some).collect(), Vec::new());
     }
-    let all = wildcards.iter().any(|wildcard| wildcard == "*");
-    (
-        vec![None],
-        if all {
-            Vec::new()
-        } else {
-            wildcards
-                .iter()
-                .map(|wildcard| wildcard.as_str().into())
-                .collect()
-        },
-    )
+    if wildcards.iter().any(|wildcard| wildcard == "*") {
+        return (vec![None], Vec::new());
+    }
+    let kept = wildcards.iter().map(|wildcard| wildcard.as_str().into());
+    (vec![None], kept.collect())
 }
 
 /// The wildcards that a pattern gives under a policy, without duplicates.
@@ -300,7 +285,7 @@ fn narrow(mut watches: Explained) -> Explained {
     for scope in &scopes {
         let holder = watches
             .keys()
-            .find(|other| *other != scope && holds(other, scope))
+            .find(|other| *other != scope && other.holds(scope))
             .cloned();
         let Some((holder, (mut keep, because))) = holder.zip(watches.get(scope).cloned()) else {
             continue;
@@ -321,42 +306,23 @@ fn narrow(mut watches: Explained) -> Explained {
     watches
 }
 
-/// Whether the outer scope covers the inner: each bound of the outer is also one of the inner.
-fn holds(outer: &Scope, inner: &Scope) -> bool {
-    let within = |outer: &Option<String>, inner: &Option<String>| outer.is_none() || outer == inner;
-    outer.api_version == inner.api_version
-        && outer.kind == inner.kind
-        && within(&outer.namespace, &inner.namespace)
-        && within(&outer.name, &inner.name)
-        && within(&outer.fields, &inner.fields)
-        && within(&outer.labels, &inner.labels)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{guest, kubeconfig_manifest, policy, taints_manifest};
+    use crate::sample::{self, guest, kubeconfig_manifest, policy, taints_manifest};
     use serde_json::{Value, json};
 
     fn revision(manifest: &Value) -> Revision {
-        let guests = (
-            Some(guest(&["status"], &["metadata.annotations"])),
-            guest(&["spec.platform"], &[]),
-        );
         Revision {
             policy: policy(manifest),
-            trigger: guests.0,
-            decide: guests.1,
+            trigger: Some(guest(&["status"], &["metadata.annotations"])),
+            decide: guest(&["spec.platform"], &[]),
         }
     }
 
     /// A policy with values set at some pointers.
-    fn with(mut manifest: Value, changes: &[(&str, Value)]) -> Revision {
-        for (pointer, value) in changes {
-            let (parent, name) = pointer.rsplit_once('/').unwrap();
-            manifest.pointer_mut(parent).unwrap()[name] = value.clone();
-        }
-        revision(&manifest)
+    fn with(manifest: Value, changes: &[(&str, Value)]) -> Revision {
+        revision(&sample::with(manifest, changes))
     }
 
     fn catalogue(revisions: impl IntoIterator<Item = Revision>) -> Catalogue {
