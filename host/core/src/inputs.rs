@@ -238,27 +238,18 @@ mod tests {
             Absence::Fail("Told".to_owned()),
         );
         let dying = Some(json!({"metadata": {"deletionTimestamp": "2026-11-21T08:15:30Z"}}));
+        let dying = || dying.clone();
+        let (untold, there) = (Absence::Wait("Untold".to_owned()), Some(json!({})));
+        let terminating = Some((Class::Waiting, "InputTerminating"));
         for (absence, body, end) in [
-            (wait.clone(), Some(json!({})), None),
-            (wait.clone(), None, Some((Class::Waiting, "Told"))),
-            (
-                wait.clone(),
-                dying.clone(),
-                Some((Class::Waiting, "InputTerminating")),
-            ),
-            (fail.clone(), None, Some((Class::Missing, "Told"))),
-            (
-                fail.clone(),
-                dying.clone(),
-                Some((Class::Waiting, "InputTerminating")),
-            ),
-            (Absence::Fine, None, None),
-            (Absence::Fine, dying.clone(), None),
-            (
-                Absence::Wait("Untold".to_owned()),
-                None,
-                Some((Class::Invalid, "ContractBroken")),
-            ),
+            (&wait, there, None),
+            (&wait, None, Some((Class::Waiting, "Told"))),
+            (&wait, dying(), terminating),
+            (&fail, None, Some((Class::Missing, "Told"))),
+            (&fail, dying(), terminating),
+            (&Absence::Fine, None, None),
+            (&Absence::Fine, dying(), None),
+            (&untold, None, Some((Class::Invalid, "ContractBroken"))),
         ] {
             let judged = check_present(
                 &[found(absence.clone(), Form::Presence, body)],
@@ -335,22 +326,17 @@ mod tests {
         let server = Url {
             scheme: "https".to_owned(),
             host: server.to_owned(),
-            port: None,
-            path: String::new(),
+            ..Url::default()
+        };
+        let cluster = ClusterView {
+            name: "c".to_owned(),
+            server,
+            authority: AuthoritySource::Data(authority),
+            ..ClusterView::default()
         };
         SourceView {
-            clusters: vec![ClusterView {
-                entry: 0,
-                name: "c".to_owned(),
-                server,
-                authority: AuthoritySource::Data(authority),
-                insecure: false,
-                proxy: None,
-                tls_server_name: None,
-            }],
-            users: vec![],
-            contexts: vec![],
-            current_context: String::new(),
+            clusters: vec![cluster],
+            ..SourceView::default()
         }
     }
 
@@ -365,45 +351,26 @@ mod tests {
             Some(json!({})),
         )];
         let of = |primary: &Primary, view| {
-            digest(
-                primary,
-                &found,
-                &[Input {
-                    role: "home".to_owned(),
-                    value: InputValue::Kubeconfig(view),
-                }],
-            )
+            let input = Input {
+                role: "home".to_owned(),
+                value: InputValue::Kubeconfig(view),
+            };
+            digest(primary, &found, &[input])
         };
         let reference = of(&primary, view(1, "a"));
-        assert_eq!(
-            of(&primary, view(99, "a")),
-            reference,
-            "numbers of a call do not count"
-        );
-        assert_eq!(
-            of(
-                &primary_of(
-                    json!({"spec": {"a": 1}, "metadata": {"uid": "u", "resourceVersion": "8"}})
-                ),
-                view(1, "a")
-            ),
-            reference
-        );
+        let numbered = of(&primary, view(99, "a"));
+        assert_eq!(numbered, reference, "numbers of a call do not count");
         assert_ne!(of(&primary, view(1, "b")), reference);
-        assert_ne!(
-            of(
-                &primary_of(json!({"spec": {"a": 2}, "metadata": {"uid": "u"}})),
-                view(1, "a")
+        for (body, same) in [
+            (
+                json!({"spec": {"a": 1}, "metadata": {"uid": "u", "resourceVersion": "8"}}),
+                true,
             ),
-            reference
-        );
-        assert_ne!(
-            of(
-                &primary_of(json!({"spec": {"a": 1}, "metadata": {"uid": "v"}})),
-                view(1, "a")
-            ),
-            reference
-        );
+            (json!({"spec": {"a": 2}, "metadata": {"uid": "u"}}), false),
+            (json!({"spec": {"a": 1}, "metadata": {"uid": "v"}}), false),
+        ] {
+            assert_eq!(of(&primary_of(body), view(1, "a")) == reference, same);
+        }
         assert_ne!(digest(&primary, &[], &[]), reference);
     }
 

@@ -72,14 +72,11 @@ fn works<'a>(candidate: &Candidate<'a>, refused: &BTreeSet<Arc<str>>) -> Option<
 fn losers(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
     let mut owners: BTreeMap<(&str, &str), Vec<&Candidate<'_>>> = BTreeMap::new();
     for candidate in candidates {
-        let Some(policy) = works(candidate, refused) else {
-            continue;
-        };
-        for key in policy.taint_keys() {
-            owners
-                .entry((&policy.primary.cluster, key))
-                .or_default()
-                .push(candidate);
+        if let Some(policy) = works(candidate, refused) {
+            for key in policy.taint_keys() {
+                let of_cluster = owners.entry((&policy.primary.cluster, key));
+                of_cluster.or_default().push(candidate);
+            }
         }
     }
     let mut losers = Vec::new();
@@ -88,11 +85,8 @@ fn losers(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec<Arc
         let others = owners
             .iter()
             .filter(|owner| Some(owner.rank(key)) != winner);
-        losers.extend(
-            others
-                .map(|loser| Arc::clone(&loser.newest.name))
-                .filter(|name| !refused.contains(name)),
-        );
+        let names = others.map(|loser| Arc::clone(&loser.newest.name));
+        losers.extend(names.filter(|name| !refused.contains(name)));
     }
     losers
 }
@@ -103,16 +97,17 @@ fn taken(
     refused: &BTreeSet<Arc<str>>,
     policy: &Policy,
 ) -> Option<Refusal> {
+    let cluster = &policy.primary.cluster;
     let others = candidates
         .iter()
         .filter(|other| other.newest.name != policy.name);
     let others = others.filter_map(|other| works(other, refused));
-    let others = others.filter(|other| other.primary.cluster == policy.primary.cluster);
-    let shared =
-        others.filter_map(|other| Some((policy.taint_keys().find(|key| owns(other, key))?, other)));
+    let shared = others
+        .filter(|other| other.primary.cluster == *cluster)
+        .filter_map(|other| Some((policy.taint_keys().find(|key| owns(other, key))?, other)));
     let (key, winner) = shared.min_by_key(|(key, other)| (*key, Arc::clone(&other.name)))?;
     let (name, winner) = (&policy.name, &winner.name);
-    let (kind, cluster) = (&policy.primary.kind, &policy.primary.cluster);
+    let kind = &policy.primary.kind;
     let message = format!(
         "spec.grant.write.taintKeys: the policies `{name}` and `{winner}` both own the taint key `{key}` of every \
          {kind} of the connection `{cluster}`; `{winner}` keeps it"

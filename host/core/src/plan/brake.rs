@@ -42,26 +42,13 @@ pub struct Admitted {
 impl Brake {
     /// Counts the steps of a plan up to the first one over the budget. Call [`Self::give_back`] for a step that is
     /// not written in the end.
-    pub fn admit(&mut self, key: &Key, plan: Plan, now_seconds: i64) -> Admitted {
+    pub fn admit(&mut self, key: &Key, mut plan: Plan, now_seconds: i64) -> Admitted {
         self.sweep(now_seconds);
-        let Plan {
-            policy,
-            primary,
-            mut steps,
-        } = plan;
-        let refused = steps
-            .iter()
-            .position(|step| !self.count(key, step, now_seconds));
-        let stopped = refused.map(|at| self.exceeded(key, steps[at].target(), now_seconds));
-        steps.truncate(refused.unwrap_or(steps.len()));
-        Admitted {
-            plan: Plan {
-                policy,
-                primary,
-                steps,
-            },
-            stopped,
-        }
+        let mut steps = plan.steps.iter();
+        let refused = steps.position(|step| !self.count(key, step, now_seconds));
+        let stopped = refused.map(|at| self.exceeded(key, plan.steps[at].target(), now_seconds));
+        plan.steps.truncate(refused.unwrap_or(plan.steps.len()));
+        Admitted { plan, stopped }
     }
 
     /// Takes back the last admitted step, which was not written.
@@ -76,33 +63,25 @@ impl Brake {
     /// Counts one step, unless it is over the budget.
     fn count(&mut self, key: &Key, step: &Step, now_seconds: i64) -> bool {
         let both = both(key, step.target());
-        let full = both
-            .iter()
-            .any(|counted| self.until(counted, now_seconds).is_some());
-        if !full {
-            for counted in both {
-                let written = self.written.entry(counted).or_default();
-                written.push_back(now_seconds);
-                let surplus = written.len().saturating_sub(MAX_WRITES);
-                written.drain(..surplus);
-            }
+        let is_full = |counted| self.until(counted, now_seconds).is_some();
+        if both.iter().any(is_full) {
+            return false;
         }
-        !full
+        for counted in both {
+            let written = self.written.entry(counted).or_default();
+            written.push_back(now_seconds);
+            let surplus = written.len().saturating_sub(MAX_WRITES);
+            written.drain(..surplus);
+        }
+        true
     }
 
     /// Until when no further write is allowed, if one would be over the budget now.
     fn until(&self, counted: &Counted, now_seconds: i64) -> Option<i64> {
-        let written = self.written.get(counted)?;
-        let recent: Vec<i64> = written
-            .iter()
-            .copied()
-            .filter(|at| counts(*at, now_seconds))
-            .collect();
-        let oldest = recent
-            .len()
-            .checked_sub(MAX_WRITES)
-            .and_then(|at| recent.get(at));
-        oldest.map(|at| at.saturating_add(WINDOW_SECONDS))
+        let written = self.written.get(counted)?.iter();
+        let recent: Vec<&i64> = written.filter(|at| counts(**at, now_seconds)).collect();
+        let oldest = recent.get(recent.len().checked_sub(MAX_WRITES)?)?;
+        Some(oldest.saturating_add(WINDOW_SECONDS))
     }
 
     fn exceeded(&self, key: &Key, target: &ObjectRef, now_seconds: i64) -> Failure {

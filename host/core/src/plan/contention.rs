@@ -42,17 +42,14 @@ impl Contention {
     ) -> Result<(), Failure> {
         self.observe(before, now_seconds);
         self.planned = Some(after);
-        match self.until() {
-            None => Ok(()),
-            until => {
-                let message = format!(
-                    "another writer changed {target} three times in ten minutes; the agent leaves it as it is"
-                );
-                Err(Failure::known(KnownReason::Contended, message)
-                    .about([target.clone()])
-                    .until(until))
-            }
-        }
+        let Some(until) = self.until() else {
+            return Ok(());
+        };
+        let message = format!(
+            "another writer changed {target} three times in ten minutes; the agent leaves it as it is"
+        );
+        let failure = Failure::known(KnownReason::Contended, message);
+        Err(failure.about([target.clone()]).until(Some(until)))
     }
 
     /// Counts a change when the object is not as we left it; each foreign state counts once.
@@ -76,12 +73,8 @@ impl Contention {
 
     /// Until when to leave the target alone, in seconds since 1970; `None` when it is not contended.
     fn until(&self) -> Option<i64> {
-        let oldest = self
-            .changed_at
-            .len()
-            .checked_sub(MAX_CHANGES)
-            .and_then(|index| self.changed_at.get(index));
-        oldest.map(|at| at.saturating_add(WINDOW_SECONDS))
+        let oldest = self.changed_at.len().checked_sub(MAX_CHANGES)?;
+        Some(self.changed_at.get(oldest)?.saturating_add(WINDOW_SECONDS))
     }
 }
 

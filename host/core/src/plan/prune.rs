@@ -6,7 +6,7 @@ use super::{Plan, Step};
 use crate::failure::Failure;
 use crate::object::Object;
 use crate::ownership::OwnershipIndex;
-use crate::pattern::Captures;
+use crate::pattern::{Captures, Pattern};
 use crate::policy::{Policy, ReadRule};
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
@@ -48,10 +48,8 @@ pub fn undesired<'a>(
     outputs: impl Iterator<Item = &'a ObjectRef>,
     target: Option<&ObjectRef>,
 ) -> Vec<ObjectRef> {
-    outputs
-        .filter(|output| Some(*output) != target)
-        .cloned()
-        .collect()
+    let others = outputs.filter(|output| Some(*output) != target);
+    others.cloned().collect()
 }
 
 /// The objects that must be gone before an output is removed: for each role of `keepUntilAbsent`, the role's object.
@@ -60,32 +58,25 @@ pub fn dependents(policy: &Policy, key: &Key, output: &ObjectRef) -> Vec<ObjectR
     let Some(rule) = policy.made(output, &key.primary) else {
         return Vec::new();
     };
-    let captured = output
-        .namespace
-        .as_deref()
-        .zip(rule.named())
-        .and_then(|(name, (namespace, _))| namespace.captures(name, &key.primary));
-    let roles = policy
-        .own
-        .keep_until_absent
-        .iter()
-        .filter_map(|role| policy.read(role));
+    let named = output.namespace.as_deref().zip(rule.named());
+    let captured = named.and_then(|(name, (namespace, _))| namespace.captures(name, &key.primary));
+    let roles = policy.own.keep_until_absent.iter();
     roles
-        .filter_map(|role| dependent(role, captured.as_ref()?, &key.primary))
+        .filter_map(|role| dependent(policy.read(role)?, captured.as_ref()?, &key.primary))
         .collect()
 }
 
 fn dependent(role: &ReadRule, captured: &Captures, primary: &ObjectRef) -> Option<ObjectRef> {
-    let namespace = match &role.namespace {
-        Some(pattern) => Some(pattern.fill(captured, primary)?),
-        None => None,
-    };
+    let fill = |pattern: &Pattern| pattern.fill(captured, primary);
     Some(ObjectRef {
         cluster: role.cluster.clone(),
         api_version: role.api_version.clone(),
         kind: role.kind.clone(),
-        namespace,
-        name: role.name.fill(captured, primary)?,
+        namespace: match &role.namespace {
+            Some(pattern) => Some(fill(pattern)?),
+            None => None,
+        },
+        name: fill(&role.name)?,
     })
 }
 
@@ -103,13 +94,13 @@ pub fn plan(
         kept: None,
     };
     let mut dependents = Vec::new();
-    for candidate in candidates
-        .iter()
-        .filter(|candidate| is_ours(&candidate.object, key, ownership))
-    {
+    let ours = |candidate: &&Candidate| is_ours(&candidate.object, key, ownership);
+    for candidate in candidates.iter().filter(ours) {
         if policy.own.prune == PruneSpec::Never {
-            pruned.kept =
-                (why == Undesired::SourceDeleted).then(|| never(&candidate.object.reference));
+            let target = &candidate.object.reference;
+            let message = format!("{target} is kept: spec.own.prune is Never");
+            pruned.kept = (why == Undesired::SourceDeleted)
+                .then(|| Failure::known(KnownReason::SourceDeleted, message));
             return pruned;
         }
         match removal(policy, key, candidate) {
@@ -127,13 +118,6 @@ pub fn plan(
     pruned
 }
 
-fn never(target: &ObjectRef) -> Failure {
-    Failure::known(
-        KnownReason::SourceDeleted,
-        format!("{target} is kept: spec.own.prune is Never"),
-    )
-}
-
 /// Whether an output still has the key's stamp, is not being deleted, and no other key claims it.
 fn is_ours(object: &Object, key: &Key, ownership: &OwnershipIndex) -> bool {
     let stamped = Stamp::read(object).is_some_and(|stamp| stamp.names(key));
@@ -143,25 +127,17 @@ fn is_ours(object: &Object, key: &Key, ownership: &OwnershipIndex) -> bool {
 /// Checks that an output may be removed now.
 fn removal(policy: &Policy, key: &Key, candidate: &Candidate) -> Result<(), Failure> {
     let target = &candidate.object.reference;
-    if !policy
-        .made(target, &key.primary)
-        .is_some_and(|rule| rule.verbs.contains(&Verb::Delete))
-    {
-        return Err(Failure::known(
-            KnownReason::WriteNotGranted,
-            format!("the policy does not grant the verb delete for {target}"),
-        ));
+    let rule = policy.made(target, &key.primary);
+    if !rule.is_some_and(|rule| rule.verbs.contains(&Verb::Delete)) {
+        let message = format!("the policy does not grant the verb delete for {target}");
+        return Err(Failure::known(KnownReason::WriteNotGranted, message));
     }
-    match candidate.kept_by.first() {
-        None => Ok(()),
-        Some(dependent) => {
-            let failure = Failure::known(
-                KnownReason::StillNeeded,
-                format!("{target} is kept until {dependent} is gone"),
-            );
-            Err(failure.about(candidate.kept_by.iter().cloned()))
-        }
-    }
+    let Some(dependent) = candidate.kept_by.first() else {
+        return Ok(());
+    };
+    let message = format!("{target} is kept until {dependent} is gone");
+    let failure = Failure::known(KnownReason::StillNeeded, message);
+    Err(failure.about(candidate.kept_by.iter().cloned()))
 }
 
 fn delete(object: &Object, why: Undesired) -> Step {
@@ -228,15 +204,11 @@ impl Handover {
                 "{target} was made for {primary}, but there is no connection `{}`",
                 primary.cluster
             );
-            return Err(
-                Failure::known(KnownReason::TargetNotOwned, message).about([target.clone()])
-            );
+            let failure = Failure::known(KnownReason::TargetNotOwned, message);
+            return Err(failure.about([target.clone()]));
         }
-        let leaving: Vec<_> = dependents
-            .iter()
-            .flatten()
-            .filter(|dependent| dependent.deleting())
-            .collect();
+        let dependents = dependents.iter().flatten();
+        let leaving: Vec<_> = dependents.filter(|one| one.deleting()).collect();
         let Some(first) = leaving.first() else {
             return Ok(());
         };

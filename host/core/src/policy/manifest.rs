@@ -52,36 +52,26 @@ pub fn is_policy(value: &Value) -> bool {
 /// # Errors
 /// At the first field that is unknown, missing or of the wrong type, with its path.
 pub fn parse(value: &Value) -> Result<Manifest, PolicyError> {
-    let map = value
-        .as_object()
-        .ok_or_else(|| PolicyError::new(".", "a policy must be a mapping"))?;
-    if let Some(unknown) = map
-        .keys()
-        .find(|key| !["apiVersion", "kind", "metadata", "spec", "status"].contains(&&***key))
-    {
-        let known = ["apiVersion", "kind", "metadata", "spec"];
-        return Err(PolicyError::new(
-            unknown,
-            format!("unknown field{}", meant(unknown, known.into_iter())),
-        ));
+    let wrong = |field: &str, why: String| Err(PolicyError::new(field, why));
+    let Some(map) = value.as_object() else {
+        return wrong(".", "a policy must be a mapping".to_owned());
+    };
+    let known = ["apiVersion", "kind", "metadata", "spec"];
+    let is_known = |key: &str| key == "status" || known.contains(&key);
+    if let Some(unknown) = map.keys().find(|key| !is_known(key)) {
+        let why = format!("unknown field{}", meant(unknown, known.into_iter()));
+        return wrong(unknown, why);
     }
     if value.get("apiVersion").and_then(Value::as_str) != Some(transom_api::API_VERSION) {
-        return Err(PolicyError::new(
-            "apiVersion",
-            format!("is not {}", transom_api::API_VERSION),
-        ));
+        return wrong("apiVersion", format!("is not {}", transom_api::API_VERSION));
     }
     if !is_policy(value) {
-        return Err(PolicyError::new("kind", "is not FleetPolicy"));
+        return wrong("kind", "is not FleetPolicy".to_owned());
     }
-    if value
-        .pointer("/metadata/namespace")
-        .is_some_and(|namespace| !namespace.is_null())
-    {
-        return Err(PolicyError::new(
-            "metadata.namespace",
-            "a policy is cluster-scoped and has no namespace",
-        ));
+    let namespace = value.pointer("/metadata/namespace");
+    if namespace.is_some_and(|namespace| !namespace.is_null()) {
+        let why = "a policy is cluster-scoped and has no namespace";
+        return wrong("metadata.namespace", why.to_owned());
     }
     let name = value.pointer("/metadata/name").and_then(Value::as_str);
     let name = name.ok_or_else(|| PolicyError::new("metadata.name", "is not a string"))?;
@@ -106,16 +96,14 @@ pub fn parse(value: &Value) -> Result<Manifest, PolicyError> {
 /// Rewrites an error of serde in the terms of a manifest.
 fn plain(message: &str) -> String {
     let message = message.replace("unknown variant", "unknown value");
-    if let Some(found) = message
-        .strip_prefix("invalid type: ")
-        .and_then(|rest| rest.split_once(", expected "))
-    {
-        let expected = match found.1 {
+    let wrong_type = message.strip_prefix("invalid type: ");
+    if let Some((found, expected)) = wrong_type.and_then(|rest| rest.split_once(", expected ")) {
+        let expected = match expected {
             text if text.starts_with("struct ") || text == "a map" => "a mapping",
             "a sequence" => "a list",
             other => other,
         };
-        let found = match found.0 {
+        let found = match found {
             "null" | "unit value" => "nothing",
             "map" => "a mapping",
             "sequence" => "a list",
@@ -157,18 +145,14 @@ static SHAPE: LazyLock<Value> = LazyLock::new(|| {
 fn shaped(field: &str, schema: &Value, value: &Value) -> Result<(), PolicyError> {
     match (schema.get("type").and_then(Value::as_str), value) {
         (Some("object"), Value::Object(map)) => map.iter().try_for_each(|(name, value)| {
-            let known = schema
-                .get("properties")
-                .and_then(|properties| properties.get(name));
-            known.map_or(Ok(()), |schema| {
-                shaped(&format!("{field}.{name}"), schema, value)
-            })
+            let known = schema.get("properties").and_then(|known| known.get(name));
+            let field = format!("{field}.{name}");
+            known.map_or(Ok(()), |schema| shaped(&field, schema, value))
         }),
         (Some("array"), Value::Array(items)) => {
-            items.iter().enumerate().try_for_each(|(at, item)| {
-                let schema = schema.get("items").unwrap_or(&Value::Null);
-                shaped(&format!("{field}[{at}]"), schema, item)
-            })
+            let schema = schema.get("items").unwrap_or(&Value::Null);
+            let mut items = items.iter().enumerate();
+            items.try_for_each(|(at, item)| shaped(&format!("{field}[{at}]"), schema, item))
         }
         (Some("object"), Value::Array(_)) => {
             Err(PolicyError::new(field, "is a list, expected a mapping"))
@@ -183,15 +167,9 @@ fn without_nulls(value: &Value) -> Value {
         Value::Array(items) => items.iter().map(without_nulls).collect(),
         Value::Object(map) => {
             let fields = map.iter().filter(|(_, field)| !field.is_null());
-            let kept = |(name, field): (&String, &Value)| {
-                (
-                    name.clone(),
-                    if name == "settings" {
-                        field.clone()
-                    } else {
-                        without_nulls(field)
-                    },
-                )
+            let kept = |(name, field): (&String, &Value)| match name.as_str() {
+                "settings" => (name.clone(), field.clone()),
+                _ => (name.clone(), without_nulls(field)),
             };
             Value::Object(fields.map(kept).collect())
         }
@@ -225,32 +203,19 @@ mod tests {
 
     #[test]
     fn errors_use_the_field_names_of_the_manifest() {
+        let (read, write) = ("/spec/grant/read/3", "/spec/grant/write");
+        let (suspend, prune) = ("/spec/suspend", "/spec/own/prune");
+        let unknown = "unknown value `Always`, expected `WhenSourceDeleted` or `Never`";
         for (pointer, value, why) in [
+            (read, json!(null), "is nothing, expected a mapping"),
+            (read, json!("x"), "is string \"x\", expected a mapping"),
+            (write, json!({}), "is a mapping, expected a list"),
             (
-                "/spec/grant/read/3",
-                json!(null),
-                "is nothing, expected a mapping",
-            ),
-            (
-                "/spec/grant/read/3",
-                json!("x"),
-                "is string \"x\", expected a mapping",
-            ),
-            (
-                "/spec/grant/write",
-                json!({}),
-                "is a mapping, expected a list",
-            ),
-            (
-                "/spec/suspend",
+                suspend,
                 json!("yes"),
                 "is string \"yes\", expected a boolean",
             ),
-            (
-                "/spec/own/prune",
-                json!("Always"),
-                "unknown value `Always`, expected `WhenSourceDeleted` or `Never`",
-            ),
+            (prune, json!("Always"), unknown),
         ] {
             let manifest = with(kubeconfig_manifest(), &[(pointer, value)]);
             assert_eq!(parse(&manifest).unwrap_err().why, why, "{pointer}");
