@@ -12,10 +12,8 @@ fn shows_a_guest_everything_except_secrets() {
     let view = parse(&two()).unwrap().view();
     assert_eq!(view.current_context, "admin");
     let cluster = &view.clusters[1];
-    assert_eq!(
-        (cluster.entry, cluster.name.as_str(), cluster.insecure),
-        (1, "other", false)
-    );
+    assert_eq!((cluster.entry, cluster.name.as_str()), (1, "other"));
+    assert!(!cluster.insecure);
     let url = |scheme: &str, host: &str, port, path: &str| Url {
         scheme: scheme.into(),
         host: host.into(),
@@ -27,17 +25,13 @@ fn shows_a_guest_everything_except_secrets() {
         reference: 0,
         url: url("http", "proxy.example.com", Some(3128), ""),
     };
-    assert_eq!(
-        (cluster.proxy.as_ref(), cluster.tls_server_name.as_deref()),
-        (Some(&proxy), Some("other"))
-    );
+    assert_eq!(cluster.proxy.as_ref(), Some(&proxy));
+    assert_eq!(cluster.tls_server_name.as_deref(), Some("other"));
     let AuthoritySource::Data(authority) = &cluster.authority else {
         panic!("no data")
     };
-    assert_eq!(
-        (authority.reference, authority.is_ca, authority.ends_seconds),
-        (1, true, Some(2_082_585_600))
-    );
+    assert_eq!((authority.reference, authority.is_ca), (1, true));
+    assert_eq!(authority.ends_seconds, Some(2_082_585_600));
     assert_eq!(
         authority.fingerprints,
         ["c20ec86328510654f84c99f1bd357e9ad4a3038207f3c4cfc5081fbabf52eb63"]
@@ -50,13 +44,8 @@ fn shows_a_guest_everything_except_secrets() {
     );
     let viewer = &view.users[1].credential;
     assert!(viewer.token && !viewer.client_certificate && viewer.ends_seconds.is_none());
-    assert_eq!(
-        (
-            view.contexts[1].cluster.as_str(),
-            view.contexts[1].namespace.as_deref()
-        ),
-        ("other", None)
-    );
+    let context = &view.contexts[1];
+    assert_eq!((&*context.cluster, &context.namespace), ("other", &None));
     let shown = format!("{view:?}");
     for secret in ["opaque", "pass", "PRIVATE", &base64(RSA)[..40]] {
         assert!(!shown.contains(secret), "{secret}");
@@ -77,36 +66,24 @@ fn names_kinds_of_credentials_and_cas() {
             found.file,
         ]
     };
-    assert_eq!(kinds(json!({})), [false; 6]);
-    assert_eq!(
-        kinds(json!({"username": "a", "token": ""})),
-        [false, false, true, false, false, false]
-    );
-    assert_eq!(
-        kinds(json!({"exec": {"command": "x"}})),
-        [false, false, false, true, false, false]
-    );
-    assert_eq!(
-        kinds(json!({"auth-provider": {"name": "x"}})),
-        [false, false, false, false, true, false]
-    );
-    assert_eq!(
-        kinds(json!({"tokenFile": "/x", "exec": null})),
-        [false, false, false, false, false, true]
-    );
+    for (user, held) in [
+        (json!({}), None),
+        (json!({"username": "a", "token": ""}), Some(2)),
+        (json!({"exec": {"command": "x"}}), Some(3)),
+        (json!({"auth-provider": {"name": "x"}}), Some(4)),
+        (json!({"tokenFile": "/x", "exec": null}), Some(5)),
+    ] {
+        let expected = [0, 1, 2, 3, 4, 5].map(|kind| Some(kind) == held);
+        assert_eq!(kinds(user.clone()), expected, "{user}");
+    }
     let cluster = json!({"server": "https://a", "certificate-authority": "/x"});
     let view = parse(&with(admin(), "/clusters/0/cluster", cluster))
         .unwrap()
         .view();
     assert_eq!(view.clusters[0].authority, AuthoritySource::File);
     let several = base64(&format!("primary=/CN=a\n{CA}\n# and\n{OTHER_CA}{RSA}"));
-    let view = parse(&with(
-        admin(),
-        "/clusters/0/cluster/certificate-authority-data",
-        json!(several),
-    ))
-    .unwrap()
-    .view();
+    let data = "/clusters/0/cluster/certificate-authority-data";
+    let view = parse(&with(admin(), data, json!(several))).unwrap().view();
     let AuthoritySource::Data(authority) = &view.clusters[0].authority else {
         panic!("no data")
     };
@@ -147,215 +124,97 @@ fn accepts_what_clients_accept() {
     }
 }
 
-/// The path of a field, its value, and the expected reason and path in the error.
-type Wrong = (&'static str, Value, KnownReason, &'static str);
-
-fn named(cases: impl IntoIterator<Item = Wrong>) {
-    for (pointer, value, word, path) in cases {
-        let error = parse(&with(admin(), pointer, value))
-            .err()
-            .map(|error| (error.reason, error.path));
-        assert_eq!(error, Some((word, path.to_owned())), "{pointer}");
+/// Sets fields, each to a value that is refused for this reason. The error names the field itself, or what is wrong
+/// below it.
+fn refuses(word: KnownReason, rows: &[(&str, Value, &str)]) {
+    for (field, value, below) in rows {
+        let pointer = format!("/{}", field.replace(['.', '['], "/").replace(']', ""));
+        let error = parse(&with(admin(), &pointer, value.clone())).err();
+        let error = error.map(|error| (error.reason, error.path));
+        assert_eq!(error, Some((word, format!("{field}{below}"))), "{value}");
     }
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn names_reason_and_path_of_a_wrong_shape() {
-    named([
-        (
-            "/apiVersion",
-            json!("v2"),
-            KnownReason::NotAKubeconfig,
-            "apiVersion",
-        ),
-        ("/kind", json!(1), KnownReason::NotAKubeconfig, "kind"),
-        ("/clusters", json!([]), KnownReason::NoClusters, "clusters"),
-        (
-            "/clusters",
-            Value::Null,
-            KnownReason::NoClusters,
-            "clusters",
-        ),
-        (
-            "/clusters",
-            json!({}),
-            KnownReason::KubeconfigInvalid,
-            "clusters",
-        ),
-        (
-            "/clusters",
-            json!([null]),
-            KnownReason::KubeconfigInvalid,
-            "clusters[0]",
-        ),
-        (
-            "/clusters",
-            json!([{"name": "a", "cluster": null}]),
-            KnownReason::KubeconfigInvalid,
-            "clusters[0].cluster",
-        ),
-        (
-            "/users",
-            json!([{"name": "a"}]),
-            KnownReason::KubeconfigInvalid,
-            "users[0].user",
-        ),
-        (
-            "/users",
-            json!([{"user": {}}]),
-            KnownReason::KubeconfigInvalid,
-            "users[0].name",
-        ),
-        (
-            "/current-context",
-            json!(["admin"]),
-            KnownReason::KubeconfigInvalid,
-            "current-context",
-        ),
-        (
-            "/clusters/-",
-            admin()["clusters"][0].clone(),
-            KnownReason::DuplicateEntry,
-            "clusters[1].name",
-        ),
-        (
-            "/users/-",
-            admin()["users"][0].clone(),
-            KnownReason::DuplicateEntry,
-            "users[1].name",
-        ),
-        (
-            "/contexts/-",
-            admin()["contexts"][0].clone(),
-            KnownReason::DuplicateEntry,
-            "contexts[1].name",
-        ),
-        (
-            "/users/0/user/token",
-            json!({"x": 1}),
-            KnownReason::KubeconfigInvalid,
-            "users[0].user.token",
-        ),
-        (
-            "/clusters/0/cluster/certificate-authority",
-            json!("/ca.crt"),
-            KnownReason::KubeconfigInvalid,
-            "clusters[0].cluster.certificate-authority",
-        ),
-        (
-            "/users/0/user/as-groups",
-            json!(["a", 1]),
-            KnownReason::KubeconfigInvalid,
-            "users[0].user.as-groups[1]",
-        ),
-        (
-            "/users/0/user/as-user-extra",
-            json!({"hunter": 1}),
-            KnownReason::KubeconfigInvalid,
-            "users[0].user.as-user-extra.?",
-        ),
-        (
-            "/users/0/user/exec",
-            json!({"env": [{"value": 1}]}),
-            KnownReason::KubeconfigInvalid,
-            "users[0].user.exec.env[0].value",
-        ),
-        (
-            "/clusters/0/cluster/insecure-skip-tls-verify",
-            json!("yes"),
-            KnownReason::KubeconfigInvalid,
-            "clusters[0].cluster.insecure-skip-tls-verify",
-        ),
-        (
-            "/clusters/0/cluster/server",
-            Value::Null,
-            KnownReason::InvalidUrl,
-            "clusters[0].cluster.server",
-        ),
-        (
-            "/clusters/0/cluster/server",
-            json!("https://u:p@a"),
-            KnownReason::InvalidUrl,
-            "clusters[0].cluster.server",
-        ),
-        (
-            "/clusters/0/cluster/proxy-url",
-            json!("ftp://a"),
-            KnownReason::InvalidUrl,
-            "clusters[0].cluster.proxy-url",
-        ),
-    ]);
+    refuses(
+        KnownReason::NotAKubeconfig,
+        &[("apiVersion", json!("v2"), ""), ("kind", json!(1), "")],
+    );
+    refuses(
+        KnownReason::NoClusters,
+        &[("clusters", json!([]), ""), ("clusters", Value::Null, "")],
+    );
+    let (user, cluster) = ("users[0].user", "clusters[0].cluster");
+    let of_user = |field: &str| format!("{user}.{field}");
+    let of_cluster = |field: &str| format!("{cluster}.{field}");
+    let no_cluster = json!([{"name": "a", "cluster": null}]);
+    let exec = json!({"env": [{"value": 1}]});
+    refuses(
+        KnownReason::KubeconfigInvalid,
+        &[
+            ("clusters", json!({}), ""),
+            ("clusters", json!([null]), "[0]"),
+            ("clusters", no_cluster, "[0].cluster"),
+            ("users", json!([{"name": "a"}]), "[0].user"),
+            ("users", json!([{"user": {}}]), "[0].name"),
+            ("current-context", json!(["admin"]), ""),
+            (&of_user("token"), json!({"x": 1}), ""),
+            (&of_user("as-groups"), json!(["a", 1]), "[1]"),
+            (&of_user("as-user-extra"), json!({"hunter": 1}), ".?"),
+            (&of_user("exec"), exec, ".env[0].value"),
+            (&of_cluster("certificate-authority"), json!("/ca"), ""),
+            (&of_cluster("insecure-skip-tls-verify"), json!("yes"), ""),
+        ],
+    );
+    refuses(
+        KnownReason::InvalidUrl,
+        &[
+            (&of_cluster("server"), Value::Null, ""),
+            (&of_cluster("server"), json!("https://u:p@a"), ""),
+            (&of_cluster("proxy-url"), json!("ftp://a"), ""),
+        ],
+    );
+    for list in ["clusters", "users", "contexts"] {
+        let twice = with(admin(), &format!("/{list}/-"), admin()[list][0].clone());
+        let error = parse(&twice).unwrap_err();
+        assert_eq!(error.reason, KnownReason::DuplicateEntry);
+        assert_eq!(error.path, format!("{list}[1].name"));
+    }
 }
 
 #[test]
 fn names_reason_and_path_of_a_wrong_value() {
-    let authority = "/clusters/0/cluster/certificate-authority-data";
-    let certificate = "/users/0/user/client-certificate-data";
-    let key = "/users/0/user/client-key-data";
+    let authority = "clusters[0].cluster.certificate-authority-data";
+    let certificate = "users[0].user.client-certificate-data";
+    let key = "users[0].user.client-key-data";
     let key_in_ca = format!("{CA}{}", include_str!("given/rsa-pkcs1.key"));
-    named([
-        (
-            authority,
-            json!("%%%"),
-            KnownReason::InvalidBase64,
-            "clusters[0].cluster.certificate-authority-data",
-        ),
-        (
-            authority,
-            json!(base64("no PEM")),
-            KnownReason::InvalidAuthority,
-            "clusters[0].cluster.certificate-authority-data",
-        ),
-        (
-            authority,
-            json!(base64(&key_in_ca)),
-            KnownReason::InvalidAuthority,
-            "clusters[0].cluster.certificate-authority-data",
-        ),
-        (
-            authority,
-            json!(base64(&CA.replace("MII", "MIJ"))),
-            KnownReason::InvalidAuthority,
-            "clusters[0].cluster.certificate-authority-data",
-        ),
-        (
-            certificate,
-            json!("a"),
-            KnownReason::InvalidBase64,
-            "users[0].user.client-certificate-data",
-        ),
-        (
-            certificate,
-            json!(base64("x")),
-            KnownReason::InvalidCertificate,
-            "users[0].user.client-certificate-data",
-        ),
-        (
-            key,
-            Value::Null,
-            KnownReason::InvalidCertificate,
-            "users[0].user.client-key-data",
-        ),
-        (
-            key,
-            json!("Zm9vYmE"),
-            KnownReason::InvalidBase64,
-            "users[0].user.client-key-data",
-        ),
-        (
-            key,
-            json!(base64(CA)),
-            KnownReason::InvalidCertificate,
-            "users[0].user.client-key-data",
-        ),
-        (
-            key,
-            json!(base64(include_str!("given/encrypted.key"))),
-            KnownReason::InvalidCertificate,
-            "users[0].user.client-key-data",
-        ),
-    ]);
+    let encrypted = include_str!("given/encrypted.key");
+    refuses(
+        KnownReason::InvalidBase64,
+        &[
+            (authority, json!("%%%"), ""),
+            (certificate, json!("a"), ""),
+            (key, json!("Zm9vYmE"), ""),
+        ],
+    );
+    refuses(
+        KnownReason::InvalidAuthority,
+        &[
+            (authority, json!(base64("no PEM")), ""),
+            (authority, json!(base64(&key_in_ca)), ""),
+            (authority, json!(base64(&CA.replace("MII", "MIJ"))), ""),
+        ],
+    );
+    refuses(
+        KnownReason::InvalidCertificate,
+        &[
+            (certificate, json!(base64("x")), ""),
+            (key, Value::Null, ""),
+            (key, json!(base64(CA)), ""),
+            (key, json!(base64(encrypted)), ""),
+        ],
+    );
 }
 
 #[test]
