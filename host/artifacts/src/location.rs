@@ -1,6 +1,5 @@
 //! From the text in a policy to component bytes with a digest. Reads the binary and files, no network.
 
-use crate::builtin;
 use crate::folder::{FileIdentity, Folder, leads_out};
 use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
@@ -97,8 +96,7 @@ impl Location {
     pub fn fetch(&self, expected: Option<&str>) -> Result<Artifact, FetchError> {
         let bytes = match self {
             Self::Builtin(name) => Cow::Borrowed(
-                builtin::bytes(name)
-                    .ok_or_else(|| FetchError::NotBuiltin { name: name.clone() })?,
+                builtin(name).ok_or_else(|| FetchError::NotBuiltin { name: name.clone() })?,
             ),
             Self::File(..) => Cow::Owned(self.read()?),
         };
@@ -206,9 +204,25 @@ impl FetchError {
     }
 }
 
+/// Name and bytes of each component, as `build.rs` found them.
+static BUILTIN: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
+
+/// The bytes of a builtin component.
+fn builtin(name: &str) -> Option<&'static [u8]> {
+    BUILTIN
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, bytes)| *bytes)
+}
+
+/// The names of the builtin components of this binary; empty when it was built without them.
+pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+    BUILTIN.iter().map(|(name, _)| *name)
+}
+
 /// The builtin components of this binary, or how to build them in.
 fn builtins() -> String {
-    let names: Vec<String> = builtin::names().map(|name| format!("`{name}`")).collect();
+    let names: Vec<String> = builtin_names().map(|name| format!("`{name}`")).collect();
     match names.is_empty() {
         true => "this binary has no builtin components; run `cargo xtask guests` and build again"
             .to_owned(),
@@ -271,9 +285,9 @@ mod tests {
             .err()
             .unwrap()
             .to_string();
-        let all = builtin::names().all(|name| unknown.contains(name));
+        let all = builtin_names().all(|name| unknown.contains(name));
         assert!(
-            all && (unknown.contains("cargo xtask guests") || builtin::names().next().is_some()),
+            all && (unknown.contains("cargo xtask guests") || builtin_names().next().is_some()),
             "{unknown}"
         );
     }
