@@ -2,23 +2,16 @@
 //! The cache keeps only the fields of an object that the policies declare.
 
 mod access;
-mod apply;
-mod backoff;
 mod cache;
 mod cause;
 mod connect;
 mod counts;
 mod decode;
 mod events;
-mod feed;
 mod follow;
-mod health;
 mod lease;
 mod policy_status;
-mod rate_limiter;
-mod read;
 mod resources;
-mod selector;
 mod send;
 mod server;
 mod shared;
@@ -33,11 +26,11 @@ pub use access::{Access, Reviews};
 pub use connect::{ConnectError, KubernetesOptions, Settings, Standing};
 pub use counts::{Counts, Purpose, Verb};
 pub use events::Events;
-pub use feed::Observations;
-pub use health::{Health, WatchHealth};
 pub use lease::{Leadership, Leading, LeaseOptions, Trouble};
 pub use policy_status::PolicyStatuses;
 pub use server::Server;
+pub use shared::Observations;
+pub use watching::{Health, WatchHealth};
 pub use write::Writer;
 
 use crate::ReadFailure;
@@ -45,11 +38,13 @@ use follow::Follow;
 use resources::Resources;
 use shared::Shared;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use store::Fault;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use transom_api::KnownReason;
 use transom_core::object::Object;
 use transom_core::observation::Unreadable;
 use transom_core::reference::ObjectRef;
@@ -62,28 +57,36 @@ const LISTING: Duration = Duration::from_secs(30);
 /// One API server as a cluster. Safe to share between threads; dropping it ends its watches.
 pub struct Kubernetes {
     shared: Arc<Shared>,
-    following: Mutex<BTreeMap<Arc<Scope>, Following>>,
+    /// What each watch keeps, and its task.
+    following: Mutex<BTreeMap<Arc<Scope>, (Keep, Task)>>,
     writer: Writer,
-    greeting: AbortHandle,
+    _greeting: Task,
     patience: Duration,
 }
 
-impl Drop for Kubernetes {
-    fn drop(&mut self) {
-        self.greeting.abort();
+/// A task that ends when this is dropped.
+struct Task(AbortHandle);
+
+impl Task {
+    fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(work).abort_handle())
     }
 }
 
-/// The task of one watch; dropping this ends it.
-struct Following {
-    keep: Keep,
-    task: AbortHandle,
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
-impl Drop for Following {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// Locks a mutex. A poisoned one is usable, because no panic leaves a value half changed.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whole milliseconds.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Kubernetes {
@@ -126,12 +129,12 @@ impl Kubernetes {
             standing,
         ));
         let patience = settings.patience();
-        let greeting = tokio::spawn(connect::greet(settings, client, tell)).abort_handle();
+        let greeting = Task::spawn(connect::greet(settings, client, tell));
         Ok(Self {
             shared,
             following: Mutex::default(),
             writer,
-            greeting,
+            _greeting: greeting,
             patience,
         })
     }
@@ -174,10 +177,7 @@ impl Kubernetes {
     /// Sets what is watched: starts, stops and restarts watches, and returns at once. The objects of a watch that ends
     /// are not reported as gone. Must be called inside a tokio runtime.
     pub fn watch(&self, wanted: Watches) {
-        let mut following = self
-            .following
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut following = locked(&self.following);
         let wanted = watching::aligned(wanted);
         following.retain(|scope, _| {
             let still = wanted.contains_key(&**scope);
@@ -188,10 +188,8 @@ impl Kubernetes {
         });
         for (scope, keep) in wanted {
             let scope = Arc::new(scope);
-            if following
-                .get(&scope)
-                .is_some_and(|running| running.keep == keep)
-            {
+            let running = following.get(&scope);
+            if running.is_some_and(|(kept, _)| *kept == keep) {
                 continue;
             }
             let number = self.shared.wants(&scope, &keep);
@@ -201,8 +199,7 @@ impl Kubernetes {
                 scope: Arc::clone(&scope),
                 keep: keep.clone(),
             };
-            let task = tokio::spawn(follow.run()).abort_handle();
-            following.insert(scope, Following { keep, task });
+            following.insert(scope, (keep, Task::spawn(follow.run())));
         }
     }
 
@@ -237,7 +234,11 @@ impl Kubernetes {
         }
         match self.shared.unlisted(reference) {
             Some(failure) => Err(failure),
-            None if listed.is_err() => Err(shared::late(reference, LISTING)),
+            None if listed.is_err() => {
+                let message = format!("its kind was not listed within {} s", LISTING.as_secs());
+                let reason = KnownReason::ServerUnavailable;
+                Err(shared::failure(reference, &Fault { reason, message }))
+            }
             None => self.shared.ask(reference).await,
         }
     }
@@ -280,10 +281,9 @@ impl Kubernetes {
         reference: &ObjectRef,
     ) -> Result<Option<Object>, ReadFailure> {
         let unconfirmed = self.shared.cache().is_unconfirmed(reference);
-        if unconfirmed {
-            self.confirm(reference).await
-        } else {
-            self.read(reference).await
+        match unconfirmed {
+            true => self.confirm(reference).await,
+            false => self.read(reference).await,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Whether the holder of a token may get a path: asks the API server, and caches the answer for a minute.
 //! Keeps only a digest of the token.
 
+use super::locked;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -9,7 +10,7 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
@@ -73,21 +74,16 @@ impl Reviews {
         let Some(access) = access else {
             return Access::Unknown;
         };
-        remember(
-            &mut self.answers.lock().unwrap_or_else(PoisonError::into_inner),
-            question,
-            access,
-            Instant::now(),
-        );
+        let answers = &mut locked(&self.answers);
+        remember(answers, question, access, Instant::now());
         access
     }
 
     fn remembered(&self, question: &Question) -> Option<Access> {
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers
-            .get(question)
+        let answer = locked(&self.answers).get(question).copied();
+        answer
             .filter(|(since, _)| since.elapsed() < BELIEVED)
-            .map(|(_, access)| *access)
+            .map(|(_, access)| access)
     }
 
     async fn ask(&self, token: &str, path: &str) -> kube::Result<Access> {

@@ -5,7 +5,6 @@ mod change;
 #[path = "cache/model/tests.rs"]
 mod model;
 
-use super::selector;
 use super::store::{Content, Fault, Kept, Moment, key, newer, parts};
 use super::watched::Watched;
 use transom_core::object::Object;
@@ -98,22 +97,11 @@ impl Cache {
     }
 
     /// Cuts an object to the fields that the watches of its kind keep; leaves it whole if no watch covers it.
-    pub(super) fn projected(&self, object: Object) -> Object {
-        let Object {
-            reference,
-            version,
-            body,
-        } = object;
-        let keep = self.about(&reference).next().map(|watched| &watched.keep);
-        let body = match keep {
-            Some(keep) => keep.project(body),
-            None => body,
-        };
-        Object {
-            reference,
-            version,
-            body,
+    pub(super) fn projected(&self, mut object: Object) -> Object {
+        if let Some(watched) = self.about(&object.reference).next() {
+            object.body = watched.keep.project(object.body);
         }
+        object
     }
 
     /// The watches whose scope and wildcards cover an object's name. Selectors are not checked.
@@ -121,25 +109,8 @@ impl Cache {
         &'a self,
         reference: &'b ObjectRef,
     ) -> impl Iterator<Item = &'a Watched> + use<'a, 'b> {
-        let ObjectRef {
-            api_version,
-            kind,
-            namespace,
-            name,
-            ..
-        } = reference;
-        self.watches
-            .iter()
-            .filter(|watched| {
-                selector::names(
-                    &watched.scope,
-                    api_version,
-                    kind,
-                    namespace.as_deref(),
-                    name,
-                )
-            })
-            .filter(|watched| watched.keep.admits(reference))
+        let covers = |watched: &&Watched| watched.covers(reference);
+        self.watches.iter().filter(covers)
     }
 
     /// The objects of a kind in a namespace, or in all; without duplicates.
@@ -149,34 +120,27 @@ impl Cache {
         kind: &str,
         namespace: Option<&str>,
     ) -> Vec<ObjectRef> {
-        let of_kind = |watched: &&Watched| {
-            watched.scope.kind == kind && watched.scope.api_version == api_version
-        };
-        let mut found: Vec<ObjectRef> = self
-            .watches
-            .iter()
-            .filter(of_kind)
-            .flat_map(|watched| {
-                watched
-                    .store
-                    .iter(namespace)
-                    .map(|(key, _)| self.reference(&watched.scope, key))
-            })
-            .collect();
-        found.sort();
-        found.dedup();
-        found
+        let of_kind = |scope: &Scope| scope.kind == kind && scope.api_version == api_version;
+        self.objects(namespace, of_kind, |_| true)
     }
 
     /// The objects that carry the agent's label; without duplicates.
     pub(super) fn ours(&self) -> Vec<ObjectRef> {
-        let ours = |watched: &Watched| -> Vec<ObjectRef> {
-            let marked = watched.store.iter(None).filter(|(_, kept)| kept.ours);
-            marked
-                .map(|(key, _)| self.reference(&watched.scope, key))
-                .collect()
-        };
-        let mut found: Vec<ObjectRef> = self.watches.iter().flat_map(ours).collect();
+        self.objects(None, |_| true, |kept| kept.ours)
+    }
+
+    /// The objects of some watches that pass a test; sorted, without duplicates.
+    fn objects(
+        &self,
+        namespace: Option<&str>,
+        watched: impl Fn(&Scope) -> bool,
+        pass: impl Fn(&Kept) -> bool,
+    ) -> Vec<ObjectRef> {
+        let mut found = Vec::new();
+        for one in self.watches.iter().filter(|one| watched(&one.scope)) {
+            let objects = one.store.iter(namespace).filter(|(_, kept)| pass(kept));
+            found.extend(objects.map(|(key, _)| self.reference(&one.scope, key)));
+        }
         found.sort();
         found.dedup();
         found
@@ -184,29 +148,12 @@ impl Cache {
 
     /// Every watch that cannot be followed now, and every object that cannot be used now.
     pub(super) fn unreadable(&self) -> Vec<Unreadable> {
-        let watches = self
-            .watches
-            .iter()
-            .filter_map(|watched| self.unreadable_watch(&watched.scope));
-        let faulty = |watched: &Watched| -> Vec<ObjectRef> {
-            let faulty = watched
-                .store
-                .iter(None)
-                .filter(|(_, kept)| matches!(kept.content, Content::Fault(_)));
-            faulty
-                .map(|(key, _)| self.reference(&watched.scope, key))
-                .collect()
-        };
-        let mut objects: Vec<ObjectRef> = self.watches.iter().flat_map(faulty).collect();
-        objects.sort();
-        objects.dedup();
-        watches
-            .chain(
-                objects
-                    .iter()
-                    .filter_map(|object| self.unreadable_object(object)),
-            )
-            .collect()
+        let faulty = |kept: &Kept| matches!(kept.content, Content::Fault(_));
+        let scopes = self.watches.iter().map(|watched| &watched.scope);
+        let watches = scopes.filter_map(|scope| self.unreadable_watch(scope));
+        let objects = self.objects(None, |_| true, faulty);
+        let objects = objects.iter().filter_map(|one| self.unreadable_object(one));
+        watches.chain(objects).collect()
     }
 
     /// The failure of a watch that cannot be followed now.
@@ -240,15 +187,9 @@ impl Cache {
 
     /// Name of a watch in messages: its kind and its bounds.
     pub(super) fn place(&self, scope: &Scope) -> String {
-        let cluster = if self.cluster == transom_core::reference::LOCAL {
-            ""
-        } else {
-            &self.cluster
-        };
-        let mut place = if cluster.is_empty() {
-            String::new()
-        } else {
-            format!("{cluster}: ")
+        let mut place = match self.cluster.as_str() {
+            "" | transom_core::reference::LOCAL => String::new(),
+            cluster => format!("{cluster}: "),
         };
         place += &format!("watch of {} ({})", scope.kind, scope.api_version);
         let bounds = [
@@ -279,7 +220,7 @@ fn later<'a>(one: &'a Kept, other: &'a Kept) -> &'a Kept {
 mod tests {
     use super::*;
     use crate::kubernetes::decode;
-    use crate::kubernetes::feed::{News, Topic};
+    use crate::kubernetes::shared::{News, Topic};
     use crate::kubernetes::store::{Item, Store};
     use serde_json::json;
     use std::sync::Arc;
@@ -320,14 +261,14 @@ mod tests {
         cache
     }
 
-    fn event(cache: &mut Cache, number: u64, item: Item) -> Vec<News> {
+    fn event(cache: &mut Cache, number: u64, item: Item) -> String {
         let version = item.version.clone();
-        cache.told(number, &version, Some(item))
+        told(&cache.told(number, &version, Some(item)))
     }
 
-    fn answered(cache: &mut Cache, object: &Object) -> Vec<News> {
+    fn answered(cache: &mut Cache, object: &Object) -> String {
         let asked = cache.asked();
-        cache.answered(object, asked)
+        told(&cache.answered(object, asked))
     }
 
     fn secret(name: &str) -> ObjectRef {
@@ -361,7 +302,7 @@ mod tests {
     }
 
     /// Events as text: `=` changed, `-` gone, `!` usable or not.
-    fn told(news: &[News]) -> Vec<String> {
+    fn told(news: &[News]) -> String {
         let one = |News { topic, gone }: &News| match topic {
             Topic::Object(reference) => {
                 format!("{}{}", if *gone { '-' } else { '=' }, reference.name)
@@ -369,24 +310,15 @@ mod tests {
             Topic::Fault(reference) => format!("!{}", reference.name),
             Topic::Watch(_) => "watch".to_owned(),
         };
-        news.iter().map(one).collect()
+        news.iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn an_object_in_two_watches_is_stored_once() {
         let mut cache = cache();
-        assert_eq!(
-            told(&event(&mut cache, OPAQUE, item("made", 5, "x"))),
-            ["=made"]
-        );
-        assert_eq!(
-            told(&event(&mut cache, EXACT, item("made", 5, "x"))),
-            Vec::<String>::new()
-        );
-        assert_eq!(
-            told(&event(&mut cache, EXACT, item("made", 6, "y"))),
-            ["=made"]
-        );
+        assert_eq!(event(&mut cache, OPAQUE, item("made", 5, "x")), "=made");
+        assert_eq!(event(&mut cache, EXACT, item("made", 5, "x")), "");
+        assert_eq!(event(&mut cache, EXACT, item("made", 6, "y")), "=made");
         let Known::There(version, _) = cache.find(&secret("made")) else {
             panic!()
         };
@@ -395,14 +327,8 @@ mod tests {
             ("6", vec![secret("made")])
         );
         // Its type changed, but the watch of its name still covers it.
-        assert_eq!(
-            told(&cache.told_gone(OPAQUE, "6", Some("n/made"))),
-            Vec::<String>::new()
-        );
-        assert_eq!(
-            told(&cache.told_gone(EXACT, "7", Some("n/made"))),
-            ["-made"]
-        );
+        assert_eq!(told(&cache.told_gone(OPAQUE, "6", Some("n/made"))), "");
+        assert_eq!(told(&cache.told_gone(EXACT, "7", Some("n/made"))), "-made");
     }
 
     #[test]
@@ -414,30 +340,24 @@ mod tests {
             Keep::default(),
         ));
         cache.begin(OPAQUE);
-        assert_eq!(
-            told(&cache.put(OPAQUE, item("a", 5, "x"))),
-            Vec::<String>::new()
-        );
+        assert_eq!(told(&cache.put(OPAQUE, item("a", 5, "x"))), "");
         // The list fails and begins again.
         cache.begin(OPAQUE);
         for name in ["a", "b"] {
-            assert_eq!(
-                told(&cache.put(OPAQUE, item(name, 5, "x"))),
-                Vec::<String>::new()
-            );
+            assert_eq!(told(&cache.put(OPAQUE, item(name, 5, "x"))), "");
         }
-        assert_eq!(told(&cache.listed(OPAQUE, "9")), ["=a", "=b"]);
+        assert_eq!(told(&cache.listed(OPAQUE, "9")), "=a =b");
         // `settle` does not wait for a watch that begins later.
         cache
             .watches
             .push(Watched::new(EXACT, scope(Some("a"), None), Keep::default()));
         cache.begin(EXACT);
-        assert_eq!(told(&cache.put(EXACT, item("a", 9, "y"))), ["=a"]);
+        assert_eq!(told(&cache.put(EXACT, item("a", 9, "y"))), "=a");
         cache.begin(OPAQUE);
-        assert_eq!(told(&cache.put(OPAQUE, item("c", 10, "x"))), ["=c"]);
+        assert_eq!(told(&cache.put(OPAQUE, item("c", 10, "x"))), "=c");
         assert_eq!(
             told(&cache.listed(OPAQUE, "11")),
-            ["-b"],
+            "-b",
             "the other watch still has a"
         );
     }
@@ -485,28 +405,16 @@ mod tests {
     fn own_writes_are_visible_at_once_and_older_events_are_ignored() {
         let mut cache = cache();
         event(&mut cache, OPAQUE, item("a", 5, "x"));
-        assert_eq!(told(&answered(&mut cache, &object("a", 8, "ours"))), ["=a"]);
-        assert_eq!(
-            told(&event(&mut cache, OPAQUE, item("a", 7, "theirs"))),
-            Vec::<String>::new()
-        );
-        assert_eq!(
-            told(&event(&mut cache, OPAQUE, item("a", 8, "ours"))),
-            Vec::<String>::new()
-        );
-        assert_eq!(
-            told(&answered(&mut cache, &object("made", 9, "ours"))),
-            ["=made"]
-        );
+        assert_eq!(answered(&mut cache, &object("a", 8, "ours")), "=a");
+        assert_eq!(event(&mut cache, OPAQUE, item("a", 7, "theirs")), "");
+        assert_eq!(event(&mut cache, OPAQUE, item("a", 8, "ours")), "");
+        assert_eq!(answered(&mut cache, &object("made", 9, "ours")), "=made");
         let asked = cache.asked();
         assert_eq!(
             told(&cache.answered_gone(&secret("made"), "9", asked)),
-            ["-made"]
+            "-made"
         );
-        assert_eq!(
-            told(&event(&mut cache, EXACT, item("made", 9, "late"))),
-            Vec::<String>::new()
-        );
+        assert_eq!(event(&mut cache, EXACT, item("made", 9, "late")), "");
         assert_eq!(cache.find(&secret("made")), Known::Absent);
     }
 
@@ -515,15 +423,9 @@ mod tests {
         let mut cache = cache();
         let asked = cache.asked();
         event(&mut cache, EXACT, item("made", 8, "ours"));
-        assert_eq!(
-            told(&cache.told_gone(EXACT, "9", Some("n/made"))),
-            ["-made"]
-        );
+        assert_eq!(told(&cache.told_gone(EXACT, "9", Some("n/made"))), "-made");
         event(&mut cache, OPAQUE, item("other", 10, "x"));
-        assert_eq!(
-            told(&cache.answered(&object("made", 8, "ours"), asked)),
-            Vec::<String>::new()
-        );
+        assert_eq!(told(&cache.answered(&object("made", 8, "ours"), asked)), "");
         assert_eq!(
             (
                 cache.find(&secret("made")),
@@ -569,12 +471,9 @@ mod tests {
         cache.listed(EXACT, "50");
         assert_eq!(
             told(&cache.answered(&object("made", 81, "lost"), asked)),
-            Vec::<String>::new()
+            ""
         );
-        assert_eq!(
-            told(&event(&mut cache, EXACT, item("made", 51, "y"))),
-            ["=made"]
-        );
+        assert_eq!(event(&mut cache, EXACT, item("made", 51, "y")), "=made");
     }
 
     #[test]
@@ -595,15 +494,9 @@ mod tests {
         }
         assert!(matches!(cache.find(&secret("gone")), Known::There(..)));
         news.extend(cache.listed(OPAQUE, "10"));
-        assert_eq!(told(&news), ["=changed", "!bad", "=beat", "-gone"]);
-        assert_eq!(
-            told(&event(&mut cache, OPAQUE, item("beat", 11, "z"))),
-            Vec::<String>::new()
-        );
-        assert_eq!(
-            told(&event(&mut cache, OPAQUE, item("bad", 12, "x"))),
-            ["!bad", "=bad"]
-        );
+        assert_eq!(told(&news), "=changed !bad =beat -gone");
+        assert_eq!(event(&mut cache, OPAQUE, item("beat", 11, "z")), "");
+        assert_eq!(event(&mut cache, OPAQUE, item("bad", 12, "x")), "!bad =bad");
     }
 
     #[test]
@@ -620,7 +513,7 @@ mod tests {
         assert_eq!(unreadable.objects, [secret("made").into()]);
         assert_eq!(
             told(&cache.told_gone(EXACT, "6", Some("n/made"))),
-            ["!made", "-made"]
+            "!made -made"
         );
         assert_eq!(cache.unreadable(), []);
     }

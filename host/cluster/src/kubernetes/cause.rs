@@ -1,13 +1,16 @@
-//! Why a read or a watch failed: a reason and a sentence.
+//! Why a read or a watch failed, as a reason and a sentence, and how long to wait before the next attempt.
 //! Contains no credential, and no body that does not come from an API server.
 
 use super::connect::plugin::PluginError;
 use super::decode::Malformed;
+use super::store::Fault;
 use kube::core::Status;
 use std::error::Error;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::time::Duration;
 use transom_api::KnownReason;
+use transom_core::backoff::doubled_ms;
 
 /// Characters of a server's own message that are shown.
 const MESSAGE_CHARS: usize = 300;
@@ -41,6 +44,15 @@ pub(super) struct Cause {
 impl From<Malformed> for Cause {
     fn from(Malformed: Malformed) -> Self {
         Self::malformed()
+    }
+}
+
+impl From<Cause> for Fault {
+    fn from(cause: Cause) -> Self {
+        Self {
+            reason: cause.reason,
+            message: cause.message,
+        }
     }
 }
 
@@ -144,26 +156,24 @@ impl Cause {
             410 => Next::Relist,
             _ => Next::Again,
         };
-        let wait = status
-            .details
-            .as_ref()
-            .map(|details| u64::from(details.retry_after_seconds));
+        let wait = status.details.as_ref();
+        let wait = wait.map(|details| u64::from(details.retry_after_seconds));
         let wait = wait.filter(|seconds| *seconds > 0).map(Duration::from_secs);
         let (reason, message) = match status.code {
-            410 => (
-                KnownReason::ServerUnavailable,
-                "the resource version of the watch has expired".to_owned(),
-            ),
-            401 => (
-                KnownReason::ReadFailed,
-                "the API server does not accept the credential of the connection".to_owned(),
-            ),
+            410 => {
+                let why = "the resource version of the watch has expired";
+                (KnownReason::ServerUnavailable, why.to_owned())
+            }
+            401 => {
+                let why = "the API server does not accept the credential of the connection";
+                (KnownReason::ReadFailed, why.to_owned())
+            }
+            429 => {
+                let why = "the API server is overloaded (429)";
+                (KnownReason::ServerUnavailable, why.to_owned())
+            }
             403 => (KnownReason::ReadForbidden, said(status)),
             404 => (KnownReason::KindMissing, Self::missing().message),
-            429 => (
-                KnownReason::ServerUnavailable,
-                "the API server is overloaded (429)".to_owned(),
-            ),
             500..=599 => (KnownReason::ServerUnavailable, said(status)),
             _ => (KnownReason::ReadFailed, said(status)),
         };
@@ -232,6 +242,64 @@ fn told(error: &io::Error) -> String {
         .unwrap_or_else(|| error.kind().to_string())
 }
 
+/// A stream that ended sooner did no useful work.
+pub(super) const SHORT: Duration = Duration::from_secs(1);
+/// How many failures of a stream in a row are not reported.
+const UNTOLD: u32 = 3;
+/// The longest wait that an API server may ask for.
+const ASKED: Duration = Duration::from_secs(60);
+
+/// The back-off of a watch, by its failures in a row: at most 30 s, or up to 60 s if the API server asks for it.
+#[derive(Default)]
+pub(super) struct Backoff {
+    failures: u32,
+    last: Option<KnownReason>,
+    random: RandomState,
+}
+
+impl Backoff {
+    /// A request succeeded.
+    pub(super) fn reset(&mut self) {
+        *self = Self {
+            random: self.random.clone(),
+            ..Self::default()
+        };
+    }
+
+    /// Whether a failure is reported. A broken stream is retried first. So is a request for which the server names a
+    /// wait: it may be setting up a kind that was just installed.
+    pub(super) fn tells(&self, cause: &Cause) -> bool {
+        let first = cause.wait.is_some() || cause.next != Next::Again;
+        !first || self.failures > UNTOLD
+    }
+
+    /// How long to wait after one more failure: shorter for an unavailable server, longer for missing rights and kinds.
+    pub(super) fn wait(&mut self, cause: &Cause) -> Duration {
+        if self.last != Some(cause.reason) {
+            self.failures = 0;
+            self.last = Some(cause.reason);
+        }
+        let (first, longest) = match cause.reason {
+            KnownReason::ServerUnavailable => (200, 5_000),
+            _ => (1_000, 30_000),
+        };
+        let seed = self.random.hash_one(self.failures);
+        let wait = match cause.next {
+            Next::Resume | Next::Silent | Next::Relist if self.failures == 0 => 0,
+            _ => doubled_ms(first, longest, self.failures, seed),
+        };
+        self.failures = self.failures.saturating_add(1);
+        Duration::from_millis(wait).max(cause.wait.unwrap_or_default().min(ASKED))
+    }
+}
+
+/// How long the API server may keep one watch open, in seconds: less than five minutes, and spread so that not all
+/// watches end at the same time.
+pub(super) fn watch_seconds() -> u32 {
+    let spread = RandomState::new().hash_one(0) % 60;
+    u32::try_from(spread).unwrap_or_default() + 230
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,5 +333,63 @@ mod tests {
         let status = Status::failure("said\nthus", "Forbidden").with_code(403);
         assert_eq!(Cause::of_status(&status).message, "said thus");
         assert_eq!(Cause::of_status(&status.with_code(410)).next, Next::Relist);
+    }
+
+    fn waits(cause: &Cause, count: usize) -> Vec<u128> {
+        let mut backoff = Backoff::default();
+        (0..count)
+            .map(|_| backoff.wait(cause).as_millis())
+            .collect()
+    }
+
+    #[test]
+    fn waits_double_up_to_the_maximum() {
+        let missing = waits(&Cause::missing(), 10);
+        assert!(
+            (750..=1_000).contains(&missing[0]) && (1_500..=2_000).contains(&missing[1]),
+            "{missing:?}"
+        );
+        assert!(
+            missing.iter().all(|wait| *wait <= 30_000) && missing[9] >= 22_500,
+            "{missing:?}"
+        );
+        let away = waits(&Cause::new(KnownReason::ServerUnavailable, ""), 40);
+        assert!(
+            away[0] >= 150 && away.iter().all(|wait| *wait <= 5_000),
+            "{away:?}"
+        );
+    }
+
+    #[test]
+    fn retries_a_broken_stream_at_once_and_reports_only_repeated_breaks() {
+        let broken = Cause::new(KnownReason::ServerUnavailable, "").cut();
+        let mut backoff = Backoff::default();
+        assert_eq!(backoff.wait(&broken), Duration::ZERO);
+        assert!(!backoff.tells(&broken));
+        for _ in 0..3 {
+            backoff.wait(&broken);
+        }
+        assert!(backoff.tells(&broken));
+        backoff.reset();
+        assert!(!backoff.tells(&broken) && backoff.tells(&Cause::missing()));
+    }
+
+    #[test]
+    fn another_failure_resets_the_wait_and_the_server_may_ask_for_more() {
+        let mut backoff = Backoff::default();
+        let away = Cause::new(KnownReason::ServerUnavailable, "");
+        for _ in 0..9 {
+            backoff.wait(&away);
+        }
+        assert!(backoff.wait(&Cause::missing()) <= Duration::from_secs(1));
+        let asked = Cause {
+            wait: Some(Duration::from_secs(9)),
+            ..away
+        };
+        assert_eq!(backoff.wait(&asked), Duration::from_secs(9));
+        assert!(
+            !backoff.tells(&asked),
+            "a kind whose CRD was just installed is asked for again first"
+        );
     }
 }

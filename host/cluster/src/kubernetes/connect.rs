@@ -4,8 +4,7 @@
 mod config;
 pub(super) mod plugin;
 
-use super::backoff::Backoff;
-use super::cause::Cause;
+use super::cause::{Backoff, Cause};
 use super::stream;
 use http::header::{HeaderValue, USER_AGENT};
 use kube::{Client, Config};

@@ -4,6 +4,7 @@
 use super::counts::{Purpose, Verb};
 use super::send::{Refusal, Sender};
 use super::write::failure;
+use super::{locked, millis};
 use http::Request;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -12,7 +13,7 @@ use kube::Resource as _;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use transom_core::outcome::{WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
@@ -67,15 +68,15 @@ impl Events {
         }
         let key = Key::new(&report.policy.as_str().into(), &report.primary);
         let reason = report.reason.as_str();
-        let telling = self.warnings().say(&key, reason, self.now_ms());
+        let telling = locked(&self.warnings).say(&key, reason, millis(self.start.elapsed()));
         match telling {
             Telling::Nothing => Ok(()),
             Telling::New => {
                 let name: Arc<str> = self.name(&report.primary).into();
                 let body = event(report, uid, &name, &self.instance);
                 let sent = self.send(Verb::Create, &report.primary, &name, &body).await;
-                self.warnings()
-                    .told(&key, reason, sent.is_ok().then_some(name));
+                let written = sent.is_ok().then_some(name);
+                locked(&self.warnings).told(&key, reason, written);
                 sent
             }
             Telling::Again { name, count } => {
@@ -84,7 +85,7 @@ impl Events {
                     .send(Verb::Patch, &report.primary, &name, &series)
                     .await;
                 if sent.is_err() {
-                    self.warnings().told(&key, reason, None);
+                    locked(&self.warnings).told(&key, reason, None);
                 }
                 sent
             }
@@ -130,14 +131,6 @@ impl Events {
             "{cut}.{:016x}",
             self.names.hash_one((self.start.elapsed(), &primary.name))
         )
-    }
-
-    fn warnings(&self) -> std::sync::MutexGuard<'_, Warnings> {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 

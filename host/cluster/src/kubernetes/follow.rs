@@ -1,8 +1,7 @@
 //! Follows one watch while it is wanted: lists, takes event by event, and resumes or relists after a failure.
 //! A failed request removes no object from the cache.
 
-use super::backoff::{Backoff, SHORT, watch_seconds};
-use super::cause::{Cause, Next};
+use super::cause::{Backoff, Cause, Next, SHORT, watch_seconds};
 use super::counts::{Purpose, Verb};
 use super::decode::{self, Identity, Line, Page};
 use super::shared::Shared;

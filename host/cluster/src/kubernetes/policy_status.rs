@@ -3,16 +3,15 @@
 use super::counts::{Purpose, Verb};
 use super::send::{Refusal, Sender};
 use super::write::failure;
+use super::{locked, millis};
 use http::Request;
-use kube::Resource as _;
-use kube::api::{DynamicObject, Patch, PatchParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep_until};
-use transom_api::{API_VERSION, GROUP, KnownReason};
+use transom_api::{API_VERSION, KIND, KnownReason};
 use transom_core::failure::Class;
 use transom_core::latest::{Latest, Next};
 use transom_core::outcome::{WriteFailure, WriteKind};
@@ -20,8 +19,6 @@ use transom_core::reference::ObjectRef;
 
 /// Field manager of the status.
 const FIELD_MANAGER: &str = "transom";
-const KIND: &str = "FleetPolicy";
-const PLURAL: &str = "fleetpolicies";
 /// The least time between two writes for one policy.
 const INTERVAL_MS: u64 = 5_000;
 /// One day: how long to wait when there is nothing to write.
@@ -54,11 +51,7 @@ impl PolicyStatuses {
 
     /// The status that a policy has on the server; the same one is not written again.
     pub fn found(&self, policy: &str, status: Value) {
-        self.latest(|all| {
-            all.entry(policy.to_owned())
-                .or_insert_with(|| Latest::new(INTERVAL_MS))
-                .found(status);
-        });
+        self.latest(|all| of(all, policy).found(status));
     }
 
     /// Publishes the value of a policy's field `status`; [`Self::run`] writes it.
@@ -66,11 +59,7 @@ impl PolicyStatuses {
         if self.read_only {
             return;
         }
-        self.latest(|all| {
-            all.entry(policy.to_owned())
-                .or_insert_with(|| Latest::new(INTERVAL_MS))
-                .want(status);
-        });
+        self.latest(|all| of(all, policy).want(status));
         self.news.notify_one();
     }
 
@@ -162,24 +151,23 @@ impl PolicyStatuses {
     }
 
     fn latest<R>(&self, change: impl FnOnce(&mut BTreeMap<String, Latest<Value>>) -> R) -> R {
-        let mut all: MutexGuard<'_, _> = self
-            .by_policy
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        change(&mut all)
+        change(&mut locked(&self.by_policy))
     }
 
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+        millis(self.start.elapsed())
     }
+}
+
+/// The entry of a policy.
+fn of<'a>(all: &'a mut BTreeMap<String, Latest<Value>>, policy: &str) -> &'a mut Latest<Value> {
+    all.entry(policy.to_owned())
+        .or_insert_with(|| Latest::new(INTERVAL_MS))
 }
 
 /// A server-side apply of the whole status, so that fields of an earlier agent are removed.
 fn request(policy: &str, status: &Value) -> Result<Request<Vec<u8>>, kube::core::request::Error> {
-    let version = API_VERSION.rsplit('/').next().unwrap_or_default();
-    let kind =
-        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, KIND), PLURAL);
-    let requests = kube::core::Request::new(DynamicObject::url_path(&kind, None));
+    let requests = kube::core::Request::new(format!("/apis/{API_VERSION}/fleetpolicies"));
     let body = json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": policy}, "status": status});
     requests.patch_subresource(
         "status",

@@ -1,12 +1,14 @@
 //! Resolves kinds to API paths and caches the paths. A missing kind is not cached, because it may be installed later.
+//! Tells which names may be a part of a path.
 
+use super::locked;
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::core::{ApiResource, GroupVersion, GroupVersionKind};
 use kube::discovery::{self, Scope};
 use kube::error::DiscoveryError;
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 
 /// The path of one kind.
 #[derive(Clone, Debug)]
@@ -35,7 +37,7 @@ type Known = BTreeMap<(String, String), Arc<Resource>>;
 #[derive(Clone)]
 pub(super) struct Resources {
     client: Client,
-    known: Arc<RwLock<Known>>,
+    known: Arc<Mutex<Known>>,
 }
 
 impl Resources {
@@ -54,12 +56,7 @@ impl Resources {
         kind: &str,
     ) -> Result<Arc<Resource>, Unresolved> {
         let name = (api_version.to_owned(), kind.to_owned());
-        let known = self
-            .known
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&name)
-            .cloned();
+        let known = locked(&self.known).get(&name).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
@@ -73,20 +70,14 @@ impl Resources {
             api,
             namespaced: capabilities.scope == Scope::Namespaced,
         });
-        self.known
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(name, Arc::clone(&resource));
+        locked(&self.known).insert(name, Arc::clone(&resource));
         Ok(resource)
     }
 
     /// Forgets the path of a kind, because the API server may have removed the kind or changed its path.
     pub(super) fn forget(&self, api_version: &str, kind: &str) {
         let name = (api_version.to_owned(), kind.to_owned());
-        self.known
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&name);
+        locked(&self.known).remove(&name);
     }
 
     /// The objects of a kind: those of a namespace, of all namespaces, or of the cluster.
@@ -136,5 +127,29 @@ impl Resources {
             }
         }
         Ok(None)
+    }
+}
+
+/// Whether a text can be the name of an object: it is exactly one segment of a path. A guest may have made it up, and
+/// other text could lead to another path.
+pub(super) fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+    !matches!(name, "" | "." | "..") && name.bytes().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_path_segment() {
+        for name in ["a", "a.b-c", "system:node", "1_2"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in [
+            "", ".", "..", "a/b", "a?x=1", "a%2fb", "a#b", "a b", "ä", "a\n",
+        ] {
+            assert!(!is_name(name), "{name}");
+        }
     }
 }

@@ -4,14 +4,17 @@
 use super::cause::Cause;
 use super::counts::{Counts, Purpose, Verb};
 use super::lease::Leading;
-use super::rate_limiter::RateLimiter;
+use super::{locked, millis};
 use http::Request;
 use kube::Client;
 use kube::core::Status;
 use serde_json::Value;
-use std::sync::{Arc, OnceLock};
-use tokio::time::{Duration, Instant, timeout};
-use transom_core::share::concurrency::Ending;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use tokio::sync::Notify;
+use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
+use transom_core::share::concurrency::{Admission, ConcurrencyLimit, Ending, Ticket};
 
 /// The time limit of one attempt.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -194,5 +197,90 @@ impl Sender {
             status: status.map(Box::new),
             pause_ms,
         })
+    }
+}
+
+/// The limit on concurrent requests to one API server, shared by all writers: delays a request until there is room, and
+/// until a pause has ended (`core::share::concurrency`).
+struct RateLimiter {
+    limit: Mutex<ConcurrencyLimit>,
+    /// Notified when there may be room for one more request.
+    freed: Notify,
+    start: Instant,
+    seeds: RandomState,
+    asked: AtomicU64,
+}
+
+/// Permission for one request; end it with the outcome of the request.
+struct Permit<'a> {
+    limiter: &'a RateLimiter,
+    ticket: Option<Ticket>,
+}
+
+impl RateLimiter {
+    /// No request is under way yet.
+    fn new() -> Self {
+        Self {
+            limit: Mutex::default(),
+            freed: Notify::new(),
+            start: Instant::now(),
+            seeds: RandomState::new(),
+            asked: AtomicU64::new(0),
+        }
+    }
+
+    /// Waits until a request may start; `None` if that is not before the deadline.
+    async fn enter(&self, deadline: Instant) -> Option<Permit<'_>> {
+        loop {
+            let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+            let seed = self.seeds.hash_one(asked);
+            let (admission, room) = {
+                let mut limit = locked(&self.limit);
+                let admission = limit.admit(millis(self.start.elapsed()), seed);
+                (admission, limit.has_room())
+            };
+            // A woken waiter wakes the next one, so that none is left waiting while there is room.
+            if room {
+                self.freed.notify_one();
+            }
+            match admission {
+                Admission::Go(ticket) => {
+                    return Some(Permit {
+                        limiter: self,
+                        ticket: Some(ticket),
+                    });
+                }
+                Admission::Full => timeout_at(deadline, self.freed.notified()).await.ok()?,
+                Admission::Closed(left_ms) => {
+                    let left = Duration::from_millis(left_ms);
+                    if Instant::now() + left > deadline {
+                        return None;
+                    }
+                    sleep(left).await;
+                }
+            }
+        }
+    }
+}
+
+impl Permit<'_> {
+    /// Ends the request with its outcome.
+    fn end(mut self, ending: Ending) {
+        self.give_back(ending);
+    }
+
+    fn give_back(&mut self, ending: Ending) {
+        if let Some(ticket) = self.ticket.take() {
+            let RateLimiter { limit, start, .. } = self.limiter;
+            locked(limit).ended(ticket, ending, millis(start.elapsed()));
+            self.limiter.freed.notify_one();
+        }
+    }
+}
+
+/// A dropped permit counts as a request without an answer.
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.give_back(Ending::Lost);
     }
 }

@@ -1,6 +1,6 @@
 //! An API server as a replica uses it: it writes and publishes only while it leads.
 
-use super::{Events, Kubernetes, Leading, PolicyStatuses, WatchHealth};
+use super::{Events, Kubernetes, Leading, PolicyStatuses, Task, WatchHealth};
 use crate::{Cluster, Patience, Read};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
@@ -9,7 +9,6 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
 use transom_api::{API_VERSION, KIND, KnownReason};
@@ -19,7 +18,7 @@ use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
 use transom_core::plan::Plan;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
-use transom_core::watches::{Scope, Watches};
+use transom_core::watches::Watches;
 
 /// Called with a policy whose status could not be written, and why.
 type Unwritten = dyn Fn(&str, &WriteFailure) + Send + Sync;
@@ -31,13 +30,7 @@ pub struct Server {
     statuses: Arc<PolicyStatuses>,
     leading: Leading,
     unwritten: Arc<Unwritten>,
-    writing: AbortHandle,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.writing.abort();
-    }
+    _writing: Task,
 }
 
 impl Server {
@@ -55,14 +48,14 @@ impl Server {
         let statuses = Arc::new(writer.policy_statuses());
         let unwritten: Arc<Unwritten> = Arc::new(unwritten);
         let (writes, told) = (Arc::clone(&statuses), Arc::clone(&unwritten));
-        let writing = tokio::spawn(async move { writes.run(&*told).await }).abort_handle();
+        let writing = Task::spawn(async move { writes.run(&*told).await });
         Self {
             kubernetes,
             events,
             statuses,
             leading,
             unwritten,
-            writing,
+            _writing: writing,
         }
     }
 
@@ -128,17 +121,11 @@ impl Cluster for Server {
     fn watch_errors(&self) -> Vec<WatchStatus> {
         let error = |watch: WatchHealth| {
             let (reason, message) = watch.failure?;
-            let Scope {
-                api_version,
-                kind,
-                namespace,
-                ..
-            } = watch.scope;
             Some(WatchStatus {
                 cluster: self.kubernetes.name().to_owned(),
-                api_version,
-                kind,
-                namespace,
+                api_version: watch.scope.api_version,
+                kind: watch.scope.kind,
+                namespace: watch.scope.namespace,
                 reason: reason.as_str().to_owned(),
                 message,
             })

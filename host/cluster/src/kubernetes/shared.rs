@@ -1,27 +1,25 @@
 //! What the parts of one connection share: client, kinds, cache, listeners. Its locks are not held across an await.
+//! A listener queues topics, each only once, and reads the present state: its queue stays small however slow it is.
 
 use super::cache::{Asked, Cache, Known};
-use super::cause::Cause;
 use super::connect::Standing;
 use super::counts::Counts;
 use super::decode;
-use super::feed::{Feed, News, Topic};
-use super::resources::{Resources, Unresolved};
+use super::locked;
+use super::resources::Resources;
 use super::store::{Content, Fault};
-use super::stream;
 use super::watched::Watched;
 use crate::ReadFailure;
 use kube::Client;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
-use std::time::Duration;
 use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
-use transom_api::KnownReason;
 use transom_core::object::Object;
 use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
+use transom_core::watches::Scope;
 
 /// What the parts of one connection share.
 pub(super) struct Shared {
@@ -85,38 +83,13 @@ impl Shared {
         if news.is_empty() {
             return;
         }
-        self.feeds
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|feed| match feed.upgrade() {
-                Some(feed) => {
-                    feed.push(news.iter().cloned());
-                    true
-                }
-                None => false,
-            });
-    }
-
-    /// The path of a kind, in a namespace or in all.
-    pub(super) async fn path(
-        &self,
-        api_version: &str,
-        kind: &str,
-        namespace: Option<&str>,
-    ) -> Result<String, Cause> {
-        let resolve = timeout(stream::ANSWER, self.resources.resolve(api_version, kind)).await;
-        let resource = resolve
-            .map_err(|_| Cause::late(stream::ANSWER))?
-            .map_err(|error| match error {
-                Unresolved::Missing => Cause::missing(),
-                Unresolved::Elsewhere(version) => Cause::unserved(api_version, &version),
-                Unresolved::Failed(error) => Cause::of(&error),
-            })?;
-        Ok(self
-            .resources
-            .api(&resource, namespace)
-            .resource_url()
-            .to_owned())
+        locked(&self.feeds).retain(|feed| {
+            let feed = feed.upgrade();
+            if let Some(feed) = &feed {
+                feed.push(news.iter().cloned());
+            }
+            feed.is_some()
+        });
     }
 
     /// The state of the cache for a request that is sent now, to compare its answer with.
@@ -164,10 +137,7 @@ impl Shared {
     pub(super) fn listen(&self) -> Arc<Feed> {
         let feed = Arc::new(Feed::default());
         let _unchanged = self.cache();
-        self.feeds
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::downgrade(&feed));
+        locked(&self.feeds).push(Arc::downgrade(&feed));
         feed
     }
 
@@ -225,39 +195,101 @@ impl Shared {
     pub(super) fn observation(&self, News { topic, gone }: &News) -> Option<Observation> {
         match topic {
             Topic::Object(reference) => {
-                match Self::restore(reference, self.cache().heard(reference)) {
+                let heard = self.cache().heard(reference);
+                match Self::restore(reference, heard) {
                     Some(Ok(Some(object))) => Some(Observation::Present(object)),
                     Some(Err(_)) => None,
-                    Some(Ok(None)) | None => {
-                        gone.then(|| Observation::Gone(reference.as_ref().clone()))
-                    }
+                    Some(Ok(None)) | None => gone.then(|| Observation::Gone((**reference).clone())),
                 }
             }
-            Topic::Fault(reference) => {
-                let unreadable = self
-                    .cache()
-                    .unreadable_object(reference)
-                    .map(Observation::Unreadable);
-                Some(unreadable.unwrap_or_else(|| Observation::Readable(reference.to_string())))
-            }
+            Topic::Fault(reference) => Some(match self.cache().unreadable_object(reference) {
+                Some(unreadable) => Observation::Unreadable(unreadable),
+                None => Observation::Readable(reference.to_string()),
+            }),
             Topic::Watch(scope) => {
                 let cache = self.cache();
-                let unreadable = cache.unreadable_watch(scope).map(Observation::Unreadable);
-                Some(unreadable.unwrap_or_else(|| Observation::Readable(cache.place(scope))))
+                Some(match cache.unreadable_watch(scope) {
+                    Some(unreadable) => Observation::Unreadable(unreadable),
+                    None => Observation::Readable(cache.place(scope)),
+                })
             }
         }
     }
 }
 
-/// The failure of a read whose object took too long to be listed.
-pub(super) fn late(reference: &ObjectRef, after: Duration) -> ReadFailure {
-    let message = format!(
-        "failed to read {reference}: its kind was not listed within {} s",
-        after.as_secs()
-    );
-    ReadFailure {
-        reason: KnownReason::ServerUnavailable,
-        message,
+/// The topic of a notification.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Topic {
+    /// An object changed or is gone.
+    Object(Arc<ObjectRef>),
+    /// An object became usable or unusable.
+    Fault(Arc<ObjectRef>),
+    /// A watch can be followed, or cannot.
+    Watch(Arc<Scope>),
+}
+
+/// A notification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct News {
+    /// Its topic.
+    pub(super) topic: Topic,
+    /// Whether the object is gone. An object that is absent without this flag is only no longer watched, and not
+    /// reported.
+    pub(super) gone: bool,
+}
+
+/// The pending news of one listener.
+#[derive(Default)]
+pub(super) struct Feed {
+    queue: Mutex<Queue>,
+    ready: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    order: VecDeque<Topic>,
+    gone: HashMap<Topic, bool>,
+}
+
+impl Feed {
+    /// Adds news; for each topic only the latest counts.
+    pub(super) fn push(&self, news: impl IntoIterator<Item = News>) {
+        let mut queue = locked(&self.queue);
+        for News { topic, gone } in news {
+            if queue.gone.insert(topic.clone(), gone).is_none() {
+                queue.order.push_back(topic);
+            }
+        }
+        drop(queue);
+        self.ready.notify_one();
+    }
+
+    /// Takes the next news.
+    pub(super) fn pop(&self) -> Option<News> {
+        let mut queue = locked(&self.queue);
+        let topic = queue.order.pop_front()?;
+        let gone = queue.gone.remove(&topic).unwrap_or_default();
+        Some(News { topic, gone })
+    }
+}
+
+/// The observations of a cluster: every change since this was made.
+pub struct Observations {
+    pub(super) shared: Arc<Shared>,
+    pub(super) feed: Arc<Feed>,
+}
+
+impl Observations {
+    /// The next observation; waits until there is one. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Observation {
+        loop {
+            while let Some(news) = self.feed.pop() {
+                if let Some(observation) = self.shared.observation(&news) {
+                    return observation;
+                }
+            }
+            self.feed.ready.notified().await;
+        }
     }
 }
 
@@ -266,5 +298,29 @@ pub(super) fn failure(reference: &ObjectRef, fault: &Fault) -> ReadFailure {
     ReadFailure {
         reason: fault.reason,
         message: format!("failed to read {reference}: {}", fault.message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn de_duplicates_by_key_and_keeps_the_latest_event() {
+        let feed = Feed::default();
+        let topic =
+            |name: &str| Topic::Object(Arc::new(ObjectRef::local("v1", "Secret", Some("n"), name)));
+        let news = |name: &str, gone: bool| News {
+            topic: topic(name),
+            gone,
+        };
+        feed.push([news("a", false), news("b", false)]);
+        feed.push([news("a", true)]);
+        feed.push([news("b", true), news("b", false)]);
+        assert_eq!(feed.pop(), Some(news("a", true)));
+        feed.push([news("a", false)]);
+        assert_eq!(feed.pop(), Some(news("b", false)));
+        assert_eq!(feed.pop(), Some(news("a", false)));
+        assert_eq!(feed.pop(), None);
     }
 }

@@ -98,17 +98,6 @@ struct Tombstone {
     round: u32,
 }
 
-/// How an object in the store changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    /// No reader can see a change.
-    None,
-    /// It is new or different.
-    Changed,
-    /// It is gone.
-    Gone,
-}
-
 /// The objects of one watch.
 #[derive(Debug, Default)]
 pub(super) struct Store {
@@ -126,49 +115,46 @@ pub(super) struct Store {
 
 impl Store {
     /// An event reports an object.
-    pub(super) fn apply_event(&mut self, item: Item) -> Change {
+    pub(super) fn apply_event(&mut self, item: Item) {
         if let Some(tombstone) = self.tombstones.get_mut(&item.key) {
             if !newer(&item.version, &tombstone.last) {
                 tombstone.held = Some(item.version);
-                return Change::None;
+                return;
             }
             self.tombstones.remove(&item.key);
         }
-        match self.objects.get(&item.key) {
-            Some(kept) if newer(&kept.version, &item.version) => Change::None,
-            _ => self.place(item, TOLD, false),
+        let kept = self.objects.get(&item.key);
+        if kept.is_none_or(|kept| !newer(&kept.version, &item.version)) {
+            self.place(item, TOLD, false);
         }
     }
 
     /// An event reports that an object is gone; `version` is that of the deletion. An object that was created again
     /// since stays.
-    pub(super) fn apply_deletion(&mut self, key: &str, version: &str) -> Change {
+    pub(super) fn apply_deletion(&mut self, key: &str, version: &str) {
         if let Some(tombstone) = self.tombstones.get_mut(key) {
             tombstone.held.take_if(|held| !newer(held, version));
             self.strangers = true;
         }
-        match self.objects.get(key) {
-            Some(kept) if !newer(&kept.version, version) => {}
-            _ => return Change::None,
+        let kept = self.objects.get(key);
+        if kept.is_some_and(|kept| !newer(&kept.version, version)) {
+            self.objects.remove(key);
         }
-        self.objects.remove(key);
-        Change::Gone
     }
 
     /// The current list contains an object. It overrides answers that arrived before the list began.
-    pub(super) fn apply_listed(&mut self, item: Item) -> Change {
+    pub(super) fn apply_listed(&mut self, item: Item) {
         let (round, begun) = (self.round, self.begun);
         if let Some(tombstone) = self.tombstones.get_mut(&item.key) {
             if tombstone.learnt > begun && !newer(&item.version, &tombstone.last) {
                 (tombstone.round, tombstone.held) = (round, Some(item.version));
-                return Change::None;
+                return;
             }
             self.tombstones.remove(&item.key);
         }
         match self.objects.get_mut(&item.key) {
             Some(kept) if newer(&kept.version, &item.version) && kept.learnt > begun => {
                 kept.round = round;
-                Change::None
             }
             _ => self.place(item, TOLD, true),
         }
@@ -176,7 +162,7 @@ impl Store {
 
     /// An answer contains an object; `asked` is the moment of the request. Ignored if the watch is already past the
     /// version, unless it corrects an answer that arrived before the request was sent.
-    pub(super) fn apply_answer(&mut self, item: Item, asked: Moment, now: Moment) -> Change {
+    pub(super) fn apply_answer(&mut self, item: Item, asked: Moment, now: Moment) {
         let ahead = newer(&item.version, &self.position);
         let counts = match (self.tombstones.get(&item.key), self.objects.get(&item.key)) {
             (Some(tombstone), _) => {
@@ -190,22 +176,15 @@ impl Store {
             }
             (None, None) => ahead,
         };
-        if !counts {
-            return Change::None;
+        if counts {
+            self.tombstones.remove(&item.key);
+            self.place(item, now, false);
         }
-        self.tombstones.remove(&item.key);
-        self.place(item, now, false)
     }
 
     /// An answer reports that an object is gone; `version` is the one that it had at the moment of the request,
     /// `asked`.
-    pub(super) fn apply_absence(
-        &mut self,
-        key: &str,
-        version: &str,
-        asked: Moment,
-        now: Moment,
-    ) -> Change {
+    pub(super) fn apply_absence(&mut self, key: &str, version: &str, asked: Moment, now: Moment) {
         let Some(kept) = self.objects.get(key) else {
             if newer(version, &self.position) && !self.tombstones.contains_key(key) {
                 self.strangers = true;
@@ -218,11 +197,11 @@ impl Store {
                 };
                 self.tombstones.insert(key.into(), tombstone);
             }
-            return Change::None;
+            return;
         };
         let same = *kept.version == *version || newer(version, &kept.version);
         if !same && (kept.learnt == TOLD || asked < kept.learnt) {
-            return Change::None;
+            return;
         }
         let (held, round) = (kept.version.clone(), kept.round);
         let last = if newer(&held, version) {
@@ -240,7 +219,6 @@ impl Store {
             },
         );
         self.objects.remove(key);
-        Change::Gone
     }
 
     /// A list begins: objects that it does not contain will be gone at its end.
@@ -329,32 +307,26 @@ impl Store {
     }
 
     /// Replaces the state of an object; `named` if the current list contains it.
-    fn place(&mut self, item: Item, learnt: Moment, named: bool) -> Change {
+    fn place(&mut self, item: Item, learnt: Moment, named: bool) {
         let Item {
             key,
             version,
             content,
             ours,
         } = item;
-        let before = self.objects.get(&key);
-        let change = if before.is_some_and(|kept| kept.content == content) {
-            Change::None
-        } else {
-            Change::Changed
+        let round = match self.objects.get(&key) {
+            _ if named => self.round,
+            Some(before) => before.round,
+            None => self.round.wrapping_sub(1),
         };
-        let earlier = before.map_or(self.round.wrapping_sub(1), |kept| kept.round);
-        let round = if named { self.round } else { earlier };
-        self.objects.insert(
-            key,
-            Kept {
-                version,
-                content,
-                ours,
-                learnt,
-                round,
-            },
-        );
-        change
+        let kept = Kept {
+            version,
+            content,
+            ours,
+            learnt,
+            round,
+        };
+        self.objects.insert(key, kept);
     }
 }
 
@@ -384,6 +356,11 @@ mod tests {
         gone.iter().map(|(key, _)| parts(key).1).collect()
     }
 
+    fn version_of<'a>(store: &'a Store, name: &str) -> Option<&'a str> {
+        let kept = store.get(&key(Some("n"), name))?;
+        Some(&kept.version)
+    }
+
     fn at(version: &str) -> Store {
         let mut store = Store::default();
         store.begin_list(0);
@@ -392,16 +369,16 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_latest_version_and_reports_only_content_changes() {
+    fn keeps_the_latest_version() {
         let mut store = at("1");
-        assert_eq!(store.apply_event(item("a", 5, "x")), Change::Changed);
-        assert_eq!(store.apply_event(item("a", 9, "x")), Change::None);
-        assert_eq!(store.apply_event(item("a", 7, "old")), Change::None);
-        assert_eq!(store.apply_event(item("a", 10, "y")), Change::Changed);
-        assert_eq!(&*store.get("n/a").unwrap().version, "10");
-        assert_eq!(store.apply_deletion("n/a", "9"), Change::None);
-        assert_eq!(store.apply_deletion("n/a", "11"), Change::Gone);
-        assert_eq!(store.apply_deletion("n/a", "11"), Change::None);
+        for (version, text, kept) in [(9, "x", "9"), (7, "old", "9"), (10, "y", "10")] {
+            store.apply_event(item("a", version, text));
+            assert_eq!(version_of(&store, "a"), Some(kept));
+        }
+        store.apply_deletion("n/a", "9");
+        assert_eq!(version_of(&store, "a"), Some("10"));
+        store.apply_deletion("n/a", "11");
+        assert_eq!(version_of(&store, "a"), None);
     }
 
     #[test]
@@ -413,8 +390,8 @@ mod tests {
         // One write was answered while the list ran; another was answered, and undone, before the list was made.
         store.apply_answer(item("written", 12, "x"), 0, 1);
         store.apply_answer(item("undone", 8, "x"), 0, 2);
-        assert_eq!(store.apply_listed(item("stays", 3, "x")), Change::None);
-        assert_eq!(store.apply_listed(item("new", 8, "x")), Change::Changed);
+        store.apply_listed(item("stays", 3, "x"));
+        store.apply_listed(item("new", 8, "x"));
         assert!(store.get("n/gone").is_some());
         assert_eq!(names(&store.end_list("10")), ["gone", "undone"]);
         assert_eq!(store.len(), 3);
@@ -425,15 +402,18 @@ mod tests {
     fn older_events_do_not_revive_what_a_response_deleted() {
         let mut store = at("6");
         store.apply_answer(item("a", 8, "ours"), 0, 1);
-        assert_eq!(store.apply_absence("n/a", "8", 1, 2), Change::Gone);
-        assert_eq!(store.apply_event(item("a", 7, "late")), Change::None);
-        assert_eq!(store.apply_event(item("a", 8, "late")), Change::None);
-        assert_eq!(store.apply_answer(item("a", 8, "late"), 1, 3), Change::None);
-        assert_eq!(store.apply_deletion("n/a", "9"), Change::None);
+        store.apply_absence("n/a", "8", 1, 2);
+        assert_eq!(version_of(&store, "a"), None);
+        store.apply_event(item("a", 7, "late"));
+        store.apply_event(item("a", 8, "late"));
+        store.apply_answer(item("a", 8, "late"), 1, 3);
+        assert_eq!(version_of(&store, "a"), None);
+        store.apply_deletion("n/a", "9");
         assert!(!store.is_unconfirmed("n/a"));
         store.bookmark("9");
         assert!(store.tombstones.is_empty());
-        assert_eq!(store.apply_event(item("a", 10, "again")), Change::Changed);
+        store.apply_event(item("a", 10, "again"));
+        assert_eq!(version_of(&store, "a"), Some("10"));
     }
 
     #[test]
@@ -441,12 +421,13 @@ mod tests {
         let mut store = at("6");
         store.apply_event(item("a", 7, "x"));
         store.begin_list(0);
-        assert_eq!(store.apply_absence("n/a", "7", 0, 1), Change::Gone);
-        assert_eq!(store.apply_listed(item("a", 7, "x")), Change::None);
+        store.apply_absence("n/a", "7", 0, 1);
+        store.apply_listed(item("a", 7, "x"));
+        assert_eq!(version_of(&store, "a"), None);
         assert_eq!(names(&store.end_list("8")), Vec::<&str>::new());
         assert!(store.is_unconfirmed("n/a"));
         store.begin_list(1);
-        assert_eq!(store.apply_listed(item("a", 7, "x")), Change::Changed);
+        store.apply_listed(item("a", 7, "x"));
         store.end_list("9");
         assert!(!store.is_unconfirmed("n/a") && store.get("n/a").is_some());
     }
@@ -454,8 +435,8 @@ mod tests {
     #[test]
     fn removes_tombstones_that_are_no_longer_needed() {
         let mut store = at("6");
-        assert_eq!(store.apply_absence("n/stranger", "9", 0, 1), Change::None);
-        assert_eq!(store.apply_absence("n/known", "5", 0, 2), Change::None);
+        store.apply_absence("n/stranger", "9", 0, 1);
+        store.apply_absence("n/known", "5", 0, 2);
         assert_eq!(store.tombstones.len(), 1);
         store.bookmark("9");
         assert!(store.tombstones.is_empty());
@@ -475,7 +456,8 @@ mod tests {
         assert!(store.went_back("50") && !store.went_back("120") && !store.went_back("121"));
         store.reset_versions();
         store.begin_list(0);
-        assert_eq!(store.apply_listed(item("a", 40, "older")), Change::Changed);
+        store.apply_listed(item("a", 40, "older"));
+        assert_eq!(version_of(&store, "a"), Some("40"));
         assert_eq!(names(&store.end_list("50")), ["b"]);
         assert!(!store.went_back("51"));
     }

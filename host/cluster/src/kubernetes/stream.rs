@@ -1,15 +1,24 @@
-//! Reads watches, pages and single objects of one API server, with limits of time and size.
+//! Reads watches, pages and single objects of one API server, with limits of time and size. Sends no request for a name
+//! that could lead to another path.
 
-use super::cause::Cause;
+use super::cause::{Cause, Next};
+use super::counts::{Purpose, Verb};
+use super::decode::{self, Page};
+use super::resources::{Unresolved, is_name};
+use super::shared::{Shared, failure};
+use crate::ReadFailure;
 use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
+use http::Request;
 use kube::Client;
 use kube::api::{GetParams, ListParams, WatchParams};
 use std::time::Duration;
 use tokio::time::timeout;
 use transom_api::KnownReason;
+use transom_core::object::Object;
+use transom_core::reference::ObjectRef;
 
 /// How long the API server may take to answer.
-pub(super) const ANSWER: Duration = Duration::from_secs(15);
+const ANSWER: Duration = Duration::from_secs(15);
 /// How long a page may take.
 const PAGE: Duration = Duration::from_secs(60);
 /// How long a watch may be silent before its connection counts as dead: an API server sends a bookmark every minute.
@@ -116,38 +125,27 @@ pub(super) async fn page(
     path: &str,
     params: &ListParams,
 ) -> Result<Fetched, Cause> {
-    let request = kube::core::Request::new(path)
-        .list(params)
-        .map_err(kube::Error::BuildRequest);
-    fetch(
-        async { client.request_stream(request?).await },
-        PAGE_BYTES,
-        PAGE,
-    )
-    .await
+    let request = kube::core::Request::new(path).list(params);
+    fetch(client, request, PAGE_BYTES, PAGE).await
 }
 
 /// Requests one object.
 pub(super) async fn get(client: &Client, path: &str, name: &str) -> Result<Fetched, Cause> {
-    let request = kube::core::Request::new(path)
-        .get(name, &GetParams::default())
-        .map_err(kube::Error::BuildRequest);
-    fetch(
-        async { client.request_stream(request?).await },
-        LINE_BYTES,
-        ANSWER,
-    )
-    .await
+    let request = kube::core::Request::new(path).get(name, &GetParams::default());
+    fetch(client, request, LINE_BYTES, ANSWER).await
 }
 
 /// Reads a complete answer. Does not use kube's decoding, which logs what it cannot decode.
-async fn fetch<R: AsyncBufRead>(
-    answer: impl Future<Output = kube::Result<R>>,
+async fn fetch(
+    client: &Client,
+    request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     limit: usize,
     deadline: Duration,
 ) -> Result<Fetched, Cause> {
+    let request = request.map_err(|error| Cause::of(&kube::Error::BuildRequest(error)))?;
     let read = async {
-        let mut reader = std::pin::pin!(answer.await.map_err(|error| Cause::of(&error))?);
+        let answer = client.request_stream(request).await;
+        let mut reader = std::pin::pin!(answer.map_err(|error| Cause::of(&error))?);
         let mut bytes = Vec::new();
         // `read_to_end` would zero all spare capacity at every packet.
         loop {
@@ -169,4 +167,114 @@ async fn fetch<R: AsyncBufRead>(
     timeout(deadline, read)
         .await
         .unwrap_or(Ok(Err(Unfit::Late(deadline))))
+}
+
+impl Shared {
+    /// The path of a kind, in a namespace or in all.
+    pub(super) async fn path(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: Option<&str>,
+    ) -> Result<String, Cause> {
+        let resolve = timeout(ANSWER, self.resources.resolve(api_version, kind)).await;
+        let resource = resolve
+            .map_err(|_| Cause::late(ANSWER))?
+            .map_err(|error| match error {
+                Unresolved::Missing => Cause::missing(),
+                Unresolved::Elsewhere(version) => Cause::unserved(api_version, &version),
+                Unresolved::Failed(error) => Cause::of(&error),
+            })?;
+        Ok(self
+            .resources
+            .api(&resource, namespace)
+            .resource_url()
+            .to_owned())
+    }
+
+    /// Requests an object by a GET; `None` when it does not exist or its kind is not served.
+    pub(super) async fn ask(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
+        if !is_named(reference) {
+            return Ok(None);
+        }
+        let mut answer = self.asked(reference).await;
+        let unserved =
+            |cause: &Cause| cause.reason == KnownReason::KindMissing && cause.next == Next::Relist;
+        if answer.as_ref().is_err_and(unserved) {
+            self.forget(reference);
+            answer = self.asked(reference).await;
+        }
+        let fault = match answer {
+            Ok(Ok(bytes)) => match std::str::from_utf8(&bytes) {
+                Ok(text) => return self.understood(text, reference).map(Some),
+                Err(_) => Cause::malformed().into(),
+            },
+            Ok(Err(Unfit::TooLarge)) => decode::too_large(),
+            Ok(Err(late)) => late.cause().into(),
+            Err(cause) if unserved(&cause) => Cause::malformed().into(),
+            Err(cause) if cause.reason == KnownReason::KindMissing => return Ok(None),
+            Err(cause) => cause.into(),
+        };
+        Err(failure(reference, &fault))
+    }
+
+    /// Requests an object by a LIST of its name. Fails when its kind is not served, because that does not prove that
+    /// the object is gone: a CRD may be on its way back, and its objects with it.
+    pub(super) async fn confirm(
+        &self,
+        reference: &ObjectRef,
+    ) -> Result<Option<Object>, ReadFailure> {
+        if !is_named(reference) {
+            return Ok(None);
+        }
+        let fail = |cause: Cause| failure(reference, &cause.into());
+        let path = self.path_of(reference).await.map_err(fail)?;
+        self.counts.add(Verb::List, Purpose::Work);
+        let params = ListParams::default().fields(&format!("metadata.name={}", reference.name));
+        let answer = page(&self.client, &path, &params).await.map_err(|cause| {
+            // The kind may have been removed since its path was resolved.
+            self.forget(reference);
+            fail(cause)
+        })?;
+        let bytes = answer.map_err(|unfit| fail(unfit.cause()))?;
+        let page: Page<'_> =
+            serde_json::from_slice(&bytes).map_err(|_| fail(Cause::malformed()))?;
+        let item = page.items.iter().flatten().next();
+        item.map(|item| self.understood(item.get(), reference))
+            .transpose()
+    }
+
+    /// Decodes the object in an answer and cuts it to the fields that are kept of its kind.
+    fn understood(&self, text: &str, reference: &ObjectRef) -> Result<Object, ReadFailure> {
+        let answer = decode::answer(text, reference)
+            .unwrap_or_else(|malformed| Err(Cause::from(malformed).into()));
+        let object = answer.map_err(|fault| failure(reference, &fault))?;
+        Ok(self.cache().projected(object))
+    }
+
+    /// The answer to a GET.
+    async fn asked(&self, reference: &ObjectRef) -> Result<Fetched, Cause> {
+        let path = self.path_of(reference).await?;
+        self.counts.add(Verb::Get, Purpose::Work);
+        get(&self.client, &path, &reference.name).await
+    }
+
+    async fn path_of(&self, object: &ObjectRef) -> Result<String, Cause> {
+        self.path(
+            &object.api_version,
+            &object.kind,
+            object.namespace.as_deref(),
+        )
+        .await
+    }
+
+    fn forget(&self, object: &ObjectRef) {
+        self.resources.forget(&object.api_version, &object.kind);
+    }
+}
+
+/// Whether namespace and name are possible names.
+fn is_named(reference: &ObjectRef) -> bool {
+    let mut names = reference.namespace.iter().chain([&reference.name]);
+    names.all(|name| is_name(name))
 }

@@ -3,10 +3,11 @@
 
 use super::counts::{Purpose, Verb};
 use super::send::Sender;
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, RuleWithOperations,
+};
 use kube::Resource as _;
 use kube::api::ListParams;
-use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::{Duration, Instant};
 
@@ -60,16 +61,11 @@ impl TaintTimes {
             return found.by_webhook();
         }
         let request = kube::core::Request::new(MutatingWebhookConfiguration::url_path(&(), None));
-        let listed = match request.list(&ListParams::default()) {
-            Ok(request) => self
-                .sender
-                .send(Verb::List, Purpose::Work, &request)
-                .await
-                .ok(),
-            Err(_) => None,
-        };
-        if let Some(list) = listed {
-            found.names = Some(installed(&list));
+        if let Ok(request) = request.list(&ListParams::default())
+            && let Ok(mut list) = self.sender.send(Verb::List, Purpose::Work, &request).await
+            && let Ok(found_now) = serde_json::from_value::<Vec<_>>(list["items"].take())
+        {
+            found.names = Some(installed(&found_now));
         }
         found.at = Some(Instant::now());
         found.by_webhook()
@@ -83,49 +79,24 @@ impl TaintTimes {
 }
 
 /// The webhooks that receive every update of a managed cluster and name that kind; sorted.
-fn installed(list: &Value) -> Vec<String> {
-    let items = |value: &Value, field: &str| {
-        value
-            .get(field)
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default()
+fn installed(configurations: &[MutatingWebhookConfiguration]) -> Vec<String> {
+    let has = |names: &Option<Vec<String>>, wanted: &[&str]| {
+        let mut names = names.iter().flatten();
+        names.any(|name| wanted.contains(&name.as_str()))
     };
-    let has = |rule: &Value, field: &str, wanted: &[&str]| {
-        items(rule, field)
-            .iter()
-            .filter_map(Value::as_str)
-            .any(|name| wanted.contains(&name))
+    let sees = |rule: &RuleWithOperations| {
+        has(&rule.api_groups, &["*", GROUP])
+            && has(&rule.resources, &[RESOURCE])
+            && has(&rule.operations, &["*", "UPDATE"])
+            && rule.scope.as_deref() != Some("Namespaced")
     };
-    let sees = |rule: &Value| {
-        has(rule, "apiGroups", &["*", GROUP])
-            && has(rule, "resources", &[RESOURCE])
-            && has(rule, "operations", &["*", "UPDATE"])
-            && rule.get("scope").and_then(Value::as_str) != Some("Namespaced")
-    };
-    let configurations = items(list, "items").into_iter();
-    let webhooks = configurations.flat_map(|configuration| {
-        let name = configuration
-            .pointer("/metadata/name")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned();
-        items(&configuration, "webhooks")
-            .into_iter()
-            .map(move |webhook| (name.clone(), webhook))
-    });
-    let seeing = webhooks.filter(|(_, webhook)| items(webhook, "rules").iter().any(sees));
-    let mut names: Vec<String> = seeing
-        .map(|(name, webhook)| {
-            format!(
-                "{name}/{}",
-                webhook
-                    .get("name")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-            )
-        })
-        .collect();
+    let mut names = Vec::new();
+    for configuration in configurations {
+        let name = configuration.metadata.name.as_deref().unwrap_or_default();
+        let webhooks = configuration.webhooks.iter().flatten();
+        let seeing = webhooks.filter(|webhook| webhook.rules.iter().flatten().any(sees));
+        names.extend(seeing.map(|webhook| format!("{name}/{}", webhook.name)));
+    }
     names.sort();
     names
 }
@@ -135,10 +106,16 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn list(name: &str, groups: &[&str], resources: &[&str], operations: &[&str]) -> Value {
+    fn list(
+        name: &str,
+        groups: &[&str],
+        resources: &[&str],
+        operations: &[&str],
+    ) -> Vec<MutatingWebhookConfiguration> {
         let rule = json!({"apiGroups": groups, "apiVersions": ["v1"], "resources": resources, "operations": operations});
         let webhooks = json!([{"name": "none", "rules": []}, {"name": "one", "rules": [{}, rule]}]);
-        json!({"items": [{"metadata": {}}, {"metadata": {"name": name}, "webhooks": webhooks}]})
+        let list = json!([{"metadata": {}}, {"metadata": {"name": name}, "webhooks": webhooks}]);
+        serde_json::from_value(list).unwrap()
     }
 
     #[test]
@@ -165,7 +142,7 @@ mod tests {
                 "{groups:?} {resources:?} {operations:?}"
             );
         }
-        assert!(installed(&json!({"items": []})).is_empty() && installed(&json!({})).is_empty());
+        assert!(installed(&[]).is_empty());
     }
 
     #[test]

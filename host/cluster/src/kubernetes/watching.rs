@@ -1,9 +1,8 @@
-//! The life cycle of a watch: wanted, listed, resumed, stopped.
+//! The life cycle of a watch: wanted, listed, resumed, stopped; and its health, for readiness and metrics.
 
 use super::cache::Cache;
 use super::cause::Cause;
-use super::feed::{News, Topic};
-use super::shared::Shared;
+use super::shared::{News, Shared, Topic};
 use super::store::Fault;
 use super::watched::Watched;
 use std::sync::Arc;
@@ -13,6 +12,30 @@ use transom_api::KnownReason;
 use transom_core::projection::Paths;
 use transom_core::reference::ObjectRef;
 use transom_core::watches::{Keep, Scope, Watches};
+
+/// Health of the watches of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Health of each watch.
+    pub watches: Vec<WatchHealth>,
+}
+
+/// Health of one watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchHealth {
+    /// What it requests.
+    pub scope: Scope,
+    /// Whether it was listed completely, with what is kept now.
+    pub synced: bool,
+    /// Why it cannot be followed now: reason and message.
+    pub failure: Option<(KnownReason, String)>,
+    /// How many objects it keeps.
+    pub objects: usize,
+    /// How often it ended early, since it is wanted.
+    pub restarts: u64,
+    /// Seconds since the last message of the API server, which sends one every minute.
+    pub silent_seconds: u64,
+}
 
 impl Shared {
     /// Adds a watch and returns its number. It replaces a watch of the same scope: the objects stay and are listed
@@ -145,6 +168,25 @@ impl Shared {
         }
     }
 
+    /// Health of the watches.
+    pub(super) fn health(&self) -> Health {
+        let cache = self.cache();
+        let watches = cache.watches.iter().map(|watched| WatchHealth {
+            scope: watched.scope.as_ref().clone(),
+            synced: watched.synced,
+            failure: watched
+                .failure
+                .as_ref()
+                .map(|fault| (fault.reason, fault.message.clone())),
+            objects: watched.store.len(),
+            restarts: watched.restarts,
+            silent_seconds: watched.last_word.elapsed().as_secs(),
+        });
+        Health {
+            watches: watches.collect(),
+        }
+    }
+
     fn with(&self, number: u64, change: impl FnOnce(&mut Watched) -> Vec<News>) {
         self.change(|cache| cache.watch(number).map(change).unwrap_or_default());
     }
@@ -184,30 +226,17 @@ fn about(watched: &Watched) -> News {
 }
 
 /// The same watches, all of one kind with the same fields: an object that several of them cover is the same in all.
-pub(super) fn aligned(wanted: Watches) -> Watches {
-    let fields = |scope: &Scope| {
+pub(super) fn aligned(mut wanted: Watches) -> Watches {
+    let before = wanted.clone();
+    for (scope, keep) in &mut wanted {
         let of_kind = |(other, _): &(&Scope, &Keep)| {
             other.kind == scope.kind && other.api_version == scope.api_version
         };
-        let all: Option<Vec<&Paths>> = wanted
-            .iter()
-            .filter(of_kind)
-            .map(|(_, keep)| keep.fields.as_ref())
-            .collect();
-        all.map(Paths::union)
-    };
+        let fields = before.iter().filter(of_kind);
+        let fields = fields.map(|(_, keep)| keep.fields.as_ref());
+        keep.fields = fields.collect::<Option<Vec<&Paths>>>().map(Paths::union);
+    }
     wanted
-        .iter()
-        .map(|(scope, keep)| {
-            (
-                scope.clone(),
-                Keep {
-                    fields: fields(scope),
-                    ..keep.clone()
-                },
-            )
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Performs one step on an API server: sends one request, compares the answer with it, and maps a refusal to a reason.
-//! A create fails if the object exists, and a write that a webhook changed is not repeated for a while.
+//! Performs plans on an API server. For each step it sends one request, compares the answer with it, merges the answer
+//! into the cache at once, and maps a refusal to a reason. A create fails if the object exists.
 
 mod answer;
 pub(super) mod failure;
 mod request;
-mod standing;
 
+use super::Kubernetes;
 use super::counts::{Counts, Purpose};
 use super::events::Events;
 use super::lease::Leading;
@@ -13,16 +13,71 @@ use super::policy_status::PolicyStatuses;
 use super::resources::{Resource, Resources, Unresolved};
 use super::send::{Refusal, Sender, TIMEOUT};
 use super::taint_times::TaintTimes;
+use answer::Standing;
 use kube::Client;
 use serde_json::Value;
-use standing::Standing;
 use std::sync::Arc;
 use tokio::time::timeout;
 use transom_api::KnownReason;
 use transom_core::object::Object;
-use transom_core::outcome::{WriteFailure, WriteKind};
-use transom_core::plan::Step;
+use transom_core::outcome::{Outcome, StepOutcome, WriteFailure, WriteKind};
+use transom_core::plan::{Plan, Step};
 use transom_core::reference::ObjectRef;
+
+impl Kubernetes {
+    /// Performs the steps of a plan in order, each only if its object is as it was read; stops at the first failure.
+    pub async fn apply(&self, plan: Plan) -> Outcome {
+        let mut outcome = Outcome::default();
+        for step in plan.steps {
+            let (target, kind) = (step.target().clone(), step.kind());
+            let (result, left) = match self.perform(&plan.policy, &step).await {
+                Ok(left) => (Ok(()), left.map(Box::new)),
+                Err(failure) => (Err(failure), None),
+            };
+            let failed = result.is_err();
+            outcome.steps.push(StepOutcome {
+                target,
+                kind,
+                result,
+                left,
+            });
+            if failed {
+                break;
+            }
+        }
+        outcome
+    }
+
+    async fn perform(&self, policy: &str, step: &Step) -> Result<Option<Object>, WriteFailure> {
+        let target = step.target();
+        let asking = self.shared.asking(target);
+        match self.writer.perform(policy, step).await {
+            Ok(Some(object)) => {
+                match step {
+                    // The object waits for its finalizers; listeners are told.
+                    Step::Delete { .. } => self.shared.took(&object, &asking),
+                    _ => self.shared.wrote(&object, &asking),
+                }
+                let now = self.shared.known(target).and_then(Result::ok).flatten();
+                Ok(now.filter(|now| now.version == object.version))
+            }
+            Ok(None) => {
+                if let Step::Delete { version, .. } = step {
+                    self.shared.gone(target, version, &asking);
+                }
+                Ok(None)
+            }
+            Err(failure) => {
+                if failure.reason == KnownReason::WriteConflict {
+                    // Lets the next reconcile start from the present object, even if the watch lags. If this read
+                    // fails, that reconcile reads again.
+                    let _ = self.read_fresh(target).await;
+                }
+                Err(failure)
+            }
+        }
+    }
+}
 
 /// Writes to one API server.
 pub struct Writer {

@@ -3,10 +3,9 @@
 
 use super::{Asked, Cache, later};
 use crate::kubernetes::decode;
-use crate::kubernetes::feed::{News, Topic};
-use crate::kubernetes::selector;
-use crate::kubernetes::store::{Change, Content, Item, Kept, Key, Moment, Store, key};
-use crate::kubernetes::watched::Watched;
+use crate::kubernetes::shared::{News, Topic};
+use crate::kubernetes::store::{Content, Item, Kept, Key, Moment, Store, key};
+use crate::kubernetes::watched::{Watched, holds};
 use std::sync::Arc;
 use std::time::Instant;
 use transom_core::object::Object;
@@ -37,7 +36,8 @@ impl Cache {
     /// A list contains an object. News of the first list of a watch are held back until it ends, unless another synced
     /// watch covers the object: that watch would find the object unchanged and report nothing.
     pub(in crate::kubernetes) fn put(&mut self, number: u64, item: Item) -> Vec<News> {
-        let news = self.put_with(number, item, Store::apply_listed);
+        let key = item.key.clone();
+        let news = self.changed(number, &key, |store| store.apply_listed(item));
         if self.watch(number).is_none_or(|watched| watched.synced) {
             return news;
         }
@@ -61,11 +61,12 @@ impl Cache {
         version: &str,
         item: Option<Item>,
     ) -> Vec<News> {
-        let news = item
-            .map(|item| self.put_with(number, item, Store::apply_event))
-            .unwrap_or_default();
+        let news = item.map(|item| {
+            let key = item.key.clone();
+            self.changed(number, &key, |store| store.apply_event(item))
+        });
         self.moved(number, version);
-        news
+        news.unwrap_or_default()
     }
 
     /// The watch has reached a version.
@@ -87,14 +88,12 @@ impl Cache {
         let watched = self
             .watch(number)
             .filter(|watched| watched.store.went_back(version))?;
-        let (scope, keys): (_, Vec<Key>) = (
-            Arc::clone(&watched.scope),
-            watched
-                .store
-                .iter(None)
-                .map(|(key, _)| key.clone())
-                .collect(),
-        );
+        let scope = Arc::clone(&watched.scope);
+        let keys: Vec<Key> = watched
+            .store
+            .iter(None)
+            .map(|(key, _)| key.clone())
+            .collect();
         let merged = |cache: &Self| -> Vec<Option<Content>> {
             keys.iter()
                 .map(|key| cache.merged(&scope, key).map(|kept| kept.content.clone()))
@@ -107,32 +106,14 @@ impl Cache {
         self.moment += 1;
         self.restored = self.moment;
         let states = keys.iter().zip(before.into_iter().zip(merged(self)));
-        Some(
-            states
-                .flat_map(|(key, (before, after))| {
-                    self.news(&scope, key, before.as_ref(), after.as_ref())
-                })
-                .collect(),
-        )
-    }
-
-    fn put_with(
-        &mut self,
-        number: u64,
-        item: Item,
-        put: impl FnOnce(&mut Store, Item) -> Change,
-    ) -> Vec<News> {
-        let key = item.key.clone();
-        self.changed(number, &key, |store| put(store, item))
+        let news = states.flat_map(|(key, (before, after))| {
+            self.news(&scope, key, before.as_ref(), after.as_ref())
+        });
+        Some(news.collect())
     }
 
     /// Changes the state of an object in one watch; returns news if the state merged from all watches changes.
-    fn changed(
-        &mut self,
-        number: u64,
-        key: &str,
-        change: impl FnOnce(&mut Store) -> Change,
-    ) -> Vec<News> {
+    fn changed(&mut self, number: u64, key: &str, change: impl FnOnce(&mut Store)) -> Vec<News> {
         let Some(scope) = self.watch(number).map(|watched| Arc::clone(&watched.scope)) else {
             return Vec::new();
         };
@@ -190,11 +171,10 @@ impl Cache {
         version: &str,
         key: Option<&str>,
     ) -> Vec<News> {
-        let news = key
-            .map(|key| self.changed(number, key, |store| store.apply_deletion(key, version)))
-            .unwrap_or_default();
+        let news =
+            key.map(|key| self.changed(number, key, |store| store.apply_deletion(key, version)));
         self.moved(number, version);
-        news
+        news.unwrap_or_default()
     }
 
     /// A list ended: objects that it did not contain are gone. Objects that the watch no longer keeps cause no news.
@@ -239,23 +219,19 @@ impl Cache {
         );
         let concerned =
             |watched: &&Watched| watched.synced && watched.keep.admits(&object.reference);
-        let watches = self.watches.iter().filter(concerned);
-        let watches: Vec<(u64, Option<Keep>)> = watches
-            .map(|watched| {
-                (
-                    watched.number,
-                    selector::holds(&watched.scope, object).then(|| watched.keep.clone()),
-                )
-            })
-            .collect();
+        let watches = self.watches.iter().filter(concerned).map(|watched| {
+            let keep = holds(&watched.scope, object).then(|| watched.keep.clone());
+            (watched.number, keep)
+        });
+        let watches: Vec<(u64, Option<Keep>)> = watches.collect();
         let mut news = Vec::new();
         for (number, keep) in watches {
             let change = |store: &mut Store| match &keep {
                 Some(keep) => store.apply_answer(decode::kept(object.clone(), keep), asked, now),
                 None if store.get(&key).is_some() && store.is_unconfirmed(&key) => {
-                    store.apply_absence(&key, &object.version, asked, now)
+                    store.apply_absence(&key, &object.version, asked, now);
                 }
-                None => Change::None,
+                None => {}
             };
             news.extend(self.changed(number, &key, change));
         }

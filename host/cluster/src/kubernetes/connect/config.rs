@@ -8,7 +8,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use secrecy::{ExposeSecret as _, SecretString};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use transom_core::redact::visible::visible;
 
 /// Lists kubeconfig files. They are merged; of several values the first one counts.
@@ -52,42 +52,39 @@ pub(super) async fn of(options: &KubernetesOptions) -> Result<(Option<String>, C
 /// Refuses a credential with a character that no header may hold, and names its field. Otherwise the client would
 /// panic, or return an error that quotes the credential.
 fn usable(user: &AuthInfo) -> Result<(), String> {
-    let plain = |field: &str, value: Option<&str>| match value {
-        Some(value) if value.chars().any(char::is_control) => Err(format!(
-            "{field} holds a control character, such as a line break"
-        )),
-        _ => Ok(()),
-    };
-    let secret =
-        |value: &Option<SecretString>| value.as_ref().map(|value| value.expose_secret().to_owned());
-    plain("token", secret(&user.token).as_deref())?;
-    plain("username", user.username.as_deref())?;
-    plain("password", secret(&user.password).as_deref())?;
-    plain("as", user.impersonate.as_deref())?;
-    plain("as-uid", user.impersonate_uid.as_deref())?;
-    user.impersonate_groups
-        .iter()
-        .flatten()
-        .try_for_each(|group| plain("as-groups", Some(group)))?;
-    for (name, values) in user.impersonate_user_extra.iter().flatten() {
-        values
-            .iter()
-            .chain([name])
-            .try_for_each(|text| plain("as-user-extra", Some(text)))?;
+    let secret = SecretString::expose_secret;
+    let own = [
+        ("token", user.token.as_ref().map(secret)),
+        ("username", user.username.as_deref()),
+        ("password", user.password.as_ref().map(secret)),
+        ("as", user.impersonate.as_deref()),
+        ("as-uid", user.impersonate_uid.as_deref()),
+    ];
+    let groups = user.impersonate_groups.iter().flatten();
+    let extra = user.impersonate_user_extra.iter().flatten();
+    let extra = extra.flat_map(|(name, values)| values.iter().chain([name]));
+    let provider = user.auth_provider.iter();
+    let provider = provider.flat_map(|provider| provider.config.values());
+    let texts = own
+        .into_iter()
+        .filter_map(|(field, text)| Some((field, text?)))
+        .chain(groups.map(|text| ("as-groups", text.as_str())))
+        .chain(extra.map(|text| ("as-user-extra", text.as_str())))
+        .chain(provider.map(|text| ("auth-provider.config", text.as_str())));
+    for (field, text) in texts {
+        if text.chars().any(char::is_control) {
+            return Err(format!(
+                "{field} holds a control character, such as a line break"
+            ));
+        }
     }
-    let Some(provider) = &user.auth_provider else {
-        return Ok(());
-    };
-    provider
-        .config
-        .values()
-        .try_for_each(|value| plain("auth-provider.config", Some(value)))?;
-    if provider.config.contains_key("cmd-path") {
-        return Err(
-            "auth-provider names a program by `cmd-path`; use users[].user.exec".to_owned(),
-        );
+    let mut providers = user.auth_provider.iter();
+    match providers.any(|provider| provider.config.contains_key("cmd-path")) {
+        true => {
+            Err("auth-provider names a program by `cmd-path`; use users[].user.exec".to_owned())
+        }
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// The user of a context for messages: its place in the kubeconfig, and its name.
@@ -112,40 +109,34 @@ fn user(kubeconfig: &Kubeconfig, context: Option<&str>) -> (String, String) {
 /// The kubeconfig to use, and its description for messages; `None` if none is given and the user has none.
 fn kubeconfig(given: Option<&Path>) -> Result<Option<(String, Kubeconfig)>, String> {
     if let Some(path) = given {
-        let place = format!("kubeconfig `{}`", path.display());
-        return Ok(Some((place.clone(), read(path, &place)?)));
+        return read(path, "").map(Some);
     }
     let variable = std::env::var_os(KUBECONFIG).unwrap_or_default();
-    let paths = std::env::split_paths(&variable).filter(|path| !path.as_os_str().is_empty());
+    let named = format!(", which {KUBECONFIG} names");
     let mut merged: Option<Kubeconfig> = None;
-    for path in paths {
-        let place = format!("kubeconfig `{}`, which {KUBECONFIG} names", path.display());
-        let next = read(&path, &place)?;
+    for path in std::env::split_paths(&variable).filter(|path| !path.as_os_str().is_empty()) {
+        let (place, next) = read(&path, &named)?;
         let both = merged.unwrap_or_default().merge(next);
         merged = Some(both.map_err(|error| format!("{place}: {}", cause(&error)))?);
     }
     if let Some(kubeconfig) = merged {
-        let place = format!(
-            "kubeconfig `{}`, which {KUBECONFIG} names",
-            variable.display()
-        );
+        let place = format!("kubeconfig `{}`{named}", variable.display());
         return Ok(Some((place, kubeconfig)));
     }
     let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty());
-    let Some(path) = home.map(own).filter(|path| path.exists()) else {
-        return Ok(None);
-    };
-    let place = format!("kubeconfig `{}`", path.display());
-    Ok(Some((place.clone(), read(&path, &place)?)))
+    let own = home.map(|home| home.join(".kube").join("config"));
+    own.filter(|path| path.exists())
+        .map(|path| read(&path, ""))
+        .transpose()
 }
 
-/// Path of the user's own kubeconfig.
-fn own(home: PathBuf) -> PathBuf {
-    home.join(".kube").join("config")
-}
-
-fn read(path: &Path, place: &str) -> Result<Kubeconfig, String> {
-    Kubeconfig::read_from(path).map_err(|error| format!("{place}: {}", cause(&error)))
+/// A kubeconfig and its description for messages, which ends with who names it.
+fn read(path: &Path, named: &str) -> Result<(String, Kubeconfig), String> {
+    let place = format!("kubeconfig `{}`{named}", path.display());
+    match Kubeconfig::read_from(path) {
+        Ok(kubeconfig) => Ok((place, kubeconfig)),
+        Err(error) => Err(format!("{place}: {}", cause(&error))),
+    }
 }
 
 /// The `proxy-url` of the cluster of a context.

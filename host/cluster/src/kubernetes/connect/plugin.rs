@@ -1,6 +1,7 @@
 //! Credential plugins: programs named in a kubeconfig that give the agent its credential.
 //! Every wait for a plugin has a limit, and no message contains its output.
 
+use crate::kubernetes::locked;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt as _;
@@ -17,7 +18,7 @@ use std::fmt;
 use std::io::{IsTerminal as _, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::task::spawn_blocking;
@@ -91,10 +92,7 @@ impl Clients {
         let Some(pair) = &said.certificate else {
             return Ok(self.plain.clone());
         };
-        let mut certified = self
-            .certified
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut certified = locked(&self.certified);
         if let Some((_, client)) = certified.as_ref().filter(|(of, _)| of == pair) {
             return Ok(client.clone());
         }
@@ -123,12 +121,6 @@ impl Plugin {
             guard: guard.to_vec(),
             run: Mutex::default(),
         })
-    }
-
-    /// The credential; waits for the whole run.
-    #[cfg(test)]
-    async fn credential(&self) -> Result<Credential, PluginError> {
-        self.run().await
     }
 
     /// A client that adds the plugin's credential to every request: a token as a header, a certificate by a client of
@@ -170,7 +162,7 @@ impl Plugin {
     /// The run that is under way or whose credential is still valid, else a new run. A run continues when no request
     /// waits for it any more.
     fn run(&self) -> Run {
-        let mut last = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = locked(&self.run);
         let usable = |run: &&Run| match run.peek() {
             None => true,
             Some(said) => said.as_ref().is_ok_and(Credential::holds),
@@ -213,10 +205,6 @@ fn error(exec: &ExecConfig, message: impl Into<String>) -> PluginError {
 struct Running(Mutex<Option<Child>>);
 
 impl Running {
-    fn child(&self) -> MutexGuard<'_, Option<Child>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Runs a program to its end and returns its output. Fails if the program is still running 8 s after its output
     /// ended.
     fn run(&self, mut command: Command) -> Result<Vec<u8>, String> {
@@ -224,7 +212,7 @@ impl Running {
             .spawn()
             .map_err(|error| format!("cannot be run: {error}"))?;
         let stdout = child.stdout.take().ok_or("has no output")?;
-        *self.child() = Some(child);
+        *locked(&self.0) = Some(child);
         let mut said = Vec::new();
         stdout
             .take(SAID_BYTES)
@@ -232,7 +220,7 @@ impl Running {
             .map_err(|_| "has output that cannot be read")?;
         let until = Instant::now() + WAIT;
         loop {
-            let ended = self.child().as_mut().ok_or("was aborted")?.try_wait();
+            let ended = locked(&self.0).as_mut().ok_or("was aborted")?.try_wait();
             match ended {
                 Ok(Some(status)) if status.success() => return Ok(said),
                 Ok(Some(status)) => return Err(failed(status)),
@@ -244,7 +232,7 @@ impl Running {
 
     /// Kills the program, and its whole process group if it has one of its own.
     fn end(&self) {
-        let Some(mut child) = self.child().take() else {
+        let Some(mut child) = locked(&self.0).take() else {
             return;
         };
         if !matches!(child.try_wait(), Ok(None)) {
@@ -387,7 +375,7 @@ mod tests {
 
     async fn said(script: &str) -> Result<Credential, String> {
         Plugin::new(sh(script), &[])
-            .credential()
+            .run()
             .await
             .map_err(|error| error.to_string())
     }
@@ -431,7 +419,7 @@ mod tests {
             serde_json::from_value(json!({"command": "/nowhere/plugin"})).unwrap();
         assert!(
             Plugin::new(missing, &[])
-                .credential()
+                .run()
                 .await
                 .unwrap_err()
                 .to_string()
@@ -453,14 +441,14 @@ mod tests {
         let lasting =
             format!("printf x >>{path}/runs; echo '{{\"status\": {{\"token\": \"t\"}}}}'");
         let plugin = Plugin::new(sh(&lasting), &[]);
-        let both = futures::future::join(plugin.credential(), plugin.credential()).await;
-        assert!(both.0.is_ok() && both.1.is_ok() && plugin.credential().await.is_ok());
+        let both = futures::future::join(plugin.run(), plugin.run()).await;
+        assert!(both.0.is_ok() && both.1.is_ok() && plugin.run().await.is_ok());
         assert_eq!(runs(), 1);
         let past = "echo '{\"status\": {\"token\": \"t\", \"expirationTimestamp\": \"2001-01-01T00:00:00Z\"}}'";
         for script in [past, "exit 1"] {
             let before = runs();
             let plugin = Plugin::new(sh(&format!("printf x >>{path}/runs; {script}")), &[]);
-            drop((plugin.credential().await, plugin.credential().await));
+            drop((plugin.run().await, plugin.run().await));
             assert_eq!(runs(), before + 2, "{script}");
         }
     }

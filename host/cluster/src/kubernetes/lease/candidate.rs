@@ -1,18 +1,20 @@
 //! Performs the steps of the election, one request at a time. The decisions are in `core::lease`.
-//! A request times out after half of the time that the lease is held.
+//! A request times out after half of the time that the lease is held. Fields that other programs set are kept.
 
-use super::leading::{Told, Trouble, Until};
-use super::{LeaseOptions, Order, spec};
+use super::{LeaseOptions, Order, Told, Trouble, Until};
 use crate::kubernetes::cause::Cause;
 use crate::kubernetes::counts::{Counts, Purpose, Verb};
-use k8s_openapi::api::coordination::v1::Lease as Body;
+use crate::kubernetes::millis;
+use k8s_openapi::api::coordination::v1::{Lease as Body, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::PostParams;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use transom_core::lease::{Election, Now, Step, Write};
+use transom_core::lease::{Election, Lease, Now, Record, Step, Write};
 
 /// One candidate and its lease.
 pub(super) struct Candidate {
@@ -57,12 +59,8 @@ impl Candidate {
 
     /// Tries to hold the lease from `Order::Stand` until `Order::Stop`, then releases it.
     pub(super) async fn run(mut self) {
-        if self
-            .order
-            .wait_for(|order| *order != Order::Wait)
-            .await
-            .is_err()
-        {
+        let ordered = |order: &Order| *order != Order::Wait;
+        if self.order.wait_for(ordered).await.is_err() {
             return;
         }
         loop {
@@ -93,14 +91,12 @@ impl Candidate {
         let answer = timeout(self.patience, self.leases.get_opt(&self.name)).await;
         let now = self.now();
         match self.cause("read", answer) {
-            Ok(Ok(body)) => self.saw(body, now),
-            Ok(Err(_)) | Err(()) => self.election.failed(now),
+            Ok(body) => {
+                self.election.saw(body.as_ref().map(lease_of), now);
+                self.body = body;
+            }
+            Err(_) => self.election.failed(now),
         }
-    }
-
-    fn saw(&mut self, body: Option<Body>, now: Now) {
-        self.election.saw(body.as_ref().map(spec::read), now);
-        self.body = body;
     }
 
     /// Replaces the whole Lease by its name. A PUT also creates it, so every right can be bound to the name.
@@ -110,36 +106,24 @@ impl Candidate {
         } else {
             (Verb::Create, "make")
         };
-        let body = spec::write(
-            &self.name,
-            self.body.as_ref().filter(|_| write.version.is_some()),
-            write,
-        );
+        let before = self.body.as_ref().filter(|_| write.version.is_some());
+        let body = body_of(&self.name, before, write);
         self.counts.add(verb, Purpose::Lease);
         self.election.sending(write, self.now());
-        let answer = timeout(
-            self.patience,
-            self.leases
-                .replace(&self.name, &PostParams::default(), &body),
-        )
-        .await;
+        let how = PostParams::default();
+        let sent = self.leases.replace(&self.name, &how, &body);
+        let answer = timeout(self.patience, sent).await;
         let now = self.now();
         match self.cause(attempt, answer) {
-            Ok(Ok(body)) => {
-                self.election.wrote(
-                    write,
-                    body.metadata
-                        .resource_version
-                        .as_deref()
-                        .unwrap_or_default(),
-                    now,
-                );
+            Ok(body) => {
+                let version = body.metadata.resource_version.as_deref();
+                self.election.wrote(write, version.unwrap_or_default(), now);
                 self.body = Some(body);
             }
-            Ok(Err(409)) => self.election.conflicted(now),
+            Err(Some(409)) => self.election.conflicted(now),
             // The Lease was deleted meanwhile.
-            Ok(Err(404)) if write.version.is_some() => self.election.conflicted(now),
-            Ok(Err(_)) | Err(()) => self.election.failed(now),
+            Err(Some(404)) if write.version.is_some() => self.election.conflicted(now),
+            Err(_) => self.election.failed(now),
         }
     }
 
@@ -149,18 +133,19 @@ impl Candidate {
         &mut self,
         attempt: &str,
         answer: Result<kube::Result<T>, tokio::time::error::Elapsed>,
-    ) -> Result<Result<T, u16>, ()> {
+    ) -> Result<T, Option<u16>> {
         let (cause, code) = match answer {
             Ok(Ok(answer)) => {
                 self.trouble = None;
-                return Ok(Ok(answer));
+                return Ok(answer);
             }
-            Ok(Err(kube::Error::Api(status))) if status.code == 409 => return Ok(Err(status.code)),
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
+                return Err(Some(status.code));
+            }
             Ok(Err(error)) => {
-                let code = if let kube::Error::Api(status) = &error {
-                    Some(status.code)
-                } else {
-                    None
+                let code = match &error {
+                    kube::Error::Api(status) => Some(status.code),
+                    _ => None,
                 };
                 (Cause::of(&error), code)
             }
@@ -174,24 +159,20 @@ impl Candidate {
             reason: cause.reason,
             message,
         });
-        code.map_or(Err(()), |code| Ok(Err(code)))
+        Err(code)
     }
 
     fn publish(&self) {
-        let until = self
-            .election
-            .leads_until()
-            .zip(self.election.others_from_ms())
-            .map(|(until, others_ms)| Until {
-                monotonic: self.start + Duration::from_millis(until.monotonic_ms),
-                wall: UNIX_EPOCH
-                    + Duration::from_micros(u64::try_from(until.wall_us).unwrap_or_default()),
-                others_from: self.start + Duration::from_millis(others_ms),
-            });
-        let holder = self
-            .body
-            .as_ref()
-            .and_then(|body| spec::read(body).record.holder);
+        let micros = |wall_us: i64| u64::try_from(wall_us).unwrap_or_default();
+        let until = self.election.leads_until();
+        let until = until.zip(self.election.others_from_ms());
+        let until = until.map(|(until, others_ms)| Until {
+            monotonic: self.start + Duration::from_millis(until.monotonic_ms),
+            wall: UNIX_EPOCH + Duration::from_micros(micros(until.wall_us)),
+            others_from: self.start + Duration::from_millis(others_ms),
+        });
+        let holder = self.body.as_ref().map(lease_of);
+        let holder = holder.and_then(|lease| lease.record.holder);
         let told = Told {
             until,
             holder,
@@ -209,8 +190,112 @@ impl Candidate {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         Now {
-            monotonic_ms: u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX),
+            monotonic_ms: millis(self.start.elapsed()),
             wall_us: i64::try_from(wall.as_micros()).unwrap_or(i64::MAX),
         }
+    }
+}
+
+/// The fields of a Lease that the election uses.
+fn lease_of(body: &Body) -> Lease {
+    let spec = body.spec.clone().unwrap_or_default();
+    let micros = |time: Option<MicroTime>| time.map(|MicroTime(time)| time.as_microsecond());
+    let record = Record {
+        holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
+        acquired_us: micros(spec.acquire_time),
+        renewed_us: micros(spec.renew_time),
+        seconds: spec.lease_duration_seconds,
+        transitions: spec.lease_transitions,
+    };
+    Lease {
+        version: body.metadata.resource_version.clone().unwrap_or_default(),
+        record,
+    }
+}
+
+/// The whole Lease to write, based on the one that was read; `before` is `None` if there is no Lease.
+fn body_of(name: &str, before: Option<&Body>, write: &Write) -> Body {
+    let mut body = before.cloned().unwrap_or_default();
+    let time = |micros: Option<i64>| {
+        micros
+            .and_then(|micros| Timestamp::from_microsecond(micros).ok())
+            .map(MicroTime)
+    };
+    body.metadata.name = Some(name.to_owned());
+    body.metadata.resource_version.clone_from(&write.version);
+    let Record {
+        holder,
+        acquired_us,
+        renewed_us,
+        seconds,
+        transitions,
+    } = write.record.clone();
+    body.spec = Some(LeaseSpec {
+        holder_identity: holder,
+        acquire_time: time(acquired_us),
+        renew_time: time(renewed_us),
+        lease_duration_seconds: seconds,
+        lease_transitions: transitions,
+        ..body.spec.unwrap_or_default()
+    });
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn reads_back_what_it_writes_and_keeps_fields_of_others() {
+        let before: Body = serde_json::from_value(json!({
+            "metadata": {"name": "n", "namespace": "ns", "resourceVersion": "6", "labels": {"a": "b"}},
+            "spec": {"holderIdentity": "other", "strategy": "OldestEmulationVersion"},
+        }))
+        .unwrap();
+        let record = Record {
+            holder: Some("me".to_owned()),
+            acquired_us: Some(1_000_001),
+            renewed_us: Some(-1),
+            seconds: Some(15),
+            transitions: Some(4),
+        };
+        let wanted = Write {
+            version: Some("7".to_owned()),
+            record: record.clone(),
+        };
+        let sent: Value = serde_json::to_value(body_of("n", Some(&before), &wanted)).unwrap();
+        assert_eq!(sent["metadata"]["labels"]["a"], "b");
+        assert_eq!(sent["spec"]["strategy"], "OldestEmulationVersion");
+        assert_eq!(sent["spec"]["acquireTime"], "1970-01-01T00:00:01.000001Z");
+        let back: Body = serde_json::from_value(sent).unwrap();
+        assert_eq!(
+            lease_of(&back),
+            Lease {
+                version: "7".to_owned(),
+                record
+            }
+        );
+    }
+
+    #[test]
+    fn a_new_or_released_lease_has_no_holder() {
+        for body in [
+            json!({}),
+            json!({"spec": {}}),
+            json!({"spec": {"holderIdentity": ""}}),
+        ] {
+            let body: Body = serde_json::from_value(body).unwrap();
+            assert_eq!(lease_of(&body).record, Record::default());
+        }
+        let released = Write {
+            version: None,
+            record: Record {
+                seconds: Some(1),
+                ..Record::default()
+            },
+        };
+        let sent = serde_json::to_value(body_of("n", None, &released)).unwrap();
+        assert_eq!(sent["spec"], json!({"leaseDurationSeconds": 1}));
     }
 }

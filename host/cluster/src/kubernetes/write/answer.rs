@@ -1,13 +1,19 @@
-//! Compares the answer to a write with what was sent, in the fields that the step owns.
-//! A difference is reported as a path, without its value.
+//! Compares the answer to a write with what was sent, in the fields that the step owns. A difference is reported as a
+//! path, without its value, and the same write is not sent again for a while: a webhook would change it again.
 
+use super::failure;
+use crate::kubernetes::locked;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use transom_api::labels;
+use std::sync::Mutex;
+use tokio::time::{Duration, Instant};
+use transom_api::{KnownReason, labels};
 use transom_core::digest::Digest;
 use transom_core::object::Object;
+use transom_core::outcome::WriteFailure;
 use transom_core::plan::Step;
 use transom_core::projection::path::keys;
+use transom_core::reference::ObjectRef;
 
 /// The labels and annotations of the stamp.
 const STAMP: [(&str, &str); 6] = [
@@ -34,7 +40,7 @@ pub(super) fn changed(step: &Step, answer: &Value) -> Vec<String> {
 }
 
 /// A digest of what a step writes, regardless of version and time. It never leaves the process.
-pub(super) fn fingerprint(step: &Step) -> Digest {
+fn fingerprint(step: &Step) -> Digest {
     Digest::of(&json!([step.kind().past(), sent(step)]))
 }
 
@@ -136,10 +142,67 @@ fn taint(taint: &Value) -> Value {
     json!([text("key"), text("value"), text("effect")])
 }
 
+/// After this time the write is tried again, because the webhook may have been fixed.
+const STANDS: Duration = Duration::from_secs(600);
+
+/// The writes that a webhook changed, by target. Keeps only a digest of each.
+#[derive(Default)]
+pub(super) struct Standing(Mutex<BTreeMap<ObjectRef, Changed>>);
+
+struct Changed {
+    fingerprint: Digest,
+    paths: Vec<String>,
+    at: Instant,
+}
+
+impl Standing {
+    /// Fails if a webhook changed the same write within `STANDS`.
+    pub(super) fn check(&self, step: &Step) -> Result<(), WriteFailure> {
+        let changed = locked(&self.0);
+        match changed.get(step.target()) {
+            Some(before)
+                if before.at.elapsed() < STANDS && before.fingerprint == fingerprint(step) =>
+            {
+                Err(failed(step, &before.paths))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Records the outcome of a write; fails if a webhook changed it.
+    pub(super) fn note(&self, step: &Step, paths: &[String]) -> Result<(), WriteFailure> {
+        let mut changed = locked(&self.0);
+        if paths.is_empty() {
+            changed.remove(step.target());
+            return Ok(());
+        }
+        changed.retain(|_, before| before.at.elapsed() < STANDS);
+        let now = Changed {
+            fingerprint: fingerprint(step),
+            paths: paths.to_vec(),
+            at: Instant::now(),
+        };
+        changed.insert(step.target().clone(), now);
+        Err(failed(step, paths))
+    }
+}
+
+fn failed(step: &Step, paths: &[String]) -> WriteFailure {
+    let why = format!(
+        "an admission webhook changed {}, so it is not written again",
+        paths.join(", ")
+    );
+    failure::failed(
+        step.kind(),
+        step.target(),
+        KnownReason::AdmissionChanged,
+        &why,
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use transom_core::reference::ObjectRef;
 
     fn object(body: Value) -> Object {
         Object {

@@ -61,68 +61,55 @@ pub(super) fn of_kind(refusal: &Refusal) -> bool {
 }
 
 fn classify(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Classified {
+    use KnownReason as R;
     let (code, status) = match refusal {
-        Refusal::Silent(why) => return (KnownReason::ServerUnavailable, why.clone()),
+        Refusal::Silent(why) => return (R::ServerUnavailable, why.clone()),
         Refusal::NotLeading => {
-            return (
-                KnownReason::NotLeading,
-                "another replica is the leader now".to_owned(),
-            );
+            let why = "another replica is the leader now";
+            return (R::NotLeading, why.to_owned());
         }
         Refusal::Answered { code, status, .. } => (*code, status.as_deref()),
     };
     if let Some(classified) = status.and_then(by_admission) {
         return classified;
     }
-    let plain = |word, why: &str| (word, why.to_owned());
-    match code {
-        401 => plain(
-            KnownReason::WriteForbidden,
+    let too_large = |status: &Status| status.message.contains("request is too large");
+    let (reason, why) = match code {
+        403 => return forbidden(status),
+        422 => return invalid(status),
+        404 if of_kind(refusal) => {
+            let why = format!("the API server does not serve the kind {}", target.kind);
+            return (R::KindMissing, why);
+        }
+        401 => (
+            R::WriteForbidden,
             "the API server does not accept the agent's credential",
         ),
-        403 => forbidden(status),
-        404 if of_kind(refusal) => plain(
-            KnownReason::KindMissing,
-            &format!("the API server does not serve the kind {}", target.kind),
-        ),
-        404 if of_namespace(status) => {
-            plain(KnownReason::WriteConflict, "its namespace no longer exists")
+        404 if of_namespace(status) => (R::WriteConflict, "its namespace no longer exists"),
+        404 => (R::WriteConflict, "it no longer exists"),
+        409 if kind == WriteKind::Create => (R::WriteConflict, "it already exists"),
+        409 => (R::WriteConflict, "it changed since it was read"),
+        413 => (R::ObjectTooLarge, "the API server rejected it as too large"),
+        400 | 415 => (R::WriteInvalid, "the API server cannot parse the request"),
+        408 | 429 => (R::ServerUnavailable, "the API server is overloaded"),
+        500 if status.is_some_and(too_large) => {
+            let why = "the storage of the API server rejected it as too large";
+            (R::ObjectTooLarge, why)
         }
-        404 => plain(KnownReason::WriteConflict, "it no longer exists"),
-        409 if kind == WriteKind::Create => plain(KnownReason::WriteConflict, "it already exists"),
-        409 => plain(KnownReason::WriteConflict, "it changed since it was read"),
-        413 => plain(
-            KnownReason::ObjectTooLarge,
-            "the API server rejected it as too large",
-        ),
-        400 | 415 => plain(
-            KnownReason::WriteInvalid,
-            "the API server cannot parse the request",
-        ),
-        422 => invalid(status),
-        408 | 429 => plain(
-            KnownReason::ServerUnavailable,
-            "the API server is overloaded",
-        ),
-        500 if status.is_some_and(|status| status.message.contains("request is too large")) => {
-            plain(
-                KnownReason::ObjectTooLarge,
-                "the storage of the API server rejected it as too large",
-            )
-        }
-        500 if status.is_some_and(of_another_shape) => plain(
-            KnownReason::WriteInvalid,
+        500 if status.is_some_and(of_another_shape) => (
+            R::WriteInvalid,
             "the API server rejected the object as invalid",
         ),
-        500..=599 => (
-            KnownReason::ServerUnavailable,
-            format!("the API server answered {code}{}", kind_of(status)),
-        ),
-        _ => (
-            KnownReason::WriteFailed,
-            format!("the API server answered {code}{}", kind_of(status)),
-        ),
-    }
+        _ => {
+            let reason = match code {
+                500..=599 => R::ServerUnavailable,
+                _ => R::WriteFailed,
+            };
+            let why = format!("the API server answered {code}{}", kind_of(status));
+            return (reason, why);
+        }
+    };
+    (reason, why.to_owned())
 }
 
 /// ` (InternalError)`: the server's reason, if it is one plain word.
@@ -153,27 +140,16 @@ fn by_admission(status: &Status) -> Option<Classified> {
             "of the cluster".to_owned()
         })
     };
-    let why = if status.message.starts_with("admission webhook \"") {
-        format!(
-            "the admission webhook {} refused it",
-            named("admission webhook \"", '"')?
-        )
-    } else if status
-        .message
-        .contains(" is forbidden: ValidatingAdmissionPolicy '")
-    {
-        format!(
-            "the admission policy {} refused it",
-            named("ValidatingAdmissionPolicy '", '\'')?
-        )
-    } else if status
-        .message
-        .starts_with("Internal error occurred: failed calling webhook \"")
-    {
-        format!(
-            "the admission webhook {} cannot be called",
-            named("failed calling webhook \"", '"')?
-        )
+    let said = &status.message;
+    let why = if said.starts_with("admission webhook \"") {
+        let name = named("admission webhook \"", '"')?;
+        format!("the admission webhook {name} refused it")
+    } else if said.contains(" is forbidden: ValidatingAdmissionPolicy '") {
+        let name = named("ValidatingAdmissionPolicy '", '\'')?;
+        format!("the admission policy {name} refused it")
+    } else if said.starts_with("Internal error occurred: failed calling webhook \"") {
+        let name = named("failed calling webhook \"", '"')?;
+        format!("the admission webhook {name} cannot be called")
     } else {
         return None;
     };
@@ -193,26 +169,23 @@ fn forbidden(status: Option<&Status>) -> Classified {
         "status unknown for quota: ",
         "insufficient quota ",
     ];
-    if causes(status).any(|cause| cause.reason == "NamespaceTerminating") {
+    let (reason, why) = if causes(status).any(|cause| cause.reason == "NamespaceTerminating") {
         (
             KnownReason::InputTerminating,
-            "its namespace is being deleted".to_owned(),
+            "its namespace is being deleted",
         )
     } else if quota.iter().any(|start| why.starts_with(start)) {
-        (KnownReason::QuotaExceeded, why.to_owned())
+        (KnownReason::QuotaExceeded, why)
     } else if why.starts_with("User \"") && why.contains("\" cannot ") {
-        (KnownReason::WriteForbidden, why.to_owned())
+        (KnownReason::WriteForbidden, why)
     } else if status.is_some() {
-        (
-            KnownReason::AdmissionRefused,
-            "an admission plugin of the API server refused it".to_owned(),
-        )
+        let why = "an admission plugin of the API server refused it";
+        (KnownReason::AdmissionRefused, why)
     } else {
-        (
-            KnownReason::WriteForbidden,
-            "something in front of the API server refused it".to_owned(),
-        )
-    }
+        let why = "something in front of the API server refused it";
+        (KnownReason::WriteForbidden, why)
+    };
+    (reason, why.to_owned())
 }
 
 /// Whether a server-side apply does not fit the kind: a field has another type, or the kind does not have the field.
@@ -311,138 +284,74 @@ mod tests {
     }
 
     /// Every answer that a server may give, with a value wherever the server would quote one.
-    #[expect(clippy::too_many_lines, reason = "a table of cases")]
     fn said() -> Vec<(Refusal, KnownReason)> {
-        let quoting = |code, message: &str, details: Value| {
-            refusal(
-                code,
-                json!({"message": format!("{message} {CANARY}"), "reason": "X", "details": details}),
-            )
-        };
+        use KnownReason as R;
         let cause = |field: &str, reason: &str, message: &str| {
             json!({"name": "s", "kind": "secrets",
                 "causes": [{"field": field, "reason": reason, "message": format!("{message} {CANARY}")}]})
         };
-        let of_secret = json!({"name": "s", "kind": "secrets"});
-        vec![
+        let secret = || json!({"name": "s", "kind": "secrets"});
+        let namespace = json!({"name": "n", "kind": "namespaces"});
+        let too_long = cause("data", "FieldValueTooLong", "");
+        let wrong = cause("data[x]", "FieldValueInvalid", "Invalid value");
+        let immutable = "field is immutable when `immutable` is set";
+        let immutable = cause("data", "FieldValueForbidden", immutable);
+        let terminating = cause("", "NamespaceTerminating", "");
+        let unknown = "the server could not find the requested resource";
+        let denied = "admission webhook \"w.example\" denied the request:";
+        let uncalled = "Internal error occurred: failed calling webhook \"w.example\":";
+        let policy = "secrets \"s\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request:";
+        let answers = [
+            (409, "", secret(), R::WriteConflict),
+            (404, "", secret(), R::WriteConflict),
+            (404, "", namespace, R::WriteConflict),
+            (404, unknown, json!({}), R::KindMissing),
+            (413, "", json!({}), R::ObjectTooLarge),
             (
-                quoting(409, "", of_secret.clone()),
-                KnownReason::WriteConflict,
+                500,
+                "etcdserver: request is too large",
+                json!({}),
+                R::ObjectTooLarge,
             ),
+            (422, "", too_long, R::ObjectTooLarge),
+            (422, "", wrong, R::WriteInvalid),
+            (422, "", immutable, R::TargetImmutable),
+            (400, "illegal base64", json!({}), R::WriteInvalid),
             (
-                quoting(404, "", of_secret.clone()),
-                KnownReason::WriteConflict,
+                403,
+                "secrets \"s\" is forbidden: no",
+                secret(),
+                R::AdmissionRefused,
             ),
-            (
-                quoting(404, "", json!({"name": "n", "kind": "namespaces"})),
-                KnownReason::WriteConflict,
-            ),
-            (
-                quoting(
-                    404,
-                    "the server could not find the requested resource",
-                    json!({}),
-                ),
-                KnownReason::KindMissing,
-            ),
-            (quoting(413, "", json!({})), KnownReason::ObjectTooLarge),
-            (
-                quoting(500, "etcdserver: request is too large", json!({})),
-                KnownReason::ObjectTooLarge,
-            ),
-            (
-                quoting(422, "", cause("data", "FieldValueTooLong", "")),
-                KnownReason::ObjectTooLarge,
-            ),
-            (
-                quoting(
-                    422,
-                    "",
-                    cause("data[x]", "FieldValueInvalid", "Invalid value"),
-                ),
-                KnownReason::WriteInvalid,
-            ),
-            (
-                quoting(
-                    422,
-                    "",
-                    cause(
-                        "data",
-                        "FieldValueForbidden",
-                        "field is immutable when `immutable` is set",
-                    ),
-                ),
-                KnownReason::TargetImmutable,
-            ),
-            (
-                quoting(400, "illegal base64", json!({})),
-                KnownReason::WriteInvalid,
-            ),
-            (
-                quoting(403, "secrets \"s\" is forbidden: no", of_secret.clone()),
-                KnownReason::AdmissionRefused,
-            ),
-            (
-                quoting(403, "", cause("", "NamespaceTerminating", "")),
-                KnownReason::InputTerminating,
-            ),
-            (
-                quoting(
-                    418,
-                    "admission webhook \"w.example\" denied the request:",
-                    json!({}),
-                ),
-                KnownReason::AdmissionRefused,
-            ),
-            (
-                quoting(
-                    503,
-                    "admission webhook \"w.example\" denied the request:",
-                    json!({}),
-                ),
-                KnownReason::AdmissionRefused,
-            ),
-            (
-                quoting(
-                    500,
-                    "Internal error occurred: failed calling webhook \"w.example\":",
-                    json!({}),
-                ),
-                KnownReason::AdmissionRefused,
-            ),
-            (
-                quoting(
-                    422,
-                    "secrets \"s\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request:",
-                    json!({}),
-                ),
-                KnownReason::AdmissionRefused,
-            ),
-            (quoting(401, "", json!({})), KnownReason::WriteForbidden),
-            (quoting(429, "", json!({})), KnownReason::ServerUnavailable),
-            (quoting(500, "", json!({})), KnownReason::ServerUnavailable),
-            (quoting(402, "", json!({})), KnownReason::WriteFailed),
-            (
-                Refusal::Answered {
-                    code: 502,
-                    status: None,
-                    pause_ms: None,
-                },
-                KnownReason::ServerUnavailable,
-            ),
-            (
-                Refusal::Answered {
-                    code: 403,
-                    status: None,
-                    pause_ms: None,
-                },
-                KnownReason::WriteForbidden,
-            ),
+            (403, "", terminating, R::InputTerminating),
+            (418, denied, json!({}), R::AdmissionRefused),
+            (503, denied, json!({}), R::AdmissionRefused),
+            (500, uncalled, json!({}), R::AdmissionRefused),
+            (422, policy, json!({}), R::AdmissionRefused),
+            (401, "", json!({}), R::WriteForbidden),
+            (429, "", json!({}), R::ServerUnavailable),
+            (500, "", json!({}), R::ServerUnavailable),
+            (402, "", json!({}), R::WriteFailed),
+        ];
+        let quoting = |(code, message, details, word)| {
+            let message = format!("{message} {CANARY}");
+            let status = json!({"message": message, "reason": "X", "details": details});
+            (refusal(code, status), word)
+        };
+        let no_status = |code| Refusal::Answered {
+            code,
+            status: None,
+            pause_ms: None,
+        };
+        let others = [
+            (no_status(502), R::ServerUnavailable),
+            (no_status(403), R::WriteForbidden),
             (
                 Refusal::Silent("it cannot be reached".to_owned()),
-                KnownReason::ServerUnavailable,
+                R::ServerUnavailable,
             ),
-        ]
+        ];
+        answers.into_iter().map(quoting).chain(others).collect()
     }
 
     #[test]

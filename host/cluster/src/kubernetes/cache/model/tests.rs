@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::kubernetes::decode;
-use crate::kubernetes::feed::{News, Topic};
+use crate::kubernetes::shared::{News, Topic};
 use crate::kubernetes::store::{Item, Key};
 use proptest::prelude::*;
 use serde_json::json;
