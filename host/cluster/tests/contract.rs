@@ -1,9 +1,8 @@
 //! What the trait `Cluster` promises, as one table of steps that a directory and a real API server both pass.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use futures::future::LocalBoxFuture;
+use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use futures::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -28,21 +27,6 @@ use transom_test_cluster::{Objects, Options, wait};
 
 /// The deadline for what takes seconds, on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(90);
-
-/// The steps in order; each begins with what the earlier ones left.
-const STEPS: [(&str, Run); 9] = [
-    ("observes only what is watched", observes),
-    ("reads what is there, and knows what is not", reads),
-    ("writes are visible at once", writes),
-    ("a write needs the version that was read", conflicts),
-    ("confirm sees what no watch has reported", confirms),
-    ("a deleted object is gone at once", deletes),
-    ("what cannot be read is named, and is in doubt", doubts),
-    ("the status of a policy goes with it", publishes_policies),
-    ("the result of a primary goes with it", publishes),
-];
-
-type Run = for<'a> fn(&'a mut Side) -> LocalBoxFuture<'a, Result<()>>;
 
 #[tokio::test]
 async fn a_directory_keeps_the_contract() -> Result<()> {
@@ -77,11 +61,24 @@ async fn an_api_server_keeps_the_contract() -> Result<()> {
     pass(Side::new(Box::new(agent), User::Client(user))).await
 }
 
+/// The steps in order; each begins with what the earlier ones left.
 async fn pass(mut side: Side) -> Result<()> {
-    for (name, run) in STEPS {
-        run(&mut side).await.context(name)?;
-    }
-    Ok(())
+    let side = &mut side;
+    observes(side).await.context("observes what is watched")?;
+    reads(side).await.context("knows what is there")?;
+    writes(side).await.context("shows a write at once")?;
+    conflicts(side)
+        .await
+        .context("writes only over what was read")?;
+    confirms(side)
+        .await
+        .context("confirms what no watch reported")?;
+    deletes(side).await.context("deletes at once")?;
+    doubts(side).await.context("names what cannot be read")?;
+    publishes_policies(side)
+        .await
+        .context("keeps a policy's status")?;
+    publishes(side).await.context("keeps a primary's result")
 }
 
 /// What `transom rbac` grants for policies that read and make ConfigMaps in one namespace; no Service can be read.
@@ -102,202 +99,175 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: agent}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: agent}]
 ";
 
-fn observes(side: &mut Side) -> LocalBoxFuture<'_, Result<()>> {
-    async move {
-        side.watch(&[]).await?;
-        let mut secret = map("unwatched", "0");
-        secret["kind"] = json!("Secret");
-        secret["data"] = json!({"x": "MA=="});
-        side.put(secret).await?;
-        side.put(map("a", "1")).await?;
-        same(side.told().await?, "a 1")?;
-        side.put(map("b", "1")).await?;
-        same(side.told().await?, "b 1")
-    }
-    .boxed_local()
+async fn observes(side: &mut Side) -> Result<()> {
+    side.watch(&[]).await?;
+    let mut secret = map("unwatched", "0");
+    secret["kind"] = json!("Secret");
+    secret["data"] = json!({"x": "MA=="});
+    side.put(secret).await?;
+    side.put(map("a", "1")).await?;
+    same(side.told().await?, "a 1")?;
+    side.put(map("b", "1")).await?;
+    same(side.told().await?, "b 1")
 }
 
-fn reads(side: &mut Side) -> LocalBoxFuture<'_, Result<()>> {
-    async move {
-        let (a, absent) = (map_ref("a"), map_ref("absent"));
-        let cluster = &side.cluster;
-        same(cluster.list("v1", "ConfigMap"), [a.clone(), map_ref("b")])?;
-        let object = side.there(&a).await?;
-        same(cluster.read_confirmed(&a).await, Ok(Some(object.clone())))?;
-        same(cluster.confirm(&a).await, Ok(Some(object)))?;
-        same(cluster.read(&absent).await, Ok(None))?;
-        same(cluster.confirm(&absent).await, Ok(None))?;
-        ensure!(cluster.weigh(&a) > Some(0), "a has a size");
-        same(cluster.weigh(&absent), Some(0))
-    }
-    .boxed_local()
+async fn reads(side: &mut Side) -> Result<()> {
+    let (a, absent) = (map_ref("a"), map_ref("absent"));
+    let cluster = &side.cluster;
+    same(cluster.list("v1", "ConfigMap"), [a.clone(), map_ref("b")])?;
+    let object = side.there(&a).await?;
+    same(cluster.read_confirmed(&a).await, Ok(Some(object.clone())))?;
+    same(cluster.confirm(&a).await, Ok(Some(object)))?;
+    same(cluster.read(&absent).await, Ok(None))?;
+    same(cluster.confirm(&absent).await, Ok(None))?;
+    ensure!(cluster.weigh(&a) > Some(0), "a has a size");
+    same(cluster.weigh(&absent), Some(0))
 }
 
-fn writes(side: &mut Side) -> LocalBoxFuture<'_, Result<()>> {
-    async move {
-        let made = map_ref("made");
-        side.apply(side.create("1").await?).await?;
-        same(side.value(&made).await?, json!("1"))?;
-        same(side.cluster.made("v1", "ConfigMap"), [made.clone()].into())?;
-        let stamped = side.cluster.stamped().into_iter();
-        let stamped: Vec<_> = stamped.map(|object| object.reference).collect();
-        same(stamped, [made.clone()])?;
-        side.apply(side.update("2").await?).await?;
-        same(side.value(&made).await?, json!("2"))?;
-        let fields = vec![("data.x".to_owned(), json!("3"))];
-        let (reference, version) = (made.clone(), side.there(&made).await?.version);
-        let patch = Step::Patch {
-            reference,
-            version,
-            fields,
-        };
-        side.apply(patch).await?;
-        same(side.value(&made).await?, json!("3"))
-    }
-    .boxed_local()
+async fn writes(side: &mut Side) -> Result<()> {
+    let made = map_ref("made");
+    side.apply(side.create("1").await?).await?;
+    same(side.value(&made).await?, json!("1"))?;
+    same(side.cluster.made("v1", "ConfigMap"), [made.clone()].into())?;
+    let stamped = side.cluster.stamped().into_iter();
+    let stamped: Vec<_> = stamped.map(|object| object.reference).collect();
+    same(stamped, [made.clone()])?;
+    side.apply(side.update("2").await?).await?;
+    same(side.value(&made).await?, json!("2"))?;
+    let fields = vec![("data.x".to_owned(), json!("3"))];
+    let (reference, version) = (made.clone(), side.there(&made).await?.version);
+    let patch = Step::Patch {
+        reference,
+        version,
+        fields,
+    };
+    side.apply(patch).await?;
+    same(side.value(&made).await?, json!("3"))
 }
 
-fn conflicts(side: &mut Side) -> LocalBoxFuture<'_, Result<()>> {
-    async move {
-        side.refused(side.create("4").await?).await?;
-        let stale = side.update("4").await?;
-        side.apply(side.update("5").await?).await?;
-        side.refused(stale).await?;
-        same(side.value(&map_ref("made")).await?, json!("5"))
-    }
-    .boxed_local()
+async fn conflicts(side: &mut Side) -> Result<()> {
+    side.refused(side.create("4").await?).await?;
+    let stale = side.update("4").await?;
+    side.apply(side.update("5").await?).await?;
+    side.refused(stale).await?;
+    same(side.value(&map_ref("made")).await?, json!("5"))
 }
 
-fn confirms(side: &mut Side) -> LocalBoxFuture<'_, Result<()>> {
-    async move {
-        let made = map_ref("made");
-        side.remove(&made).await?;
-        same(side.cluster.confirm(&made).await, Ok(None))?;
-        same(side.cluster.read(&made).await, Ok(None))?;
-        same(side.told().await?, "made is gone")
-    }
-    .boxed_local()
+async fn confirms(side: &mut Side) -> Result<()> {
+    let made = map_ref("made");
+    side.remove(&made).await?;
+    same(side.cluster.confirm(&made).await, Ok(None))?;
+    same(side.cluster.read(&made).await, Ok(None))?;
+    same(side.told().await?, "made is gone")
 }
 
-fn deletes(side: &mut Side) -> LocalBoxFuture<'_, Result<()>> {
-    async move {
-        side.apply(side.create("1").await?).await?;
-        let there = side.there(&map_ref("made")).await?;
-        let delete = Step::Delete {
-            uid: there.uid().to_owned(),
-            reference: there.reference,
-            version: there.version,
-            why: "a test".to_owned(),
-        };
-        side.apply(delete.clone()).await?;
-        same(side.cluster.read(&map_ref("made")).await, Ok(None))?;
-        same(side.cluster.made("v1", "ConfigMap"), [].into())
-    }
-    .boxed_local()
+async fn deletes(side: &mut Side) -> Result<()> {
+    side.apply(side.create("1").await?).await?;
+    let there = side.there(&map_ref("made")).await?;
+    let delete = Step::Delete {
+        uid: there.uid().to_owned(),
+        reference: there.reference,
+        version: there.version,
+        why: "a test".to_owned(),
+    };
+    side.apply(delete.clone()).await?;
+    same(side.cluster.read(&map_ref("made")).await, Ok(None))?;
+    same(side.cluster.made("v1", "ConfigMap"), [].into())
 }
 
-fn doubts(side: &mut Side) -> LocalBoxFuture<'_, Result<()>> {
-    async move {
-        let service = ObjectRef::local("v1", "Service", Some("default"), "s");
-        same(side.cluster.unreadable(), [])?;
-        same(side.cluster.watch_errors(), [])?;
-        match &side.user {
-            User::Files(folder) => std::fs::write(folder.path().join("half.yaml"), "{")?,
-            User::Client(_) => side.watch(&["Service"]).await?,
-        }
-        let cluster = &side.cluster;
-        let found = wait::until("what is unreadable", DEADLINE, async || {
-            Ok(cluster.unreadable().pop())
-        });
-        let (found, errors) = (found.await?, cluster.watch_errors());
-        let named = |error: &_| {
-            let transom_api::status::WatchStatus {
-                cluster, reason, ..
-            } = error;
-            (cluster == "local" && reason == found.reason.as_str()).then_some(())
-        };
-        same(errors.iter().map(named).collect::<Vec<_>>(), [Some(())])?;
-        let doubt = cluster.unread(&service).is_some() || cluster.confirm(&service).await.is_err();
-        ensure!(doubt, "a Service may be in {}", found.place);
-        match &side.user {
-            User::Files(folder) => std::fs::remove_file(folder.path().join("half.yaml"))?,
-            User::Client(_) => side.watch(&[]).await?,
-        }
-        wait::until("that it is over", DEADLINE, async || {
-            let over = side.cluster.unreadable().is_empty();
-            Ok((over && side.cluster.watch_errors().is_empty()).then_some(()))
-        })
-        .await
+async fn doubts(side: &mut Side) -> Result<()> {
+    let service = ObjectRef::local("v1", "Service", Some("default"), "s");
+    same(side.cluster.unreadable(), [])?;
+    same(side.cluster.watch_errors(), [])?;
+    match &side.user {
+        User::Files(folder) => std::fs::write(folder.path().join("half.yaml"), "{")?,
+        User::Client(_) => side.watch(&["Service"]).await?,
     }
-    .boxed_local()
+    let cluster = &side.cluster;
+    let found = wait::until("what is unreadable", DEADLINE, async || {
+        Ok(cluster.unreadable().pop())
+    });
+    let (found, errors) = (found.await?, cluster.watch_errors());
+    let named = |error: &_| {
+        let transom_api::status::WatchStatus {
+            cluster, reason, ..
+        } = error;
+        (cluster == "local" && reason == found.reason.as_str()).then_some(())
+    };
+    same(errors.iter().map(named).collect::<Vec<_>>(), [Some(())])?;
+    let doubt = cluster.unread(&service).is_some() || cluster.confirm(&service).await.is_err();
+    ensure!(doubt, "a Service may be in {}", found.place);
+    match &side.user {
+        User::Files(folder) => std::fs::remove_file(folder.path().join("half.yaml"))?,
+        User::Client(_) => side.watch(&[]).await?,
+    }
+    wait::until("that it is over", DEADLINE, async || {
+        let over = side.cluster.unreadable().is_empty();
+        Ok((over && side.cluster.watch_errors().is_empty()).then_some(()))
+    })
+    .await
 }
 
-fn publishes_policies(side: &mut Side) -> LocalBoxFuture<'_, Result<()>> {
-    async move {
-        let text = include_str!("../../../policies/external-managed-kubeconfig/policy.yaml");
-        let mut policy: Value = serde_yaml::from_str(text)?;
-        policy["metadata"] = json!({"name": "p"});
-        side.put(policy).await?;
-        // An API server may tell of the agent's own writes, too.
-        while side.told().await? != "p" {}
-        same(side.cluster.policy_status("p"), None)?;
-        let counts = Counts {
-            total: 1,
-            failed: 1,
-            ..Counts::default()
-        };
-        let status = PolicyStatus {
-            counts,
-            ..PolicyStatus::default()
-        };
-        side.cluster.publish_policy("p", &status)?;
-        let cluster = &side.cluster;
-        wait::until("the status", DEADLINE, async || {
-            Ok((cluster.policy_status("p").as_ref() == Some(&status)).then_some(()))
-        })
+async fn publishes_policies(side: &mut Side) -> Result<()> {
+    let text = include_str!("../../../policies/external-managed-kubeconfig/policy.yaml");
+    let mut policy: Value = serde_yaml::from_str(text)?;
+    policy["metadata"] = json!({"name": "p"});
+    side.put(policy).await?;
+    // An API server may tell of the agent's own writes, too.
+    while side.told().await? != "p" {}
+    same(side.cluster.policy_status("p"), None)?;
+    let counts = Counts {
+        total: 1,
+        failed: 1,
+        ..Counts::default()
+    };
+    let status = PolicyStatus {
+        counts,
+        ..PolicyStatus::default()
+    };
+    side.cluster.publish_policy("p", &status)?;
+    let cluster = &side.cluster;
+    wait::until("the status", DEADLINE, async || {
+        Ok((cluster.policy_status("p").as_ref() == Some(&status)).then_some(()))
+    })
+    .await?;
+    side.remove(&ObjectRef::local(API_VERSION, KIND, None, "p"))
         .await?;
-        side.remove(&ObjectRef::local(API_VERSION, KIND, None, "p"))
-            .await?;
-        while side.told().await? != "p is gone" {}
-        side.cluster.retain(&[].into(), &[].into())?;
-        same(side.cluster.policy_status("p"), None)
-    }
-    .boxed_local()
+    while side.told().await? != "p is gone" {}
+    side.cluster.retain(&[].into(), &[].into())?;
+    same(side.cluster.policy_status("p"), None)
 }
 
-fn publishes(side: &mut Side) -> LocalBoxFuture<'_, Result<()>> {
-    async move {
-        let uid = side.there(&map_ref("a")).await?.uid().to_owned();
-        let reason = KnownReason::AgentFailed;
-        side.cluster.publish(&report(reason), &uid)?;
-        match &side.user {
-            User::Files(_) => {
-                let reported = side.cluster.reported("p", &map_ref("a"));
-                let reported = reported.map(|status| (status.state, status.reason));
-                same(reported, Some((State::Failed, reason.as_str().to_owned())))?;
-            }
-            User::Client(objects) => {
-                let events = objects.api("events.k8s.io/v1", "Event", None).await?;
-                wait::until("the Event", DEADLINE, async || {
-                    let events = events.list(&kube::api::ListParams::default()).await?;
-                    let ours = |event: &kube::api::DynamicObject| {
-                        event.data["regarding"]["uid"] == *uid
-                            && event.data["reason"] == reason.as_str()
-                    };
-                    Ok(events.iter().any(ours).then_some(()))
-                })
-                .await?;
-            }
+async fn publishes(side: &mut Side) -> Result<()> {
+    let uid = side.there(&map_ref("a")).await?.uid().to_owned();
+    let reason = KnownReason::AgentFailed;
+    side.cluster.publish(&report(reason), &uid)?;
+    match &side.user {
+        User::Files(_) => {
+            let reported = side.cluster.reported("p", &map_ref("a"));
+            let reported = reported.map(|status| (status.state, status.reason));
+            same(reported, Some((State::Failed, reason.as_str().to_owned())))?;
         }
-        let gone = Report {
-            end: End::Gone,
-            state: State::Applied,
-            ..report(KnownReason::InSync)
-        };
-        side.cluster.publish(&gone, "")?;
-        same(side.cluster.reported("p", &map_ref("a")), None)
+        User::Client(objects) => {
+            let events = objects.api("events.k8s.io/v1", "Event", None).await?;
+            wait::until("the Event", DEADLINE, async || {
+                let events = events.list(&kube::api::ListParams::default()).await?;
+                let ours = |event: &kube::api::DynamicObject| {
+                    event.data["regarding"]["uid"] == *uid
+                        && event.data["reason"] == reason.as_str()
+                };
+                Ok(events.iter().any(ours).then_some(()))
+            })
+            .await?;
+        }
     }
-    .boxed_local()
+    let gone = Report {
+        end: End::Gone,
+        state: State::Applied,
+        ..report(KnownReason::InSync)
+    };
+    side.cluster.publish(&gone, "")?;
+    same(side.cluster.reported("p", &map_ref("a")), None)
 }
 
 /// A cluster, and a user who changes what is in it without the agent.

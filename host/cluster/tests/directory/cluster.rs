@@ -1,12 +1,11 @@
 //! A directory as the agent uses it: through the trait that it shares with API servers.
 
-use crate::support::{Folder, done, map, map_ref, secret, secret_ref};
+use crate::support::{Folder, create, done, map, map_ref, secret, secret_ref};
 use futures::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use transom_cluster::directory::{Directory, DirectoryOptions, Limits};
 use transom_cluster::{Cluster, Read};
 use transom_core::observation::Observation;
-use transom_core::plan::Step;
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
 use transom_core::watches::{Keep, Scope};
@@ -34,8 +33,7 @@ fn made(value: &str) -> String {
 fn confirm_reads_the_files_of_the_agent_again() {
     let folder = Folder::new(&[]);
     let directory = folder.open();
-    let desired = secret("s", "b25l");
-    done(&directory, Step::Create { desired });
+    done(&directory, create("s", "b25l"));
     let cluster: &dyn Cluster = &directory;
     let object = secret_ref("s");
     let read = || value(cluster.read(&object).now_or_never().unwrap());
@@ -51,8 +49,7 @@ fn confirm_reads_the_files_of_the_agent_again() {
 fn a_resync_confirms_what_only_the_own_write_has_reported() {
     let folder = Folder::new(&[]);
     let directory = folder.open();
-    let desired = secret("s", "b25l");
-    done(&directory, Step::Create { desired });
+    done(&directory, create("s", "b25l"));
     folder.write(SECRET_FILE, made("dHdv"));
     let cluster: &dyn Cluster = &directory;
     let object = secret_ref("s");
@@ -78,8 +75,7 @@ fn nothing_is_gone_while_the_root_is_away() {
         ..DirectoryOptions::new("local", &here)
     };
     let directory = Directory::open(options).unwrap();
-    let desired = secret("s", "b25l");
-    done(&directory, Step::Create { desired });
+    done(&directory, create("s", "b25l"));
     std::fs::rename(&here, &away).unwrap();
     let confirmed = confirm(&directory, &secret_ref("s"));
     assert_eq!(value(confirmed), Some(json!("b25l")));
@@ -93,8 +89,7 @@ fn a_directory_that_may_not_be_written_confirms_what_it_would_have_written() {
         ..folder.options()
     };
     let directory = Directory::open(options).unwrap();
-    let desired = secret("s", "b25l");
-    done(&directory, Step::Create { desired });
+    done(&directory, create("s", "b25l"));
     let confirmed = confirm(&directory, &secret_ref("s"));
     assert_eq!(value(confirmed), Some(json!("b25l")));
 }

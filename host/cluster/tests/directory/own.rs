@@ -1,18 +1,19 @@
 //! Who owns the agent's folder; if another user created it, the agent touches nothing else on the disk.
 
-use crate::support::{Folder, apply, done, map, map_ref, patch, read, secret, secret_ref, value};
+use crate::support::{
+    self, Folder, apply, create, delete, done, map, map_ref, read, secret_ref, taint, value,
+};
 use serde_json::json;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use transom_api::State;
 use transom_api::status::PolicyStatus;
-use transom_api::{KnownReason, Reason, State};
 use transom_cluster::Cluster as _;
 use transom_cluster::directory::{Directory, DirectoryOptions, OpenError};
 use transom_core::failure::Class;
 use transom_core::observation::Observation;
-use transom_core::plan::Step;
 use transom_core::report::{End, Report};
 
 const USERS: &str =
@@ -90,40 +91,15 @@ fn contents(path: &Path) -> Vec<(PathBuf, u32, u32, u64, Vec<u8>)> {
 }
 
 fn report(primary: &str) -> Report {
-    Report {
-        policy: "p".to_owned(),
-        primary: map_ref(primary),
-        end: End::Ended(Class::Held),
-        state: State::Held,
-        reason: Reason::Known(KnownReason::InSync),
-        message: String::new(),
-        target: None,
-        writes: Vec::new(),
-        inputs: None,
-        observed_generation: None,
-        at_seconds: 0,
-        again_after_ms: None,
-        resync_after_ms: None,
-        failures: 0,
-    }
+    support::report(primary, End::Ended(Class::Held), State::Held)
 }
 
 /// Everything that the agent ever does in its folder; failures must be errors without harm.
 fn work(directory: &Directory) {
+    drop(apply(directory, vec![create("s", "c2VjcmV0")]));
     drop(apply(
         directory,
-        vec![Step::Create {
-            desired: secret("s", "c2VjcmV0"),
-        }],
-    ));
-    drop(apply(
-        directory,
-        vec![patch(
-            directory,
-            &map_ref("a"),
-            "spec.taints",
-            json!(["one", "ours"]),
-        )],
+        vec![taint(directory, json!(["one", "ours"]))],
     ));
     drop(directory.publish(&report("a"), ""));
     drop(directory.publish(&report("b"), ""));
@@ -136,12 +112,7 @@ fn work(directory: &Directory) {
     drop(directory.policy_status("p"));
     drop(directory.retain(&["q".to_owned()].into(), &[].into()));
     if let Some(made) = read(directory, &secret_ref("s")) {
-        let gone = Step::Delete {
-            reference: made.reference,
-            version: made.version,
-            uid: String::new(),
-            why: String::new(),
-        };
+        let gone = delete(made.reference, made.version);
         drop(apply(directory, vec![gone]));
     }
 }
@@ -363,12 +334,7 @@ fn takes_an_empty_folder_and_recognises_its_own_after_a_move() {
     let (folder, _) = beside();
     put(&folder, "", |at| std::fs::create_dir(at).unwrap());
     let directory = Directory::open(options(&folder)).unwrap();
-    done(
-        &directory,
-        Step::Create {
-            desired: secret("s", "b25l"),
-        },
-    );
+    done(&directory, create("s", "b25l"));
     drop(directory);
     assert_eq!(
         std::fs::metadata(folder.path("fleet/.transom"))
@@ -397,18 +363,8 @@ fn writes_nothing_while_another_agent_owns_the_folder() {
         let first = Directory::open(options(&folder)).unwrap();
         take(&folder.path("fleet/.transom"));
         let second = Directory::open(options(&folder)).unwrap();
-        done(
-            &second,
-            Step::Create {
-                desired: secret("s", "b25l"),
-            },
-        );
-        let outcome = apply(
-            &first,
-            vec![Step::Create {
-                desired: secret("s", "dHdv"),
-            }],
-        );
+        done(&second, create("s", "b25l"));
+        let outcome = apply(&first, vec![create("s", "dHdv")]);
         let message = &outcome.failure().unwrap().1.message;
         assert!(
             message.contains("another agent is using the new one"),
@@ -438,15 +394,7 @@ fn a_damaged_patch_is_not_mistaken_for_a_user_change() {
     const FILE: &str = "fleet/.transom/patches/n/ConfigMap.a.yaml";
     let (folder, _) = beside();
     let directory = Directory::open(options(&folder)).unwrap();
-    done(
-        &directory,
-        patch(
-            &directory,
-            &map_ref("a"),
-            "spec.taints",
-            json!(["one", "ours"]),
-        ),
-    );
+    done(&directory, taint(&directory, json!(["one", "ours"])));
     drop(directory);
     let taints = || {
         let directory = Directory::open(DirectoryOptions {

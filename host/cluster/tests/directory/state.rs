@@ -1,13 +1,12 @@
 //! What a directory of manifests reports: files in, objects out, through the public API.
 
-use crate::support::{Folder, done, map, map_ref, read, secret, secret_ref, value};
+use crate::support::{Folder, create, done, map, map_ref, read, secret_ref, value};
 use serde_json::json;
 use std::path::Path;
 use transom_api::KnownReason;
 use transom_cluster::Cluster as _;
 use transom_cluster::directory::{Directory, DirectoryOptions, Limits, OpenError};
 use transom_core::observation::Observation;
-use transom_core::plan::Step;
 use transom_core::reference::ObjectRef;
 
 /// The initial observations, as short texts.
@@ -237,12 +236,7 @@ fn reading_only_leaves_no_trace() {
     .unwrap();
     assert_eq!(value(&directory, &map_ref("a")), json!(1));
     assert!(!folder.path(".transom").exists());
-    done(
-        &directory,
-        Step::Create {
-            desired: secret("s", "eA=="),
-        },
-    );
+    done(&directory, create("s", "eA=="));
     assert_eq!(
         value(&directory, &secret_ref("s")),
         json!("eA=="),

@@ -5,11 +5,13 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
+use transom_api::{KnownReason, Reason, State};
 use transom_cluster::directory::{Directory, DirectoryOptions};
 use transom_core::object::Object;
 use transom_core::outcome::Outcome;
 use transom_core::plan::{Plan, Step};
 use transom_core::reference::ObjectRef;
+use transom_core::report::{End, Report};
 
 /// A temporary folder of manifests, removed with the test.
 pub(crate) struct Folder {
@@ -169,5 +171,46 @@ pub(crate) fn patch(
         reference: reference.clone(),
         version,
         fields: vec![(path.to_owned(), value)],
+    }
+}
+
+/// A patch of the taints of the ConfigMap `a`.
+pub(crate) fn taint(directory: &Directory, taints: Value) -> Step {
+    patch(directory, &map_ref("a"), "spec.taints", taints)
+}
+
+/// The creation of a Secret.
+pub(crate) fn create(name: &str, value: &str) -> Step {
+    let desired = secret(name, value);
+    Step::Create { desired }
+}
+
+/// The deletion of an object at a version.
+pub(crate) fn delete(reference: ObjectRef, version: impl Into<String>) -> Step {
+    Step::Delete {
+        reference,
+        version: version.into(),
+        uid: String::new(),
+        why: String::new(),
+    }
+}
+
+/// The report of a primary.
+pub(crate) fn report(primary: &str, end: End, state: State) -> Report {
+    Report {
+        policy: "p".to_owned(),
+        primary: map_ref(primary),
+        end,
+        state,
+        reason: Reason::Known(KnownReason::InSync),
+        message: String::new(),
+        target: None,
+        writes: Vec::new(),
+        inputs: None,
+        observed_generation: None,
+        at_seconds: 0,
+        again_after_ms: None,
+        resync_after_ms: None,
+        failures: 0,
     }
 }

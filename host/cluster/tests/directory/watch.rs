@@ -1,6 +1,8 @@
 //! What a watched directory reports when files change. Every wait has a deadline and ends with the expected state.
 
-use crate::support::{Folder, done, map, map_ref, patch, read, secret, secret_ref, update, value};
+use crate::support::{
+    Folder, create, done, map, map_ref, patch, read, secret, secret_ref, update, value,
+};
 use notify::{EventKind, RecursiveMode, Watcher as _, event::AccessKind};
 use serde_json::json;
 use std::io::Write as _;
@@ -10,7 +12,6 @@ use tokio::runtime::{Builder, Runtime};
 use transom_cluster::Cluster as _;
 use transom_cluster::directory::{Directory, DirectoryOptions, Observations};
 use transom_core::observation::Observation;
-use transom_core::plan::Step;
 
 /// Long enough for any machine; only a failing test waits this long.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -215,12 +216,7 @@ fn a_file_that_does_not_parse_keeps_its_last_good_state() {
 fn own_writes_are_not_reported_but_later_changes_by_others_are() {
     const FILE: &str = ".transom/objects/n/Secret.s.yaml";
     let mut watched = Watched::new(&[]);
-    done(
-        &watched.directory,
-        Step::Create {
-            desired: secret("s", "b25l"),
-        },
-    );
+    done(&watched.directory, create("s", "b25l"));
     done(
         &watched.directory,
         update(&watched.directory, secret("s", "dHdv")),
@@ -236,12 +232,7 @@ fn own_writes_are_not_reported_but_later_changes_by_others_are() {
     watched.expect_silence();
     watched.folder.write(FILE, "{");
     watched.expect(&["gone Secret n/s"]);
-    done(
-        &watched.directory,
-        Step::Create {
-            desired: secret("s", "dHdv"),
-        },
-    );
+    done(&watched.directory, create("s", "dHdv"));
     watched.folder.remove(FILE);
     watched.expect(&["gone Secret n/s"]);
     assert_eq!(watched.directory.unreadable(), []);
@@ -250,21 +241,11 @@ fn own_writes_are_not_reported_but_later_changes_by_others_are() {
 #[test]
 fn its_own_folder_may_be_removed_entirely() {
     let mut watched = Watched::new(&[]);
-    done(
-        &watched.directory,
-        Step::Create {
-            desired: secret("s", "b25l"),
-        },
-    );
+    done(&watched.directory, create("s", "b25l"));
     watched.expect_silence();
     std::fs::remove_dir_all(watched.folder.path(".transom")).unwrap();
     watched.expect(&["gone Secret n/s"]);
-    done(
-        &watched.directory,
-        Step::Create {
-            desired: secret("s", "b25l"),
-        },
-    );
+    done(&watched.directory, create("s", "b25l"));
     watched.expect_silence();
     watched.folder.remove(".transom/objects/n/Secret.s.yaml");
     watched.expect(&["gone Secret n/s"]);
@@ -296,12 +277,7 @@ fn managed_fields_and_user_fields_are_both_visible() {
 #[test]
 fn a_user_may_take_an_object_over() {
     let mut watched = Watched::new(&[]);
-    done(
-        &watched.directory,
-        Step::Create {
-            desired: secret("s", "b25l"),
-        },
-    );
+    done(&watched.directory, create("s", "b25l"));
     let users =
         "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: n}\nstringData: {x: users}\n";
     watched.folder.write("s.yaml", users);

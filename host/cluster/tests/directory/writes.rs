@@ -1,12 +1,13 @@
 //! What a directory writes: objects, patches, status; through the public API.
 
 use crate::support::{
-    Folder, apply, done, map, map_ref, patch, read, secret, secret_ref, update, value,
+    self, Folder, apply, create, delete, done, map, map_ref, patch, read, secret, secret_ref,
+    taint, update, value,
 };
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 use transom_api::status::{Condition, ConditionStatus, ConditionType, PolicyStatus};
-use transom_api::{KnownReason, Reason, State};
+use transom_api::{KnownReason, State};
 use transom_cluster::Cluster as _;
 use transom_cluster::directory::Directory;
 use transom_core::outcome::WriteKind;
@@ -17,12 +18,6 @@ const TAINTED: &str =
     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\nspec: {taints: [one]}\n";
 const SECRET_FILE: &str = ".transom/objects/n/Secret.s.yaml";
 const PATCH_FILE: &str = ".transom/patches/n/ConfigMap.a.yaml";
-
-fn create(name: &str, value: &str) -> Step {
-    Step::Create {
-        desired: secret(name, value),
-    }
-}
 
 fn reason(directory: &Directory, step: Step) -> KnownReason {
     apply(directory, vec![step]).failure().unwrap().1.reason
@@ -65,15 +60,7 @@ fn creates_changes_and_deletes_an_object() {
     );
     assert!(again.made(&secret_ref("s")));
     let version = read(&again, &secret_ref("s")).unwrap().version;
-    done(
-        &again,
-        Step::Delete {
-            reference: secret_ref("s"),
-            version,
-            uid: String::new(),
-            why: String::new(),
-        },
-    );
+    done(&again, delete(secret_ref("s"), version));
     assert_eq!(read(&again, &secret_ref("s")), None);
     assert!(!folder.path(".transom/objects/n").exists());
 }
@@ -116,18 +103,8 @@ fn an_outdated_step_conflicts_and_ends_the_plan() {
             desired: secret("none", "eA=="),
             changed: Vec::new(),
         },
-        Step::Delete {
-            reference: secret_ref("s"),
-            version: "0".to_owned(),
-            uid: String::new(),
-            why: String::new(),
-        },
-        Step::Delete {
-            reference: secret_ref("none"),
-            version: String::new(),
-            uid: String::new(),
-            why: String::new(),
-        },
+        delete(secret_ref("s"), "0"),
+        delete(secret_ref("none"), ""),
         Step::Patch {
             reference: map_ref("a"),
             version: "0".to_owned(),
@@ -145,15 +122,7 @@ fn never_deletes_an_object_of_the_user() {
     let directory = folder.open();
     let version = read(&directory, &map_ref("a")).unwrap().version;
     assert_eq!(
-        reason(
-            &directory,
-            Step::Delete {
-                reference: map_ref("a"),
-                version,
-                uid: String::new(),
-                why: String::new()
-            }
-        ),
+        reason(&directory, delete(map_ref("a"), version)),
         KnownReason::WriteFailed
     );
     assert_eq!(folder.text("a.yaml"), map("a", "1"));
@@ -184,15 +153,7 @@ fn an_adopted_object_overlays_the_users_until_the_user_changes_it() {
 fn overlays_fields_on_an_object_of_the_user() {
     let folder = Folder::new(&[("a.yaml", TAINTED)]);
     let directory = folder.open();
-    done(
-        &directory,
-        patch(
-            &directory,
-            &map_ref("a"),
-            "spec.taints",
-            json!(["one", "ours"]),
-        ),
-    );
+    done(&directory, taint(&directory, json!(["one", "ours"])));
     assert_eq!(taints(&directory), json!(["one", "ours"]));
     assert!(folder.path(PATCH_FILE).exists() && !directory.made(&map_ref("a")));
     drop(directory);
@@ -204,15 +165,7 @@ fn overlays_fields_on_an_object_of_the_user() {
         json!(["one", "two", "ours"]),
         "a change of the user is seen beside ours"
     );
-    done(
-        &directory,
-        patch(
-            &directory,
-            &map_ref("a"),
-            "spec.taints",
-            json!(["one", "two"]),
-        ),
-    );
+    done(&directory, taint(&directory, json!(["one", "two"])));
     assert_eq!(taints(&directory), json!(["one", "two"]));
     assert!(
         !folder.path(PATCH_FILE).exists(),
@@ -224,15 +177,7 @@ fn overlays_fields_on_an_object_of_the_user() {
 fn managed_fields_disappear_with_their_object() {
     let folder = Folder::new(&[("a.yaml", TAINTED)]);
     let directory = folder.open();
-    done(
-        &directory,
-        patch(
-            &directory,
-            &map_ref("a"),
-            "spec.taints",
-            json!(["one", "ours"]),
-        ),
-    );
+    done(&directory, taint(&directory, json!(["one", "ours"])));
     drop(directory);
     folder.write("a.yaml", "{");
     drop(folder.open());
@@ -275,10 +220,7 @@ fn a_field_that_cannot_be_set_fails() {
     let folder = Folder::new(&[("a.yaml", &TAINTED.replace("{taints: [one]}", "text"))]);
     let directory = folder.open();
     assert_eq!(
-        reason(
-            &directory,
-            patch(&directory, &map_ref("a"), "spec.taints", json!([1]))
-        ),
+        reason(&directory, taint(&directory, json!([1]))),
         KnownReason::WriteFailed
     );
     assert!(!folder.path(PATCH_FILE).exists());
@@ -342,20 +284,11 @@ fn two_kinds_of_one_name_do_not_overwrite_each_other() {
 
 fn report(state: State, message: &str, at_seconds: i64) -> Report {
     Report {
-        policy: "p".to_owned(),
-        primary: map_ref("a"),
-        end: End::InSync,
-        state,
-        reason: Reason::Known(KnownReason::InSync),
         message: message.to_owned(),
         target: Some(secret_ref("s")),
-        writes: Vec::new(),
-        inputs: None,
         observed_generation: Some(3),
         at_seconds,
-        again_after_ms: None,
-        resync_after_ms: None,
-        failures: 0,
+        ..support::report("a", End::InSync, state)
     }
 }
 

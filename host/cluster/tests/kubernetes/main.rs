@@ -1,12 +1,28 @@
-//! The Kubernetes adapter against a real kube-apiserver, through its public API only. Tests never sleep.
+//! The Kubernetes adapter against real kube-apiservers, through its public API only: reads, writes, the Lease, access.
+//! Only webhooks and networks are simulated. Tests never sleep.
 
+#[cfg(test)]
+mod access;
+#[cfg(test)]
+mod beside;
+#[cfg(test)]
+mod changes;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod kinds;
 #[cfg(test)]
-mod lists;
+mod lease;
 #[cfg(test)]
 mod objects;
 #[cfg(test)]
+mod pace;
+#[cfg(test)]
+#[path = "../../../core/src/sample/planned.rs"]
+mod planned;
+#[cfg(test)]
+mod refusals;
+#[cfg(test)]
 mod support;
+#[cfg(test)]
+mod webhooks;

@@ -1,27 +1,23 @@
-//! Lists, changes, selectors, what is stored, and what is requested.
+//! Lists and changes: what is stored, and what is requested. A list comes page by page, then a watch from its end, without
+//! a second list.
 
-use crate::kinds::install;
-use crate::support::{
-    DEADLINE, all, cluster, connect, delete, gone, map, map_ref, told, unreadable, watch,
-    watch_keeping,
-};
+use crate::support::*;
 use anyhow::Result;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use transom_api::KnownReason;
+use transom_cluster::kubernetes::{Observations, Purpose, Verb};
 use transom_core::observation::Observation;
 use transom_core::projection::Paths;
 use transom_core::reference::ObjectRef;
 use transom_core::watches::{Keep, Scope, Watches};
-use transom_test_cluster::{Cluster, Mark, wait};
+use transom_test_cluster::{Line, Mark, wait};
 
 /// Waits until an object is reported with a text in `data.text`.
-async fn text(
-    changes: &mut transom_cluster::kubernetes::Observations,
-    name: &str,
-    text: &str,
-) -> Result<()> {
+async fn text(changes: &mut Observations, name: &str, text: &str) -> Result<()> {
     told(changes, &format!("{name} with {text}"), |told| match told {
-        Observation::Present(object) if object.reference == map_ref(name) => {
+        Observation::Present(object) if object.reference.name == name => {
             (object.data("text") == Some(&json!(text))).then_some(())
         }
         _ => None,
@@ -29,28 +25,24 @@ async fn text(
     .await
 }
 
-/// How often the agent read single objects since a mark; a later request of the test shows that the log is complete.
-async fn gets(cluster: &Cluster, since: Mark) -> Result<usize> {
-    let maps = cluster
-        .objects()
-        .api("v1", "ConfigMap", Some("default"))
+/// How often an agent read single objects of the scene since a mark; a later request of the test shows that the log is
+/// complete.
+async fn gets(scene: &Scene<'_>, since: Mark) -> Result<usize> {
+    let namespace = scene.namespace.as_str();
+    let maps = scene
+        .objects
+        .api("v1", "ConfigMap", Some(namespace))
         .await?;
     drop(maps.get_opt("the-end").await?);
     wait::until("the end of the log", DEADLINE, async || {
-        let lines = cluster.audit().since(since)?;
-        let end = lines
-            .iter()
-            .any(|line| line.user == "admin" && line.uri.ends_with("/the-end"));
-        let single = |line: &&transom_test_cluster::Line| {
-            line.user == "agent" && line.verb == "get" && line.target.is_some()
-        };
-        let mut asked: Vec<&str> = lines
-            .iter()
-            .filter(single)
-            .map(|line| line.id.as_str())
-            .collect();
-        asked.sort_unstable();
-        asked.dedup();
+        let lines = scene.cluster.audit().since(since)?;
+        let gets = lines.iter().filter(|line| {
+            let target = line.target.as_ref();
+            line.verb == "get" && target.is_some_and(|target| target.namespace == namespace)
+        });
+        let (agents, ours): (Vec<_>, Vec<_>) = gets.partition(|line| line.user == "agent");
+        let asked: BTreeSet<&str> = agents.iter().map(|line| line.id.as_str()).collect();
+        let end = ours.iter().any(|line| line.uri.ends_with("/the-end"));
         Ok(end.then_some(asked.len()))
     })
     .await
@@ -58,37 +50,40 @@ async fn gets(cluster: &Cluster, since: Mark) -> Result<usize> {
 
 #[tokio::test]
 async fn reads_and_changes_come_from_the_cache_without_requests() -> Result<()> {
-    let cluster = cluster().await?;
-    cluster.objects().create(map("a", "1")).await?;
-    cluster.objects().create(map("b", "1")).await?;
-    let agent = connect(&cluster, &cluster.server()).await?;
+    let scene = Scene::new("reads").await?;
+    let agent = &scene.agent;
+    scene.objects.create(scene.map("a", "1")).await?;
+    scene.objects.create(scene.map("b", "1")).await?;
     let mut changes = agent.changes();
-    watch(&agent, [all("v1", "ConfigMap")]).await?;
+    scene.watch([scene.all("v1", "ConfigMap")]).await?;
     text(&mut changes, "a", "1").await?;
-    let mark = cluster.audit().mark()?;
-    let a = agent.read(&map_ref("a")).await?.expect("a listed object");
+    let mark = scene.cluster.audit().mark()?;
+    let a = agent
+        .read(&scene.map_ref("a"))
+        .await?
+        .expect("a listed object");
     assert_eq!(a.data("text"), Some(&json!("1")));
     assert!(a.body.pointer("/metadata/managedFields").is_none() && a.body["kind"] == "ConfigMap");
     assert_eq!(a.meta("resourceVersion"), Some(a.version.as_str()));
-    assert_eq!(agent.read(&map_ref("none")).await?, None);
-    assert_eq!(gets(&cluster, mark).await?, 0);
+    assert_eq!(agent.read(&scene.map_ref("none")).await?, None);
+    assert_eq!(gets(&scene, mark).await?, 0);
 
-    cluster.objects().apply(map("a", "2")).await?;
-    cluster.objects().create(map("c", "1")).await?;
+    scene.objects.apply(scene.map("a", "2")).await?;
+    scene.objects.create(scene.map("c", "1")).await?;
     text(&mut changes, "a", "2").await?;
     text(&mut changes, "c", "1").await?;
-    delete(&cluster, &map_ref("b")).await?;
-    gone(&mut changes, &map_ref("b")).await?;
-    assert_eq!(agent.read(&map_ref("b")).await?, None);
+    scene.remove(&scene.map_ref("b")).await?;
+    gone(&mut changes, &scene.map_ref("b")).await?;
+    assert_eq!(agent.read(&scene.map_ref("b")).await?, None);
     assert!(
         agent
-            .list("v1", "ConfigMap", Some("default"))
-            .contains(&map_ref("c"))
+            .list("v1", "ConfigMap", Some(&scene.namespace))
+            .contains(&scene.map_ref("c"))
     );
     assert_eq!(agent.list("v1", "ConfigMap", Some("nowhere")), []);
 
-    let secret = ObjectRef::local("v1", "Secret", Some("default"), "none");
-    let mark = cluster.audit().mark()?;
+    let secret = scene.secret("none");
+    let mark = scene.cluster.audit().mark()?;
     assert_eq!(agent.read(&secret).await?, None);
     assert_eq!(
         agent
@@ -96,25 +91,20 @@ async fn reads_and_changes_come_from_the_cache_without_requests() -> Result<()> 
             .await?,
         None
     );
-    assert_eq!(
-        agent
-            .read(&ObjectRef::local(
-                "v1",
-                "Secret",
-                Some("default"),
-                "../configmaps/a"
-            ))
-            .await?,
-        None
-    );
+    assert_eq!(agent.read(&scene.secret("../configmaps/a")).await?, None);
     let forbidden = agent
-        .read(&ObjectRef::local("v1", "Service", Some("default"), "x"))
+        .read(&ObjectRef::local(
+            "v1",
+            "Service",
+            Some(&scene.namespace),
+            "x",
+        ))
         .await;
     assert_eq!(
         forbidden.map_err(|failure| failure.reason),
         Err(KnownReason::ReadForbidden)
     );
-    assert_eq!(gets(&cluster, mark).await?, 2);
+    assert_eq!(gets(&scene, mark).await?, 2);
     let health = agent.health();
     assert!(
         health
@@ -126,9 +116,9 @@ async fn reads_and_changes_come_from_the_cache_without_requests() -> Result<()> 
     Ok(())
 }
 
-fn secret(name: &str, kind: &str, labels: &Value) -> Value {
+fn secret_of(scene: &Scene<'_>, name: &str, kind: &str, labels: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "stringData": {"kubeconfig": "x", "other": "y"},
-        "metadata": {"name": name, "namespace": "default", "labels": labels}})
+        "metadata": {"name": name, "namespace": scene.namespace, "labels": labels}})
 }
 
 fn names(list: &[ObjectRef]) -> Vec<&str> {
@@ -139,26 +129,26 @@ fn names(list: &[ObjectRef]) -> Vec<&str> {
 
 #[tokio::test]
 async fn stores_only_selected_objects_and_declared_fields() -> Result<()> {
-    let cluster = cluster().await?;
+    let scene = Scene::new("selected").await?;
+    let agent = &scene.agent;
     for (name, kind) in [
         ("a-admin", "Opaque"),
         ("b-admin", "example.org/other"),
         ("c", "Opaque"),
         ("exact", "Opaque"),
     ] {
-        cluster
-            .objects()
-            .create(secret(name, kind, &json!({})))
+        scene
+            .objects
+            .create(secret_of(&scene, name, kind, &json!({})))
             .await?;
     }
-    let agent = connect(&cluster, &cluster.server()).await?;
     let opaque = Scope {
         fields: Some("type=Opaque".to_owned()),
-        ..all("v1", "Secret")
+        ..scene.all("v1", "Secret")
     };
     let exact = Scope {
         name: Some("exact".to_owned()),
-        ..all("v1", "Secret")
+        ..scene.all("v1", "Secret")
     };
     let fields = |paths: &[&str]| Some(Paths::parse(paths).expect("paths"));
     let keep = Keep {
@@ -171,9 +161,9 @@ async fn stores_only_selected_objects_and_declared_fields() -> Result<()> {
         ..Keep::default()
     };
     let only = Watches::from([(opaque.clone(), keep.clone())]);
-    watch_keeping(&agent, only.clone()).await?;
+    scene.watch_keeping(only.clone()).await?;
     assert_eq!(names(&agent.list("v1", "Secret", None)), ["a-admin"]);
-    let a = ObjectRef::local("v1", "Secret", Some("default"), "a-admin");
+    let a = scene.secret("a-admin");
     let read = agent.read(&a).await?.expect("a listed secret");
     assert!(
         read.data("kubeconfig").is_some()
@@ -182,7 +172,9 @@ async fn stores_only_selected_objects_and_declared_fields() -> Result<()> {
     );
 
     // A watch of the same kind needs more: every object has the fields of both.
-    watch_keeping(&agent, Watches::from([(opaque, keep), (exact, whole)])).await?;
+    scene
+        .watch_keeping(Watches::from([(opaque, keep), (exact, whole)]))
+        .await?;
     assert_eq!(
         names(&agent.list("v1", "Secret", None)),
         ["a-admin", "exact"]
@@ -200,9 +192,9 @@ async fn stores_only_selected_objects_and_declared_fields() -> Result<()> {
 
     // Nothing is reported about objects that are no longer watched, especially not that they are gone.
     let mut changes = agent.changes();
-    watch_keeping(&agent, only).await?;
+    scene.watch_keeping(only).await?;
     assert_eq!(names(&agent.list("v1", "Secret", None)), ["a-admin"]);
-    delete(&cluster, &a).await?;
+    scene.remove(&a).await?;
     let first_gone = told(&mut changes, "a-admin gone", |told| match told {
         Observation::Gone(reference) => Some(reference.clone()),
         _ => None,
@@ -213,44 +205,38 @@ async fn stores_only_selected_objects_and_declared_fields() -> Result<()> {
 
 #[tokio::test]
 async fn finds_managed_objects_by_label_until_it_is_removed() -> Result<()> {
-    let cluster = cluster().await?;
+    let scene = Scene::new("labelled").await?;
+    let agent = &scene.agent;
     let source = json!({"cluster": "local", "apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "s"});
-    let mut made = secret(
+    let mut made = secret_of(
+        &scene,
         "made",
         "Opaque",
         &json!({"app.kubernetes.io/managed-by": "transom", "transom.dev/policy": "p"}),
     );
     made["metadata"]["annotations"] = json!({"transom.dev/source": source.to_string()});
-    cluster.objects().apply(made).await?;
-    cluster
-        .objects()
-        .create(secret("other", "Opaque", &json!({})))
+    scene.objects.apply(made).await?;
+    scene
+        .objects
+        .create(secret_of(&scene, "other", "Opaque", &json!({})))
         .await?;
-    let agent = connect(&cluster, &cluster.server()).await?;
     let labels = Some("app.kubernetes.io/managed-by=transom".to_owned());
-    watch(
-        &agent,
-        [Scope {
+    scene
+        .watch([Scope {
             labels,
-            ..all("v1", "Secret")
-        }],
-    )
-    .await?;
-    let stamped = agent.stamped();
-    assert_eq!(
-        stamped
-            .iter()
-            .map(|object| object.reference.name.as_str())
-            .collect::<Vec<_>>(),
-        ["made"]
-    );
+            ..scene.all("v1", "Secret")
+        }])
+        .await?;
+    let stamped = agent.stamped().into_iter();
+    let stamped: Vec<ObjectRef> = stamped.map(|object| object.reference).collect();
+    assert_eq!(names(&stamped), ["made"]);
 
     let mut changes = agent.changes();
-    cluster
-        .objects()
-        .apply(secret("made", "Opaque", &json!({})))
+    scene
+        .objects
+        .apply(secret_of(&scene, "made", "Opaque", &json!({})))
         .await?;
-    let made = ObjectRef::local("v1", "Secret", Some("default"), "made");
+    let made = scene.secret("made");
     gone(&mut changes, &made).await?;
     // It left the watch but exists: its absence is unknown, so the agent reads it.
     assert!(agent.read(&made).await?.is_some());
@@ -260,26 +246,27 @@ async fn finds_managed_objects_by_label_until_it_is_removed() -> Result<()> {
 
 #[tokio::test]
 async fn an_object_too_large_or_too_deep_blocks_no_other() -> Result<()> {
-    let cluster = cluster().await?;
-    install(&cluster, "shallow").await?;
+    let scene = Scene::new("large").await?;
+    let agent = &scene.agent;
+    scene.install_things("shallow").await?;
     // Each of these characters has one byte in etcd and six in JSON.
-    let large = map("large", &"\u{1}".repeat(300_000));
-    cluster.objects().create(large).await?;
-    cluster.objects().create(map("small", "1")).await?;
-    let agent = connect(&cluster, &cluster.server()).await?;
+    let large = scene.map("large", &"\u{1}".repeat(300_000));
+    scene.objects.create(large).await?;
+    scene.objects.create(scene.map("small", "1")).await?;
     let mut changes = agent.changes();
-    watch(
-        &agent,
-        [all("v1", "ConfigMap"), all("example.org/v1", "Thing")],
-    )
-    .await?;
+    scene
+        .watch([
+            scene.all("v1", "ConfigMap"),
+            scene.all(&scene.group(), "Thing"),
+        ])
+        .await?;
     assert_eq!(
         unreadable(&mut changes, KnownReason::ObjectTooLarge).await?,
-        "ConfigMap default/large"
+        "ConfigMap large/large"
     );
-    assert!(agent.read(&map_ref("small")).await?.is_some());
+    assert!(agent.read(&scene.map_ref("small")).await?.is_some());
     let refused = agent
-        .read(&map_ref("large"))
+        .read(&scene.map_ref("large"))
         .await
         .map_err(|failure| failure.reason);
     assert_eq!(refused, Err(KnownReason::ObjectTooLarge));
@@ -288,20 +275,17 @@ async fn an_object_too_large_or_too_deep_blocks_no_other() -> Result<()> {
         .into_iter()
         .flat_map(|one| one.objects)
         .collect();
-    assert_eq!(concerned, [map_ref("large").into()]);
+    assert_eq!(concerned, [scene.map_ref("large").into()]);
 
     let depth = "[".repeat(150) + &"]".repeat(150);
-    let deep = json!({"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": "deep", "namespace": "default"}});
+    let deep = scene.thing("deep");
     let deep = deep
         .to_string()
         .replacen('{', &format!("{{\"spec\": {{\"x\": {depth}}}, "), 1);
-    let path = cluster.folder().join("deep.json");
+    let path = scene.cluster.folder().join("deep.json");
     std::fs::write(&path, deep)?;
-    let created = cluster
-        .kubectl(cluster.admin())?
-        .args(["create", "-f"])
-        .arg(&path)
-        .output()?;
+    let mut kubectl = scene.cluster.kubectl(scene.cluster.admin())?;
+    let created = kubectl.args(["create", "-f"]).arg(&path).output()?;
     assert!(
         created.status.success(),
         "{}",
@@ -309,12 +293,99 @@ async fn an_object_too_large_or_too_deep_blocks_no_other() -> Result<()> {
     );
     assert_eq!(
         unreadable(&mut changes, KnownReason::InvalidObject).await?,
-        "Thing default/deep"
+        "Thing large/deep"
     );
 
-    cluster.objects().apply(map("large", "2")).await?;
-    crate::support::readable(&mut changes, "ConfigMap default/large").await?;
-    delete(&cluster, &map_ref("small")).await?;
-    gone(&mut changes, &map_ref("small")).await?;
+    scene.objects.apply(scene.map("large", "2")).await?;
+    readable(&mut changes, "ConfigMap large/large").await?;
+    scene.remove(&scene.map_ref("small")).await?;
+    gone(&mut changes, &scene.map_ref("small")).await?;
+    Ok(())
+}
+
+/// More than one page.
+const MAPS: usize = 620;
+
+async fn fill(scene: &Scene<'_>) -> Result<()> {
+    let create = |number| {
+        scene
+            .objects
+            .create(scene.map(&format!("map-{number}"), "1"))
+    };
+    stream::iter((0..MAPS).map(create))
+        .buffer_unordered(16)
+        .map_ok(drop)
+        .try_collect::<()>()
+        .await
+}
+
+/// Lists everything, waits for a change, and returns the agent's requests to the API server: at least this many.
+async fn requests(scene: &Scene<'_>, expected: usize) -> Result<Vec<Line>> {
+    let (agent, mark) = (&scene.agent, scene.cluster.audit().mark()?);
+    let mut changes = agent.changes();
+    scene.watch([scene.all("v1", "ConfigMap")]).await?;
+    assert_eq!(agent.list("v1", "ConfigMap", None).len(), MAPS);
+    scene.objects.apply(scene.map("map-7", "2")).await?;
+    text(&mut changes, "map-7", "2").await?;
+    assert!(agent.read(&scene.map_ref("map-619")).await?.is_some());
+    let path = format!("/namespaces/{}/configmaps", scene.namespace);
+    // A watch has a line when it begins and one when it ends; lines may be late.
+    let begins = |line: &Line| line.verb != "watch" || line.stage == "ResponseStarted";
+    let ours = |line: &Line| line.user == "agent" && line.uri.contains(&path) && begins(line);
+    wait::until("the requests in the log", DEADLINE, async || {
+        let mut lines = scene.cluster.audit().since(mark)?;
+        lines.retain(ours);
+        lines.sort_by(|one, other| one.received.cmp(&other.received));
+        Ok((lines.len() >= expected).then_some(lines))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn lists_in_pages_and_watches_from_the_end() -> Result<()> {
+    let scene = Scene::new("pages").await?;
+    fill(&scene).await?;
+    let lines = requests(&scene, 3).await?;
+    let seen: Vec<(&str, u16)> = lines
+        .iter()
+        .map(|line| (line.verb.as_str(), line.code))
+        .collect();
+    assert_eq!(
+        seen,
+        [("list", 200), ("list", 200), ("watch", 200)],
+        "{lines:?}"
+    );
+    assert!(lines[0].uri.contains("limit=500"), "{lines:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn waits_for_a_relist_instead_of_reading_directly() -> Result<()> {
+    let scene = Scene::new("relisted").await?;
+    scene.objects.create(scene.map("a", "1")).await?;
+    let agent = &scene.agent;
+    let keep = |field: &str| -> Result<Keep> {
+        Ok(Keep {
+            fields: Some(Paths::parse(&[field])?),
+            ..Keep::default()
+        })
+    };
+    let here = scene.all("v1", "ConfigMap");
+    let everywhere = Scope {
+        namespace: None,
+        ..here.clone()
+    };
+    let named = (everywhere.clone(), keep("metadata.name")?);
+    scene.watch_keeping(Watches::from([named])).await?;
+    // The policies need another field, then other namespaces.
+    for scope in [everywhere, here] {
+        agent.watch(Watches::from([(scope, keep("data.text")?)]));
+        let read = agent.read(&scene.map_ref("a")).await?;
+        assert_eq!(
+            read.and_then(|map| map.data("text").cloned()),
+            Some(json!("1"))
+        );
+    }
+    assert_eq!(agent.writer().counts().of(Verb::Get, Purpose::Work), 0);
     Ok(())
 }

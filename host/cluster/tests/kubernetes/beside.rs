@@ -35,7 +35,7 @@ fn report(primary: &ObjectRef, state: State, reason: KnownReason, message: &str)
     }
 }
 
-async fn events(scene: &Scene, namespace: &str, primary: &Object) -> Result<Vec<Value>> {
+async fn events(scene: &Scene<'_>, namespace: &str, primary: &Object) -> Result<Vec<Value>> {
     let api = scene
         .objects
         .api("events.k8s.io/v1", "Event", Some(namespace))

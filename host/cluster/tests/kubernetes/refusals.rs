@@ -87,26 +87,13 @@ async fn names_missing_permissions_namespaces_and_kinds() -> Result<()> {
 #[tokio::test]
 async fn handles_a_kind_that_is_removed_and_reinstalled() -> Result<()> {
     let scene = Scene::new("kinds").await?;
-    let kind = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.org"},
-        "spec": {
-            "group": "example.org", "scope": "Namespaced",
-            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
-            "versions": [{"name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
-        },
-    });
     let admin = connect(scene.cluster, scene.cluster.admin()).await?;
-    let thing = |name: &str| {
-        let reference = ObjectRef::local("example.org/v1", "Thing", Some(&scene.namespace), name);
-        let body = json!({"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": name, "namespace": scene.namespace}});
-        Step::Create {
-            desired: Object {
-                reference,
-                version: String::new(),
-                body,
-            },
-        }
+    let thing = |name: &str| Step::Create {
+        desired: Object {
+            reference: scene.thing_ref(name),
+            version: String::new(),
+            body: scene.thing(name),
+        },
     };
     let until = async |what: &str, step: Step, word: Option<KnownReason>| {
         wait::until(what, DEADLINE, async || {
@@ -120,17 +107,11 @@ async fn handles_a_kind_that_is_removed_and_reinstalled() -> Result<()> {
         })
         .await
     };
-    scene.objects.create(kind.clone()).await?;
+    scene.objects.create(scene.things("v1")).await?;
     until("a thing", thing("a"), None).await?;
-    let kinds = scene
-        .objects
-        .api("apiextensions.k8s.io/v1", "CustomResourceDefinition", None)
-        .await?;
-    kinds
-        .delete("things.example.org", &kube::api::DeleteParams::default())
-        .await?;
+    scene.uninstall_things().await?;
     until("no such kind", thing("b"), Some(KnownReason::KindMissing)).await?;
-    scene.objects.create(kind).await?;
+    scene.objects.create(scene.things("v1")).await?;
     until("a thing again", thing("c"), None).await
 }
 

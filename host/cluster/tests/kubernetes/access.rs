@@ -1,9 +1,8 @@
 //! Access to the admin server's paths, decided by a real API server. Shows no token.
 
+use crate::support::{DEADLINE, cluster, connect};
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
-use std::time::Duration;
-use transom_cluster::kubernetes::{Access, Kubernetes, KubernetesOptions};
+use transom_cluster::kubernetes::Access;
 use transom_test_cluster::{Cluster, Options, User, wait};
 
 /// The agent may send reviews; Prometheus may read metrics.
@@ -28,24 +27,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
 subjects: [{kind: ServiceAccount, name: prometheus, namespace: monitoring}]
 ";
 
-fn token(cluster: &Cluster, user: &User) -> Result<String> {
-    let kubeconfig: Value = serde_yaml::from_str(&cluster.kubeconfig(user)?)
-        .ok()
-        .context("no kubeconfig")?;
-    Ok(kubeconfig["users"][0]["user"]["token"]
-        .as_str()
-        .context("no token")?
-        .to_owned())
-}
-
-async fn connect(cluster: &Cluster, user: &User) -> Result<Kubernetes> {
-    let kubeconfig = Some(cluster.write_kubeconfig(user)?);
-    let options = KubernetesOptions {
-        name: "local".to_owned(),
-        kubeconfig,
-        ..KubernetesOptions::default()
-    };
-    Ok(Kubernetes::connect(options).await?)
+fn token(user: &User) -> Result<&str> {
+    user.token().context("no token")
 }
 
 #[tokio::test]
@@ -53,27 +36,22 @@ async fn asks_the_api_server_once_for_each_access_review() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     let agent = cluster.service_account("transom", "agent").await?;
     let first = cluster.service_account("transom", "first").await?;
-    let reader = token(
-        &cluster,
-        &cluster.service_account("monitoring", "prometheus").await?,
-    )?;
-    let other = token(
-        &cluster,
-        &cluster.service_account("monitoring", "other").await?,
-    )?;
+    let reader = cluster.service_account("monitoring", "prometheus").await?;
+    let other = cluster.service_account("monitoring", "other").await?;
+    let (reader, other) = (token(&reader)?, token(&other)?);
     cluster.objects().apply_manifest(RIGHTS).await?;
     // RBAC needs a moment to see a new rule; another identity shows when it has.
     let before = connect(&cluster, &first).await?;
-    wait::until("the rights", Duration::from_secs(60), async || {
-        Ok((before.reviews().may(&reader, "/metrics").await == Access::Allowed).then_some(()))
+    wait::until("the rights", DEADLINE, async || {
+        Ok((before.reviews().may(reader, "/metrics").await == Access::Allowed).then_some(()))
     })
     .await?;
     let reviews = connect(&cluster, &agent).await?.reviews();
     for _ in 0..2 {
         for (token, path, access) in [
-            (&*reader, "/metrics", Access::Allowed),
-            (&*reader, "/debug/state", Access::Forbidden),
-            (&*other, "/metrics", Access::Forbidden),
+            (reader, "/metrics", Access::Allowed),
+            (reader, "/debug/state", Access::Forbidden),
+            (other, "/metrics", Access::Forbidden),
             ("canary", "/metrics", Access::Unauthenticated),
         ] {
             ensure!(
@@ -83,23 +61,19 @@ async fn asks_the_api_server_once_for_each_access_review() -> Result<()> {
         }
     }
     // Two requests for the known token, one for the other; none for answers in the cache.
-    let asked = wait::until(
-        "the questions in the audit log",
-        Duration::from_secs(30),
-        async || {
-            let lines = cluster.audit().lines()?;
-            let ours = lines
-                .iter()
-                .filter(|line| line.user == agent.name() && line.verb == "create");
-            let asked = ours.filter(|line| line.stage == "ResponseComplete").count();
-            Ok((asked >= 7).then_some(asked))
-        },
-    )
+    let asked = wait::until("the questions in the audit log", DEADLINE, async || {
+        let lines = cluster.audit().lines()?;
+        let ours = lines
+            .iter()
+            .filter(|line| line.user == agent.name() && line.verb == "create");
+        let asked = ours.filter(|line| line.stage == "ResponseComplete").count();
+        Ok((asked >= 7).then_some(asked))
+    })
     .await?;
     ensure!(asked == 7, "{asked} questions");
     cluster.apiserver().kill()?;
     ensure!(
-        reviews.may(&reader, "/metrics").await == Access::Allowed,
+        reviews.may(reader, "/metrics").await == Access::Allowed,
         "what was answered is remembered"
     );
     ensure!(
@@ -111,16 +85,8 @@ async fn asks_the_api_server_once_for_each_access_review() -> Result<()> {
 
 #[tokio::test]
 async fn without_permission_to_ask_access_is_unknown() -> Result<()> {
-    let cluster = Cluster::start(&Options::default()).await?;
-    let agent = cluster.service_account("transom", "agent").await?;
-    let own = token(&cluster, &agent)?;
-    ensure!(
-        connect(&cluster, &agent)
-            .await?
-            .reviews()
-            .may(&own, "/metrics")
-            .await
-            == Access::Unknown
-    );
+    let agent = cluster().service_account("access", "agent").await?;
+    let reviews = connect(cluster(), &agent).await?.reviews();
+    ensure!(reviews.may(token(&agent)?, "/metrics").await == Access::Unknown);
     Ok(())
 }
