@@ -8,6 +8,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use kube::Resource as _;
 use kube::api::ListParams;
+use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::{Duration, Instant};
 
@@ -62,10 +63,10 @@ impl TaintTimes {
         }
         let request = kube::core::Request::new(MutatingWebhookConfiguration::url_path(&(), None));
         if let Ok(request) = request.list(&ListParams::default())
-            && let Ok(mut list) = self.sender.send(Verb::List, Purpose::Work, &request).await
-            && let Ok(found_now) = serde_json::from_value::<Vec<_>>(list["items"].take())
+            && let Ok(list) = self.sender.send(Verb::List, Purpose::Work, &request).await
+            && let Ok(listed) = configurations(list)
         {
-            found.names = Some(installed(&found_now));
+            found.names = Some(installed(&listed));
         }
         found.at = Some(Instant::now());
         found.by_webhook()
@@ -76,6 +77,12 @@ impl TaintTimes {
         let mut found = self.found.lock().await;
         found.idle = Some(found.names.clone().unwrap_or_default());
     }
+}
+
+/// The items of a list.
+fn configurations(mut list: Value) -> serde_json::Result<Vec<MutatingWebhookConfiguration>> {
+    let items = list.get_mut("items").map(Value::take).unwrap_or_default();
+    serde_json::from_value::<Option<_>>(items).map(Option::unwrap_or_default)
 }
 
 /// The webhooks that receive every update of a managed cluster and name that kind; sorted.
@@ -114,8 +121,8 @@ mod tests {
     ) -> Vec<MutatingWebhookConfiguration> {
         let rule = json!({"apiGroups": groups, "apiVersions": ["v1"], "resources": resources, "operations": operations});
         let webhooks = json!([{"name": "none", "rules": []}, {"name": "one", "rules": [{}, rule]}]);
-        let list = json!([{"metadata": {}}, {"metadata": {"name": name}, "webhooks": webhooks}]);
-        serde_json::from_value(list).unwrap()
+        let items = json!([{"metadata": {}}, {"metadata": {"name": name}, "webhooks": webhooks}]);
+        configurations(json!({"items": items})).unwrap()
     }
 
     #[test]
@@ -142,7 +149,14 @@ mod tests {
                 "{groups:?} {resources:?} {operations:?}"
             );
         }
-        assert!(installed(&[]).is_empty());
+        for empty in [
+            json!({}),
+            json!([]),
+            json!({"items": []}),
+            json!({"items": null}),
+        ] {
+            assert_eq!(configurations(empty).unwrap(), []);
+        }
     }
 
     #[test]
