@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_pending_claimant_may_also_disappear() {
+    fn the_last_pending_contender_may_also_disappear() {
         let mut ownership = OwnershipIndex::default();
         let (a, b) = (contender("a", Some(1)), contender("b", Some(2)));
         ownership.expect(&a.key);

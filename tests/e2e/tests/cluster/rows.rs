@@ -23,7 +23,7 @@ const TAINTS: &str = "built-in-taints";
 /// Cases that cannot run on a real server, by obstacle; `tests/README.md` says more about each.
 const NOT_HERE: [(&str, &str); 5] = [
     (
-        "N12c-claimant-without-age",
+        "N12c-contender-without-age",
         "the server gives every object its age",
     ),
     (
