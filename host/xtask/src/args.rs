@@ -1,6 +1,6 @@
-//! The command line of `cargo xtask`. Each task has a file of its own.
+//! The command line of `cargo xtask`, and which function does each task.
 
-use crate::{bench, check, cluster, demo, deploy, fleet, fuzz, guests, servers, soak};
+use crate::{check, demo, fleet, guests, long, servers, start};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -19,7 +19,7 @@ enum Task {
     /// Demo of the agent on a folder of manifests, from the first run to a component swap; or on a real API server
     Demo(demo::Args),
     /// Run a real API server with the CRDs and an example fleet until Ctrl-C; prints its kubeconfig
-    Cluster(cluster::Args),
+    Cluster(start::Cluster),
     /// Prepare kube-apiserver, etcd, kubectl, helm and CRDs for the tests; missing ones are built with Go
     Servers,
     /// Write the generated files of host/deploy and host/docs
@@ -29,11 +29,11 @@ enum Task {
     /// Run every check and every test: format, guests, servers, clippy, documentation, tests
     Test,
     /// Measure what Transom costs, as ratios to baselines of the same run; takes minutes, needs an idle machine
-    Bench(bench::Args),
+    Bench(start::Bench),
     /// Run the long end-to-end tests: kills, swaps, faults and races
-    Soak(soak::Args),
+    Soak(long::Soak),
     /// Fuzz the binary with mutated cases and policies and damaged own folders: panics, hangs, leaked credentials
-    Fuzz(fuzz::Args),
+    Fuzz(long::Fuzz),
     /// Generate a fleet of HostedClusters and ManagedClusters as manifests
     Fleet(fleet::Args),
 }
@@ -44,20 +44,15 @@ impl Args {
         match self.task {
             Task::Guests(args) => guests::run(&args),
             Task::Demo(args) => demo::run(&args),
-            Task::Cluster(args) => cluster::run(&args),
+            Task::Cluster(args) => start::cluster(&args),
             Task::Servers => servers::run(),
-            Task::Deploy => deploy::run(),
+            Task::Deploy => start::deploy(),
             Task::Unit => check::unit(),
             Task::Test => check::run(),
-            Task::Bench(args) => bench::run(&args),
-            Task::Soak(args) => soak::run(&args),
-            Task::Fuzz(args) => fuzz::run(&args),
+            Task::Bench(args) => start::bench(&args),
+            Task::Soak(args) => long::soak(&args),
+            Task::Fuzz(args) => long::fuzz(&args),
             Task::Fleet(args) => fleet::run(&args),
         }
     }
-}
-
-/// Reads the command line; ends the process with its help when it is wrong.
-pub(crate) fn parse() -> Args {
-    Args::parse()
 }

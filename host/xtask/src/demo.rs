@@ -1,15 +1,13 @@
 //! `cargo xtask demo`: the main job on a folder of manifests, from nothing to a swapped component. Everything lies in
 //! `target/demo`.
 
-mod agent;
-mod server;
 mod stage;
 
-use crate::progress;
+use crate::{files, progress, start};
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use stage::Stage;
+use stage::{Stage, reacts};
 use std::fs;
 use transom_support::fleet;
 
@@ -27,7 +25,7 @@ pub(crate) struct Args {
 /// Runs the demo, one chapter after the other.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.cluster {
-        return server::run();
+        return start::demo();
     }
     let stage = Stage::set()?;
     preview(&stage)?;
@@ -35,7 +33,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     progress::step(
         "the agent keeps running; each change below requeues only the primaries that it affects",
     );
-    let agent = agent::start(&stage)?;
+    let agent = stage::start(&stage)?;
     edit_service(&stage)?;
     lose_cluster(&stage)?;
     swap_component(&stage)?;
@@ -93,7 +91,7 @@ fn edit_service(stage: &Stage) -> Result<()> {
         "port: 6443\n    protocol",
         "port: 7443\n    protocol",
     )?;
-    let after = agent::wait("the new port in the secret", || {
+    let after = reacts("the new port in the secret", || {
         server(stage).ok().filter(|now| *now != before)
     })?;
     progress::say(&format!(
@@ -104,10 +102,7 @@ fn edit_service(stage: &Stage) -> Result<()> {
 
 /// The server in the kubeconfig that the agent made.
 fn server(stage: &Stage) -> Result<String> {
-    let path = stage.secret(EDITED);
-    let text = fs::read_to_string(&path)
-        .with_context(|| format!("failed to read `{}`", path.display()))?;
-    server_in(&text)
+    server_in(&files::text(&stage.secret(EDITED))?)
 }
 
 /// The server in the kubeconfig of a secret's manifest. Nothing else of it gets into a result or an error.
@@ -141,7 +136,7 @@ fn lose_cluster(stage: &Stage) -> Result<()> {
         "reason: ManagedClusterLeaseUpdateStopped\n    status: \"Unknown\"",
     )?;
     let patch = stage.patch(&name);
-    let text = agent::wait("the taint", || {
+    let text = reacts("the taint", || {
         fs::read_to_string(&patch)
             .ok()
             .filter(|text| text.contains("unreachable"))
@@ -159,7 +154,7 @@ fn swap_component(stage: &Stage) -> Result<()> {
     progress::step("the component that computes taints is replaced by one that sets no taints");
     let patch = stage.patch(&fleet::managed_name(EDITED));
     stage.swap()?;
-    agent::wait("the end of the taint", || {
+    reacts("the end of the taint", || {
         let tainted = fs::read_to_string(&patch).is_ok_and(|text| text.contains("unreachable"));
         (!tainted).then_some(())
     })?;

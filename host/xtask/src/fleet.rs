@@ -1,8 +1,7 @@
 //! `cargo xtask fleet`: writes a generated fleet of manifests. Files that are already in the folder stay.
 
-use crate::progress;
-use anyhow::{Context as _, Result};
-use std::fs;
+use crate::{files, progress};
+use anyhow::Result;
 use std::path::PathBuf;
 use transom_support::fleet::Fleet;
 
@@ -32,18 +31,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let written = fleet.write(&args.out)?;
     for file in fleet.files()? {
-        let path = args.out.join(&file.path);
-        fs::write(&path, for_servers(&file.text))
-            .with_context(|| format!("failed to write `{}`", path.display()))?;
+        files::write(&args.out.join(&file.path), for_servers(&file.text))?;
     }
-    let (files, objects, mebibytes) = (
-        written.files,
-        written.objects,
-        written.bytes as f64 / 1_048_576.0,
-    );
     progress::say(&format!(
-        "{}: {objects} objects in {files} files, {mebibytes:.1} MiB",
-        args.out.display()
+        "{}: {} objects in {} files, {:.1} MiB",
+        args.out.display(),
+        written.objects,
+        written.files,
+        written.bytes as f64 / 1_048_576.0
     ));
     Ok(())
 }

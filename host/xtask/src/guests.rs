@@ -1,14 +1,14 @@
 //! `cargo xtask guests`: builds guests and fixtures and encodes them as components. Rebuilds only what changed: cargo
 //! decides about modules, and a component is written only when its bytes differ.
 
-use crate::component::{self, Written};
 use crate::wasm_std::{self, Compiler};
 use crate::workspace::{self, Guest, Workspace};
-use crate::{process, progress};
+use crate::{files, process, progress};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use wit_component::ComponentEncoder;
 
 /// What to build.
 #[derive(clap::Args, Default)]
@@ -105,26 +105,42 @@ fn build(workspace: &Workspace, compiler: Compiler, guests: &[&Guest]) -> Result
     Ok(())
 }
 
+/// Makes a component of a core module with its embedded world, and validates it.
 fn encode(workspace: &Workspace, guest: &Guest, module: &Path) -> Result<()> {
     let name = guest.name();
-    let bytes =
-        fs::read(module).with_context(|| format!("failed to read `{}`", module.display()))?;
-    let component = component::encode(&bytes)
+    let component = component(&files::read(module)?)
         .with_context(|| format!("failed to encode guest `{name}` as a component"))?;
     let path = workspace.target.join("guests").join(format!("{name}.wasm"));
-    let state = match component::write(&path, &component)? {
-        Written::New => "new",
-        Written::Same => {
-            component::refresh(&path, module)
-                .with_context(|| format!("failed to set the time of `{}`", path.display()))?;
-            "unchanged"
-        }
+    let state = if files::write(&path, &component)? {
+        "new"
+    } else {
+        refresh(&path, module)
+            .with_context(|| format!("failed to set the time of `{}`", path.display()))?;
+        "unchanged"
     };
     let shown = path
         .strip_prefix(&workspace.root)
         .unwrap_or(&path)
         .display();
     progress::say(&format!("{shown}  {} bytes, {state}", component.len()));
+    Ok(())
+}
+
+fn component(module: &[u8]) -> Result<Vec<u8>> {
+    ComponentEncoder::default()
+        .validate(true)
+        .module(module)?
+        .encode()
+}
+
+/// Gives a component that stayed the same the time of its newly built module: `transom test` warns of components that
+/// are older than their sources.
+fn refresh(path: &Path, module: &Path) -> Result<()> {
+    let of = |path: &Path| fs::metadata(path).and_then(|found| found.modified());
+    let built = of(module)?;
+    if built > of(path)? {
+        File::open(path)?.set_modified(built)?;
+    }
     Ok(())
 }
 
@@ -167,6 +183,7 @@ fn package_of(id: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, SystemTime};
 
     fn guests() -> Vec<Guest> {
         vec![
@@ -215,5 +232,32 @@ mod tests {
                 ("loops".to_owned(), PathBuf::from("/t/loops.wasm")),
             ]
         );
+    }
+    #[test]
+    fn an_unchanged_component_is_at_least_as_new_as_its_module() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.component");
+        let module = folder.path().join("a.wasm");
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let set = |path: &Path, time| {
+            File::options()
+                .append(true)
+                .create(true)
+                .open(path)?
+                .set_modified(time)
+        };
+        let changed = || fs::metadata(&path).unwrap().modified().unwrap();
+        fs::write(&path, b"one").unwrap();
+        for (of_module, expected) in [(20, 20), (5, 10)] {
+            set(&path, at(10)).unwrap();
+            set(&module, at(of_module)).unwrap();
+            refresh(&path, &module).unwrap();
+            assert_eq!(changed(), at(expected));
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_not_a_module() {
+        assert!(component(b"not wasm").is_err());
     }
 }

@@ -1,25 +1,24 @@
-//! `cargo xtask`: the tasks of the workspace, each in a file of its own. Nothing of it ships.
+//! `cargo xtask`: the tasks of the workspace. Nothing of it ships.
 
 mod args;
-mod bench;
 mod check;
-mod cluster;
-mod component;
 mod demo;
-mod deploy;
+mod files;
 mod fleet;
-mod fuzz;
 mod guests;
+mod long;
 mod process;
 mod programs;
 mod progress;
 mod servers;
-mod soak;
+mod start;
 mod wasm_std;
 mod workspace;
 
+use clap::Parser as _;
+
 fn main() -> std::process::ExitCode {
-    match args::parse().run() {
+    match args::Args::parse().run() {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             progress::say(&format!("error: {error:#}"));

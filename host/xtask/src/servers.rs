@@ -1,17 +1,11 @@
 //! `cargo xtask servers`: the real kube-apiserver, etcd, kubectl, helm, Prometheus, OCM's registration controller, CRDs
 //! and libfaketime for the tests. Builds only what is not up to date, in the versions that `tests/servers` names.
 
-mod binaries;
-mod clock;
-mod crds;
 mod go;
-mod helm;
-mod ocm;
-mod package;
-mod prometheus;
+mod packages;
 
-use crate::progress;
 use crate::workspace::{self, Workspace};
+use crate::{files, progress};
 use anyhow::{Context as _, Result};
 use std::env;
 use std::fs::{self, File};
@@ -35,16 +29,10 @@ pub(crate) fn run() -> Result<()> {
 pub(crate) fn prepare() -> Result<PathBuf> {
     let workspace = workspace::read()?;
     let folder = folder(&workspace)?;
-    fs::create_dir_all(&folder)
-        .with_context(|| format!("failed to create `{}`", folder.display()))?;
+    files::create_folder(&folder)?;
     let _alone = lock(&folder)?;
-    let recipe = workspace.root.join("tests/servers");
-    binaries::prepare(&recipe, &folder)?;
-    helm::prepare(&recipe.join("helm"), &folder)?;
-    ocm::prepare(&recipe.join("ocm"), &folder)?;
-    crds::prepare(&folder)?;
-    prometheus::prepare(&folder)?;
-    clock::prepare(&folder)?;
+    go::prepare(&workspace.root.join("tests/servers"), &folder)?;
+    packages::prepare(&folder)?;
     Ok(folder)
 }
 
@@ -71,6 +59,5 @@ fn is_current(folder: &Path, name: &str, key: &str) -> bool {
 
 /// Records what the things in the folder were made from.
 fn keep(folder: &Path, name: &str, key: &str) -> Result<()> {
-    let path = folder.join(name);
-    fs::write(&path, key).with_context(|| format!("failed to write `{}`", path.display()))
+    files::write(&folder.join(name), key).map(drop)
 }

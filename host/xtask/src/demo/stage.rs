@@ -1,11 +1,17 @@
-//! What the demo works on: binary, fleet and policies in `target/demo`.
+//! What the demo works on: binary, fleet and policies in `target/demo`, and the agent that runs while the demo edits.
 
-use crate::{guests, progress, workspace};
+use crate::{files, guests, process, progress, workspace};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 use transom_support::fleet::{self, Fleet};
+use transom_support::wait;
 
 /// The component that is swapped in.
 const CALM: &str = "calm";
@@ -39,15 +45,12 @@ impl Stage {
         progress::step(
             "what comes, with its time on two cores: the guests (half a minute) and the agent (four minutes) are built, then the demo runs (ten seconds); the second time only the demo",
         );
-        progress::step("[1/3] building the guests");
-        guests::run(&guests::Args::shipped_and(&workspace, CALM))?;
-        progress::step("[2/3] building the agent");
-        let program = workspace::program("transom")?;
+        timed("[1/3] building the guests", || {
+            guests::run(&guests::Args::shipped_and(&workspace, CALM))
+        })?;
+        let program = timed("[2/3] building the agent", || workspace::program("transom"))?;
         let folder = workspace.target.join("demo");
-        if folder.exists() {
-            fs::remove_dir_all(&folder)
-                .with_context(|| format!("failed to remove `{}`", folder.display()))?;
-        }
+        files::remove_folder(&folder)?;
         let stage = Self {
             components: workspace.target.join("guests"),
             program,
@@ -74,11 +77,9 @@ impl Stage {
     fn write_policies(&self) -> Result<()> {
         for name in POLICIES {
             let from = self.root.join("policies").join(name).join("policy.yaml");
-            let text = fs::read_to_string(&from)
-                .with_context(|| format!("failed to read `{}`", from.display()))?;
-            write(
+            files::write(
                 &self.policies.join(name).join("policy.yaml"),
-                text.replace("builtin:taints", "taints.wasm").as_bytes(),
+                files::text(&from)?.replace("builtin:taints", "taints.wasm"),
             )?;
         }
         self.put_component("taints")
@@ -91,15 +92,13 @@ impl Stage {
 
     fn put_component(&self, name: &str) -> Result<()> {
         let from = self.components.join(format!("{name}.wasm"));
-        let bytes =
-            fs::read(&from).with_context(|| format!("failed to read `{}`", from.display()))?;
-        write(&self.policies.join("built-in-taints/taints.wasm"), &bytes)
+        let to = self.policies.join("built-in-taints/taints.wasm");
+        files::write(&to, files::read(&from)?).map(drop)
     }
 
     /// Replaces a text in a manifest, as an editor would.
     pub(super) fn edit(&self, path: &Path, from: &str, to: &str) -> Result<()> {
-        let text = fs::read_to_string(path)
-            .with_context(|| format!("failed to read `{}`", path.display()))?;
+        let text = files::text(path)?;
         if !text.contains(from) {
             bail!(
                 "`{}` does not contain the text that the demo edits",
@@ -107,7 +106,7 @@ impl Stage {
             );
         }
         progress::say(&format!("    edited: {}", self.shown(path)));
-        write(path, text.replacen(from, to, 1).as_bytes())
+        files::write(path, text.replacen(from, to, 1)).map(drop)
     }
 
     /// Runs the agent's binary with its output on ours; fails on an exit code that is not allowed.
@@ -183,7 +182,80 @@ impl Stage {
     }
 }
 
-/// Writes a new file and renames it, so that a watcher never sees half of it.
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    crate::component::write(path, bytes).map(|_| ())
+/// Does a step, and prints how long it took.
+fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    progress::step(what);
+    let start = Instant::now();
+    let done = work()?;
+    progress::say(&format!("    took {} s", start.elapsed().as_secs()));
+    Ok(done)
+}
+
+/// How long the agent may take to react; far more than it needs.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The running agent; it ends with the demo.
+pub(super) struct Agent(Child);
+
+/// Starts the agent on the fleet, and waits until it has looked at every primary. Its log lines appear indented.
+pub(super) fn start(stage: &Stage) -> Result<Agent> {
+    let (fleet, policies) = (stage.shown(&stage.fleet), stage.shown(&stage.policies));
+    let words = ["run", "--dir", &fleet, "--policies", &policies];
+    progress::say(&format!(
+        "    $ {} {} &",
+        stage.shown(&stage.program),
+        words.join(" ")
+    ));
+    // The agent writes the status again; a complete one shows that the first look is over.
+    files::remove_folder(&stage.status())?;
+    let mut command = stage.command();
+    let mut child = command
+        .args(words)
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("failed to start the agent")?;
+    let settled = Arc::new(AtomicBool::new(false));
+    if let Some(log) = child.stderr.take() {
+        let settled = Arc::clone(&settled);
+        thread::spawn(move || relay(log, &settled));
+    }
+    let agent = Agent(child);
+    reacts("a status for every primary", || {
+        (stage.primaries_with_status() == stage.primaries()).then_some(())
+    })?;
+    settled.store(true, Ordering::Relaxed);
+    Ok(agent)
+}
+
+/// Shows the whole log once everything is settled; before that, only lines of another level than `INFO`.
+fn relay(log: impl Read, settled: &AtomicBool) {
+    for line in BufReader::new(log).lines().map_while(Result::ok) {
+        if settled.load(Ordering::Relaxed) || !line.contains(" INFO ") {
+            progress::say(&format!("    | {line}"));
+        }
+    }
+}
+
+impl Agent {
+    /// Asks the agent to end, and waits until it has.
+    pub(super) fn stop(mut self) -> Result<()> {
+        process::run(Command::new("kill").args(["-TERM", &self.0.id().to_string()]))?;
+        wait::until("the end of the agent", DEADLINE, || {
+            self.0.try_wait().ok().flatten()
+        })?;
+        Ok(())
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // When it has ended already, both do nothing.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Waits for a result of the agent.
+pub(super) fn reacts<T>(what: &str, look: impl FnMut() -> Option<T>) -> Result<T> {
+    wait::until(what, DEADLINE, look).context("the agent did not react")
 }
