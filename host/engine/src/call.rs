@@ -4,8 +4,7 @@
 use crate::bindings::v0_1::{log, panic};
 use crate::config::{CORE_INSTANCES, LARGEST_MEMORY};
 use crate::failure::CallFailure;
-use crate::limits::Limits;
-use crate::receipt::{LogLevel, LogLine, Receipt, printable};
+use crate::limits::{Limits, LogLevel, LogLine, Receipt, printable};
 use wasmtime::ResourceLimiter;
 
 /// The data of one store.

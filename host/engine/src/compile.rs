@@ -1,16 +1,18 @@
-//! Compiles component bytes to code, once per digest.
+//! Compiles component bytes to code, once per digest. Refuses components that no limit of a call would stop: operations
+//! on whole ranges of memory or tables run to their end. Time is checked only where a function or a loop begins, so a
+//! function may hold only so many of them.
 
 use crate::compiled;
 use crate::compiler::{self, Allowed, Compiler};
 use crate::config::{MEMORIES, TABLES};
 use crate::engine::{EngineOptions, Inner};
 use crate::failure::LoadError;
-use crate::receipt::printable;
-use crate::vet::{RANGES, vet};
+use crate::limits::{MEMORY_BYTES, printable};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
 use wasmtime::component::Component;
 
 /// Bytes of a page of linear memory.
@@ -18,6 +20,15 @@ const PAGE: u64 = 64 << 10;
 
 /// How many components that took too much to compile are remembered.
 const REMEMBERED: usize = 64;
+
+/// Bytes that a slow machine fills or copies in a millisecond.
+const BYTES_OF_A_MILLISECOND: u64 = 4 << 20;
+/// How much later than its deadline a call may be stopped: about four times its default time.
+const LATE_MS: u64 = 1_024;
+/// The most range operations in one function; each may cover about all the memory that a call has.
+const MOST: u64 = LATE_MS * BYTES_OF_A_MILLISECOND / MEMORY_BYTES;
+/// The name of this limit in errors.
+const RANGES: &str = "the number of bulk memory operations in one of its functions";
 
 /// A component's code, shared by all guests that were loaded from the same bytes.
 pub(crate) struct Compiled {
@@ -54,12 +65,17 @@ impl Inner {
         if let Some(refused) = lock(&self.refused).get(&digest) {
             return Err(refused.clone());
         }
-        let trusted = self.is_trusted(&digest);
+        let trusted = self.options.trusted.contains(&digest);
+        // Code that an earlier engine kept on disk.
+        let kept = self
+            .cache
+            .as_ref()
+            .and_then(|cache| cache.read(&self.wasm, &digest));
         // Held until other threads can find the code; a thread that waited for it looks again.
         let _turn;
         // Code from the cache waits for no compilation, nor does a trusted component, which we compiled before it was
         // shipped.
-        let component = match self.kept(&digest) {
+        let component = match kept {
             Some(component) => component,
             None if trusted => self.code(bytes, &digest, None)?,
             None if hasty && lock(&self.slow).contains(&digest) => return Err(LoadError::Slow),
@@ -114,15 +130,6 @@ impl Inner {
         }
         all.insert(compiled.digest.clone(), Arc::downgrade(compiled));
         Ok(())
-    }
-
-    /// Code that an earlier engine kept on disk.
-    fn kept(&self, digest: &str) -> Option<Component> {
-        self.cache.as_ref()?.read(&self.wasm, digest)
-    }
-
-    fn is_trusted(&self, digest: &str) -> bool {
-        self.options.trusted.iter().any(|trusted| trusted == digest)
     }
 
     /// Remembers a component that took too much: another try would take as much. One that took too much in haste is
@@ -205,6 +212,39 @@ fn is_component(bytes: &[u8]) -> Result<(), LoadError> {
         )),
         _ => Err(invalid("it is not a WebAssembly component")),
     }
+}
+
+/// Refuses a component with a function that could not be stopped in time. Leaves unreadable bytes to the compiler,
+/// which refuses them.
+fn vet(bytes: &[u8]) -> Result<(), LoadError> {
+    for payload in Parser::new(0).parse_all(bytes) {
+        let Ok(payload) = payload else { return Ok(()) };
+        let Payload::CodeSectionEntry(body) = payload else {
+            continue;
+        };
+        let Ok(found) = ranges(&body) else {
+            return Ok(());
+        };
+        at_most(RANGES, found, MOST)?;
+    }
+    Ok(())
+}
+
+fn ranges(body: &FunctionBody<'_>) -> Result<u64, BinaryReaderError> {
+    let mut found = 0;
+    for operator in body.get_operators_reader()? {
+        let is_range = matches!(
+            operator?,
+            Operator::MemoryFill { .. }
+                | Operator::MemoryCopy { .. }
+                | Operator::MemoryInit { .. }
+                | Operator::TableFill { .. }
+                | Operator::TableCopy { .. }
+                | Operator::TableInit { .. }
+        );
+        found += u64::from(is_range);
+    }
+    Ok(found)
 }
 
 /// Checks the pool's bounds on every engine, also on one without a pool.

@@ -4,7 +4,7 @@
 use crate::config::config;
 use crate::engine::{Allocation, EngineOptions};
 use crate::failure::LoadError;
-use crate::receipt::printable;
+use crate::limits::printable;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;

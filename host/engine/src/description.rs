@@ -2,7 +2,7 @@
 
 use crate::bindings::v0_1::binding;
 use crate::failure::LoadError;
-use crate::receipt::printable;
+use crate::limits::printable;
 use std::collections::BTreeSet;
 use transom_core::contract::description::{
     Description, MAX_READS, MAX_REASONS, MAX_WORD, Read, Role,

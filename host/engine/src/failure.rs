@@ -1,6 +1,6 @@
 //! Why an engine, a component or a call failed, with one reason each. A guest's text is made printable first.
 
-use crate::receipt::printable;
+use crate::limits::printable;
 use transom_core::contract::description::Role;
 
 /// Why no engine could be made.

@@ -1,17 +1,16 @@
-//! A loaded guest and the questions that it can be asked. Answers are not cached.
+//! A loaded guest, its functions, and the questions that it can be asked. Answers are not cached.
 
-use crate::bindings::v0_1::Decide;
-use crate::bindings::v0_1::description::Functions as About;
+use crate::bindings::v0_1::{About, Decide};
+use crate::call::CallState;
 use crate::failure::CallFailure;
-use crate::function::Function;
-use crate::limits::Limits;
+use crate::limits::{Limits, Receipt};
 use crate::load::Exports;
 use crate::measure::{Lift, Lower};
-use crate::receipt::Receipt;
 use crate::run::{Call, Runnable};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use transom_core::catalogue::guest::Guest as Described;
 use transom_core::contract::decide::{Input, Requirement};
@@ -20,7 +19,10 @@ use transom_core::contract::{Context, Primary, Problem, Refusal, Timed};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::world::Answer;
-use wasmtime::component::{self, ComponentNamedList};
+use wasmtime::component::{
+    self, Component, ComponentExportIndex, ComponentNamedList, Instance, TypedFunc,
+};
+use wasmtime::{Result as WasmResult, Store};
 
 /// What a guest of any world is asked with; a world takes from it what its function wants.
 #[derive(Clone, Copy)]
@@ -177,5 +179,52 @@ impl fmt::Debug for Guest {
             self.loaded.role.name(),
             self.digest()
         )
+    }
+}
+
+/// Finds functions of a component.
+pub(crate) struct Find<'a>(pub(crate) &'a Component);
+
+impl Find<'_> {
+    /// Finds a function; the error says what is missing. A component may export a later version of the same `0.1`.
+    pub(crate) fn function<P, R>(
+        &self,
+        interface: &str,
+        name: &str,
+    ) -> Result<Function<P, R>, String> {
+        let instance = self.0.get_export_index(None, interface);
+        let instance = instance.ok_or_else(|| format!("it does not export `{interface}`"))?;
+        let found = self.0.get_export_index(Some(&instance), name);
+        Ok(Function {
+            export: found.ok_or_else(|| format!("its `{interface}` has no `{name}`"))?,
+            types: PhantomData,
+        })
+    }
+}
+
+/// A function with the arguments `P` and the result `R` of the contract.
+pub(crate) struct Function<P, R> {
+    export: ComponentExportIndex,
+    types: PhantomData<fn(P) -> R>,
+}
+
+impl<P: ComponentNamedList + component::Lower, R: component::Lift> Function<P, R> {
+    /// Compares the function's types with the contract.
+    pub(crate) fn check(
+        &self,
+        store: &mut Store<CallState>,
+        instance: &Instance,
+    ) -> WasmResult<TypedFunc<P, (R,)>> {
+        instance.get_typed_func(store, self.export)
+    }
+
+    /// Calls the function, after comparing its types.
+    pub(crate) fn call(
+        &self,
+        store: &mut Store<CallState>,
+        instance: &Instance,
+        arguments: P,
+    ) -> WasmResult<R> {
+        Ok(self.check(store, instance)?.call(store, arguments)?.0)
     }
 }

@@ -1,7 +1,10 @@
 //! Compiles, limits and calls guests; the only crate that uses wasmtime. Does not print: log lines and receipts are
 //! returned.
 
-mod bindings;
+/// The generations of the contract that are served, one file each.
+mod bindings {
+    pub(crate) mod v0_1;
+}
 mod call;
 mod case;
 mod compile;
@@ -11,19 +14,15 @@ mod config;
 mod description;
 mod engine;
 mod failure;
-mod function;
 mod gate;
 mod guest;
 mod imports;
-mod inspect;
 mod limits;
 mod load;
 mod measure;
-mod receipt;
 #[cfg(feature = "recorder")]
 mod recorder;
 mod run;
-mod vet;
 
 pub use compile::digest;
 pub use compiler::{COMPILATION_BYTES, COMPILING_BYTES, Compiler, compile};
@@ -31,9 +30,8 @@ pub use engine::{Allocate, Allocation, Engine, EngineOptions, Ticker};
 pub use failure::{CallFailure, EngineError, LoadError};
 pub use guest::{Decided, Guest, Question};
 pub use imports::{Capabilities, Capability};
-pub use inspect::Inspection;
-pub use limits::Limits;
-pub use receipt::{LINE_CHARS, LogLevel, LogLine, Receipt};
+pub use limits::{LINE_CHARS, Limits, LogLevel, LogLine, Receipt};
+pub use load::Inspection;
 #[cfg(feature = "recorder")]
 pub use recorder::MemoryRecorder;
 pub use run::Call;

@@ -1,4 +1,7 @@
-//! What one call may use. Limits belong to the call, not to the compiled code.
+//! What one call may use, and what it used, with the log lines that it wrote. Limits belong to the call, not to the
+//! compiled code.
+
+use transom_core::redact::visible::visible;
 
 /// The budget of one call. Each limit stops a guest that exceeds it with its own [`CallFailure`](crate::CallFailure).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +57,63 @@ impl Limits {
     }
 }
 
+/// What a call used of each budget. All but `micros` is the same for the same call on any engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Receipt {
+    /// Microseconds from making the instance to having its answer.
+    pub micros: u64,
+    /// Peak bytes of all linear memories together.
+    pub memory_bytes: u64,
+    /// Elements of all tables together.
+    pub table_elements: u64,
+    /// Bytes of the arguments.
+    pub argument_bytes: u64,
+    /// Bytes of the answer.
+    pub answer_bytes: u64,
+    /// Log lines that were kept.
+    pub log_lines: u64,
+    /// Bytes of these lines before they were cut.
+    pub log_bytes: u64,
+    /// Calls of functions of the host that were served.
+    pub host_calls: u64,
+    /// Whether the stack overflowed, whose limit the agent sets.
+    pub stack_overflowed: bool,
+    /// The lines themselves.
+    pub log: Vec<LogLine>,
+}
+
+/// One captured line: at most [`LINE_CHARS`] characters, control characters escaped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// Its level.
+    pub level: LogLevel,
+    /// The text, safe to print.
+    pub text: String,
+}
+
+/// The level of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// For the guest's author.
+    Debug,
+    /// For the operator.
+    Info,
+    /// For the operator, at once.
+    Warn,
+}
+
+/// Characters of a guest's text that are kept, in log lines and in messages.
+pub const LINE_CHARS: usize = 1024;
+
+/// A guest's text as it may be printed: cut, and with escapes for letters that move a cursor or change the direction
+/// of text.
+pub(crate) fn printable(text: &str) -> String {
+    match text.char_indices().nth(LINE_CHARS) {
+        Some((end, _)) => format!("{}…", visible(text.get(..end).unwrap_or_default())),
+        None => visible(text).into_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +137,22 @@ mod tests {
                 "{limit}: {most}"
             );
         }
+    }
+
+    #[test]
+    fn control_characters_are_escaped() {
+        assert_eq!(
+            printable("a\nb\u{1b}[31m\u{202e}ü"),
+            "a\\nb\\u001b[31m\\u202eü"
+        );
+    }
+
+    #[test]
+    fn long_lines_are_cut() {
+        let cut = printable(&"é".repeat(LINE_CHARS + 1));
+        assert_eq!(cut.chars().count(), LINE_CHARS + 1);
+        assert!(cut.ends_with("é…"));
+        let whole = "x".repeat(LINE_CHARS);
+        assert_eq!(printable(&whole), whole);
     }
 }

@@ -1,17 +1,14 @@
 //! From bytes to a guest that can be called: compares imports with the grant and exports with the role, then asks
-//! for the description. A component runs only after its imports were checked.
+//! for the description. A component runs only after its imports were checked. Also describes one without a grant.
 
-use crate::bindings::v0_1::description::Functions as About;
-use crate::bindings::v0_1::{self, Decide, trigger};
+use crate::bindings::v0_1::{self, About, Decide, trigger};
 use crate::call::CallState;
 use crate::engine::Engine;
 use crate::failure::{CallFailure, LoadError};
-use crate::function::Find;
-use crate::guest::{Guest, Loaded};
-use crate::imports::{Capabilities, Capability, denied, imports};
-use crate::limits::Limits;
+use crate::guest::{Find, Guest, Loaded};
+use crate::imports::{Capabilities, Capability, denied, imports, needs};
+use crate::limits::{Limits, printable};
 use crate::measure::Lift;
-use crate::receipt::printable;
 use crate::run::Runnable;
 use std::sync::Arc;
 use transom_core::contract::description::{Description, Role};
@@ -78,7 +75,7 @@ impl Engine {
     }
 
     /// Linked code, after checking that its imports are granted.
-    pub(crate) fn link(
+    fn link(
         &self,
         bytes: &[u8],
         role: Role,
@@ -108,6 +105,63 @@ impl Engine {
             pre,
         })
     }
+
+    /// Reads what a component is from its bytes, without a policy's grant; runs it only to ask for its self-description.
+    ///
+    /// # Errors
+    /// When the bytes are too many, or not a component that can be compiled.
+    pub fn inspect(&self, bytes: &[u8]) -> Result<Inspection, LoadError> {
+        let compiled = self.inner.compiled(bytes, false)?;
+        let component = &compiled.component;
+        let imports = imports(component);
+        let (needs, ungrantable) = needs(&imports);
+        let ty = component.component_type();
+        let exports: Vec<_> = ty
+            .exports(component.engine())
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        let world = fitting(component);
+        let description = match world {
+            Some(world) => self
+                .load(bytes, world, &needs)
+                .map(|guest| guest.description().clone()),
+            None => Err(LoadError::Invalid(
+                "it does not have the exports of any world".to_owned(),
+            )),
+        };
+        let (digest, size) = (compiled.digest.clone(), compiled.size);
+        Ok(Inspection {
+            digest,
+            size,
+            imports,
+            exports,
+            world,
+            needs,
+            ungrantable,
+            description,
+        })
+    }
+}
+
+/// What a component is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inspection {
+    /// `sha256:<hex>` of its bytes.
+    pub digest: String,
+    /// Bytes of the component.
+    pub size: u64,
+    /// What it imports, apart from types.
+    pub imports: Vec<String>,
+    /// What it exports.
+    pub exports: Vec<String>,
+    /// The role whose exports it has, by name.
+    pub world: Option<Role>,
+    /// The capabilities that it would need.
+    pub needs: Capabilities,
+    /// The imports that no policy can grant; with any of these it cannot be loaded.
+    pub ungrantable: Vec<String>,
+    /// Its self-description, or why it could not be loaded even with what it needs.
+    pub description: Result<Description, LoadError>,
 }
 
 /// Asks the component for its description, after comparing the types of its exports.
@@ -146,6 +200,6 @@ fn mismatch(code: &Runnable, expected: Role, detail: &str) -> LoadError {
 }
 
 /// The role whose functions a component has, by name.
-pub(crate) fn fitting(component: &Component) -> Option<Role> {
+fn fitting(component: &Component) -> Option<Role> {
     v0_1::roles().find(|role| locate(component, *role).is_ok())
 }

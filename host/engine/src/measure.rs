@@ -1,7 +1,7 @@
 //! Counts and checks what crosses: arguments on their way in, answers on their way out. Both are counted alike: bytes
 //! of text, and the host's size of each list entry.
 
-use crate::receipt::printable;
+use crate::limits::printable;
 use std::collections::BTreeSet;
 
 /// Makes arguments; stops copying beyond the limit.

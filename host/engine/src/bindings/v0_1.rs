@@ -1,8 +1,7 @@
-//! The generation `transom:policy@0.1`: generated types, and their conversion to and from the types of the core.
-//! Apart from the functions that a linker needs, generated code stays in this module. A world is one file in this
+//! The generation `transom:policy@0.1` of the contract: generated types, and their conversion to and from the types of
+//! the core, which all other code uses. Apart from the functions that a linker needs, generated code stays in this module. A world is one file in this
 //! folder, its `mod` line, and one line in [`BINDINGS`].
 
-pub(crate) mod description;
 #[cfg(feature = "facts")]
 mod facts;
 mod kubeconfig;
@@ -12,8 +11,7 @@ pub(crate) mod trigger;
 
 use crate::call::CallState;
 use crate::case::Given;
-use crate::function::Find;
-use crate::guest::{Decided, Guest, Question};
+use crate::guest::{Decided, Find, Guest, Question};
 use crate::limits::Limits;
 use crate::run::Call;
 use serde_json::Value;
@@ -45,6 +43,7 @@ mod generated {
 
 use generated::transom::policy::types as wit;
 pub(crate) use generated::transom::policy::{log, panic};
+pub(crate) use shared::About;
 
 /// Every world that guests can be loaded for.
 const BINDINGS: &[&dyn Binding] = &[

@@ -3,8 +3,7 @@
 use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
 use crate::case::{Given, outcome, timed};
-use crate::function::{Find, Function};
-use crate::guest::{Decided, Guest, Question};
+use crate::guest::{Decided, Find, Function, Guest, Question};
 use crate::limits::Limits;
 use crate::measure::Lift;
 use crate::run::Call;
@@ -130,24 +129,17 @@ impl Functions {
 
 impl Lift<'_> {
     fn published_in(&mut self, answer: Required) -> Result<Requirement, Refusal> {
-        match answer {
-            Ok(target) => Ok(Requirement {
-                target: self.reference(target),
-                needs: Vec::new(),
-            }),
-            Err(failure) => Err(self.refusal(failure)),
-        }
+        self.answer(answer, |lift, target| Requirement {
+            target: lift.reference(target),
+            needs: Vec::new(),
+        })
     }
 
     fn facts(&mut self, answer: Stated) -> Result<Timed<Facts>, Refusal> {
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(failure) => return Err(self.refusal(failure)),
-        };
-        Ok(Timed {
+        self.answer(answer, |lift, answer| Timed {
             answer: Facts {
-                region: self.text(answer.region),
-                version: self.text(answer.version),
+                region: lift.text(answer.region),
+                version: lift.text(answer.version),
             },
             ask_again_at: answer.ask_again_at,
         })

@@ -5,8 +5,7 @@ mod credentials;
 use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
 use crate::case::{Given, inputs, outcome, timed};
-use crate::function::{Find, Function};
-use crate::guest::{Decided, Guest, Question};
+use crate::guest::{Decided, Find, Function, Guest, Question};
 use crate::limits::Limits;
 use crate::measure::{Lift, Lower};
 use crate::run::Call;
@@ -199,23 +198,17 @@ impl Lower {
 
 impl Lift<'_> {
     fn requirement(&mut self, answer: Required) -> Result<Requirement, Refusal> {
-        match answer {
-            Ok(requirement) => Ok(Requirement {
-                target: self.reference(requirement.target),
-                needs: self.list(requirement.needs, Self::need),
-            }),
-            Err(failure) => Err(self.refusal(failure)),
-        }
+        self.answer(answer, |lift, requirement| Requirement {
+            target: lift.reference(requirement.target),
+            needs: lift.list(requirement.needs, Self::need),
+        })
     }
 
     fn kubeconfig(&mut self, answer: Transformed) -> Result<KubeconfigAnswer, Refusal> {
-        match answer {
-            Ok(answer) => Ok(Timed {
-                answer: self.proposal(answer.kubeconfig),
-                ask_again_at: answer.ask_again_at,
-            }),
-            Err(failure) => Err(self.refusal(failure)),
-        }
+        self.answer(answer, |lift, answer| Timed {
+            answer: lift.proposal(answer.kubeconfig),
+            ask_again_at: answer.ask_again_at,
+        })
     }
 
     fn need(&mut self, need: wit_kubeconfig::Need) -> Need {

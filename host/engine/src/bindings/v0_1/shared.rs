@@ -1,9 +1,45 @@
-//! Converts what every world shares: context, references, primary, problems.
+//! What every guest has: the functions that describe it, and the conversion of what all worlds share (description,
+//! context, references, primary, problems).
 
+use super::generated::exports::transom::policy::guest;
 use super::wit;
+use crate::call::CallState;
+use crate::guest::{Find, Function};
 use crate::measure::{Lift, Lower};
+use transom_core::contract::description::{DeclaredReason, Description, Read};
 use transom_core::contract::{Context, Primary, Problem, Refusal};
 use transom_core::reference::ObjectRef;
+use wasmtime::component::Instance;
+use wasmtime::{Result as WasmResult, Store};
+
+const INTERFACE: &str = "transom:policy/guest@0.1.0";
+
+/// The functions that every guest has.
+pub(crate) struct About {
+    /// Returns the guest's self-description.
+    pub(crate) describe: Function<(), guest::Description>,
+    /// Takes settings, returns what is wrong with them.
+    pub(crate) validate: Function<(String,), Vec<wit::Problem>>,
+}
+
+impl About {
+    pub(crate) fn locate(find: &Find<'_>) -> Result<Self, String> {
+        Ok(Self {
+            describe: find.function(INTERFACE, "describe")?,
+            validate: find.function(INTERFACE, "validate")?,
+        })
+    }
+
+    /// Compares the types of both functions with the contract.
+    pub(crate) fn check(
+        &self,
+        store: &mut Store<CallState>,
+        instance: &Instance,
+    ) -> WasmResult<()> {
+        self.describe.check(store, instance)?;
+        self.validate.check(store, instance).map(drop)
+    }
+}
 
 impl Lower {
     pub(super) fn context(&mut self, context: &Context) -> wit::Context {
@@ -57,7 +93,7 @@ impl Lift<'_> {
         }
     }
 
-    pub(super) fn refusal(&mut self, failure: wit::Failure) -> Refusal {
+    fn refusal(&mut self, failure: wit::Failure) -> Refusal {
         match failure {
             wit::Failure::Waiting(waiting) => Refusal::Waiting(
                 self.problem(waiting.problem),
@@ -65,6 +101,49 @@ impl Lift<'_> {
             ),
             wit::Failure::Missing(problem) => Refusal::Missing(self.problem(problem)),
             wit::Failure::Invalid(problem) => Refusal::Invalid(self.problem(problem)),
+        }
+    }
+
+    /// An answer, or why there is none.
+    pub(super) fn answer<A, T>(
+        &mut self,
+        answer: Result<A, wit::Failure>,
+        lift: impl FnOnce(&mut Self, A) -> T,
+    ) -> Result<T, Refusal> {
+        match answer {
+            Ok(answer) => Ok(lift(self, answer)),
+            Err(failure) => Err(self.refusal(failure)),
+        }
+    }
+
+    pub(crate) fn description(&mut self, description: guest::Description) -> Description {
+        Description {
+            name: self.text(description.name),
+            version: self.text(description.version),
+            reads: self.list(description.reads, Self::read),
+            reasons: self.list(description.reasons, Self::declared_reason),
+            settings_schema: self.text(description.settings_schema),
+        }
+    }
+
+    pub(crate) fn objections(&mut self, problems: Vec<wit::Problem>) -> Vec<Problem> {
+        self.list(problems, Self::problem)
+    }
+
+    fn read(&mut self, read: guest::Read) -> Read {
+        Read {
+            api_version: self.text(read.api_version),
+            kind: self.text(read.kind),
+            fields: self.list(read.fields, Self::text),
+            changes: self.list(read.changes, Self::text),
+        }
+    }
+
+    fn declared_reason(&mut self, reason: guest::Reason) -> DeclaredReason {
+        DeclaredReason {
+            name: self.text(reason.name),
+            meaning: self.sentence(reason.meaning),
+            remedy: self.sentence(reason.remedy),
         }
     }
 }

@@ -3,8 +3,7 @@
 use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
 use crate::case::{self, Given, outcome, timed};
-use crate::function::{Find, Function};
-use crate::guest::{Decided, Guest, Question};
+use crate::guest::{Decided, Find, Function, Guest, Question};
 use crate::limits::Limits;
 use crate::measure::{Lift, Lower};
 use crate::run::Call;
@@ -172,16 +171,11 @@ impl Lower {
 
 impl Lift<'_> {
     fn taints(&mut self, answer: Answered) -> Result<Timed<Decision>, Refusal> {
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(failure) => return Err(self.refusal(failure)),
-        };
-        let decision = match answer.decision {
-            wit_taints::Decision::Own(wanted) => Decision::Own(self.list(wanted, Self::wanted)),
-            wit_taints::Decision::Hold(problem) => Decision::Hold(self.problem(problem)),
-        };
-        Ok(Timed {
-            answer: decision,
+        self.answer(answer, |lift, answer| Timed {
+            answer: match answer.decision {
+                wit_taints::Decision::Own(wanted) => Decision::Own(lift.list(wanted, Self::wanted)),
+                wit_taints::Decision::Hold(problem) => Decision::Hold(lift.problem(problem)),
+            },
             ask_again_at: answer.ask_again_at,
         })
     }

@@ -3,8 +3,7 @@
 use super::wit;
 use crate::call::CallState;
 use crate::case::{self, Given, timed};
-use crate::function::{Find, Function};
-use crate::guest::Guest;
+use crate::guest::{Find, Function, Guest};
 use crate::limits::Limits;
 use crate::load::Exports;
 use crate::measure::{Lift, Lower};
