@@ -1,9 +1,6 @@
 //! The guest `kubeconfig`: decides where `external-managed-kubeconfig` is written, and its content.
 //! It gets no byte of a credential, only numbers that are valid for one call.
 
-mod credentials;
-mod entry;
-mod naming;
 mod port;
 mod reasons;
 mod require;
@@ -28,7 +25,7 @@ impl Guest for Kubeconfig {
         reads: &[Read {
             api_version: "hypershift.openshift.io/v1beta1",
             kind: "HostedCluster",
-            fields: &[naming::ANNOTATION_PATH],
+            fields: &[require::ANNOTATION_PATH],
             changes: &[],
         }],
         reasons: &reasons::ALL,

@@ -2,119 +2,102 @@
 
 use transom_guest::Reason;
 
-/// The hosted cluster names no namespace, so that its secret and its control plane cannot be found.
 pub(crate) const PRIMARY_WITHOUT_NAMESPACE: Reason = Reason {
     name: "PrimaryWithoutNamespace",
     meaning: "The hosted cluster names no namespace, so that its secret and its control plane cannot be found.",
     remedy: "Give the object a namespace.",
 };
 
-/// No namespace `klusterlet-<managed cluster>` can have the name that follows from the hosted cluster.
 pub(crate) const INVALID_TARGET_NAME: Reason = Reason {
     name: "InvalidTargetName",
     meaning: "No namespace `klusterlet-<managed cluster>` can have the name that follows from the hosted cluster.",
     remedy: "Name the managed cluster by the annotation cluster.open-cluster-management.io/managedcluster-name: at most 52 lower-case letters, digits and dashes.",
 };
 
-/// The secret `<hosted cluster>-admin-kubeconfig` is not there.
 pub(crate) const SOURCE_MISSING: Reason = Reason {
     name: "SourceMissing",
     meaning: "The secret `<hosted cluster>-admin-kubeconfig` is not there.",
     remedy: "HyperShift makes it; look at the conditions of the hosted cluster.",
 };
 
-/// The Service kube-apiserver in the namespace of the control plane is not there.
 pub(crate) const SERVICE_MISSING: Reason = Reason {
     name: "ServiceMissing",
     meaning: "The Service kube-apiserver in the namespace of the control plane is not there.",
     remedy: "HyperShift makes it; look at the hosted control plane.",
 };
 
-/// The namespace `klusterlet-<managed cluster>` is not there yet.
 pub(crate) const NAMESPACE_MISSING: Reason = Reason {
     name: "NamespaceMissing",
     meaning: "The namespace `klusterlet-<managed cluster>` is not there yet.",
     remedy: "Import the cluster; it goes on as soon as the namespace is there.",
 };
 
-/// The Service kube-apiserver has no TCP port.
 pub(crate) const SERVICE_WITHOUT_PORTS: Reason = Reason {
     name: "ServiceWithoutPorts",
     meaning: "The Service kube-apiserver has no TCP port.",
     remedy: "Mend the Service.",
 };
 
-/// The Service kube-apiserver has no TCP port of the name in the settings.
 pub(crate) const SERVICE_PORT_MISSING: Reason = Reason {
     name: "ServicePortMissing",
     meaning: "The Service kube-apiserver has no TCP port of the name in the settings.",
     remedy: "Correct the setting port.name, or the Service.",
 };
 
-/// The Service kube-apiserver has several ports, and which one is for clients cannot be told.
 pub(crate) const SERVICE_PORT_AMBIGUOUS: Reason = Reason {
     name: "ServicePortAmbiguous",
     meaning: "The Service kube-apiserver has several ports, and which one is for clients cannot be told.",
     remedy: "Name it in the setting port.name.",
 };
 
-/// The admin kubeconfig has no cluster entry.
 pub(crate) const NO_CLUSTERS: Reason = Reason {
     name: "NoClusters",
     meaning: "The admin kubeconfig has no cluster entry.",
     remedy: "Mend the secret, or delete it so that HyperShift makes it anew.",
 };
 
-/// The current-context of the admin kubeconfig does not lead to a cluster entry and a user entry.
 pub(crate) const CURRENT_CONTEXT_UNRESOLVED: Reason = Reason {
     name: "CurrentContextUnresolved",
     meaning: "The current-context of the admin kubeconfig does not lead to a cluster entry and a user entry.",
     remedy: "Mend the secret, or delete it so that HyperShift makes it anew.",
 };
 
-/// The settings ask for the cluster entry named `cluster`, and current-context leads to another one.
 pub(crate) const CURRENT_CONTEXT_ELSEWHERE: Reason = Reason {
     name: "CurrentContextElsewhere",
     meaning: "The settings ask for the cluster entry named `cluster`, and current-context leads to another one.",
     remedy: "Set entry to CurrentContext, or mend the secret.",
 };
 
-/// The admin kubeconfig carries no CA, so that a client could not verify the server.
 pub(crate) const NO_CERTIFICATE_AUTHORITY: Reason = Reason {
     name: "NoCertificateAuthority",
     meaning: "The admin kubeconfig carries no CA, so that a client could not verify the server.",
     remedy: "Put certificate-authority-data into the source.",
 };
 
-/// The CA of the admin kubeconfig is a path to a file, which means nothing where the result is used.
 pub(crate) const FILE_AUTHORITY: Reason = Reason {
     name: "FileAuthority",
     meaning: "The CA of the admin kubeconfig is a path to a file, which means nothing where the result is used.",
     remedy: "Put certificate-authority-data into the source.",
 };
 
-/// The admin kubeconfig says insecure-skip-tls-verify, and the settings refuse that.
 pub(crate) const INSECURE_SERVER: Reason = Reason {
     name: "InsecureServer",
     meaning: "The admin kubeconfig says insecure-skip-tls-verify, and the settings refuse that.",
     remedy: "Take the flag out of the source, or set insecure to Drop.",
 };
 
-/// A user of the admin kubeconfig proves who it is by running a program.
 pub(crate) const EXEC_CREDENTIAL: Reason = Reason {
     name: "ExecCredential",
     meaning: "A user of the admin kubeconfig proves who it is by running a program.",
     remedy: "Use a client certificate or a token; or set exec to Allow.",
 };
 
-/// A user of the admin kubeconfig has a credential of a legacy auth provider.
 pub(crate) const AUTH_PROVIDER_CREDENTIAL: Reason = Reason {
     name: "AuthProviderCredential",
     meaning: "A user of the admin kubeconfig has a credential of a legacy auth provider.",
     remedy: "Use a client certificate or a token; or set authProvider to Allow.",
 };
 
-/// A user of the admin kubeconfig has a credential in a file, which is not there where the result is used.
 pub(crate) const FILE_CREDENTIAL: Reason = Reason {
     name: "FileCredential",
     meaning: "A user of the admin kubeconfig has a credential in a file, which is not there where the result is used.",

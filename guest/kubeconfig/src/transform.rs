@@ -2,8 +2,8 @@
 //! Entries, CAs and credentials are numbers that refer to the source; the guest cannot invent one.
 
 use crate::require::{SERVICE, SOURCE};
-use crate::settings::{Insecure, Keep, Permission, Settings};
-use crate::{credentials, entry, port, reasons};
+use crate::settings::{Entry, Insecure, Keep, Permission, Settings};
+use crate::{port, reasons};
 use transom_guest::kubeconfig::{
     AuthoritySource, Cluster, Input, Proposal, ProposedCluster, ProposedUser, Service, Source, Url,
     User, Value,
@@ -30,8 +30,8 @@ pub(crate) fn transform(settings: &Settings, inputs: Vec<Input>) -> Result<Propo
 }
 
 fn propose(settings: &Settings, source: Source, service: &Service) -> Result<Proposal, Problem> {
-    let in_use = entry::choose(settings.entry, &source)?;
-    credentials::check(settings, &source.users)?;
+    let in_use = in_use(settings.entry, &source)?;
+    check_credentials(settings, &source.users)?;
     let server = server(settings, service)?;
     let mut clusters = Vec::with_capacity(source.clusters.len());
     let mut server = Some(server);
@@ -47,6 +47,109 @@ fn propose(settings: &Settings, source: Source, service: &Service) -> Result<Pro
         contexts: source.contexts,
         current_context: source.current_context,
     })
+}
+
+/// The position of the cluster entry in use, which is rewired. Problems contain no name from inside the kubeconfig.
+fn in_use(setting: Entry, source: &Source) -> Result<usize, Problem> {
+    if source.clusters.is_empty() {
+        return Err(reasons::NO_CLUSTERS
+            .problem("the kubeconfig has no cluster entry")
+            .at("clusters"));
+    }
+    let at = current(source)?;
+    match (setting, source.clusters.get(at)) {
+        (Entry::Cluster, Some(cluster)) if cluster.name != "cluster" => {
+            let message =
+                "current-context leads to another cluster entry than the one named `cluster`";
+            Err(reasons::CURRENT_CONTEXT_ELSEWHERE
+                .problem(message)
+                .at("current-context"))
+        }
+        _ => Ok(at),
+    }
+}
+
+/// The cluster entry to which current-context leads. The context must also name an existing user.
+fn current(source: &Source) -> Result<usize, Problem> {
+    let unresolved = |message: &str, field: &str| {
+        reasons::CURRENT_CONTEXT_UNRESOLVED
+            .problem(message)
+            .at(field)
+    };
+    if source.current_context.is_empty() {
+        return Err(unresolved(
+            "the kubeconfig has no current-context",
+            "current-context",
+        ));
+    }
+    let Some((at, context)) = source
+        .contexts
+        .iter()
+        .enumerate()
+        .find(|(_, context)| context.name == source.current_context)
+    else {
+        return Err(unresolved(
+            "current-context names no context",
+            "current-context",
+        ));
+    };
+    let field = |last: &str| ["contexts[", &at.to_string(), "].context.", last].concat();
+    let Some(cluster) = source
+        .clusters
+        .iter()
+        .position(|cluster| cluster.name == context.cluster)
+    else {
+        return Err(unresolved(
+            "the current context names no cluster entry",
+            &field("cluster"),
+        ));
+    };
+    if !source.users.iter().any(|user| user.name == context.user) {
+        return Err(unresolved(
+            "the current context names no user entry",
+            &field("user"),
+        ));
+    }
+    Ok(cluster)
+}
+
+/// Refuses credentials that do not belong into a secret that others read. Checks every user, not only the one in use: a
+/// program runs for anyone who selects its context.
+fn check_credentials(settings: &Settings, users: &[User]) -> Result<(), Problem> {
+    for (at, user) in users.iter().enumerate() {
+        let credential = &user.credential;
+        let kinds = [
+            (
+                credential.exec,
+                settings.exec,
+                &reasons::EXEC_CREDENTIAL,
+                "].user.exec",
+                "it runs a program",
+            ),
+            (
+                credential.auth_provider,
+                settings.auth_provider,
+                &reasons::AUTH_PROVIDER_CREDENTIAL,
+                "].user.auth-provider",
+                "it is one of a legacy auth provider",
+            ),
+            (
+                credential.file,
+                settings.file,
+                &reasons::FILE_CREDENTIAL,
+                "].user",
+                "it lies in a file",
+            ),
+        ];
+        for (there, permission, reason, field, message) in kinds {
+            if there && permission == Permission::Refuse {
+                return Err(reason
+                    .problem(message)
+                    .at(["users[", &at.to_string(), field].concat()));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The URL of the Service: its DNS name and port.
@@ -142,7 +245,7 @@ fn same_user(user: User) -> ProposedUser {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Entry, Port, PortChoice};
+    use crate::settings::{Port, PortChoice};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
     use transom_guest::kubeconfig::{Authority, ClusterContext, Credential, Proxy, ServicePort};
@@ -288,7 +391,7 @@ mod tests {
             let Ok(proposal) = propose(&settings, source.clone(), &service()) else { return Ok(()) };
             let same: Vec<_> = source.clusters.iter().cloned().map(as_it_is).collect();
             prop_assert_eq!(proposal.clusters.len(), same.len());
-            let in_use = entry::choose(settings.entry, &source).map_err(|problem| TestCaseError::fail(problem.reason))?;
+            let in_use = super::in_use(settings.entry, &source).map_err(|problem| TestCaseError::fail(problem.reason))?;
             for (at, (written, same)) in proposal.clusters.iter().zip(&same).enumerate() {
                 if at != in_use {
                     prop_assert_eq!(written, same);
@@ -313,7 +416,7 @@ mod tests {
         #[test]
         fn requires_a_ca_and_no_insecure_flag_by_default(source in source()) {
             let Ok(proposal) = propose(&Settings::default(), source.clone(), &service()) else { return Ok(()) };
-            let in_use = entry::choose(Entry::CurrentContext, &source).map_err(|problem| TestCaseError::fail(problem.reason))?;
+            let in_use = super::in_use(Entry::CurrentContext, &source).map_err(|problem| TestCaseError::fail(problem.reason))?;
             let written = &proposal.clusters[in_use];
             prop_assert!(!written.authorities.is_empty() && !written.insecure && written.proxy.is_none());
             prop_assert!(source.users.iter().all(|user| !user.credential.exec && !user.credential.file));

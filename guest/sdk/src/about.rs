@@ -2,7 +2,7 @@
 //! The host asks for it once, when it loads the component.
 
 use crate::bindings::guest::exports::transom::policy::guest as wit;
-use crate::{Problem, settings};
+use crate::{Problem, log, settings};
 use serde::de::DeserializeOwned;
 
 /// A guest's self-description, as constants.
@@ -87,7 +87,7 @@ pub(crate) const OWN_REASONS: [Reason; 2] = [
 
 impl<T: Guest> wit::Guest for T {
     fn describe() -> wit::Description {
-        crate::panic::tell();
+        log::report_panic();
         let about = T::ABOUT;
         wit::Description {
             name: about.name.into(),
@@ -104,8 +104,8 @@ impl<T: Guest> wit::Guest for T {
     }
 
     fn validate(settings: String) -> Vec<Problem> {
-        crate::panic::tell();
-        match settings::judge::<T::Settings>(&settings) {
+        log::report_panic();
+        match settings::check::<T::Settings>(&settings) {
             Ok(settings) => T::check(&settings),
             Err(problem) => vec![problem],
         }

@@ -1,8 +1,8 @@
-//! The context of a call, with the settings as the guest's own type.
+//! The context of a call, with the settings as the guest's own type, and constructors for what an answer names.
 //! A guest has no clock: the time is in the context.
 
 use crate::bindings::guest::transom::policy::types as wit;
-use crate::{Agent, Problem, settings};
+use crate::{Agent, Failure, ObjectRef, Problem, Waiting, log, settings};
 use serde::de::DeserializeOwned;
 
 /// The context of a call. The same context and the same arguments must give the same answer.
@@ -20,12 +20,64 @@ impl<S: DeserializeOwned + Default> Context<S> {
     /// Reads the context of a call; every exported function starts with this. It fails only if the host did not call
     /// `validate` before.
     pub(crate) fn read(raw: wit::Context) -> Result<Self, Problem> {
-        crate::panic::tell();
+        log::report_panic();
         let settings = settings::read(&raw.settings)?;
         Ok(Self {
             now_seconds: raw.now_seconds,
             agent: raw.agent,
             settings,
         })
+    }
+}
+
+impl Problem {
+    /// A reason with a sentence; guests use [`Reason::problem`](crate::Reason::problem).
+    pub(crate) fn new(reason: &str, message: impl Into<String>) -> Self {
+        Self {
+            reason: reason.to_owned(),
+            message: message.into(),
+            field: None,
+        }
+    }
+
+    /// A setting that has the right form but cannot be used; for [`Guest::check`](crate::Guest::check).
+    pub fn in_settings(field: &str, message: impl Into<String>) -> Self {
+        Self::new(settings::INVALID_SETTINGS, message).at(field)
+    }
+
+    /// Names the field at fault.
+    #[must_use]
+    pub fn at(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    /// Waits instead of failing: the guest is asked again when one of these objects appears or changes.
+    #[must_use]
+    pub fn waiting_for(self, objects: Vec<ObjectRef>) -> Failure {
+        Failure::Waiting(Waiting {
+            problem: self,
+            objects,
+        })
+    }
+}
+
+impl ObjectRef {
+    /// An object without a namespace, on the connection `cluster` (`local`, or that of the primary).
+    pub fn new(cluster: &str, api_version: &str, kind: &str, name: impl Into<String>) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            name: name.into(),
+        }
+    }
+
+    /// The same in a namespace.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
     }
 }

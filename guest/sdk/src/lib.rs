@@ -39,14 +39,11 @@ mod context;
 pub mod facts;
 pub mod kubeconfig;
 pub mod log;
-mod panic;
-mod register;
 mod settings;
 pub mod taints;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod trigger;
-mod words;
 
 pub use about::{About, Guest, Read, Reason};
 #[cfg(target_arch = "wasm32")]

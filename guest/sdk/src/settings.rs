@@ -17,7 +17,7 @@ pub struct NoSettings {}
 
 /// Reads settings as [`read`] does, and refuses a list in the place of a mapping. For [`Guest::check`](crate::Guest::check),
 /// once for a policy.
-pub(crate) fn judge<S: DeserializeOwned + Default>(text: &str) -> Result<S, Problem> {
+pub(crate) fn check<S: DeserializeOwned + Default>(text: &str) -> Result<S, Problem> {
     let settings = read(text)?;
     match misplaced_list::<S>(text) {
         Some(path) => Err(Problem::in_settings(&path, "is not a mapping")),
@@ -353,13 +353,13 @@ mod tests {
             (r#"{"named":{"a.b":[1]}}"#, r#"named["a.b"]"#),
             (r#"{"word":"Yes","maybe":[1]}"#, "maybe"),
         ] {
-            let problem = judge::<Outer>(text).unwrap_err();
+            let problem = check::<Outer>(text).unwrap_err();
             assert_eq!(problem.field.as_deref(), Some(field), "{text}");
             assert_eq!(problem.message, "is not a mapping");
         }
         let right = r#"{"list":[{"number":1}],"named":{"a":{}},"maybe":null,"word":"No","number":7,"pair":[1,2]}"#;
         for text in ["", "{}", right] {
-            assert_eq!(judge::<Outer>(text), read(text), "{text}");
+            assert_eq!(check::<Outer>(text), read(text), "{text}");
         }
     }
 

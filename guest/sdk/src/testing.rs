@@ -34,8 +34,6 @@ mod compare;
 #[doc(hidden)]
 pub mod declared;
 mod given;
-mod inputs;
-mod path;
 
 use crate::bindings::guest::exports::transom::policy::guest::Guest as GuestExports;
 use crate::kubeconfig::bindings::exports::transom::policy::kubeconfig::Guest as KubeconfigExports;
@@ -43,7 +41,7 @@ use crate::taints::bindings::exports::transom::policy::taints::Guest as TaintsEx
 use crate::trigger::bindings::exports::transom::policy::trigger::Guest as TriggerExports;
 use crate::{Guest, Kubeconfig, ObjectRef, Primary, Taints, Trigger};
 use declared::Declared;
-use given::Given;
+use given::{Given, cut_inputs};
 use serde::Serialize;
 use serde_json::Value;
 use std::io::Write as _;
@@ -100,10 +98,10 @@ pub fn kubeconfig<G: Kubeconfig>(folder: impl AsRef<Path>) -> Result<(), Failed>
         let require =
             |found| <G as KubeconfigExports>::require(context.clone(), primary.clone(), found);
         if let Some(found) = found {
-            return answer(result(require(inputs::cut(&G::ABOUT, found, require)?)));
+            return answer(result(require(cut_inputs(&G::ABOUT, found, require)?)));
         }
         let inputs = inputs.ok_or("there is neither `found` nor `inputs`")?;
-        let inputs = inputs::cut(&G::ABOUT, inputs, require)?;
+        let inputs = cut_inputs(&G::ABOUT, inputs, require)?;
         answer(result(<G as KubeconfigExports>::transform(
             context.clone(),
             primary.clone(),

@@ -1,15 +1,19 @@
 //! Reads `given.yaml` into the arguments of a call. A field that the call does not take is an error, so that a misspelt
 //! one is found.
 
-use super::declared::LEASE_SECONDS;
-use crate::Primary;
+use super::declared::{Declared, LEASE_SECONDS};
 use crate::bindings::guest::transom::policy::types::{Agent, Context};
-use crate::kubeconfig::Input;
+use crate::kubeconfig::{Input, Need, Requirement, Value as InputValue};
 use crate::taints::ManagedCluster;
 use crate::trigger::Change;
+use crate::{About, Failure, Primary};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// How many rounds the host asks for needs.
+const ROUNDS: usize = 3;
 
 /// `given.yaml`, taken apart field by field.
 pub(super) struct Given(Map<String, Value>);
@@ -129,4 +133,60 @@ fn as_text(value: Option<&mut Value>, word: &str, always: bool) {
         }
         None => {}
     }
+}
+
+/// The inputs of a case, with only declared fields in their objects; inputs of other forms stay whole. Asks the guest for
+/// its needs, as the host does, to learn the kind of each role's object.
+///
+/// # Errors
+/// When no need names the role of an object.
+pub(super) fn cut_inputs(
+    about: &About,
+    given: Vec<Input>,
+    require: impl Fn(Vec<Input>) -> Result<Requirement, Failure>,
+) -> Result<Vec<Input>, String> {
+    let is_object = |input: &&Input| matches!(input.value, InputValue::Object(_));
+    if !given.iter().any(|input| is_object(&input)) {
+        return Ok(given);
+    }
+    let mut needs: BTreeMap<String, Need> = BTreeMap::new();
+    let mut found = Vec::new();
+    for _ in 0..ROUNDS {
+        let Ok(required) = require(found) else { break };
+        needs.extend(
+            required
+                .needs
+                .into_iter()
+                .map(|need| (need.role.clone(), need)),
+        );
+        let asked = given.iter().filter(|input| needs.contains_key(&input.role));
+        found = asked
+            .map(|input| cut_input(about, input, &needs))
+            .collect::<Result<_, _>>()?;
+    }
+    given
+        .iter()
+        .map(|input| cut_input(about, input, &needs))
+        .collect()
+}
+
+fn cut_input(
+    about: &About,
+    input: &Input,
+    needs: &BTreeMap<String, Need>,
+) -> Result<Input, String> {
+    let InputValue::Object(text) = &input.value else {
+        return Ok(input.clone());
+    };
+    let role = &input.role;
+    let need = needs
+        .get(role)
+        .ok_or_else(|| format!("no need of the guest names the role `{role}` of an object"))?;
+    let value = serde_json::from_str(text)
+        .map_err(|error| format!("failed to read the object `{role}`: {error}"))?;
+    let declared = Declared::of(about, (&need.reference.api_version, &need.reference.kind))?;
+    Ok(Input {
+        role: role.clone(),
+        value: InputValue::Object(declared.project(&value).to_string()),
+    })
 }
