@@ -1,125 +1,100 @@
 //! Which package may depend on which: arrows point to core and api, only the agent uses two adapters together, and host
-//! and guest share only wit. Versions do not matter.
+//! and guest share only wit. Direct dependencies only: others cannot be imported.
 
-use crate::packages::{Dependency, Package};
-
-/// The workspace packages that a package may use, and the external ones that it must not use.
-struct Border {
-    ours: &'static [&'static str],
-    never: &'static [&'static str],
-}
+use serde_json::Value;
+use std::path::Path;
 
 /// The cluster's client, which only `host/cluster` knows.
 const KUBE: [&str; 3] = ["kube", "kube-client", "kube-runtime"];
 
-/// The rule for a package of the host, by folder.
-fn border(folder: &str) -> Option<Border> {
+/// For a package by its folder: the packages of the workspace that it may use, and the external ones that it must not.
+fn border(folder: &str) -> Option<(&'static [&'static str], &'static [&'static str])> {
     Some(match folder {
-        "host/api" => Border {
-            ours: &[],
-            never: &["tokio", "tracing", "wasmtime"],
-        },
-        "host/core" => Border {
-            ours: &["transom-api"],
-            never: &["tokio", "tracing", "wasmtime", "notify", "anyhow"],
-        },
-        "host/engine" => Border {
-            ours: &["transom-core"],
-            never: &[],
-        },
-        "host/cluster" => Border {
-            ours: &["transom-core", "transom-api"],
-            never: &["wasmtime"],
-        },
-        "host/artifacts" => Border {
-            ours: &["transom-core", "transom-api"],
-            never: &["wasmtime"],
-        },
-        "host/agent" => Border {
-            ours: &[
+        "host/api" => (&[], &["tokio", "tracing", "wasmtime"]),
+        "host/core" => (
+            &["transom-api"],
+            &["tokio", "tracing", "wasmtime", "notify", "anyhow"],
+        ),
+        "host/engine" => (&["transom-core"], &[]),
+        "host/cluster" | "host/artifacts" => (&["transom-core", "transom-api"], &["wasmtime"]),
+        "host/agent" => (
+            &[
                 "transom-api",
                 "transom-core",
                 "transom-engine",
                 "transom-cluster",
                 "transom-artifacts",
             ],
-            never: &["wasmtime", "wit-bindgen"],
-        },
-        "guest/sdk" => Border {
-            ours: &[],
-            never: &["tokio", "wasmtime", "anyhow"],
-        },
-        _ if folder.starts_with("guest/") || folder.starts_with("tests/fixtures/") => Border {
-            ours: &["transom-guest"],
-            never: &["tokio", "wasmtime"],
-        },
+            &["wasmtime", "wit-bindgen"],
+        ),
+        "guest/sdk" => (&[], &["tokio", "wasmtime", "anyhow"]),
+        _ if folder.starts_with("guest/") || folder.starts_with("tests/fixtures/") => {
+            (&["transom-guest"], &["tokio", "wasmtime"])
+        }
         _ => return None,
     })
 }
 
-/// Dependencies that break a rule.
-pub fn check(packages: &[Package]) -> Vec<String> {
-    packages
-        .iter()
-        .flat_map(|package| of_package(package, packages))
-        .collect()
-}
-
-fn of_package(package: &Package, packages: &[Package]) -> Vec<String> {
-    // Tools and tests may use everything; nothing that ships may use them.
-    if package.folder == "host/xtask"
-        || (package.folder.starts_with("tests/") && !is_fixture(package))
-    {
-        return Vec::new();
-    }
-    let Some(border) = border(&package.folder) else {
-        return vec![finding(
-            package,
-            "has no border yet: add its folder to `border` in tests/tidy/src/dependencies.rs",
-        )];
+/// Dependencies that break a rule, in the output of `cargo metadata --no-deps`. Tools and tests may use everything;
+/// nothing that ships may use them.
+pub fn check(metadata: &Value) -> Vec<String> {
+    let packages = || metadata["packages"].as_array().into_iter().flatten();
+    let root = metadata["workspace_root"].as_str().unwrap_or_default();
+    let folder = |package: &Value| -> Option<String> {
+        let manifest = Path::new(package["manifest_path"].as_str()?);
+        let folder = manifest.parent()?.strip_prefix(root).ok()?;
+        Some(folder.to_string_lossy().into_owned())
     };
-    package
-        .dependencies
-        .iter()
-        .filter_map(|dependency| crossing(package, dependency, &border, packages))
-        .collect()
-}
-
-fn crossing(
-    package: &Package,
-    dependency: &Dependency,
-    border: &Border,
-    packages: &[Package],
-) -> Option<String> {
-    let name = dependency.name.as_str();
-    if let Some(ours) = packages.iter().find(|ours| ours.name == name) {
-        let for_tests = dependency.dev && ours.folder.starts_with("tests/");
-        let itself = ours.name == package.name;
-        return (!border.ours.contains(&name) && !for_tests && !itself).then(|| {
-            finding(package, &format!("must not depend on `{name}`; move what both need to where the arrows point (host/README.md, dependency rule)"))
-        });
+    let mut findings = Vec::new();
+    for package in packages() {
+        let (own, at) = (&package["name"], folder(package).unwrap_or_default());
+        let is_test = at.starts_with("tests/") && !at.starts_with("tests/fixtures/");
+        if at == "host/xtask" || is_test {
+            continue;
+        }
+        let Some((ours, never)) = border(&at) else {
+            findings.push(format!("{own}: add its folder to `border` in tests/tidy"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let (name, dev) = (
+                dependency["name"].as_str().unwrap_or_default(),
+                dependency["kind"] == "dev",
+            );
+            let wrong = match packages().find(|package| package["name"] == name) {
+                Some(other) => {
+                    let for_tests = dev && folder(other).is_some_and(|at| at.starts_with("tests/"));
+                    !ours.contains(&name) && !for_tests && other["name"] != *own
+                }
+                None => {
+                    never.contains(&name) && !dev || KUBE.contains(&name) && at != "host/cluster"
+                }
+            };
+            if wrong {
+                findings.push(format!(
+                    "{own}: must not depend on `{name}` (host/README.md, Crates)"
+                ));
+            }
+        }
     }
-    let kube = KUBE.contains(&name) && package.folder != "host/cluster";
-    (border.never.contains(&name) && !dependency.dev || kube).then(|| {
-        finding(package, &format!("must not depend on `{name}`; give that work to the crate that owns it (host/README.md, dependency rule)"))
-    })
-}
-
-fn is_fixture(package: &Package) -> bool {
-    package.folder.starts_with("tests/fixtures/")
-}
-
-fn finding(package: &Package, sentence: &str) -> String {
-    format!("`{}`: {sentence}", package.name)
+    findings
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
-    /// A small workspace in which this package has these dependencies (`dev:` in front for tests only).
-    fn findings(folder: &str, on: &[&str]) -> Vec<String> {
-        let known = [
+    /// A small workspace in which a package in this folder has a dependency (`dev:` in front for tests only).
+    fn findings(folder: &str, on: &str) -> usize {
+        let dependency = match on.strip_prefix("dev:") {
+            Some(name) => json!({"name": name, "kind": "dev"}),
+            None => json!({"name": on, "kind": null}),
+        };
+        let mut packages = vec![
+            json!({"name": "probe", "manifest_path": format!("/w/{folder}/Cargo.toml"), "dependencies": [dependency]}),
+        ];
+        for (name, folder) in [
             ("transom-api", "host/api"),
             ("transom-core", "host/core"),
             ("transom-engine", "host/engine"),
@@ -127,109 +102,53 @@ mod tests {
             ("transom-guest", "guest/sdk"),
             ("transom-taints", "guest/taints"),
             ("transom-support", "tests/support"),
-        ];
-        let mut packages: Vec<Package> = known
-            .map(|(name, folder)| package(name, folder, &[]))
-            .into();
-        packages.push(package("probe", folder, on));
-        check(&packages)
-    }
-
-    fn package(name: &str, folder: &str, on: &[&str]) -> Package {
-        let dependencies = on.iter().map(|name| match name.strip_prefix("dev:") {
-            Some(name) => Dependency {
-                name: name.to_owned(),
-                dev: true,
-            },
-            None => Dependency {
-                name: (*name).to_owned(),
-                dev: false,
-            },
-        });
-        Package {
-            name: name.to_owned(),
-            folder: folder.to_owned(),
-            dependencies: dependencies.collect(),
+        ] {
+            packages.push(json!({"name": name, "manifest_path": format!("/w/{folder}/Cargo.toml"), "dependencies": []}));
         }
+        check(&json!({"workspace_root": "/w", "packages": packages})).len()
     }
 
     #[test]
-    fn accepts_what_the_table_allows() {
-        assert!(
-            findings(
-                "host/core",
-                &[
-                    "transom-api",
-                    "serde",
-                    "dev:transom-support",
-                    "dev:proptest"
-                ]
-            )
-            .is_empty()
-        );
-        assert!(
-            findings(
-                "host/agent",
-                &["transom-engine", "transom-cluster", "tokio"]
-            )
-            .is_empty()
-        );
-        assert!(findings("host/engine", &["transom-core", "wasmtime", "tracing"]).is_empty());
-        assert!(findings("host/cluster", &["transom-core", "kube"]).is_empty());
-        assert!(findings("guest/new", &["transom-guest", "serde_json"]).is_empty());
-        assert!(
-            findings(
-                "tests/conformance",
-                &["transom-engine", "wasmtime", "transom-taints"]
-            )
-            .is_empty()
-        );
-    }
-
-    #[test]
-    fn finds_each_forbidden_dependency_between_packages() {
+    fn arrows_point_to_core_and_api_and_each_library_has_its_crate() {
         for (folder, on) in [
-            ("host/api", "transom-core"),
-            ("host/core", "transom-engine"),
-            ("host/engine", "transom-cluster"),
-            ("host/cluster", "transom-engine"),
-            ("host/agent", "transom-taints"),
-            ("host/core", "transom-support"),
+            (
+                "host/core",
+                "transom-api serde dev:transom-support dev:proptest",
+            ),
+            ("host/agent", "transom-engine transom-cluster tokio"),
+            ("host/engine", "transom-core wasmtime tracing"),
+            ("host/cluster", "transom-core kube"),
+            ("guest/new", "transom-guest serde_json"),
+            (
+                "tests/conformance",
+                "transom-engine wasmtime transom-taints",
+            ),
+        ] {
+            for on in on.split(' ') {
+                assert_eq!(findings(folder, on), 0, "{folder} on {on}");
+            }
+        }
+        for (folder, on) in [
+            ("host/api", "transom-core kube-runtime"),
+            (
+                "host/core",
+                "transom-engine transom-support tokio tracing wasmtime kube",
+            ),
+            ("host/engine", "transom-cluster kube"),
+            ("host/cluster", "transom-engine wasmtime"),
+            ("host/artifacts", "wasmtime"),
+            ("host/agent", "transom-taints wasmtime"),
+            ("host/new", "serde"),
             ("guest/sdk", "transom-core"),
-            ("guest/new", "transom-core"),
-            ("guest/new", "transom-taints"),
-            ("guest/new", "dev:transom-core"),
+            (
+                "guest/new",
+                "transom-core transom-taints dev:transom-core kube-client",
+            ),
             ("tests/fixtures/loops", "transom-core"),
         ] {
-            assert_eq!(findings(folder, &[on]).len(), 1, "{folder} on {on}");
+            for on in on.split(' ') {
+                assert_eq!(findings(folder, on), 1, "{folder} on {on}");
+            }
         }
-    }
-
-    #[test]
-    fn finds_each_forbidden_external_dependency() {
-        for (folder, on) in [
-            ("host/core", "tokio"),
-            ("host/core", "tracing"),
-            ("host/core", "wasmtime"),
-            ("host/core", "kube"),
-            ("host/cluster", "wasmtime"),
-            ("host/artifacts", "wasmtime"),
-            ("host/engine", "kube"),
-            ("host/agent", "wasmtime"),
-            ("guest/new", "kube-client"),
-            ("host/api", "kube-runtime"),
-        ] {
-            assert_eq!(findings(folder, &[on]).len(), 1, "{folder} on {on}");
-        }
-    }
-
-    #[test]
-    fn finds_a_package_without_a_rule() {
-        assert_eq!(
-            findings("host/new", &[]),
-            [
-                "`probe`: has no border yet: add its folder to `border` in tests/tidy/src/dependencies.rs"
-            ]
-        );
     }
 }

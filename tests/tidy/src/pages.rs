@@ -2,82 +2,92 @@
 //! tree, and so does every command and flag of `transom` in a command line on a page. Does not check what the page says
 //! about it.
 
-use crate::tree::Source;
+use crate::Source;
 
-/// Names of the reader's own files: those of the tutorial.
-const OF_THE_READER: [&str; 2] = ["cases/labelled/", "cases/wrong-setting/"];
-/// Flags of helm and of Rust's tests.
-const OF_OTHERS: [&str; 2] = ["--reuse-values", "--nocapture"];
+/// Names of the reader's own files, those of the tutorial; and flags of helm and of Rust's tests.
+const OF_OTHERS: [&str; 4] = [
+    "cases/labelled/",
+    "cases/wrong-setting/",
+    "--reuse-values",
+    "--nocapture",
+];
 /// Endings that mark a file of the tree when a page names it with its folder.
 const FILES: [&str; 5] = [".rs", ".yaml", ".json", ".wit", ".md"];
 /// Prefixes of metrics and recorded series.
 const METRICS: [&str; 3] = ["transom_", "transom:", "hypershift_addon_agent_"];
 
-/// Names on pages that do not exist.
-pub fn check(sources: &[Source]) -> Vec<String> {
-    let is_page = |source: &&Source| source.is("md") && !source.path.starts_with("host/adr/");
-    sources
-        .iter()
-        .filter(is_page)
-        .flat_map(|page| of(page, sources))
-        .collect()
-}
-
-fn of(page: &Source, sources: &[Source]) -> Vec<String> {
-    let mut missing: Vec<String> = Vec::new();
-    let mut look = |span: &str, known: bool| {
-        if !known && !missing.iter().any(|one| one == span) {
-            missing.push(span.to_owned());
-        }
-    };
-    for span in spans(&page.text) {
-        let known = match kind(span) {
-            Some(Kind::Path) => sources.iter().any(|source| ends(&source.path, span)),
-            Some(Kind::Metric) => somewhere(sources, metric(span)),
-            Some(Kind::Flag) => {
-                is_flag(sources, span)
-                    || sources
-                        .iter()
-                        .any(|source| source.is("rs") && source.has_word(span))
-            }
-            Some(Kind::KnownReason) => somewhere(sources, span),
+/// Names on a page that do not exist; none for other files and for decisions, which name what there was.
+pub fn missing(page: &Source, sources: &[Source]) -> Option<String> {
+    if !page.is("md") || page.path.starts_with("host/adr/") {
+        return None;
+    }
+    let spans = spans(&page.text).into_iter();
+    let mut missing: Vec<&str> = spans.filter(|span| !span_exists(span, sources)).collect();
+    for words in command_lines(&page.text) {
+        let known = |word: &&str| match word.strip_prefix("--") {
+            Some("" | "help" | "version") => true,
+            Some(_) => is_flag(sources, word),
             None => true,
         };
-        look(span, known);
-    }
-    for words in command_lines(&page.text) {
-        for flag in words
-            .iter()
-            .filter(|word| word.starts_with("--") && word.len() > 2)
-        {
-            look(
-                flag,
-                is_flag(sources, flag) || ["--help", "--version"].contains(flag),
-            );
-        }
-        if let Some(command) = words
+        missing.extend(words.iter().filter(|word| !known(word)));
+        let command = words
             .first()
-            .filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()))
-        {
-            let variant: String = command[..1].to_ascii_uppercase() + &command[1..];
-            look(
-                command,
-                of_transom(sources).any(|source| source.has_word(&variant)),
-            );
-        }
+            .filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()));
+        missing.extend(command.filter(|command| {
+            let variant = command[..1].to_ascii_uppercase() + &command[1..];
+            !of_transom(sources).any(|source| source.has_word(&variant))
+        }));
     }
-    let path = &page.path;
-    missing
-        .into_iter()
-        .map(|span| format!("{path}: names `{span}`, and nothing is called so: correct the page"))
-        .collect()
+    let names = missing.join("`, `");
+    (!missing.is_empty())
+        .then(|| format!("names `{names}`, and nothing is called so: correct the page"))
+}
+
+/// Whether what a span of code names exists; true if it is of no kind that can be looked up.
+fn span_exists(span: &str, sources: &[Source]) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:".contains(&byte);
+    let starts = |all: &[&str]| all.iter().any(|start| span.starts_with(start));
+    // Paths of Rust are in its own documentation, which the compiler checks.
+    if !span.bytes().all(plain) || span.contains("::") || starts(&OF_OTHERS) {
+        return true;
+    }
+    let somewhere = |name: &str| {
+        let mut others = sources.iter().filter(|source| !source.is("md"));
+        others.any(|source| source.has_word(name))
+    };
+    let upper = span.bytes().filter(u8::is_ascii_uppercase).count();
+    if span.contains('/') && FILES.iter().any(|end| span.ends_with(end)) {
+        let path = format!("/{}", span.trim_start_matches("./"));
+        let mut paths = sources.iter().map(|source| format!("/{}", source.path));
+        paths.any(|known| known.ends_with(&path))
+    } else if starts(&METRICS) {
+        // Prometheus adds a suffix to the name of a histogram.
+        let ends = ["_bucket", "_sum", "_count"];
+        somewhere(
+            ends.iter()
+                .find_map(|end| span.strip_suffix(end))
+                .unwrap_or(span),
+        )
+    } else if let Some(flag) = span.strip_prefix("--") {
+        let letters = flag
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+        let mut code = sources.iter().filter(|source| source.is("rs"));
+        !letters || is_flag(sources, span) || code.any(|source| source.has_word(span))
+    } else if span.bytes().all(|byte| byte.is_ascii_alphabetic())
+        && span.starts_with(|first: char| first.is_ascii_uppercase())
+        && (2..span.len()).contains(&upper)
+    {
+        somewhere(span)
+    } else {
+        true
+    }
 }
 
 /// The sources of the commands and flags of `transom`.
 fn of_transom(sources: &[Source]) -> impl Iterator<Item = &Source> {
-    sources
-        .iter()
-        .filter(|source| source.path.starts_with("host/agent/src/args"))
+    let args = |source: &&Source| source.path.starts_with("host/agent/src/args");
+    sources.iter().filter(args)
 }
 
 fn is_flag(sources: &[Source], flag: &str) -> bool {
@@ -92,14 +102,11 @@ fn command_lines(text: &str) -> Vec<Vec<&str>> {
     let (mut ours, mut goes_on) = (false, false);
     for part in text.split(['\n', '`']) {
         for (index, call) in part.split(['|', '&', ';', '(', ')', '<', '>']).enumerate() {
-            let mut words = call
-                .split_whitespace()
-                .filter(|word| !["$", "\\"].contains(word))
-                .peekable();
+            let words = call.split_whitespace();
+            let mut words = words.filter(|word| !["$", "\\"].contains(word)).peekable();
             if !(goes_on && index == 0) {
-                ours = words
-                    .next_if(|word| *word == "transom" || word.ends_with("/transom"))
-                    .is_some();
+                let is_transom = |word: &&str| *word == "transom" || word.ends_with("/transom");
+                ours = words.next_if(is_transom).is_some();
                 calls.extend(ours.then(Vec::new));
             }
             if let Some(call) = calls.last_mut().filter(|_| ours) {
@@ -109,47 +116,6 @@ fn command_lines(text: &str) -> Vec<Vec<&str>> {
         goes_on = part.trim_end().ends_with('\\');
     }
     calls
-}
-
-/// The kinds of names in a span of code that can be looked up.
-enum Kind {
-    Path,
-    Metric,
-    Flag,
-    KnownReason,
-}
-
-fn kind(span: &str) -> Option<Kind> {
-    let plain = |text: &str| {
-        text.bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_-./:".contains(&byte))
-    };
-    // Paths of Rust are in its own documentation, which the compiler checks.
-    if !plain(span)
-        || span.contains("::")
-        || OF_OTHERS.contains(&span)
-        || OF_THE_READER.iter().any(|start| span.starts_with(start))
-    {
-        return None;
-    }
-    let letters = |text: &str| {
-        text.bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte == b'-')
-    };
-    if span.contains('/') && FILES.iter().any(|end| span.ends_with(end)) {
-        Some(Kind::Path)
-    } else if METRICS.iter().any(|start| span.starts_with(start)) {
-        Some(Kind::Metric)
-    } else if span.strip_prefix("--").is_some_and(letters) {
-        Some(Kind::Flag)
-    } else {
-        let upper = span.bytes().filter(u8::is_ascii_uppercase).count();
-        let word = span.bytes().all(|byte| byte.is_ascii_alphabetic());
-        let camel = span.starts_with(|first: char| first.is_ascii_uppercase())
-            && upper >= 2
-            && upper < span.len();
-        (word && camel).then_some(Kind::KnownReason)
-    }
 }
 
 /// The spans of code in running text; blocks are separate commands and files.
@@ -166,90 +132,52 @@ fn spans(text: &str) -> Vec<&str> {
     spans
 }
 
-/// Whether a path of the tree has this end, at the border of a name.
-fn ends(path: &str, end: &str) -> bool {
-    path.strip_suffix(end.trim_start_matches("./"))
-        .is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
-}
-
-/// A metric without the suffix that Prometheus adds to the name of a histogram.
-fn metric(span: &str) -> &str {
-    ["_bucket", "_sum", "_count"]
-        .iter()
-        .find_map(|end| span.strip_suffix(end))
-        .unwrap_or(span)
-}
-
-fn somewhere(sources: &[Source], name: &str) -> bool {
-    sources
-        .iter()
-        .any(|source| !source.is("md") && source.has_word(name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn named(page: &str) -> usize {
-        let sources = [
-            Source::new("docs/page.md", page),
-            Source::new("host/agent/src/agent/pipeline.rs", "//! x"),
-            Source::new(
-                "host/agent/src/args.rs",
-                "pub(crate) read_only: bool, OwnedByAnother transom_primaries Run",
-            ),
-        ];
-        check(&sources).len()
-    }
-
     #[test]
-    fn finds_names_that_do_not_exist() {
-        for span in [
-            "agent/src/pipeline.rs",
-            "--reed-only",
-            "TargetClaim",
-            "TargetMissed",
-            "transom_primary_states",
-        ] {
-            assert_eq!(named(&format!("see `{span}` there")), 1, "{span}");
-        }
-    }
-
-    #[test]
-    fn accepts_names_that_exist() {
-        for span in [
-            "agent/src/agent/pipeline.rs",
-            "--read-only",
-            "OwnedByAnother",
-            "transom_primaries",
-            "kubectl get x",
-        ] {
-            assert_eq!(named(&format!("see `{span}` there")), 0, "{span}");
-        }
-        assert_eq!(
-            named("```\nsee `nowhere/at/all.rs`\n```\n"),
-            0,
-            "a block is the reader's"
-        );
-    }
-
-    #[test]
-    fn a_command_line_names_existing_commands_and_flags() {
-        for (line, missing) in [
+    fn finds_names_that_do_not_exist_and_no_others() {
+        let args = "pub(crate) read_only: bool, OwnedByAnother transom_primaries Run";
+        for (page, found) in [
+            ("see `agent/src/pipeline.rs` there", true),
+            ("see `agent/src/agent/pipeline.rs` there", false),
+            ("see `--reed-only` there", true),
+            ("see `--read-only` there", false),
+            ("see `TargetMissed` there", true),
+            ("see `OwnedByAnother` there", false),
+            ("see `transom_primary_states` there", true),
+            ("see `transom_primaries` and `kubectl get x` there", false),
+            ("```\nsee `nowhere/at/all.rs`\n```\n", false),
+            ("say `transom run --reed-only` once", true),
             (
-                "transom run --read-only=x fleet | kubectl apply --server-side -f -",
-                0,
+                "```sh\ntransom run --read-only=x fleet | kubectl apply --server-side -f -\n```\n",
+                false,
             ),
             (
-                "kubectl get x --all | ./target/release/transom run --reed-only",
-                1,
+                "```sh\nkubectl get x --all | ./target/release/transom run --reed-only\n```\n",
+                true,
             ),
-            ("transom run \\\n  fleet \\\n  --reed-only", 1),
-            ("transom ruin fleet && helm upgrade --reuse-values", 1),
-            ("kubectl logs deploy/transom --all-containers", 0),
+            (
+                "```sh\ntransom run \\\n  fleet \\\n  --reed-only\n```\n",
+                true,
+            ),
+            (
+                "```sh\ntransom ruin fleet && helm upgrade --reuse-values\n```\n",
+                true,
+            ),
+            (
+                "```sh\nkubectl logs deploy/transom --all-containers\n```\n",
+                false,
+            ),
         ] {
-            assert_eq!(named(&format!("```sh\n{line}\n```\n")), missing, "{line}");
+            let page = Source::new("docs/page.md", page);
+            let sources = [
+                page.clone(),
+                Source::new("host/agent/src/agent/pipeline.rs", "//! x"),
+                Source::new("host/agent/src/args.rs", args),
+            ];
+            assert_eq!(missing(&page, &sources).is_some(), found, "{}", page.text);
         }
-        assert_eq!(named("say `transom run --reed-only` once"), 1);
     }
 }

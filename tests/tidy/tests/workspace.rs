@@ -1,19 +1,19 @@
 //! Applies every rule to the real workspace. Each failure says in one sentence what to do.
 
-use std::io;
-use std::process::Command;
-use transom_tidy::{
-    dependencies, first_line, frozen, manifests, names, packages, pages, places, size, top_level,
-    tree,
-};
+use std::{fs, io, process::Command};
+use transom_tidy::files::{self, CONTROLLER, SLEEPING, UNSAFE, sleeps};
+use transom_tidy::{Source, dependencies, pages, root, sources};
 
-/// Fails with the findings.
-fn hold(findings: &[String]) {
-    assert!(findings.is_empty(), "\n  {}\n", findings.join("\n  "));
+/// Fails with what a rule says about the sources.
+fn hold(rule: impl Fn(&Source) -> Option<String>) -> io::Result<()> {
+    let sources = sources()?;
+    let finding = |source: &Source| Some(format!("{}: {}", source.path, rule(source)?));
+    none(&sources.iter().filter_map(finding).collect::<Vec<_>>());
+    Ok(())
 }
 
-fn sources() -> io::Result<Vec<tree::Source>> {
-    tree::read(&tree::root())
+fn none(findings: &[String]) {
+    assert!(findings.is_empty(), "\n  {}\n", findings.join("\n  "));
 }
 
 #[test]
@@ -21,63 +21,78 @@ fn dependencies_follow_the_arrows() -> io::Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["metadata", "--no-deps", "--format-version=1"])
-        .current_dir(tree::root())
+        .current_dir(root())
         .output()?;
-    let packages = packages::read(&serde_json::from_slice(&output.stdout)?);
-    assert!(
-        packages.iter().any(|package| package.folder == "host/core"),
-        "cargo metadata shows no host/core"
-    );
-    hold(&dependencies::check(&packages));
+    let metadata = serde_json::from_slice(&output.stdout)?;
+    assert!(String::from_utf8_lossy(&output.stdout).contains("host/core/Cargo.toml"));
+    none(&dependencies::check(&metadata));
     Ok(())
 }
 
 #[test]
 fn manifests_inherit_lints_and_versions() -> io::Result<()> {
-    hold(&manifests::check(&sources()?));
-    Ok(())
+    hold(files::manifest)
 }
 
 #[test]
 fn files_keep_their_budgets() -> io::Result<()> {
-    hold(&size::check(&sources()?));
-    Ok(())
+    hold(files::size)
 }
 
 #[test]
 fn files_have_headers() -> io::Result<()> {
-    hold(&first_line::check(&sources()?));
-    Ok(())
+    hold(files::first_line)
 }
 
 #[test]
 fn modules_and_types_have_clear_names() -> io::Result<()> {
-    hold(&names::check(&sources()?));
-    Ok(())
+    hold(files::names)
 }
 
 #[test]
 fn forbidden_words_stay_in_their_places() -> io::Result<()> {
-    let sources = sources()?;
-    hold(&places::check(&sources));
-    hold(&places::stale(&sources));
-    Ok(())
-}
-
-#[test]
-fn released_contracts_are_frozen() -> io::Result<()> {
-    hold(&frozen::check(&sources()?));
+    hold(files::words)?;
+    assert!(root().join(CONTROLLER).is_dir(), "{CONTROLLER} is gone");
+    for path in UNSAFE {
+        let text = fs::read_to_string(root().join(path))?;
+        assert!(text.contains("unsafe_code"), "{path} needs no exception");
+    }
+    for path in SLEEPING {
+        let text = fs::read_to_string(root().join(path))?;
+        assert!(sleeps(&text), "{path} needs no exception");
+    }
     Ok(())
 }
 
 #[test]
 fn the_top_level_has_only_known_names() -> io::Result<()> {
-    hold(&top_level::check(&tree::top(&tree::root())?));
+    let known = [
+        "CHANGELOG.md",
+        "Cargo.lock",
+        "Cargo.toml",
+        "LICENSE",
+        "README.md",
+        "guest",
+        "host",
+        "policies",
+        "target",
+        "tests",
+        "wit",
+    ];
+    for entry in fs::read_dir(root())? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        // Hidden names are settings of tools.
+        let belongs = name.starts_with('.') || known.contains(&name.as_str());
+        assert!(
+            belongs,
+            "{name}: put it below host, guest, wit, policies or tests"
+        );
+    }
     Ok(())
 }
 
 #[test]
 fn pages_name_only_what_exists() -> io::Result<()> {
-    hold(&pages::check(&sources()?));
-    Ok(())
+    let sources = sources()?;
+    hold(|page| pages::missing(page, &sources))
 }
