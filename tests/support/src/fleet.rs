@@ -2,13 +2,11 @@
 //! the agent can work with every object, though some must wait or are suspended.
 
 mod hosted;
-mod managed;
 
 use crate::identity::{Identity, IdentityError};
 use crate::numbers::Numbers;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// The number of CAs in a fleet: generating one for each cluster would take hours.
 const IDENTITIES: u64 = 3;
@@ -74,7 +72,7 @@ impl Fleet {
             ))
         });
         let managed = (0..self.managed).map(move |index| {
-            managed::file(
+            managed_file(
                 index,
                 self.clusters,
                 &mut Numbers::new(self.seed, place(2, index)),
@@ -129,4 +127,117 @@ fn region(index: usize) -> &'static str {
 /// The environment of the cluster with this index.
 fn environment(index: usize) -> &'static str {
     ["production", "staging", "development"][index % 3]
+}
+
+/// The template with each `{{name}}` replaced by its value; a name without a value stays, where the reader of the
+/// manifest sees it.
+fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    let mut filled = String::with_capacity(template.len() * 2);
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let Some((name, behind)) = after.split_once("}}") else {
+            break;
+        };
+        filled.push_str(before);
+        match values.iter().find(|(known, _)| *known == name) {
+            Some((_, value)) => filled.push_str(value),
+            None => {
+                filled.push_str("{{");
+                filled.push_str(name);
+                filled.push_str("}}");
+            }
+        }
+        rest = behind;
+    }
+    filled.push_str(rest);
+    filled
+}
+
+/// A ManagedCluster.
+const OBJECT: &str = include_str!("templates/managed-cluster.yaml");
+
+/// The file of a ManagedCluster; the first ones belong to the HostedClusters.
+fn managed_file(index: usize, clusters: usize, numbers: &mut Numbers) -> File {
+    let name = if index < clusters {
+        hosted::managed_name(index)
+    } else {
+        format!("edge-{index:05}")
+    };
+    let values = [
+        ("name", name.as_str()),
+        (
+            "clusterset",
+            if index.is_multiple_of(4) {
+                "default"
+            } else {
+                "fleet"
+            },
+        ),
+        ("region", region(index)),
+        ("environment", environment(index)),
+        ("patch", &(index % 12).to_string()),
+        ("version", &(200_000 + index).to_string()),
+        ("created", &minute(index)),
+        ("cluster_id", &numbers.uuid()),
+        ("uid", &numbers.uuid()),
+        ("taints", taints(index)),
+        ("available", &available(index)),
+    ];
+    File {
+        path: format!("managed/{name}.yaml"),
+        text: fill(OBJECT, &values),
+        objects: 1,
+    }
+}
+
+/// Seven of ten are available; one is not, one has not reported, and one has just joined.
+fn available(index: usize) -> String {
+    let (status, reason, message) = match index % 10 {
+        7 => (
+            "False",
+            "ManagedClusterKubeAPIServerUnavailable",
+            "The kube-apiserver is not ok, status code: 503",
+        ),
+        8 => (
+            "Unknown",
+            "ManagedClusterLeaseUpdateStopped",
+            "Registration agent stopped updating its lease.",
+        ),
+        9 => return String::new(),
+        _ => (
+            "True",
+            "ManagedClusterAvailable",
+            "Managed cluster is available",
+        ),
+    };
+    let time = minute(index + 31);
+    format!(
+        "\n  - lastTransitionTime: \"{time}\"\n    message: \"{message}\"\n    reason: {reason}\n    status: \"{status}\"\n    type: ManagedClusterConditionAvailable"
+    )
+}
+
+/// A user's own taint that must stay, or an outdated one that must go.
+fn taints(index: usize) -> &'static str {
+    match index % 10 {
+        4 | 7 => {
+            "\n  taints:\n  - effect: NoSelect\n    key: maintenance.example.com/window\n    timeAdded: \"2026-02-01T04:00:00Z\"\n    value: sunday"
+        }
+        2 => {
+            "\n  taints:\n  - effect: NoSelect\n    key: cluster.open-cluster-management.io/unreachable\n    timeAdded: \"2026-02-01T03:00:00Z\""
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fills_placeholders_and_keeps_unknown_ones() {
+        assert_eq!(
+            fill("a {{b}}{{b}} {{c}} }} {{", &[("b", "x")]),
+            "a xx {{c}} }} {{"
+        );
+    }
 }

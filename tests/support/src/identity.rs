@@ -12,6 +12,9 @@ use rsa::pkcs1v15::SigningKey as Pkcs1v15;
 use rsa::sha2::Sha256;
 use rsa::signature::{SignatureEncoding as _, Signer as _};
 use rsa::{RsaPrivateKey, RsaPublicKey};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Mutex, PoisonError};
 
 /// A CA with one administrator's certificate and key; each a PEM document.
 #[derive(Clone)]
@@ -39,8 +42,18 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// The identity for a seed and a place in it; takes about a second if the RSA arithmetic is not optimised.
+    /// The identity for a seed and a place in it, generated once per process: that takes a second if the RSA arithmetic is
+    /// not optimised.
     pub fn generate(seed: u64, place: u64) -> Result<Self, IdentityError> {
+        static KNOWN: Mutex<BTreeMap<(u64, u64), Identity>> = Mutex::new(BTreeMap::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(match known.entry((seed, place)) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(unknown) => unknown.insert(Self::new(seed, place)?).clone(),
+        })
+    }
+
+    fn new(seed: u64, place: u64) -> Result<Self, IdentityError> {
         let mut numbers = Numbers::new(seed, place);
         let authority =
             CertifiedIssuer::self_signed(authority(&mut numbers)?, Key::generate(&mut numbers)?)?;

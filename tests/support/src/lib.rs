@@ -4,5 +4,4 @@
 pub mod fleet;
 pub mod identity;
 pub mod numbers;
-mod template;
 pub mod wait;

@@ -2,8 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-/// The pause between two looks.
-const PAUSE: Duration = Duration::from_millis(5);
+/// The shortest and the longest pause between two looks.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+
+/// The pause after a look that took this long: whoever waits uses a fifth of the time at most, also on a busy machine.
+pub fn pause(took: Duration) -> Duration {
+    (took * 4).clamp(PAUSES.0, PAUSES.1)
+}
 
 /// Looks until it gets a value; after `deadline` an error names what did not appear.
 pub fn until<T>(
@@ -13,16 +18,18 @@ pub fn until<T>(
 ) -> Result<T, TooLate> {
     let start = Instant::now();
     loop {
+        let before = start.elapsed();
         if let Some(seen) = look() {
             return Ok(seen);
         }
-        if start.elapsed() > deadline {
+        let now = start.elapsed();
+        if now > deadline {
             return Err(TooLate {
                 what: what.to_owned(),
                 deadline,
             });
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(pause(now - before));
     }
 }
 

@@ -1,10 +1,9 @@
 //! A HostedCluster with its admin kubeconfig, Service and namespaces. Most are ready; by index, some are suspended (not
 //! available), wait (no klusterlet namespace), have a dotted name or another form of Service.
 
-use super::{File, environment, minute, region};
+use super::{File, environment, fill, minute, region};
 use crate::identity::Identity;
 use crate::numbers::Numbers;
-use crate::template::fill;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
