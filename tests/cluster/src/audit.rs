@@ -58,6 +58,11 @@ pub struct Target {
 }
 
 impl Line {
+    /// Plural of the kind of its object; empty if it names none.
+    pub fn resource(&self) -> &str {
+        self.target.as_ref().map_or("", |target| &target.resource)
+    }
+
     /// Whether it requests a change, successful or not.
     pub fn is_write(&self) -> bool {
         matches!(

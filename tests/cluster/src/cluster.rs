@@ -1,22 +1,24 @@
-//! One cluster: etcd and kube-apiserver in their own folder, removed when the value is dropped.
+//! One cluster: etcd and kube-apiserver in their own folder, removed when the value is dropped; and one that all tests of
+//! a program share.
 
 use crate::audit::Audit;
-use crate::certificates::{Authority, Pair};
+use crate::certificates::{self, Authority, Pair, User};
 use crate::flags::{self, Ports};
 use crate::objects::Objects;
-use crate::process::Process;
-use crate::process_group::ProcessGroup;
-use crate::user::{self, User};
-use crate::{ports, servers, wait};
-use anyhow::{Context as _, Result};
-use kube::Client;
-use kube::api::GetParams;
+use crate::process::{Process, ProcessGroup};
+use crate::{servers, wait};
+use anyhow::{Context as _, Result, anyhow};
+use kube::api::{GetParams, PostParams};
 use kube::core::Request;
-use std::fs;
+use kube::{Client, Config};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
+use std::{fs, thread};
 use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
 
 /// The deadline for the servers to become ready; far longer than needed on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(300);
@@ -53,15 +55,15 @@ impl Cluster {
             .tempdir();
         let folder = folder.context("failed to make a folder for the cluster")?;
         let ports = Ports {
-            etcd: ports::free()?,
-            peer: ports::free()?,
-            apiserver: ports::free()?,
+            etcd: flags::free_port()?,
+            peer: flags::free_port()?,
+            apiserver: flags::free_port()?,
         };
         let authority = Authority::new()?;
         let admin =
             User::with_certificate("admin", &authority.client("admin", &["system:masters"])?);
         let kubeconfig = admin.kubeconfig(&server(ports), &authority.pem())?;
-        let objects = Objects::new(user::client(&kubeconfig).await?);
+        let objects = Objects::new(certificates::client(&kubeconfig).await?);
         let processes = ProcessGroup::start(folder.path())?;
         let group = processes.group()?;
         let log = |name: &str| folder.path().join(format!("{name}.log"));
@@ -219,7 +221,7 @@ impl Cluster {
 
     /// A client of a user.
     pub async fn client(&self, user: &User) -> Result<Client> {
-        user::client(&self.kubeconfig(user)?).await
+        certificates::client(&self.kubeconfig(user)?).await
     }
 
     /// The real kubectl as a user.
@@ -237,4 +239,80 @@ impl Cluster {
 
 fn server(ports: Ports) -> String {
     format!("https://127.0.0.1:{}", ports.apiserver)
+}
+
+impl Cluster {
+    /// Compacts etcd to its current revision: an older watch gets 410 if the API server has no watch cache. A server
+    /// with a watch cache keeps recent events until it restarts; after that it refuses older revisions.
+    pub async fn compact(&self) -> Result<()> {
+        let about = "failed to compact etcd";
+        let address = self.etcd_server().parse().context(about)?;
+        let etcd = Client::try_from(Config::new(address)).context(about)?;
+        let status = ask(&etcd, "/v3/maintenance/status", &json!({}))
+            .await
+            .context(about)?;
+        let revision = &status["header"]["revision"];
+        ask(
+            &etcd,
+            "/v3/kv/compaction",
+            &json!({"revision": revision, "physical": true}),
+        )
+        .await
+        .context(about)?;
+        Ok(())
+    }
+}
+
+/// etcd accepts JSON beside its own protocol.
+async fn ask(etcd: &Client, path: &str, body: &Value) -> Result<Value> {
+    let request =
+        Request::new(path).create(&PostParams::default(), body.to_string().into_bytes())?;
+    Ok(etcd.request(request).await?)
+}
+
+/// A cluster that the first test starts; it ends with the process. Each test brings its own namespaces and users. Not for
+/// a test that kills a server, or changes what the others see.
+pub struct Shared(OnceLock<Result<(Runtime, Cluster), String>>);
+
+impl Shared {
+    /// Not started yet.
+    pub const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+
+    /// The cluster; at the first call it is started and prepared. It uses a runtime of its own, which outlives those of the
+    /// tests. A test makes its own client: the connections of [`Cluster::objects`] would end with the test that made them.
+    pub fn cluster(
+        &self,
+        prepare: impl AsyncFnOnce(&Cluster) -> Result<()> + Send,
+    ) -> Result<&Cluster> {
+        let start = || {
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()?;
+            let cluster = runtime.block_on(async {
+                let cluster = Cluster::start(&Options::default()).await?;
+                prepare(&cluster).await?;
+                anyhow::Ok(cluster)
+            })?;
+            Ok((runtime, cluster))
+        };
+        // A test already runs inside a runtime and cannot block on another one.
+        let started = self.0.get_or_init(|| {
+            thread::scope(|scope| scope.spawn(start).join())
+                .unwrap_or_else(|_| Err(anyhow!("the thread that started it panicked")))
+                .map_err(|error: anyhow::Error| format!("{error:#}"))
+        });
+        match started {
+            Ok((_, cluster)) => Ok(cluster),
+            Err(error) => Err(anyhow!("failed to start the shared cluster: {error}")),
+        }
+    }
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self::new()
+    }
 }

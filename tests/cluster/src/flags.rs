@@ -1,9 +1,11 @@
-//! The command lines of the two servers and the files that they name.
+//! The command lines of the two servers, the files that they name, and their ports.
 
 use crate::certificates::{self, Authority};
 use anyhow::{Context as _, Result};
 use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Each request once, when it is answered; a watch also when it begins. All users are included.
 const AUDIT: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: Metadata\n";
@@ -81,4 +83,26 @@ pub(crate) fn apiserver(folder: &Path, ports: Ports, authority: &Authority) -> R
         // A single file of any length: by default the log rotates at 100 MB.
         "--audit-log-maxsize=1000000".to_owned(),
     ])
+}
+
+/// The first port of the first slot.
+const FIRST: u32 = 10_000;
+/// Ports of one process.
+const SLOT: u32 = 150;
+/// Slots below the range for outgoing connections, which begins at 32768.
+const SLOTS: u32 = 150;
+
+/// Ports given so far in this process.
+static GIVEN: AtomicU32 = AtomicU32::new(0);
+
+/// A free loopback port; a different one at each call, and in each concurrent process. Avoids the system's range for
+/// outgoing connections: a port of it could be taken while a server is down.
+pub(crate) fn free_port() -> Result<u16> {
+    let slot = FIRST + std::process::id() % SLOTS * SLOT;
+    let next = || u16::try_from(slot + GIVEN.fetch_add(1, Ordering::Relaxed) % SLOT).ok();
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    (0..SLOT)
+        .filter_map(|_| next())
+        .find(is_free)
+        .with_context(|| format!("no port from {slot} to {} is free", slot + SLOT))
 }

@@ -1,7 +1,6 @@
 //! A cluster for experiments, until Ctrl-C.
 
 mod play;
-mod show;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

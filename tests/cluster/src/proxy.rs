@@ -1,7 +1,7 @@
 //! A proxy in front of an API server that gives wrong responses on demand.
 
+use crate::certificates::{self, User};
 use crate::cluster::Cluster;
-use crate::user::{self, User};
 use anyhow::{Context as _, Result};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -71,7 +71,7 @@ impl Proxy {
         let address = listener
             .local_addr()
             .context("failed to ask for the address of a proxy")?;
-        let client = user::client(&cluster.kubeconfig(&User::nobody())?).await?;
+        let client = certificates::client(&cluster.kubeconfig(&User::nobody())?).await?;
         let (cuts, cut) = watch::channel(());
         let (stops, stop) = watch::channel(None);
         let (late, delay) = watch::channel(None);

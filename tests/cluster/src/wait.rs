@@ -2,9 +2,7 @@
 
 use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
-
-/// The pause between two looks.
-const PAUSE: Duration = Duration::from_millis(20);
+use transom_support::wait::pause;
 
 /// Looks until it gets a value; after `deadline` an error names what did not appear. An error of a look ends the wait.
 pub async fn until<T>(
@@ -14,12 +12,14 @@ pub async fn until<T>(
 ) -> Result<T> {
     let start = Instant::now();
     loop {
+        let before = start.elapsed();
         if let Some(seen) = look().await? {
             return Ok(seen);
         }
-        if start.elapsed() > deadline {
+        let now = start.elapsed();
+        if now > deadline {
             bail!("{what} did not come within {} s", deadline.as_secs_f64());
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause(now - before)).await;
     }
 }
