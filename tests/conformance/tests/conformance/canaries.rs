@@ -57,7 +57,7 @@ fn the_memory_of_the_kubeconfig_guest_holds_no_credential() {
     let guest = load(&engine, &built("kubeconfig").unwrap());
     recorder.take();
     let (context, primary) = (context(SETTINGS), hosted_cluster());
-    let source = view(identity);
+    let source = view(&identity);
     let inputs = inputs(source.clone());
     guest
         .require(&unlimited(), &context, &primary, &[])
@@ -127,7 +127,7 @@ fn a_guest_that_searches_its_own_memory_finds_nothing() {
     })
     .unwrap();
     let guest = load(&engine, &hostile("searches-itself").unwrap());
-    let inputs = inputs(view(identity));
+    let inputs = inputs(view(&identity));
     let found = guest
         .transform(&unlimited(), &context("{}"), &hosted_cluster(), &inputs)
         .result

@@ -17,7 +17,6 @@ mod limits;
 #[cfg(test)]
 mod loading;
 #[cfg(test)]
-mod panics;
 #[cfg(test)]
 #[path = "../../../../host/core/src/sample/planned.rs"]
 mod planned;

@@ -1,6 +1,5 @@
 //! Shared by the conformance tests: engines with stopped time, limits out of reach, one question.
 
-use std::sync::OnceLock;
 use transom_conformance::arguments::{context, managed_cluster};
 use transom_conformance::fixture::{hostile, with_module};
 use transom_core::contract::description::Role;
@@ -69,8 +68,7 @@ pub(crate) fn no_taints() -> Answer {
     })
 }
 
-/// Certificates and a key, generated once for all tests because that takes long.
-pub(crate) fn identity() -> &'static Identity {
-    static IDENTITY: OnceLock<Identity> = OnceLock::new();
-    IDENTITY.get_or_init(|| Identity::generate(7, 0).unwrap())
+/// Certificates and a key.
+pub(crate) fn identity() -> Identity {
+    Identity::generate(7, 0).unwrap()
 }
