@@ -1,10 +1,10 @@
 //! One sandboxed call with a fresh instance against an empty one of the same engine, and against a native rewrite.
 //! Excludes the host's handling of the answer.
 
-use crate::native;
 use crate::rounds::{Times, times};
 use crate::scene::{Asked, Scene};
 use crate::table::{Figure, Row, Table};
+use crate::way::rewrite;
 use crate::way::{Objects, SERVER};
 use anyhow::{Result, anyhow, bail};
 use std::hint::black_box;
@@ -49,7 +49,7 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
             Verdict::Ignore => bail!("the trigger guest ignores an upgrade"),
         },
         &mut || compute(&scene.taints, &taints, &cluster),
-        &mut || native::rewrite(scene.text(), SERVER).map(|text| drop(black_box(text))),
+        &mut || rewrite(scene.text(), SERVER).map(|text| drop(black_box(text))),
     ])?;
     let named = |what: &str, times: Times, against: &str, floor: Times, target| Row {
         what: format!("call with a fresh instance: {what}"),

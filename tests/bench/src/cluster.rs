@@ -1,21 +1,18 @@
 //! The agent on a real API server, beside programs that send only the necessary requests. Compares only figures of the
 //! same run: server, agent and baselines share one machine.
 
-mod asked;
-mod beats;
 mod changes;
 mod first;
 mod fleet;
 mod flips;
-mod running;
 mod spent;
 mod taints;
 
 use crate::process::Programs;
 use crate::table::{Figure, Row, Table};
 use anyhow::Result;
-use asked::Verbs;
 use fleet::Scene;
+use spent::Verbs;
 use std::path::Path;
 use tokio::runtime::Runtime;
 

@@ -5,7 +5,6 @@ mod calls;
 mod cluster;
 mod directory;
 mod floor;
-mod native;
 mod process;
 mod rounds;
 mod scene;

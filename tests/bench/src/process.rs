@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use transom_e2e::agent::Agent;
 
 /// Milliseconds of a tick, the unit in which the kernel reports CPU time.
 const TICK_MILLIS: f64 = 10.0;
@@ -60,6 +61,11 @@ fn command(program: &Path, words: &[&str]) -> Command {
     command
 }
 
+/// Starts a program that runs until the value is dropped; ignores its output.
+pub(crate) fn start(command: &mut Command) -> Result<Agent> {
+    Agent::start(command, "/dev/null".into())
+}
+
 /// Runs it to its end; a `render` with changes exits with `3`.
 pub(crate) fn run(command: &mut Command) -> Result<Cost> {
     let before = children_millis()?;
@@ -95,7 +101,7 @@ pub(crate) fn peak(command: &mut Command) -> Result<f64> {
 }
 
 /// The peak memory of a process so far, in mebibytes; none if it has exited.
-pub(crate) fn peak_of(id: u32) -> Option<f64> {
+fn peak_of(id: u32) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let line = status
         .lines()

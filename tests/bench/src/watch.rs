@@ -8,9 +8,9 @@ use crate::table::{Figure, Row, Table};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
+use transom_e2e::agent::Agent;
 use transom_support::fleet::{Fleet, hosted_name, managed_name};
 
 /// Sizes of the fleets, in HostedClusters.
@@ -21,17 +21,6 @@ const CHANGES: usize = 60;
 const IDLE: Duration = Duration::from_secs(3);
 /// The deadline of every wait.
 const DEADLINE: Duration = Duration::from_secs(300);
-
-/// The agent, which ends when this value is dropped.
-struct Agent(Child);
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        // If it has already exited, both do nothing.
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
 
 /// The cost of one change, in milliseconds.
 struct Cost {
@@ -73,26 +62,21 @@ fn change(programs: &Programs, work: &Path, clusters: usize) -> Result<Cost> {
         },
     )?;
     let words = ["run", "--dir", &shown(&folder)];
-    let mut agent = Agent(
-        programs
-            .transom(&words)
-            .spawn()
-            .context("failed to start the agent")?,
-    );
+    let mut agent = process::start(&mut programs.transom(&words))?;
     let settled = folder.join(".transom/status/external-managed-kubeconfig");
     wait(&mut agent, "a status for each primary", || {
         fs::read_dir(&settled).is_ok_and(|all| all.count() == clusters)
     })?;
     thread::sleep(IDLE);
     let idle = idle_share(&agent)?;
-    let (start, before) = (Instant::now(), process::cpu_millis(agent.0.id())?);
+    let (start, before) = (Instant::now(), process::cpu_millis(agent.id())?);
     let mut walls = Vec::with_capacity(CHANGES);
     for turn in 0..CHANGES {
         let watched = Watched::of(&folder, turn % 3);
         walls.push(watched.change(&mut agent, turn)?);
     }
     let spent =
-        process::cpu_millis(agent.0.id())? - before - idle * start.elapsed().as_secs_f64() * 1e3;
+        process::cpu_millis(agent.id())? - before - idle * start.elapsed().as_secs_f64() * 1e3;
     Ok(Cost {
         cpu: spent / CHANGES as f64,
         wall: median(&walls),
@@ -101,9 +85,9 @@ fn change(programs: &Programs, work: &Path, clusters: usize) -> Result<Cost> {
 
 /// CPU time of an idle agent, as a share of wall time.
 fn idle_share(agent: &Agent) -> Result<f64> {
-    let before = process::cpu_millis(agent.0.id())?;
+    let before = process::cpu_millis(agent.id())?;
     thread::sleep(IDLE);
-    Ok((process::cpu_millis(agent.0.id())? - before) / (IDLE.as_secs_f64() * 1e3))
+    Ok((process::cpu_millis(agent.id())? - before) / (IDLE.as_secs_f64() * 1e3))
 }
 
 /// The files of one HostedCluster.
@@ -163,7 +147,7 @@ fn with_port(text: &str, port: usize) -> Result<String> {
 fn wait(agent: &mut Agent, what: &str, mut look: impl FnMut() -> bool) -> Result<()> {
     let start = Instant::now();
     while !look() {
-        if let Some(status) = agent.0.try_wait()? {
+        if let Some(status) = agent.ended()? {
             bail!("the agent ended with {status} before {what} was there");
         }
         if start.elapsed() > DEADLINE {

@@ -2,49 +2,14 @@
 //! only the demonstrated agent.
 
 use anyhow::{Context as _, Result, ensure};
-use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
+use transom_e2e::agent::Agent;
 use transom_e2e::program;
-use transom_support::wait;
 
-/// The deadline for starting servers and creating a fleet.
-const DEADLINE: Duration = Duration::from_secs(300);
-
-/// The program with its output in a file; killed when its handle is dropped.
-struct Playing(Child);
-
-impl Playing {
-    fn start(words: &[&str], log: &Path) -> Result<Self> {
-        let file = File::create(log)?;
-        let mut program = Command::new(env!("CARGO_BIN_EXE_transom-test-cluster"));
-        program
-            .args(words)
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
-            .stderr(file);
-        Ok(Self(
-            program.spawn().context("failed to start the program")?,
-        ))
-    }
-
-    /// Waits until it exits successfully.
-    fn end(&mut self) -> Result<()> {
-        let status = wait::until("the end of the program", DEADLINE, || {
-            self.0.try_wait().ok().flatten()
-        })?;
-        ensure!(status.success(), "it ended with {status}");
-        Ok(())
-    }
-}
-
-impl Drop for Playing {
-    fn drop(&mut self) {
-        // If it has already exited, both do nothing.
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
+fn start(words: &[&str], log: &Path) -> Result<Agent> {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_transom-test-cluster"));
+    Agent::start(program.args(words), log.to_owned())
 }
 
 #[test]
@@ -52,13 +17,8 @@ fn shows_the_main_task_and_the_second_run_writes_nothing() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let log = folder.path().join("log");
     let transom = program::binary()?.display().to_string();
-    let mut playing = Playing::start(
-        &["--hosted", "3", "--managed", "8", "--show", &transom],
-        &log,
-    )?;
-    let ended = playing.end();
-    let said = fs::read_to_string(&log)?;
-    ended.with_context(|| said.clone())?;
+    let words = ["--hosted", "3", "--managed", "8", "--show", &transom];
+    let said = start(&words, &log)?.end()?;
     // Three secrets, and a taint on the one ManagedCluster that is not available; one has a taint that it should not
     // have.
     let last = said
@@ -88,13 +48,9 @@ fn shows_the_main_task_and_the_second_run_writes_nothing() -> Result<()> {
 fn a_playground_cluster_runs_until_stopped() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let log = folder.path().join("log");
-    let mut playing = Playing::start(&["--hosted", "2", "--managed", "3"], &log)?;
-    let said = wait::until("a cluster that is ready", DEADLINE, || {
-        let ended = playing.0.try_wait().ok().flatten().is_some();
-        fs::read_to_string(&log)
-            .ok()
-            .filter(|said| ended || said.contains("audit log: "))
-    })?;
+    let playing = start(&["--hosted", "2", "--managed", "3"], &log)?;
+    playing.wait_for_lines(1, &["audit log: "])?;
+    let said = playing.log()?;
     let after = |word: &str| {
         said.lines()
             .find_map(|line| Some(line.split_once(word)?.1.trim().to_owned()))
@@ -131,10 +87,7 @@ fn a_playground_cluster_runs_until_stopped() -> Result<()> {
         "{}",
         String::from_utf8_lossy(&applied.stderr)
     );
-    let interrupted = Command::new("kill")
-        .args(["-INT", &playing.0.id().to_string()])
-        .status()?;
-    ensure!(interrupted.success(), "it had ended");
+    playing.signal("-INT")?;
     playing.end()?;
     ensure!(
         !Path::new(&kubeconfig).exists(),

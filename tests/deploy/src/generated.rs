@@ -1,6 +1,7 @@
-//! The files below `host` that are generated from the sources. `cargo xtask deploy` writes them.
+//! The files below `host` that are generated from the sources, and in part the page of the metrics, whose rest is written
+//! by hand. `cargo xtask deploy` writes them.
 
-use crate::{metrics, rendered};
+use crate::rendered;
 use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use transom_api::KnownReason;
+use transom_core::metrics::{ALL, Kind, Metric};
 use transom_e2e::program;
 
 /// The bundled policies, with the file name suffixes for both and for neither of them.
@@ -44,7 +46,7 @@ pub fn all() -> Result<Vec<Generated>> {
         Generated::new("host/deploy/base/crd.yaml", &crd),
         Generated::new("host/deploy/chart/crds/crd.yaml", &crd),
         Generated::new("host/docs/reasons.md", &reasons()?),
-        Generated::new(metrics::PAGE, &metrics::page(&read(metrics::PAGE)?)?),
+        Generated::new(METRICS, &metrics_page(&read(METRICS)?)?),
     ];
     all.extend(monitoring()?);
     for policy in POLICIES {
@@ -261,6 +263,55 @@ impl Generated {
     }
 }
 
+/// The page of the metrics.
+pub const METRICS: &str = "host/docs/metrics.md";
+/// Where its list begins; everything before is written by hand.
+const LIST: &str = "## List\n";
+
+/// The page with the current list.
+///
+/// # Errors
+/// When it has no list.
+fn metrics_page(current: &str) -> Result<String> {
+    let (head, _) = current
+        .split_once(LIST)
+        .with_context(|| format!("{METRICS} has no heading `{}`", LIST.trim()))?;
+    let mut out = format!(
+        "{head}{LIST}\n<!-- Written by `cargo xtask deploy` from host/core/src/metrics/list.rs. -->\n\n| name | kind | unit | labels | meaning |\n|---|---|---|---|---|\n"
+    );
+    // Writing to a string does not fail.
+    for metric in ALL {
+        let only = match metric.is_compatibility() {
+            true => " Only with `--compatibility-metrics`.",
+            false => "",
+        };
+        let (kind, labels) = (metric.kind.as_str(), labels(metric));
+        let Metric {
+            name, unit, help, ..
+        } = metric;
+        let _ = writeln!(
+            out,
+            "| `{name}` | {kind} | {unit} | {labels} | {help}{only} |"
+        );
+    }
+    out.push_str("\nBounds of the histograms:\n\n");
+    for metric in ALL {
+        if let Kind::Histogram(bounds) = metric.kind {
+            let bounds: Vec<String> = bounds.iter().map(ToString::to_string).collect();
+            let _ = writeln!(out, "- `{}`: {}", metric.name, bounds.join(", "));
+        }
+    }
+    Ok(out)
+}
+
+fn labels(metric: &Metric) -> String {
+    if metric.labels.is_empty() {
+        return "\u{2013}".to_owned();
+    }
+    let labels = metric.labels.iter().map(|label| format!("`{label}`"));
+    labels.collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,5 +330,13 @@ mod tests {
             );
         }
         assert!(of_guest(explained, "Gone", "nobody").is_err());
+    }
+
+    #[test]
+    fn a_page_keeps_what_was_written_by_hand() {
+        let page = metrics_page("# By hand\n\n## List\n\nno longer\n").unwrap();
+        assert!(page.starts_with("# By hand\n\n## List\n"));
+        assert!(!page.contains("no longer") && page.contains("| `transom_leading` | gauge |"));
+        assert!(metrics_page("# No list\n").is_err());
     }
 }

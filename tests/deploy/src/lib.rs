@@ -3,6 +3,5 @@
 
 pub mod expression;
 pub mod generated;
-pub mod metrics;
 pub mod page;
 pub mod rendered;

@@ -1,8 +1,12 @@
-//! The binary as a running process. It is killed when its handle is dropped.
+//! The binary as a running process: its log, its admin server, its memory, and every wait for something that it does. It
+//! is killed when its handle is dropped. Treats it as a black box.
 
 use crate::bound::Bound;
-use anyhow::{Context as _, Result, ensure};
+use crate::http;
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
 use std::fs::{self, File};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -12,13 +16,37 @@ use transom_support::wait;
 /// an idle one by more than ten times.
 pub const DEADLINE: Duration = Duration::from_secs(600);
 
-/// A running agent with its log.
+/// The flag of the admin server.
+pub const ADMIN: &str = "--admin-address";
+/// The pages of the admin server.
+const PAGES: [&str; 3] = ["/metrics", "/debug/state", "/readyz"];
+/// Lines of a log that an error shows.
+const TAIL: usize = 12;
+
+/// A running agent, or another program that runs beside a test, with its log.
 #[derive(Debug)]
 pub struct Agent {
     child: Child,
     log: PathBuf,
+    /// The address of its admin server, if the command chooses one.
+    admin: Option<SocketAddr>,
+    /// The file for the admin server's pages at the end.
+    pages: Option<PathBuf>,
     /// Dropped after the process, which runs inside it.
     bound: Option<Bound>,
+}
+
+/// One line of a log in JSON about a primary.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// Kind, namespace and name: `HostedCluster clusters/demo`.
+    pub primary: String,
+    /// Why it was reconciled; empty for a line about a write.
+    pub cause: String,
+    /// `Applied`, `Held`, `Waiting`, `Failed`; nothing for a line about a write.
+    pub state: Option<String>,
+    /// The reason.
+    pub reason: String,
 }
 
 impl Agent {
@@ -34,10 +62,14 @@ impl Agent {
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
-            .context("failed to start the agent")?;
+            .with_context(|| format!("failed to start `{}`", command.get_program().display()))?;
+        let mut words = command.get_args().skip_while(|word| *word != ADMIN).skip(1);
+        let address = words.next().and_then(|word| word.to_str()?.parse().ok());
         Ok(Self {
             child,
             log,
+            admin: address.filter(|address: &SocketAddr| address.port() != 0),
+            pages: None,
             bound: None,
         })
     }
@@ -52,12 +84,142 @@ impl Agent {
         Ok(agent)
     }
 
+    /// Saves the pages of its admin server to a file when it is asked to exit.
+    #[must_use]
+    pub fn keeping_pages(mut self, file: PathBuf) -> Self {
+        self.pages = Some(file);
+        self
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Its entire output.
     ///
     /// # Errors
     /// When its log cannot be read.
     pub fn log(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&fs::read(&self.log)?).into_owned())
+    }
+
+    /// The end of its log, for a failure message.
+    pub fn tail(&self) -> String {
+        let log = self.log().unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(TAIL)..].join("\n")
+    }
+
+    /// All lines about primaries, after skipping a number of lines.
+    ///
+    /// # Errors
+    /// When its log cannot be read.
+    pub fn told(&self, skip: usize) -> Result<Vec<Told>> {
+        Ok(self.log()?.lines().skip(skip).filter_map(told).collect())
+    }
+
+    /// The last state of a primary (`HostedCluster clusters/demo`), as `Applied InSync`.
+    ///
+    /// # Errors
+    /// When its log cannot be read.
+    pub fn state(&self, primary: &str) -> Result<Option<String>> {
+        let told = self.told(0)?.into_iter().rev();
+        let mut states = told
+            .filter(|told| told.primary == primary)
+            .filter_map(|told| Some(format!("{} {}", told.state?, told.reason)));
+        Ok(states.next())
+    }
+
+    /// The address of its admin server; none before it has logged it.
+    pub fn admin(&self) -> Option<SocketAddr> {
+        let log = || {
+            let log = self.log().ok()?;
+            let mut lines = log.lines();
+            let line = lines.find(|line| line.contains("the admin server is listening"))?;
+            let at = |host| line.split_once(host);
+            let (_, rest) = at("127.0.0.1:").or_else(|| at("0.0.0.0:"))?;
+            let port = rest.split(|char: char| !char.is_ascii_digit()).next()?;
+            Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
+        };
+        self.admin.or_else(log)
+    }
+
+    /// Looks until it gets a value.
+    ///
+    /// # Errors
+    /// When the agent ends before, or at the deadline; the error shows the end of its log.
+    pub fn wait<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T> {
+        let seen = wait::until(what, DEADLINE, || {
+            // Asked first: what it did last counts.
+            let ended = has_ended(self.id());
+            look().map(Some).or_else(|| ended.then_some(None))
+        });
+        match seen {
+            Ok(Some(seen)) => Ok(seen),
+            Ok(None) => bail!("it ended before {what}; it said {}", self.tail()),
+            Err(late) => Err(late).with_context(|| format!("it said {}", self.tail())),
+        }
+    }
+
+    /// Waits until a number of lines contain all of some words.
+    ///
+    /// # Errors
+    /// As for [`Agent::wait`].
+    pub fn wait_for_lines(&self, count: usize, words: &[&str]) -> Result<()> {
+        let says = |line: &&str| words.iter().all(|word| line.contains(word));
+        self.wait(&format!("{count} lines with {words:?}"), || {
+            let log = self.log().ok()?;
+            (log.lines().filter(says).count() >= count).then_some(())
+        })
+    }
+
+    /// Waits until a primary has a state, by a log in JSON.
+    ///
+    /// # Errors
+    /// As for [`Agent::wait`].
+    pub fn wait_for(&self, primary: &str, state: &str) -> Result<()> {
+        let seen = self.wait(&format!("`{state}` of {primary}"), || {
+            (self.state(primary).ok()?.as_deref() == Some(state)).then_some(())
+        });
+        seen.with_context(|| format!("it is {:?}", self.state(primary).ok().flatten()))
+    }
+
+    /// Waits until the first pass is complete: the agent then prints its summary, a line for each state and reason, here
+    /// in JSON.
+    ///
+    /// # Errors
+    /// As for [`Agent::wait`].
+    pub fn wait_for_first_pass(&self) -> Result<()> {
+        let is_summary = |line: &str| {
+            let said: Value = serde_json::from_str(line).ok()?;
+            let mut words = said["message"].as_str()?.split_whitespace();
+            words.next()?.parse::<usize>().ok()?;
+            ["Applied", "Held", "Waiting", "Failed"]
+                .contains(&words.next()?)
+                .then_some(())
+        };
+        self.wait("the summary of the first pass", || {
+            self.log().ok()?.lines().find_map(is_summary)
+        })
+    }
+
+    /// Waits until its admin server listens, and returns its address.
+    ///
+    /// # Errors
+    /// As for [`Agent::wait`].
+    pub fn listening(&self) -> Result<SocketAddr> {
+        self.wait("the address of its admin server", || self.admin())
+    }
+
+    /// Waits until it is ready, and returns the address of its admin server.
+    ///
+    /// # Errors
+    /// As for [`Agent::wait`].
+    pub fn ready(&self) -> Result<SocketAddr> {
+        let admin = self.listening()?;
+        let answers = || Some(http::get(admin, "/readyz").ok()?.status == 200);
+        self.wait("readiness", || answers()?.then_some(admin))
     }
 
     /// Bytes of memory that it uses now.
@@ -158,13 +320,38 @@ impl Agent {
     /// # Errors
     /// When it does not exit, or exits with an error.
     pub fn stop(mut self) -> Result<String> {
+        if let Some(file) = self.pages.take() {
+            let admin = self
+                .admin()
+                .context("it never said where its admin server listens")?;
+            let page = |page: &&str| Ok(http::get(admin, page)?.body);
+            fs::write(file, PAGES.iter().map(page).collect::<Result<String>>()?)?;
+        }
         self.signal("-TERM")?;
-        let status = wait::until("the end of the agent", DEADLINE, || {
-            self.child.try_wait().ok().flatten()
-        })?;
-        ensure!(status.success(), "the agent ended with {status}");
-        self.log()
+        self.end()
     }
+
+    /// Waits until it exits by itself, and returns its output.
+    ///
+    /// # Errors
+    /// When it does not exit, or exits with an error.
+    pub fn end(mut self) -> Result<String> {
+        let status = wait::until("its end", DEADLINE, || self.child.try_wait().ok().flatten())?;
+        let log = self.log()?;
+        ensure!(status.success(), "it ended with {status}: {}", self.tail());
+        Ok(log)
+    }
+}
+
+fn told(line: &str) -> Option<Told> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    let text = |key: &str| line.get(key).and_then(Value::as_str).map(str::to_owned);
+    Some(Told {
+        primary: text("primary")?,
+        cause: text("cause").unwrap_or_default(),
+        state: text("state"),
+        reason: text("reason").unwrap_or_default(),
+    })
 }
 
 /// The state of a process, and the id of its parent; none if it does not exist.
@@ -177,7 +364,7 @@ fn process(number: u32) -> Option<(String, String)> {
 
 /// Whether a process has ended, even if it was not reaped yet.
 pub fn has_ended(number: u32) -> bool {
-    process(number).is_none_or(|(state, _)| state == "Z")
+    process(number).is_none_or(|(state, _)| ["Z", "X"].contains(&state.as_str()))
 }
 
 impl Drop for Agent {

@@ -2,7 +2,7 @@
 
 use crate::agent::{Agent, DEADLINE};
 use crate::secret::Secret;
-use crate::stage::{NOW, Stage, port_of, put};
+use crate::stage::{NOW, Stage, put};
 use crate::tree;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::fs;
@@ -99,15 +99,7 @@ impl Crash {
     fn disturb(self, stage: &Stage, numbers: &mut Numbers) -> Result<()> {
         for _ in 0..self.clusters / 2 {
             let index = (numbers.take() % self.clusters as u64) as usize;
-            let path = stage.hosted(index);
-            let text = fs::read_to_string(&path)?;
-            let port = 1024 + numbers.take() % 60_000;
-            let (at, old) = port_of(&text).context("the Service has no port")?;
-            let (before, after) = text.split_at(at);
-            put(
-                &path,
-                format!("{before}{}", after.replacen(old, &port.to_string(), 1)).as_bytes(),
-            )?;
+            stage.set_port(index, 1024 + numbers.take() % 60_000)?;
         }
         for _ in 0..self.clusters / 4 {
             let index = (numbers.take() % self.clusters as u64) as usize;

@@ -2,17 +2,16 @@
 //! xtask fuzz`. Findings are a panic, a hang, a shown credential, an unknown exit code, and damage that stays.
 
 mod damage;
-mod dice;
 mod mutate;
 mod plant;
 mod program;
 
 use anyhow::{Context as _, Result, ensure};
 use damage::Damaged;
-use dice::Dice;
 use program::{Kind, Transom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use transom_support::numbers::Numbers;
 
 /// The amount of work.
 #[derive(Clone, Copy, Debug)]
@@ -172,4 +171,33 @@ fn policy(transom: &Transom, cases: &[plant::Case], dice: &mut Dice) -> Result<A
         canaries: canaries.count(),
         wrong: ended.wrong(Kind::Render, &canaries),
     })
+}
+
+/// The choices of one attempt.
+pub(super) struct Dice(Numbers);
+
+impl Dice {
+    pub(super) fn new(seed: u64, attempt: u64) -> Self {
+        Self(Numbers::new(seed, attempt))
+    }
+
+    /// A number below another, which is not 0.
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.0.take() % (end.max(1) as u64)).unwrap_or_default()
+    }
+
+    /// True with this probability in percent.
+    pub(super) fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of several; there must be at least one.
+    pub(super) fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[self.below(all.len())]
+    }
+
+    /// A byte.
+    pub(super) fn byte(&mut self) -> u8 {
+        self.0.take().to_le_bytes()[0]
+    }
 }

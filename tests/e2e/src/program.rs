@@ -1,8 +1,9 @@
-//! The paths of the binary and the built components. The binary is always built from these sources.
+//! The paths of the binary and the built components, and how a command ended. The binary is always built from these
+//! sources.
 
 use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::{env, fs};
 
@@ -82,4 +83,14 @@ pub fn component(name: &str) -> Result<Vec<u8>> {
     let path = target.join("guests").join(name).with_extension("wasm");
     fs::read(&path)
         .with_context(|| format!("component `{name}` is not built: run `cargo xtask guests`"))
+}
+
+/// The exit code of a command.
+pub fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+/// The standard error of a command.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -1,20 +1,19 @@
 //! A real Prometheus that scrapes one agent, and promtool. It is killed when its handle is dropped.
 
-use crate::agent::DEADLINE;
+use crate::agent::Agent;
 use crate::{http, program};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use transom_support::wait;
+use std::process::Command;
 
 /// A running Prometheus.
 #[derive(Debug)]
 pub struct Prometheus {
-    child: Child,
+    program: Agent,
     address: SocketAddr,
 }
 
@@ -101,29 +100,19 @@ impl Prometheus {
         fs::write(folder.join("prometheus.yaml"), config.to_string())?;
         // No other process takes the port in the short time until Prometheus does.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let log = File::create(folder.join("log"))?;
-        let child = Command::new(tool("prometheus")?)
-            .arg(format!(
-                "--config.file={}",
-                folder.join("prometheus.yaml").display()
-            ))
-            .arg(format!(
-                "--storage.tsdb.path={}",
-                folder.join("data").display()
-            ))
-            .arg(format!("--web.listen-address={address}"))
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .context("failed to start Prometheus")?;
-        let started = Self { child, address };
-        wait::until("a Prometheus that is ready", DEADLINE, || {
-            http::get(address, "/-/ready")
-                .ok()
-                .filter(|answer| answer.status == 200)
+        let mut command = Command::new(tool("prometheus")?);
+        let file = |name: &str| folder.join(name).display().to_string();
+        command.args([
+            format!("--config.file={}", file("prometheus.yaml")),
+            format!("--storage.tsdb.path={}", file("data")),
+            format!("--web.listen-address={address}"),
+        ]);
+        let program = Agent::start(&mut command, folder.join("log"))?;
+        program.wait("a Prometheus that is ready", || {
+            let answer = http::get(address, "/-/ready").ok()?;
+            (answer.status == 200).then_some(())
         })?;
-        Ok(started)
+        Ok(Self { program, address })
     }
 
     /// The current values of an expression.
@@ -165,8 +154,8 @@ impl Prometheus {
                 .ok()
                 .filter(|values| values.iter().any(|value| !value.is_nan() && is(*value)))
         };
-        wait::until(&format!("the value of `{expression}`"), DEADLINE, look)?;
-        Ok(())
+        let what = format!("the value of `{expression}`");
+        self.program.wait(&what, look).map(drop)
     }
 
     /// The errors of its rules that cannot be evaluated.
@@ -185,13 +174,5 @@ impl Prometheus {
         let errors =
             rules.filter_map(|rule| rule["lastError"].as_str().filter(|error| !error.is_empty()));
         Ok(errors.map(str::to_owned).collect())
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        // If it has already exited, both do nothing.
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }

@@ -4,15 +4,16 @@ use crate::agent::{Agent, DEADLINE};
 use crate::program;
 use crate::secret::Secret;
 use anyhow::{Context as _, Result, bail, ensure};
-use std::collections::BTreeMap;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 use transom_cluster::directory::{Directory, DirectoryOptions};
 use transom_core::reference::{LOCAL, ObjectRef};
-use transom_support::fleet::{self, File, Fleet};
+use transom_support::fleet::{self, Fleet};
 use transom_support::wait;
 
 /// The current time for all runs that are compared.
@@ -42,7 +43,12 @@ impl Stage {
             policies: folder.path().join("policies"),
             folder,
         };
-        for file in files(clusters, managed)? {
+        let fleet = Fleet {
+            clusters,
+            managed,
+            seed: SEED,
+        };
+        for file in fleet.files()? {
             put(&stage.fleet.join(&file.path), file.text.as_bytes())?;
         }
         fs::create_dir_all(&stage.policies)?;
@@ -153,7 +159,7 @@ impl Stage {
             .cloned();
         let taints = taints
             .as_ref()
-            .and_then(serde_json::Value::as_array)
+            .and_then(Value::as_array)
             .cloned()
             .unwrap_or_default();
         Ok(taints
@@ -186,6 +192,61 @@ impl Stage {
             bail!("`{}` does not hold what the test edits", path.display());
         }
         put(path, text.replacen(from, to, 1).as_bytes())
+    }
+
+    /// Gives the Service of a HostedCluster another port for clients.
+    ///
+    /// # Errors
+    /// When there is no such port.
+    pub fn set_port(&self, index: usize, port: u64) -> Result<()> {
+        let path = self.hosted(index);
+        let text = fs::read_to_string(&path)?;
+        let (at, old) = port_of(&text).context("the Service has no port")?;
+        let (before, after) = text.split_at(at);
+        let text = format!("{before}{}", after.replacen(old, &port.to_string(), 1));
+        put(&path, text.as_bytes())
+    }
+
+    /// The same, and waits until the agent has written it into the secret.
+    ///
+    /// # Errors
+    /// When this never happens.
+    pub fn follows_port(&self, index: usize, port: u64) -> Result<Secret> {
+        self.set_port(index, port)?;
+        self.wait_for_secret(index, "the new port", |secret| {
+            secret.server.ends_with(&format!(":{port}"))
+        })
+    }
+
+    /// The source of a HostedCluster, its kubeconfig in base64.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn source(&self, index: usize) -> Result<String> {
+        let text = fs::read_to_string(self.hosted(index))?;
+        let mut lines = text.lines();
+        let encoded = lines.find_map(|line| line.strip_prefix("  kubeconfig: "));
+        Ok(encoded.context("there is no kubeconfig")?.to_owned())
+    }
+
+    /// The same, decoded.
+    ///
+    /// # Errors
+    /// When it is no kubeconfig.
+    pub fn kubeconfig(&self, index: usize) -> Result<Value> {
+        let bytes = STANDARD.decode(self.source(index)?).ok();
+        let bytes = bytes.context("the source is not base64")?;
+        serde_yaml::from_slice(&bytes)
+            .ok()
+            .context("the source is not YAML")
+    }
+
+    /// Replaces the source of a HostedCluster.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn put_source(&self, index: usize, encoded: &str) -> Result<()> {
+        self.edit(&self.hosted(index), &self.source(index)?, encoded)
     }
 
     /// Waits until the agent has created an accepted secret.
@@ -280,22 +341,4 @@ pub(crate) fn port_of(text: &str) -> Option<(usize, &str)> {
     let end = text.rfind("\n    protocol: TCP\n    targetPort: client")?;
     let start = text.get(..end)?.rfind("port: ")? + "port: ".len();
     Some((start, text.get(start..end)?))
-}
-
-/// The files of a fleet, generated once per process, because generating keys takes time.
-fn files(clusters: usize, managed: usize) -> Result<Vec<File>> {
-    static KNOWN: Mutex<BTreeMap<(usize, usize), Vec<File>>> = Mutex::new(BTreeMap::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(files) = known.get(&(clusters, managed)) {
-        return Ok(files.clone());
-    }
-    let files: Vec<File> = Fleet {
-        clusters,
-        managed,
-        seed: SEED,
-    }
-    .files()?
-    .collect();
-    known.insert((clusters, managed), files.clone());
-    Ok(files)
 }

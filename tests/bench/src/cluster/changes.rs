@@ -2,10 +2,9 @@
 //! a time.
 
 use super::fleet::Scene;
-use super::running::Running;
 use super::{count, row};
 use crate::floor::server::{SECRET, api, follow_from};
-use crate::process::Programs;
+use crate::process::{Programs, cpu_millis, start};
 use crate::rounds::median;
 use crate::table::{Figure, Table};
 use anyhow::{Context as _, Result};
@@ -31,18 +30,21 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Rotations and idleness of the agent, beside a program that only copies.
 pub(super) async fn rotations(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
     let index = available(scene).await?;
-    let agent = Running::start(&mut programs.transom(&["run", "--kubeconfig", &scene.agent]))?;
+    let agent = start(&mut programs.transom(&["run", "--kubeconfig", &scene.agent]))?;
     // The first one includes the start.
     rotate(scene, index, usize::MAX)
         .await
         .context("the first one of the agent")?;
     let ours = times(scene, index, 0).await.context("of the agent")?;
-    let (before, start) = (agent.cpu_millis()?, scene.now().await?);
+    let (before, since) = (cpu_millis(agent.id())?, scene.now().await?);
     tokio::time::sleep(IDLE).await;
-    let (idle, counted) = (agent.cpu_millis()? - before, scene.requests(&start).await?);
+    let (idle, counted) = (
+        cpu_millis(agent.id())? - before,
+        scene.requests(&since).await?,
+    );
     drop(agent);
     let floor = ["server", "--kubeconfig", &scene.floor, "copy"];
-    let copying = Running::start(&mut programs.floor(&floor))?;
+    let copying = start(&mut programs.floor(&floor))?;
     // If it missed one because it was not watching yet, the next one counts.
     for turn in 0..TRIES {
         if rotate(scene, index, usize::MAX - 1 - turn).await.is_ok() {

@@ -1,7 +1,6 @@
 //! First run and restart, beside programs that send only the necessary requests.
 
-use super::fleet::Scene;
-use super::running::Agent;
+use super::fleet::{Scene, allowance};
 use super::spent::Runs;
 use super::{ALLOWED, SERVERS, count, row, verbs};
 use crate::process::{self, Programs};
@@ -41,7 +40,7 @@ pub(super) async fn first(programs: &Programs, scene: &Scene, table: &mut Table)
         scene.clear_outputs().await?;
         peak = peak.max(process::peak(&mut programs.transom(&once))?);
     }
-    let kept = Agent::start(programs, scene).await?.allowance()?;
+    let kept = allowance(&scene.start_agent(programs)?)?;
     let what = |rest: &str| {
         format!(
             "first run, {} HostedClusters, {writes} secrets to write: {rest}",

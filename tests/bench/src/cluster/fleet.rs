@@ -1,14 +1,18 @@
 //! A real API server with a fleet, and the cost of its servers. Shows no content of a Secret.
 
 use crate::floor::server::{SECRET, api, client};
-use crate::process;
+use crate::process::{self, Programs};
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::Client;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::Value;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
+use transom_core::metrics::{Metric, WATCH_OBJECTS};
+use transom_e2e::agent::{ADMIN, Agent};
+use transom_e2e::http;
 use transom_support::fleet::Fleet;
 use transom_test_cluster::{Cluster, Options};
 
@@ -91,6 +95,16 @@ impl Scene {
         })
     }
 
+    /// Starts the agent, and waits until it watches everything.
+    pub(super) fn start_agent(&self, programs: &Programs) -> Result<Agent> {
+        // No other process takes the port in the short time until the agent does.
+        let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let words = ["run", "--kubeconfig", &self.agent, ADMIN, &admin];
+        let agent = process::start(&mut programs.transom(&words))?;
+        agent.ready()?;
+        Ok(agent)
+    }
+
     /// Writes the managed objects into a file, in the form in which they would be created; returns their number.
     pub(super) async fn keep_outputs(&self) -> Result<usize> {
         let mut made = Vec::new();
@@ -142,4 +156,16 @@ impl Scene {
         });
         Ok(apiserver? + etcd?)
     }
+}
+
+/// A metric of the agent, summed over its labels.
+pub(super) fn metric(agent: &Agent, metric: &Metric) -> Result<f64> {
+    let about = || format!("failed to ask the agent for `{}`", metric.name);
+    let admin = agent.admin().with_context(about)?;
+    http::metric(admin, metric.name, "").with_context(about)
+}
+
+/// The memory that the agent may use for the number of objects in its cache now, in mebibytes.
+pub(super) fn allowance(agent: &Agent) -> Result<f64> {
+    Ok(64.0 + metric(agent, &WATCH_OBJECTS)? * 10.0 / 1024.0)
 }

@@ -1,13 +1,22 @@
-//! Single ManagedClusters that turn Unknown in a quiet fleet, one after the other.
+//! Single ManagedClusters that turn Unknown in a quiet fleet, one after the other; and one minute of heartbeats, in which
+//! every one changes in a way that affects no decision.
 
-use super::taints::{condition, flip, is_tainted};
+use super::fleet::{PARALLEL, Scene, metric};
+use super::taints::{condition, flip, is_tainted, send};
+use super::{count, row};
 use crate::floor::server::follow_from;
-use anyhow::{Context as _, Result, bail};
+use crate::process::cpu_millis;
+use crate::table::{Figure, Table};
+use anyhow::{Context as _, Result, bail, ensure};
 use futures::TryStreamExt as _;
-use kube::api::{Api, DynamicObject, PatchParams, WatchEvent, WatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, WatchEvent, WatchParams};
+use serde_json::json;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
+use transom_core::metrics::{QUEUE, RECONCILES};
+use transom_e2e::agent::Agent;
+use transom_test_cluster::wait;
 
 /// Flips that are measured.
 const FLIPS: usize = 300;
@@ -97,4 +106,73 @@ async fn settle_one(clusters: &Api<DynamicObject>, name: &str, tainted: bool) ->
     timeout(Duration::from_secs(30), follow)
         .await
         .with_context(|| format!("{name} was not tainted in time"))?
+}
+
+/// The minimum duration; each cluster sends one heartbeat, however long that takes.
+const BEATING: Duration = Duration::from_secs(60);
+
+/// Measures what the agent does meanwhile.
+pub(super) async fn beats(
+    scene: &Scene,
+    clusters: &Api<DynamicObject>,
+    names: &[String],
+    agent: &Agent,
+    table: &mut Table,
+) -> Result<()> {
+    // The agent may still be handling the last flip.
+    let calm = async || Ok((metric(agent, &QUEUE)? == 0.0).then_some(()));
+    wait::until("an agent with nothing to reconcile", DEADLINE, calm).await?;
+    let reconciled = metric(agent, &RECONCILES)?;
+    // A missing metric would be zero before and after.
+    ensure!(
+        reconciled >= names.len() as f64,
+        "the agent tells of {reconciled} reconciles so far"
+    );
+    let (since, cpu, start) = (scene.now().await?, cpu_millis(agent.id())?, Instant::now());
+    let mut beats = 0_usize;
+    for chunk in names.chunks(PARALLEL * 8).cycle() {
+        let patch = Patch::Merge(
+            json!({"status": {"clusterClaims": [{"name": "beat", "value": beats.to_string()}]}}),
+        );
+        send(clusters, chunk, &patch).await?;
+        beats += chunk.len();
+        if beats >= names.len() && start.elapsed() >= BEATING {
+            break;
+        }
+    }
+    let (wall, cpu) = (
+        start.elapsed().as_secs_f64() * 1e3,
+        cpu_millis(agent.id())? - cpu,
+    );
+    let (requests, reconciles) = (
+        scene.requests(&since).await?.all(),
+        metric(agent, &RECONCILES)? - reconciled,
+    );
+    let what = |rest: &str| {
+        format!(
+            "a minute of beating hearts, {} ManagedClusters, {beats} beats: {rest}",
+            names.len()
+        )
+    };
+    table.add(row(
+        what("reconciles"),
+        Figure::Count(reconciles),
+        "none",
+        count(0),
+        Some(1.0),
+    ))?;
+    table.add(row(
+        what("requests"),
+        count(requests),
+        "none",
+        count(0),
+        Some(1.0),
+    ))?;
+    table.add(row(
+        what("CPU of the agent"),
+        Figure::Millis(cpu),
+        "the minute",
+        Figure::Millis(wall),
+        None,
+    ))
 }

@@ -1,11 +1,10 @@
 //! ManagedClusters that turn Unknown, all at once. Ignores taints of others.
 
-use super::fleet::{PARALLEL, Scene};
-use super::running::{Agent, Running};
+use super::fleet::{PARALLEL, Scene, allowance};
 use super::spent::Spending;
-use super::{ALLOWED, SERVERS, beats, count, flips, row, verbs};
+use super::{ALLOWED, SERVERS, count, flips, row, verbs};
 use crate::floor::server::{MANAGED, UNREACHABLE, api};
-use crate::process::Programs;
+use crate::process::{self, Programs, cpu_millis};
 use crate::rounds::percentile;
 use crate::table::{Figure, Table};
 use anyhow::{Context as _, Result};
@@ -30,16 +29,16 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
     let floor = Spending::start(scene).await?;
     flip_and_taint(&clusters, &names).await?;
     let floor = floor.end(scene).await?;
-    let agent = Agent::start(programs, scene).await?;
+    let agent = scene.start_agent(programs)?;
     flip(&clusters, &names, "True").await?;
     settled(&clusters, names.len(), false).await?;
-    let (start, cpu) = (scene.now().await?, agent.running.cpu_millis()?);
+    let (start, cpu) = (scene.now().await?, cpu_millis(agent.id())?);
     let ours = Spending::start(scene).await?;
     at_once(&clusters, &names).await?;
     let ours = ours.end(scene).await?;
     let (requests, cpu) = (
         scene.requests(&start).await?.all(),
-        agent.running.cpu_millis()? - cpu,
+        cpu_millis(agent.id())? - cpu,
     );
     let (many, against) = (names.len(), "the same flips and patches");
     let what = |rest: &str| format!("{many} ManagedClusters turn Unknown: {rest}");
@@ -73,10 +72,10 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
     ))?;
     table.add(verbs(what, &ours.verbs, against, &floor.verbs))?;
     let ours = flips::times(&clusters, &names).await?;
-    beats::measure(scene, &clusters, &names, &agent, table).await?;
+    flips::beats(scene, &clusters, &names, &agent, table).await?;
     let (peak, kept) = (
-        Figure::Mebibytes(agent.running.peak()?),
-        Figure::Mebibytes(agent.allowance()?),
+        Figure::Mebibytes(agent.peak_bytes()? as f64 / f64::from(1 << 20)),
+        Figure::Mebibytes(allowance(&agent)?),
     );
     table.add(row(
         format!("{many} ManagedClusters, all of this: peak memory"),
@@ -87,7 +86,7 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
     ))?;
     drop(agent);
     let tainting =
-        Running::start(&mut programs.floor(&["server", "--kubeconfig", &scene.floor, "taint"]))?;
+        process::start(&mut programs.floor(&["server", "--kubeconfig", &scene.floor, "taint"]))?;
     flips::until_watching(&clusters, &names).await?;
     let floor = flips::times(&clusters, &names).await?;
     drop(tainting);

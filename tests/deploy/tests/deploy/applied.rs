@@ -9,6 +9,7 @@ use std::process::Command;
 use transom_e2e::program;
 use transom_support::fleet::Fleet;
 use transom_test_cluster::{Cluster, Options, helm, wait};
+use transom_test_deploy::generated;
 use transom_test_deploy::rendered::{self, folder, kustomization, said};
 
 pub(crate) const CRDS: [&str; 5] = [
@@ -318,5 +319,40 @@ async fn the_components_apply() -> Result<()> {
     ]))?;
     assert!(told.contains("--secret-reads=strict"), "{told}");
     assert_eq!(monitoring(&cluster)?, MONITORING);
+    Ok(())
+}
+
+#[test]
+fn generated_files_match_their_sources() -> Result<()> {
+    let all = generated::all()?;
+    let old: Vec<&str> = all
+        .iter()
+        .filter(|file| !file.is_current())
+        .map(|file| file.path.as_str())
+        .collect();
+    assert!(
+        old.is_empty(),
+        "not up to date: {}; run `cargo xtask deploy`",
+        old.join(", ")
+    );
+    Ok(())
+}
+
+#[test]
+fn chart_and_base_have_the_current_version() -> Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    let chart: Value = serde_yaml::from_str(&std::fs::read_to_string(
+        rendered::folder("chart").join("Chart.yaml"),
+    )?)?;
+    assert_eq!([&chart["version"], &chart["appVersion"]], [version; 2]);
+    let base = rendered::kustomization("base")?;
+    let deployment = base
+        .iter()
+        .find(|object| object["kind"] == "Deployment")
+        .context("the base has no Deployment")?;
+    assert_eq!(
+        deployment.pointer("/spec/template/spec/containers/0/image"),
+        Some(&format!("transom:{version}").into())
+    );
     Ok(())
 }

@@ -3,17 +3,12 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
 use std::process::Command;
-use std::time::Duration;
 use transom_e2e::agent::Agent;
-use transom_e2e::program;
-use transom_test_cluster::{Cluster, Line, Mark, User, wait};
+pub(crate) use transom_e2e::agent::DEADLINE;
+use transom_e2e::{http, program};
+use transom_test_cluster::{Cluster, Line, Mark, User};
 use transom_test_deploy::rendered::said;
-
-/// The deadline for what takes moments on a quiet machine.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(600);
 
 /// The start of an operator's command.
 pub(crate) fn kubectl(cluster: &Cluster) -> Result<Command> {
@@ -24,7 +19,6 @@ pub(crate) fn kubectl(cluster: &Cluster) -> Result<Command> {
 pub(crate) struct Deployed {
     agent: Agent,
     account: User,
-    port: u16,
     mark: Mark,
 }
 
@@ -41,7 +35,6 @@ impl Deployed {
         ];
         let deployment: Value = serde_json::from_str(&said(kubectl(cluster)?.args(words))?)?;
         let account = cluster.service_account("transom", "transom").await?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let arguments = deployment
             .pointer("/spec/template/spec/containers/0/args")
             .and_then(Value::as_array);
@@ -51,7 +44,7 @@ impl Deployed {
             .iter()
             .filter_map(Value::as_str)
         {
-            transom.arg(argument.replace("0.0.0.0:8080", &format!("127.0.0.1:{port}")));
+            transom.arg(argument.replace("0.0.0.0:8080", "127.0.0.1:0"));
         }
         transom
             .arg("--kubeconfig")
@@ -61,34 +54,16 @@ impl Deployed {
             .env_remove("RUST_LOG");
         let mark = cluster.audit().mark()?;
         let agent = Agent::start(&mut transom, cluster.folder().join("transom.log"))?;
-        let mut started = Self {
-            agent,
-            account,
-            port,
-            mark,
-        };
-        started.ready().await?;
-        Ok(started)
-    }
-
-    async fn ready(&mut self) -> Result<()> {
-        let port = self.port;
-        wait::until("a ready agent", DEADLINE, async || {
-            ensure!(
-                self.agent.ended()?.is_none(),
-                "the agent ended: {}",
-                self.agent.log()?
-            );
-            Ok(status(port, "/readyz")
-                .is_some_and(|status| status.contains(" 200 "))
-                .then_some(()))
-        })
-        .await?;
+        let admin = agent.ready()?;
         ensure!(
-            status(port, "/healthz").is_some_and(|status| status.contains(" 200 ")),
+            http::get(admin, "/healthz")?.status == 200,
             "ready and not healthy"
         );
-        Ok(())
+        Ok(Self {
+            agent,
+            account,
+            mark,
+        })
     }
 
     /// Its entire output.
@@ -112,16 +87,4 @@ impl Deployed {
         ensure!(denied.is_empty(), "denied: {denied:?}");
         Ok(asked)
     }
-}
-
-/// The first line of the admin port's response; none while it does not answer.
-fn status(port: u16, path: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .ok()?;
-    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    answer.lines().next().map(str::to_owned)
 }

@@ -3,6 +3,5 @@
 mod applied;
 mod chart;
 mod deployed;
-mod generated;
 mod monitoring;
 mod pages;

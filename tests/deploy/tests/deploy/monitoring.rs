@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use transom_core::metrics::{ALL, Kind, Metric};
 use transom_e2e::{program, prometheus};
-use transom_test_deploy::{expression, generated, metrics};
+use transom_test_deploy::generated::METRICS;
+use transom_test_deploy::{expression, generated};
 
 /// Labels that Prometheus adds: one install is one job in one namespace.
 const OF_PROMETHEUS: [&str; 2] = ["namespace", "job"];
@@ -232,7 +233,7 @@ fn every_panel_reads_the_chosen_data_source() -> Result<()> {
 
 #[test]
 fn every_alert_has_a_duration_a_severity_and_a_section_on_the_page() -> Result<()> {
-    let page = fs::read_to_string(program::root().join(metrics::PAGE))?;
+    let page = fs::read_to_string(program::root().join(METRICS))?;
     let (_, page) = page.split_once("\n## Alerts\n").context("no alerts")?;
     let (page, _) = page.split_once("\n## ").context("no end of the alerts")?;
     let sections: BTreeMap<&str, &str> = page
@@ -246,7 +247,7 @@ fn every_alert_has_a_duration_a_severity_and_a_section_on_the_page() -> Result<(
         let severity = text(alert, "/labels/severity")?;
         ensure!(["critical", "warning"].contains(&severity), "{name}");
         ensure!(!["0m", "0s"].contains(&lasting), "{name} fires on a blip");
-        let runbook = format!("{}#{}", metrics::PAGE, name.to_lowercase());
+        let runbook = format!("{METRICS}#{}", name.to_lowercase());
         ensure!(
             text(alert, "/annotations/runbook_url")? == runbook,
             "{name}"

@@ -510,11 +510,7 @@ async fn migration_is_read_only_first_and_then_rewrites_no_correct_object() -> R
     tells(&told, 1, "would update", ": data.kubeconfig, metadata")?;
     tells(&told, 2, "would create", OUTPUT)?;
     let asked = agent.stop(&cluster)?;
-    let leases = |line: &transom_test_cluster::Line| {
-        line.target
-            .as_ref()
-            .is_some_and(|target| target.resource == "leases")
-    };
+    let leases = |line: &transom_test_cluster::Line| line.resource() == "leases";
     let asked: Vec<_> = asked
         .iter()
         .filter(|line| line.is_write() && !leases(line))

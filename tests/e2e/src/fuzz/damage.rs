@@ -1,7 +1,7 @@
 //! Damage to the agent's own folder, which the next run must repair. Damages no file of the user.
 
 use super::Attempt;
-use super::dice::Dice;
+use super::Dice;
 use super::mutate;
 use super::program::{Kind, Transom};
 use crate::canary::Canaries;

@@ -1,6 +1,6 @@
 //! Mutations of values and of bytes, regardless of their meaning.
 
-use super::dice::Dice;
+use super::Dice;
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The bundled cases with texts planted wherever a kubeconfig may hide a credential, unchanged otherwise or mutated.
 //! Contains no real credential.
 
-use super::dice::Dice;
+use super::Dice;
 use super::mutate;
 use crate::canary::Canaries;
 use crate::program;

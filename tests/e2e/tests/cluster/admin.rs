@@ -1,7 +1,6 @@
 //! The admin server of the real binary: what each client from another machine may see, with and without TLS, and when
 //! readiness is reported. Uses a non-loopback address wherever the client's identity matters.
 
-use crate::agent::Worker;
 use crate::stage::{DEADLINE, HOME, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
@@ -12,6 +11,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use transom_e2e::agent::Agent;
 use transom_e2e::http;
 use transom_test_cluster::{Proxy, User, wait};
 
@@ -37,32 +37,9 @@ fn own_address() -> Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-impl Worker {
-    /// The port of its admin server, as soon as it listens.
-    async fn admin_port(&self) -> Result<u16> {
-        let port = wait::until("the address of the admin server", DEADLINE, async || {
-            let log = self.log()?;
-            let told = log
-                .lines()
-                .find(|line| line.contains("the admin server is listening"));
-            let told: Option<Value> = told.and_then(|line| serde_json::from_str(line).ok());
-            Ok(told.and_then(|told| {
-                told["address"]
-                    .as_str()?
-                    .rsplit(':')
-                    .next()?
-                    .parse::<u16>()
-                    .ok()
-            }))
-        });
-        port.await
-            .with_context(|| format!("it said {}", self.tail()))
-    }
-
-    /// Its admin server, at an address that counts as another machine.
-    pub(crate) async fn admin_from_afar(&self) -> Result<SocketAddr> {
-        Ok(SocketAddr::new(own_address()?, self.admin_port().await?))
-    }
+/// The agent's admin server, at an address that counts as another machine.
+pub(crate) fn from_afar(agent: &Agent) -> Result<SocketAddr> {
+    Ok(SocketAddr::new(own_address()?, agent.listening()?.port()))
 }
 
 impl Stage {
@@ -119,7 +96,7 @@ fn remote_clients_need_a_token_except_for_health() -> Result<()> {
     on_stage(async |stage| {
         let (scraper, other) = stage.scrapers().await?;
         let agent = stage.start_agent(&["--admin-address", "0.0.0.0:0"])?;
-        let afar = agent.admin_from_afar().await?;
+        let afar = from_afar(&agent)?;
         let (scraper, other) = (stage.token(&scraper)?, stage.token(&other)?);
         let nobody = scraper.replace('.', "-");
         for (path, token, status) in [
@@ -182,7 +159,7 @@ fn serves_tls_only_when_given_a_certificate() -> Result<()> {
             &files[1],
         ];
         let agent = stage.start_agent(&words)?;
-        let afar = agent.admin_from_afar().await?;
+        let afar = from_afar(&agent)?;
         for (user, path, code) in [
             (&scraper, "/metrics", 200),
             (&other, "/metrics", 403),
@@ -208,7 +185,7 @@ fn is_alive_at_once_and_ready_after_the_initial_lists() -> Result<()> {
         let proxy = Proxy::start(&stage.cluster).await?;
         proxy.hold(Some("/hostedclusters"));
         let agent = stage.start_agent_at(&proxy.server(), &["--admin-address", "127.0.0.1:0"])?;
-        let admin = SocketAddr::from(([127, 0, 0, 1], agent.admin_port().await?));
+        let admin = agent.listening()?;
         let ready = http::get(admin, "/readyz")?;
         ensure!(
             ready.status == 503 && ready.body.contains("listed"),

@@ -1,50 +1,35 @@
 //! Admission that changes or refuses what the agent writes: the policy and the primary report it, the audit log shows
-//! no write loop, and meanwhile the agent leaves writes of others alone.
+//! no write loop, and meanwhile the agent leaves writes of others alone. A successful test leaves no admission policy.
 
-use crate::admission::Refusal;
-use crate::agent::Worker;
 use crate::objects::{OUTPUT, home, primary};
 use crate::stage::{DEADLINE, SECRET, Stage, on_stage};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use transom_core::metrics::RECONCILES;
+use transom_e2e::agent::Agent;
 use transom_e2e::http;
 use transom_test_cluster::{Asks, Line, Mark, Say, Webhook, wait};
 
 const EVENT: (&str, &str) = ("events.k8s.io/v1", "Event");
-const POLICY: (&str, &str) = (transom_api::API_VERSION, transom_api::KIND);
 /// How often another client writes what the webhook changed.
 const POKES: usize = 10;
 
 impl Stage {
     /// Waits until the status of the policy and an Event on a primary explain the failure.
     async fn wait_for_told(&self, name: &str, reason: &str) -> Result<()> {
-        let mut last = Value::Null;
+        let wanted = |status: &Value| {
+            let all = |field: &str| status[field].as_array().cloned().unwrap_or_default();
+            let unhealthy = all("conditions").iter().any(|it| {
+                it["type"] == "Healthy" && it["status"] == "False" && it["reason"] == reason
+            });
+            let worst = |it: &Value| it["name"] == name && it["reason"] == reason;
+            unhealthy && all("topFailures").iter().any(worst)
+        };
         let what = format!("{reason} in the status");
-        let told = wait::until(&what, DEADLINE, async || {
-            last = self
-                .get(POLICY, None, OUTPUT)
-                .await?
-                .context("the policy is gone")?["status"]
-                .take();
-            let all = |field: &str| last[field].as_array().cloned().unwrap_or_default();
-            let healthy = all("conditions")
-                .into_iter()
-                .find(|it| it["type"] == "Healthy")
-                .unwrap_or_default();
-            let worst = all("topFailures")
-                .iter()
-                .any(|it| it["name"] == name && it["reason"] == reason);
-            Ok(
-                (healthy["status"] == "False" && healthy["reason"] == reason && worst)
-                    .then_some(()),
-            )
-        });
-        told.await
-            .with_context(|| format!("the last status was {last}"))?;
+        self.wait_for_status(&what, wanted).await?;
         wait::until(&format!("an Event of {reason}"), DEADLINE, async || {
             let about = |event: &Value| {
                 let regarding = &event["regarding"];
@@ -78,11 +63,11 @@ impl Stage {
     }
 }
 
-async fn start(stage: &Stage) -> Result<(Worker, SocketAddr)> {
+async fn start(stage: &Stage) -> Result<(Agent, SocketAddr)> {
     stage.install_policies().await?;
-    let mut agent = stage.start_agent(&["--policy-objects", "--admin-address", "127.0.0.1:0"])?;
-    agent.wait_for_first_pass().await?;
-    let admin = agent.wait_until_ready().await?;
+    let agent = stage.start_agent(&["--policy-objects", "--admin-address", "127.0.0.1:0"])?;
+    agent.wait_for_first_pass()?;
+    let admin = agent.ready()?;
     Ok((agent, admin))
 }
 
@@ -148,10 +133,8 @@ fn probe(name: &str) -> Value {
 /// While the webhook is installed.
 async fn changed(stage: &Stage) -> Result<()> {
     let mark = stage.mark()?;
-    let (mut agent, admin) = start(stage).await?;
-    agent
-        .wait_for(&primary("changed"), "Failed AdmissionChanged")
-        .await?;
+    let (agent, admin) = start(stage).await?;
+    agent.wait_for(&primary("changed"), "Failed AdmissionChanged")?;
     stage.wait_for_told("changed", "AdmissionChanged").await?;
     ensure!(
         agent
@@ -167,9 +150,7 @@ async fn changed(stage: &Stage) -> Result<()> {
         (1..=2).contains(&attempts.len()),
         "one create and one update at most: {attempts:#?}"
     );
-    agent
-        .wait_for(&primary("changed"), "Failed AdmissionChanged")
-        .await?;
+    agent.wait_for(&primary("changed"), "Failed AdmissionChanged")?;
     // Something else is desired, which needs another write.
     stage.move_port("changed", 7443).await?;
     let count = attempts.len();
@@ -233,10 +214,8 @@ async fn refused(stage: &Stage) -> Result<()> {
     })
     .await?;
     let mark = stage.mark()?;
-    let (mut agent, _) = start(stage).await?;
-    agent
-        .wait_for(&primary("denied"), "Failed AdmissionRefused")
-        .await?;
+    let (agent, _) = start(stage).await?;
+    agent.wait_for(&primary("denied"), "Failed AdmissionRefused")?;
     stage.wait_for_told("denied", "AdmissionRefused").await?;
     let attempts = wait::until("four attempts", DEADLINE, async || {
         let attempts = stage.attempts("denied", mark).await?;
@@ -263,4 +242,58 @@ async fn refused(stage: &Stage) -> Result<()> {
     }
     agent.stop()?;
     Ok(())
+}
+
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+
+/// A policy that refuses, with its binding.
+pub(crate) struct Refusal {
+    /// Name of both; the message contains it, too.
+    pub(crate) name: &'static str,
+    /// The rule of resources and operations.
+    pub(crate) rule: &'static str,
+    /// What it allows, as an expression.
+    pub(crate) unless: &'static str,
+    /// The resources to which it is bound.
+    pub(crate) within: &'static str,
+}
+
+impl Refusal {
+    /// Creates it; the server needs a moment to enforce it.
+    pub(crate) async fn begin(&self, stage: &Stage) -> Result<()> {
+        let Self {
+            name,
+            rule,
+            unless,
+            within,
+        } = self;
+        let manifest = format!(
+            "
+apiVersion: {ADMISSION}
+kind: ValidatingAdmissionPolicy
+metadata: {{name: {name}}}
+spec:
+  failurePolicy: Fail
+  matchConstraints: {{resourceRules: [{rule}]}}
+  validations: [{{expression: \"{unless}\", message: {name} here}}]
+---
+apiVersion: {ADMISSION}
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{name: {name}}}
+spec: {{policyName: {name}, validationActions: [Deny], matchResources: {within}}}
+"
+        );
+        stage.objects().apply_manifest(&manifest).await
+    }
+
+    /// Removes it.
+    pub(crate) async fn end(&self, stage: &Stage) -> Result<()> {
+        for kind in [
+            "ValidatingAdmissionPolicyBinding",
+            "ValidatingAdmissionPolicy",
+        ] {
+            stage.delete((ADMISSION, kind), None, self.name).await?;
+        }
+        Ok(())
+    }
 }

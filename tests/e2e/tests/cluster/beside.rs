@@ -2,7 +2,6 @@
 //! agent only adds ownership labels to correct secrets. The secrets have the form of that agent: written by client-go,
 //! without labels or annotations.
 
-use crate::agent::Worker;
 use crate::objects::{CLUSTERS, OUTPUT, home, primary};
 use crate::stage::{SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
@@ -10,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fs;
+use transom_e2e::agent::Agent;
 
 /// What the other agent makes of a source: it reads it with client-go, changes one field, and writes it with client-go.
 fn as_go_writes(stage: &Stage, name: &str, source: &Value) -> Result<Vec<u8>> {
@@ -52,7 +52,7 @@ async fn secret(stage: &Stage, name: &str) -> Result<Value> {
 }
 
 /// Whether its log has a line about a primary's secret with this end.
-fn said(agent: &Worker, name: &str, end: &str) -> Result<()> {
+fn said(agent: &Agent, name: &str, end: &str) -> Result<()> {
     let home = format!("{}/{OUTPUT}", home(name));
     let log = agent.log()?;
     let mut messages = log.lines().filter_map(|line| {
@@ -69,17 +69,6 @@ fn said(agent: &Worker, name: &str, end: &str) -> Result<()> {
         "{name}: it said {log}"
     );
     Ok(())
-}
-
-/// Every request of the agent that changes something, including Events and status.
-async fn changing(stage: &Stage, since: transom_test_cluster::Mark) -> Result<Vec<String>> {
-    let lines = stage.lines(since).await?;
-    let changing = lines
-        .iter()
-        .filter(|line| !["get", "list", "watch"].contains(&line.verb.as_str()));
-    Ok(changing
-        .map(|line| format!("{} {}", line.verb, line.uri))
-        .collect())
 }
 
 /// One correct secret, one with an old port, one missing, one with another credential.
@@ -113,14 +102,12 @@ fn read_only_writes_nothing_and_migration_rewrites_no_correct_object() -> Result
             secret(stage, "foreign").await?,
         ];
         let mark = stage.mark()?;
-        let mut agent = stage.start_agent(&["--read-only"])?;
-        agent.wait_for_first_pass().await?;
+        let agent = stage.start_agent(&["--read-only"])?;
+        agent.wait_for_first_pass()?;
         said(&agent, "right", ": metadata")?;
         said(&agent, "moved", ": data.kubeconfig, metadata")?;
         said(&agent, "missing", OUTPUT)?;
-        agent
-            .wait_for(&primary("foreign"), "Failed TargetNotOwned")
-            .await?;
+        agent.wait_for(&primary("foreign"), "Failed TargetNotOwned")?;
         // Changes do not make it write, either.
         stage.move_port("right", 7443).await?;
         let deadline = crate::stage::DEADLINE;
@@ -130,18 +117,16 @@ fn read_only_writes_nothing_and_migration_rewrites_no_correct_object() -> Result
         .await?;
         stage.move_port("right", 6443).await?;
         agent.stop()?;
-        let asked = changing(stage, mark).await?;
+        let asked = stage.changing(mark).await?;
         ensure!(asked.is_empty(), "a read-only agent asked for {asked:#?}");
 
         let mark = stage.mark()?;
-        let mut agent = stage.start_agent(&[])?;
-        agent.wait_for_first_pass().await?;
+        let agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass()?;
         stage.wait_for_right("moved", 7443).await?;
         stage.wait_for_right("missing", 6443).await?;
-        agent.wait_for(&primary("right"), "Applied InSync").await?;
-        agent
-            .wait_for(&primary("foreign"), "Failed TargetNotOwned")
-            .await?;
+        agent.wait_for(&primary("right"), "Applied InSync")?;
+        agent.wait_for(&primary("foreign"), "Failed TargetNotOwned")?;
         agent.stop()?;
         let mut writes = stage.writes(mark).await?;
         writes.sort();

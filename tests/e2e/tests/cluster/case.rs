@@ -1,7 +1,6 @@
 //! One bundled case as a row on the real server: what to create, what to change, and how to compare the result.
 //! Differences are shown as paths, without values.
 
-use crate::agent::Told;
 use crate::objects::{
     Identifiers, case_text, encode, identified, kind, merge_patch, named, parse, place,
 };
@@ -14,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
+use transom_e2e::agent::Told;
 use transom_e2e::program;
 use transom_test_cluster::wait;
 

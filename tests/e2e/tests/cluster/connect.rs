@@ -1,10 +1,8 @@
 //! Which API server the agent uses and how it connects: kubeconfigs, contexts, proxies, and where its Lease is. Checks
 //! the audit log, not the agent's own output.
 
-use crate::agent::Worker;
 use crate::leases::LEASES;
-use crate::stage::{DEADLINE, HOME, Stage, on_stage};
-use crate::tunnel::Tunnels;
+use crate::stage::{HOME, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
@@ -13,8 +11,9 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 use transom_core::rights::LEASE;
+use transom_e2e::agent::Agent;
 use transom_e2e::{http, program};
-use transom_test_cluster::{Carries, User, Wire, wait};
+use transom_test_cluster::{Carries, Tunnels, User, Wire};
 
 /// Other environment variables that affect the connection to a server.
 const VARIABLES: [&str; 7] = [
@@ -250,18 +249,10 @@ fn keeps_the_lease_on_local_or_else_on_the_first_connection() -> Result<()> {
                     .env("KUBECONFIG", &kubeconfig)
                     .env("HOSTNAME", "one"),
             )?;
-            wait::until("somebody with the Lease", DEADLINE, async || {
-                let lease = stage
-                    .get(LEASES, Some(HOME), LEASE)
-                    .await?
-                    .unwrap_or_default();
-                Ok(lease["spec"]["holderIdentity"]
-                    .as_str()
-                    .is_some_and(|who| who.starts_with("one_"))
-                    .then_some(()))
-            })
-            .await
-            .with_context(|| agent.tail())?;
+            stage
+                .wait_for_holder("one")
+                .await
+                .with_context(|| agent.tail())?;
             agent.stop()?;
             let lines = stage.all_lines(mark).await?;
             for user in [&stage.agent, &other] {
@@ -274,11 +265,7 @@ fn keeps_the_lease_on_local_or_else_on_the_first_connection() -> Result<()> {
                     "{flags:?}: {} asked nothing",
                     user.name()
                 );
-                let leases = of_user.any(|line| {
-                    line.target
-                        .as_ref()
-                        .is_some_and(|target| target.resource == "leases")
-                });
+                let leases = of_user.any(|line| line.resource() == "leases");
                 ensure!(
                     leases == (user.name() == holder.name()),
                     "{flags:?}: the Lease is not on one connection"
@@ -362,11 +349,8 @@ async fn much(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-fn status(agent: &Worker, path: &str) -> Result<Option<u16>> {
-    let Some(address) = agent.admin()? else {
-        return Ok(None);
-    };
-    Ok(http::get(address, path).ok().map(|answer| answer.status))
+fn status(agent: &Agent, path: &str) -> Option<u16> {
+    Some(http::get(agent.admin()?, path).ok()?.status)
 }
 
 #[test]
@@ -385,25 +369,14 @@ fn does_not_campaign_for_the_lease_before_it_is_ready() -> Result<()> {
         let mut command = stage.command_of(&cold, &wire.server(), &words)?;
         let slow = stage.start_command(command.env("HOSTNAME", "cold"))?;
         // It is healthy before it is ready.
-        wait::until("health", DEADLINE, async || {
-            Ok((status(&slow, "/healthz")? == Some(200)).then_some(()))
-        })
-        .await?;
+        slow.wait("health", || {
+            (status(&slow, "/healthz")? == 200).then_some(())
+        })?;
         let mut command = stage.command_of(&warm, &stage.cluster.server(), &words)?;
         let quick = stage.start_command(command.env("HOSTNAME", "warm"))?;
-        wait::until("the Lease with who is ready", DEADLINE, async || {
-            let lease = stage
-                .get(LEASES, Some(HOME), LEASE)
-                .await?
-                .unwrap_or_default();
-            Ok(lease["spec"]["holderIdentity"]
-                .as_str()
-                .is_some_and(|who| who.starts_with("warm_"))
-                .then_some(()))
-        })
-        .await?;
+        stage.wait_for_holder("warm").await?;
         ensure!(
-            status(&slow, "/readyz")? == Some(503),
+            status(&slow, "/readyz") == Some(503),
             "the test is too slow: everything was listed meanwhile"
         );
         let start = std::time::Instant::now();
@@ -416,13 +389,9 @@ fn does_not_campaign_for_the_lease_before_it_is_ready() -> Result<()> {
         );
         quick.stop()?;
         let lines = stage.all_lines(mark).await?;
-        let asked = lines.iter().any(|line| {
-            line.user == cold.name()
-                && line
-                    .target
-                    .as_ref()
-                    .is_some_and(|target| target.resource == "leases")
-        });
+        let asked = lines
+            .iter()
+            .any(|line| line.user == cold.name() && line.resource() == "leases");
         ensure!(!asked, "it asked for the Lease before it was ready");
         Ok(())
     })

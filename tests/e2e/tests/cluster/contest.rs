@@ -1,7 +1,6 @@
 //! Other writers of the taints that a policy owns: someone with kubectl, a cluster that flips all the time, and the
 //! real registration controller of Open Cluster Management. The agent gives up against each of them eventually.
 
-use crate::agent::Worker;
 use crate::stage::{CRDS, DEADLINE, MANAGED, Stage, on_stage, on_stage_of_its_own};
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{Patch, PatchParams};
@@ -20,18 +19,6 @@ const UNAVAILABLE: &str = "cluster.open-cluster-management.io/unavailable";
 const BUDGET: usize = 60;
 
 impl Stage {
-    /// The taints of a ManagedCluster.
-    async fn taints_of(&self, name: &str) -> Result<Vec<Value>> {
-        let cluster = self
-            .get(MANAGED, None, name)
-            .await?
-            .context("no ManagedCluster")?;
-        Ok(cluster["spec"]["taints"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default())
-    }
-
     /// Merges a change into the status of a ManagedCluster.
     async fn patch_status(&self, name: &str, change: Value) -> Result<()> {
         let api = self.api(MANAGED, None).await?;
@@ -52,13 +39,6 @@ impl Stage {
             .filter(|write| write.ends_with(&target))
             .count())
     }
-
-    fn start_on_taints(&self) -> Result<Worker> {
-        self.start_agent(&[
-            "--policies",
-            &program::policy("built-in-taints").display().to_string(),
-        ])
-    }
 }
 
 fn has(taints: &[Value], key: &str) -> bool {
@@ -70,24 +50,20 @@ fn stops_and_reports_after_a_taint_was_removed_three_times() -> Result<()> {
     on_stage(async |stage| {
         stage.managed(NAME).await?;
         let mark = stage.mark()?;
-        let mut agent = stage.start_on_taints()?;
-        agent.wait_for_first_pass().await?;
+        let agent = stage.start_on_taints()?;
+        agent.wait_for_first_pass()?;
         stage.set_available(NAME, "Unknown").await?;
         for _ in 0..3 {
             wait::until("the taint", DEADLINE, async || {
                 Ok(has(&stage.taints_of(NAME).await?, UNREACHABLE).then_some(()))
             })
             .await?;
-            agent
-                .wait_for(&format!("ManagedCluster {NAME}"), "Applied InSync")
-                .await?;
+            agent.wait_for(&format!("ManagedCluster {NAME}"), "Applied InSync")?;
             stage
                 .patch(MANAGED, None, NAME, json!({"spec": {"taints": null}}))
                 .await?;
         }
-        agent
-            .wait_for(&format!("ManagedCluster {NAME}"), "Failed Contended")
-            .await?;
+        agent.wait_for(&format!("ManagedCluster {NAME}"), "Failed Contended")?;
         ensure!(
             stage.taints_of(NAME).await?.is_empty(),
             "it is left as the other one wants it"
@@ -114,8 +90,8 @@ fn limits_writes_per_minute_to_an_ever_changing_object() -> Result<()> {
             stage.managed(name).await?;
         }
         let mark = stage.mark()?;
-        let mut agent = stage.start_on_taints()?;
-        agent.wait_for_first_pass().await?;
+        let agent = stage.start_on_taints()?;
+        agent.wait_for_first_pass()?;
         let primary = format!("ManagedCluster {NAME}");
         let braked = || {
             Ok::<_, anyhow::Error>(
@@ -167,7 +143,7 @@ fn start_registration(stage: &Stage) -> Result<Agent> {
 }
 
 /// Makes both handle a new cluster: then they have handled everything that they received before.
-async fn passes_through_both(stage: &Stage, agent: &mut Worker, name: &str) -> Result<()> {
+async fn passes_through_both(stage: &Stage, agent: &Agent, name: &str) -> Result<()> {
     stage.managed(name).await?;
     stage.set_available(name, "Unknown").await?;
     wait::until(
@@ -189,9 +165,7 @@ async fn passes_through_both(stage: &Stage, agent: &mut Worker, name: &str) -> R
         },
     )
     .await?;
-    agent
-        .wait_for(&format!("ManagedCluster {name}"), "Applied InSync")
-        .await
+    agent.wait_for(&format!("ManagedCluster {name}"), "Applied InSync")
 }
 
 /// Waits until the only taint of a cluster has a time: a taint that OCM writes over ours has none until the agent adds it.
@@ -276,17 +250,16 @@ fn writes_nothing_twice_beside_the_ocm_registration_controller() -> Result<()> {
         // The agent does not report a first pass over nothing.
         stage.managed("before").await?;
         let mut ocm = start_registration(stage)?;
-        let mut agent =
-            stage.start_agent(&["--policies", &policy(stage, "resynced.yaml", |_| {})?])?;
-        agent.wait_for_first_pass().await?;
-        let admin = agent.wait_until_ready().await?;
-        passes_through_both(stage, &mut agent, NAME).await?;
+        let agent = stage.start_agent(&["--policies", &policy(stage, "resynced.yaml", |_| {})?])?;
+        agent.wait_for_first_pass()?;
+        let admin = agent.ready()?;
+        passes_through_both(stage, &agent, NAME).await?;
         // Without OCM's webhook their taint has no time. The agent adds one, and they keep it.
         timed(stage, NAME).await?;
         // The first marker comes after it: then both have handled the time.
-        passes_through_both(stage, &mut agent, "marker-1").await?;
+        passes_through_both(stage, &agent, "marker-1").await?;
         timed(stage, "marker-1").await?;
-        passes_through_both(stage, &mut agent, "marker-2").await?;
+        passes_through_both(stage, &agent, "marker-2").await?;
         timed(stage, "marker-2").await?;
         let quiet = stage.mark()?;
         is_quiet(stage, admin).await?;
@@ -299,7 +272,7 @@ fn writes_nothing_twice_beside_the_ocm_registration_controller() -> Result<()> {
                 )
                 .await?;
         }
-        passes_through_both(stage, &mut agent, "marker-3").await?;
+        passes_through_both(stage, &agent, "marker-3").await?;
         ensure!(
             stage.writes_of(NAME, quiet).await? == 0,
             "{:?}",
@@ -328,10 +301,8 @@ fn writes_nothing_twice_beside_the_ocm_registration_controller() -> Result<()> {
                 json!({"unreachable": {"effect": "PreferNoSelect"}});
         })?;
         let mark = stage.mark()?;
-        let mut agent = stage.start_agent(&["--policies", &other])?;
-        agent
-            .wait_for(&format!("ManagedCluster {NAME}"), "Failed Contended")
-            .await?;
+        let agent = stage.start_agent(&["--policies", &other])?;
+        agent.wait_for(&format!("ManagedCluster {NAME}"), "Failed Contended")?;
         let writes = stage.writes_of(NAME, mark).await?;
         ensure!((1..=3).contains(&writes), "{writes} writes");
         let effects: Vec<Value> = stage

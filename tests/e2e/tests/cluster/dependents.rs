@@ -1,11 +1,11 @@
 //! Objects that are kept until another object is gone, while it is unknown whether that one exists. Outdated knowledge
 //! never causes a removal.
 
-use crate::agent::Told;
 use crate::objects::{CLUSTERS, primary};
 use crate::stage::{CRDS, DEADLINE, HOSTED, KLUSTERLET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use transom_e2e::agent::Told;
 use transom_test_cluster::{Proxy, wait};
 
 const ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
@@ -27,39 +27,30 @@ async fn forbid_klusterlets(stage: &Stage) -> Result<()> {
 fn keeps_what_a_klusterlet_needs_while_klusterlets_cannot_be_watched() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("one", true).await?;
-        let mut agent = stage.start_agent(&[])?;
+        let agent = stage.start_agent(&[])?;
         stage.wait_for_right("one", 6443).await?;
         // The watch ends with its server, and the next server refuses it; the agent still has the earlier list.
         forbid_klusterlets(stage).await?;
         stage.cluster.restart_apiserver().await?;
-        let told = async || {
-            Ok(agent
-                .log()?
-                .contains("failed to watch Klusterlet")
-                .then_some(()))
-        };
-        wait::until("a word on the watch", DEADLINE, told)
-            .await
-            .with_context(|| agent.tail())?;
+        agent.wait_for_lines(1, &["failed to watch Klusterlet"])?;
         let klusterlet = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1,
             "metadata": {"name": "klusterlet-one"}, "spec": {}});
         stage.objects().create(klusterlet).await?;
         stage.delete(HOSTED, Some(CLUSTERS), "one").await?;
         let primary = primary("one");
-        agent.wait_for(&primary, "Failed ReadForbidden").await?;
+        agent.wait_for(&primary, "Failed ReadForbidden")?;
         ensure!(
             stage.made("one").await?.is_some(),
             "what is needed was removed"
         );
         stage.grant().await?;
-        agent.wait_for(&primary, "Waiting StillNeeded").await?;
+        agent.wait_for(&primary, "Waiting StillNeeded")?;
         ensure!(
             stage.made("one").await?.is_some(),
             "what is needed was removed"
         );
         stage.delete(KLUSTERLET, None, "klusterlet-one").await?;
-        let gone = async || Ok(stage.made("one").await?.is_none().then_some(()));
-        wait::until("the end of what is needed no longer", DEADLINE, gone).await?;
+        stage.wait_for_no_output("one").await?;
         agent.stop()?;
         Ok(())
     })
@@ -70,7 +61,7 @@ fn a_later_list_removes_an_object_known_only_from_a_write_response() -> Result<(
     on_stage(async |stage| {
         stage.ready("one", true).await?;
         let proxy = Proxy::start(&stage.cluster).await?;
-        let mut agent = stage.start_agent_at(&proxy.server(), &[])?;
+        let agent = stage.start_agent_at(&proxy.server(), &[])?;
         stage.wait_for_right("one", 6443).await?;
         // The API server has no memory of earlier events: Klusterlets are listed again, and the request takes long.
         proxy.hold(Some("/klusterlets?&limit="));
@@ -84,13 +75,11 @@ fn a_later_list_removes_an_object_known_only_from_a_write_response() -> Result<(
             .with_context(|| agent.tail())?;
         stage.delete(HOSTED, Some(CLUSTERS), "one").await?;
         // Only a read by name can have found the Klusterlet; it is gone when the list is answered.
-        agent
-            .wait_for(&primary("one"), "Waiting StillNeeded")
-            .await?;
+        agent.wait_for(&primary("one"), "Waiting StillNeeded")?;
         stage.delete(KLUSTERLET, None, "klusterlet-one").await?;
         proxy.hold(None);
-        let gone = async || Ok(stage.made("one").await?.is_none().then_some(()));
-        wait::until("the end of what is needed no longer", DEADLINE, gone)
+        stage
+            .wait_for_no_output("one")
             .await
             .with_context(|| agent.tail())?;
         agent.stop()?;
@@ -111,23 +100,21 @@ fn keeps_managed_objects_while_a_deciding_kind_is_not_served() -> Result<()> {
         // It is unknown whether a Klusterlet needs it; each further attempt asks the server again.
         stage.remove_crd(CRDS[2]).await?;
         stage.delete(HOSTED, Some(CLUSTERS), "one").await?;
-        let refused = async |name: &str| {
+        let refused = |name: &str| {
             let said = |told: &Told| {
                 told.primary == primary(name)
                     && told.reason == "KindMissing"
                     && told.cause == "Retry"
             };
-            let tried = async || {
-                Ok((agent.told(0)?.iter().filter(|told| said(told)).count() > 1).then_some(()))
-            };
-            wait::until("further attempts", DEADLINE, tried)
-                .await
-                .with_context(|| agent.tail())
+            agent.wait("further attempts", || {
+                let told = agent.told(0).ok()?;
+                (told.iter().filter(|told| said(told)).count() > 1).then_some(())
+            })
         };
-        refused("one").await?;
+        refused("one")?;
         // It is also unknown whether the primaries are gone, if their own kind is not served.
         stage.remove_crd(CRDS[0]).await?;
-        refused("two").await?;
+        refused("two")?;
         for name in ["one", "two"] {
             ensure!(
                 stage.made(name).await?.is_some(),
@@ -136,8 +123,8 @@ fn keeps_managed_objects_while_a_deciding_kind_is_not_served() -> Result<()> {
         }
         stage.cluster.install_crds(&[CRDS[0], CRDS[2]]).await?;
         for name in ["one", "two"] {
-            let gone = async || Ok(stage.made(name).await?.is_none().then_some(()));
-            wait::until("the end of what nobody needs", DEADLINE, gone)
+            stage
+                .wait_for_no_output(name)
                 .await
                 .with_context(|| agent.tail())?;
         }

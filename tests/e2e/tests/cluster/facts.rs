@@ -1,13 +1,13 @@
 //! The world of tests on a real API server: a world that is one file in each of its places writes what its guest says,
 //! with exactly the permissions that `transom rbac` prints, and with every promise that the other worlds keep.
 
-use crate::agent::Worker;
 use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use transom_e2e::agent::Agent;
 use transom_e2e::program;
 use transom_test_cluster::wait;
 
@@ -102,26 +102,22 @@ fn a_world_of_one_file_in_each_place_works_with_the_rights_of_transom_rbac() -> 
             "metadata": {"namespace": FACTS, "name": "theirs-facts"}});
         stage.objects().create(theirs).await?;
         let mark = stage.mark()?;
-        let mut agent = stage.start_agent(&words)?;
+        let agent = stage.start_agent(&words)?;
         for name in ["one", "two"] {
             wait_for_region(stage, name, "eu-west").await?;
         }
-        belongs_to_someone_else(stage, &mut agent).await?;
+        belongs_to_someone_else(stage, &agent).await?;
         follows_every_change(stage).await?;
-        agent
-            .wait_for("ManagedCluster one", "Applied InSync")
-            .await?;
+        agent.wait_for("ManagedCluster one", "Applied InSync")?;
         agent.stop()?;
         let lines = stage.lines(mark).await?;
         let denied: Vec<_> = lines.iter().filter(|line| !line.allowed).collect();
         ensure!(denied.is_empty(), "denied: {denied:#?}");
         // Another agent finds everything right.
         let mark = stage.mark()?;
-        let mut agent = stage.start_agent(&words)?;
-        agent.wait_for_first_pass().await?;
-        agent
-            .wait_for("ManagedCluster one", "Applied InSync")
-            .await?;
+        let agent = stage.start_agent(&words)?;
+        agent.wait_for_first_pass()?;
+        agent.wait_for("ManagedCluster one", "Applied InSync")?;
         agent.stop()?;
         let writes = stage.writes(mark).await?;
         ensure!(writes.is_empty(), "{writes:?}");
@@ -130,10 +126,8 @@ fn a_world_of_one_file_in_each_place_works_with_the_rights_of_transom_rbac() -> 
 }
 
 /// An object that someone else made is left alone, and then the label is not written either.
-async fn belongs_to_someone_else(stage: &Stage, agent: &mut Worker) -> Result<()> {
-    agent
-        .wait_for("ManagedCluster theirs", "Failed TargetNotOwned")
-        .await?;
+async fn belongs_to_someone_else(stage: &Stage, agent: &Agent) -> Result<()> {
+    agent.wait_for("ManagedCluster theirs", "Failed TargetNotOwned")?;
     let there = stage.get(CONFIG_MAP, Some(FACTS), "theirs-facts").await?;
     let there = there.unwrap_or_default();
     ensure!(there["data"] == json!({"region": "theirs"}), "{there}");

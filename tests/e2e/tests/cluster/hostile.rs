@@ -1,7 +1,6 @@
 //! Invalid and extreme sources and primaries: the agent refuses or accepts each, and the others keep working. The end
 //! of every test searches the output.
 
-use crate::agent::Worker;
 use crate::fleet::POLICIES;
 use crate::objects::{CLUSTERS, OUTPUT, case_text, home, parse, primary};
 use crate::stage::{CRDS, DEADLINE, HOSTED, MANAGED, SECRET, Stage, on_stage};
@@ -10,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::time::Instant;
+use transom_e2e::agent::Agent;
 use transom_test_cluster::wait;
 
 /// The maximum size of a Secret, and of a kubeconfig.
@@ -185,16 +185,12 @@ fn hostile_objects_are_refused_or_copied_and_leak_no_secret() -> Result<()> {
         let words = ["--log-format", "text", POLICIES];
         let agent = stage.start_command(stage.command(&words)?.env("RUST_LOG", "debug"))?;
         for (name, _) in OUTCOMES {
-            wait::until(&format!("a word on {name}"), DEADLINE, async || {
-                Ok(agent.log()?.contains(&primary(name)).then_some(()))
-            })
-            .await?;
+            agent.wait_for_lines(1, &[&primary(name)])?;
         }
         agent.stop()?;
-        let mut agent =
-            stage.start_command(stage.command(&[POLICIES])?.env("RUST_LOG", "debug"))?;
+        let agent = stage.start_command(stage.command(&[POLICIES])?.env("RUST_LOG", "debug"))?;
         for (name, outcome) in OUTCOMES {
-            agent.wait_for(&primary(name), outcome).await?;
+            agent.wait_for(&primary(name), outcome)?;
             let made = token(stage, &home(name), OUTPUT).await?;
             if outcome.starts_with("Failed") {
                 ensure!(made.is_none(), "{name} was made");
@@ -414,12 +410,9 @@ fn fields_of_wrong_type_are_reported_and_block_no_other_primary() -> Result<()> 
             spoil(stage, kind, &name, place, value).await?;
         }
         let (mark, start) = (stage.mark()?, Instant::now());
-        let mut agent =
-            stage.start_command(stage.command(&[POLICIES])?.env("RUST_LOG", "debug"))?;
+        let agent = stage.start_command(stage.command(&[POLICIES])?.env("RUST_LOG", "debug"))?;
         for (index, (kind, place, _, outcome)) in WRONG.into_iter().enumerate() {
-            let told = agent
-                .wait_for(&said_of(kind, &format!("wrong-{index}")), outcome)
-                .await;
+            let told = agent.wait_for(&said_of(kind, &format!("wrong-{index}")), outcome);
             told.with_context(|| format!("{place} of a {}", kind.1))?;
         }
         println!(
@@ -432,7 +425,7 @@ fn fields_of_wrong_type_are_reported_and_block_no_other_primary() -> Result<()> 
         stage.set_available("right", "Unknown").await?;
         stage.taint_times("right", 1).await?;
         // The agent follows a fixed object.
-        mend(stage, &mut agent).await?;
+        mend(stage, &agent).await?;
         agent.stop()?;
         let of_wrong = |write: &&String| write.contains("wrong-") && !write.contains(MENDED);
         let writes = stage.writes(mark).await?;
@@ -445,7 +438,7 @@ fn fields_of_wrong_type_are_reported_and_block_no_other_primary() -> Result<()> 
 /// The hosted cluster whose conditions are fixed.
 const MENDED: &str = "wrong-4";
 
-async fn mend(stage: &Stage, agent: &mut Worker) -> Result<()> {
+async fn mend(stage: &Stage, agent: &Agent) -> Result<()> {
     let mut right = stage
         .get(HOSTED, Some(CLUSTERS), "right")
         .await?
@@ -455,7 +448,7 @@ async fn mend(stage: &Stage, agent: &mut Worker) -> Result<()> {
         .put_status(HOSTED, Some(CLUSTERS), MENDED, &right["status"].take())
         .await?;
     stage.wait_for_right(MENDED, 6443).await?;
-    agent.wait_for(&primary(MENDED), "Applied InSync").await?;
+    agent.wait_for(&primary(MENDED), "Applied InSync")?;
     println!(
         "a field of a wrong type mended: right after {:.1} s",
         start.elapsed().as_secs_f64()

@@ -1,7 +1,6 @@
 //! Connections that are missing or slow when the agent starts, beside one that works; and the output of credential
 //! plugins. All lead to one real server; the name of the connection tells which one was used.
 
-use crate::agent::Worker;
 use crate::objects::CLUSTERS;
 use crate::stage::{DEADLINE, HOSTED, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
@@ -10,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use transom_core::time::parse_rfc3339;
+use transom_e2e::agent::Agent;
 use transom_e2e::{http, program};
 use transom_test_cluster::{Carries, Proxy, Wire, wait};
 
@@ -59,7 +59,7 @@ fn start(
     kubeconfig: &Path,
     policies: &Path,
     ways: &[(&str, &str)],
-) -> Result<Worker> {
+) -> Result<Agent> {
     let mut command = Command::new(program::binary()?);
     command
         .current_dir(stage.cluster.folder())
@@ -143,20 +143,14 @@ fn late_or_slow_connections_block_no_other_and_work_once_they_answer() -> Result
             .await
             .with_context(|| agent.tail())?;
         // The slow connection is still listing: readiness waits for it, the others did not.
-        let admin = agent.admin()?.context("it has no admin server")?;
+        let admin = agent.admin().context("it has no admin server")?;
         ensure!(
             http::get(admin, "/readyz")?.status == 503,
             "the test is too slow: everything was listed meanwhile"
         );
-        wait::until("a word on what is away", DEADLINE, async || {
-            let log = agent.log()?;
-            let told = |line: &str| line.contains(&cut) && line.contains("ServerUnavailable");
-            Ok(log.lines().any(told).then_some(()))
-        })
-        .await
-        .with_context(|| agent.tail())?;
+        agent.wait_for_lines(1, &[&cut, "ServerUnavailable"])?;
         proxy.hold(None);
-        agent.wait_until_ready().await?;
+        agent.ready()?;
         // A connection that was missing at the start counts when it comes: the oldest primary owns the contested
         // target.
         wire.carry(Carries::All);

@@ -1,7 +1,6 @@
 //! Two replicas of the binary with separate accounts, so that the audit log shows who wrote what and when. The Lease
 //! shows who leads; the replicas' own output does not count.
 
-use crate::agent::Worker;
 use crate::fleet::{MANY, POLICIES, all_right, fleet, ports};
 use crate::stage::{BESIDE, DEADLINE, HOME, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
@@ -12,6 +11,7 @@ use transom_core::metrics::{
     CAUSE_TO_WRITTEN, EXPIRY, LEADING, PRIMARIES, QUEUE, QUEUE_OLDEST, REQUESTS, WATCH_OBJECTS,
 };
 use transom_core::rights::LEASE;
+use transom_e2e::agent::Agent;
 use transom_e2e::http;
 use transom_test_cluster::{Carries, Line, Mark, User, Wire, wait};
 
@@ -20,7 +20,7 @@ pub(crate) const LEASES: (&str, &str) = ("coordination.k8s.io/v1", "Lease");
 /// One running replica.
 struct Replica {
     user: User,
-    worker: Worker,
+    worker: Agent,
     admin: SocketAddr,
 }
 
@@ -34,7 +34,7 @@ impl Replica {
                 .command_of(&user, server, &words)?
                 .env("HOSTNAME", name),
         )?;
-        let admin = worker.wait_until_ready().await?;
+        let admin = worker.ready()?;
         Ok(Self {
             user,
             worker,
@@ -65,13 +65,13 @@ impl Deeds {
 
     /// What a replica changed, without the Lease, Events and status.
     fn writes(&self, of: &User) -> Vec<&Line> {
-        let other = |line: &&Line| !BESIDE.contains(&resource(line));
+        let other = |line: &&Line| !BESIDE.contains(&line.resource());
         self.done(of).filter(other).collect()
     }
 
     /// The first time that a replica acquired the Lease.
     fn took(&self, who: &User) -> Result<&Line> {
-        let mut leases = self.done(who).filter(|line| resource(line) == "leases");
+        let mut leases = self.done(who).filter(|line| line.resource() == "leases");
         leases
             .next()
             .with_context(|| format!("{} never had the Lease", who.name()))
@@ -106,32 +106,28 @@ impl Deeds {
     }
 }
 
-fn resource(line: &Line) -> &str {
-    line.target.as_ref().map_or("", |target| &target.resource)
-}
-
 impl Stage {
     /// The holder of the Lease, as a replica's name and an identifier of its process.
     async fn holder(&self) -> Result<String> {
-        let lease = self
-            .get(LEASES, Some(HOME), LEASE)
-            .await?
-            .unwrap_or_default();
-        Ok(lease["spec"]["holderIdentity"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned())
+        let lease = self.get(LEASES, Some(HOME), LEASE).await?;
+        let holder = lease.unwrap_or_default()["spec"]["holderIdentity"].take();
+        Ok(holder.as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Waits until a replica of this name holds the Lease.
+    pub(crate) async fn wait_for_holder(&self, name: &str) -> Result<()> {
+        let (what, holder) = (format!("{name} as the leader"), format!("{name}_"));
+        wait::until(&what, DEADLINE, async || {
+            Ok(self.holder().await?.starts_with(&holder).then_some(()))
+        })
+        .await
     }
 }
 
 /// Waits until a replica of this name holds the Lease, and prints how long it took.
 async fn wait_for_leader(stage: &Stage, name: &str, what: &str) -> Result<()> {
     let start = Instant::now();
-    let holder = format!("{name}_");
-    wait::until(&format!("{name} as the leader"), DEADLINE, async || {
-        Ok(stage.holder().await?.starts_with(&holder).then_some(()))
-    })
-    .await?;
+    stage.wait_for_holder(name).await?;
     println!(
         "{what}: another replica leads after {:.1} s",
         start.elapsed().as_secs_f64()
@@ -181,7 +177,7 @@ fn takes_over_at_once_after_release_and_within_the_lease_after_a_crash() -> Resu
             .last()
             .context("nothing was written")?;
         ensure!(
-            resource(last) == "leases",
+            last.resource() == "leases",
             "the lease was not the last that it wrote: {last:?}"
         );
 
@@ -206,11 +202,11 @@ fn a_frozen_leader_writes_nothing_after_it_resumes() -> Result<()> {
         let (_, one, two) = two(stage).await?;
         // It is working on these when it is frozen.
         ports(stage, 0..MANY, 7443).await?;
-        one.worker.freeze()?;
+        one.worker.signal("-STOP")?;
         ports(stage, 0..MANY, 8443).await?;
         wait_for_leader(stage, "two", "the leader was frozen").await?;
         all_right(stage, MANY, 8443).await?;
-        one.worker.thaw()?;
+        one.worker.signal("-CONT")?;
         one.wait_for_leading(false).await?;
         // It sees all of this and leaves it to the other one.
         ports(stage, 0..MANY, 9443).await?;
@@ -305,7 +301,7 @@ fn ignores_clock_skew_of_other_replicas() -> Result<()> {
         let deeds = Deeds::since(stage, mark).await?;
         let renewed = deeds
             .done(stage.cluster.admin())
-            .filter(|line| resource(line) == "leases")
+            .filter(|line| line.resource() == "leases")
             .last();
         let renewed = &renewed.context("nothing was renewed")?.received;
         let writes = deeds.writes(&one.user);

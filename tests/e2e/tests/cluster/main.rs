@@ -7,7 +7,6 @@
 )]
 
 mod admin;
-mod admission;
 mod admitted;
 mod agent;
 mod apart;
@@ -17,7 +16,6 @@ mod case;
 mod clearing;
 mod connect;
 mod contest;
-mod crowded;
 mod dependents;
 mod facts;
 mod faults;
@@ -25,8 +23,6 @@ mod fleet;
 mod hostile;
 mod late;
 mod leases;
-mod machine;
-mod managed;
 mod managed_keys;
 mod metrics;
 mod network;
@@ -37,10 +33,7 @@ mod rights;
 mod rows;
 mod stage;
 mod suspended;
-mod taint_times;
 mod traced;
-mod tunnel;
 mod unharmed;
 mod wakes;
 mod walking;
-mod writers;

@@ -60,11 +60,11 @@ fn restores_managed_keys_and_leaves_keys_of_others_alone() -> Result<()> {
             &folder,
             json!({"labels": {"team": "blue", "tier": "gold"}, "annotations": {NOTE: "made for them"}}),
         )?;
-        let mut agent = stage.start_agent(&[
+        let agent = stage.start_agent(&[
             "--policies",
             folder.to_str().context("the folder has another name")?,
         ])?;
-        agent.wait_for_first_pass().await?;
+        agent.wait_for_first_pass()?;
         wait_for(stage, "what the policy says", |labels, annotations| {
             labels["team"] == "blue"
                 && labels["tier"] == "gold"
@@ -99,18 +99,16 @@ fn restores_managed_keys_and_leaves_keys_of_others_alone() -> Result<()> {
             },
         )
         .await?;
-        agent
-            .wait_for("HostedCluster clusters/worn", "Applied InSync")
-            .await?;
+        agent.wait_for("HostedCluster clusters/worn", "Applied InSync")?;
         stage.wait_for_right("worn", 6443).await?;
         agent.stop()?;
         // Another agent also finds it correct.
         let mark = stage.mark()?;
-        let mut agent = stage.start_agent(&[
+        let agent = stage.start_agent(&[
             "--policies",
             folder.to_str().context("the folder has another name")?,
         ])?;
-        agent.wait_for_first_pass().await?;
+        agent.wait_for_first_pass()?;
         agent.stop()?;
         let writes = stage.writes(mark).await?;
         ensure!(writes.is_empty(), "{writes:#?}");

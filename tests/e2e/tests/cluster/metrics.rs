@@ -88,12 +88,12 @@ fn prometheus_scrapes_the_metrics_that_need_an_api_server() -> Result<()> {
             "--admin-address",
             "127.0.0.1:0",
         ];
-        let mut agent = stage.start_agent_at(&wire.server(), &words)?;
-        agent.wait_for_first_pass().await?;
+        let agent = stage.start_agent_at(&wire.server(), &words)?;
+        agent.wait_for_first_pass()?;
         for index in 0..FLEET.clusters {
             stage.wait_for_carried(&hosted_name(index)).await?;
         }
-        let admin = agent.wait_until_ready().await?;
+        let admin = agent.ready()?;
         let prometheus = Prometheus::start(&stage.cluster.folder().join("prometheus"), admin)?;
         prometheus.wait_for(&format!("{}{{policy=\"{OUTPUT}\"}}", EXPIRY.name), |ends| {
             ends == ENDS

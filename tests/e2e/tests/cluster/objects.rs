@@ -321,8 +321,7 @@ impl Stage {
 
     /// The kubeconfig that the agent created for a HostedCluster of that name; none if there is none.
     pub(crate) async fn made(&self, name: &str) -> Result<Option<Secret>> {
-        self.secret(&format!("klusterlet-{name}"), "external-managed-kubeconfig")
-            .await
+        self.secret(&home(name), OUTPUT).await
     }
 
     /// The kubeconfig in a Secret.
@@ -357,12 +356,18 @@ impl Stage {
 
     /// Waits until a managed Secret exists, with any credential.
     pub(crate) async fn wait_for_output(&self, name: &str) -> Result<()> {
-        let home = format!("klusterlet-{name}");
         wait::until(&format!("the secret of {name}"), DEADLINE, async || {
-            Ok(self
-                .get(SECRET, Some(&home), "external-managed-kubeconfig")
-                .await?
-                .map(|_| ()))
+            let there = self.get(SECRET, Some(&home(name)), OUTPUT).await?;
+            Ok(there.map(drop))
+        })
+        .await
+    }
+
+    /// Waits until no managed Secret exists.
+    pub(crate) async fn wait_for_no_output(&self, name: &str) -> Result<()> {
+        wait::until(&format!("no secret of {name}"), DEADLINE, async || {
+            let there = self.get(SECRET, Some(&home(name)), OUTPUT).await?;
+            Ok(there.is_none().then_some(()))
         })
         .await
     }

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use transom_test_cluster::wait;
 
-const POLICY: (&str, &str) = ("transom.dev/v1alpha1", "FleetPolicy");
+/// API version and kind of a policy.
+pub(crate) const POLICY: (&str, &str) = (transom_api::API_VERSION, transom_api::KIND);
 const CRD: &str = include_str!("../../../../host/deploy/crd.yaml");
 const CRD_NAME: &str = "fleetpolicies.transom.dev";
 const SHIPPED: &str = include_str!("../../../../policies/external-managed-kubeconfig/policy.yaml");
@@ -48,15 +49,21 @@ impl Stage {
         }
     }
 
-    /// Waits until the status of the policy is as expected, and returns it.
-    async fn wait_for_status(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
+    /// The status of the policy about HostedClusters.
+    async fn policy_status(&self) -> Result<Value> {
+        let policy = self.get(POLICY, None, NAME).await?;
+        Ok(policy.context("the policy is gone")?["status"].take())
+    }
+
+    /// Waits until the status of the policy about HostedClusters is as expected, and returns it.
+    pub(crate) async fn wait_for_status(
+        &self,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
         let mut last = Value::Null;
         let found = wait::until(what, DEADLINE, async || {
-            last = self
-                .get(POLICY, None, NAME)
-                .await?
-                .context("the policy is gone")?["status"]
-                .take();
+            last = self.policy_status().await?;
             Ok(wanted(&last).then(|| last.clone()))
         })
         .await;
@@ -126,10 +133,7 @@ fn a_policy_object_reports_its_state_in_its_status() -> Result<()> {
             .await?;
         refused_and_mended(stage).await?;
         stage.delete(POLICY, None, NAME).await?;
-        wait::until("the end of the policy", DEADLINE, async || {
-            Ok(agent.log()?.contains("policy removed").then_some(()))
-        })
-        .await?;
+        agent.wait_for_lines(1, &["policy removed"])?;
         ensure!(
             stage.made("one").await?.is_some(),
             "what was made went with the policy"
@@ -444,13 +448,7 @@ fn an_unreadable_policy_is_reported_and_blocks_no_other() -> Result<()> {
         kubectl("create")?;
         let agent = stage.start_agent(&["--policy-objects"])?;
         stage.wait_for_right("one", 6443).await?;
-        let told = async || {
-            Ok(agent
-                .log()?
-                .contains("FleetPolicy bottomless")
-                .then_some(()))
-        };
-        wait::until("a word on the policy", DEADLINE, told).await?;
+        agent.wait_for_lines(1, &["FleetPolicy bottomless"])?;
         // Meanwhile the others change.
         stage
             .patch(POLICY, None, NAME, json!({"spec": {"suspend": true}}))
@@ -477,13 +475,7 @@ async fn once(stage: &Stage, words: &[&str]) -> Result<Vec<String>> {
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    let lines = stage.lines(mark).await?;
-    let changing = lines
-        .iter()
-        .filter(|line| !["get", "list", "watch"].contains(&line.verb.as_str()));
-    Ok(changing
-        .map(|line| format!("{} {}", line.verb, line.uri))
-        .collect())
+    stage.changing(mark).await
 }
 
 /// The writes that a read-only run announces, without credentials.
@@ -526,11 +518,7 @@ fn leaves_the_last_status_on_exit_and_none_when_read_only() -> Result<()> {
                 stage.objects().namespace("klusterlet-late").await?;
             }
             let asked = once(stage, &[]).await?;
-            let status = stage
-                .get(POLICY, None, NAME)
-                .await?
-                .context("the policy is gone")?["status"]
-                .take();
+            let status = stage.policy_status().await?;
             let counts = json!({"total": 2, "applied": 1 + namespaces, "held": 0, "waiting": 1 - namespaces, "failed": 0});
             ensure!(
                 loaded(&status, 1) && status["counts"] == counts,

@@ -1,12 +1,14 @@
-//! Another client reverts what the agent writes before the response to its write arrives: everything becomes correct
-//! again without a resync.
+//! Other clients that write what the agent writes or reads, faster than the agent does, or revert a write before the
+//! agent has the response to it: everything becomes correct again without a resync.
 
-use crate::fleet::{all_right, fleet, name};
+use crate::fleet::{POLICIES, all_right, fleet, name, ports, recovers};
 use crate::objects::{OUTPUT, home};
 use crate::stage::{DEADLINE, MANAGED, PARALLEL, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use transom_e2e::program;
 use transom_test_cluster::{Proxy, wait};
@@ -89,13 +91,7 @@ async fn tainted(stage: &Stage, name: &str, wanted: bool) -> Result<()> {
         &format!("taints of {name}: {wanted}"),
         DEADLINE,
         async || {
-            let cluster = stage
-                .get(MANAGED, None, name)
-                .await?
-                .context("there is no ManagedCluster")?;
-            let some = cluster["spec"]["taints"]
-                .as_array()
-                .is_some_and(|taints| !taints.is_empty());
+            let some = !stage.taints_of(name).await?.is_empty();
             Ok((some == wanted).then_some(()))
         },
     )
@@ -112,9 +108,9 @@ fn reverted(rounds: usize) -> Result<()> {
             .try_collect::<()>()
             .await?;
         let proxy = Proxy::start(&stage.cluster).await?;
-        let mut agent =
+        let agent =
             stage.start_agent_at(&proxy.server(), &["--policies", &policy("built-in-taints")])?;
-        agent.wait_for_first_pass().await?;
+        agent.wait_for_first_pass()?;
         proxy.answer_writes_late(Some(LATE));
         let undone = each().map(|name| async move {
             stage.set_available(name, "Unknown").await?;
@@ -136,13 +132,100 @@ fn reverted(rounds: usize) -> Result<()> {
             .await
             .with_context(|| agent.tail())?;
         let last = names.last().context("nobody was raced")?;
-        agent
-            .wait_for(&format!("ManagedCluster {last}"), "Applied InSync")
-            .await?;
+        agent.wait_for(&format!("ManagedCluster {last}"), "Applied InSync")?;
         ensure!(
             !agent.stop()?.contains("Contended"),
             "one undone write is no contest"
         );
+        Ok(())
+    })
+}
+
+/// Targets that another client writes all the time.
+const STORMY: usize = 4;
+/// Changes of each source during that time.
+const CHANGES: u16 = 20;
+
+/// What they write.
+const THEIRS: &str = "example.com/theirs";
+
+/// Patches an annotation of every target until told to stop; returns how often, and the last value of each target.
+async fn storm(stage: &Stage, stop: &AtomicBool) -> Result<(usize, Vec<String>)> {
+    let times = AtomicUsize::new(0);
+    let writers = stream::iter(0..STORMY).map(|index| {
+        let times = &times;
+        async move {
+            let api = stage
+                .api(SECRET, Some(&format!("klusterlet-{}", name(index))))
+                .await?;
+            let mut last = String::new();
+            while !stop.load(Ordering::SeqCst) {
+                last = times.fetch_add(1, Ordering::SeqCst).to_string();
+                let theirs = json!({"metadata": {"annotations": {THEIRS: last}}});
+                api.patch(
+                    "external-managed-kubeconfig",
+                    &PatchParams::default(),
+                    &Patch::Merge(theirs),
+                )
+                .await?;
+            }
+            anyhow::Ok(last)
+        }
+    });
+    let ended: Vec<Result<String>> = writers.buffered(STORMY).collect().await;
+    let last = ended.into_iter().collect::<Result<_>>()?;
+    Ok((times.into_inner(), last))
+}
+
+#[test]
+fn a_busy_second_writer_causes_no_extra_writes() -> Result<()> {
+    on_stage(async |stage| {
+        fleet(stage, STORMY).await?;
+        let agent = stage.start_agent(&[POLICIES])?;
+        all_right(stage, STORMY, 6443).await?;
+        let (mark, stop, last) = (stage.mark()?, AtomicBool::new(false), 7_000 + CHANGES - 1);
+        let changes = async {
+            let mut changed = Ok(());
+            for port in 7_000..=last {
+                changed = changed.and(ports(stage, 0..STORMY, port).await);
+            }
+            stop.store(true, Ordering::SeqCst);
+            changed
+        };
+        let (theirs, changed) = tokio::join!(storm(stage, &stop), changes);
+        let ((theirs, last_of_theirs), ()) = (theirs?, changed?);
+        recovers(
+            stage,
+            &format!("after {theirs} writes of somebody else"),
+            STORMY,
+            last,
+        )
+        .await
+        .with_context(|| agent.tail())?;
+        let lines = stage.lines(mark).await?;
+        let asked: Vec<_> = lines.iter().filter(|line| line.is_write()).collect();
+        let refused = asked.iter().filter(|line| line.code == 409).count();
+        let wrote = stage.writes(mark).await?.len();
+        println!("    {wrote} writes of ours, {refused} refused");
+        ensure!(refused > 0, "they never met");
+        ensure!(wrote <= STORMY * usize::from(CHANGES), "{wrote} writes");
+        // Then the other writer stops: one write for each change, and none for its writes.
+        let mark = stage.mark()?;
+        ports(stage, 0..2, 8443).await?;
+        all_right(stage, 2, 8443).await?;
+        let writes = stage.writes(mark).await?;
+        ensure!(writes.len() == 2, "{writes:?}");
+        agent.stop()?;
+        for (index, last) in last_of_theirs.iter().enumerate() {
+            let target = stage
+                .get(SECRET, Some(&home(&name(index))), OUTPUT)
+                .await?
+                .context("no target")?;
+            ensure!(
+                target["metadata"]["annotations"][THEIRS] == *last,
+                "what they wrote last to {index} is gone"
+            );
+        }
         Ok(())
     })
 }

@@ -1,8 +1,8 @@
 //! The agent with exactly the permissions that `transom rbac` prints for its flags: no request is denied, and every
 //! rule is used.
 
-use crate::admission::Refusal;
-use crate::agent::Worker;
+use crate::admin::from_afar;
+use crate::admitted::Refusal;
 use crate::leases::LEASES;
 use crate::objects::{CLUSTERS, rotated};
 use crate::stage::{DEADLINE, HOME, HOSTED, MANAGED, SECRET, Stage, on_stage};
@@ -12,6 +12,7 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use std::time::Instant;
 use transom_core::rights::LEASE;
+use transom_e2e::agent::Agent;
 use transom_e2e::{http, program};
 use transom_support::fleet::Fleet;
 use transom_test_cluster::{Line, Mark, wait};
@@ -248,7 +249,7 @@ async fn use_exactly(
 }
 
 /// Makes changes until every permission was used, or until it takes too long.
-async fn use_all(stage: &Stage, agent: &Worker, rights: &[Right], mark: Mark) -> Result<()> {
+async fn use_all(stage: &Stage, agent: &Agent, rights: &[Right], mark: Mark) -> Result<()> {
     if rights
         .iter()
         .any(|right| right.resource == "secrets" && right.verb == "delete")
@@ -274,14 +275,14 @@ async fn use_all(stage: &Stage, agent: &Worker, rights: &[Right], mark: Mark) ->
         if unused.iter().any(|right| {
             right.resource == "tokenreviews" || right.resource == "subjectaccessreviews"
         }) {
-            metrics(stage, agent).await?;
+            metrics(stage, agent)?;
         }
     }
 }
 
 /// Requests the metrics from an address that counts as another machine.
-async fn metrics(stage: &Stage, agent: &Worker) -> Result<()> {
-    let address = agent.admin_from_afar().await?;
+fn metrics(stage: &Stage, agent: &Agent) -> Result<()> {
+    let address = from_afar(agent)?;
     let answer = http::get_as(address, "/metrics", &stage.token(&stage.agent)?)?;
     ensure!(answer.status == 403, "{answer:?}");
     Ok(())

@@ -1,7 +1,6 @@
 //! Every bundled case as a row on the real server: cases with the same facts and settings run side by side on one
 //! agent, with their own names. `NOT_HERE` lists what the server does not accept, or sets itself.
 
-use crate::agent::{Told, Worker};
 use crate::case::{Row, rows};
 use crate::objects::CLUSTERS;
 use crate::stage::{DEADLINE, MANAGED, PARALLEL, SECRET, Stage, on_stage};
@@ -13,6 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
+use transom_e2e::agent::{Agent, Told};
 use transom_e2e::program;
 use transom_support::fleet::Fleet;
 use transom_test_cluster::wait;
@@ -149,11 +149,11 @@ async fn run(stage: &Stage, policy: &str, number: usize, rows: Vec<Row>) -> Resu
     ];
     words.extend(facts.iter().map(String::as_str));
     let start = stage.mark()?;
-    let mut agent = stage.start_agent(&words)?;
-    agent.wait_for_first_pass().await?;
+    let agent = stage.start_agent(&words)?;
+    agent.wait_for_first_pass()?;
     wrong.extend(settled(stage, &agent, rows.iter().filter(|row| !row.changes())).await?);
     let before = stage.writes(start).await?;
-    let (lines, change) = (agent.lines()?, stage.mark()?);
+    let (lines, change) = (agent.log()?.lines().count(), stage.mark()?);
     if changing {
         for row in rows.iter_mut().filter(|row| row.changes()) {
             if let Err(error) = row.change(stage).await {
@@ -178,7 +178,7 @@ async fn run(stage: &Stage, policy: &str, number: usize, rows: Vec<Row>) -> Resu
 /// Waits until every row is as expected; returns the differences that remained.
 async fn settled<'a>(
     stage: &Stage,
-    agent: &Worker,
+    agent: &Agent,
     rows: impl Iterator<Item = &'a Row>,
 ) -> Result<Vec<String>> {
     let mut open: Vec<&Row> = rows.collect();

@@ -4,8 +4,7 @@
 use crate::unharmed::Guard;
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
-use kube::core::Request;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::process::Command;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -298,20 +297,9 @@ impl Stage {
         name: &str,
         to: &Value,
     ) -> Result<()> {
-        let about = || format!("failed to write the status of {} `{name}`", kind.1);
         let api = self.api(kind, namespace).await?;
-        let patch = Patch::Merge(json!([{"op": "add", "path": "/status", "value": to}]));
-        let request = Request::new(api.resource_url());
-        let mut request =
-            request.patch_subresource("status", name, &PatchParams::default(), &patch)?;
-        request
-            .headers_mut()
-            .insert("content-type", "application/json-patch+json".parse()?);
-        self.objects()
-            .client()
-            .request::<Value>(request)
-            .await
-            .with_context(about)?;
+        let written = self.objects().write_status(&api, name, to).await;
+        written.with_context(|| format!("failed to write the status of {} `{name}`", kind.1))?;
         Ok(())
     }
 
@@ -361,6 +349,18 @@ impl Stage {
             )
         };
         Ok(writes.map(text).collect())
+    }
+
+    /// Every request of the agent that changes something, including Events and status.
+    pub(crate) async fn changing(&self, since: Mark) -> Result<Vec<String>> {
+        let lines = self.lines(since).await?;
+        let reads = ["get", "list", "watch"];
+        let changing = lines
+            .iter()
+            .filter(|line| !reads.contains(&line.verb.as_str()));
+        Ok(changing
+            .map(|line| format!("{} {}", line.verb, line.uri))
+            .collect())
     }
 
     /// Every request of the agent that was answered since a mark.

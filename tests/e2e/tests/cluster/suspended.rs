@@ -1,74 +1,41 @@
 //! A suspended policy and a paused primary: the agent writes and removes nothing meanwhile, and catches up afterwards.
 
-use crate::agent::Worker;
 use crate::objects::{CLUSTERS, OUTPUT, home, primary};
-use crate::stage::{DEADLINE, HOSTED, SECRET, Stage, on_stage};
+use crate::policies::POLICY;
+use crate::stage::{HOSTED, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::path::Path;
+use transom_e2e::agent::Agent;
 use transom_e2e::program;
 use transom_e2e::stage::put;
-use transom_test_cluster::{Mark, wait};
-
-const POLICY: (&str, &str) = (transom_api::API_VERSION, transom_api::KIND);
+use transom_test_cluster::Mark;
 
 impl Stage {
     /// Waits until the status of the policy counts this many suspended primaries, out of this many in all.
     async fn wait_for_suspended(&self, held: u64, total: u64) -> Result<()> {
-        let mut last = Value::Null;
-        let came = wait::until("a status that counts the suspended", DEADLINE, async || {
-            last = self
-                .get(POLICY, None, OUTPUT)
-                .await?
-                .context("the policy is gone")?["status"]
-                .take();
-            let (count, waiting) = (
-                &last["counts"],
-                last["waiting"].as_array().into_iter().flatten(),
-            );
+        let what = "a status that counts the suspended";
+        let wanted = |status: &Value| {
+            let (counts, waiting) = (&status["counts"], status["waiting"].as_array());
             let mut suspended = waiting
-                .filter(|it| it["reason"] == "Suspended")
-                .map(|it| &it["count"]);
-            let counted = count["held"] == held && count["total"] == total;
-            Ok(
-                (counted && suspended.next().map_or(held == 0, |count| *count == held))
-                    .then_some(()),
-            )
-        });
-        came.await
-            .with_context(|| format!("the last status was {last}"))
+                .into_iter()
+                .flatten()
+                .filter(|it| it["reason"] == "Suspended");
+            let told = suspended.next().map_or(held == 0, |it| it["count"] == held);
+            told && counts["held"] == held && counts["total"] == total
+        };
+        self.wait_for_status(what, wanted).await.map(drop)
     }
 
     /// Writes of Secrets since a mark, without those of the admin.
     async fn secrets_written(&self, since: Mark) -> Result<Vec<String>> {
         let lines = self.lines(since).await?;
-        let secrets = lines.iter().filter(|line| {
-            line.is_write()
-                && line
-                    .target
-                    .as_ref()
-                    .is_some_and(|target| target.resource == "secrets")
-        });
+        let secrets = lines
+            .iter()
+            .filter(|line| line.is_write() && line.resource() == "secrets");
         Ok(secrets
             .map(|line| format!("{} {} {}", line.verb, line.uri, line.code))
             .collect())
-    }
-
-    /// Waits until nothing of a primary is left.
-    async fn wait_for_none(&self, name: &str) -> Result<()> {
-        let secret = async || {
-            Ok(self
-                .get(SECRET, Some(&home(name)), OUTPUT)
-                .await?
-                .is_none()
-                .then_some(()))
-        };
-        wait::until(
-            &format!("the end of the secret of {name}"),
-            DEADLINE,
-            secret,
-        )
-        .await
     }
 
     async fn suspend(&self, suspend: bool) -> Result<()> {
@@ -77,9 +44,9 @@ impl Stage {
     }
 }
 
-async fn start(stage: &Stage) -> Result<Worker> {
-    let mut agent = stage.start_agent(&["--policy-objects"])?;
-    agent.wait_for_first_pass().await?;
+fn start(stage: &Stage) -> Result<Agent> {
+    let agent = stage.start_agent(&["--policy-objects"])?;
+    agent.wait_for_first_pass()?;
     Ok(agent)
 }
 
@@ -91,7 +58,7 @@ fn a_suspended_policy_writes_and_removes_nothing_until_resumed() -> Result<()> {
             stage.ready(name, true).await?;
         }
         stage.install_policies().await?;
-        let mut agent = start(stage).await?;
+        let agent = start(stage)?;
         for name in before {
             stage.wait_for_right(name, 6443).await?;
         }
@@ -101,13 +68,13 @@ fn a_suspended_policy_writes_and_removes_nothing_until_resumed() -> Result<()> {
         stage.move_port("stays", 7443).await?;
         stage.delete(HOSTED, Some(CLUSTERS), "goes").await?;
         stage.ready("new", true).await?;
-        agent.wait_for(&primary("new"), "Held Suspended").await?;
+        agent.wait_for(&primary("new"), "Held Suspended")?;
         stage.wait_for_suspended(3, 3).await?;
         agent.stop()?;
         // The next agent, suspended too, finds what happens while no agent is running.
         stage.delete(HOSTED, Some(CLUSTERS), "vanishes").await?;
-        let mut agent = start(stage).await?;
-        agent.wait_for(&primary("new"), "Held Suspended").await?;
+        let agent = start(stage)?;
+        agent.wait_for(&primary("new"), "Held Suspended")?;
         stage.wait_for_suspended(2, 2).await?;
         for name in before {
             ensure!(
@@ -123,8 +90,8 @@ fn a_suspended_policy_writes_and_removes_nothing_until_resumed() -> Result<()> {
         stage.suspend(false).await?;
         stage.wait_for_right("stays", 7443).await?;
         stage.wait_for_right("new", 6443).await?;
-        stage.wait_for_none("goes").await?;
-        stage.wait_for_none("vanishes").await?;
+        stage.wait_for_no_output("goes").await?;
+        stage.wait_for_no_output("vanishes").await?;
         stage.wait_for_suspended(0, 2).await?;
         agent.stop()?;
         Ok(())
@@ -139,13 +106,13 @@ fn a_paused_primary_is_left_alone_until_resumed_or_deleted() -> Result<()> {
         for name in ["paused", "other"] {
             stage.ready(name, true).await?;
         }
-        let mut agent = stage.start_agent(&[])?;
-        agent.wait_for_first_pass().await?;
+        let agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass()?;
         stage.wait_for_right("paused", 6443).await?;
         stage
             .patch(HOSTED, Some(CLUSTERS), "paused", pause(json!("true")))
             .await?;
-        agent.wait_for(&primary("paused"), "Held Paused").await?;
+        agent.wait_for(&primary("paused"), "Held Paused")?;
         let mark = stage.mark()?;
         stage.move_port("paused", 7443).await?;
         stage.delete(SECRET, Some(&home("paused")), OUTPUT).await?;
@@ -168,9 +135,9 @@ fn a_paused_primary_is_left_alone_until_resumed_or_deleted() -> Result<()> {
         stage
             .patch(HOSTED, Some(CLUSTERS), "paused", pause(json!("true")))
             .await?;
-        agent.wait_for(&primary("paused"), "Held Paused").await?;
+        agent.wait_for(&primary("paused"), "Held Paused")?;
         stage.delete(HOSTED, Some(CLUSTERS), "paused").await?;
-        stage.wait_for_none("paused").await?;
+        stage.wait_for_no_output("paused").await?;
         agent.stop()?;
         Ok(())
     })
@@ -207,22 +174,11 @@ fn put_many(folder: &Path, suspended: &[usize]) -> Result<()> {
 }
 
 /// Waits until the agent reports this for its only cluster under each of these policies.
-async fn wait_for_each(agent: &Worker, policies: &[usize], reason: &str) -> Result<()> {
-    wait::until(
-        &format!("{reason} under each policy"),
-        DEADLINE,
-        async || {
-            let log = agent.log()?;
-            let says = |at: &usize| {
-                let policy = format!("\"policy\":\"many-{at}\"");
-                log.lines().any(|line| {
-                    line.contains(&policy) && line.contains(&format!("\"reason\":\"{reason}\""))
-                })
-            };
-            Ok(policies.iter().all(says).then_some(()))
-        },
-    )
-    .await
+fn wait_for_each(agent: &Agent, policies: &[usize], reason: &str) -> Result<()> {
+    let reason = format!("\"reason\":\"{reason}\"");
+    policies.iter().try_for_each(|at| {
+        agent.wait_for_lines(1, &[&format!("\"policy\":\"many-{at}\""), &reason])
+    })
 }
 
 #[test]
@@ -239,9 +195,9 @@ fn runs_and_suspends_more_policies_than_threads() -> Result<()> {
         put_many(folder.path(), &[])?;
         let path = folder.path().display().to_string();
         let agent = stage.start_agent(&["--policies", &path])?;
-        wait_for_each(&agent, &(0..MANY).collect::<Vec<_>>(), "InSync").await?;
+        wait_for_each(&agent, &(0..MANY).collect::<Vec<_>>(), "InSync")?;
         put_many(folder.path(), &[0, 16, 17, MANY - 1])?;
-        wait_for_each(&agent, &[0, 16, 17, MANY - 1], "Suspended").await?;
+        wait_for_each(&agent, &[0, 16, 17, MANY - 1], "Suspended")?;
         agent.stop()?;
         Ok(())
     })

@@ -226,8 +226,8 @@ fn a_running_agent_leaks_nothing_that_it_reads_or_writes() -> Result<()> {
         let proxy = Proxy::start(&stage.cluster).await?;
         let words = ["--policy-objects", "--lease-namespace", HOME];
         let mut command = stage.command_of(&stage.agent, &proxy.server(), &words)?;
-        let mut agent = stage.start_command(talkative(&mut command))?;
-        agent.wait_for_first_pass().await?;
+        let agent = stage.start_command(talkative(&mut command))?;
+        agent.wait_for_first_pass()?;
         stage.wait_for_right("loud", 6443).await?;
         // Watched, rotated and overwritten.
         let source = stage

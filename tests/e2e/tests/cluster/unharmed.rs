@@ -3,6 +3,7 @@
 
 use crate::facts::FACTS;
 use crate::objects::OUTPUT;
+use crate::policies::POLICY;
 use crate::stage::{HOME, NAMESPACE, SECRET, SERVICE, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -18,7 +19,6 @@ use transom_e2e::canary::Canaries;
 use transom_test_cluster::{Line, Mark, Target, User};
 
 const EVENT: (&str, &str) = ("events.k8s.io/v1", "Event");
-const POLICY: (&str, &str) = (transom_api::API_VERSION, transom_api::KIND);
 /// The label of objects that do not belong to the agent.
 const STRANGER: &str = "test/stranger";
 /// A name that looks like that of a hosted cluster, but belongs to none.

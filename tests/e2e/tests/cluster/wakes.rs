@@ -1,6 +1,6 @@
 //! Changes by users and other clients on the server, and the results. Every wait is for a state.
 
-use crate::admission::Refusal;
+use crate::admitted::Refusal;
 use crate::fleet::POLICIES;
 use crate::objects::{CLUSTERS, OUTPUT, home, primary, rotated};
 use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, MANAGED, NAMESPACE, SECRET, Stage, on_stage};
@@ -20,14 +20,12 @@ fn every_changed_input_requeues_its_primary() -> Result<()> {
             stage.ready(name, true).await?;
         }
         stage.ready("late", false).await?;
-        let mut agent = stage.start_agent(&[])?;
-        agent.wait_for_first_pass().await?;
+        let agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass()?;
         for name in ["port", "edited", "deleted"] {
             stage.wait_for_right(name, 6443).await?;
         }
-        agent
-            .wait_for(&primary("late"), "Waiting NamespaceMissing")
-            .await?;
+        agent.wait_for(&primary("late"), "Waiting NamespaceMissing")?;
         stage.objects().namespace(&home("late")).await?;
         stage.wait_for_right("late", 6443).await?;
         stage.move_port("port", 7443).await?;
@@ -61,8 +59,8 @@ fn only_the_last_of_fifty_rotations_remains() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
         stage.ready("rotated", true).await?;
-        let mut agent = stage.start_agent(&[POLICIES])?;
-        agent.wait_for_first_pass().await?;
+        let agent = stage.start_agent(&[POLICIES])?;
+        agent.wait_for_first_pass()?;
         stage.wait_for_right("rotated", 6443).await?;
         let mark = stage.mark()?;
         let api = stage.api(SECRET, Some(CLUSTERS)).await?;
@@ -98,22 +96,17 @@ fn prunes_a_secret_after_its_source_and_its_klusterlet_are_gone() -> Result<()> 
         stage.ready("gone", true).await?;
         let klusterlet = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "metadata": {"name": home("gone")}, "spec": {}});
         stage.objects().create(klusterlet).await?;
-        let mut agent = stage.start_agent(&[])?;
-        agent.wait_for_first_pass().await?;
+        let agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass()?;
         stage.wait_for_right("gone", 6443).await?;
         stage.delete(HOSTED, Some(CLUSTERS), "gone").await?;
-        agent
-            .wait_for(&primary("gone"), "Waiting StillNeeded")
-            .await?;
+        agent.wait_for(&primary("gone"), "Waiting StillNeeded")?;
         ensure!(
             stage.made("gone").await?.is_some(),
             "it went before its klusterlet"
         );
         stage.delete(KLUSTERLET, None, &home("gone")).await?;
-        wait::until("the end of the secret", DEADLINE, async || {
-            Ok(stage.made("gone").await?.is_none().then_some(()))
-        })
-        .await?;
+        stage.wait_for_no_output("gone").await?;
         agent.stop()?;
         Ok(())
     })
@@ -123,8 +116,8 @@ fn prunes_a_secret_after_its_source_and_its_klusterlet_are_gone() -> Result<()> 
 fn stops_after_three_conflicting_writes() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("contended", true).await?;
-        let mut agent = stage.start_agent(&[])?;
-        agent.wait_for_first_pass().await?;
+        let agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass()?;
         for number in 0..3 {
             stage.wait_for_right("contended", 6443).await?;
             let theirs = json!({"data": {"kubeconfig": null, "theirs": format!("eD{number}=")}});
@@ -132,9 +125,7 @@ fn stops_after_three_conflicting_writes() -> Result<()> {
                 .patch(SECRET, Some(&home("contended")), OUTPUT, theirs)
                 .await?;
         }
-        agent
-            .wait_for(&primary("contended"), "Failed Contended")
-            .await?;
+        agent.wait_for(&primary("contended"), "Failed Contended")?;
         ensure!(
             stage.made("contended").await?.is_none(),
             "it was overwritten a fourth time"
@@ -149,18 +140,14 @@ fn recreates_the_secret_in_a_recreated_namespace() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
         stage.ready("again", true).await?;
-        let mut agent = stage.start_agent(&[POLICIES])?;
-        agent.wait_for_first_pass().await?;
+        let agent = stage.start_agent(&[POLICIES])?;
+        agent.wait_for_first_pass()?;
         stage.wait_for_right("again", 6443).await?;
         stage.delete(NAMESPACE, None, &home("again")).await?;
         stage.delete(SECRET, Some(&home("again")), OUTPUT).await?;
-        agent
-            .wait_for(&primary("again"), "Waiting InputTerminating")
-            .await?;
+        agent.wait_for(&primary("again"), "Waiting InputTerminating")?;
         stage.finalise(&home("again")).await?;
-        agent
-            .wait_for(&primary("again"), "Waiting NamespaceMissing")
-            .await?;
+        agent.wait_for(&primary("again"), "Waiting NamespaceMissing")?;
         let start = Instant::now();
         stage.objects().namespace(&home("again")).await?;
         stage.wait_for_right("again", 6443).await?;
@@ -188,14 +175,10 @@ fn understands_server_rejections_and_retries() -> Result<()> {
             stage.ready(name, true).await?;
         }
         refuse(stage).await?;
-        let mut agent = stage.start_agent(&[])?;
-        agent.wait_for_first_pass().await?;
-        agent
-            .wait_for(&primary("refused"), "Failed AdmissionRefused")
-            .await?;
-        agent
-            .wait_for(&primary("quota"), "Failed QuotaExceeded")
-            .await?;
+        let agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass()?;
+        agent.wait_for(&primary("refused"), "Failed AdmissionRefused")?;
+        agent.wait_for(&primary("quota"), "Failed QuotaExceeded")?;
         stage.wait_for_right("frozen", 6443).await?;
         stage
             .patch(
@@ -206,9 +189,7 @@ fn understands_server_rejections_and_retries() -> Result<()> {
             )
             .await?;
         stage.move_port("frozen", 7443).await?;
-        agent
-            .wait_for(&primary("frozen"), "Failed TargetImmutable")
-            .await?;
+        agent.wait_for(&primary("frozen"), "Failed TargetImmutable")?;
         stage.delete(SECRET, Some(&home("frozen")), OUTPUT).await?;
         stage.wait_for_right("frozen", 7443).await?;
         stage
@@ -254,9 +235,9 @@ fn own_writes_trigger_no_reconcile() -> Result<()> {
             stage.ready(name, true).await?;
             stage.managed(name).await?;
         }
-        let mut agent = stage.start_agent(&[])?;
-        agent.wait_for_first_pass().await?;
-        let admin = agent.wait_until_ready().await?;
+        let agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass()?;
+        let admin = agent.ready()?;
         for policy in ["external-managed-kubeconfig", "built-in-taints"] {
             let before = reconciles(admin, policy)?;
             for name in names {

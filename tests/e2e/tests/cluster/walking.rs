@@ -68,20 +68,16 @@ fn a_fleet_converges_and_stays_so_within_the_agents_permissions() -> Result<()> 
         stage.cluster.install_fleet(FLEET).await?;
         let before = taints(stage).await?;
         let start = stage.mark()?;
-        let mut agent = stage.start_agent(&[])?;
-        agent.wait_for_first_pass().await?;
-        agent
-            .wait_for(
-                &format!("HostedCluster {CLUSTERS}/{}", fleet::hosted_name(3)),
-                "Held NotAvailable",
-            )
-            .await?;
-        agent
-            .wait_for(
-                &format!("HostedCluster {CLUSTERS}/{}", fleet::hosted_name(5)),
-                "Waiting NamespaceMissing",
-            )
-            .await?;
+        let agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass()?;
+        agent.wait_for(
+            &format!("HostedCluster {CLUSTERS}/{}", fleet::hosted_name(3)),
+            "Held NotAvailable",
+        )?;
+        agent.wait_for(
+            &format!("HostedCluster {CLUSTERS}/{}", fleet::hosted_name(5)),
+            "Waiting NamespaceMissing",
+        )?;
         agent.stop()?;
         let first = stage.writes(start).await?;
         ensure!(
@@ -98,8 +94,8 @@ fn a_fleet_converges_and_stays_so_within_the_agents_permissions() -> Result<()> 
         others_stay(&before, &taints(stage).await?)?;
         // A second start finds everything correct.
         let again = stage.mark()?;
-        let mut agent = stage.start_agent(&[])?;
-        agent.wait_for_first_pass().await?;
+        let agent = stage.start_agent(&[])?;
+        agent.wait_for_first_pass()?;
         let log = agent.stop()?;
         let second = stage.writes(again).await?;
         ensure!(
@@ -205,7 +201,7 @@ fn patches_and_removes_own_taints_beside_those_of_others() -> Result<()> {
             })
             .await?;
         let name = "edge-00007";
-        let mut agent = stage.start_agent(&[])?;
+        let agent = stage.start_agent(&[])?;
         let keys = async || -> Result<Vec<String>> {
             let object = stage
                 .get(MANAGED, None, name)
@@ -239,9 +235,7 @@ fn patches_and_removes_own_taints_beside_those_of_others() -> Result<()> {
             &[users, "cluster.open-cluster-management.io/unreachable"],
         )
         .await?;
-        agent
-            .wait_for(&format!("ManagedCluster {name}"), "Applied InSync")
-            .await?;
+        agent.wait_for(&format!("ManagedCluster {name}"), "Applied InSync")?;
         agent.stop()?;
         Ok(())
     })

@@ -1,11 +1,11 @@
 //! `transom status` on a folder: states and reasons, failures first, and nothing written.
 
-use crate::ended::{code, stderr};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Output;
+use transom_e2e::program::{code, stderr};
 use transom_e2e::stage::{NOW, Stage};
 use transom_e2e::tree;
 use transom_support::fleet;

@@ -1,13 +1,13 @@
 //! Commands for guest authors: building a component from a module, and the guest's own cases. The modules here are
 //! written as text; `tutorial.rs` compiles one.
 
-use crate::ended::{code, stderr};
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use transom_conformance::fixture;
 use transom_e2e::program;
+use transom_e2e::program::{code, stderr};
 
 /// Logs three times, and then answers that it desires no taints.
 fn logging() -> Result<Vec<u8>> {

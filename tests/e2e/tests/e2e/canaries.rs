@@ -1,6 +1,6 @@
 //! No output shows a secret: no log at its most verbose level, no error, status, rendering or summary.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -24,31 +24,6 @@ struct Planted {
     wrong: Vec<usize>,
 }
 
-/// Replaces the kubeconfig of a cluster.
-fn put_source(stage: &Stage, index: usize, encoded: &str) -> Result<()> {
-    let text = fs::read_to_string(stage.hosted(index))?;
-    let line = text
-        .lines()
-        .find(|line| line.starts_with("  kubeconfig: "))
-        .context("no kubeconfig")?;
-    put(
-        &stage.hosted(index),
-        text.replace(line, &format!("  kubeconfig: {encoded}"))
-            .as_bytes(),
-    )
-}
-
-/// A kubeconfig of the generator, for changes.
-fn source(stage: &Stage, index: usize) -> Result<Value> {
-    let text = fs::read_to_string(stage.hosted(index))?;
-    let encoded = text
-        .lines()
-        .find_map(|line| line.strip_prefix("  kubeconfig: "))
-        .context("no kubeconfig")?;
-    let bytes = STANDARD.decode(encoded).ok().context("not base64")?;
-    serde_yaml::from_slice(&bytes).ok().context("not YAML")
-}
-
 impl Planted {
     /// Changes the source of a cluster, which gets its own canaries.
     fn source(
@@ -56,11 +31,12 @@ impl Planted {
         index: usize,
         change: impl FnOnce(&mut Value, &mut dyn FnMut(&str) -> String),
     ) -> Result<()> {
-        let mut document = source(&self.stage, index)?;
+        let mut document = self.stage.kubeconfig(index)?;
         change(&mut document, &mut |place| {
             self.canaries.plant(&format!("{place} of {index}"))
         });
-        put_source(&self.stage, index, &STANDARD.encode(document.to_string()))
+        self.stage
+            .put_source(index, &STANDARD.encode(document.to_string()))
     }
 
     /// Changes the user of a source.
@@ -93,12 +69,11 @@ fn plant() -> Result<Planted> {
         canaries.plant("a broken document"),
         canaries.plant("an open quote"),
     );
-    put_source(
-        stage,
+    stage.put_source(
         14,
         &STANDARD.encode(format!("token: {text}\nusers: [\"{open}\n")),
     )?;
-    put_source(stage, 5, &format!("\"%{}\"", canaries.plant("no base64")))?;
+    stage.put_source(5, &format!("\"%{}\"", canaries.plant("no base64")))?;
     let home = format!(
         "apiVersion: v1\nkind: Namespace\nmetadata: {{name: klusterlet-{}}}\n",
         fleet::managed_name(5)

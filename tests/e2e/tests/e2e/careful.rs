@@ -1,12 +1,12 @@
 //! Mistakes of a person in the folder or on the command line: nothing is lost, and the agent reports each mistake.
 
-use crate::ended::{code, stderr};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::fs::{self, OpenOptions};
 use std::process::Command;
 use transom_e2e::agent::DEADLINE;
 use transom_e2e::program;
+use transom_e2e::program::{code, stderr};
 use transom_e2e::stage::{NOW, Stage, put};
 use transom_support::wait;
 
@@ -21,12 +21,7 @@ fn a_policy_among_the_manifests_is_an_ordinary_object() -> Result<()> {
     let policy = program::policy("built-in-taints");
     put(&stage.fleet.join("policy.yaml"), &fs::read(policy)?)?;
     // The agent has seen it once it has handled a later change.
-    stage.edit(
-        &stage.hosted(0),
-        "port: 6443\n    protocol",
-        "port: 7443\n    protocol",
-    )?;
-    stage.wait_for_secret(0, "the new port", |secret| secret.server.ends_with(":7443"))?;
+    stage.follows_port(0, 7443)?;
     ensure!(
         stage.policy_status("built-in-taints").exists(),
         "the policies were removed"

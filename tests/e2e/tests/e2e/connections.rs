@@ -1,17 +1,17 @@
 //! Connections that do not answer, beside a working directory: each is reported by name and reason, and none delays the
 //! others or the exit.
 
-use crate::ended::{code, stderr};
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use transom_e2e::agent::{Agent, DEADLINE};
+use transom_e2e::agent::{Agent, DEADLINE, has_ended};
+use transom_e2e::program;
+use transom_e2e::program::{code, stderr};
 use transom_e2e::stage::{Stage, put};
-use transom_e2e::{http, program};
 use transom_support::wait;
 
 /// A credential that no output may show.
@@ -150,19 +150,12 @@ fn command(stage: &Stage, all: &[Away]) -> Result<Command> {
     Ok(command)
 }
 
-/// Whether a process exists and is still running.
-fn runs(pid: &str) -> bool {
-    let status = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    status
-        .rsplit_once(") ")
-        .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
-}
-
 /// The process of the plugin that hangs.
-fn plugin_process(stage: &Stage) -> Result<String> {
+fn plugin_process(stage: &Stage) -> Result<u32> {
     let path = stage.path("pid");
     let pid = wait::until("the plugin", DEADLINE, || fs::read_to_string(&path).ok())?;
-    ensure!(runs(&pid), "the plugin does not run");
+    let pid = pid.trim().parse()?;
+    ensure!(!has_ended(pid), "the plugin does not run");
     Ok(pid)
 }
 
@@ -188,36 +181,15 @@ fn unanswered_connections_are_reported_and_block_neither_others_nor_exit() -> Re
         let status = stage.policy_status(&format!("taints-{name}"));
         stage.wait_for_text(&status, reason)?;
         let told = format!("connection=\"`{name}` (context `{name}`, {server})\" reason={reason}");
-        wait::until(&told, DEADLINE, || {
-            agent.log().ok().filter(|log| log.contains(&told))
-        })
-        .with_context(|| agent.log().unwrap_or_default())?;
+        agent.wait_for_lines(1, &[&told])?;
     }
     // The agent works on everything reachable while it retries the rest.
-    stage.edit(
-        &stage.hosted(0),
-        "port: 6443\n    protocol",
-        "port: 7443\n    protocol",
-    )?;
-    stage.wait_for_secret(0, "the new port", |secret| secret.server.ends_with(":7443"))?;
-    let log = agent.log()?;
-    let port = log
-        .split("address=127.0.0.1:")
-        .nth(1)
-        .and_then(|rest| rest.split_whitespace().next());
-    let admin = SocketAddr::from((
-        [127, 0, 0, 1],
-        port.context("the admin server said nothing")?.parse()?,
-    ));
-    wait::until("readiness", DEADLINE, || {
-        http::get(admin, "/readyz")
-            .ok()
-            .filter(|answer| answer.status == 200)
-    })?;
+    stage.follows_port(0, 7443)?;
+    agent.ready()?;
     let pid = plugin_process(&stage)?;
     let log = agent.stop()?;
     wait::until("the end of the plugin", DEADLINE, || {
-        (!runs(&pid)).then_some(())
+        has_ended(pid).then_some(())
     })?;
     ensure!(!log.contains(TOKEN), "it showed a token");
     Ok(())
@@ -285,7 +257,7 @@ fn an_agent_without_any_server_is_not_ready_and_exits_on_request() -> Result<()>
         } else {
             None
         };
-        let told = wait::until("the first line", DEADLINE, || {
+        let told = agent.wait("the first line", || {
             agent.log().ok()?.lines().next().map(str::to_owned)
         })?;
         let named = format!("connection=local context={name} server={}", all[0].server);
@@ -296,7 +268,7 @@ fn an_agent_without_any_server_is_not_ready_and_exits_on_request() -> Result<()>
         })?;
         if let Some(pid) = pid {
             wait::until("the end of the plugin", DEADLINE, || {
-                (!runs(&pid)).then_some(())
+                has_ended(pid).then_some(())
             })
             .with_context(|| format!("after {signal}"))?;
         }

@@ -6,11 +6,10 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Command;
 use transom_core::redact::visible::is_hidden;
-use transom_e2e::agent::{Agent, DEADLINE};
+use transom_e2e::agent::Agent;
 use transom_e2e::stage::{NOW, Stage, put};
 use transom_e2e::tree;
 use transom_support::fleet;
-use transom_support::wait;
 
 /// What a name does in a terminal or a log: starts its own line, changes the colour, reverses the text.
 const FORGED: &str =
@@ -181,15 +180,13 @@ fn a_running_agent_escapes_names_in_its_log() -> Result<()> {
             .args(["--log-format", form, "--now", NOW])
             .env("RUST_LOG", "debug");
         let agent = Agent::start(&mut command, stage.path("log"))?;
-        wait::until("the lines of all clusters", DEADLINE, || {
+        agent.wait("the lines of all clusters", || {
             let log = agent.log().ok()?;
             (log.contains("FORGED") && log.contains(r"n0\\u0001") && log.contains("broken.yaml"))
                 .then_some(())
         })?;
         put(&stage.fleet.join(format!("{FORGED} broken.yaml")), b"")?;
-        wait::until("the end of what was broken", DEADLINE, || {
-            agent.log().ok()?.contains("readable again").then_some(())
-        })?;
+        agent.wait_for_lines(1, &["readable again"])?;
         let log = check(form, agent.stop()?.as_bytes())?;
         match form {
             "json" => {

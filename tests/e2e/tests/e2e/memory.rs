@@ -2,9 +2,7 @@
 
 use anyhow::{Result, ensure};
 use serde_json::json;
-use transom_e2e::agent::DEADLINE;
 use transom_e2e::stage::{Stage, put};
-use transom_support::wait;
 
 /// The size of each file.
 const BYTES: usize = 12 << 20;
@@ -100,27 +98,17 @@ fn no_file_costs_more_memory_than_eight_times_its_size() -> Result<()> {
         // Each gets a new agent, so that remains of an earlier one do not count.
         let stage = Stage::new(1, 1)?;
         let agent = stage.watch()?;
-        let done = |name: &str, said: &str| {
-            wait::until(name, DEADLINE, || {
-                agent
-                    .log()
-                    .ok()?
-                    .lines()
-                    .any(|line| line.contains(name) && line.contains(said))
-                    .then_some(())
-            })
-        };
         // An unreadable file shows that the agent has read the earlier ones.
         let settled = |mark: &str| -> Result<()> {
             put(&stage.fleet.join(mark), b"{")?;
-            Ok(done(mark, "ManifestInvalid")?)
+            agent.wait_for_lines(1, &[mark, "ManifestInvalid"])
         };
         settled("before.yaml")?;
         let before = agent.peak_bytes()?;
         put(&stage.fleet.join(name), text.as_bytes())?;
         match said {
             "" => settled("after.yaml")?,
-            said => done(name, said)?,
+            said => agent.wait_for_lines(1, &[name, said])?,
         }
         let refused = agent
             .log()?

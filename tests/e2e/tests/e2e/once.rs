@@ -1,11 +1,11 @@
 //! `run --once` and `render`: what they write, what they do not write again, and their exit codes.
 
-use crate::ended::{code, stderr};
 use anyhow::{Result, ensure};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Output;
+use transom_e2e::program::{code, stderr};
 use transom_e2e::secret::Secret;
 use transom_e2e::stage::{NOW, Stage};
 use transom_e2e::tree;

@@ -4,11 +4,9 @@ use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
 use transom_e2e::swap::POLICY;
-use transom_support::wait;
 
 /// A stage whose kubeconfig policy has its component in a file; also returns the path of the policy's file.
 fn stage() -> Result<(Stage, PathBuf, PathBuf)> {
@@ -35,25 +33,6 @@ fn suspend(policy: &Path) -> Result<()> {
     edit(policy, "\nspec:", "\nspec:\n  suspend: true")
 }
 
-/// Waits until the log has this many lines with a text.
-fn wait_for_lines(agent: &Agent, text: &str, count: usize) -> Result<()> {
-    let look = || {
-        (agent
-            .log()
-            .ok()?
-            .lines()
-            .filter(|line| line.contains(text))
-            .count()
-            >= count)
-            .then_some(())
-    };
-    Ok(wait::until(
-        &format!("{count} lines with `{text}`"),
-        DEADLINE,
-        look,
-    )?)
-}
-
 #[test]
 fn suspending_and_narrowing_apply_even_if_the_component_fails() -> Result<()> {
     let (stage, policy, component) = stage()?;
@@ -65,7 +44,7 @@ fn suspending_and_narrowing_apply_even_if_the_component_fails() -> Result<()> {
     let first = stage.wait_for_secret(0, "the secret", |_| true)?;
     put(&component, b"no component")?;
     stage.wait_for_text(&status, "reason: ComponentInvalid")?;
-    wait_for_lines(&agent, "refused: ", 1)?;
+    agent.wait_for_lines(1, &["refused: "])?;
     // Suspended, even if the rest of the manifest is invalid.
     for nonsense in ["", "\n  nonsense: 1"] {
         edit(
@@ -74,11 +53,7 @@ fn suspending_and_narrowing_apply_even_if_the_component_fails() -> Result<()> {
             &format!("\nspec:\n  suspend: true{nonsense}"),
         )?;
         stage.wait_for_text(&primary, "reason: Suspended")?;
-        stage.edit(
-            &stage.hosted(0),
-            "port: 6443\n    protocol",
-            "port: 7443\n    protocol",
-        )?;
+        stage.set_port(0, 7443)?;
         stage.wait_for_text(
             &status,
             "the previous revision stays active within the limits of this manifest",
@@ -87,15 +62,11 @@ fn suspending_and_narrowing_apply_even_if_the_component_fails() -> Result<()> {
         stage.wait_for_secret(0, "the port of what goes on", |secret| {
             secret.server.ends_with(":7443")
         })?;
-        stage.edit(
-            &stage.hosted(0),
-            "port: 7443\n    protocol",
-            "port: 6443\n    protocol",
-        )?;
+        stage.set_port(0, 6443)?;
         stage.wait_for_secret(0, "the first port", |secret| secret.server == first.server)?;
     }
     // Each of these manifests was refused, and each refusal was reported.
-    wait_for_lines(&agent, "refused: ", 5)?;
+    agent.wait_for_lines(5, &["refused: "])?;
     // Narrowed to a name that the previous revision does not write.
     edit(
         &policy,

@@ -1,7 +1,7 @@
 //! What the real agent counts as an attempt, and what a real Prometheus computes from its counters with the shipped
 //! rules: the service level and the alerts. Statements about the rules alone are tests of promtool.
 
-use crate::metrics::start_command;
+use crate::admin::start_command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;

@@ -1,9 +1,16 @@
-//! A component or policy is replaced while the agent runs: completely, or not at all and with a reason.
+//! A component or policy is replaced while the agent runs: completely, or not at all and with a reason. A component that
+//! compiles slowly holds up no other policy, and is compiled once.
 
-use anyhow::{Result, ensure};
+use crate::exhaust::{
+    GOOD, put_bomb, put_hostile, wait_for_status, watch, within_shipped, works_on,
+};
+use anyhow::{Context as _, Result, ensure};
+use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use transom_e2e::agent::{Agent, DEADLINE};
+use transom_conformance::fixture::good_with;
+use transom_e2e::agent::{Agent, DEADLINE, has_ended};
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
 use transom_e2e::swap::{POLICY, Swap};
@@ -46,19 +53,6 @@ fn stage() -> Result<(Stage, PathBuf)> {
     Ok((stage, component))
 }
 
-/// Whether the agent still follows changes of the user.
-fn goes_on(stage: &Stage, from: &str, to: &str) -> Result<()> {
-    stage.edit(
-        &stage.hosted(0),
-        &format!("port: {from}\n    protocol"),
-        &format!("port: {to}\n    protocol"),
-    )?;
-    stage.wait_for_secret(0, "the new port", |secret| {
-        secret.server.ends_with(&format!(":{to}"))
-    })?;
-    Ok(())
-}
-
 #[test]
 fn a_broken_component_is_refused_and_the_previous_revision_stays_active() -> Result<()> {
     let (stage, component) = stage()?;
@@ -78,16 +72,16 @@ fn a_broken_component_is_refused_and_the_previous_revision_stays_active() -> Res
         told.contains(&first.component),
         "the active revision is still named: {told}"
     );
-    goes_on(&stage, "6443", "7443")?;
+    stage.follows_port(0, 7443)?;
     // A component of another world, a missing one, and the first again.
     put(&component, &program::component("taints")?)?;
     stage.wait_for_text(&status, "reason: WorldMismatch")?;
     fs::remove_file(&component)?;
     stage.wait_for_text(&status, "reason: ComponentNotFound")?;
-    goes_on(&stage, "7443", "8443")?;
+    stage.follows_port(0, 8443)?;
     put(&component, &good)?;
     stage.wait_for_text(&status, "reason: Loaded")?;
-    goes_on(&stage, "8443", "9443")?;
+    stage.follows_port(0, 9443)?;
     agent.stop()?;
     Ok(())
 }
@@ -163,7 +157,7 @@ fn refuses_an_invalid_policy_and_names_the_field() -> Result<()> {
         };
         wait::until(&format!("{reason} for {field}"), DEADLINE, look)?;
     }
-    goes_on(&stage, "6443", "7443")?;
+    stage.follows_port(0, 7443)?;
     // A change to valid settings takes effect completely.
     put(
         &policy,
@@ -178,5 +172,101 @@ fn refuses_an_invalid_policy_and_names_the_field() -> Result<()> {
     })?;
     stage.wait_for_text(&status, "reason: Loaded")?;
     agent.stop()?;
+    Ok(())
+}
+
+/// A policy whose component needs 1.5 seconds of compile time for each function, and little memory: nested loops, with
+/// as many locals changed in the innermost.
+fn put_slow(stage: &Stage, functions: usize) -> Result<()> {
+    const DEPTH: usize = 120;
+    let mut text = format!(
+        "(func (local{}){}",
+        " i32".repeat(DEPTH),
+        "(loop".repeat(DEPTH)
+    );
+    for local in 0..DEPTH {
+        write!(
+            text,
+            "(local.set {local} (i32.add (local.get {local}) (i32.const 1)))"
+        )?;
+    }
+    (0..DEPTH).try_for_each(|local| write!(text, "(br_if 0 (local.get {local})))"))?;
+    text.push(')');
+    put_hostile(stage, "slow", "good", ("good.wasm", "slow.wasm"))?;
+    put(
+        &stage.policies.join("slow.wasm"),
+        &good_with(&text.repeat(functions))?,
+    )
+}
+
+#[test]
+fn a_long_compilation_blocks_no_other_policy_and_stops_on_exit() -> Result<()> {
+    let stage = Stage::new(0, 60)?;
+    stage.put_policy(GOOD, &[])?;
+    // Of the three components that the agent compiles at its start, one takes longer than allowed, and one as long as
+    // allowed.
+    put_bomb(&stage)?;
+    put_slow(&stage, 14)?;
+    put_hostile(&stage, "small", "good", ("", ""))?;
+    let mut agent = watch(&stage)?;
+    works_on(&stage)?;
+    wait_for_status(&stage, "small", "edge-00008", "InSync")?;
+    agent.wait("a compiler", || {
+        agent.children().ok().filter(|all| !all.is_empty())
+    })?;
+    put(
+        &stage.policies.join("good.wasm"),
+        &good_with("(func (param i64))")?,
+    )?;
+    agent.wait_for_lines(1, &["swapped", "policy=small"])?;
+    put_hostile(&stage, "late", "good", ("good.wasm", "late.wasm"))?;
+    put(
+        &stage.policies.join("late.wasm"),
+        &good_with("(func (param f32))")?,
+    )?;
+    wait_for_status(&stage, "late", "edge-00008", "InSync")?;
+    let suspended = fs::read_to_string(stage.policies.join("small.yaml"))?
+        .replace("spec:\n", "spec:\n  suspend: true\n");
+    put(&stage.policies.join("small.yaml"), suspended.as_bytes())?;
+    wait_for_status(&stage, "small", "edge-00008", "Suspended")?;
+    let log = agent.log()?;
+    ensure!(
+        !log.lines().any(|line| line.contains("policy=slow")),
+        "it was compiled too soon to hold up anybody\n{log}"
+    );
+    let compilers = agent.children()?;
+    ensure!(!compilers.is_empty(), "nothing is being compiled");
+    within_shipped(&mut agent, "a long compilation")?;
+    agent.kill()?;
+    Ok(wait::until("the end of the compiler", DEADLINE, || {
+        compilers.iter().all(|one| has_ended(*one)).then_some(())
+    })?)
+}
+
+#[test]
+fn caches_a_slow_compilation_across_a_kill() -> Result<()> {
+    let stage = Stage::new(0, 10)?;
+    stage.put_policy(GOOD, &[])?;
+    put_slow(&stage, 3)?;
+    let kept = || -> Result<Vec<(u64, i64, i64)>> {
+        let mut all = Vec::new();
+        for file in fs::read_dir(stage.path("cache").join("transom/code"))? {
+            let about = file?.metadata()?;
+            all.push((about.ino(), about.mtime(), about.mtime_nsec()));
+        }
+        all.sort_unstable();
+        Ok(all)
+    };
+    let agent = watch(&stage)?;
+    wait_for_status(&stage, "slow", "edge-00008", "InSync")?;
+    agent.kill()?;
+    let before = kept().context("nothing was kept")?;
+    // The bundled components, and this one.
+    ensure!(before.len() >= 2, "{before:?}");
+    fs::remove_dir_all(stage.own().join("status/slow"))?;
+    let agent = watch(&stage)?;
+    wait_for_status(&stage, "slow", "edge-00008", "InSync")?;
+    agent.stop()?;
+    ensure!(kept()? == before, "it was compiled again");
     Ok(())
 }

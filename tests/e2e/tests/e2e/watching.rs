@@ -1,9 +1,11 @@
-//! The agent beside an editor: managed objects follow every change in the folder. Every wait is for a state.
+//! The agent beside an editor: managed objects follow every change in the folder, and a status that cannot be written for
+//! a while is written as soon as possible. Every wait is for a state.
 
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use transom_e2e::agent::DEADLINE;
+use transom_e2e::program::{code, stderr};
 use transom_e2e::secret::Secret;
 use transom_e2e::stage::{Stage, put};
 use transom_support::{fleet, wait};
@@ -32,31 +34,10 @@ fn a_changed_service_or_rotated_credential_updates_the_secret() -> Result<()> {
     let stage = Stage::new(2, 0)?;
     let agent = stage.watch()?;
     let first = stage.wait_for_secret(READY, "the secret", |_| true)?;
-    stage.edit(
-        &stage.hosted(READY),
-        "port: 6443\n    protocol",
-        "port: 7443\n    protocol",
-    )?;
-    let moved = stage.wait_for_secret(READY, "the new port", |secret| {
-        secret.server.ends_with(":7443")
-    })?;
+    let moved = stage.follows_port(READY, 7443)?;
     ensure!(moved.carries(&first));
     // The credential of another cluster of the fleet, which has its own CA and key.
-    let other = fs::read_to_string(stage.hosted(1))?;
-    let line = |text: &str| {
-        text.lines()
-            .find(|line| line.starts_with("  kubeconfig: "))
-            .map(str::to_owned)
-    };
-    let (own, rotated) = (
-        fs::read_to_string(stage.hosted(READY))?,
-        line(&other).context("no kubeconfig")?,
-    );
-    put(
-        &stage.hosted(READY),
-        own.replace(&line(&own).context("no kubeconfig")?, &rotated)
-            .as_bytes(),
-    )?;
+    stage.put_source(READY, &stage.source(1)?)?;
     let source = Secret::read(&stage.hosted(READY))?;
     let now = stage.wait_for_secret(READY, "the rotated credential", |secret| {
         secret.carries(&source)
@@ -107,18 +88,10 @@ fn restores_an_edited_or_deleted_secret() -> Result<()> {
     fs::remove_file(stage.secret(READY))?;
     ensure!(stage.wait_for_secret(READY, "the secret again", |_| true)? == first);
     let text = fs::read_to_string(stage.secret(READY))?;
-    let edited: Vec<String> = text
-        .lines()
-        .map(|line| {
-            if line.starts_with("  kubeconfig: ") {
-                "  kubeconfig: ZWRpdGVk".to_owned()
-            } else {
-                line.to_owned()
-            }
-        })
-        .collect();
-    ensure!(edited.concat() != text.replace('\n', ""));
-    put(&stage.secret(READY), edited.join("\n").as_bytes())?;
+    let mut lines = text.lines();
+    let line = lines.find(|line| line.starts_with("  kubeconfig: "));
+    let line = line.context("no kubeconfig")?;
+    stage.edit(&stage.secret(READY), line, "  kubeconfig: ZWRpdGVk")?;
     ensure!(stage.wait_for_secret(READY, "the secret as it was", |_| true)? == first);
     agent.stop()?;
     Ok(())
@@ -237,5 +210,71 @@ fn refuses_a_second_agent() -> Result<()> {
     ensure!(second.status.code() == Some(2));
     ensure!(String::from_utf8_lossy(&second.stderr).contains("another agent"));
     agent.stop()?;
+    Ok(())
+}
+
+/// Puts a non-empty folder in the place of a file: writing fails, as on a full disk.
+fn in_the_way(file: &Path) -> Result<()> {
+    if file.exists() {
+        fs::remove_file(file)?;
+    }
+    fs::create_dir_all(file.join("in/the"))?;
+    Ok(fs::write(file.join("in/the/way"), "")?)
+}
+
+#[test]
+fn writes_a_delayed_status_as_soon_as_possible() -> Result<()> {
+    let stage = Stage::new(3, 3)?;
+    ensure!(code(&stage.once()?) == Some(0));
+    let blocked = [
+        stage.hosted_status(0),
+        stage.hosted_status(2),
+        stage.policy_status("built-in-taints"),
+    ];
+    blocked.iter().try_for_each(|file| in_the_way(file))?;
+    let output = stage.once()?;
+    ensure!(
+        code(&output) == Some(1),
+        "a run that could not say what became of it is right: {}",
+        stderr(&output)
+    );
+    for left in [
+        "failed to write the status of 2 primaries: ",
+        "failed to write the status of 1 policies",
+    ] {
+        ensure!(
+            stderr(&output).contains(left),
+            "`{left}` is missing: {}",
+            stderr(&output)
+        );
+    }
+    let agent = stage.watch()?;
+    agent.wait_for_lines(2, &["failed to write the status"])?;
+    agent.wait_for_lines(1, &["the status of built-in-taints"])?;
+    // A newer status replaces the one that could not be written.
+    stage.edit(
+        &stage.hosted(0),
+        "status: \"True\"\n    type: Available",
+        "status: \"False\"\n    type: Available",
+    )?;
+    agent.wait_for_lines(3, &["failed to write the status"])?;
+    fs::remove_file(stage.hosted(2))?;
+    stage.wait_for_end(&stage.secret(2))?;
+    blocked.iter().try_for_each(fs::remove_dir_all)?;
+    // No object changes from here on.
+    stage.wait_for_text(&stage.hosted_status(0), "state: Held")?;
+    stage.wait_for_text(&stage.policy_status("built-in-taints"), "counts:")?;
+    let log = agent.stop()?;
+    ensure!(
+        !stage.hosted_status(2).exists(),
+        "what is gone has a status: {log}"
+    );
+    ensure!(
+        log.lines()
+            .filter(|line| line.contains("failed to write the status"))
+            .count()
+            < 10,
+        "each attempt is told"
+    );
     Ok(())
 }
