@@ -1,19 +1,15 @@
 //! The command line: flags to values. The only place that reads arguments; never acts on them.
 
-pub(crate) mod guest;
-pub(crate) mod rbac;
 pub(crate) mod run;
-pub(crate) mod server;
-pub(crate) mod status;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use guest::{ComponentizeArgs, InspectArgs, TestArgs};
-use rbac::RbacArgs;
-use run::RunArgs;
-use status::StatusArgs;
+use run::{NamedContext, Reads, RunArgs, StatusArgs, parse_context};
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use transom_core::reference::LOCAL;
+use transom_core::reference::dns::is_label;
 use transom_core::time::parse_rfc3339;
 
 /// Watches cluster objects, asks sandboxed guests for the desired state, and applies their answers.
@@ -190,6 +186,87 @@ pub(crate) struct ExplainArgs {
     pub(crate) policies: Option<PathBuf>,
 }
 
+/// Flags of `test`.
+#[derive(Debug, Args)]
+pub(crate) struct TestArgs {
+    /// Where to search for folders named `cases`.
+    #[arg(default_value = "policies")]
+    pub(crate) path: PathBuf,
+    /// The component of the one guest whose cases are run: a file, or `builtin:<name>`. Default:
+    /// `guests/<package>.wasm` or `guests/<folder>.wasm` in the target folders that cargo would use.
+    #[arg(long, value_name = "COMPONENT")]
+    pub(crate) component: Option<String>,
+    /// Write the actual result into `expected.yaml` of each failing case, print the differences, and keep the comments of
+    /// unchanged parts. A case without an `expected.yaml` gets one.
+    #[arg(long)]
+    pub(crate) update: bool,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
+    pub(crate) output: TableFormat,
+}
+
+/// Flags of `inspect`.
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    /// `builtin:<name>`, or the path of a file.
+    pub(crate) component: String,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
+    pub(crate) output: TableFormat,
+}
+
+/// Flags of `componentize`.
+#[derive(Debug, Args)]
+pub(crate) struct ComponentizeArgs {
+    /// The core module that cargo built for `wasm32-unknown-unknown`.
+    pub(crate) module: PathBuf,
+    /// Where to write the component. Missing folders are created; an existing file is replaced atomically.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+}
+
+/// Flags of `rbac`.
+#[derive(Debug, Args)]
+pub(crate) struct RbacArgs {
+    /// Folder or file with policies, also those that will be objects. Default: the two bundled policies.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) policies: Option<PathBuf>,
+    /// How to read Secrets whose exact names the policies do not give.
+    #[arg(long, value_enum, default_value_t = Reads::Watch)]
+    pub(crate) secret_reads: Reads,
+    /// Namespace that the agent runs in.
+    #[arg(long, value_name = "NS", default_value = "transom", value_parser = parse_label)]
+    pub(crate) namespace: String,
+    /// Name of the roles and bindings. Default: `<service account>-policies`, so that those of the chart are not
+    /// overwritten.
+    #[arg(long, value_name = "NAME", value_parser = parse_label)]
+    pub(crate) name: Option<String>,
+    /// The agent's service account.
+    #[arg(long, value_name = "NAME", default_value = "transom", value_parser = parse_label)]
+    pub(crate) service_account: String,
+    /// The connection to whose cluster the permissions apply.
+    #[arg(long, value_name = "NAME", default_value = LOCAL)]
+    pub(crate) connection: String,
+    /// As given to `run`: the agent keeps its own objects on the one named `local`, else on the first.
+    #[arg(long, value_name = "[NAME=]CONTEXT", value_parser = parse_context)]
+    pub(crate) context: Vec<NamedContext>,
+    /// As given to `run`: the policies are objects, and their status is written.
+    #[arg(long)]
+    pub(crate) policy_objects: bool,
+    /// As given to `run`: the namespace of the Lease.
+    #[arg(long, value_name = "NS", value_parser = parse_label)]
+    pub(crate) lease_namespace: Option<String>,
+    /// As given to `run`: requests from other machines need a bearer token, which the API server authenticates.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) admin_address: Option<SocketAddr>,
+    /// As given to `run`: nothing is written.
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Yaml)]
+    pub(crate) output: OutputFormat,
+}
+
 /// Form of rendered objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
@@ -230,4 +307,10 @@ fn is_connection(name: &str) -> bool {
 /// A time as Kubernetes writes it.
 fn parse_time(text: &str) -> Result<i64, String> {
     parse_rfc3339(text).ok_or_else(|| "expected a time like 2026-11-21T08:00:00Z".to_owned())
+}
+
+/// A name that a namespace may have.
+fn parse_label(text: &str) -> Result<String, String> {
+    let fits = is_label(text).then(|| text.to_owned());
+    fits.ok_or_else(|| "expected a DNS label: lower-case letters, digits and dashes".to_owned())
 }

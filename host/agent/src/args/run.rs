@@ -1,12 +1,12 @@
-//! Flags of `run`.
+//! Flags of `run` and `status`: which objects are worked on, and how.
 
-use super::server::ServerArgs;
-use super::{ReconcileArgs, is_connection};
+use super::{OutputFormat, ReconcileArgs, is_connection, parse_label};
 use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use transom_core::reference::LOCAL;
 use transom_core::share::budget::DEFAULT_MIB;
+use transom_core::watches::SecretReads;
 
 /// Flags of `run`.
 #[derive(Debug, Args)]
@@ -72,8 +72,111 @@ pub(crate) struct NamedDir {
     pub(crate) dir: PathBuf,
 }
 
+/// Flags of `status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Kind of the primary, such as HostedCluster. Default: all primaries.
+    #[arg(requires = "name")]
+    pub(crate) kind: Option<String>,
+    /// Its name, prefixed with the namespace if it has one.
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    pub(crate) name: Option<String>,
+    /// Folder or file of manifests instead of an API server.
+    #[arg(long, value_name = "[NAME=]DIR", value_parser = parse_dir)]
+    pub(crate) dir: Vec<NamedDir>,
+    /// Flags of API servers.
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
+    /// Flags shared with `run`.
+    #[command(flatten)]
+    pub(crate) reconcile: ReconcileArgs,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
+    pub(crate) output: OutputFormat,
+}
+
+impl StatusArgs {
+    /// The run that would do what is asked about.
+    pub(crate) fn as_run(&self) -> RunArgs {
+        RunArgs {
+            dir: self.dir.clone(),
+            server: ServerArgs {
+                reach: self.reach.clone(),
+                read_only: true,
+                lease_namespace: None,
+            },
+            reconcile: self.reconcile.clone(),
+            memory_budget: DEFAULT_MIB,
+            once: true,
+            admin: AdminArgs::default(),
+            log_format: LogFormat::Text,
+            asked: true,
+        }
+    }
+}
+
+/// Flags of API servers that are worked on.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// Flags shared with `status`.
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
+    /// Write nothing to an API server except the Lease, if `--lease-namespace` is set; report the pending writes. With
+    /// `--once` they are printed on standard output as by `render --diff`, with credentials redacted.
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Leader election: write only while holding the Lease in this namespace of `local`, or of the first context if none is
+    /// named `local`.
+    #[arg(long, value_name = "NS", conflicts_with = "once", value_parser = parse_label)]
+    pub(crate) lease_namespace: Option<String>,
+}
+
+/// Flags that say which API servers are meant, and what is read there.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReachArgs {
+    /// Kubeconfig. Default, in order of precedence: KUBECONFIG, ~/.kube/config, the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; prefix it with the name of the connection when it is not `local`. May be repeated.
+    #[arg(long, value_name = "[NAME=]CONTEXT", value_parser = parse_context)]
+    pub(crate) context: Vec<NamedContext>,
+    /// Use the `FleetPolicy` objects of the API server of `local` instead of files; `run` also writes their status.
+    #[arg(long, conflicts_with = "policies")]
+    pub(crate) policy_objects: bool,
+    /// How to read Secrets whose names are not known before a primary exists.
+    #[arg(long, value_enum, default_value_t = Reads::Watch)]
+    pub(crate) secret_reads: Reads,
+}
+
+/// How Secrets are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reads {
+    /// Watch Secrets of type Opaque; needs the permission to list Secrets.
+    Watch,
+    /// Get each Secret by its exact name.
+    Strict,
+}
+
+impl From<Reads> for SecretReads {
+    fn from(reads: Reads) -> Self {
+        match reads {
+            Reads::Watch => Self::Watch,
+            Reads::Strict => Self::Strict,
+        }
+    }
+}
+
+/// A context under the name of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamedContext {
+    /// Name of the connection.
+    pub(crate) name: String,
+    /// The context.
+    pub(crate) context: String,
+}
+
 /// `NAME=DIR`, or `DIR` for the local connection; a path that exists as it stands is never split.
-pub(super) fn parse_dir(text: &str) -> Result<NamedDir, String> {
+fn parse_dir(text: &str) -> Result<NamedDir, String> {
     let named = |name: &str, dir: &str| NamedDir {
         name: name.to_owned(),
         dir: PathBuf::from(dir),
@@ -88,4 +191,16 @@ pub(super) fn parse_dir(text: &str) -> Result<NamedDir, String> {
         }
         _ => Ok(named(LOCAL, text)),
     }
+}
+
+/// `NAME=CONTEXT`, or `CONTEXT` for the local connection; names of contexts may hold `=`, those of connections may not.
+pub(super) fn parse_context(text: &str) -> Result<NamedContext, String> {
+    let (name, context) = text.split_once('=').unwrap_or((LOCAL, text));
+    if is_connection(name) && !context.is_empty() {
+        return Ok(NamedContext {
+            name: name.to_owned(),
+            context: context.to_owned(),
+        });
+    }
+    Err("expected NAME=CONTEXT, NAME of lower-case letters, digits and dashes".to_owned())
 }

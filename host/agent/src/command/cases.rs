@@ -7,7 +7,7 @@ mod policy;
 mod update;
 
 use crate::args::TableFormat;
-use crate::args::guest::TestArgs;
+use crate::args::TestArgs;
 use crate::command::block_on;
 use crate::command::run;
 use crate::output::{Ending, Screen, Tint};

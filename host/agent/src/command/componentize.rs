@@ -1,6 +1,6 @@
 //! `transom componentize`: makes a component of the core module that the compiler made of a guest. Runs neither.
 
-use crate::args::guest::ComponentizeArgs;
+use crate::args::ComponentizeArgs;
 use crate::output::{Ending, Screen};
 use anyhow::{Context as _, bail};
 use std::fs::{self, File};

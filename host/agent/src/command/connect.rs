@@ -1,7 +1,7 @@
 //! Opens the connections that the flags name: directories, API servers, or both.
 
+use crate::args::run::{NamedContext, ReachArgs, ServerArgs};
 use crate::args::run::{NamedDir, RunArgs};
-use crate::args::server::{NamedContext, ReachArgs, ServerArgs};
 use crate::command::child;
 use crate::command::run::limits;
 use crate::controller::connections::{self, Connections};

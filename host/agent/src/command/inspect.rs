@@ -1,7 +1,7 @@
 //! `transom inspect`: what a component is, and which capabilities it would need.
 
 use crate::args::TableFormat;
-use crate::args::guest::InspectArgs;
+use crate::args::InspectArgs;
 use crate::output::{Ending, Screen};
 use anyhow::{Context as _, anyhow};
 use serde_json::{Value, json};

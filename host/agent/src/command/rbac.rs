@@ -3,7 +3,7 @@
 mod role;
 
 use crate::args::OutputFormat;
-use crate::args::rbac::RbacArgs;
+use crate::args::RbacArgs;
 use crate::output::{Ending, Screen};
 use crate::policies::{Source, Written};
 use anyhow::Context as _;

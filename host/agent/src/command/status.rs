@@ -5,7 +5,7 @@ mod account;
 mod show;
 
 use crate::args::OutputFormat;
-use crate::args::status::StatusArgs;
+use crate::args::run::StatusArgs;
 use crate::command::run::{self, Prepared};
 use crate::command::{block_on, summary};
 use crate::controller::Controller;
