@@ -25,6 +25,13 @@ pub(crate) enum Ending {
     Code(u8),
 }
 
+impl Ending {
+    /// How a command ends that found something wrong, or did not.
+    pub(crate) fn failed_if(wrong: bool) -> Self {
+        if wrong { Self::Failed } else { Self::Right }
+    }
+}
+
 impl From<Ending> for ExitCode {
     fn from(ending: Ending) -> Self {
         match ending {
@@ -91,7 +98,7 @@ impl Screen {
     pub(crate) fn line(&self, line: fmt::Arguments<'_>) {
         let mut line = coloured(&visible(&line.to_string()));
         line.push('\n');
-        self.put(&line);
+        self.script(line.as_bytes());
     }
 
     /// Prints a document on standard output.
@@ -104,7 +111,7 @@ impl Screen {
 
     /// Prints lines on standard output, with hidden characters escaped.
     pub(crate) fn text(&self, text: &str) {
-        self.put(&visible_lines(text));
+        self.script(visible_lines(text).as_bytes());
     }
 
     /// Prints the agent's own text for another program, unchanged.
@@ -113,8 +120,17 @@ impl Screen {
         self.keep(out.write_all(text).and_then(|()| out.flush()));
     }
 
-    fn put(&self, text: &str) {
-        self.script(text.as_bytes());
+    /// Prints rows on standard output, in columns under their heading.
+    pub(crate) fn table<const N: usize>(
+        &self,
+        heading: [&str; N],
+        rows: impl IntoIterator<Item = [String; N]>,
+    ) {
+        let heading = heading.map(str::to_owned);
+        let rows: Vec<_> = [heading].into_iter().chain(rows).collect();
+        for line in columns(&rows) {
+            self.line(format_args!("{line}"));
+        }
     }
 
     /// Prints one line on standard error, with hidden characters escaped.
@@ -212,25 +228,17 @@ fn now() -> String {
 }
 
 /// Rows as lines: every column as wide as its widest cell, the last one as it is.
-pub(crate) fn columns(rows: &[Vec<String>]) -> Vec<String> {
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count())
-            .max()
-    };
-    let line = |row: &Vec<String>| {
-        let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            match column + 1 == row.len() {
-                true => line.push_str(cell),
-                false => line.push_str(&format!(
-                    "{cell:<width$}  ",
-                    width = width(column).unwrap_or_default()
-                )),
-            }
-        }
-        line.trim_end().to_owned()
+pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or_default()
+    });
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths);
+        let cells: Vec<_> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        cells.join("  ").trim_end().to_owned()
     };
     rows.iter().map(line).collect()
 }

@@ -1,24 +1,18 @@
 //! `transom status`: why a primary is in its state, and what the agent would do about it, computed by the agent's own
 //! code. Writes nothing: no object, no status and no Event.
 
-mod account;
 mod show;
 
-use crate::args::OutputFormat;
 use crate::args::run::StatusArgs;
 use crate::command::run::{self, Prepared};
 use crate::command::{block_on, summary};
 use crate::controller::Controller;
 use crate::controller::account::Account;
-use crate::controller::memory::LastResult;
-use crate::output::{Ending, Screen, columns};
+use crate::output::{Ending, Screen};
 use anyhow::{Context as _, bail};
-use serde_json::Value;
-use std::sync::Arc;
 use transom_api::status::PrimaryStatus;
 use transom_api::{KnownReason, Reason, State};
 use transom_cluster::Cluster;
-use transom_core::document::emit::to_yaml_in_order;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
 
@@ -105,77 +99,50 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
         if rows.is_empty() {
             // Something that cannot be read may be the cause.
             unread(&controller, screen);
-            if controller.queues().iter().any(|queue| {
-                queue
-                    .loaded()
-                    .revision
-                    .policy
-                    .primary
-                    .kind
-                    .eq_ignore_ascii_case(kind)
-            }) {
-                bail!(
-                    "failed to find {kind} {name}: no policy has such a primary; expected NAMESPACE/NAME, or NAME for a cluster-scoped kind"
-                );
-            }
             bail!(
-                "failed to find {kind} {name}: no policy has this kind as its primary{}",
-                about(&controller)
+                "failed to find {kind} {name}: {}",
+                why_absent(&controller, kind)
             );
         }
     }
-    print(&rows, one.is_some(), args.output, screen);
+    show::print(&rows, one.is_some(), args.output, screen);
     let unread = unread(&controller, screen);
     let refused = summary::refused(swap.active(), screen);
     let failed = rows.iter().any(|row| row.standing == Standing::Failed);
-    Ok(if failed || refused || unread {
-        Ending::Failed
-    } else {
-        Ending::Right
-    })
+    Ok(Ending::failed_if(failed || refused || unread))
 }
 
 /// Every primary under every policy, worst first.
 fn rows(controller: &Controller) -> Vec<Row> {
     let accounts = controller.accounts.all();
-    let mut rows: Vec<Row> = accounts
-        .into_iter()
-        .map(|(key, account)| row(controller, key, account))
-        .collect();
-    rows.sort_by(|one, other| {
-        (one.standing, &one.reason, &one.key).cmp(&(other.standing, &other.reason, &other.key))
-    });
+    let row = |(key, account)| row(controller, key, account);
+    let mut rows: Vec<Row> = accounts.into_iter().map(row).collect();
+    rows.sort_by_cached_key(|row| (row.standing, row.reason.clone(), row.key.clone()));
     rows
 }
 
 fn row(controller: &Controller, key: Key, account: Account) -> Row {
     let told = controller.memory.lock().results.get(&key).cloned();
     // A primary that is gone has no result, only an account of what is left to remove.
-    let (state, reason, message) = match told {
-        Some(LastResult {
-            state,
-            reason,
-            message,
-            ..
-        }) => (state, reason, message),
-        None => (
+    let gone = || {
+        (
             State::Applied,
             KnownReason::SourceDeleted.into(),
             String::new(),
-        ),
+        )
     };
+    let (state, reason, message) =
+        told.map_or_else(gone, |told| (told.state, told.reason, told.message));
     let reported = controller.reported(&key);
     let failed = reported.as_ref().filter(|told| told.state == State::Failed);
     let (standing, reason, message) = match (Standing::of(state, &account), failed) {
         // The running agent would write it as well; its failure says why it does not.
         (Standing::WouldApply, Some(told)) => {
-            let reason = KnownReason::ALL
-                .iter()
-                .find(|word| word.as_str() == told.reason);
-            let reason = reason.map_or_else(
-                || Reason::Declared(told.reason.as_str().into()),
-                |word| (*word).into(),
-            );
+            let mut known = KnownReason::ALL.iter();
+            let reason = match known.find(|reason| reason.as_str() == told.reason) {
+                Some(reason) => (*reason).into(),
+                None => Reason::Declared(told.reason.as_str().into()),
+            };
             (Standing::Failed, reason, told.message.clone())
         }
         (standing, _) => (standing, reason, message),
@@ -212,18 +179,15 @@ fn explained(controller: &Controller, key: &Key, reason: &Reason) -> (String, St
     if let Reason::Known(word) = reason {
         return (word.meaning().to_owned(), word.remedy().to_owned());
     }
-    let loaded = controller
-        .queue(&key.policy)
-        .map(|queue| Arc::clone(&queue.loaded().revision));
-    let guests = loaded
-        .iter()
-        .flat_map(|revision| revision.trigger.iter().chain([&revision.decide]));
-    let declared = guests
-        .flat_map(|guest| &guest.description.reasons)
-        .find(|known| known.name == reason.as_str());
-    declared
-        .map(|known| (known.meaning.clone(), known.remedy.clone()))
-        .unwrap_or_default()
+    let Some(queue) = controller.queue(&key.policy) else {
+        return Default::default();
+    };
+    let revision = &queue.loaded().revision;
+    let guests = revision.trigger.iter().chain([&revision.decide]);
+    let mut declared = guests.flat_map(|guest| &guest.description.reasons);
+    let found = declared.find(|known| known.name == reason.as_str());
+    let explained = found.map(|known| (known.meaning.clone(), known.remedy.clone()));
+    explained.unwrap_or_default()
 }
 
 /// Whether a kind and a name are those of a primary.
@@ -235,45 +199,18 @@ fn names(kind: &str, name: &str, primary: &ObjectRef) -> bool {
     primary.kind.eq_ignore_ascii_case(kind) && whole == name
 }
 
-/// The kinds that the policies are about, for a message that no policy is about another one.
-fn about(controller: &Controller) -> String {
-    let of = |queue: &crate::controller::workqueue::Workqueue| {
+/// Why no primary of this kind was found.
+fn why_absent(controller: &Controller, kind: &str) -> String {
+    let mut why = "no policy has this kind as its primary".to_owned();
+    for queue in controller.queues() {
         let primary = &queue.loaded().revision.policy.primary;
-        format!(
-            "; the primary of {} is {} of {}",
-            queue.policy, primary.kind, primary.api_version
-        )
-    };
-    controller.queues().iter().map(|queue| of(queue)).collect()
-}
-
-fn print(rows: &[Row], one: bool, form: OutputFormat, screen: &Screen) {
-    match form {
-        OutputFormat::Table if one => rows.iter().for_each(|row| show::tell(row, screen)),
-        OutputFormat::Table => {
-            let mut cells = vec![
-                ["STATE", "REASON", "SINCE", "PRIMARY", "POLICY", "MESSAGE"]
-                    .map(str::to_owned)
-                    .to_vec(),
-            ];
-            cells.extend(rows.iter().map(show::cells));
-            columns(&cells)
-                .iter()
-                .for_each(|line| screen.line(format_args!("{line}")));
+        if primary.kind.eq_ignore_ascii_case(kind) {
+            return "no policy has such a primary; expected NAMESPACE/NAME, or NAME for a cluster-scoped kind".to_owned();
         }
-        OutputFormat::Json => screen.json(&account::list(rows)),
-        OutputFormat::Yaml => {
-            let Value::Array(items) = account::list(rows) else {
-                return;
-            };
-            let order = ["policy", "primary", "state", "reason", "message"];
-            let documents: Vec<String> = items
-                .iter()
-                .map(|item| to_yaml_in_order(item, &order))
-                .collect();
-            screen.text(&documents.join("---\n"));
-        }
+        let (policy, kind, version) = (&queue.policy, &primary.kind, &primary.api_version);
+        why.push_str(&format!("; the primary of {policy} is {kind} of {version}"));
     }
+    why
 }
 
 /// Prints what cannot be read, on any cluster; true when there is something.
@@ -284,12 +221,8 @@ fn unread(controller: &Controller, screen: &Screen) -> bool {
         .flat_map(Cluster::unreadable)
         .collect();
     for one in &files {
-        screen.note(format_args!(
-            "{}: {}: {}",
-            one.place,
-            one.reason.as_str(),
-            one.message
-        ));
+        let (place, reason) = (&one.place, one.reason.as_str());
+        screen.note(format_args!("{place}: {reason}: {}", one.message));
     }
     let watches = controller.connections.watch_errors();
     for watch in &watches {

@@ -63,38 +63,27 @@ pub(crate) fn tell(
             );
         }
         if named.len() > NAMED {
-            screen.note(format_args!(
-                "... and {} more with state {}",
-                named.len() - NAMED,
-                state.as_str()
-            ));
+            let (more, state) = (named.len() - NAMED, state.as_str());
+            screen.note(format_args!("... and {more} more with state {state}"));
         }
     }
     let failed = named.contains_key(&State::Failed);
     reaches(controller, active, screen);
     let refused = refused(active, screen);
-    let unreadable: Vec<_> = controller
-        .connections
-        .all()
-        .flat_map(Cluster::unreadable)
-        .collect();
+    let clusters = controller.connections.all();
+    let unreadable: Vec<_> = clusters.flat_map(Cluster::unreadable).collect();
     for one in &unreadable {
-        let fields = [
-            ("place", json!(one.place)),
-            ("reason", json!(one.reason.as_str())),
-        ];
-        let said = one
-            .message
-            .strip_prefix(&one.place)
-            .and_then(|said| said.strip_prefix(": "));
-        let said = said.unwrap_or(&one.message);
+        let (place, reason) = (&one.place, one.reason.as_str());
+        // Messages that begin with the place need not repeat it.
+        let message = one.message.strip_prefix(place.as_str());
+        let message = message.and_then(|message| message.strip_prefix(": "));
+        let message = message.unwrap_or(&one.message);
         screen.tell(
-            format_args!("{}: {}: {said}", one.place, one.reason.as_str()),
-            fields,
+            format_args!("{place}: {reason}: {message}"),
+            [("place", json!(place)), ("reason", json!(reason))],
         );
     }
-    let right = !failed && unreadable.is_empty() && !refused;
-    if right { Ending::Right } else { Ending::Failed }
+    Ending::failed_if(failed || refused || !unreadable.is_empty())
 }
 
 /// Prints which bounds of the grants RBAC cannot enforce; no plan shows that.
@@ -102,10 +91,8 @@ fn reaches(controller: &Controller, active: &Active, screen: &Screen) {
     for loaded in active.loaded() {
         let policy = &*loaded.revision.policy.name;
         for message in controller.reach(&loaded) {
-            screen.tell(
-                format_args!("policy {policy}: {message}"),
-                [("policy", json!(policy))],
-            );
+            let fields = [("policy", json!(policy))];
+            screen.tell(format_args!("policy {policy}: {message}"), fields);
         }
     }
 }
@@ -130,18 +117,9 @@ pub(crate) fn unwritten(controller: &Controller, screen: &Screen) -> bool {
 /// Prints the policies that are refused or cannot be read; true when there is one.
 pub(crate) fn refused(active: &Active, screen: &Screen) -> bool {
     for (policy, refusal) in active.refusals() {
-        let fields = [
-            ("policy", json!(policy)),
-            ("reason", json!(refusal.reason.as_str())),
-        ];
-        screen.tell(
-            format_args!(
-                "policy {policy}: {}: {}",
-                refusal.reason.as_str(),
-                refusal.message
-            ),
-            fields,
-        );
+        let (reason, message) = (refusal.reason.as_str(), refusal.message);
+        let fields = [("policy", json!(policy)), ("reason", json!(reason))];
+        screen.tell(format_args!("policy {policy}: {reason}: {message}"), fields);
     }
     for (place, message) in active.broken() {
         let reason = KnownReason::ManifestInvalid.as_str();

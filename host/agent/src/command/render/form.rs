@@ -2,10 +2,11 @@
 
 use super::Rendered;
 use crate::args::{OutputFormat, Reveal};
-use crate::output::{Screen, columns};
+use crate::output::Screen;
 use serde::{Serialize, Serializer};
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::redact::Marks;
+use transom_core::reference::ObjectRef;
 
 /// Prints all objects. One that would be removed is only in the table.
 ///
@@ -18,7 +19,8 @@ pub(super) fn print(
     screen: &Screen,
 ) -> anyhow::Result<()> {
     if form == OutputFormat::Table {
-        table(rendered, screen);
+        let heading = ["ACTION", "KIND", "OBJECT", "POLICY"];
+        screen.table(heading, rendered.iter().map(row));
         return Ok(());
     }
     let list = List {
@@ -64,30 +66,27 @@ impl Serialize for Items<'_> {
     }
 }
 
-fn table(rendered: &[Rendered], screen: &Screen) {
-    let mut rows = vec![
-        ["ACTION", "KIND", "OBJECT", "POLICY"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
-    for one in rendered {
-        let action = match (&one.before, &one.after) {
-            (None, _) => "create",
-            (Some(_), None) => "delete",
-            (Some(_), Some(_)) => "change",
-        };
-        let object = match &one.reference.namespace {
-            Some(namespace) => format!("{namespace}/{}", one.reference.name),
-            None => one.reference.name.clone(),
-        };
-        rows.push(vec![
-            action.to_owned(),
-            one.reference.kind.clone(),
-            object,
-            one.policies.join(", "),
-        ]);
-    }
-    columns(&rows)
-        .iter()
-        .for_each(|line| screen.line(format_args!("{line}")));
+/// The row of a table for one object.
+fn row(one: &Rendered) -> [String; 4] {
+    let action = match (&one.before, &one.after) {
+        (None, _) => "create",
+        (Some(_), None) => "delete",
+        (Some(_), Some(_)) => "change",
+    };
+    let ObjectRef {
+        kind,
+        namespace,
+        name,
+        ..
+    } = &one.reference;
+    let object = match namespace {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.clone(),
+    };
+    [
+        action.to_owned(),
+        kind.clone(),
+        object,
+        one.policies.join(", "),
+    ]
 }

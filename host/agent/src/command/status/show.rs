@@ -1,33 +1,49 @@
-//! Rows of `transom status` for people. Of a Secret that would be written they show names and paths, no values.
+//! Prints rows of `transom status`, for people or as data. Objects that would be created or updated are redacted as data,
+//! and only named for people.
 
 use super::{Row, Standing};
+use crate::args::OutputFormat;
+use crate::command::render::marks;
 use crate::controller::account::Read;
 use crate::output::{Screen, columns};
+use serde_json::{Map, Value, json};
+use transom_core::document::emit::to_yaml_in_order;
 use transom_core::plan::Step;
+use transom_core::redact::{Marks, redact};
+
+/// Prints all rows; `one`: those of one primary, with everything about it.
+pub(super) fn print(rows: &[Row], one: bool, form: OutputFormat, screen: &Screen) {
+    let marks = marks();
+    let data = rows.iter().map(|row| data(row, &marks));
+    match form {
+        OutputFormat::Table if one => rows.iter().for_each(|row| details(row, screen)),
+        OutputFormat::Table => {
+            let heading = ["STATE", "REASON", "SINCE", "PRIMARY", "POLICY", "MESSAGE"];
+            screen.table(heading, rows.iter().map(cells));
+        }
+        OutputFormat::Json => screen.json(&data.collect::<Value>()),
+        OutputFormat::Yaml => {
+            let order = ["policy", "primary", "state", "reason", "message"];
+            let documents: Vec<_> = data.map(|row| to_yaml_in_order(&row, &order)).collect();
+            screen.text(&documents.join("---\n"));
+        }
+    }
+}
 
 /// Prints everything about one primary.
-pub(super) fn tell(row: &Row, screen: &Screen) {
+fn details(row: &Row, screen: &Screen) {
     let line = |label: &str, text: &str| screen.line(format_args!("  {label:<10} {text}"));
+    let (state, reason) = (row.standing.as_str(), &row.reason);
     screen.line(format_args!("{} under {}", row.key.primary, row.key.policy));
-    let since = row
-        .since()
-        .map(|since| format!(" since {since}"))
-        .unwrap_or_default();
-    line(
-        "state",
-        &format!("{} {}{since}", row.standing.as_str(), row.reason),
-    );
-    if let Some(told) = row.reported.as_ref().filter(|_| row.since().is_none()) {
-        line(
-            "reported",
-            &format!(
-                "{} {} since {}: {}",
-                told.state.as_str(),
-                told.reason,
-                told.since,
-                told.message
-            ),
-        );
+    match (row.since(), &row.reported) {
+        (Some(since), _) => line("state", &format!("{state} {reason} since {since}")),
+        (None, None) => line("state", &format!("{state} {reason}")),
+        (None, Some(last)) => {
+            line("state", &format!("{state} {reason}"));
+            let (state, since) = (last.state.as_str(), &last.since);
+            let text = format!("{state} {} since {since}: {}", last.reason, last.message);
+            line("reported", &text);
+        }
     }
     for (label, text) in [
         ("message", &row.message),
@@ -38,38 +54,36 @@ pub(super) fn tell(row: &Row, screen: &Screen) {
             line(label, text);
         }
     }
-    let read: Vec<Vec<String>> = row.account.inputs.iter().map(input).collect();
-    for (at, text) in columns(&read).iter().enumerate() {
-        line(if at == 0 { "inputs" } else { "" }, text);
-    }
-    let decision = row.account.decision.as_ref();
-    line(
-        "decision",
-        &decision.map_or_else(
-            || "none: the reconcile did not get that far".to_owned(),
-            ToString::to_string,
-        ),
-    );
-    let nothing = match row.standing {
-        Standing::Applied => "nothing to do",
-        _ => "nothing, as long as this state lasts",
+    let lines = |label, texts: Vec<String>| {
+        let labels = [label].into_iter().chain(std::iter::repeat(""));
+        labels
+            .zip(texts)
+            .for_each(|(label, text)| line(label, &text));
     };
-    let planned: Vec<String> = row.account.steps.iter().map(planned).collect();
-    line("plan", planned.first().map_or(nothing, String::as_str));
-    planned.iter().skip(1).for_each(|text| line("", text));
+    let inputs: Vec<_> = row.account.inputs.iter().map(input).collect();
+    lines("inputs", columns(&inputs));
+    let decision = row.account.decision.as_ref().map(Value::to_string);
+    let none = "none: the reconcile did not get that far";
+    line("decision", decision.as_deref().unwrap_or(none));
+    match (planned(row), row.standing) {
+        (steps, _) if !steps.is_empty() => lines("plan", steps),
+        (_, Standing::Applied) => line("plan", "nothing to do"),
+        _ => line("plan", "nothing, as long as this state lasts"),
+    }
 }
 
-fn input(read: &Read) -> Vec<String> {
+fn input(read: &Read) -> [String; 3] {
     let state = match (&read.version, read.deleting) {
         (None, _) => "absent".to_owned(),
         (Some(version), true) => format!("being deleted, version {version}"),
         (Some(version), false) => format!("present, version {version}"),
     };
-    vec![read.role.clone(), read.object.to_string(), state]
+    [read.role.clone(), read.object.to_string(), state]
 }
 
-fn planned(step: &Step) -> String {
-    match step {
+/// The steps of the plan for people: names and paths, and values only of patches.
+fn planned(row: &Row) -> Vec<String> {
+    let step = |step: &Step| match step {
         Step::Create { desired } => format!("create {}", desired.reference),
         Step::Update { desired, changed } => {
             format!("update {}: {}", desired.reference, changed.join(", "))
@@ -77,35 +91,77 @@ fn planned(step: &Step) -> String {
         Step::Patch {
             reference, fields, ..
         } => {
-            let fields: Vec<String> = fields
-                .iter()
+            let fields = fields.iter();
+            let fields: Vec<_> = fields
                 .map(|(path, value)| format!("{path} = {value}"))
                 .collect();
             format!("patch {reference}: {}", fields.join(", "))
         }
         Step::Delete { reference, why, .. } => format!("delete {reference}: {why}"),
-    }
+    };
+    row.account.steps.iter().map(step).collect()
 }
 
 /// One primary as cells of a table.
-pub(super) fn cells(row: &Row) -> Vec<String> {
-    let planned: Vec<String> = row.account.steps.iter().map(planned).collect();
-    let message = if row.standing == Standing::WouldApply {
-        planned.join("; ")
-    } else {
-        row.message.clone()
-    };
-    let since = row.since().unwrap_or("-").to_owned();
-    let (state, primary) = (
+fn cells(row: &Row) -> [String; 6] {
+    [
         row.standing.as_str().to_owned(),
-        row.key.primary.to_string(),
-    );
-    vec![
-        state,
         row.reason.clone(),
-        since,
-        primary,
+        row.since().unwrap_or("-").to_owned(),
+        row.key.primary.to_string(),
         row.key.policy.to_string(),
-        message,
+        match row.standing {
+            Standing::WouldApply => planned(row).join("; "),
+            _ => row.message.clone(),
+        },
     ]
+}
+
+/// One primary as data.
+fn data(row: &Row, marks: &Marks) -> Value {
+    let inputs = row.account.inputs.iter().map(|read| {
+        json!({"role": read.role, "object": read.object, "present": read.version.is_some(), "version": read.version, "deleting": read.deleting})
+    });
+    let steps = row.account.steps.iter().map(|step| step_data(step, marks));
+    let mut value = json!({
+        "policy": *row.key.policy,
+        "primary": *row.key.primary,
+        "state": row.standing.as_str(),
+        "reason": row.reason,
+        "message": row.message,
+        "meaning": row.meaning,
+        "remedy": row.remedy,
+        "inputs": inputs.collect::<Vec<_>>(),
+        "plan": steps.collect::<Vec<_>>(),
+    });
+    if let Some(since) = row.since() {
+        value["since"] = since.into();
+    }
+    if let Some(decision) = &row.account.decision {
+        value["decision"] = decision.clone();
+    }
+    if let Some(last) = &row.reported {
+        value["reported"] = json!({"state": last.state, "reason": last.reason, "message": last.message, "since": last.since});
+    }
+    value
+}
+
+fn step_data(step: &Step, marks: &Marks) -> Value {
+    match step {
+        Step::Create { desired } => {
+            json!({"action": "create", "object": desired.reference, "manifest": redact(&desired.body, marks)})
+        }
+        Step::Update { desired, changed } => {
+            json!({"action": "update", "object": desired.reference, "changed": changed, "manifest": redact(&desired.body, marks)})
+        }
+        Step::Patch {
+            reference, fields, ..
+        } => {
+            let fields: Map<String, Value> = fields.iter().cloned().collect();
+            json!({"action": "patch", "object": reference, "fields": fields})
+        }
+        Step::Delete { reference, why, .. } => {
+            json!({"action": "delete", "object": reference, "why": why})
+        }
+    }
 }
