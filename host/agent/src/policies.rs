@@ -10,14 +10,16 @@ mod settling;
 pub(crate) mod swap;
 pub(crate) mod watch;
 
+use anyhow::Context as _;
 use files::Files;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use transom_artifacts::Base;
+use transom_artifacts::{Base, Location};
 use transom_core::document::{Limits, flatten_list, parse_many};
 use transom_core::policy::manifest;
+use transom_core::time::parse_rfc3339;
 
 /// The policies that ship with the binary.
 const BUILTIN: [(&str, &str); 2] = [
@@ -63,7 +65,24 @@ pub(crate) struct Written {
 impl Written {
     /// The name of the policy, if the manifest has one.
     pub(crate) fn name(&self) -> Option<&str> {
-        self.value.pointer("/metadata/name").and_then(Value::as_str)
+        self.text("/metadata/name")
+    }
+
+    /// When the policy was created, if it comes from an API server; in seconds since 1970.
+    pub(crate) fn created_seconds(&self) -> Option<i64> {
+        parse_rfc3339(self.text("/metadata/creationTimestamp")?)
+    }
+
+    /// The components that it names, even if the policy is not valid.
+    pub(crate) fn components(&self) -> BTreeSet<Location> {
+        let guests = ["/spec/guests/decide", "/spec/guests/trigger"];
+        let named = guests.map(|guest| self.text(&format!("{guest}/component")));
+        let location = |text| Location::parse(text, &self.base);
+        named.into_iter().flatten().map(location).collect()
+    }
+
+    fn text(&self, pointer: &str) -> Option<&str> {
+        self.value.pointer(pointer)?.as_str()
     }
 }
 
@@ -104,9 +123,9 @@ impl Source {
         match self {
             Self::Builtin => {
                 let mut found = Found::default();
-                BUILTIN.iter().for_each(|(place, text)| {
-                    found.take(place, place, &Base::Nowhere, text.as_bytes());
-                });
+                for (place, text) in BUILTIN {
+                    found.take(place, &Base::Nowhere, text.as_bytes());
+                }
                 Ok(found)
             }
             Self::Given(given) => Ok(given.clone()),
@@ -115,22 +134,29 @@ impl Source {
     }
 }
 
+/// Reads the policies at a path, or else those of the binary, for a command.
+///
+/// # Errors
+/// As for [`Source::read`]; the error names the path.
+pub(crate) fn read(path: Option<&Path>, components: Option<&Path>) -> anyhow::Result<Found> {
+    let source = Source::new(path, components);
+    let failed = || format!("failed to read the policies `{}`", source.place());
+    source.read().with_context(failed)
+}
+
 impl Found {
     /// Takes the policies in one text, and skips other kinds.
-    fn take(&mut self, place: &str, file: &str, base: &Base, text: &[u8]) {
+    fn take(&mut self, file: &str, base: &Base, text: &[u8]) {
         for document in parse_many(text, LIMITS) {
             match document.value {
                 Err(error) => {
-                    self.miss(
-                        file.to_owned(),
-                        format!("{place}, document {}", document.number),
-                        error.to_string(),
-                    );
+                    let place = format!("{file}, document {}", document.number);
+                    self.miss(file.to_owned(), place, error.to_string());
                 }
                 Ok(value) => {
                     let policies = flatten_list(value).into_iter().filter(manifest::is_policy);
                     let written = |value| Written {
-                        place: place.to_owned(),
+                        place: file.to_owned(),
                         base: base.clone(),
                         value,
                     };
@@ -153,26 +179,19 @@ impl Found {
         self.unread.extend(other.unread);
     }
 
-    /// Whether what was written at a place may still be there, because the place cannot be read now.
-    fn may_hold(&self, place: &str) -> bool {
-        self.unread.iter().any(|unread| lies_at(place, unread))
+    /// What cannot be read now and is a place or lies above it: what was written there may still be there.
+    fn unread_at(&self, place: &str) -> Option<&String> {
+        let mut unread = self.unread.iter();
+        unread.find(|unread| Path::new(place).starts_with(unread))
     }
 
     /// Why a place cannot be read.
     fn why(&self, place: &str) -> Option<&str> {
-        let unread = self.unread.iter().find(|unread| lies_at(place, unread))?;
-        self.broken
-            .iter()
-            .find(|(at, _)| at.starts_with(unread.as_str()))
-            .map(|(_, why)| why.as_str())
+        let unread = self.unread_at(place)?;
+        let mut broken = self.broken.iter();
+        let (_, why) = broken.find(|(at, _)| at.starts_with(unread.as_str()))?;
+        Some(why)
     }
-}
-
-/// Whether a place is another one or lies below it.
-fn lies_at(place: &str, other: &str) -> bool {
-    place
-        .strip_prefix(other)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The folder that a path to a file lies in.

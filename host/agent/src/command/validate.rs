@@ -4,9 +4,8 @@ use crate::args::{TableFormat, ValidateArgs};
 use crate::command::run;
 use crate::output::{Ending, Screen, Tint};
 use crate::policies::load::{self, Loaded};
-use crate::policies::swap::created_seconds;
-use crate::policies::{Source, Written};
-use anyhow::{Context as _, bail};
+use crate::policies::{self, Written};
+use anyhow::bail;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use transom_core::watches::SecretReads;
 struct Verdict {
     place: String,
     name: String,
-    refused: Option<(&'static str, String)>,
+    refused: Option<Refusal>,
     /// Warnings about a grant that reaches further than it seems to.
     warnings: Vec<String>,
 }
@@ -30,9 +29,7 @@ struct Verdict {
 /// # Errors
 /// When the path cannot be read or holds no policy.
 pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let found = Source::new(Some(&args.path), args.components.as_deref())
-        .read()
-        .with_context(|| format!("failed to read the policies `{}`", args.path.display()))?;
+    let found = policies::read(Some(&args.path), args.components.as_deref())?;
     if found.policies.is_empty() && found.broken.is_empty() {
         bail!(
             "failed to find a policy in `{}`: expected manifests of kind FleetPolicy ({})",
@@ -41,115 +38,82 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
         );
     }
     let engine = run::engine()?;
-    let broken = found.broken.into_iter().map(|(place, why)| Verdict {
-        place,
-        name: "-".to_owned(),
-        refused: Some(("ManifestInvalid", why)),
-        warnings: Vec::new(),
-    });
-    let loaded: Vec<_> = found
-        .policies
-        .iter()
-        .map(|written| (written, load::load(&engine, written)))
-        .collect();
-    let candidates = loaded.iter().filter_map(|(written, loaded)| {
-        let newest = &loaded.as_ref().ok()?.revision.policy;
+    let all = &found.policies;
+    let loaded: Vec<_> = all.iter().map(|one| load::load(&engine, one)).collect();
+    let candidates = all.iter().zip(&loaded).filter_map(|(written, loaded)| {
         Some(Candidate {
-            newest,
+            newest: &loaded.as_ref().ok()?.revision.policy,
             active: None,
-            created_seconds: created_seconds(written),
+            created_seconds: written.created_seconds(),
         })
     });
     let taken = overlap::refused(&candidates.collect::<Vec<_>>());
-    let judged = loaded
-        .iter()
-        .map(|(written, loaded)| judge(written, loaded, &found.policies, &taken));
-    let verdicts: Vec<Verdict> = broken.chain(judged).collect();
+    let broken = found.broken.iter().map(|(place, why)| Verdict {
+        place: place.clone(),
+        name: "-".to_owned(),
+        refused: Some(Refusal {
+            reason: KnownReason::ManifestInvalid,
+            message: why.clone(),
+        }),
+        warnings: Vec::new(),
+    });
+    let checked = all.iter().zip(&loaded);
+    let checked = checked.map(|(written, loaded)| check(written, loaded, all, &taken));
+    let verdicts: Vec<Verdict> = broken.chain(checked).collect();
     match args.output {
-        TableFormat::Table => verdicts.iter().for_each(|verdict| tell(verdict, screen)),
+        TableFormat::Table => verdicts.iter().for_each(|verdict| print(verdict, screen)),
         TableFormat::Json => {
             let rows = verdicts.iter().map(|Verdict { place, name, refused, warnings }| {
-                let (reason, message) = refused.clone().unzip();
+                let reason = refused.as_ref().map(|refusal| refusal.reason.as_str());
+                let message = refused.as_ref().map(|refusal| &refusal.message);
                 json!({"place": place, "policy": name, "valid": refused.is_none(), "reason": reason, "message": message, "warnings": warnings})
             });
             screen.json(&rows.collect::<Vec<_>>());
         }
     }
-    Ok(
-        if verdicts.iter().all(|verdict| verdict.refused.is_none()) {
-            Ending::Right
-        } else {
-            Ending::Failed
-        },
-    )
+    let refused = verdicts.iter().any(|verdict| verdict.refused.is_some());
+    Ok(Ending::failed_if(refused))
 }
 
 /// Whether one policy can be loaded, and may work beside the others.
-fn judge(
+fn check(
     written: &Written,
     loaded: &Result<Loaded, Refusal>,
     all: &[Written],
     taken: &BTreeMap<Arc<str>, Refusal>,
 ) -> Verdict {
-    let name = name(written);
-    let places: Vec<_> = all
-        .iter()
-        .filter(|other| self::name(other) == name)
-        .map(|one| one.place.as_str())
-        .collect();
-    let twice = places.len() > 1 && name != "-";
+    let name = written.name().unwrap_or("-");
+    let same = all.iter().filter(|other| other.name() == Some(name));
+    let places: Vec<_> = same.map(|one| one.place.as_str()).collect();
     let refused = match loaded {
-        _ if twice => Some((
-            KnownReason::PolicyInvalid.as_str(),
-            format!(
-                "metadata.name: the policy is defined in {} places: {}",
-                places.len(),
-                places.join(", ")
-            ),
-        )),
-        Ok(_) => taken
-            .get(name)
-            .map(|refusal| (refusal.reason.as_str(), refusal.message.clone())),
-        Err(refusal) => Some((refusal.reason.as_str(), refusal.message.clone())),
+        _ if places.len() > 1 => Some(load::defined_in_several(&places)),
+        Ok(_) => taken.get(name).cloned(),
+        Err(refusal) => Some(refusal.clone()),
     };
     let warn =
         |loaded: &Loaded| rights::every_secret(&loaded.revision.policy, SecretReads::Watch, false);
-    let warnings = loaded.as_ref().map(warn).unwrap_or_default();
     Verdict {
         place: written.place.clone(),
         name: name.to_owned(),
         refused,
-        warnings,
+        warnings: loaded.as_ref().map(warn).unwrap_or_default(),
     }
 }
 
-fn name(written: &Written) -> &str {
-    written.name().unwrap_or("-")
-}
-
-fn tell(verdict: &Verdict, screen: &Screen) {
-    let Verdict {
-        place,
-        name,
-        refused,
-        warnings,
-    } = verdict;
-    match refused {
-        None => screen.line(format_args!(
-            "{} {name} ({place})",
-            screen.tinted("valid", Tint::Green, 8)
-        )),
-        Some((word, why)) => {
-            screen.line(format_args!(
-                "{} {name} ({place}): {word}: {why}",
-                screen.tinted("refused", Tint::Red, 8)
-            ));
+fn print(verdict: &Verdict, screen: &Screen) {
+    let (name, place) = (&verdict.name, &verdict.place);
+    match &verdict.refused {
+        None => {
+            let word = screen.tinted("valid", Tint::Green, 8);
+            screen.line(format_args!("{word} {name} ({place})"));
+        }
+        Some(Refusal { reason, message }) => {
+            let (word, reason) = (screen.tinted("refused", Tint::Red, 8), reason.as_str());
+            screen.line(format_args!("{word} {name} ({place}): {reason}: {message}"));
         }
     }
-    for warning in warnings {
-        screen.line(format_args!(
-            "{} {name}: {warning}",
-            screen.tinted("warning", Tint::Yellow, 8)
-        ));
+    for warning in &verdict.warnings {
+        let word = screen.tinted("warning", Tint::Yellow, 8);
+        screen.line(format_args!("{word} {name}: {warning}"));
     }
 }

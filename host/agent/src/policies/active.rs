@@ -29,16 +29,6 @@ pub(super) struct Known {
     pub(super) written: BTreeSet<String>,
 }
 
-impl Known {
-    fn refused(&self) -> usize {
-        self.catalogue
-            .entries()
-            .filter(|(_, entry)| entry.refused.is_some())
-            .count()
-            + self.broken.len()
-    }
-}
-
 impl Default for Active {
     fn default() -> Self {
         Self {
@@ -60,15 +50,18 @@ impl Active {
 
     /// How many policies are refused, with or without an active earlier revision, plus the places that cannot be read.
     pub(crate) fn refused(&self) -> usize {
-        self.lock().refused()
+        self.refusals().len() + self.broken().len()
     }
 
     /// Why each refused policy was refused.
     pub(crate) fn refusals(&self) -> Vec<(String, Refusal)> {
-        let known = self.lock();
         let refused =
             |(name, entry): (&Arc<str>, &Entry)| Some((name.to_string(), entry.refused.clone()?));
-        known.catalogue.entries().filter_map(refused).collect()
+        self.lock()
+            .catalogue
+            .entries()
+            .filter_map(refused)
+            .collect()
     }
 
     /// Files, documents and objects that cannot be read, and why.
@@ -104,45 +97,40 @@ impl Active {
 
     /// The connections that an active policy needs.
     pub(crate) fn clusters(&self, policy: &str) -> BTreeSet<String> {
-        let loaded = self.loaded_of(policy);
-        let clusters = loaded
-            .iter()
-            .flat_map(|loaded| loaded.revision.policy.clusters());
+        let Some(loaded) = self.loaded_of(policy) else {
+            return BTreeSet::new();
+        };
+        let clusters = loaded.revision.policy.clusters();
         clusters.map(|(_, cluster)| cluster.to_owned()).collect()
     }
 
     /// Logs a change of a policy.
     pub(crate) fn tell(&self, policy: &Arc<str>, change: Change) {
-        let known = self.lock();
-        let entry = known
-            .catalogue
-            .entries()
-            .find(|(name, _)| *name == policy)
-            .map(|(_, entry)| entry);
-        let revision = entry.and_then(|entry| entry.revision.as_ref());
         let policy = Arc::clone(policy);
-        let signal = match (change, entry.and_then(|entry| entry.refused.as_ref())) {
-            // The refusal is over by now.
-            (Change::Refused, None) => return,
-            (Change::Loaded, _) => Signal::PolicyLoaded { policy },
-            (Change::Swapped, _) => Signal::Swapped { policy },
-            (Change::Mended, _) => Signal::PolicyMended { policy },
-            (Change::Removed, _) => Signal::PolicyRemoved { policy },
-            (Change::Bounded, _) => Signal::PolicyBounded {
+        let revision = self.catalogue().revision(&policy).cloned();
+        let signal = match change {
+            Change::Loaded => Signal::PolicyLoaded { policy },
+            Change::Swapped => Signal::Swapped { policy },
+            Change::Mended => Signal::PolicyMended { policy },
+            Change::Removed => Signal::PolicyRemoved { policy },
+            Change::Bounded => Signal::PolicyBounded {
                 policy,
                 suspended: revision.is_some_and(|one| one.policy.suspend),
             },
-            (Change::Refused, Some(Refusal { reason, message })) => {
-                let (reason, message) = (*reason, message.clone());
+            Change::Refused => {
+                let mut refusals = self.refusals().into_iter();
+                let Some((_, refusal)) = refusals.find(|(name, _)| **name == *policy) else {
+                    // The refusal is over by now.
+                    return;
+                };
                 Signal::SwapRefused {
                     policy,
-                    reason,
-                    message,
+                    reason: refusal.reason,
+                    message: refusal.message,
                     previous_revision_active: revision.is_some(),
                 }
             }
         };
-        drop(known);
         telemetry::tell(&signal);
     }
 }

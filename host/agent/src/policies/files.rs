@@ -58,16 +58,12 @@ impl Files {
         if std::fs::metadata(&self.path)?.is_dir() {
             return Ok((self.path.clone(), None));
         }
-        let file = if self.path.is_symlink() {
-            self.path.canonicalize()?
-        } else {
-            self.path.clone()
+        let file = match self.path.is_symlink() {
+            true => self.path.canonicalize()?,
+            false => self.path.clone(),
         };
-        let name = file
-            .file_name()
-            .map(PathBuf::from)
-            .ok_or(io::ErrorKind::InvalidInput)?;
-        Ok((folder_of(&file), Some(name)))
+        let name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        Ok((folder_of(&file), Some(PathBuf::from(name))))
     }
 
     /// Lists what there is, without reading it. Hidden names and folders named `cases` hold no policies.
@@ -77,23 +73,21 @@ impl Files {
     pub(crate) fn list(&self) -> io::Result<Listing> {
         let (root, file) = self.root()?;
         let folder = Folder::open(&root)?;
+        let fingerprint = |folder: &Folder| folder.look(Path::new(".")).map(|(_, found)| found);
         let mut listing = Listing::default();
         match file {
             Some(name) => {
-                let (kind, fingerprint) = folder.look(&name)?;
-                listing.take(&self.path, &name, kind, fingerprint);
-                listing.folders.insert(root, folder.look(Path::new("."))?.1);
-                listing.folders.insert(
-                    folder_of(&self.path),
-                    Folder::open(&folder_of(&self.path))?
-                        .look(Path::new("."))?
-                        .1,
-                );
+                let (kind, of_file) = folder.look(&name)?;
+                listing.take(&self.path, &name, kind, of_file);
+                listing.folders.insert(root, fingerprint(&folder)?);
+                let named = folder_of(&self.path);
+                let of_named = fingerprint(&Folder::open(&named)?)?;
+                listing.folders.insert(named, of_named);
             }
             None => {
-                let (_, fingerprint) = folder.look(Path::new("."))?;
-                listing.seen.insert(fingerprint.identity());
-                listing.folders.insert(self.path.clone(), fingerprint);
+                let of_root = fingerprint(&folder)?;
+                listing.seen.insert(of_root.identity());
+                listing.folders.insert(root, of_root);
                 listing.walk(&folder, &self.path, Path::new(""), 0)?;
             }
         }
@@ -116,13 +110,10 @@ impl Files {
                 Some(name) => name,
                 None => path.strip_prefix(&root).map_err(io::Error::other)?,
             };
-            let limit = u64::try_from(LIMITS.bytes).unwrap_or(u64::MAX);
-            Folder::open(&root)?
-                .read(below, limit)
-                .map(|(text, _)| text)
+            Folder::open(&root)?.read(below, LIMITS.bytes as u64)
         };
         match read() {
-            Ok(text) => found.take(&place, &place, &self.base(path), &text),
+            Ok((text, _)) => found.take(&place, &self.base(path), &text),
             Err(error) => found.miss(place.clone(), place, error.to_string()),
         }
         found
@@ -132,13 +123,10 @@ impl Files {
     fn base(&self, path: &Path) -> Base {
         match (&self.components, path.strip_prefix(&self.path)) {
             (Some(components), _) => Base::Components(components.clone()),
-            (None, Ok(below)) if !below.as_os_str().is_empty() => {
-                let below = below.parent().unwrap_or(Path::new("")).to_owned();
-                Base::Beside {
-                    root: self.path.clone(),
-                    below,
-                }
-            }
+            (None, Ok(below)) if !below.as_os_str().is_empty() => Base::Beside {
+                root: self.path.clone(),
+                below: below.parent().unwrap_or(Path::new("")).to_owned(),
+            },
             (None, _) => Base::Beside {
                 root: folder_of(&self.path),
                 below: PathBuf::new(),
@@ -153,10 +141,9 @@ impl Files {
     pub(crate) fn read_all(&self) -> io::Result<Found> {
         let listing = self.list()?;
         let mut found = listing.missed();
-        listing
-            .manifests
-            .keys()
-            .for_each(|path| found.add(self.read(path)));
+        for path in listing.manifests.keys() {
+            found.add(self.read(path));
+        }
         Ok(found)
     }
 }
@@ -309,7 +296,8 @@ mod tests {
             found.why(&root.join("out/x.yaml").display().to_string()),
             Some("the path leads out of the folder")
         );
-        assert!(!found.may_hold(&root.join("outer.yaml").display().to_string()));
+        let outer = found.unread_at(&root.join("outer.yaml").display().to_string());
+        assert_eq!(outer, None);
     }
 
     #[test]

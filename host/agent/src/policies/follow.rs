@@ -28,7 +28,7 @@ const MAX_WATCHED: usize = 1_000;
 
 /// What changed since the last time.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Changed {
     /// All written policies, if any manifest changed; or why they cannot be read.
     pub(super) found: Option<Result<Found, String>>,
     /// The component files that changed; `None` for one that is gone.
@@ -54,10 +54,10 @@ impl Following {
     /// When no thread can be started.
     pub(super) fn start(
         files: Option<Files>,
-        tell: UnboundedSender<Seen>,
+        tell: UnboundedSender<Changed>,
     ) -> std::io::Result<Self> {
         let (signals, received) = channel();
-        let hearing = signals.clone();
+        let events = signals.clone();
         let mut follower = Follower {
             files,
             ..Follower::default()
@@ -65,7 +65,7 @@ impl Following {
         let known = Arc::clone(&follower.names);
         let watcher = notify::recommended_watcher(move |event| {
             if concerns(event, &known) {
-                drop(hearing.send(Signal::Touched));
+                drop(events.send(Signal::Touched));
             }
         });
         follower.watcher = watcher.ok();
@@ -133,13 +133,11 @@ struct Follower {
 }
 
 impl Follower {
-    fn run(mut self, signals: &Receiver<Signal>, tell: &UnboundedSender<Seen>) {
+    fn run(mut self, signals: &Receiver<Signal>, tell: &UnboundedSender<Changed>) {
         loop {
-            let seen = self.look(Instant::now());
-            if (seen.found.is_some() || !seen.components.is_empty()) && tell.send(seen).is_err() {
-                return;
-            }
-            if !self.wait(signals) {
+            let changed = self.look(Instant::now());
+            let is_empty = changed.found.is_none() && changed.components.is_empty();
+            if (!is_empty && tell.send(changed).is_err()) || !self.wait(signals) {
                 return;
             }
         }
@@ -161,10 +159,8 @@ impl Follower {
     }
 
     fn follow(&mut self, components: BTreeSet<Location>) {
-        let paths = components.iter().filter_map(Location::file);
-        let names = paths
-            .filter_map(|(_, path)| path.file_name().map(std::ffi::OsStr::to_owned))
-            .collect();
+        let name = |component: &Location| Some(component.file()?.1.file_name()?.to_owned());
+        let names = components.iter().filter_map(name).collect();
         *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
         self.components = components;
     }
@@ -178,46 +174,39 @@ impl Follower {
     }
 
     /// Looks at everything that is followed, and reads what changed.
-    fn look(&mut self, now: Instant) -> Seen {
-        let fingerprints = self
-            .components
-            .iter()
-            .map(|one| (one.clone(), one.fingerprint()))
-            .collect();
+    fn look(&mut self, now: Instant) -> Changed {
+        let fingerprint = |one: &Location| (one.clone(), one.fingerprint());
+        let fingerprints = self.components.iter().map(fingerprint).collect();
         let mut components = self.fingerprints.look(now, fingerprints);
         // Forgets components that no policy names any more.
         self.fingerprints
             .retain(|one| self.components.contains(one));
         components.retain(|one, _| self.components.contains(one));
-        let listing = self
-            .files
-            .as_ref()
-            .map(|files| files.list().map_err(|error| error.to_string()));
-        let found = listing
-            .as_ref()
-            .and_then(|listing| self.manifests(now, listing));
-        self.listen(listing.and_then(Result::ok).unwrap_or_default());
-        Seen { found, components }
+        let Some(files) = self.files.clone() else {
+            self.listen(Listing::default());
+            let found = None;
+            return Changed { found, components };
+        };
+        let listing = files.list().map_err(|error| error.to_string());
+        let found = self.manifests(now, &files, &listing);
+        self.listen(listing.unwrap_or_default());
+        Changed { found, components }
     }
 
     /// All written policies, if anything changed.
     fn manifests(
         &mut self,
         now: Instant,
+        files: &Files,
         listing: &Result<Listing, String>,
     ) -> Option<Result<Found, String>> {
-        let files = self.files.as_ref()?;
-        let changed = match listing {
-            Ok(listing) => {
-                let there = listing
-                    .manifests
-                    .iter()
-                    .map(|(path, fingerprint)| (path.clone(), Some(*fingerprint)))
-                    .collect();
-                self.manifests.look(now, there)
-            }
-            Err(_) => BTreeMap::new(),
-        };
+        let mut changed = BTreeMap::new();
+        if let Ok(Listing { manifests, .. }) = listing {
+            let now_there = manifests
+                .iter()
+                .map(|(path, one)| (path.clone(), Some(*one)));
+            changed = self.manifests.look(now, now_there.collect());
+        }
         for (path, fingerprint) in &changed {
             match fingerprint {
                 Some(_) => drop(self.read.insert(path.clone(), files.read(path))),
@@ -228,13 +217,10 @@ impl Follower {
             let mut missed = listing.missed();
             // A file that is not quiet yet was not read, and may hold a policy. When it goes before it was quiet, that
             // is reported, too.
-            let unread = self
-                .manifests
-                .moving()
-                .filter(|path| !self.read.contains_key(*path));
-            missed
-                .unread
-                .extend(unread.map(|path| path.display().to_string()));
+            let mut unread: Vec<_> = self.manifests.moving().collect();
+            unread.retain(|path| !self.read.contains_key(*path));
+            let unread = unread.into_iter().map(|path| path.display().to_string());
+            missed.unread.extend(unread);
             missed
         });
         if changed.is_empty() && self.broken.as_ref() == Some(&missed) {
@@ -256,21 +242,18 @@ impl Follower {
         };
         let mut wanted = listing.folders;
         for component in &self.components {
-            wanted.extend(
-                component
-                    .file()
-                    .and_then(|(root, path)| nearest(root, &path)),
-            );
+            let file = component.file();
+            wanted.extend(file.and_then(|(root, path)| nearest(root, &path)));
         }
-        let gone = self.watched.iter().filter(|(path, fingerprint)| {
-            wanted.get(*path).map(FileIdentity::identity) != Some(fingerprint.identity())
+        self.watched.retain(|path, fingerprint| {
+            let now = wanted.get(path).map(FileIdentity::identity);
+            let is_wanted = now == Some(fingerprint.identity());
+            if !is_wanted {
+                // Fails when the folder itself is gone, and with it the watch.
+                drop(watcher.unwatch(path));
+            }
+            is_wanted
         });
-        let gone: Vec<PathBuf> = gone.map(|(path, _)| path.clone()).collect();
-        for path in gone {
-            // Fails when the folder itself is gone, and with it the watch.
-            drop(watcher.unwatch(&path));
-            self.watched.remove(&path);
-        }
         for (path, fingerprint) in wanted {
             if self.watched.len() < MAX_WATCHED && !self.watched.contains_key(&path) {
                 // When this fails, the slow look finds what changes.
@@ -283,8 +266,7 @@ impl Follower {
 
 /// The folder of a file below a root, or the nearest existing one above it.
 fn nearest(root: &Path, path: &Path) -> Option<(PathBuf, FileIdentity)> {
-    let there = Folder::open(root);
-    let Ok(folder) = &there else {
+    let Ok(folder) = Folder::open(root) else {
         // The root may be made later: its parent folder will report that.
         let above = super::folder_of(root);
         let fingerprint = Folder::open(&above).ok()?.look(Path::new(".")).ok()?.1;
@@ -308,7 +290,7 @@ mod tests {
         "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {name: a}\n";
 
     /// The manifests of one look: how many policies there are, and how many files may hold one.
-    fn told(follower: &mut Follower, at: Instant) -> Option<(usize, usize)> {
+    fn counts(follower: &mut Follower, at: Instant) -> Option<(usize, usize)> {
         follower.look(at).found.map(|found| {
             found
                 .map(|found| (found.policies.len(), found.unread.len()))
@@ -326,17 +308,17 @@ mod tests {
         };
         fs::write(&path, POLICY).unwrap();
         // Not quiet yet: it may hold a policy.
-        assert_eq!(told(&mut follower, begun), Some((0, 1)));
-        assert_eq!(told(&mut follower, begun + PAUSE), None);
+        assert_eq!(counts(&mut follower, begun), Some((0, 1)));
+        assert_eq!(counts(&mut follower, begun + PAUSE), None);
         fs::remove_file(&path).unwrap();
-        assert_eq!(told(&mut follower, begun + PAUSE), Some((0, 0)));
-        assert_eq!(told(&mut follower, begun + QUIET), None);
+        assert_eq!(counts(&mut follower, begun + PAUSE), Some((0, 0)));
+        assert_eq!(counts(&mut follower, begun + QUIET), None);
         fs::write(&path, POLICY).unwrap();
-        assert_eq!(told(&mut follower, begun + QUIET), Some((0, 1)));
-        assert_eq!(told(&mut follower, begun + QUIET * 2), Some((1, 0)));
+        assert_eq!(counts(&mut follower, begun + QUIET), Some((0, 1)));
+        assert_eq!(counts(&mut follower, begun + QUIET * 2), Some((1, 0)));
         // What was read stays until it has been gone for a while.
         fs::remove_file(&path).unwrap();
-        assert_eq!(told(&mut follower, begun + QUIET * 3), None);
-        assert_eq!(told(&mut follower, begun + QUIET * 4), Some((0, 0)));
+        assert_eq!(counts(&mut follower, begun + QUIET * 3), None);
+        assert_eq!(counts(&mut follower, begun + QUIET * 4), Some((0, 0)));
     }
 }

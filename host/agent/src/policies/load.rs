@@ -15,6 +15,7 @@ use transom_core::policy::{Policy, check, manifest};
 use transom_engine::{Capabilities, Engine, Limits, LoadError};
 
 /// One policy ready to be reconciled: what decisions need, and the compiled guests.
+#[derive(Clone)]
 pub(crate) struct Loaded {
     /// The checked policy with its guests as values.
     pub(crate) revision: Arc<Revision>,
@@ -32,7 +33,7 @@ pub(super) enum Unloaded {
     Slow,
 }
 
-/// Checks a manifest, fetches and compiles its guests, and has them judge their settings.
+/// Checks a manifest, fetches and compiles its guests, and has them check their settings.
 ///
 /// # Errors
 /// With the first thing that is wrong.
@@ -51,37 +52,48 @@ pub(crate) fn load(engine: &Engine, written: &Written) -> Result<Loaded, Refusal
 /// # Errors
 /// With the first thing that is wrong.
 pub(super) fn check(value: &Value) -> Result<Policy, Refusal> {
-    let invalid = |error: manifest::PolicyError| Refusal {
+    let checked = manifest::parse(value).and_then(check::policy);
+    checked.map_err(|error| invalid(error.to_string()))
+}
+
+fn invalid(message: String) -> Refusal {
+    Refusal {
         reason: KnownReason::PolicyInvalid,
-        message: error.to_string(),
-    };
-    manifest::parse(value)
-        .and_then(check::policy)
-        .map_err(invalid)
+        message,
+    }
+}
+
+/// The refusal of manifests at several places that have one name.
+pub(crate) fn defined_in_several(places: &[&str]) -> Refusal {
+    invalid(format!(
+        "metadata.name: the policy is defined in {} places: {}",
+        places.len(),
+        places.join(", ")
+    ))
 }
 
 /// Refuses a policy that names a cluster without a connection.
 ///
 /// # Errors
 /// With the field that names it.
-pub(super) fn connected(policy: &Policy, connections: &BTreeSet<String>) -> Result<(), Refusal> {
-    let mut clusters = policy.clusters();
-    let absent = clusters.find(|(_, cluster)| !connections.contains(*cluster));
+pub(super) fn check_connections(
+    policy: Policy,
+    connections: &BTreeSet<String>,
+) -> Result<Policy, Refusal> {
+    let absent = policy
+        .clusters()
+        .find(|(_, cluster)| !connections.contains(*cluster));
     let Some((field, cluster)) = absent else {
-        return Ok(());
+        return Ok(policy);
     };
     let known: Vec<_> = connections.iter().map(|name| format!("`{name}`")).collect();
-    let message = format!(
+    Err(invalid(format!(
         "{field}: no connection `{cluster}`; known connections: {}",
         known.join(", ")
-    );
-    Err(Refusal {
-        reason: KnownReason::PolicyInvalid,
-        message,
-    })
+    )))
 }
 
-/// Fetches and compiles the guests of a policy, and has them judge their settings.
+/// Fetches and compiles the guests of a policy, and has them check their settings.
 ///
 /// # Errors
 /// With the first thing that is wrong.
@@ -111,19 +123,6 @@ pub(super) fn assemble(engine: &Engine, policy: Policy, base: &Base) -> Result<L
     })
 }
 
-/// The components that a manifest names, even if the policy is not valid.
-pub(super) fn components(written: &Written) -> BTreeSet<Location> {
-    let named = [
-        "/spec/guests/decide/component",
-        "/spec/guests/trigger/component",
-    ]
-    .into_iter()
-    .filter_map(|place| written.value.pointer(place)?.as_str());
-    named
-        .map(|text| Location::parse(text, &written.base))
-        .collect()
-}
-
 /// Loads one guest: bytes, code, description, settings.
 fn guest(
     engine: &Engine,
@@ -139,80 +138,57 @@ fn guest(
             message: format!("spec.guests.{role}: {why}"),
         })
     };
-    let artifact = at
-        .fetch(spec.digest.as_deref())
-        .map_err(|error| refused(error.reason(), &chain(&error)))?;
-    let granted = Capabilities::of(
-        spec.capabilities
-            .iter()
-            .map(|Capability::Log| transom_engine::Capability::Log),
-    );
-    let failed = |word: KnownReason, why: &dyn std::fmt::Display| {
-        refused(word, &format_args!("component `{at}`: {why}"))
-    };
-    let compiled =
-        engine
-            .load(&artifact.bytes, built_for, &granted)
-            .map_err(|error| match error {
-                LoadError::Slow => Unloaded::Slow,
-                error => failed(word(error.reason()), &error),
-            })?;
-    let guest = Guest::load(
-        compiled.digest(),
-        compiled.description().clone(),
-        &spec.settings,
-    )
-    .map_err(|failure| refused(word(failure.reason.as_str()), &failure.message))?;
-    judge_settings(&compiled, &spec.settings).map_err(|(word, why)| refused(word, &why))?;
+    let artifact = at.fetch(spec.digest.as_deref()).map_err(|error| {
+        // With the causes of the error, on one line.
+        refused(
+            error.reason(),
+            &format_args!("{:#}", anyhow::Error::new(error)),
+        )
+    })?;
+    let granted = spec.capabilities.iter();
+    let granted = granted.map(|Capability::Log| transom_engine::Capability::Log);
+    let loaded = engine.load(&artifact.bytes, built_for, &Capabilities::of(granted));
+    let compiled = loaded.map_err(|error| match error {
+        LoadError::Slow => Unloaded::Slow,
+        error => refused(
+            known_reason(error.reason()),
+            &format_args!("component `{at}`: {error}"),
+        ),
+    })?;
+    let description = compiled.description().clone();
+    let guest = Guest::load(compiled.digest(), description, &spec.settings)
+        .map_err(|failure| refused(known_reason(failure.reason.as_str()), &failure.message))?;
+    check_settings(&compiled, &spec.settings).map_err(|(reason, why)| refused(reason, &why))?;
     Ok((compiled, guest))
 }
 
-/// Has a guest judge its settings.
-fn judge_settings(
+/// Has a guest check its settings.
+fn check_settings(
     guest: &transom_engine::Guest,
     settings: &Map<String, Value>,
 ) -> Result<(), (KnownReason, String)> {
     let text = Value::Object(settings.clone()).to_string();
-    let problems = guest
-        .validate(&Limits::default(), &text)
-        .result
-        .map_err(|failure| (word(failure.reason()), failure.to_string()))?;
-    match problems.first() {
-        None => Ok(()),
-        Some(problem) => {
-            let field = problem
-                .field
-                .as_ref()
-                .map(|field| format!(".{field}"))
-                .unwrap_or_default();
-            Err((
-                KnownReason::SettingsRefused,
-                format!("settings{field}: {}", problem.message),
-            ))
-        }
-    }
+    let problems = guest.validate(&Limits::default(), &text).result;
+    let problems =
+        problems.map_err(|failure| (known_reason(failure.reason()), failure.to_string()))?;
+    let Some(problem) = problems.first() else {
+        return Ok(());
+    };
+    let field = problem.field.as_ref().map(|field| format!(".{field}"));
+    let message = format!("settings{}: {}", field.unwrap_or_default(), problem.message);
+    Err((KnownReason::SettingsRefused, message))
 }
 
 /// The agent's reason with this text, which the engine only spells; `ContractBroken` for any other text.
-pub(crate) fn word(text: &str) -> KnownReason {
-    KnownReason::ALL
-        .iter()
-        .copied()
-        .find(|word| word.as_str() == text)
+pub(crate) fn known_reason(text: &str) -> KnownReason {
+    let mut known = KnownReason::ALL.iter().copied();
+    known
+        .find(|reason| reason.as_str() == text)
         .unwrap_or(KnownReason::ContractBroken)
 }
 
-/// An error with its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
-}
+/// The former name of [`known_reason`].
+pub(crate) use known_reason as word;
 
 #[cfg(test)]
 mod tests {
@@ -238,7 +214,7 @@ mod tests {
             "ImportNotGranted",
             "DescriptionInvalid",
         ] {
-            assert_eq!(word(spelled).as_str(), spelled);
+            assert_eq!(known_reason(spelled).as_str(), spelled);
         }
     }
 }

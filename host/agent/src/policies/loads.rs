@@ -25,7 +25,6 @@ const AT_ONCE: usize = 2;
 const AT_MOST: usize = 6;
 
 /// A policy whose guests are to be fetched and compiled.
-#[derive(Clone)]
 pub(super) struct Job {
     pub(super) number: u64,
     pub(super) policy: Policy,
@@ -35,14 +34,10 @@ pub(super) struct Job {
 
 impl Job {
     fn kind(&self) -> JobKind {
-        let builtin = self
-            .components
-            .iter()
-            .all(|component| matches!(component, Location::Builtin(_)));
-        if builtin {
-            JobKind::Builtin
-        } else {
-            JobKind::Quick
+        let is_builtin = |component: &Location| matches!(component, Location::Builtin(_));
+        match self.components.iter().all(is_builtin) {
+            true => JobKind::Builtin,
+            false => JobKind::Quick,
         }
     }
 }
@@ -81,8 +76,6 @@ pub(super) struct Loads {
     /// The results of jobs; a job itself when it takes too long.
     tasks: JoinSet<Result<Done, Box<Job>>>,
     running: BTreeMap<Id, Running>,
-    /// How many jobs use builtin guests only.
-    builtin: usize,
 }
 
 impl Loads {
@@ -93,27 +86,15 @@ impl Loads {
             queue: VecDeque::new(),
             tasks: JoinSet::new(),
             running: BTreeMap::new(),
-            builtin: 0,
         }
     }
 
     /// Adds a job; it replaces one for the same policy that did not begin.
     pub(super) fn add(&mut self, job: Job) {
-        let queued = self
-            .queue
-            .iter()
-            .position(|(_, queued)| queued.policy.name == job.policy.name);
-        if let Some((kind, _)) = queued.and_then(|at| self.queue.remove(at)) {
-            self.ended(kind);
-        }
-        let kind = job.kind();
-        self.builtin += usize::from(kind == JobKind::Builtin);
-        self.queue.push_back((kind, job));
+        self.queue
+            .retain(|(_, queued)| queued.policy.name != job.policy.name);
+        self.queue.push_back((job.kind(), job));
         self.begin();
-    }
-
-    fn ended(&mut self, kind: JobKind) {
-        self.builtin -= usize::from(kind == JobKind::Builtin);
     }
 
     /// How many jobs there are.
@@ -123,7 +104,9 @@ impl Loads {
 
     /// Whether any job uses builtin guests only.
     pub(super) fn builtin(&self) -> bool {
-        self.builtin > 0
+        let queued = self.queue.iter().map(|(kind, _)| kind);
+        let mut kinds = queued.chain(self.running.values().map(|running| &running.kind));
+        kinds.any(|kind| *kind == JobKind::Builtin)
     }
 
     /// Waits for the next job that is done.
@@ -133,44 +116,33 @@ impl Loads {
             // A job that has run longer than `GRACE` makes room for the next one.
             let done = tokio::time::timeout(GRACE, self.tasks.join_next_with_id()).await;
             match done {
-                Ok(Some(Ok((id, done)))) => {
-                    self.freed(id);
-                    match done {
-                        Ok(done) => {
-                            self.begin();
-                            return done;
-                        }
-                        // A newer job for the same policy was added meanwhile, and replaces this one.
-                        Err(job)
-                            if self
-                                .queue
-                                .iter()
-                                .any(|(_, other)| other.policy.name == job.policy.name) => {}
-                        Err(job) => self.queue.push_back((JobKind::Slow, *job)),
+                Ok(Some(Ok((id, Ok(done))))) => {
+                    self.running.remove(&id);
+                    self.begin();
+                    return done;
+                }
+                Ok(Some(Ok((id, Err(job))))) => {
+                    self.running.remove(&id);
+                    // A newer job for the same policy may have been added meanwhile; it replaces this one.
+                    let newer = |(_, other): &(JobKind, Job)| other.policy.name == job.policy.name;
+                    if !self.queue.iter().any(newer) {
+                        self.queue.push_back((JobKind::Slow, *job));
                     }
                 }
                 // Tasks catch their panics, and are never aborted.
-                Ok(Some(Err(error))) => self.freed(error.id()),
+                Ok(Some(Err(error))) => drop(self.running.remove(&error.id())),
                 Ok(None) if self.queue.is_empty() => std::future::pending().await,
                 Ok(None) | Err(_) => {}
             }
         }
     }
 
-    /// Removes a job that has ended.
-    fn freed(&mut self, id: Id) {
-        if let Some(running) = self.running.remove(&id) {
-            self.ended(running.kind);
-        }
-    }
-
     /// Begins the jobs that may begin now.
     fn begin(&mut self) {
         loop {
-            let next = self
-                .queue
-                .iter()
-                .position(|(kind, job)| self.may_begin(*kind, job));
+            let builtin = self.builtin();
+            let may_begin = |(kind, job): &(JobKind, Job)| self.may_begin(*kind, job, builtin);
+            let next = self.queue.iter().position(may_begin);
             let Some((kind, job)) = next.and_then(|at| self.queue.remove(at)) else {
                 return;
             };
@@ -179,10 +151,9 @@ impl Loads {
                 since: Instant::now(),
                 kind,
             };
-            let engine = if kind == JobKind::Slow {
-                self.engine.clone()
-            } else {
-                self.engine.hasty()
+            let engine = match kind {
+                JobKind::Slow => self.engine.clone(),
+                JobKind::Builtin | JobKind::Quick => self.engine.hasty(),
             };
             let task = self.tasks.spawn_blocking(move || run(&engine, job));
             self.running.insert(task.id(), running);
@@ -190,57 +161,40 @@ impl Loads {
     }
 
     /// Whether a job may begin. A policy has one job at a time; builtin guests come first and wait for no file.
-    fn may_begin(&self, kind: JobKind, job: &Job) -> bool {
-        if self
-            .running
-            .values()
-            .any(|running| running.policy == job.policy.name)
-        {
+    fn may_begin(&self, kind: JobKind, job: &Job, builtin: bool) -> bool {
+        let mut running = self.running.values();
+        if running.any(|running| running.policy == job.policy.name) {
             return false;
         }
         let same = || self.running.values().filter(|running| running.kind == kind);
+        let quick = |running: &&Running| running.since.elapsed() < GRACE;
         match kind {
             JobKind::Builtin => same().count() < AT_ONCE,
             JobKind::Quick => {
-                let quick = same()
-                    .filter(|running| running.since.elapsed() < GRACE)
-                    .count();
-                !self.builtin() && quick < AT_ONCE && same().count() < AT_MOST
+                !builtin && same().filter(quick).count() < AT_ONCE && same().count() < AT_MOST
             }
-            JobKind::Slow => !self.builtin() && same().next().is_none(),
+            JobKind::Slow => !builtin && same().next().is_none(),
         }
     }
 }
 
 /// Runs a job; returns the job itself when it takes longer than the engine waits.
 fn run(engine: &Engine, job: Job) -> Result<Done, Box<Job>> {
-    let again = Box::new(job.clone());
-    let Job {
-        number,
-        policy,
-        base,
-        components,
-    } = job;
-    let name = Arc::clone(&policy.name);
-    let fingerprints = components
-        .into_iter()
-        .map(|component| (component.clone(), component.fingerprint()))
-        .collect();
-    let result = match catch_unwind(AssertUnwindSafe(|| load::assemble(engine, policy, &base))) {
+    let fingerprint = |component: &Location| (component.clone(), component.fingerprint());
+    let fingerprints = job.components.iter().map(fingerprint).collect();
+    let load = || load::assemble(engine, job.policy.clone(), &job.base);
+    let result = match catch_unwind(AssertUnwindSafe(load)) {
         Ok(Ok(loaded)) => Ok(loaded),
-        Ok(Err(Unloaded::Slow)) => return Err(again),
+        Ok(Err(Unloaded::Slow)) => return Err(Box::new(job)),
         Ok(Err(Unloaded::Refused(refusal))) => Err(refusal),
-        Err(_) => {
-            let message = "a bug in the agent made loading the policy fail".to_owned();
-            Err(Refusal {
-                reason: KnownReason::AgentFailed,
-                message,
-            })
-        }
+        Err(_) => Err(Refusal {
+            reason: KnownReason::AgentFailed,
+            message: "a bug in the agent made loading the policy fail".to_owned(),
+        }),
     };
     Ok(Done {
-        policy: name,
-        number,
+        policy: Arc::clone(&job.policy.name),
+        number: job.number,
         result,
         fingerprints,
     })
@@ -260,7 +214,7 @@ impl Loading {
             });
             let mut swap = Swap::new(engine, source, connections);
             let found = read.await.unwrap_or_else(|error| Err(error.to_string()));
-            let changes = swap.see(found);
+            let changes = swap.update(found);
             (swap, changes)
         }))
     }
@@ -286,15 +240,13 @@ impl Loading {
         let (mut swap, mut changes) = self.read().await?;
         let until = Instant::now() + GRACE;
         while swap.loads().count() > 0 {
-            match tokio::time::timeout_at(until, swap.next()).await {
-                Ok(done) => changes.extend(swap.finish(done)),
-                // Builtin guests are trusted to load soon, and nothing should begin without them.
-                Err(_) if swap.loads().builtin() => {
-                    let done = swap.next().await;
-                    changes.extend(swap.finish(done));
-                }
+            // Builtin guests are trusted to load soon, and nothing should begin without them.
+            let done = match tokio::time::timeout_at(until, swap.next()).await {
+                Ok(done) => done,
+                Err(_) if swap.loads().builtin() => swap.next().await,
                 Err(_) => break,
-            }
+            };
+            changes.extend(swap.finish(done));
         }
         Ok((swap, changes))
     }

@@ -2,10 +2,7 @@
 //! Each policy is loaded on its own; a change that needs no component, such as a suspension, counts at once. Does not
 //! wait for a component: results come back as [`Done`].
 
-mod beside;
 mod bounding;
-
-pub(crate) use beside::created_seconds;
 
 use crate::policies::active::{Active, Changes, Known};
 use crate::policies::load::{self, Loaded};
@@ -43,6 +40,7 @@ pub(crate) struct Swap {
 }
 
 /// The manifests under one name.
+#[derive(Default)]
 struct Newest {
     written: Vec<Written>,
     place: Place,
@@ -85,69 +83,66 @@ impl Swap {
     }
 
     /// Replaces the policies by these, if they differ.
-    pub(super) fn give(&mut self, policies: Found) -> Changes {
+    pub(super) fn replace(&mut self, policies: Found) -> Changes {
         if matches!(&self.source, Source::Given(before) if *before == policies) {
             return Vec::new();
         }
         self.source = Source::Given(policies.clone());
-        self.see(Ok(policies))
+        self.update(Ok(policies))
     }
 
     /// Takes the policies that are written now: starts to load new ones, and at once bounds, refuses or removes what
     /// needs no component.
-    pub(super) fn see(&mut self, found: Result<Found, String>) -> Changes {
+    pub(super) fn update(&mut self, found: Result<Found, String>) -> Changes {
         let found = match found {
             Ok(found) => found,
             Err(why) => {
-                self.tell_broken(vec![(self.source.place(), why)]);
+                self.log_broken(vec![(self.source.place(), why)]);
                 return Vec::new();
             }
         };
         let mut by_name: BTreeMap<Arc<str>, Vec<Written>> = BTreeMap::new();
         for written in &found.policies {
             // A policy without a name is refused under its place.
-            by_name
-                .entry(written.name().unwrap_or(&written.place).into())
-                .or_default()
-                .push(written.clone());
+            let name = written.name().unwrap_or(&written.place).into();
+            by_name.entry(name).or_default().push(written.clone());
         }
-        let mut changes = self.unwritten(&found, &by_name);
-        self.tell_broken(found.broken);
+        let mut changes = self.remove_unwritten(&found, &by_name);
+        self.log_broken(found.broken);
         for (name, written) in by_name {
-            if self
-                .newest
-                .get(&name)
-                .is_none_or(|newest| newest.written != written)
-            {
+            let before = self.newest.get(&name);
+            if before.is_none_or(|newest| newest.written != written) {
                 changes.extend(self.take(&name, written));
             }
         }
-        changes.extend(self.overlaps());
+        changes.extend(self.refuse_overlaps());
         self.active.lock().written = self.newest.keys().map(ToString::to_string).collect();
         self.active.loading(self.loads.count());
         changes
     }
 
-    /// Removes the policies that are no longer written. A policy at a place that cannot be read now is not gone.
-    fn unwritten(&mut self, found: &Found, by_name: &BTreeMap<Arc<str>, Vec<Written>>) -> Changes {
-        let mut changes = Vec::new();
-        let missing: Vec<_> = self
+    /// The names of the policies of which this is true.
+    fn names(&self, is_wanted: impl Fn(&Arc<str>, &Newest) -> bool) -> Vec<Arc<str>> {
+        let wanted = self
             .newest
-            .keys()
-            .filter(|name| !by_name.contains_key(*name))
-            .cloned()
-            .collect();
-        for name in missing {
-            let places = self
-                .newest
-                .get(&name)
-                .map(|newest| newest.written.as_slice())
-                .unwrap_or_default();
-            let stays = places
-                .iter()
-                .find(|written| found.may_hold(&written.place))
-                .map(|one| one.place.clone());
-            let Some(place) = stays else {
+            .iter()
+            .filter(|(name, one)| is_wanted(name, one));
+        wanted.map(|(name, _)| Arc::clone(name)).collect()
+    }
+
+    /// Removes the policies that are no longer written. A policy at a place that cannot be read now is not gone.
+    fn remove_unwritten(
+        &mut self,
+        found: &Found,
+        by_name: &BTreeMap<Arc<str>, Vec<Written>>,
+    ) -> Changes {
+        let mut changes = Changes::new();
+        for name in self.names(|name, _| !by_name.contains_key(name)) {
+            let Some(newest) = self.newest.get_mut(&name) else {
+                continue;
+            };
+            let mut places = newest.written.iter().map(|one| one.place.clone());
+            let Some(place) = places.find(|place| found.unread_at(place).is_some()) else {
                 self.newest.remove(&name);
                 self.good.remove(&name);
                 changes.extend(self.change(|known| {
@@ -156,21 +151,16 @@ impl Swap {
                 }));
                 continue;
             };
-            if let (Some(why), Some(newest)) = (found.why(&place), self.newest.get_mut(&name)) {
+            if let Some(why) = found.why(&place) {
                 // Whatever is read there next counts as new, even the same content.
-                newest
-                    .written
-                    .iter_mut()
-                    .for_each(|written| drop(written.value.take()));
-                let message = format!("{place}: {why}");
-                changes.extend(self.refuse(
-                    &name,
-                    Refusal {
-                        reason: KnownReason::ManifestInvalid,
-                        message,
-                    },
-                    false,
-                ));
+                for written in &mut newest.written {
+                    written.value.take();
+                }
+                let refusal = Refusal {
+                    reason: KnownReason::ManifestInvalid,
+                    message: format!("{place}: {why}"),
+                };
+                changes.extend(self.refuse(&name, refusal, false));
             }
         }
         changes
@@ -178,45 +168,25 @@ impl Swap {
 
     /// Takes the manifests under one name.
     fn take(&mut self, name: &Arc<str>, written: Vec<Written>) -> Changes {
-        let places: Vec<_> = written
-            .iter()
-            .map(|written| written.place.as_str())
-            .collect();
-        let generation = written
-            .first()
-            .and_then(|one| one.value.pointer("/metadata/generation")?.as_i64());
+        let places: Vec<_> = written.iter().map(|one| one.place.as_str()).collect();
+        let first = written.first().map(|one| &one.value);
         let place = Place {
             text: places.join(", "),
-            generation,
+            generation: first.and_then(|first| first.pointer("/metadata/generation")?.as_i64()),
         };
         let checked = match written.as_slice() {
             [one] => load::check(&one.value)
-                .and_then(|policy| load::connected(&policy, &self.connections).map(|()| policy)),
-            _ => Err(Refusal {
-                reason: KnownReason::PolicyInvalid,
-                message: format!(
-                    "metadata.name: the policy is defined in {} places: {}",
-                    places.len(),
-                    place.text
-                ),
-            }),
+                .and_then(|policy| load::check_connections(policy, &self.connections)),
+            _ => Err(load::defined_in_several(&places)),
         };
-        let suspends = written
-            .iter()
-            .any(|one| one.value.pointer("/spec/suspend") == Some(&true.into()));
-        let (policy, refusal) = match checked {
-            Ok(policy) => (Some(policy), None),
-            Err(refusal) => (None, Some(refusal)),
-        };
+        let suspends = |one: &Written| one.value.pointer("/spec/suspend") == Some(&true.into());
+        let suspends = written.iter().any(suspends);
+        let refusal = checked.as_ref().err().cloned();
         let newest = Newest {
             written,
             place,
-            policy,
-            failed: false,
-            taken: false,
-            loading: None,
-            number: 0,
-            fingerprints: BTreeMap::new(),
+            policy: checked.ok(),
+            ..Newest::default()
         };
         self.newest.insert(Arc::clone(name), newest);
         let mut changes = Changes::new();
@@ -244,33 +214,24 @@ impl Swap {
         self.number += 1;
         newest.number = self.number;
         newest.loading = Some(Instant::now());
-        let components = load::components(written);
         self.loads.add(Job {
             number: newest.number,
             policy: policy.clone(),
             base: written.base.clone(),
-            components,
+            components: written.components(),
         });
     }
 
     /// Loads the policies again whose components changed.
-    pub(super) fn see_components(
-        &mut self,
-        fingerprints: &BTreeMap<Location, Option<FileIdentity>>,
-    ) {
-        let other = |newest: &Newest| {
+    pub(super) fn load_changed(&mut self, now: &BTreeMap<Location, Option<FileIdentity>>) {
+        let changed = |_: &Arc<str>, newest: &Newest| {
+            let mut before = newest.fingerprints.iter();
             newest.loading.is_none()
-                && newest.fingerprints.iter().any(|(at, fingerprint)| {
-                    fingerprints.get(at).is_some_and(|now| now != fingerprint)
-                })
+                && before.any(|(at, before)| now.get(at).is_some_and(|now| now != before))
         };
-        let changed: Vec<_> = self
-            .newest
-            .iter()
-            .filter(|(_, one)| other(one))
-            .map(|(name, _)| name.clone())
-            .collect();
-        changed.iter().for_each(|name| self.load(name));
+        for name in self.names(changed) {
+            self.load(&name);
+        }
     }
 
     /// The loads that are queued or running.
@@ -285,14 +246,16 @@ impl Swap {
 
     /// Takes the result of a load.
     pub(super) fn finish(&mut self, done: Done) -> Changes {
-        let name = Arc::clone(&done.policy);
-        let Some(newest) = self
-            .newest
-            .get_mut(&name)
-            .filter(|newest| newest.number == done.number)
-        else {
-            self.active.loading(self.loads.count());
-            return Vec::new();
+        let changes = self.take_result(done);
+        self.active.loading(self.loads.count());
+        changes
+    }
+
+    fn take_result(&mut self, done: Done) -> Changes {
+        let (name, mut changes) = (done.policy, Changes::new());
+        let counts = |newest: &&mut Newest| newest.number == done.number;
+        let Some(newest) = self.newest.get_mut(&name).filter(counts) else {
+            return changes;
         };
         newest.loading = None;
         // These fingerprints are older than the load, so a component that changed during it counts as changed.
@@ -300,70 +263,47 @@ impl Swap {
         let failed_before = std::mem::replace(&mut newest.failed, done.result.is_err());
         // A policy that could not be loaded until now did not count among the others; what it owns may belong to
         // another one.
-        let before = if failed_before && !newest.failed {
-            self.overlaps()
-        } else {
-            Changes::new()
+        if failed_before && !newest.failed {
+            changes.extend(self.refuse_overlaps());
+        }
+        let Some(newest) = self.newest.get_mut(&name).filter(counts) else {
+            return changes;
         };
-        let Some(newest) = self
-            .newest
-            .get_mut(&name)
-            .filter(|newest| newest.number == done.number)
-        else {
-            self.active.loading(self.loads.count());
-            return before;
-        };
-        let now = match done.result {
+        match done.result {
             Ok(loaded) => {
                 let (loaded, place) = (Arc::new(loaded), newest.place.clone());
                 self.good.insert(Arc::clone(&name), Arc::clone(&loaded));
-                self.change(|known| {
-                    let same = known
-                        .catalogue
-                        .revision(&name)
-                        .is_some_and(|before| *before == loaded.revision);
+                changes.extend(self.change(|known| {
+                    let before = known.catalogue.revision(&name);
+                    let same = before.is_some_and(|before| *before == loaded.revision);
                     known.catalogue = known.catalogue.with((*loaded.revision).clone(), place);
                     if !same {
                         known.loaded.insert(name, loaded);
                     }
-                })
+                }));
             }
             Err(refusal) => {
-                let mut changes = self.narrow(&name);
+                changes.extend(self.narrow(&name));
                 changes.extend(self.refuse(&name, refusal, true));
-                changes
             }
-        };
-        let after = self.overlaps();
-        self.active.loading(self.loads.count());
-        [before, now, after].concat()
+        }
+        changes.extend(self.refuse_overlaps());
+        changes
     }
 
     /// Refuses the newest manifest. `anew`: the manifest or its components changed, so the refusal is reported again.
-    fn refuse(&mut self, name: &Arc<str>, refusal: Refusal, anew: bool) -> Changes {
-        let place = self
-            .newest
-            .get(name)
-            .map(|newest| newest.place.clone())
-            .unwrap_or_default();
-        let bound = self.good.get(name).is_some_and(|good| {
-            self.active
-                .lock()
-                .catalogue
-                .revision(name)
-                .is_some_and(|revision| *revision != good.revision)
+    fn refuse(&mut self, name: &Arc<str>, mut refusal: Refusal, anew: bool) -> Changes {
+        let newest = self.newest.get(name);
+        let place = newest.map_or_else(Place::default, |newest| newest.place.clone());
+        let changes = self.change(|known| {
+            let active = known.catalogue.revision(name);
+            let good = self.good.get(name).map(|good| &good.revision);
+            if good.is_some() && active.is_some() && good != active {
+                refusal.message +=
+                    "; the previous revision stays active within the limits of this manifest";
+            }
+            known.catalogue = known.catalogue.refusing(name, refusal, place);
         });
-        let suffix = if bound {
-            "; the previous revision stays active within the limits of this manifest"
-        } else {
-            ""
-        };
-        let refusal = Refusal {
-            message: format!("{}{suffix}", refusal.message),
-            ..refusal
-        };
-        let changes =
-            self.change(|known| known.catalogue = known.catalogue.refusing(name, refusal, place));
         match changes.is_empty() && anew {
             true => vec![(Arc::clone(name), Change::Refused)],
             false => changes,
@@ -379,7 +319,7 @@ impl Swap {
     }
 
     /// Logs what cannot be read, each thing once for as long as it lasts.
-    fn tell_broken(&self, broken: Vec<(String, String)>) {
+    fn log_broken(&self, broken: Vec<(String, String)>) {
         let before = std::mem::replace(&mut self.active.lock().broken, broken.clone());
         for (place, message) in broken.into_iter().filter(|one| !before.contains(one)) {
             telemetry::tell(&Signal::Unreadable {
@@ -393,10 +333,9 @@ impl Swap {
     /// The component files that policies name. Those of refused policies count, too: a missing or broken file may be
     /// put right.
     pub(super) fn components(&self) -> BTreeSet<Location> {
-        let all = self
-            .newest
-            .values()
-            .flat_map(|newest| newest.written.iter().flat_map(load::components));
-        all.filter(|location| location.file().is_some()).collect()
+        let written = self.newest.values().flat_map(|newest| &newest.written);
+        let mut components: BTreeSet<_> = written.flat_map(Written::components).collect();
+        components.retain(|component| component.file().is_some());
+        components
     }
 }

@@ -25,39 +25,32 @@ pub(crate) async fn policies(
         Source::Path(files) => Some(files.clone()),
         Source::Builtin | Source::Given(_) => None,
     };
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let mut following = match Following::start(files, tell) {
-        Ok(following) => Some(following),
-        Err(error) => {
-            let (place, message) = (
-                swap.source().place(),
-                format!("failed to follow files: {error}"),
-            );
-            telemetry::tell(&Signal::Unreadable {
-                place,
-                reason: KnownReason::ReadFailed,
-                message,
-            });
-            None
-        }
-    };
+    let (sender, mut changes_of_files) = mpsc::unbounded_channel();
+    let following = Following::start(files, sender).inspect_err(|error| {
+        telemetry::tell(&Signal::Unreadable {
+            place: swap.source().place(),
+            reason: KnownReason::ReadFailed,
+            message: format!("failed to follow files: {error}"),
+        });
+    });
+    let mut following = following.ok();
     let mut looks = tokio::time::interval(EVERY);
     loop {
         if let Some(following) = &mut following {
             following.components(swap.components());
         }
         let changes = tokio::select! {
-            Some(seen) = told.recv() => {
-                swap.see_components(&seen.components);
-                seen.found.map(|found| swap.see(found)).unwrap_or_default()
+            Some(changed) = changes_of_files.recv() => {
+                swap.load_changed(&changed.components);
+                changed.found.map(|found| swap.update(found)).unwrap_or_default()
             }
             done = swap.next() => swap.finish(done),
             _ = looks.tick() => {
                 let objects = objects().await;
-                let told = objects.is_some();
-                let given = objects.map(|found| swap.give(found)).unwrap_or_default();
+                let changed = objects.is_some();
+                let given = objects.map(|found| swap.replace(found)).unwrap_or_default();
                 let slow = swap.narrow_slow();
-                if !told && slow.is_empty() {
+                if !changed && slow.is_empty() {
                     continue;
                 }
                 [given, slow].concat()

@@ -1,66 +1,94 @@
-//! Bounds what the earlier revision of a policy may do while its newest manifest cannot take over.
+//! Bounds what the earlier revision of a policy may do while its newest manifest cannot take over, or is refused because
+//! of another policy.
 
 use super::{GRACE, Newest, Swap};
+use crate::policies::Written;
 use crate::policies::active::Changes;
 use crate::policies::load::Loaded;
 use std::sync::Arc;
+use tokio::time::Instant;
+use transom_core::catalogue::overlap::{self, Candidate};
 use transom_core::catalogue::{Change, Revision};
 use transom_core::policy::{Policy, bound};
 
 impl Swap {
+    /// Refuses manifests that may not work beside others, and loads those again that now may. Needs only the manifests,
+    /// so that the order in which components are loaded does not decide.
+    pub(super) fn refuse_overlaps(&mut self) -> Changes {
+        let mut taken = {
+            let known = self.active.lock();
+            let candidate = |(name, newest)| {
+                let (name, newest): (&Arc<str>, &Newest) = (name, newest);
+                let active = known.catalogue.revision(name);
+                let active = active.map(|revision| &revision.policy);
+                let loadable = newest.policy.as_ref().filter(|_| !newest.failed);
+                Some(Candidate {
+                    // A policy that cannot be loaded counts with its active revision.
+                    newest: loadable.or(active)?,
+                    active,
+                    created_seconds: newest.written.first().and_then(Written::created_seconds),
+                })
+            };
+            overlap::refused(&self.newest.iter().filter_map(candidate).collect::<Vec<_>>())
+        };
+        let mut changes = Changes::new();
+        for name in self.names(|_, _| true) {
+            let Some(newest) = self.newest.get_mut(&name) else {
+                continue;
+            };
+            let before = std::mem::replace(&mut newest.taken, taken.contains_key(&name));
+            match taken.remove(&name) {
+                Some(refusal) => {
+                    // The result of its running load no longer counts.
+                    newest.number += 1;
+                    newest.loading = None;
+                    changes.extend(self.narrow(&name));
+                    changes.extend(self.refuse(&name, refusal, !before));
+                }
+                None if before => self.load(&name),
+                None => {}
+            }
+        }
+        changes
+    }
+
     /// Bounds the earlier revisions of policies whose components take long.
     pub(in crate::policies) fn narrow_slow(&mut self) -> Changes {
-        let slow = |newest: &Newest| newest.loading.is_some_and(|since| since.elapsed() > GRACE);
-        let slow: Vec<_> = self
-            .newest
-            .iter()
-            .filter(|(_, one)| slow(one))
-            .map(|(name, _)| name.clone())
-            .collect();
+        let is_slow = |since: Instant| since.elapsed() > GRACE;
+        let slow = self.names(|_, newest| newest.loading.is_some_and(is_slow));
         slow.iter().flat_map(|name| self.narrow(name)).collect()
     }
 
-    /// Bounds the earlier revision of a policy by what its newest manifest says.
+    /// Bounds what the earlier revision of a policy may do by what its newest manifest says.
     pub(super) fn narrow(&self, name: &str) -> Changes {
-        let Some(newest) = self
-            .newest
-            .get(name)
-            .and_then(|newest| newest.policy.as_ref())
-        else {
-            return Vec::new();
-        };
-        self.bound(name, |earlier| bound::bounded(earlier, newest))
+        let newest = self.newest.get(name);
+        match newest.and_then(|newest| newest.policy.as_ref()) {
+            Some(newest) => self.bound(name, |earlier| bound::bounded(earlier, newest)),
+            None => Changes::new(),
+        }
     }
 
     /// Activates the last good revision with a bounded policy.
     pub(super) fn bound(&self, name: &str, bounded: impl FnOnce(&Policy) -> Policy) -> Changes {
         let Some(good) = self.good.get(name) else {
-            return Vec::new();
+            return Changes::new();
         };
-        let Revision {
-            policy,
-            trigger,
-            decide,
-        } = &*good.revision;
         let revision = Arc::new(Revision {
-            policy: bounded(policy),
-            trigger: trigger.clone(),
-            decide: decide.clone(),
+            policy: bounded(&good.revision.policy),
+            trigger: good.revision.trigger.clone(),
+            decide: good.revision.decide.clone(),
         });
-        let loaded = Loaded {
-            revision: Arc::clone(&revision),
-            trigger: good.trigger.clone(),
-            decide: good.decide.clone(),
-        };
         let changes = self.change(|known| {
             if known.catalogue.revision(name) != Some(&revision) {
+                let loaded = Loaded {
+                    revision: Arc::clone(&revision),
+                    ..Loaded::clone(good)
+                };
                 known.catalogue = known.catalogue.bounding(revision);
                 known.loaded.insert(name.into(), Arc::new(loaded));
             }
         });
-        changes
-            .into_iter()
-            .map(|(name, _)| (name, Change::Bounded))
-            .collect()
+        let bounded = |(name, _)| (name, Change::Bounded);
+        changes.into_iter().map(bounded).collect()
     }
 }
