@@ -1,10 +1,14 @@
 //! `transom explain`: what a reason means and what to do about it.
 
 use crate::args::ExplainArgs;
-use crate::command::builtin;
 use crate::output::{Ending, Screen};
-use anyhow::bail;
+use crate::policies::{self, Written};
+use anyhow::{Context as _, bail};
+use std::collections::BTreeSet;
 use transom_api::KnownReason;
+use transom_artifacts::{Location, builtin_names};
+use transom_core::contract::description::Description;
+use transom_engine::{Engine, EngineOptions};
 
 /// Prints one reason, or all of them.
 ///
@@ -53,124 +57,83 @@ struct Entry {
     remedy: String,
 }
 
-/// Words other than reasons, each with its sort and its meaning.
-const BESIDE: [(&str, &str, &str); 20] = [
-    ("Applied", "state", "The objects match the desired state."),
-    ("Held", "state", "Left unchanged on purpose; not a failure."),
-    (
-        "Waiting",
-        "state",
-        "Something that the primary needs does not exist yet; not a failure.",
-    ),
-    (
-        "Failed",
-        "state",
-        "The reconcile failed; the reason says what to fix.",
-    ),
-    (
-        "WouldApply",
-        "state",
-        "`transom status` only: a write is pending; `transom status` itself never writes.",
-    ),
-    (
-        "Ready",
-        "condition",
-        "Every other condition of the policy is true.",
-    ),
-    (
-        "Loaded",
-        "condition",
-        "The newest revision of the policy is active; if not, the previous revision stays active, if there is one.",
-    ),
-    (
-        "Watched",
-        "condition",
-        "The agent can watch all objects that the policy needs.",
-    ),
-    ("Healthy", "condition", "No primary of the policy failed."),
-    (
-        "Added",
-        "cause",
-        "The primary is new, or this agent saw it for the first time.",
-    ),
-    (
-        "Triggered",
-        "cause",
-        "The trigger guest requested it; its reasons are listed with the cause.",
-    ),
-    (
-        "Changed",
-        "cause",
-        "A declared field of the primary changed and no trigger guest is called for it, or a field that the policy writes \
-         changed.",
-    ),
-    (
-        "Undecided",
-        "cause",
-        "The trigger guest could not be called for the change.",
-    ),
-    (
-        "Input",
-        "cause",
-        "An input of the last answer was changed, created or deleted.",
-    ),
-    (
-        "Released",
-        "cause",
-        "A target that another primary owned is free.",
-    ),
-    ("Gone", "cause", "The primary was deleted."),
-    (
-        "Timer",
-        "cause",
-        "The guest requested a requeue at this time.",
-    ),
-    (
-        "Retry",
-        "cause",
-        "The previous attempt failed; the agent retries automatically.",
-    ),
-    (
-        "Resync",
-        "cause",
-        "The agent reconciles every primary periodically, even without a watch event.",
-    ),
-    (
-        "Swapped",
-        "cause",
-        "The policy or one of its components changed.",
-    ),
-];
+/// The words other than reasons: which sort each is, and what it means.
+const OTHER_WORDS: &str = "\
+state Applied: The objects match the desired state.
+state Held: Left unchanged on purpose; not a failure.
+state Waiting: Something that the primary needs does not exist yet; not a failure.
+state Failed: The reconcile failed; the reason says what to fix.
+state WouldApply: `transom status` only: a write is pending; `transom status` itself never writes.
+condition Ready: Every other condition of the policy is true.
+condition Loaded: The newest revision of the policy is active; if not, the previous revision stays active, if there is one.
+condition Watched: The agent can watch all objects that the policy needs.
+condition Healthy: No primary of the policy failed.
+cause Added: The primary is new, or this agent saw it for the first time.
+cause Triggered: The trigger guest requested it; its reasons are listed with the cause.
+cause Changed: A declared field of the primary changed and no trigger guest is called for it, or a field that the policy writes changed.
+cause Undecided: The trigger guest could not be called for the change.
+cause Input: An input of the last answer was changed, created or deleted.
+cause Released: A target that another primary owned is free.
+cause Gone: The primary was deleted.
+cause Timer: The guest requested a requeue at this time.
+cause Retry: The previous attempt failed; the agent retries automatically.
+cause Resync: The agent reconciles every primary periodically, even without a watch event.
+cause Swapped: The policy or one of its components changed.";
 
-/// The agent's reasons, the words beside them, then the reasons that guests declare: those of the named guests, else of
-/// the builtin ones.
+/// The agent's reasons, its other words, then the reasons that guests declare: those of the named guests, else of the
+/// builtin ones.
 fn entries(args: &ExplainArgs) -> anyhow::Result<Vec<Entry>> {
-    let own = KnownReason::ALL.iter().map(|word| Entry {
+    let reasons = KnownReason::ALL.iter().map(|word| Entry {
         word: word.as_str().to_owned(),
         whose: "agent".to_owned(),
         meaning: word.meaning().to_owned(),
         remedy: word.remedy().to_owned(),
     });
-    let beside = BESIDE.iter().map(|(word, whose, meaning)| Entry {
-        word: (*word).to_owned(),
-        whose: (*whose).to_owned(),
-        meaning: (*meaning).to_owned(),
-        remedy: String::new(),
+    let others = OTHER_WORDS.lines().filter_map(|line| {
+        let (word, meaning) = line.split_once(": ")?;
+        let (whose, word) = word.split_once(' ')?;
+        Some(Entry {
+            word: word.to_owned(),
+            whose: whose.to_owned(),
+            meaning: meaning.to_owned(),
+            remedy: String::new(),
+        })
     });
-    let mut entries: Vec<_> = own.chain(beside).collect();
-    let guests = match (&args.component, &args.policies) {
-        (None, None) => builtin::descriptions()?,
-        (component, policies) => builtin::described(component.as_deref(), policies.as_deref())?,
-    };
-    for description in guests {
-        entries.extend(description.reasons.into_iter().map(|reason| Entry {
+    let mut entries: Vec<_> = reasons.chain(others).collect();
+    for guest in guests(args)? {
+        entries.extend(guest.reasons.into_iter().map(|reason| Entry {
             word: reason.name,
-            whose: description.name.clone(),
+            whose: guest.name.clone(),
             meaning: reason.meaning,
             remedy: reason.remedy,
         }));
     }
     Ok(entries)
+}
+
+/// How the guests that the flags name describe themselves, each once; without flags, the builtin guests.
+fn guests(args: &ExplainArgs) -> anyhow::Result<Vec<Description>> {
+    let mut locations: Vec<_> = match &args.component {
+        Some(component) => vec![Location::anywhere(component)],
+        None if args.policies.is_some() => Vec::new(),
+        None => builtin_names()
+            .map(|name| Location::Builtin(name.to_owned()))
+            .collect(),
+    };
+    if let Some(path) = &args.policies {
+        let found = policies::read(Some(path), None)?;
+        locations.extend(found.policies.iter().flat_map(Written::components));
+    }
+    let mut named = BTreeSet::new();
+    locations.retain(|location| named.insert(location.to_string()));
+    let engine = Engine::new(EngineOptions::default())?;
+    let describe = |location: &Location| {
+        let failed = || format!("failed to read the description of `{location}`");
+        let artifact = location.fetch(None).with_context(failed)?;
+        let found = engine.inspect(&artifact.bytes).with_context(failed)?;
+        found.description.with_context(failed)
+    };
+    locations.iter().map(describe).collect()
 }
 
 #[cfg(test)]
@@ -196,24 +159,18 @@ mod tests {
             Cause::Resync,
             Cause::Swapped,
         ];
-        let known = |word: &str, whose: &str| {
-            BESIDE
-                .iter()
-                .any(|(known, is, _)| (*known, *is) == (word, whose))
-        };
-        assert_eq!(
-            causes
-                .iter()
-                .filter(|why| known(why.as_str(), "cause"))
-                .count(),
-            causes.len()
-        );
-        for state in [State::Applied, State::Held, State::Waiting, State::Failed] {
-            assert!(known(state.as_str(), "state"), "{state:?}");
+        let explained =
+            |sort: &str, word: &str| OTHER_WORDS.contains(&format!("\n{sort} {word}: "));
+        for cause in &causes {
+            assert!(explained("cause", cause.as_str()), "{cause:?}");
         }
-        assert!(
-            BESIDE.iter().filter(|(_, is, _)| *is == "cause").count() == causes.len(),
-            "a cause that is none"
-        );
+        for state in [State::Held, State::Waiting, State::Failed] {
+            assert!(explained("state", state.as_str()), "{state:?}");
+        }
+        assert!(OTHER_WORDS.starts_with("state Applied: "));
+        let of_causes = OTHER_WORDS
+            .lines()
+            .filter(|line| line.starts_with("cause "));
+        assert_eq!(of_causes.count(), causes.len(), "a cause that is none");
     }
 }

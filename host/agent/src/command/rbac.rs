@@ -1,19 +1,19 @@
-//! `transom rbac`: the least rights that the agent needs for its policies, as manifests.
+//! `transom rbac`: the least rights that the agent needs for its policies, as roles and bindings.
 
-mod role;
-
-use crate::args::OutputFormat;
-use crate::args::RbacArgs;
+use crate::args::{OutputFormat, RbacArgs};
 use crate::output::{Ending, Screen};
-use crate::policies::{Source, Written};
-use anyhow::Context as _;
-use serde_json::json;
+use crate::policies::{self, Written};
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::LOCAL;
 use transom_core::rights::{self, Asked, Objects, Own, Right, Rights, kinds};
+
+/// The version of roles and bindings.
+const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
+/// Their group.
+const API_GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Prints the rights that the policies need on one connection.
 ///
@@ -54,14 +54,20 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
         .name
         .clone()
         .unwrap_or_else(|| format!("{}-policies", args.service_account));
-    let roles = role::roles(&rights, &name, &args.namespace, &args.service_account);
+    let roles = roles(&rights, &name, &args.namespace, &args.service_account);
     match args.output {
-        OutputFormat::Yaml => screen.text(&role::yaml(&roles)),
+        OutputFormat::Yaml => {
+            let documents: Vec<_> = roles.iter().map(Role::yaml).collect();
+            screen.text(&documents.join("---\n"));
+        }
         OutputFormat::Json => {
-            let items: Vec<_> = roles.iter().flat_map(role::Role::objects).collect();
+            let items: Vec<_> = roles.iter().flat_map(Role::objects).collect();
             screen.json(&json!({"apiVersion": "v1", "kind": "List", "items": items}));
         }
-        OutputFormat::Table => table(&rights, screen),
+        OutputFormat::Table => {
+            let heading = ["NAMESPACE", "OBJECTS", "VERBS", "BECAUSE"];
+            screen.table(heading, rights.iter().flat_map(rows));
+        }
     }
     Ok(Ending::Right)
 }
@@ -81,24 +87,14 @@ fn own(args: &RbacArgs) -> Own<'_> {
 /// Every policy, checked but without its components, on which no right depends. `None` when one is refused: applying
 /// incomplete rights would take the missing ones away.
 fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<Policy>>> {
-    let found = Source::new(args.policies.as_deref(), None)
-        .read()
-        .with_context(|| {
-            let path = args.policies.as_deref().unwrap_or(Path::new("builtin"));
-            format!("failed to read the policies `{}`", path.display())
-        })?;
+    let found = policies::read(args.policies.as_deref(), None)?;
     let mut refused = found.broken;
     let mut policies: BTreeMap<Arc<str>, Policy> = BTreeMap::new();
     for Written { place, value, .. } in found.policies {
         match manifest::parse(&value).and_then(check::policy) {
-            Ok(policy) if policies.contains_key(&policy.name) => {
-                refused.push((
-                    place,
-                    format!(
-                        "metadata.name: the policy `{}` is defined in two places",
-                        policy.name
-                    ),
-                ));
+            Ok(Policy { name, .. }) if policies.contains_key(&name) => {
+                let why = format!("metadata.name: the policy `{name}` is defined in two places");
+                refused.push((place, why));
             }
             Ok(policy) => drop(policies.insert(Arc::clone(&policy.name), policy)),
             Err(error) => refused.push((place, error.to_string())),
@@ -118,60 +114,138 @@ fn named(policy: &Policy) -> Vec<&String> {
     all
 }
 
-/// A line for each right and reason.
-fn table(rights: &Rights, screen: &Screen) {
-    let rows: Vec<[String; 4]> = rights.iter().flat_map(rows).collect();
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(String::len)
-            .max()
-            .unwrap_or_default()
+/// A row for each right and reason; only the first one of a right names it.
+fn rows((objects, right): (&Objects, &Right)) -> Vec<[String; 4]> {
+    let group = match objects.group.as_str() {
+        "" => String::new(),
+        group => format!(".{group}"),
     };
-    let (place, objects, verbs) = (width(0).max(9), width(1).max(7), width(2).max(5));
-    screen.line(format_args!(
-        "{:<place$}  {:<objects$}  {:<verbs$}  BECAUSE",
-        "NAMESPACE", "OBJECTS", "VERBS"
-    ));
-    for [namespace, what, may, why] in &rows {
-        screen.line(format_args!(
-            "{namespace:<place$}  {what:<objects$}  {may:<verbs$}  {why}"
-        ));
+    let name = objects.name.as_ref();
+    let name = name.map(|name| format!(" {name}")).unwrap_or_default();
+    let namespace = objects.namespace.as_deref().unwrap_or("all").to_owned();
+    let verbs: Vec<_> = right.verbs.iter().map(|verb| verb.as_str()).collect();
+    let what = format!("{}{group}{name}", objects.resource);
+    let mut first = [namespace, what, verbs.join(",")];
+    let row = |because: &rights::Because| {
+        let [namespace, what, verbs] = std::mem::take(&mut first);
+        [namespace, what, verbs, because.to_string()]
+    };
+    right.because.iter().map(row).collect()
+}
+
+/// A ClusterRole, or a Role of one namespace, that is bound to the agent.
+struct Role<'a> {
+    namespace: Option<&'a str>,
+    rules: Vec<(&'a Objects, &'a Right)>,
+    name: &'a str,
+    home: &'a str,
+    account: &'a str,
+}
+
+/// One role for the cluster, and one for each exact namespace, in order.
+fn roles<'a>(rights: &'a Rights, name: &'a str, home: &'a str, account: &'a str) -> Vec<Role<'a>> {
+    let mut by_namespace: BTreeMap<Option<&str>, Vec<_>> = BTreeMap::new();
+    for (objects, right) in rights {
+        by_namespace
+            .entry(objects.namespace.as_deref())
+            .or_default()
+            .push((objects, right));
+    }
+    by_namespace
+        .into_iter()
+        .map(|(namespace, rules)| Role {
+            namespace,
+            rules,
+            name,
+            home,
+            account,
+        })
+        .collect()
+}
+
+impl Role<'_> {
+    /// The role and its binding.
+    fn objects(&self) -> [Value; 2] {
+        let head = |kind: &str| {
+            let labels = json!({"app.kubernetes.io/name": "transom"});
+            let mut metadata = json!({"name": self.name, "labels": labels});
+            if let Some(namespace) = self.namespace {
+                metadata["namespace"] = namespace.into();
+            }
+            json!({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata})
+        };
+        let kind = self.kind();
+        let (mut role, mut binding) = (head(kind), head(&format!("{kind}Binding")));
+        role["rules"] = self.rules.iter().map(|rule| rule_of(*rule)).collect();
+        binding["roleRef"] = json!({"apiGroup": API_GROUP, "kind": kind, "name": self.name});
+        binding["subjects"] =
+            json!([{"kind": "ServiceAccount", "name": self.account, "namespace": self.home}]);
+        [role, binding]
+    }
+
+    fn kind(&self) -> &'static str {
+        match self.namespace {
+            Some(_) => "Role",
+            None => "ClusterRole",
+        }
+    }
+
+    /// The role and its binding as YAML, with the reasons in front of each rule. Every text is quoted as in JSON.
+    fn yaml(&self) -> String {
+        let kind = self.kind();
+        let (role, binding) = (self.head(kind), self.head(&format!("{kind}Binding")));
+        let rules: String = self.rules.iter().map(|rule| yaml_of(*rule)).collect();
+        let [name, account, home] = [self.name, self.account, self.home].map(quoted);
+        format!(
+            "# Least-privilege permissions of the agent for its policies, as printed by `transom rbac`.\n\
+             {role}rules:\n{rules}---\n\
+             {binding}roleRef:\n  apiGroup: {API_GROUP}\n  kind: {kind}\n  name: {name}\n\
+             subjects:\n- kind: ServiceAccount\n  name: {account}\n  namespace: {home}\n"
+        )
+    }
+
+    fn head(&self, kind: &str) -> String {
+        let name = quoted(self.name);
+        let namespace = self
+            .namespace
+            .map(|name| format!("  namespace: {}\n", quoted(name)));
+        let namespace = namespace.unwrap_or_default();
+        format!(
+            "apiVersion: {API_VERSION}\nkind: {kind}\n\
+             metadata:\n  name: {name}\n{namespace}  labels:\n    app.kubernetes.io/name: transom\n"
+        )
     }
 }
 
-fn rows((objects, right): (&Objects, &Right)) -> Vec<[String; 4]> {
-    let Objects {
-        namespace,
-        group,
-        resource,
-        name,
-    } = objects;
-    let name = name
-        .as_ref()
-        .map(|name| format!(" {name}"))
-        .unwrap_or_default();
-    let what = if group.is_empty() {
-        format!("{resource}{name}")
-    } else {
-        format!("{resource}.{group}{name}")
-    };
+/// A rule of RBAC.
+fn rule_of((objects, right): (&Objects, &Right)) -> Value {
     let verbs: Vec<_> = right.verbs.iter().map(|verb| verb.as_str()).collect();
-    let first = [
-        namespace.clone().unwrap_or_else(|| "all".to_owned()),
-        what,
-        verbs.join(","),
-    ];
-    let cells = |index: usize| {
-        if index == 0 {
-            first.clone()
-        } else {
-            Default::default()
-        }
-    };
-    let row = |(index, because): (usize, &rights::Because)| {
-        let [namespace, what, verbs] = cells(index);
-        [namespace, what, verbs, because.to_string()]
-    };
-    right.because.iter().enumerate().map(row).collect()
+    let mut rule =
+        json!({"apiGroups": [objects.group], "resources": [objects.resource], "verbs": verbs});
+    if let Some(name) = &objects.name {
+        rule["resourceNames"] = json!([name]);
+    }
+    rule
+}
+
+/// A rule of RBAC as an item of a YAML list, after its reasons as comments.
+fn yaml_of((objects, right): (&Objects, &Right)) -> String {
+    let rule = rule_of((objects, right));
+    let fields = ["apiGroups", "resources", "resourceNames", "verbs"];
+    let fields = fields.iter().filter_map(|field| {
+        let items: Vec<_> = rule
+            .get(field)?
+            .as_array()?
+            .iter()
+            .map(Value::to_string)
+            .collect();
+        Some(format!("  {field}: [{}]\n", items.join(", ")))
+    });
+    let fields: String = fields.collect();
+    let reasons = right.because.iter().map(|because| format!("# {because}\n"));
+    reasons.chain([fields.replacen(' ', "-", 1)]).collect()
+}
+
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
 }

@@ -1,0 +1,188 @@
+//! `transom inspect` and `transom componentize`: what a component is, and how a core module becomes one.
+
+use crate::args::{ComponentizeArgs, InspectArgs, TableFormat};
+use crate::command::replace_file;
+use crate::output::{Ending, Screen};
+use anyhow::{Context as _, anyhow, bail};
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::Path;
+use transom_artifacts::{Location, builtin_names};
+use transom_core::contract::description::{Description, Role};
+use transom_engine::{Capability, Engine, EngineOptions, Inspection};
+use wit_component::ComponentEncoder;
+
+/// Maximum size of a module in bytes: one with debug information is ten times as large as its component.
+const MAX_BYTES: u64 = 64 << 20;
+/// How a core module begins: the magic number of WebAssembly, then version and layer.
+const MODULE: &[u8] = b"\0asm\x01\0\0\0";
+/// How a component begins.
+const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
+
+/// Prints what a component is.
+///
+/// # Errors
+/// When it cannot be read or compiled.
+pub(crate) fn inspect(args: &InspectArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    let location = Location::anywhere(&args.component);
+    let artifact = location.fetch(None).map_err(|error| {
+        match builtin_names().any(|name| name == args.component) {
+            true => anyhow!("{error}; the builtin guest is `builtin:{}`", args.component),
+            false => error.into(),
+        }
+    })?;
+    let engine = Engine::new(EngineOptions::default())?;
+    let found = engine
+        .inspect(&artifact.bytes)
+        .with_context(|| format!("failed to inspect `{location}`"))?;
+    match args.output {
+        TableFormat::Json => screen.json(&as_json(&location, &found)),
+        TableFormat::Table => print(&location, &found, screen),
+    }
+    Ok(Ending::failed_if(found.description.is_err()))
+}
+
+/// The names of the capabilities that it would need.
+fn needs(found: &Inspection) -> Vec<String> {
+    let needed = Capability::ALL.iter().filter(|one| found.needs.has(**one));
+    needed.map(|one| one.name().to_owned()).collect()
+}
+
+fn world(found: &Inspection) -> Option<&'static str> {
+    found.world.map(Role::name)
+}
+
+fn print(location: &Location, found: &Inspection, screen: &Screen) {
+    let line = |label: &str, text: &str| screen.line(format_args!("{label:<11} {text}"));
+    let list = |label: &str, items: &[String]| match items {
+        [] => line(label, "none"),
+        items => line(label, &items.join(", ")),
+    };
+    line("component", &location.to_string());
+    line("digest", &found.digest);
+    line("size", &format!("{} bytes", found.size));
+    line("world", world(found).unwrap_or("unknown"));
+    list("imports", &found.imports);
+    list("exports", &found.exports);
+    list("needs", &needs(found));
+    if !found.ungrantable.is_empty() {
+        line("not grantable:", &found.ungrantable.join(", "));
+    }
+    let description = match &found.description {
+        Ok(description) => description,
+        Err(error) => {
+            return line("cannot be loaded:", &format!("{}: {error}", error.reason()));
+        }
+    };
+    let Description { name, version, .. } = description;
+    line("name", &format!("{name} {version}"));
+    for read in &description.reads {
+        line("reads", &format!("{} {}", read.api_version, read.kind));
+        read.fields.iter().for_each(|path| line("  value", path));
+        read.changes.iter().for_each(|path| line("  change", path));
+    }
+    for reason in &description.reasons {
+        line("reason", &format!("{}: {}", reason.name, reason.meaning));
+        line("  to do", &reason.remedy);
+    }
+    let schema = description.settings_schema.trim();
+    screen.text(&format!("settings    {schema}\n"));
+}
+
+fn as_json(location: &Location, found: &Inspection) -> Value {
+    let description = match &found.description {
+        Ok(description) => json!({
+            "name": description.name,
+            "version": description.version,
+            "reads": description.reads.iter().map(|read| json!({
+                "apiVersion": read.api_version, "kind": read.kind, "fields": read.fields, "changes": read.changes,
+            })).collect::<Vec<_>>(),
+            "reasons": description.reasons.iter().map(|reason| json!({
+                "name": reason.name, "meaning": reason.meaning, "remedy": reason.remedy,
+            })).collect::<Vec<_>>(),
+            "settingsSchema": serde_json::from_str(&description.settings_schema).unwrap_or(Value::Null),
+        }),
+        Err(error) => json!({"reason": error.reason(), "message": error.to_string()}),
+    };
+    json!({
+        "component": location.to_string(),
+        "digest": found.digest,
+        "size": found.size,
+        "world": world(found),
+        "imports": found.imports,
+        "exports": found.exports,
+        "needs": needs(found),
+        "ungrantable": found.ungrantable,
+        "description": description,
+    })
+}
+
+/// Writes the component, and prints what it is. A component that the agent would not load is not written.
+///
+/// # Errors
+/// When the module cannot be read, is none, or names no world; and when the component cannot be written.
+pub(crate) fn componentize(args: &ComponentizeArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    let (from, to) = (args.module.display(), args.output.display());
+    let module = read(&args.module).with_context(|| format!("failed to read `{from}`"))?;
+    let component =
+        encode(&module).with_context(|| format!("failed to turn `{from}` into a component"))?;
+    let found = Engine::new(EngineOptions::default())?.inspect(&component);
+    let found = found.with_context(|| format!("failed to inspect the component of `{from}`"))?;
+    if let Err(error) = &found.description {
+        let reason = error.reason();
+        screen.note(format_args!(
+            "{from}: no component was written, because the agent would not load it: {reason}: {error}"
+        ));
+        return Ok(Ending::Failed);
+    }
+    write(&args.output, &component).with_context(|| format!("failed to write `{to}`"))?;
+    let (bytes, world) = (component.len(), world(&found).unwrap_or("unknown world"));
+    screen.line(format_args!(
+        "{to}  {bytes} bytes, {world}, {}",
+        found.digest
+    ));
+    Ok(Ending::Right)
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        bail!("it is not a regular file");
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        bail!("it is larger than {MAX_BYTES} bytes");
+    }
+    Ok(bytes)
+}
+
+/// Makes a component of a core module with its embedded world.
+fn encode(module: &[u8]) -> anyhow::Result<Vec<u8>> {
+    if module.starts_with(COMPONENT) {
+        bail!("it is already a component");
+    }
+    if !module.starts_with(MODULE) {
+        bail!(
+            "not a WebAssembly module; expected the `cdylib` that `cargo build --target wasm32-unknown-unknown` builds"
+        );
+    }
+    let mut encoder = ComponentEncoder::default().validate(true).module(module)?;
+    encoder
+        .encode()
+        .context("the module needs the exports of the SDK's `register!`, and must not import WASI")
+}
+
+/// Writes the whole file or nothing: an agent may be watching it.
+fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    if path.is_dir() {
+        bail!("it is a directory");
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("failed to create the folder `{}`", folder.display()))?;
+    }
+    Ok(replace_file(path, bytes)?)
+}
