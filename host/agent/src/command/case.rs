@@ -4,10 +4,10 @@ pub(crate) mod settings;
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::io::Read as _;
 use std::path::Path;
-use std::{fs, io};
+use std::{fmt, fs, io};
 use transom_cluster::directory::Directory;
 use transom_core::document::{Limits, flatten_list, parse_many};
 use transom_core::reference::ObjectRef;
@@ -31,21 +31,17 @@ pub(crate) struct Given {
 
 /// What is given beside objects: time, facts about the agent, settings and names laid over the policy's.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Case {
     /// The time, as Kubernetes writes it.
     pub(crate) now: Option<String>,
     /// Facts about the agent.
-    #[serde(default)]
     pub(crate) agent: AgentSpec,
     /// Settings by role of the guest.
-    #[serde(default)]
     pub(crate) settings: Settings,
     /// Templates of `grant.names`, for what the settings go beyond; they replace the policy's one by one.
-    #[serde(default)]
     pub(crate) names: Map<String, Value>,
     /// Objects that vanish in the change, with `then.yaml`.
-    #[serde(default)]
     pub(crate) gone: Vec<Reference>,
 }
 
@@ -61,13 +57,11 @@ pub(crate) struct AgentSpec {
 
 /// Settings by role of the guest; they replace the policy's key by key.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Settings {
     /// Of the trigger guest.
-    #[serde(default)]
     pub(crate) trigger: Map<String, Value>,
     /// Of the decide guest.
-    #[serde(default)]
     pub(crate) decide: Map<String, Value>,
 }
 
@@ -125,128 +119,95 @@ impl Given {
     }
 
     fn parse(bytes: &[u8], path: &Path) -> anyhow::Result<Self> {
-        let mut given = Self::default();
+        let (mut given, path) = (Self::default(), path.display());
         for document in parse_many(bytes, LIMITS) {
-            let value = document.value.with_context(|| {
-                format!(
-                    "failed to read document {} of `{}`",
-                    document.number,
-                    path.display()
-                )
-            })?;
-            for object in flatten_list(value) {
-                if is_case(&object) {
-                    given.take(&object, path)?;
-                } else {
+            let failed = || format!("failed to read document {} of `{path}`", document.number);
+            for object in flatten_list(document.value.with_context(failed)?) {
+                if !is_case(&object) {
                     given.objects.push(object);
+                    continue;
+                }
+                let spec = object.get("spec").cloned().unwrap_or_else(|| json!({}));
+                let case = serde_json::from_value(spec)
+                    .with_context(|| format!("failed to read the case in `{path}`"))?;
+                if given.case.replace(case).is_some() {
+                    bail!("failed to read `{path}`: it contains two cases");
                 }
             }
         }
         Ok(given)
     }
-
-    fn take(&mut self, case: &Value, path: &Path) -> anyhow::Result<()> {
-        let spec = case
-            .get("spec")
-            .cloned()
-            .unwrap_or_else(|| Value::Object(Map::new()));
-        let case = serde_json::from_value(spec)
-            .with_context(|| format!("failed to read the case in `{}`", path.display()))?;
-        if self.case.replace(case).is_some() {
-            bail!("failed to read `{}`: it contains two cases", path.display());
-        }
-        Ok(())
-    }
 }
 
 /// Whether a value is a case.
-pub(crate) fn is_case(value: &Value) -> bool {
-    value.get("kind").and_then(Value::as_str) == Some("Case")
-        && value
-            .get("apiVersion")
-            .and_then(Value::as_str)
-            .is_some_and(|version| version.starts_with("transom.dev/"))
+fn is_case(value: &Value) -> bool {
+    let text = |key| value.get(key).and_then(Value::as_str);
+    text("kind") == Some("Case")
+        && text("apiVersion").is_some_and(|version| version.starts_with("transom.dev/"))
 }
 
 /// Puts objects into a directory in memory. Those that bear the agent's stamp are put there as if the agent had written
 /// them.
 pub(crate) fn put(directory: &Directory, objects: &[Value]) {
     for object in objects {
-        directory.take(&place(object), object.to_string().as_bytes());
+        directory.take(&place(&reference(object)), object.to_string().as_bytes());
     }
-    for object in objects {
-        let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
-        let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
-        let (Some(version), Some(kind), Some(name)) = (version, kind, name) else {
-            continue;
-        };
-        let reference = ObjectRef::local(version, kind, text("/metadata/namespace"), name);
-        let read = directory
-            .read(std::slice::from_ref(&reference))
-            .pop()
-            .and_then(Result::ok)
-            .flatten();
-        let Some(ours) = read.filter(|read| Stamp::read(read).is_some()) else {
-            continue;
-        };
-        directory.take(&place(object), b"");
-        directory.take_made(&reference, ours.body.to_string().as_bytes());
+    for reference in objects.iter().map(reference) {
+        let mut read = directory.read(std::slice::from_ref(&reference));
+        let read = read.pop().and_then(Result::ok).flatten();
+        if let Some(ours) = read.filter(|read| Stamp::read(read).is_some()) {
+            directory.take(&place(&reference), b"");
+            directory.take_made(&reference, ours.body.to_string().as_bytes());
+        }
     }
+}
+
+/// The reference to an object; `-` stands for what it does not say.
+fn reference(object: &Value) -> ObjectRef {
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
+    let [version, kind, name] =
+        ["/apiVersion", "/kind", "/metadata/name"].map(|pointer| text(pointer).unwrap_or("-"));
+    ObjectRef::local(version, kind, text("/metadata/namespace"), name)
 }
 
 /// The path of an object in a directory in memory: one file for each object.
-pub(crate) fn place(object: &Value) -> String {
-    let text = |pointer| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or("-")
-    };
-    let version = text("/apiVersion").replace('/', "_");
-    format!(
-        "{version}/{}/{}/{}.json",
-        text("/kind"),
-        text("/metadata/namespace"),
-        text("/metadata/name")
-    )
-}
-
-/// The path of an object by its reference.
-pub(crate) fn place_of(reference: &ObjectRef) -> String {
-    let version = reference.api_version.replace('/', "_");
-    let namespace = reference.namespace.as_deref().unwrap_or("-");
-    format!(
-        "{version}/{}/{namespace}/{}.json",
-        reference.kind, reference.name
-    )
+fn place(object: &ObjectRef) -> String {
+    let version = object.api_version.replace('/', "_");
+    let namespace = object.namespace.as_deref().unwrap_or("-");
+    format!("{version}/{}/{namespace}/{}.json", object.kind, object.name)
 }
 
 impl Reference {
     /// The reference to an object whose kind implies its group and version.
     pub(crate) fn of(object: &ObjectRef) -> Self {
-        let ObjectRef {
-            kind,
-            namespace,
-            name,
-            ..
-        } = object.clone();
         Self {
             api_version: String::new(),
-            kind,
-            namespace,
-            name,
+            kind: object.kind.clone(),
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
         }
+    }
+
+    /// Whether it is about an object, whose group and version need not be given.
+    pub(crate) fn names(&self, object: &ObjectRef) -> bool {
+        (&self.kind, &self.namespace, &self.name) == (&object.kind, &object.namespace, &object.name)
     }
 
     /// Removes the object from a directory in memory, also when the agent made it.
     pub(crate) fn remove(&self, directory: &Directory) {
-        let reference = ObjectRef::local(
-            &self.api_version,
-            &self.kind,
-            self.namespace.as_deref(),
-            &self.name,
-        );
-        directory.take(&place_of(&reference), b"");
-        directory.take_made(&reference, b"");
+        let namespace = self.namespace.as_deref();
+        let object = ObjectRef::local(&self.api_version, &self.kind, namespace, &self.name);
+        directory.take(&place(&object), b"");
+        directory.take_made(&object, b"");
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.kind)?;
+        if let Some(namespace) = &self.namespace {
+            write!(f, "{namespace}/")?;
+        }
+        f.write_str(&self.name)
     }
 }

@@ -15,6 +15,7 @@ use crate::telemetry;
 use anyhow::{Context as _, bail};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use transom_engine::Engine;
@@ -78,7 +79,7 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let verdicts = block_on(async {
         let mut verdicts: Vec<Verdict> = Vec::with_capacity(cases.len());
         for case in cases {
-            verdicts.push(judge(&engine, case, &mut warm, args.update).await);
+            verdicts.push(run_case(&engine, case, &mut warm, args.update).await);
         }
         verdicts
     })?;
@@ -90,26 +91,17 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
         }
     }
     for warning in warm.guests.warnings() {
-        screen.note(format_args!(
-            "{} {warning}",
-            screen.tinted("warning", Tint::Yellow, 8)
-        ));
+        let word = screen.tinted("warning", Tint::Yellow, 8);
+        screen.note(format_args!("{word} {warning}"));
     }
     let failed = verdicts.iter().any(Verdict::failed);
-    Ok(if failed {
-        Ending::Failed
-    } else {
-        Ending::Right
-    })
+    Ok(Ending::failed_if(failed))
 }
 
 /// The crate of the one guest that `--component` is for, and the value of the flag.
 fn only_guest(cases: &[PathBuf], component: &str) -> anyhow::Result<(PathBuf, String)> {
-    let homes: BTreeSet<PathBuf> = cases
-        .iter()
-        .filter_map(|case| guest::crate_above(case))
-        .collect();
-    let mut homes = homes.into_iter();
+    let homes = cases.iter().filter_map(|case| guest::crate_above(case));
+    let mut homes = homes.collect::<BTreeSet<_>>().into_iter();
     match (homes.next(), homes.next()) {
         (Some(home), None) => Ok((home, component.to_owned())),
         (None, _) => bail!(
@@ -136,57 +128,51 @@ fn find(path: &Path, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
         cases.push(path.to_owned());
         return Ok(());
     }
-    let failed = || format!("failed to read the folder `{}`", path.display());
-    let mut entries = fs::read_dir(path)
-        .with_context(failed)?
-        .collect::<Result<Vec<_>, _>>()
-        .with_context(failed)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries.iter().filter(|entry| entry.path().is_dir()) {
-        find(&entry.path(), cases)?;
+    for entry in entries(path)? {
+        if path.join(&entry).is_dir() {
+            find(&path.join(entry), cases)?;
+        }
     }
     Ok(())
 }
 
+/// The names in a folder, in order.
+fn entries(folder: &Path) -> anyhow::Result<Vec<OsString>> {
+    let failed = || format!("failed to read the folder `{}`", folder.display());
+    let entries = fs::read_dir(folder).with_context(failed)?;
+    let names = entries.map(|entry| entry.map(|entry| entry.file_name()));
+    let mut names: Vec<_> = names.collect::<Result<_, _>>().with_context(failed)?;
+    names.sort();
+    Ok(names)
+}
+
 /// Whether a folder holds folders and nothing else.
 fn groups(path: &Path) -> anyhow::Result<bool> {
-    let failed = || format!("failed to read the folder `{}`", path.display());
-    let entries = fs::read_dir(path)
-        .with_context(failed)?
-        .collect::<Result<Vec<_>, _>>()
-        .with_context(failed)?;
-    Ok(!entries.is_empty() && entries.iter().all(|entry| entry.path().is_dir()))
+    let names = entries(path)?;
+    Ok(!names.is_empty() && names.iter().all(|name| path.join(name).is_dir()))
 }
 
 /// Refuses a case that lacks a file, or holds one that no case has: its name is probably misspelt.
 fn whole(case: &Path) -> anyhow::Result<()> {
-    let failed = || format!("failed to read the folder `{}`", case.display());
-    let mut strange = Vec::new();
-    for entry in fs::read_dir(case).with_context(failed)? {
-        let name = entry.with_context(failed)?.file_name();
-        if !FILES.iter().any(|file| name == *file) {
-            strange.push(format!("`{}`", name.display()));
-        }
-    }
-    let instead = match strange.is_empty() {
-        true => String::new(),
-        false => format!("; {} is not a file of a case", strange.join(", ")),
-    };
-    match FILES.iter().take(2).find(|name| !case.join(name).is_file()) {
-        Some(missing) => bail!("`{missing}` is missing{instead}"),
-        None if !strange.is_empty() => {
-            bail!(
-                "{} is not a file of a case: expected {}",
-                strange.join(", "),
-                FILES.join(", ")
-            )
-        }
-        None => Ok(()),
+    let mut strange = entries(case)?;
+    strange.retain(|name| !FILES.iter().any(|file| name == file));
+    let strange: Vec<_> = strange
+        .iter()
+        .map(|name| format!("`{}`", name.display()))
+        .collect();
+    let strange =
+        (!strange.is_empty()).then(|| format!("{} is not a file of a case", strange.join(", ")));
+    let missing = FILES.iter().take(2).find(|name| !case.join(name).is_file());
+    match (missing, strange) {
+        (Some(missing), Some(strange)) => bail!("`{missing}` is missing; {strange}"),
+        (Some(missing), None) => bail!("`{missing}` is missing"),
+        (None, Some(strange)) => bail!("{strange}: expected {}", FILES.join(", ")),
+        (None, None) => Ok(()),
     }
 }
 
 /// Runs one case. With `updates`, writes the result as the expectation when that makes the case pass.
-async fn judge(engine: &Engine, case: PathBuf, warm: &mut Warm, updates: bool) -> Verdict {
+async fn run_case(engine: &Engine, case: PathBuf, warm: &mut Warm, updates: bool) -> Verdict {
     let expected = case.join("expected.yaml");
     // A new case consists of `given.yaml`.
     let is_new =
@@ -216,31 +202,22 @@ async fn judge(engine: &Engine, case: PathBuf, warm: &mut Warm, updates: bool) -
         }
     }
     if !updated && updates {
-        let restored = if is_new {
-            fs::remove_file(&expected)
-        } else {
-            restore(&expected, &before)
+        let restored = match is_new {
+            true => fs::remove_file(&expected),
+            false if fs::read(&expected).is_ok_and(|now| now != before) => {
+                fs::write(&expected, &before)
+            }
+            false => Ok(()),
         };
-        differences.extend(
-            restored
-                .err()
-                .map(|error| format!("failed to restore `{}`: {error}", expected.display())),
-        );
+        if let Err(error) = restored {
+            let difference = format!("failed to restore `{}`: {error}", expected.display());
+            differences.push(difference);
+        }
     }
     Verdict {
         case,
         differences,
         updated,
-    }
-}
-
-/// Restores the content of a file if it changed.
-fn restore(path: &Path, before: &[u8]) -> std::io::Result<()> {
-    let same = fs::read(path).map_or(true, |now| now == before);
-    if same {
-        Ok(())
-    } else {
-        fs::write(path, before)
     }
 }
 
@@ -266,20 +243,17 @@ fn table(verdicts: &[Verdict], screen: &Screen) {
             _ => screen.tinted("passed", Tint::Green, 7),
         };
         screen.line(format_args!("{word}  {}", verdict.case.display()));
-        verdict
-            .differences
-            .iter()
-            .for_each(|line| screen.line(format_args!("        {line}")));
+        for line in &verdict.differences {
+            screen.line(format_args!("        {line}"));
+        }
     }
     let failed = verdicts.iter().filter(|verdict| verdict.failed()).count();
     let updated = verdicts.iter().filter(|verdict| verdict.updated).count();
-    let of_updates = if updated > 0 {
-        format!("{updated} updated, ")
-    } else {
-        String::new()
-    };
-    screen.line(format_args!(
-        "{} passed, {of_updates}{failed} failed",
-        verdicts.len() - failed - updated
-    ));
+    let passed = verdicts.len() - failed - updated;
+    match updated {
+        0 => screen.line(format_args!("{passed} passed, {failed} failed")),
+        _ => screen.line(format_args!(
+            "{passed} passed, {updated} updated, {failed} failed"
+        )),
+    }
 }

@@ -1,52 +1,58 @@
 //! Lays the settings and names of a case over those of the policy that the case belongs to, and over no other policy's.
 
 use super::Case;
-use crate::policies::{Source, Written};
+use crate::policies::{self, Found, Source, Written};
 use anyhow::{Context as _, bail};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::path::Path;
+
+/// The folder that holds the folder `cases` above a path.
+pub(crate) fn above_cases(path: &Path) -> Option<&Path> {
+    let is_cases = |folder: &&Path| folder.file_name().is_some_and(|name| name == "cases");
+    path.ancestors().find(is_cases)?.parent()
+}
 
 /// The policies above a folder of cases.
 ///
 /// # Errors
 /// When no folder above is named `cases`, or there is no policy above it that can be read.
 pub(crate) fn policies_above(folder: &Path) -> anyhow::Result<Vec<Written>> {
-    let cases = folder
-        .ancestors()
-        .find(|folder| folder.file_name().is_some_and(|name| name == "cases"));
-    let above = cases.and_then(Path::parent).with_context(|| {
+    let above = above_cases(folder).with_context(|| {
         format!(
             "failed to find the policy of `{}`: it is not below a folder `cases`",
             folder.display()
         )
     })?;
-    let found = Source::new(Some(above), None)
-        .read()
-        .with_context(|| format!("failed to read the policies in `{}`", above.display()))?;
-    if let Some((place, why)) = found.broken.first() {
-        bail!("failed to read `{place}`: {why}");
-    }
+    let found = readable(policies::read(Some(above), None)?)?;
     if found.policies.is_empty() {
         bail!("failed to find a policy in `{}`", above.display());
     }
     Ok(found.policies)
 }
 
+fn readable(found: Found) -> anyhow::Result<Found> {
+    if let Some((place, why)) = found.broken.first() {
+        bail!("failed to read `{place}`: {why}");
+    }
+    Ok(found)
+}
+
 /// Lays the settings and names of a case over those of a policy, key by key.
 pub(crate) fn lay(policy: &mut Written, case: &Case) {
-    lay_over(
-        policy,
-        "/spec/guests/trigger",
-        "settings",
-        &case.settings.trigger,
-    );
-    lay_over(
-        policy,
-        "/spec/guests/decide",
-        "settings",
-        &case.settings.decide,
-    );
-    lay_over(policy, "/spec/grant", "names", &case.names);
+    for (place, field, laid) in [
+        ("/spec/guests/trigger", "settings", &case.settings.trigger),
+        ("/spec/guests/decide", "settings", &case.settings.decide),
+        ("/spec/grant", "names", &case.names),
+    ] {
+        let above = policy.value.pointer_mut(place);
+        let above = above.and_then(Value::as_object_mut);
+        if let (Some(above), false) = (above, laid.is_empty()) {
+            let own = above.entry(field).or_insert_with(|| json!({}));
+            own.as_object_mut()
+                .into_iter()
+                .for_each(|own| own.extend(laid.clone()));
+        }
+    }
 }
 
 /// The source with the settings and names of the case in a file laid over the policies that this file belongs to.
@@ -64,31 +70,11 @@ pub(crate) fn laid(source: Source, case: &Case, file: &Path) -> anyhow::Result<S
         .canonicalize()
         .with_context(|| format!("failed to find `{}`", file.display()))?;
     let above = policies_above(&file)?;
-    let name = |policy: &Written| policy.value.pointer("/metadata/name").cloned();
-    let mut found = source.read().context("failed to read the policies")?;
-    if let Some((place, why)) = found.broken.first() {
-        bail!("failed to read `{place}`: {why}");
-    }
-    for policy in found
-        .policies
-        .iter_mut()
-        .filter(|policy| above.iter().any(|own| name(own) == name(policy)))
-    {
-        lay(policy, case);
+    let mut found = readable(source.read().context("failed to read the policies")?)?;
+    for policy in &mut found.policies {
+        if above.iter().any(|own| own.name() == policy.name()) {
+            lay(policy, case);
+        }
     }
     Ok(Source::Given(found))
-}
-
-fn lay_over(policy: &mut Written, place: &str, field: &str, laid: &Map<String, Value>) {
-    let above = policy
-        .value
-        .pointer_mut(place)
-        .and_then(Value::as_object_mut);
-    let Some(above) = above.filter(|_| !laid.is_empty()) else {
-        return;
-    };
-    let own = above.entry(field).or_insert_with(|| json!({}));
-    if let Some(own) = own.as_object_mut() {
-        own.extend(laid.clone());
-    }
 }

@@ -27,28 +27,22 @@ pub(super) enum Extent {
 
 /// The differences between the expected objects and those that were written, in any order.
 pub(super) fn objects(expected: &[Value], partial: &[Value], found: &[Value]) -> Vec<String> {
-    let wanted = expected.iter().map(|wanted| (wanted, Extent::Whole));
-    let wanted: Vec<_> = wanted
-        .chain(partial.iter().map(|wanted| (wanted, Extent::Named)))
-        .collect();
+    let whole = expected.iter().map(|wanted| (wanted, Extent::Whole));
+    let named = partial.iter().map(|wanted| (wanted, Extent::Named));
+    let wanted: Vec<_> = whole.chain(named).collect();
     let mut differences = Vec::new();
     for (wanted, extent) in &wanted {
-        match found.iter().find(|object| name(object) == name(wanted)) {
-            None => differences.push(format!(
-                "{}: expected it to be written, it was not",
-                name(wanted)
-            )),
+        let name = name(wanted);
+        match found.iter().find(|object| self::name(object) == name) {
+            None => differences.push(format!("{name}: expected it to be written, it was not")),
             Some(object) => differences.extend(one(wanted, object, *extent)),
         }
     }
-    let unwanted = found.iter().filter(|object| {
-        !wanted
-            .iter()
-            .any(|(wanted, _)| name(wanted) == name(object))
-    });
-    differences.extend(
-        unwanted.map(|object| format!("{}: expected it not to be written, it was", name(object))),
-    );
+    for name in found.iter().map(name) {
+        if !wanted.iter().any(|(wanted, _)| self::name(wanted) == name) {
+            differences.push(format!("{name}: expected it not to be written, it was"));
+        }
+    }
     differences
 }
 
@@ -56,32 +50,26 @@ pub(super) fn objects(expected: &[Value], partial: &[Value], found: &[Value]) ->
 pub(super) fn one(wanted: &Value, found: &Value, extent: Extent) -> Vec<String> {
     let marks = marks();
     let forms = |object: &Value| {
+        let shown = redact(object, &marks);
+        // Redaction has decoded the data of a Secret.
         (
-            normal(object.clone(), decode),
-            normal(redact(object, &marks), merge),
+            normal(object.clone(), decoded),
+            normal(shown, |_, data| data),
         )
     };
     let (wanted, found) = (forms(wanted), forms(found));
-    let mut differences = BTreeSet::new();
-    differ(
-        Side::of(&wanted),
-        Side::of(&found),
-        "",
-        extent,
-        &mut |path, want, have| {
-            differences.insert(match (want.shown(), have.shown()) {
-                // A hidden value may look the same on both sides, or not be shown at all.
-                (Some(want), Some(have)) if want != have => {
-                    format!("`{path}`: expected {want}, got {have}")
-                }
-                _ => format!("`{path}` differs"),
-            });
-        },
-    );
-    differences
-        .into_iter()
-        .map(|difference| format!("{}: {difference}", name(&wanted.0)))
-        .collect()
+    let (mut differences, name) = (BTreeSet::new(), name(&wanted.0));
+    let mut report = |path: &str, want: Side<'_>, have: Side<'_>| {
+        differences.insert(match (want.shown(), have.shown()) {
+            // A hidden value may look the same on both sides, or not be shown at all.
+            (Some(want), Some(have)) if want != have => {
+                format!("{name}: `{path}`: expected {want}, got {have}")
+            }
+            _ => format!("{name}: `{path}` differs"),
+        });
+    };
+    differ(Side::of(&wanted), Side::of(&found), "", extent, &mut report);
+    differences.into_iter().collect()
 }
 
 /// What identifies an object in a case: kind, namespace and name.
@@ -100,73 +88,48 @@ pub(super) fn name(object: &Value) -> String {
     )
 }
 
-/// An object in a normal form: objects with the same meaning are equal in it. `data` normalizes the data of a Secret.
-fn normal(mut object: Value, data: fn(&mut Map<String, Value>)) -> Value {
-    if let Some(annotations) = object
-        .pointer_mut("/metadata/annotations")
-        .and_then(Value::as_object_mut)
-    {
+/// An object in a normal form: objects with the same meaning are equal in it. `read` reads a value of a Secret, under
+/// `data` or `stringData`.
+fn normal(mut object: Value, read: fn(&str, Value) -> Value) -> Value {
+    let annotations = object.pointer_mut("/metadata/annotations");
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
         annotations.remove(labels::COMPONENT);
         annotations.remove(labels::INPUTS);
         if let Some(source) = annotations.get_mut(labels::SOURCE) {
-            *source = source
-                .as_str()
-                .and_then(|text| serde_json::from_str(text).ok())
-                .unwrap_or(Value::Null);
+            let parsed = source.as_str().map(serde_json::from_str);
+            *source = parsed.and_then(Result::ok).unwrap_or_default();
         }
     }
-    if object.get("kind").and_then(Value::as_str) == Some("Secret") {
-        object.as_object_mut().into_iter().for_each(data);
+    let is_secret = object.get("kind").and_then(Value::as_str) == Some("Secret");
+    if let Some(map) = object.as_object_mut().filter(|_| is_secret) {
+        let mut data = Map::new();
+        for part in ["data", "stringData"] {
+            if let Some(Value::Object(values)) = map.remove(part) {
+                data.extend(
+                    values
+                        .into_iter()
+                        .map(|(key, value)| (key, read(part, value))),
+                );
+            }
+        }
+        map.insert("data".to_owned(), Value::Object(data));
     }
     object
 }
 
-/// Replaces `data` and `stringData` by their decoded content.
-fn decode(map: &mut Map<String, Value>) {
-    let mut said = Map::new();
-    if let Some(Value::Object(data)) = map.remove("data") {
-        said.extend(data.into_iter().map(|(key, value)| (key, decoded(&value))));
+/// The content of a value of a Secret.
+fn decoded(part: &str, value: Value) -> Value {
+    match part {
+        "data" => bytes(&value).map_or(Value::Null, |bytes| parsed(&bytes)),
+        _ => parsed(value.as_str().unwrap_or_default().as_bytes()),
     }
-    if let Some(Value::Object(texts)) = map.remove("stringData") {
-        said.extend(
-            texts
-                .into_iter()
-                .map(|(key, value)| (key, parsed(value.as_str().unwrap_or_default().as_bytes()))),
-        );
-    }
-    map.insert("data".to_owned(), Value::Object(said));
-}
-
-/// Merges `data` and `stringData` of a redacted Secret; redaction has decoded them.
-fn merge(map: &mut Map<String, Value>) {
-    let parts = ["data", "stringData"]
-        .iter()
-        .filter_map(|key| map.remove(*key));
-    let said = parts
-        .filter_map(|part| {
-            if let Value::Object(part) = part {
-                Some(part)
-            } else {
-                None
-            }
-        })
-        .flatten();
-    let said = said.collect();
-    map.insert("data".to_owned(), Value::Object(said));
-}
-
-fn decoded(value: &Value) -> Value {
-    bytes(value).map_or(Value::Null, |bytes| parsed(&bytes))
 }
 
 /// The bytes that a value under `data` of a Secret encodes.
 pub(super) fn bytes(value: &Value) -> Option<Vec<u8>> {
     use base64::Engine as _;
-    value.as_str().and_then(|text| {
-        base64::engine::general_purpose::STANDARD
-            .decode(text.trim())
-            .ok()
-    })
+    let text = value.as_str()?.trim();
+    base64::engine::general_purpose::STANDARD.decode(text).ok()
 }
 
 /// A YAML document as its value, anything else as text.
@@ -218,41 +181,28 @@ fn differ(
     found: Side<'_>,
     path: &str,
     extent: Extent,
-    tell: &mut impl FnMut(&str, Side<'_>, Side<'_>),
+    report: &mut impl FnMut(&str, Side<'_>, Side<'_>),
 ) {
     match (expected.value(), found.value()) {
         (Value::Object(wanted), Value::Object(there)) => {
-            let unnamed = there
-                .keys()
-                .filter(|key| extent == Extent::Whole && !wanted.contains_key(*key));
-            for key in wanted.keys().chain(unnamed) {
-                let below = if path.is_empty() {
-                    key.clone()
-                } else {
-                    format!("{path}.{key}")
+            let counts = |key: &&String| extent == Extent::Whole && !wanted.contains_key(*key);
+            for key in wanted.keys().chain(there.keys().filter(counts)) {
+                let below = match path {
+                    "" => key.clone(),
+                    path => format!("{path}.{key}"),
                 };
-                differ(
-                    expected.below(key.as_str()),
-                    found.below(key.as_str()),
-                    &below,
-                    extent,
-                    tell,
-                );
+                let (expected, found) = (expected.below(key.as_str()), found.below(key.as_str()));
+                differ(expected, found, &below, extent, report);
             }
         }
         (Value::Array(wanted), Value::Array(there)) if wanted.len() == there.len() => {
             for at in 0..wanted.len() {
-                differ(
-                    expected.below(at),
-                    found.below(at),
-                    &format!("{path}[{at}]"),
-                    extent,
-                    tell,
-                );
+                let (expected, found) = (expected.below(at), found.below(at));
+                differ(expected, found, &format!("{path}[{at}]"), extent, report);
             }
         }
         (wanted, there) if wanted == there => {}
-        _ => tell(path, expected, found),
+        _ => report(path, expected, found),
     }
 }
 

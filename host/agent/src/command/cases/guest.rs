@@ -1,17 +1,18 @@
-//! Runs one case of a guest: asks the built component, and compares its answer by the rules of the guest's own tests.
-//! The guest does not run natively.
-
-mod built;
-mod expected;
+//! Runs one case of a guest: finds and asks the built component, and compares its answer by the rules of the guest's own
+//! tests. The guest does not run natively, and cargo is never started: in a cloned folder a file may name any program as
+//! the toolchain.
 
 use super::update::Came;
+use crate::command::case::settings::above_cases;
 use crate::telemetry;
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
-use transom_artifacts::Location;
+use std::time::SystemTime;
+use std::{env, fs};
+use toml::Table;
+use transom_artifacts::{Location, builtin_names};
 use transom_core::document;
 use transom_engine::{Engine, Guest, LogLine};
 
@@ -21,6 +22,18 @@ const LIMITS: document::Limits = document::Limits {
     nodes: 100_000,
     depth: 100,
 };
+
+/// The folder below a target folder in which components are looked for.
+const BUILT: &str = "guests";
+/// Maximum size of a manifest or a file of settings, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+/// Maximum number of files of a crate that are looked at.
+const MAX_FILES: usize = 10_000;
+/// Maximum depth of folders that are looked at.
+const MAX_DEPTH: usize = 16;
+
+/// The fields that may be left out although the answer has them: the wording of sentences may change.
+const SENTENCES: [&str; 1] = ["message"];
 
 /// The guests that were loaded.
 #[derive(Default)]
@@ -40,10 +53,9 @@ impl Warm {
     }
 
     /// The warnings about the components that were asked.
-    pub(super) fn warnings(&self) -> impl Iterator<Item = &str> {
-        self.loaded
-            .values()
-            .filter_map(|(_, warning)| warning.as_deref())
+    pub(super) fn warnings(&self) -> impl Iterator<Item = &String> {
+        let loaded = self.loaded.values();
+        loaded.filter_map(|(_, warning)| warning.as_ref())
     }
 
     fn guest(&mut self, engine: &Engine, home: &Path) -> anyhow::Result<&Guest> {
@@ -51,29 +63,22 @@ impl Warm {
             let named = self.named.as_ref().filter(|(of, _)| of == home);
             let location = match named {
                 Some((_, component)) => Location::anywhere(component),
-                None => built::find(home)?,
+                None => find(home)?,
             };
-            let guest = load(engine, &location)?;
-            self.loaded
-                .insert(home.to_owned(), (guest, built::outdated(home, &location)));
+            let loaded = (load(engine, &location)?, outdated(home, &location));
+            self.loaded.insert(home.to_owned(), loaded);
         }
-        self.loaded
-            .get(home)
-            .map(|(guest, _)| guest)
-            .context("failed to keep the guest")
+        let loaded = self.loaded.get(home).context("failed to keep the guest")?;
+        Ok(&loaded.0)
     }
 }
 
 /// The folder of the guest's crate above a case; `None` when no crate lies above its `cases`.
 pub(super) fn crate_above(case: &Path) -> Option<PathBuf> {
     let case = case.canonicalize().ok()?;
-    let cases = case
-        .ancestors()
-        .find(|folder| folder.file_name().is_some_and(|name| name == "cases"))?;
-    cases
-        .parent()
-        .filter(|above| above.join("Cargo.toml").is_file())
-        .map(Path::to_owned)
+    let home = above_cases(&case)?;
+    let is_crate = home.join("Cargo.toml").is_file();
+    is_crate.then(|| home.to_owned())
 }
 
 /// Returns the difference between the component's answer and what is expected, and the answer.
@@ -91,16 +96,16 @@ pub(super) fn run(
     let guest = warm.guest(engine, home)?;
     let mut log = Vec::new();
     let found = ask(guest, &given, &mut log);
-    log.iter()
-        .for_each(|line| telemetry::logged_in_case(case, line));
+    for line in &log {
+        telemetry::logged_in_case(case, line);
+    }
     let found = found?;
     if found != ask(guest, &given, &mut Vec::new())? {
         bail!("the guest gave two different answers to the same call");
     }
-    let differences = expected::difference(&expected, &found)
-        .into_iter()
-        .collect();
-    Ok((differences, Came::Whole(expected::least(&found))))
+    let difference = difference(&expected, &found);
+    let differences = difference.into_iter().collect();
+    Ok((differences, Came::Whole(least(&found))))
 }
 
 fn read(path: &Path) -> anyhow::Result<Value> {
@@ -112,10 +117,8 @@ fn load(engine: &Engine, location: &Location) -> anyhow::Result<Guest> {
     let failed = || format!("failed to load `{location}`");
     let artifact = location.fetch(None).with_context(failed)?;
     let found = engine.inspect(&artifact.bytes).with_context(failed)?;
-    let world = found
-        .world
-        .ok_or_else(|| anyhow!("it matches no world"))
-        .with_context(failed)?;
+    let world = found.world.context("it matches no world");
+    let world = world.with_context(failed)?;
     engine
         .load(&artifact.bytes, world, &found.needs)
         .with_context(failed)
@@ -126,4 +129,267 @@ fn ask(guest: &Guest, given: &Value, log: &mut Vec<LogLine>) -> anyhow::Result<V
     let call = guest.ask(given.clone()).map_err(anyhow::Error::msg)?;
     log.extend(call.receipt.log);
     call.result.context("failed to call the component")
+}
+
+/// The component of a guest crate: the built file, or else the builtin guest of the same name.
+///
+/// # Errors
+/// When there is neither.
+fn find(home: &Path) -> anyhow::Result<Location> {
+    let names = names(home);
+    let mut places = Vec::new();
+    for target in targets(home) {
+        let built = target.join(BUILT);
+        places.extend(names.iter().map(|name| built.join(format!("{name}.wasm"))));
+    }
+    if let Some(found) = places.iter().find(|place| place.is_file()) {
+        return Ok(Location::anywhere(&found.to_string_lossy()));
+    }
+    if let Some(known) = builtin_names().find(|known| names.iter().any(|name| name == known)) {
+        return Ok(Location::Builtin(known.to_owned()));
+    }
+    let failed = || {
+        format!(
+            "failed to find the name of the guest in `{}`",
+            home.display()
+        )
+    };
+    bail!(
+        "failed to find the component of the guest: build it as `{}`, or name it with --component",
+        places.first().with_context(failed)?.display()
+    )
+}
+
+/// The package's name, then the folder's.
+fn names(home: &Path) -> Vec<String> {
+    let manifest = table(&home.join("Cargo.toml")).unwrap_or_default();
+    let package = || manifest.get("package")?.get("name")?.as_str();
+    let folder = home.file_name().and_then(|name| name.to_str());
+    let names = [package(), folder].into_iter().flatten();
+    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    // Cargo allows no slash in a name; one would lead to another folder.
+    names.retain(|name| !name.contains('/'));
+    names.dedup();
+    names
+}
+
+/// The folders that may be the target folder of a crate, in cargo's order of precedence. Last is `target` in the
+/// current folder: `cargo xtask guests` puts components there when it is the top of a workspace.
+fn targets(home: &Path) -> Vec<PathBuf> {
+    let variables = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"];
+    let mut targets: Vec<_> = variables.into_iter().filter_map(env::var_os).collect();
+    targets.retain(|folder| !folder.is_empty());
+    let mut targets: Vec<_> = targets.into_iter().map(PathBuf::from).collect();
+    targets.extend(by_settings(home));
+    let is_workspace = |above: &&Path| {
+        table(&above.join("Cargo.toml")).is_some_and(|manifest| manifest.contains_key("workspace"))
+    };
+    let workspaces = home.ancestors().skip(1).filter(is_workspace);
+    let tops = [home].into_iter().chain(workspaces).chain([Path::new("")]);
+    targets.extend(tops.map(|top| top.join("target")));
+    targets
+}
+
+/// The target folder that the nearest settings of cargo name: in the crate, above it, or in the user's own.
+fn by_settings(home: &Path) -> Option<PathBuf> {
+    let own = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let own = own.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
+    let above = home.ancestors().map(|above| above.join(".cargo"));
+    above.chain(own).find_map(|folder| {
+        let mut files = ["config", "config.toml"].iter();
+        let settings = files.find_map(|name| table(&folder.join(name)))?;
+        let target = settings.get("build")?.get("target-dir")?.as_str()?;
+        // Relative to where the folder with the settings lies.
+        Some(folder.parent().unwrap_or(Path::new("")).join(target))
+    })
+}
+
+/// A TOML file; `None` when it cannot be read.
+fn table(path: &Path) -> Option<Table> {
+    let found = fs::metadata(path).ok()?;
+    let is_small = found.is_file() && found.len() <= MAX_BYTES;
+    let text = is_small.then(|| fs::read_to_string(path).ok())?;
+    toml::from_str(&text?).ok()
+}
+
+/// The warning when a source of the crate is newer than its component. Crates that it depends on are not looked at.
+fn outdated(home: &Path, location: &Location) -> Option<String> {
+    let (root, below) = location.file()?;
+    let component = root.join(below);
+    let built = modified(&component)?;
+    let mut sources = Vec::new();
+    files(home, 0, &mut sources);
+    let sources = sources.into_iter();
+    let changed = sources.filter_map(|file| Some((modified(&file)?, file)));
+    let (_, newest) = changed.filter(|(changed, _)| *changed > built).max()?;
+    Some(format!(
+        "`{}` is older than `{}`: the cases ran with the older build; build the guest again",
+        component.display(),
+        newest.display()
+    ))
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).ok()?.modified().ok()
+}
+
+/// Collects the files that a crate is built from: at its top those that cargo and `include_str!` read, and all below
+/// `src` and `wit`.
+fn files(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let Ok(kind) = entry.file_type() else {
+            continue;
+        };
+        let end = path.extension().and_then(|end| end.to_str());
+        let is_source = depth > 0 || matches!(end, Some("rs" | "toml" | "json"));
+        let may_hold = depth > 0 || name == "src" || name == "wit";
+        if found.len() >= MAX_FILES {
+            return;
+        } else if kind.is_dir() && depth < MAX_DEPTH && may_hold {
+            files(&path, depth + 1, found);
+        } else if kind.is_file() && is_source {
+            found.push(path);
+        }
+    }
+}
+
+/// The first place at which an answer is not what is expected; a field that is left out must be empty.
+fn difference(expected: &Value, found: &Value) -> Option<String> {
+    at("", expected, found).err()
+}
+
+fn at(place: &str, expected: &Value, found: &Value) -> Result<(), String> {
+    match (expected, found) {
+        (Value::Object(expected), Value::Object(found)) => {
+            // A map with one entry is a variant, because every record has more fields. A variant cannot be left out.
+            let chosen = found.len() == 1;
+            for (key, value) in found {
+                let place = child(place, key);
+                match expected.get(key) {
+                    Some(wanted) => at(&place, wanted, value)?,
+                    None if !chosen && may_be_left_out((key, value)) => {}
+                    None => return Err(format!("`{place}`: expected nothing, got {value}")),
+                }
+            }
+            let Some(key) = expected.keys().find(|key| !found.contains_key(*key)) else {
+                return Ok(());
+            };
+            let place = child(place, key);
+            Err(format!(
+                "`{place}`: expected, but an answer has no such field"
+            ))
+        }
+        (Value::Array(wanted), Value::Array(given)) if wanted.len() == given.len() => {
+            for (index, (wanted, given)) in wanted.iter().zip(given).enumerate() {
+                at(&format!("{place}[{index}]"), wanted, given)?;
+            }
+            Ok(())
+        }
+        _ if expected == found => Ok(()),
+        _ if place.is_empty() => Err(format!("expected {expected}, got {found}")),
+        _ => Err(format!("`{place}`: expected {expected}, got {found}")),
+    }
+}
+
+/// The shortest expectation that an answer meets: without what may be left out.
+fn least(found: &Value) -> Value {
+    match found {
+        Value::Object(map) => {
+            let chosen = map.len() == 1;
+            let said = map
+                .iter()
+                .filter(|field| chosen || !may_be_left_out(*field));
+            said.map(|(key, value)| (key.clone(), least(value)))
+                .collect()
+        }
+        Value::Array(items) => items.iter().map(least).collect(),
+        other => other.clone(),
+    }
+}
+
+fn child(place: &str, key: &str) -> String {
+    match place {
+        "" => key.to_owned(),
+        place => format!("{place}.{key}"),
+    }
+}
+
+fn may_be_left_out((key, value): (&String, &Value)) -> bool {
+    SENTENCES.contains(&key.as_str()) || is_default(value)
+}
+
+fn is_default(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(value) => value.as_i64() == Some(0),
+        Value::String(value) => value.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.len() != 1 && map.values().all(is_default),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn omitted_fields_must_be_empty_except_messages() {
+        let found = json!({"a": 1, "b": null, "c": [], "d": false, "message": "text", "e": {"f": 0, "g": ""}});
+        assert_eq!(difference(&json!({"a": 1}), &found), None);
+        for (expected, place) in [
+            (json!({}), "`a`: expected nothing"),
+            (json!({"a": 1, "message": "other"}), "`message`"),
+            (json!({"a": 1, "g": null}), "`g`"),
+            (json!({"a": 2}), "`a`: expected 2, got 1"),
+            (json!({"a": 1, "e": {"f": 3}}), "`e.f`"),
+        ] {
+            let difference = difference(&expected, &found).unwrap_or_default();
+            assert!(difference.starts_with(place), "{expected}: {difference}");
+        }
+    }
+
+    #[test]
+    fn a_choice_must_not_be_omitted() {
+        let nested = json!({"ok": {"decision": {"own": []}, "ask-again-at": null}});
+        for found in [json!({"own": []}), nested] {
+            assert_eq!(difference(&found, &found), None);
+            let partial = json!({"ok": {"ask-again-at": null}});
+            for expected in [json!({}), json!({"ok": {}}), partial] {
+                assert!(
+                    difference(&expected, &found).is_some(),
+                    "{expected}: {found}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_minimal_expectation_omits_defaults_and_messages() {
+        let fields = json!({"a": 1, "b": null, "c": [], "message": "text"});
+        let decision = json!({"ok": {"decision": {"own": []}, "ask-again-at": null}});
+        let problems = json!([{"reason": "R", "message": "m", "field": ""}]);
+        for (found, expected) in [
+            (fields, json!({"a": 1})),
+            (decision, json!({"ok": {"decision": {"own": []}}})),
+            (problems, json!([{"reason": "R"}])),
+            (json!("ignore"), json!("ignore")),
+        ] {
+            assert_eq!(difference(&expected, &found), None);
+            assert_eq!(least(&found), expected);
+        }
+    }
+
+    #[test]
+    fn lists_are_compared_whole_and_in_order() {
+        assert_eq!(
+            difference(&json!([1, {"a": "b"}]), &json!([1, {"a": "b", "c": ""}])),
+            None
+        );
+        assert!(difference(&json!([1]), &json!([1, 2])).is_some());
+        assert!(difference(&json!([2, 1]), &json!([1, 2])).is_some());
+        assert!(difference(&json!("ignore"), &json!({"run": ["BecameAvailable"]})).is_some());
+    }
 }

@@ -1,8 +1,9 @@
 //! `transom test --update`: writes results as expectations. Changes only what differs, and follows no link.
 
 use super::compare::{self, Extent};
+use crate::command::replace_file;
 use anyhow::{Context as _, bail};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::Path;
 use transom_api::labels;
@@ -10,7 +11,7 @@ use transom_core::document::emit::to_yaml_in_order;
 use transom_core::document::{self, Limits};
 
 /// Limits of one file of expectations.
-const LIMITS: Limits = Limits {
+pub(super) const LIMITS: Limits = Limits {
     bytes: 16 << 20,
     nodes: 1_000_000,
     depth: 100,
@@ -50,68 +51,47 @@ pub(super) fn write(path: &Path, came: &Came) -> anyhow::Result<()> {
         Err(_) => String::new(),
     };
     let after = updated(&before, came).with_context(failed)?;
-    let draft = path.with_extension(format!("{}.tmp", std::process::id()));
-    let written = fs::write(&draft, after).and_then(|()| fs::rename(&draft, path));
-    written
-        .inspect_err(|_| drop(fs::remove_file(&draft)))
-        .with_context(failed)
+    replace_file(path, after).with_context(failed)
 }
 
 /// The text of the file with the result in it.
 fn updated(before: &str, came: &Came) -> anyhow::Result<String> {
+    let anew = |value| head(before) + &to_yaml_in_order(value, &ORDER);
     let parts = match came {
-        Came::Whole(value) => {
-            return Ok(format!(
-                "{}{}",
-                head(before),
-                to_yaml_in_order(value, &ORDER)
-            ));
-        }
+        Came::Whole(value) => return Ok(anew(value)),
         Came::Parts(parts) => parts,
     };
-    let mut all = match before.trim().is_empty() {
-        true => Map::new(),
-        false => match document::parse_one(before.as_bytes(), LIMITS)? {
-            Value::Object(map) => map,
-            _ => bail!("not a mapping"),
-        },
+    let mut all = match document::parse_one(before.as_bytes(), LIMITS)? {
+        Value::Null => Map::new(),
+        Value::Object(map) => map,
+        _ => bail!("not a mapping"),
     };
     all.extend(parts.clone());
     let all = Value::Object(all);
-    let spliced = parts.iter().fold(before.to_owned(), |text, (key, value)| {
-        spliced(&text, key, value)
-    });
+    let splice = |text: String, (key, value): (&String, &Value)| spliced(&text, key, value);
+    let spliced = parts.iter().fold(before.to_owned(), splice);
     // A file in another style than one line for each key is written anew.
     match document::parse_one(spliced.as_bytes(), LIMITS) {
         Ok(read) if read == all => Ok(spliced),
-        _ => Ok(format!(
-            "{}{}",
-            head(before),
-            to_yaml_in_order(&all, &ORDER)
-        )),
+        _ => Ok(anew(&all)),
     }
 }
 
 /// The comments that a file begins with.
 fn head(text: &str) -> String {
-    text.lines()
-        .take_while(|line| line.starts_with('#'))
-        .map(|line| format!("{line}\n"))
-        .collect()
+    let comments = text.lines().take_while(|line| line.starts_with('#'));
+    comments.map(|line| format!("{line}\n")).collect()
 }
 
 /// The text with another value of a top-level key, at its place or at the end.
 fn spliced(text: &str, key: &str, value: &Value) -> String {
-    let written = to_yaml_in_order(
-        &Value::Object(Map::from_iter([(key.to_owned(), value.clone())])),
-        &[],
-    );
+    let written = to_yaml_in_order(&json!({ key: value }), &[]);
     let lines: Vec<&str> = text.lines().collect();
-    let is_key = |line: &&str| line.starts_with(|letter: char| letter.is_ascii_alphabetic());
-    let Some(start) = lines.iter().position(|line| {
+    let is_it = |line: &&str| {
         line.strip_prefix(key)
             .is_some_and(|rest| rest.starts_with(':'))
-    }) else {
+    };
+    let Some(start) = lines.iter().position(is_it) else {
         let end = if text.is_empty() || text.ends_with('\n') {
             ""
         } else {
@@ -119,21 +99,25 @@ fn spliced(text: &str, key: &str, value: &Value) -> String {
         };
         return format!("{text}{end}{written}");
     };
-    let next = lines
-        .iter()
-        .skip(start + 1)
-        .position(is_key)
-        .map_or(lines.len(), |next| start + 1 + next);
+    let (before, rest) = lines.split_at(start);
+    let is_key = |line: &&str| line.starts_with(|letter: char| letter.is_ascii_alphabetic());
+    let mut next = 1 + rest.iter().skip(1).take_while(|line| !is_key(line)).count();
     // Comments before a key belong to it.
-    let is_apart = |line: &&&str| line.is_empty() || line.starts_with('#');
-    let apart = lines.get(start + 1..next).map_or(0, |between| {
-        between.iter().rev().take_while(is_apart).count()
-    });
+    let is_apart = |line: &&str| line.is_empty() || line.starts_with('#');
+    next -= rest
+        .iter()
+        .take(next)
+        .skip(1)
+        .rev()
+        .take_while(|line| is_apart(line))
+        .count();
     let line = |line: &&str| format!("{line}\n");
-    let before = lines.iter().take(start).map(line);
+    let after = rest.iter().skip(next).map(line);
     before
+        .iter()
+        .map(line)
         .chain([written])
-        .chain(lines.iter().skip(next - apart).map(line))
+        .chain(after)
         .collect()
 }
 
@@ -143,41 +127,25 @@ pub(super) fn objects(
     partial: &[Value],
     found: &[Value],
 ) -> (Vec<Value>, Vec<Value>) {
-    let of = |wanted: &Value| {
-        found
-            .iter()
-            .find(|object| compare::name(object) == compare::name(wanted))
+    let after = |expected: &[Value], extent| -> Vec<Value> {
+        let one = |wanted: &Value| {
+            let mut found = found.iter();
+            let object = found.find(|object| compare::name(object) == compare::name(wanted))?;
+            Some(match extent {
+                _ if compare::one(wanted, object, extent).is_empty() => wanted.clone(),
+                Extent::Whole => written(object),
+                Extent::Named => named(wanted, &written(object)),
+            })
+        };
+        expected.iter().filter_map(one).collect()
     };
-    let right =
-        |wanted: &Value, object: &Value, extent| compare::one(wanted, object, extent).is_empty();
-    let parts = partial.iter().filter_map(|wanted| {
-        let object = of(wanted)?;
-        Some(if right(wanted, object, Extent::Named) {
-            wanted.clone()
-        } else {
-            named(wanted, &written(object))
-        })
-    });
-    let whole = expected.iter().filter_map(|wanted| {
-        let object = of(wanted)?;
-        Some(if right(wanted, object, Extent::Whole) {
-            wanted.clone()
-        } else {
-            written(object)
-        })
-    });
-    let is_new = |object: &&Value| {
-        !expected
-            .iter()
-            .chain(partial)
-            .any(|wanted| compare::name(wanted) == compare::name(object))
-    };
-    (
-        whole
-            .chain(found.iter().filter(is_new).map(written))
-            .collect(),
-        parts.collect(),
-    )
+    let known: Vec<_> = expected.iter().chain(partial).map(compare::name).collect();
+    let new = found
+        .iter()
+        .filter(|object| !known.contains(&compare::name(object)));
+    let mut whole = after(expected, Extent::Whole);
+    whole.extend(new.map(written));
+    (whole, after(partial, Extent::Named))
 }
 
 /// An object as a case has it: without what every build changes, and the data of a Secret as text.
@@ -185,10 +153,8 @@ fn written(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
-        if let Some(annotations) = metadata
-            .get_mut("annotations")
-            .and_then(Value::as_object_mut)
-        {
+        let annotations = metadata.get_mut("annotations");
+        if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
             annotations.remove(labels::COMPONENT);
             annotations.remove(labels::INPUTS);
         }
@@ -209,9 +175,9 @@ fn texts(secret: &mut Value) {
     };
     let (mut texts, mut others) = (Map::new(), Map::new());
     for (key, value) in data {
-        match compare::bytes(&value).and_then(|bytes| String::from_utf8(bytes).ok()) {
-            Some(text) => drop(texts.insert(key, Value::String(text))),
-            None => drop(others.insert(key, value)),
+        match compare::bytes(&value).map(String::from_utf8) {
+            Some(Ok(text)) => drop(texts.insert(key, text.into())),
+            _ => drop(others.insert(key, value)),
         }
     }
     for (key, part) in [("stringData", texts), ("data", others)] {
@@ -226,20 +192,15 @@ fn named(wanted: &Value, found: &Value) -> Value {
     match (wanted, found) {
         (Value::Object(wanted), Value::Object(found)) => {
             let below = |(key, wanted): (&String, &Value)| {
-                (
-                    key.clone(),
-                    found
-                        .get(key)
-                        .map_or(Value::Null, |found| named(wanted, found)),
-                )
+                let found = found.get(key).unwrap_or(&Value::Null);
+                (key.clone(), named(wanted, found))
             };
-            Value::Object(wanted.iter().map(below).collect())
+            wanted.iter().map(below).collect()
         }
-        (Value::Array(wanted), Value::Array(found)) if wanted.len() == found.len() => wanted
-            .iter()
-            .zip(found)
-            .map(|(wanted, found)| named(wanted, found))
-            .collect(),
+        (Value::Array(wanted), Value::Array(found)) if wanted.len() == found.len() => {
+            let pairs = wanted.iter().zip(found);
+            pairs.map(|(wanted, found)| named(wanted, found)).collect()
+        }
         (_, found) => found.clone(),
     }
 }
@@ -247,7 +208,6 @@ fn named(wanted: &Value, found: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn parts(value: Value) -> Came {
         let Value::Object(map) = value else {
@@ -259,34 +219,22 @@ mod tests {
     #[test]
     fn writes_only_what_changed_and_keeps_comments() {
         let before = "# Row T08.\nobjects:\n- kind: A\n  text: |\n    states:\n# About states.\nstates: # today\n- one\n\n# Last.\nwoken: []\n";
+        let states = "states: # today\n- one";
+        let objects = "objects:\n- kind: A\n  text: |\n    states:\n";
+        let two = before.replace(states, "states:\n- two");
+        let none = before.replace(objects, "objects: []\n");
+        let both = before.replace(states, "states: []");
+        let both = both.replace("woken: []", "woken:\n- 1");
         for (came, after) in [
-            (
-                json!({"states": ["two"]}),
-                before.replace("states: # today\n- one", "states:\n- two"),
-            ),
-            (
-                json!({"objects": []}),
-                before.replace(
-                    "objects:\n- kind: A\n  text: |\n    states:\n",
-                    "objects: []\n",
-                ),
-            ),
-            (
-                json!({"woken": [1], "states": []}),
-                before
-                    .replace("states: # today\n- one", "states: []")
-                    .replace("woken: []", "woken:\n- 1"),
-            ),
+            (json!({"states": ["two"]}), two),
+            (json!({"objects": []}), none),
+            (json!({"woken": [1], "states": []}), both),
             (
                 json!({"reconciled": true}),
                 format!("{before}reconciled: true\n"),
             ),
         ] {
-            assert_eq!(
-                updated(before, &parts(came.clone())).unwrap(),
-                after,
-                "{came}"
-            );
+            assert_eq!(updated(before, &parts(came)).unwrap(), after);
         }
     }
 
@@ -317,21 +265,19 @@ mod tests {
     fn keeps_named_fields() {
         let found =
             json!({"spec": {"taints": [{"key": "a", "time": 1}], "other": 2}, "status": {}});
+        let spec = |fields: Value| json!({"spec": fields});
         for (wanted, expected) in [
             (
-                json!({"spec": {"taints": [{"key": "b"}]}}),
-                json!({"spec": {"taints": [{"key": "a"}]}}),
+                json!({"taints": [{"key": "b"}]}),
+                json!({"taints": [{"key": "a"}]}),
             ),
             (
-                json!({"spec": {"taints": []}}),
-                json!({"spec": {"taints": [{"key": "a", "time": 1}]}}),
+                json!({"taints": []}),
+                json!({"taints": [{"key": "a", "time": 1}]}),
             ),
-            (
-                json!({"spec": {"gone": 1}}),
-                json!({"spec": {"gone": null}}),
-            ),
+            (json!({"gone": 1}), json!({"gone": null})),
         ] {
-            assert_eq!(named(&wanted, &found), expected);
+            assert_eq!(named(&spec(wanted), &found), spec(expected));
         }
     }
 }
