@@ -1,22 +1,19 @@
 //! The admin server: metrics, health and debug state on one port. It is read-only and shows no credential. Everything
 //! but health is for authorized peers only.
 
-mod authorizer;
-mod connection_limit;
 mod routes;
 mod state;
 mod tls;
 
 use crate::controller::Controller;
 use anyhow::Context as _;
-use authorizer::Authorizer;
-use connection_limit::ConnectionLimit;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -48,7 +45,8 @@ pub(crate) struct AdminOptions {
 /// What all connections share.
 struct Admin {
     controller: Arc<Controller>,
-    authorizer: Authorizer,
+    /// The API server that authorizes peers on other machines, if one is connected.
+    reviews: Option<Reviews>,
     tls: Option<tls::Tls>,
     peers: Arc<ConnectionLimit>,
     readers: Arc<ConnectionLimit>,
@@ -74,10 +72,9 @@ pub(crate) async fn start(
         .local_addr()
         .context("failed to read the address of the admin server")?;
     info!(%address, tls = tls.is_some(), "the admin server is listening");
-    let authorizer = Authorizer::new(reviews);
     let admin = Arc::new(Admin {
         controller,
-        authorizer,
+        reviews,
         tls,
         peers: ConnectionLimit::new(PEERS),
         readers: ConnectionLimit::new(READERS),
@@ -138,7 +135,14 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 reader.get_or_init(|| admin.readers.enter(leave));
             };
             Ok::<_, std::convert::Infallible>(
-                routes::answer(&admin.controller, &admin.authorizer, peer, &request, read).await,
+                routes::answer(
+                    &admin.controller,
+                    admin.reviews.as_ref(),
+                    peer,
+                    &request,
+                    read,
+                )
+                .await,
             )
         }
     });
@@ -150,5 +154,101 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .keep_alive(false);
     if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
         debug!(%peer, %error, "a connection to the admin server was closed early");
+    }
+}
+
+/// A limit on the peers that are served at a time, for one purpose: places in the order in which they came. A new peer is
+/// never refused; the oldest one has to leave.
+struct ConnectionLimit {
+    most: usize,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    came: u64,
+    leave: BTreeMap<u64, Arc<Notify>>,
+}
+
+/// One place; given back when this is dropped.
+struct Place {
+    limit: Arc<ConnectionLimit>,
+    came: u64,
+}
+
+impl ConnectionLimit {
+    /// A limit with `most` places.
+    fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            held: Mutex::default(),
+        })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place. When all are taken, notifies the `leave` of the oldest peer.
+    fn enter(self: &Arc<Self>, leave: &Arc<Notify>) -> Place {
+        let mut held = self.held();
+        if held.leave.len() >= self.most {
+            held.dismiss();
+        }
+        held.came += 1;
+        let came = held.came;
+        held.leave.insert(came, Arc::clone(leave));
+        Place {
+            limit: Arc::clone(self),
+            came,
+        }
+    }
+
+    /// Notifies the oldest peer to leave.
+    fn dismiss(&self) {
+        self.held().dismiss();
+    }
+}
+
+impl Held {
+    fn dismiss(&mut self) {
+        if let Some((_, first)) = self.leave.pop_first() {
+            first.notify_one();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.limit.held().leave.remove(&self.came);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    #[test]
+    fn only_the_oldest_connection_makes_room() {
+        let limit = ConnectionLimit::new(2);
+        let peers = [(); 4].map(|()| Arc::new(Notify::new()));
+        let told = || {
+            peers
+                .iter()
+                .map(|peer| peer.notified().now_or_never().is_some())
+                .collect::<Vec<_>>()
+        };
+        let first = limit.enter(&peers[0]);
+        let _second = limit.enter(&peers[1]);
+        assert_eq!(told(), [false; 4]);
+        drop(first);
+        let _third = limit.enter(&peers[2]);
+        assert_eq!(told(), [false; 4], "a place was free");
+        let _fourth = limit.enter(&peers[3]);
+        assert_eq!(told(), [false, true, false, false]);
+        limit.dismiss();
+        assert_eq!(told(), [false, false, true, false]);
+        assert_eq!(limit.held().leave.len(), 1);
     }
 }

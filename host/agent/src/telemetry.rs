@@ -36,13 +36,10 @@ const USUAL_ONCE: &str = "error,transom::primary=off,transom::guest=debug,transo
 
 /// Sends log lines to standard error, and keeps the messages of panics out of them.
 pub(crate) fn start(format: LogFormat, once: bool) {
-    let usual = EnvFilter::new(if once { USUAL_ONCE } else { USUAL });
-    let asked = std::env::var(EnvFilter::DEFAULT_ENV)
-        .ok()
-        .filter(|asked| !asked.is_empty());
-    let filter = asked
-        .and_then(|asked| EnvFilter::try_new(asked).ok())
-        .unwrap_or(usual);
+    let usual = if once { USUAL_ONCE } else { USUAL };
+    let asked = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
+    let asked = if asked.is_empty() { usual } else { &asked };
+    let filter = EnvFilter::try_new(asked).unwrap_or_else(|_| EnvFilter::new(usual));
     let shown = tracing_subscriber::registry()
         .with(filter)
         .with(filter_fn(may_be_shown));
@@ -111,12 +108,13 @@ pub(crate) fn reconciled(work: &WorkItem, report: &Report, transition: Option<Fi
             },
         });
     }
-    let (policy, primary, reason, message) = (
-        &report.policy,
-        &report.primary,
-        &report.reason,
-        &report.message,
-    );
+    let Report {
+        policy,
+        primary,
+        reason,
+        message,
+        ..
+    } = report;
     // One macro call for each level: the level must be known at compile time.
     macro_rules! line {
         ($level:ident) => {
@@ -161,16 +159,12 @@ pub(crate) fn counted(
     attempt: Option<Attempt>,
     since_cause: Duration,
 ) {
-    if let Some(meters) = metrics::get() {
-        meters.reconciled(work.cause.as_str(), report, attempt, since_cause);
-    }
+    metrics::count(|meters| meters.reconciled(work.cause.as_str(), report, attempt, since_cause));
 }
 
 /// Counts every step of a plan, also the one that failed.
 pub(crate) fn wrote(key: &Key, outcome: &Outcome) {
-    if let Some(meters) = metrics::get() {
-        meters.wrote(&key.policy, outcome);
-    }
+    metrics::count(|meters| meters.wrote(&key.policy, outcome));
 }
 
 /// Records a guest call: what it used, and the lines that its policy lets it log.
@@ -180,14 +174,11 @@ pub(crate) fn called(
     receipt: &Receipt,
     failure: Option<&'static str>,
 ) {
-    if let Some(meters) = metrics::get() {
-        meters.called(&key.policy, asked, receipt, failure);
-    }
-    for line in receipt
-        .log
-        .iter()
-        .filter(|line| may_be_told(&key.policy, line.text.len()))
-    {
+    metrics::count(|meters| meters.called(&key.policy, asked, receipt, failure));
+    for line in &receipt.log {
+        if !is_within_limit(&key.policy, line.text.len()) {
+            continue;
+        }
         let level = match line.level {
             LogLevel::Debug => "debug",
             LogLevel::Info => "info",
@@ -216,7 +207,7 @@ static LOGGED: Mutex<BTreeMap<Arc<str>, Allowance>> = Mutex::new(BTreeMap::new()
 
 /// Whether a line of this size is within what the guests of a policy may log in a minute. Also logs how many lines of
 /// the minute before were left out.
-fn may_be_told(policy: &Arc<str>, bytes: usize) -> bool {
+fn is_within_limit(policy: &Arc<str>, bytes: usize) -> bool {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let now = START.elapsed().as_secs();
     let verdict = {
@@ -225,10 +216,8 @@ fn may_be_told(policy: &Arc<str>, bytes: usize) -> bool {
             // Policies that are gone, or silent, are forgotten.
             logged.retain(|_, allowance| !allowance.is_over(now));
         }
-        logged
-            .entry(Arc::clone(policy))
-            .or_default()
-            .take(bytes as u64, now)
+        let allowance = logged.entry(Arc::clone(policy)).or_default();
+        allowance.take(bytes as u64, now)
     };
     if verdict.left_out_before > 0 {
         let lines = verdict.left_out_before;
@@ -240,24 +229,20 @@ fn may_be_told(policy: &Arc<str>, bytes: usize) -> bool {
 
 /// Sets how many policies have an active revision, and how many policies or places with policies are refused.
 pub(crate) fn policies(loaded: usize, refused: usize) {
-    if let Some(meters) = metrics::get() {
-        meters.policies(loaded, refused);
-    }
+    metrics::count(|meters| meters.policies(loaded, refused));
 }
 
 /// Logs a reconcile that ended by a bug in the agent; the panic hook has logged where. `counts` as a failed attempt.
 pub(crate) fn fault(key: &Key, counts: bool) {
-    if let (Some(meters), true) = (metrics::get(), counts) {
-        meters.attempted(Attempt::Failed);
+    if counts {
+        metrics::count(|meters| meters.attempted(Attempt::Failed));
     }
     error!(policy = %key.policy, primary = %key.primary, reason = KnownReason::AgentFailed.as_str(), "the reconcile failed because of a bug in the agent; the agent retries it");
 }
 
 /// Removes what was counted for a deleted policy.
 pub(crate) fn forgotten(policy: &str) {
-    if let Some(meters) = metrics::get() {
-        meters.forget(policy);
-    }
+    metrics::count(|meters| meters.forget(policy));
 }
 
 /// Logs that a status could not be written; the reconcile itself is done.
@@ -280,15 +265,9 @@ pub(crate) fn tell(signal: &Signal) {
             info!(target: PRIMARY, policy = %key.policy, primary = %key.primary, %target, cause, "{}", kind.past());
         }
         Signal::RepairedByResync { key, kind, target } => {
-            if let Some(meters) = metrics::get() {
-                meters.repaired(&key.policy);
-            }
-            let (policy, primary, cause, what) = (
-                &key.policy,
-                &key.primary,
-                Cause::Resync.as_str(),
-                kind.past(),
-            );
+            metrics::count(|meters| meters.repaired(&key.policy));
+            let Key { policy, primary } = key;
+            let (cause, what) = (Cause::Resync.as_str(), kind.past());
             warn!(target: PRIMARY, %policy, %primary, %target, cause, "{what} by a resync: no watch event had reported this difference");
         }
         Signal::PolicyLoaded { policy } => info!(%policy, "loaded"),
@@ -340,10 +319,9 @@ mod tests {
     use transom_core::reference::ObjectRef;
     use transom_core::report::{self, Reconcile, Schedule, Success};
 
-    fn report(state: State, word: KnownReason, failures: u32, wrote: bool) -> Report {
+    fn report(state: State, reason: KnownReason, failures: u32) -> Report {
         let primary = ObjectRef::local("v1", "Thing", None, "a");
-        let key = Key::new(&"p".into(), &primary);
-        let reconcile = Reconcile::new(key);
+        let reconcile = Reconcile::new(Key::new(&"p".into(), &primary));
         let result = match state {
             State::Applied => Ok(Success {
                 gone: false,
@@ -351,7 +329,7 @@ mod tests {
                 kept: None,
                 ask_again_at: None,
             }),
-            _ => Err(Failure::known(word, "")),
+            _ => Err(Failure::known(reason, "")),
         };
         let schedule = Schedule {
             now_seconds: 0,
@@ -362,90 +340,45 @@ mod tests {
         let report = report::of(reconcile, result, schedule);
         assert_eq!(
             (report.state, report.reason.as_str()),
-            (state, word.as_str())
+            (state, reason.as_str())
         );
-        let writes = wrote
-            .then_some((WriteKind::Patch, primary))
-            .into_iter()
-            .collect();
-        Report {
-            writes,
-            failures,
-            ..report
-        }
+        Report { failures, ..report }
     }
 
     #[test]
     fn each_outcome_has_its_log_level() {
         use First::{Change, Sight};
-        use State::{Applied, Failed, Held, Waiting};
-        for (end, transition, expected) in [
+        let applied = || report(State::Applied, KnownReason::InSync, 0);
+        let mut wrote = applied();
+        wrote.writes = vec![(WriteKind::Patch, wrote.primary.clone())];
+        let waiting = report(State::Waiting, KnownReason::OwnedByAnother, 0);
+        let held = report(State::Held, KnownReason::Paused, 0);
+        let failed = |reason, failures| report(State::Failed, reason, failures);
+        let unparsable = || failed(KnownReason::KubeconfigUnparsable, 0);
+        let unavailable = |failures| failed(KnownReason::ServerUnavailable, failures);
+        let conflict = |failures| failed(KnownReason::WriteConflict, failures);
+        for (report, transition, expected) in [
             // `Applied` at first sight is quiet; `Applied` again is not.
-            (
-                (Applied, KnownReason::InSync, 0, false),
-                Some(Sight),
-                Level::DEBUG,
-            ),
-            (
-                (Applied, KnownReason::InSync, 0, false),
-                Some(Change),
-                Level::INFO,
-            ),
-            ((Applied, KnownReason::InSync, 0, false), None, Level::DEBUG),
+            (applied(), Some(Sight), Level::DEBUG),
+            (applied(), Some(Change), Level::INFO),
+            (applied(), None, Level::DEBUG),
             // The line of the write covers it.
-            (
-                (Applied, KnownReason::InSync, 0, true),
-                Some(Change),
-                Level::DEBUG,
-            ),
-            (
-                (Waiting, KnownReason::OwnedByAnother, 0, false),
-                Some(Sight),
-                Level::INFO,
-            ),
-            (
-                (Held, KnownReason::Paused, 0, false),
-                Some(Change),
-                Level::INFO,
-            ),
+            (wrote, Some(Change), Level::DEBUG),
+            (waiting, Some(Sight), Level::INFO),
+            (held, Some(Change), Level::INFO),
             // Only a person can end this failure.
-            (
-                (Failed, KnownReason::KubeconfigUnparsable, 0, false),
-                Some(Sight),
-                Level::ERROR,
-            ),
-            (
-                (Failed, KnownReason::KubeconfigUnparsable, 0, false),
-                None,
-                Level::DEBUG,
-            ),
-            (
-                (Failed, KnownReason::ServerUnavailable, 1, false),
-                Some(Change),
-                Level::WARN,
-            ),
-            (
-                (Failed, KnownReason::ServerUnavailable, 7, false),
-                None,
-                Level::DEBUG,
-            ),
+            (unparsable(), Some(Sight), Level::ERROR),
+            (unparsable(), None, Level::DEBUG),
+            (unavailable(1), Some(Change), Level::WARN),
+            (unavailable(7), None, Level::DEBUG),
             // Common, and retried at once.
-            (
-                (Failed, KnownReason::WriteConflict, 1, false),
-                Some(Change),
-                Level::DEBUG,
-            ),
-            (
-                (Failed, KnownReason::WriteConflict, 2, false),
-                Some(Change),
-                Level::WARN,
-            ),
+            (conflict(1), Some(Change), Level::DEBUG),
+            (conflict(2), Some(Change), Level::WARN),
         ] {
-            let (state, word, failures, wrote) = end;
             assert_eq!(
-                level(&report(state, word, failures, wrote), transition),
+                level(&report, transition),
                 expected,
-                "{end:?} {transition:?}"
+                "{report:?} {transition:?}"
             );
         }
     }

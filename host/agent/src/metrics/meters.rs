@@ -82,21 +82,15 @@ impl Meters {
         attempt: Option<Attempt>,
         since_cause: Duration,
     ) {
-        add(
-            &self.reconciles,
-            &[&report.policy, cause, report.state.as_str()],
-            1,
-        );
+        let (policy, state) = (&*report.policy, report.state.as_str());
+        add(&self.reconciles, &[policy, cause, state], 1);
         if !report.writes.is_empty() {
-            observe(
-                &self.cause_to_written,
-                &[&report.policy],
-                since_cause.as_secs_f64(),
-            );
+            let seconds = since_cause.as_secs_f64();
+            observe(&self.cause_to_written, &[policy], seconds);
         }
-        attempt
-            .into_iter()
-            .for_each(|attempt| self.attempted(attempt));
+        if let Some(attempt) = attempt {
+            self.attempted(attempt);
+        }
     }
 
     /// Counts an attempt to copy a kubeconfig.
@@ -110,11 +104,8 @@ impl Meters {
     /// Counts the performed steps of a plan.
     pub(crate) fn wrote(&self, policy: &str, outcome: &Outcome) {
         for step in &outcome.steps {
-            let result = step
-                .result
-                .as_ref()
-                .err()
-                .map_or("ok", |failure| failure.reason.as_str());
+            let failure = step.result.as_ref().err();
+            let result = failure.map_or("ok", |failure| failure.reason.as_str());
             add(&self.writes, &[policy, kind(step.kind), result], 1);
         }
     }
@@ -133,11 +124,8 @@ impl Meters {
         failure: Option<&str>,
     ) {
         let labels = [policy, call];
-        observe(
-            &self.call_time,
-            &labels,
-            Duration::from_micros(receipt.micros).as_secs_f64(),
-        );
+        let took = Duration::from_micros(receipt.micros);
+        observe(&self.call_time, &labels, took.as_secs_f64());
         observe(&self.call_memory, &labels, receipt.memory_bytes as f64);
         observe(&self.call_answer, &labels, receipt.answer_bytes as f64);
         if receipt.log_lines > 0 {
@@ -150,25 +138,23 @@ impl Meters {
 
     /// Removes every series of a deleted policy.
     pub(crate) fn forget(&self, policy: &str) {
-        let counters = [
+        for counter in [
             &self.reconciles,
             &self.writes,
             &self.repaired,
             &self.call_log_lines,
             &self.call_failures,
-        ];
-        counters
-            .into_iter()
-            .for_each(|counter| remove(counter, policy));
-        let histograms = [
+        ] {
+            remove(counter, policy);
+        }
+        for histogram in [
             &self.cause_to_written,
             &self.call_time,
             &self.call_memory,
             &self.call_answer,
-        ];
-        histograms
-            .into_iter()
-            .for_each(|histogram| remove(histogram, policy));
+        ] {
+            remove(histogram, policy);
+        }
     }
 
     /// Sets how many policies have an active revision, and how many policies or places with policies are refused.
@@ -182,11 +168,8 @@ impl Meters {
 fn remove<T: MetricVecBuilder>(of: &MetricVec<T>, policy: &str) {
     for family in of.collect() {
         for series in family.get_metric() {
-            let labels: HashMap<&str, &str> = series
-                .get_label()
-                .iter()
-                .map(|pair| (pair.name(), pair.value()))
-                .collect();
+            let labels = series.get_label().iter();
+            let labels: HashMap<_, _> = labels.map(|pair| (pair.name(), pair.value())).collect();
             if labels.get("policy") == Some(&policy) {
                 // An error means that the series is gone already.
                 drop(of.remove(&labels));
@@ -220,10 +203,9 @@ fn gauge(registry: &Registry, metric: &Metric) -> prometheus::Result<IntGaugeVec
 }
 
 fn histogram(registry: &Registry, metric: &Metric) -> prometheus::Result<HistogramVec> {
-    let bounds = if let Kind::Histogram(bounds) = metric.kind {
-        bounds
-    } else {
-        &[]
+    let bounds = match metric.kind {
+        Kind::Histogram(bounds) => bounds,
+        _ => &[],
     };
     let options = HistogramOpts::new(metric.name, metric.help).buckets(bounds.to_vec());
     registered(registry, HistogramVec::new(options, metric.labels)?)
@@ -260,24 +242,13 @@ fn observe(histogram: &HistogramVec, labels: &[&str], value: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prometheus::proto::{LabelPair, Metric as Series};
     use transom_core::metrics::ALL;
 
     #[test]
     fn removes_the_series_of_a_removed_policy() {
         let meters = Meters::new(false).unwrap();
-        let labels = |metric: &Metric, policy: &str| -> Vec<String> {
-            metric
-                .labels
-                .iter()
-                .map(|label| {
-                    if *label == "policy" {
-                        policy.to_owned()
-                    } else {
-                        "x".to_owned()
-                    }
-                })
-                .collect()
-        };
+        let label = |name: &&str, policy| if *name == "policy" { policy } else { "x" };
         for policy in ["gone", "stays"] {
             for counter in [
                 &meters.reconciles,
@@ -286,34 +257,26 @@ mod tests {
                 &meters.call_log_lines,
                 &meters.call_failures,
             ] {
-                let name = counter.desc()[0].fq_name.clone();
+                let name = &counter.desc()[0].fq_name;
                 let metric = ALL.iter().find(|metric| metric.name == name).unwrap();
-                let labels = labels(metric, policy);
-                add(
-                    counter,
-                    &labels.iter().map(String::as_str).collect::<Vec<_>>(),
-                    1,
-                );
+                let labels = metric.labels.iter().map(|name| label(name, policy));
+                add(counter, &labels.collect::<Vec<_>>(), 1);
             }
             observe(&meters.cause_to_written, &[policy], 1.0);
             for histogram in [&meters.call_time, &meters.call_memory, &meters.call_answer] {
                 observe(histogram, &[policy, "x"], 1.0);
             }
         }
-        let spoken = |policy: &str| {
+        let series = |policy: &str| {
             let families = meters.gather();
             let series = families.iter().flat_map(MetricFamily::get_metric);
-            series
-                .filter(|one| {
-                    one.get_label()
-                        .iter()
-                        .any(|pair| pair.name() == "policy" && pair.value() == policy)
-                })
-                .count()
+            let labels = series.flat_map(Series::get_label);
+            let names_it = |pair: &&LabelPair| pair.name() == "policy" && pair.value() == policy;
+            labels.filter(names_it).count()
         };
-        assert_eq!((spoken("gone"), spoken("stays")), (9, 9));
+        assert_eq!((series("gone"), series("stays")), (9, 9));
         meters.forget("gone");
-        assert_eq!((spoken("gone"), spoken("stays")), (0, 9));
+        assert_eq!((series("gone"), series("stays")), (0, 9));
         // `forget` covers every growing metric that has the label `policy`.
         let of_policies = ALL
             .iter()
