@@ -1,6 +1,8 @@
-//! What the command line prints and its exit codes on correct use. Refusals and cases have their own files.
+//! What the command line prints, and its exit codes; an error is one line, whatever it quotes. `rbac` and cases have
+//! their own files. Needs built guests (`cargo xtask guests`).
 #![cfg(test)]
 
+use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -17,6 +19,10 @@ fn transom(words: &[&str]) -> Output {
         .unwrap()
 }
 
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}
+
 /// Exit code and both outputs.
 fn said(words: &[&str]) -> (Option<i32>, String, String) {
     let output = transom(words);
@@ -31,25 +37,12 @@ fn said(words: &[&str]) -> (Option<i32>, String, String) {
 #[test]
 fn render_signals_changes_by_exit_code_if_asked() {
     let case = |name: &str| format!("policies/external-managed-kubeconfig/cases/{name}/given.yaml");
-    let (code, shown, _) = said(&[
-        "render",
-        &case("T01-port-443"),
-        "--policies",
-        "policies",
-        "--reveal",
-        "-o",
-        "json",
-        "--exit-code",
-    ]);
+    let policy_case = case("T01-port-443");
+    let flags = "--policies policies --reveal -o json --exit-code";
+    let (code, shown, _) = said(&words(&format!("render {policy_case} {flags}")));
     let list: serde_json::Value = serde_json::from_str(&shown).unwrap();
-    assert_eq!(
-        (
-            code,
-            list["kind"].as_str(),
-            list["items"].as_array().map(Vec::len)
-        ),
-        (Some(3), Some("List"), Some(1))
-    );
+    assert_eq!((code, list["kind"].as_str()), (Some(3), Some("List")));
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
     let (code, shown, told) = said(&["render", &case("T01-port-443")]);
     assert_eq!(code, Some(0));
     assert!(told.contains("1  would be Applied  InSync"), "{told}");
@@ -137,21 +130,10 @@ fn bundled_policies_are_valid_and_explained() {
         assert_eq!(code, Some(0));
         assert!(shown.contains("What to do:"), "{shown}");
     }
-    for command in [
-        "run",
-        "render",
-        "status",
-        "test",
-        "validate",
-        "inspect",
-        "explain",
-        "componentize",
-        "completion",
-    ] {
-        assert!(
-            said(&[command, "--help"]).1.contains("Examples:"),
-            "{command}"
-        );
+    let commands = "run render status test validate inspect explain componentize completion";
+    for command in words(commands) {
+        let (_, help, _) = said(&[command, "--help"]);
+        assert!(help.contains("Examples:"), "{command}");
     }
 }
 
@@ -164,14 +146,11 @@ fn explains_states_and_reasons_of_other_guests() {
             "{word}: {shown}"
         );
     }
-    for words in [
-        ["--component", "builtin:trigger"],
-        ["--policies", "policies"],
-    ] {
-        let (code, shown, told) = said(&["explain", words[0], words[1], "NotAvailable"]);
+    for guests in ["--component builtin:trigger", "--policies policies"] {
+        let (code, shown, told) = said(&words(&format!("explain {guests} NotAvailable")));
         assert!(
             code == Some(0) && shown.contains("What to do:"),
-            "{words:?}: {told}"
+            "{guests}: {told}"
         );
     }
     // With a named component, only its reasons are known.
@@ -196,15 +175,15 @@ fn explains_states_and_reasons_of_other_guests() {
 #[test]
 fn renders_standard_input_and_several_files_as_one() {
     let case = root().join("policies/external-managed-kubeconfig/cases/G03-available/given.yaml");
-    let text = std::fs::read_to_string(case).unwrap();
+    let text = fs::read_to_string(case).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let documents: Vec<&str> = text.split("\n---\n").collect();
     assert!(documents.len() > 2);
     let files: Vec<String> = (0..2)
         .map(|number| folder.path().join(number.to_string()).display().to_string())
         .collect();
-    std::fs::write(&files[0], documents[0]).unwrap();
-    std::fs::write(&files[1], documents[1..].join("\n---\n")).unwrap();
+    fs::write(&files[0], documents[0]).unwrap();
+    fs::write(&files[1], documents[1..].join("\n---\n")).unwrap();
     let (code, whole, told) = said(&["render", &files[0], &files[1], "-o", "table"]);
     assert!(
         code == Some(0) && whole.contains("klusterlet-demo/external-managed-kubeconfig"),
@@ -257,4 +236,149 @@ fn prints_the_version_and_shell_completions() {
         .unwrap();
     bash.stdin.take().unwrap().write_all(&script).unwrap();
     assert!(bash.wait().unwrap().success());
+}
+
+#[test]
+fn validate_fails_on_a_policy_that_cannot_be_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("policy.yaml");
+    let policy = fs::read_to_string(root().join("policies/built-in-taints/policy.yaml")).unwrap();
+    let policy = policy.replace("  primary:\n", "  surplus: 1\n  primary:\n");
+    fs::write(&path, policy).unwrap();
+    let (code, out, _) = said(&["validate", path.to_str().unwrap()]);
+    assert_eq!(code, Some(1), "{out}");
+    assert!(
+        out.contains("refused") && out.contains("spec.surplus"),
+        "{out}"
+    );
+}
+
+#[test]
+fn validate_refuses_duplicates_and_shows_what_a_grant_reaches() {
+    let folder = tempfile::tempdir().unwrap();
+    let shipped =
+        fs::read_to_string(root().join("policies/external-managed-kubeconfig/policy.yaml"))
+            .unwrap();
+    let path = folder.path().join("dup.yaml");
+    fs::write(&path, &shipped).unwrap();
+    let (code, told, _) = said(&["validate", path.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(
+        told.contains("every Secret of `local`") && told.contains("spec.grant.read[0] (source)"),
+        "{told}"
+    );
+    fs::write(&path, format!("{shipped}---\n{shipped}")).unwrap();
+    let (code, told, _) = said(&["validate", path.to_str().unwrap()]);
+    assert_eq!(
+        (code, told.matches("is defined in 2 places").count()),
+        (Some(1), 2),
+        "{told}"
+    );
+    // An error about a component names the file and the folders that were searched.
+    fs::write(folder.path().join("bad.wasm"), "no component").unwrap();
+    let no_component = "it is not a WebAssembly component";
+    for (component, reason, words) in [
+        ("bad.wasm", "ComponentInvalid", ["bad.wasm", no_component]),
+        (
+            "none.wasm",
+            "ComponentNotFound",
+            ["none.wasm", "--components"],
+        ),
+        (
+            "../none.wasm",
+            "ComponentNotAllowed",
+            ["none.wasm", "--components"],
+        ),
+        (
+            "builtin:kubecofnig",
+            "ComponentNotFound",
+            ["`kubeconfig`", "`taints`"],
+        ),
+    ] {
+        fs::write(&path, shipped.replace("builtin:kubeconfig", component)).unwrap();
+        let (code, told, _) = said(&["validate", path.to_str().unwrap()]);
+        assert!(
+            code == Some(1)
+                && told.contains(reason)
+                && words.iter().all(|word| told.contains(word)),
+            "{component}: {told}"
+        );
+    }
+}
+
+#[test]
+fn inspect_fails_on_a_component_that_cannot_be_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("empty.wasm");
+    // The preamble of a component without content.
+    fs::write(&path, b"\0asm\x0d\0\x01\0").unwrap();
+    let (code, out, _) = said(&["inspect", path.to_str().unwrap()]);
+    assert_eq!(code, Some(1), "{out}");
+    assert!(out.contains("cannot be loaded"), "{out}");
+}
+
+#[test]
+fn inspect_says_in_one_line_that_a_file_is_not_a_component() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.wasm");
+    let path = path.to_str().unwrap();
+    let no_component = "it is not a WebAssembly component";
+    let module = "it is a core module, not a component (`transom componentize` makes one)";
+    let version = "it has an unsupported version of the WebAssembly format";
+    for (bytes, why) in [
+        (&b""[..], no_component),
+        (b"no\ncomponent at all", no_component),
+        (b"\x7fELF\x02\x01\x01\0\0\0\0\0", no_component),
+        (b"\0asm\x01\0\0\0", module),
+        (b"\0asm\x0a\0\x01\0", version),
+    ] {
+        fs::write(path, bytes).unwrap();
+        let (code, out, errors) = said(&["inspect", path]);
+        let want = format!("failed to inspect `{path}`: failed to compile component: {why}\n");
+        assert_eq!((code, out.as_str(), errors), (Some(2), "", want));
+    }
+}
+
+#[test]
+fn wrong_usage_exits_with_2_and_names_the_attempt_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text.wasm");
+    fs::write(&text, "no\ncomponent").unwrap();
+    let (empty, text) = (folder.path().join("empty"), text.to_str().unwrap());
+    fs::create_dir(&empty).unwrap();
+    let empty = empty.to_str().unwrap();
+    for line in [
+        "run --dir no/such/folder --once".to_owned(),
+        format!("run --dir {empty} --dir {empty} --once"),
+        "render no/such/folder".to_owned(),
+        format!("render {empty} --policies no/such/folder"),
+        "test no/such/folder".to_owned(),
+        format!("test {empty}"),
+        "validate no/such/folder".to_owned(),
+        format!("validate {empty}"),
+        "inspect no/such/file".to_owned(),
+        "inspect builtin:nobody".to_owned(),
+        format!("inspect {text}"),
+        "explain Nonsense".to_owned(),
+    ] {
+        let args = &*words(&line);
+        let (code, out, errors) = said(args);
+        assert_eq!(code, Some(2), "{args:?}\n{out}{errors}");
+        assert_eq!(errors.lines().count(), 1, "{args:?}\n{errors}");
+        assert!(errors.starts_with("failed to "), "{args:?}\n{errors}");
+        assert_eq!(out, "", "{args:?}");
+    }
+}
+
+#[test]
+fn unknown_flags_exit_with_2() {
+    for args in [
+        &["nonsense"][..],
+        &["render"],
+        &["run"],
+        &["test", "--nonsense"],
+        &["render", ".", "--now", "noon"],
+    ] {
+        assert_eq!(said(args).0, Some(2), "{args:?}");
+    }
 }

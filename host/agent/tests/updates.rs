@@ -89,44 +89,26 @@ fn compares_only_the_named_fields_of_a_partial_object() {
     let key = "cluster.open-cluster-management.io/unavailable";
     expect(&named(&format!("{{taints: [{{key: {key}}}]}}")));
     assert_eq!(copy.test(&[]).0, Some(0));
-    for (objects, told) in [
-        (
-            named("{taints: [{key: other}]}"),
-            format!("expected \\\"other\\\", got \\\"{key}\\\""),
-        ),
-        (
-            named("{taints: []}"),
-            "`spec.taints`: expected [], got".to_owned(),
-        ),
-        (
-            named("{taints: null}"),
-            "`spec.taints`: expected null, got".to_owned(),
-        ),
+    let other = format!("expected \\\"other\\\", got \\\"{key}\\\"");
+    let two = named("{}") + "- {kind: ManagedCluster, metadata: {name: c2}}\n";
+    let misspelt = "partialObject: []\n".to_owned();
+    for (objects, difference) in [
+        (named("{taints: [{key: other}]}"), &*other),
+        (named("{taints: []}"), "`spec.taints`: expected [], got"),
+        (named("{taints: null}"), "`spec.taints`: expected null, got"),
         (
             named("{hubAcceptsClient: false}"),
-            "expected false, got true".to_owned(),
+            "expected false, got true",
         ),
-        (
-            String::new(),
-            "expected it not to be written, it was".to_owned(),
-        ),
-        (
-            format!(
-                "{}- {{kind: ManagedCluster, metadata: {{name: c2}}}}\n",
-                named("{}")
-            ),
-            "expected it to be written, it was not".to_owned(),
-        ),
-        (
-            "partialObject: []\n".to_owned(),
-            "unknown field `partialObject`".to_owned(),
-        ),
+        (String::new(), "expected it not to be written, it was"),
+        (two, "expected it to be written, it was not"),
+        (misspelt, "unknown field `partialObject`"),
     ] {
         expect(&objects);
         let (code, row) = copy.test(&[]);
         assert!(
-            code == Some(1) && row["differences"].to_string().contains(&told),
-            "{objects}: expected {told}, got {row}"
+            code == Some(1) && row["differences"].to_string().contains(difference),
+            "{objects}: expected {difference}, got {row}"
         );
     }
     // A difference is updated in the same shape.
@@ -143,57 +125,22 @@ fn compares_only_the_named_fields_of_a_partial_object() {
 #[test]
 fn an_update_makes_a_case_pass_and_keeps_correct_text() {
     let policy = "policies/built-in-taints";
-    for (of, case, from, to) in [
-        (
-            policy,
-            "T08-becomes-unavailable",
-            "effect: NoSelect\n",
-            "effect: PreferNoSelect\n",
-        ),
-        (
-            policy,
-            "T08-becomes-unavailable",
-            "state: Applied",
-            "state: Held",
-        ),
-        (
-            policy,
-            "T08-becomes-unavailable",
-            "causes: [Changed]",
-            "causes: [Resync]",
-        ),
-        (
-            policy,
-            "T08-becomes-unavailable",
-            "reconciled: true",
-            "reconciled: false",
-        ),
-        (
-            "policies/external-managed-kubeconfig",
-            "T01-port-443",
-            "svc.cluster.local:443",
-            "svc.cluster.local:444",
-        ),
-        (
-            "policies/external-managed-kubeconfig",
-            "V09-password-rotated",
-            "reasons: [",
-            "reasons: [Other, ",
-        ),
-        ("guest/taints", "T14-swap", "no-select", "prefer-no-select"),
-        ("guest/kubeconfig", "T01-port-443", "port: 443", "port: 444"),
-        (
-            "guest/trigger",
-            "V02-becomes-available",
-            "BecameAvailable",
-            "Other",
-        ),
+    // Policy or guest, its case, the expectation, and what replaces it.
+    for row in [
+        "policies/built-in-taints|T08-becomes-unavailable|effect: NoSelect\n|effect: PreferNoSelect\n",
+        "policies/built-in-taints|T08-becomes-unavailable|state: Applied|state: Held",
+        "policies/built-in-taints|T08-becomes-unavailable|causes: [Changed]|causes: [Resync]",
+        "policies/built-in-taints|T08-becomes-unavailable|reconciled: true|reconciled: false",
+        "policies/external-managed-kubeconfig|T01-port-443|svc.cluster.local:443|svc.cluster.local:444",
+        "policies/external-managed-kubeconfig|V09|reasons: [|reasons: [Other, ",
+        "guest/taints|T14-swap|no-select|prefer-no-select",
+        "guest/kubeconfig|T01-port-443|port: 443|port: 444",
+        "guest/trigger|V02-becomes-available|BecameAvailable|Other",
     ] {
-        let case = match case {
-            // Its name contains more than its row.
-            "V09-password-rotated" => found(&top().join(of), "V09"),
-            case => case.to_owned(),
+        let [of, case, from, to] = *row.split('|').collect::<Vec<_>>() else {
+            panic!("a row of another length: {row}")
         };
+        let case = found(&top().join(of), case);
         let copy = Copy::new(of, &case);
         assert_eq!(
             copy.test(&["--update"]).1["updated"],
@@ -250,15 +197,11 @@ fn an_update_makes_a_case_pass_and_keeps_correct_text() {
     }
 }
 
-/// The case of a row.
-fn found(of: &Path, row: &str) -> String {
-    let names = fs::read_dir(of.join("cases"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names
-        .into_iter()
-        .find(|name| name.starts_with(row))
-        .unwrap()
+/// The case with this beginning of its name.
+fn found(of: &Path, beginning: &str) -> String {
+    let entries = fs::read_dir(of.join("cases")).unwrap();
+    let mut names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.find(|name| name.starts_with(beginning)).unwrap()
 }
 
 #[test]
