@@ -57,10 +57,13 @@ impl Request {
 /// Primaries that wait for their time, and those that are being reconciled.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    waiting: HashMap<ObjectRef, BTreeMap<&'static str, Entry>>,
+    waiting: HashMap<ObjectRef, Causes>,
     by_time: BTreeSet<(Due, ObjectRef)>,
     running: HashSet<ObjectRef>,
 }
+
+/// The causes of one primary, each by its slot.
+type Causes = BTreeMap<&'static str, Entry>;
 
 /// When an entry may run; `None` sorts first and means at once.
 type Due = Option<Instant>;
@@ -85,13 +88,23 @@ impl Queue {
     /// Adds a cause of a primary. Each cause keeps its own time. Adding it again replaces that time, unless it already
     /// may run at once.
     pub(crate) fn push(&mut self, primary: &ObjectRef, cause: Queued, due: Due, since: Instant) {
+        let slot = cause.slot();
+        self.change(primary, |causes| {
+            if causes.get(slot).is_none_or(|held| held.due.is_some()) {
+                causes.insert(slot, Entry { cause, due, since });
+            }
+        });
+    }
+
+    /// Changes the causes of a primary, and with them the time from which it may run.
+    fn change(&mut self, primary: &ObjectRef, change: impl FnOnce(&mut Causes)) {
         let causes = self.waiting.entry(primary.clone()).or_default();
         let before = earliest(causes);
-        let slot = cause.slot();
-        if causes.get(slot).is_none_or(|held| held.due.is_some()) {
-            causes.insert(slot, Entry { cause, due, since });
-        }
+        change(causes);
         let after = earliest(causes);
+        if after.is_none() {
+            self.waiting.remove(primary);
+        }
         if before != after {
             before.map(|due| self.by_time.remove(&(due, primary.clone())));
             after.map(|due| self.by_time.insert((due, primary.clone())));
@@ -106,25 +119,18 @@ impl Queue {
             .find(|(_, primary)| !self.running.contains(primary))?
             .clone();
         self.by_time.remove(&(due, primary.clone()));
-        let (causes, later): (BTreeMap<_, _>, BTreeMap<_, _>) = self
-            .waiting
-            .remove(&primary)?
-            .into_iter()
-            .partition(|(_, entry)| is_due(&entry.due));
+        let causes = self.waiting.remove(&primary)?.into_iter();
+        let (causes, later): (Causes, Causes) = causes.partition(|(_, entry)| is_due(&entry.due));
         if let Some(next) = earliest(&later) {
             self.by_time.insert((next, primary.clone()));
             self.waiting.insert(primary.clone(), later);
         }
         self.running.insert(primary.clone());
-        let since = causes
-            .values()
-            .map(|entry| entry.since)
-            .min()
-            .unwrap_or(now);
+        let since = causes.values().map(|entry| entry.since).min();
         Some(Request {
             primary,
             causes: causes.into_values().map(|entry| entry.cause).collect(),
-            since,
+            since: since.unwrap_or(now),
         })
     }
 
@@ -135,65 +141,47 @@ impl Queue {
 
     /// Whether a cause of a primary is in the queue.
     pub(crate) fn awaits(&self, primary: &ObjectRef, cause: &Cause) -> bool {
-        self.waiting
-            .get(primary)
-            .is_some_and(|causes| causes.contains_key(cause.as_str()))
+        let causes = self.waiting.get(primary);
+        causes.is_some_and(|causes| causes.contains_key(cause.as_str()))
     }
 
     /// Removes a delayed cause that no longer applies. One that may run at once stays: it came up after the delayed one
     /// was set.
     pub(crate) fn forget(&mut self, primary: &ObjectRef, cause: &Cause) {
-        let Some(causes) = self.waiting.get_mut(primary) else {
-            return;
-        };
-        let before = earliest(causes);
-        if causes
-            .get(cause.as_str())
-            .is_some_and(|entry| entry.due.is_some())
-        {
-            causes.remove(cause.as_str());
-        }
-        let after = earliest(causes);
-        before.map(|due| self.by_time.remove(&(due, primary.clone())));
-        match after {
-            Some(due) => drop(self.by_time.insert((due, primary.clone()))),
-            None => drop(self.waiting.remove(primary)),
+        if self.awaits(primary, cause) {
+            self.change(primary, |causes| {
+                causes.retain(|slot, entry| *slot != cause.as_str() || entry.due.is_none());
+            });
         }
     }
 
     /// How long until something may run; `None` when only `done` or `push` can change that.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
-        let mut later = self
-            .by_time
-            .iter()
-            .filter(|(_, primary)| !self.running.contains(primary));
-        later
-            .next()
-            .map(|(due, _)| due.map_or(Duration::ZERO, |due| due.saturating_duration_since(now)))
+        let mut later = self.by_time.iter();
+        let (due, _) = later.find(|(_, primary)| !self.running.contains(primary))?;
+        Some(due.map_or(Duration::ZERO, |due| due.saturating_duration_since(now)))
+    }
+
+    /// The primaries that wait and may run now, even those that are still being reconciled.
+    fn due(&self, now: Instant) -> impl Iterator<Item = &ObjectRef> {
+        let due = move |due: &Due| due.is_none_or(|due| due <= now);
+        let waiting = self.by_time.iter().take_while(move |(at, _)| due(at));
+        waiting.map(|(_, primary)| primary)
     }
 
     /// How many run or may run now.
     pub(crate) fn left(&self, now: Instant) -> usize {
-        let due = self
-            .by_time
-            .iter()
-            .take_while(|(due, _)| due.is_none_or(|due| due <= now));
-        due.count() + self.running.len()
+        self.due(now).count() + self.running.len()
     }
 
     /// How long the primary that waits longest has waited since it may run.
     pub(crate) fn oldest(&self, now: Instant) -> Duration {
-        let due = self
-            .by_time
-            .iter()
-            .take_while(|(due, _)| due.is_none_or(|due| due <= now));
-        let entries = due
-            .filter_map(|(_, primary)| self.waiting.get(primary))
-            .flat_map(BTreeMap::values);
-        entries
-            .map(Entry::waits_since)
-            .min()
-            .map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+        let causes = self
+            .due(now)
+            .filter_map(|primary| self.waiting.get(primary));
+        let waits_since = causes.flat_map(BTreeMap::values).map(Entry::waits_since);
+        let oldest = waits_since.min();
+        oldest.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// Whether nothing runs.
@@ -208,7 +196,7 @@ impl Queue {
 }
 
 /// The earliest time of any cause.
-fn earliest(causes: &BTreeMap<&'static str, Entry>) -> Option<Due> {
+fn earliest(causes: &Causes) -> Option<Due> {
     causes.values().map(|entry| entry.due).min()
 }
 
