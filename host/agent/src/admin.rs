@@ -2,14 +2,14 @@
 //! but health is for authorized peers only.
 
 mod routes;
-mod state;
 mod tls;
 
-use crate::controller::Controller;
+use crate::controller::snapshot::Snapshots;
 use anyhow::Context as _;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use routes::Authorizer;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -44,9 +44,8 @@ pub(crate) struct AdminOptions {
 
 /// What all connections share.
 struct Admin {
-    controller: Arc<Controller>,
-    /// The API server that authorizes peers on other machines, if one is connected.
-    reviews: Option<Reviews>,
+    snapshots: Arc<dyn Snapshots>,
+    authorizer: Authorizer,
     tls: Option<tls::Tls>,
     peers: Arc<ConnectionLimit>,
     readers: Arc<ConnectionLimit>,
@@ -57,7 +56,7 @@ struct Admin {
 /// # Errors
 /// When the port cannot be used, or the certificate cannot be read.
 pub(crate) async fn start(
-    controller: Arc<Controller>,
+    snapshots: Arc<dyn Snapshots>,
     options: AdminOptions,
     reviews: Option<Reviews>,
 ) -> anyhow::Result<tokio::task::JoinHandle<()>> {
@@ -73,8 +72,8 @@ pub(crate) async fn start(
         .context("failed to read the address of the admin server")?;
     info!(%address, tls = tls.is_some(), "the admin server is listening");
     let admin = Arc::new(Admin {
-        controller,
-        reviews,
+        snapshots,
+        authorizer: Authorizer::new(reviews),
         tls,
         peers: ConnectionLimit::new(PEERS),
         readers: ConnectionLimit::new(READERS),
@@ -135,14 +134,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 reader.get_or_init(|| admin.readers.enter(leave));
             };
             Ok::<_, std::convert::Infallible>(
-                routes::answer(
-                    &admin.controller,
-                    admin.reviews.as_ref(),
-                    peer,
-                    &request,
-                    read,
-                )
-                .await,
+                routes::answer(&*admin.snapshots, &admin.authorizer, peer, &request, read).await,
             )
         }
     });
@@ -157,8 +149,8 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
-/// A limit on the peers that are served at a time, for one purpose: places in the order in which they came. A new peer is
-/// never refused; the oldest one has to leave.
+/// A limit on the peers that are served at a time, for one purpose. A new peer is never refused: the oldest one has to
+/// leave.
 struct ConnectionLimit {
     most: usize,
     held: Mutex<Held>,

@@ -3,7 +3,6 @@
 pub(crate) mod account;
 mod admit;
 mod apply;
-pub(crate) mod clock;
 pub(crate) mod connections;
 mod documents;
 mod finish;
@@ -14,72 +13,41 @@ mod plan;
 mod policies;
 mod pool;
 pub(crate) mod queue;
+pub(crate) mod snapshot;
 mod statuses;
-mod touched;
-mod unwritten;
 mod watch;
 mod workers;
 pub(crate) mod workqueue;
 
+use crate::policies::load::{Loaded, word};
 use crate::telemetry;
 use account::Accounts;
 use apply::Applied;
-use clock::Clock;
 use connections::Connections;
-use documents::Documents;
-use memory::{LastResult, SharedMemory};
+use documents::{Documents, Room};
+use memory::SharedMemory;
 use pool::Pool;
-use queue::{Queued, Request};
+use queue::Request;
 use statuses::Statuses;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::RandomState;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, Semaphore};
-use touched::{Admitted, Ended};
-use transom_api::KnownReason;
-use transom_cluster::Cluster;
+use tokio::time::Instant;
 use transom_cluster::kubernetes::Leading;
 use transom_core::contract::AgentFacts;
+use transom_core::digest::Digest;
 use transom_core::failure::Failure;
+use transom_core::fingerprint;
 use transom_core::kubeconfig::KubeconfigLimits;
-use transom_core::metrics::{self, Attempt, Counted, is_news};
-use transom_core::policy::Policy;
-use transom_core::report::{self, Reconcile, Schedule};
+use transom_core::object::Object;
+use transom_core::reference::ObjectRef;
+use transom_core::report::Reconcile;
 use transom_core::share::budget::Budget;
-use transom_core::signal::Signal;
-use transom_core::work::{Cause, Key};
-use unwritten::Unwritten;
-use workqueue::Workqueue;
-
-/// What the stages share.
-pub(crate) struct Controller {
-    pub(crate) connections: Connections,
-    /// Whether this replica leads; without leader election it always does.
-    pub(crate) leading: Leading,
-    pub(crate) memory: SharedMemory,
-    pub(crate) clock: Clock,
-    pub(crate) facts: AgentFacts,
-    pub(crate) kubeconfig_limits: KubeconfigLimits,
-    queues: RwLock<BTreeMap<Arc<str>, Arc<Workqueue>>>,
-    /// Whether every first policy was loaded or refused.
-    started: AtomicBool,
-    statuses: Statuses,
-    unwritten: Unwritten,
-    /// What each reconcile read, decided and would write, when the agent runs for `transom status` or read-only.
-    pub(crate) accounts: Accounts,
-    /// Whether a `FleetPolicy` object changed since the policies were last read.
-    pub(crate) policies_changed: AtomicBool,
-    /// The threads that run reconciles.
-    pool: Pool,
-    /// Limits how many reconciles run at once over all policies.
-    at_once: Arc<Semaphore>,
-    documents: Documents,
-    /// Notified whenever a reconcile ends.
-    pub(crate) moved: Notify,
-    /// Seeds the jitter of back-off and resync, differently in each run.
-    seeds: RandomState,
-}
+use transom_core::work::{Cause, Key, WorkItem};
+use transom_engine::{Call, CallFailure};
+use workqueue::{Queues, Workqueue};
 
 impl Controller {
     /// Reconciles one primary: each stage takes a value and gives the next one its value.
@@ -100,6 +68,30 @@ impl Controller {
     }
 }
 
+/// What the stages share.
+pub(crate) struct Controller {
+    pub(crate) connections: Connections,
+    /// Whether this replica leads; without leader election it always does.
+    leading: Leading,
+    pub(crate) memory: SharedMemory,
+    clock: Clock,
+    facts: AgentFacts,
+    kubeconfig_limits: KubeconfigLimits,
+    pub(crate) queues: Queues,
+    statuses: Statuses,
+    /// What each reconcile read, decided and would write, when the agent runs for `transom status` or read-only.
+    pub(crate) accounts: Accounts,
+    /// The threads that run reconciles.
+    pool: Pool,
+    /// Limits how many reconciles run at once over all policies.
+    at_once: Arc<Semaphore>,
+    documents: Documents,
+    /// Notified whenever a reconcile ends.
+    moved: Notify,
+    /// Seeds the jitter of back-off and resync, differently in each run.
+    seeds: RandomState,
+}
+
 impl Controller {
     /// An agent without policies.
     pub(crate) fn new(connections: Connections, clock: Clock, facts: AgentFacts) -> Self {
@@ -110,12 +102,9 @@ impl Controller {
             clock,
             facts,
             kubeconfig_limits: KubeconfigLimits::default(),
-            queues: RwLock::default(),
-            started: AtomicBool::default(),
+            queues: Queues::default(),
             statuses: Statuses::default(),
-            unwritten: Unwritten::default(),
             accounts: Accounts::default(),
-            policies_changed: AtomicBool::default(),
             pool: Pool::new(Budget::default().threads()),
             documents: Documents::new(&Budget::default()),
             at_once: Arc::new(Semaphore::new(workers::AT_ONCE)),
@@ -134,13 +123,13 @@ impl Controller {
 
     /// For `transom status`: the agent writes and publishes nothing, and keeps an account of each reconcile.
     pub(crate) fn only_asked(mut self) -> Self {
-        self.accounts = Accounts::only_asked();
+        self.accounts = Accounts::kept(true);
         self
     }
 
     /// For a read-only run: the clusters refuse every write, and the agent keeps an account of each reconcile.
     pub(crate) fn read_only(mut self) -> Self {
-        self.accounts = Accounts::of_read_only();
+        self.accounts = Accounts::kept(false);
         self
     }
 
@@ -151,145 +140,128 @@ impl Controller {
         self
     }
 
-    /// Marks the start as complete: every first policy was loaded or refused. A refused policy does not hold up
-    /// readiness.
-    pub(crate) fn started(&self) {
-        self.started.store(true, Ordering::Release);
-    }
-
-    /// Why the agent is not ready; `None` when it is. A connection that does not answer holds up nothing while another
-    /// one can be used.
-    pub(crate) fn unready(&self) -> Option<&'static str> {
-        if !self.started.load(Ordering::Acquire) {
-            return Some(
-                "the policies are being loaded, or the objects that they watch are being listed",
-            );
-        }
-        self.connections
-            .all_away()
-            .then_some("no API server has answered since the start")
-    }
-
-    /// The queues of all policies.
+    /// The workqueues of all policies.
     pub(crate) fn queues(&self) -> Vec<Arc<Workqueue>> {
-        self.queues
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect()
+        self.queues.all()
     }
 
-    /// The queue of a policy.
+    /// Adds the workqueue of a new policy.
+    fn add_queue(&self, queue: Arc<Workqueue>) {
+        self.queues.add(queue);
+    }
+
+    /// The workqueue of a policy.
     pub(crate) fn queue(&self, policy: &str) -> Option<Arc<Workqueue>> {
-        self.queues
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(policy)
-            .cloned()
+        self.queues.get(policy)
     }
+}
 
-    /// Adds the queue of a new policy.
-    pub(crate) fn add_queue(&self, queue: Arc<Workqueue>) {
-        self.queues
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(Arc::clone(&queue.policy), queue);
-    }
+/// A reconcile that was admitted. It uses one revision of its policy to its end.
+struct Admitted {
+    /// What is reconciled, and why.
+    work: WorkItem,
+    /// The policy with its guests.
+    loaded: Arc<Loaded>,
+    /// When the work came up.
+    since: Instant,
+    /// Whether time alone calls for it.
+    timed: bool,
+}
 
-    /// Closes the queue of a deleted policy and forgets what was memory for it. The objects that it made stay.
-    pub(crate) fn remove_queue(&self, policy: &str) {
-        let queue = self
-            .queues
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(policy);
-        if let Some(queue) = queue {
-            queue.remove();
-        }
-        self.forget(policy);
-    }
+/// What a reconcile has read and learnt. Each stage takes it and gives it on, so that the report has it however the
+/// reconcile ends.
+struct Touched {
+    /// For the report.
+    reconcile: Reconcile,
+    /// Every object whose change calls for another reconcile, with its fingerprint where it was read.
+    objects: BTreeMap<ObjectRef, Option<Digest>>,
+    /// The primary as it was read.
+    primary: Option<Arc<Object>>,
+    /// The primary as this reconcile saw it. `None` when it wrote the primary and does not know the state after the
+    /// write: the state before it says nothing about that.
+    last_seen: Option<Arc<Object>>,
+    /// Whether this is a resync, which requests again what no watch has confirmed.
+    resyncs: bool,
+    /// When an answer may change by time alone, in seconds since 1970.
+    ask_again_at: Option<i64>,
+    /// The room that this reconcile holds for what it reads.
+    room: Room,
+    /// When the first certificate expires in what is desired, in seconds since 1970.
+    ends_seconds: Option<i64>,
+}
 
-    /// Forgets what is memory for a deleted policy. A reconcile that ends later may add to it again, and calls this once
-    /// more.
-    pub(crate) fn forget(&self, policy: &str) {
-        if self.queue(policy).is_some() {
-            return;
-        }
-        let released = self.memory.lock().remove_policy(policy);
-        self.unwritten.forget(policy);
-        telemetry::forgotten(policy);
-        self.enqueue_released(released);
-    }
-
-    /// Records every object of a cluster that bears a stamp. An owner that was reconciled before, without knowing of
-    /// the object, is enqueued once more.
-    pub(crate) fn find_outputs(&self, cluster: &dyn Cluster) {
-        for object in cluster.stamped() {
-            let owner = {
-                let memory = &mut *self.memory.lock();
-                memory.outputs.observe(&object);
-                memory
-                    .outputs
-                    .owner(&object.reference)
-                    .filter(|key| memory.results.contains_key(*key))
-                    .cloned()
-            };
-            if let Some(key) = owner {
-                self.push(
-                    &key,
-                    Queued::Reconcile(Cause::Input(object.reference)),
-                    None,
-                );
-            }
+impl Touched {
+    /// Nothing yet.
+    fn new(work: &WorkItem, room: Room) -> Self {
+        Self {
+            reconcile: Reconcile::new(work.key.clone()),
+            objects: BTreeMap::new(),
+            primary: None,
+            last_seen: None,
+            resyncs: work.cause == Cause::Resync,
+            ask_again_at: None,
+            room,
+            ends_seconds: None,
         }
     }
 
-    /// Removes the status of policies and primaries that vanished while no agent was running. For the end of a start.
-    pub(crate) fn tidy_status(&self, policies: &BTreeSet<String>) {
-        let primaries = {
-            let memory = self.memory.lock();
-            memory
-                .results
-                .keys()
-                .map(|key| (key.policy.to_string(), (*key.primary).clone()))
-                .collect()
-        };
-        for error in self.connections.retain_status(policies, &primaries) {
-            let (place, message) = ("status".to_owned(), error.to_string());
-            telemetry::tell(&Signal::Unreadable {
-                place,
-                reason: KnownReason::WriteFailed,
-                message,
-            });
-        }
+    /// Records an object that was read, or looked for and not found.
+    fn read(&mut self, reference: &ObjectRef, object: Option<&Object>) {
+        let fingerprint = object.map(fingerprint::of);
+        self.objects.insert(reference.clone(), fingerprint);
     }
 
-    /// Records a reconcile that ended by a bug in the agent. The same failure in a row does not count as another
-    /// attempt.
-    pub(crate) fn faulted(&self, key: &Key, policy: &Policy) {
-        let bug = "a bug in the agent made this reconcile fail";
-        let schedule = Schedule {
-            now_seconds: self.clock.now_seconds(),
-            resync_seconds: policy.resync_seconds,
-            failures: 0,
-            seed: 0,
-        };
-        let failure = Failure::known(KnownReason::AgentFailed, bug);
-        let report = report::of(Reconcile::new(key.clone()), Err(failure), schedule);
-        let result = LastResult::of(&report);
-        let mut memory = self.memory.lock();
-        let now = Counted {
-            attempt: Attempt::Failed,
-            at_seconds: result.since_seconds,
-        };
-        let counts =
-            metrics::copies(policy) && is_news(memory.counted.get(key).copied(), now, true);
-        if counts {
-            memory.counted.insert(key.clone(), now);
-        }
-        telemetry::fault(key, counts);
-        let result = result.after(memory.results.get(key));
-        memory.results.insert(key.clone(), result);
+    /// Keeps the earliest of all times that were asked for.
+    fn ask_again(&mut self, at: Option<i64>) {
+        self.ask_again_at = [self.ask_again_at, at].into_iter().flatten().min();
+    }
+
+    /// Ends the reconcile with a failure.
+    fn end(self, failure: Failure) -> Box<Ended> {
+        Box::new(Ended {
+            failure,
+            touched: self,
+        })
+    }
+}
+
+/// A reconcile that ended before its last stage.
+struct Ended {
+    /// Why.
+    failure: Failure,
+    /// What it had read until then.
+    touched: Touched,
+}
+
+/// The guest's answer to the function `asked`; records what the call used.
+///
+/// # Errors
+/// When the guest was stopped or broke the contract, with the reason.
+fn answer<T>(key: &Key, asked: &'static str, call: Call<T>) -> Result<T, Failure> {
+    let reason = call.result.as_ref().err().map(CallFailure::reason);
+    telemetry::called(key, asked, &call.receipt, reason);
+    call.result
+        .map_err(|failure| Failure::known(word(failure.reason()), failure.to_string()))
+}
+
+/// The agent's only wall clock: the system's, or the instant that `--now` fixes. Decisions do not call it; they get the
+/// time as an argument.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    fixed: Option<i64>,
+}
+
+impl Clock {
+    /// The system's clock, unless a time is fixed.
+    pub(crate) fn new(fixed: Option<i64>) -> Self {
+        Self { fixed }
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn now_seconds(self) -> i64 {
+        self.fixed.unwrap_or_else(|| {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH);
+            i64::try_from(since.unwrap_or_default().as_secs()).unwrap_or(i64::MAX)
+        })
     }
 }

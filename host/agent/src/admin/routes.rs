@@ -1,18 +1,20 @@
-//! The paths of the admin server, who may get them, and their answers. Health is open to everyone; the other paths are
-//! open to peers on this machine, and to peers that the API server authorizes. Answers show only what the agent already
-//! has in memory; no token is stored.
+//! The paths of the admin server, who may get them, and the answers. They show only what the agent already has in
+//! memory, and no content of objects. Health is open to everyone; the other paths are open to peers on this machine, and
+//! to peers that the API server authorizes. Stores no token.
 
-use super::state;
-use crate::controller::Controller;
+use crate::controller::snapshot::{Snapshot, Snapshots};
 use crate::metrics;
+use anyhow::Context as _;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{
     ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE,
 };
 use hyper::{Method, Request, Response, StatusCode};
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use tracing::error;
+use transom_api::State;
 use transom_cluster::kubernetes::{Access, Reviews};
 
 /// Text for people.
@@ -26,26 +28,30 @@ type Answer = Response<Full<Bytes>>;
 
 /// Answers one request, whose body is ignored. Calls `read` before an answer that may be large, and only then.
 pub(super) async fn answer<B>(
-    controller: &Controller,
-    reviews: Option<&Reviews>,
+    snapshots: &dyn Snapshots,
+    authorizer: &Authorizer,
     peer: SocketAddr,
     request: &Request<B>,
     read: impl FnOnce(),
 ) -> Answer {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let mut refused = said(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported");
-        let methods = HeaderValue::from_static("GET, HEAD");
-        refused.headers_mut().insert(ALLOW, methods);
+        refused
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
     match request.uri().path() {
         "/healthz" => said(StatusCode::OK, "ok"),
-        "/readyz" => readiness(controller),
+        "/readyz" => match snapshots.unready() {
+            None => said(StatusCode::OK, "ok"),
+            Some(why) => said(StatusCode::SERVICE_UNAVAILABLE, why),
+        },
         path @ ("/metrics" | "/debug/state") => {
-            match authorize(reviews, peer, request.headers(), path).await {
+            match authorizer.authorize(peer, request.headers(), path).await {
                 Ok(()) => {
                     read();
-                    shown(controller, path)
+                    shown(&snapshots.snapshot(), path)
                 }
                 Err((status, why)) => refused(status, why),
             }
@@ -57,17 +63,13 @@ pub(super) async fn answer<B>(
     }
 }
 
-fn readiness(controller: &Controller) -> Answer {
-    match controller.unready() {
-        None => said(StatusCode::OK, "ok"),
-        Some(why) => said(StatusCode::SERVICE_UNAVAILABLE, why),
-    }
-}
-
-fn shown(controller: &Controller, path: &str) -> Answer {
+fn shown(snapshot: &Snapshot, path: &str) -> Answer {
     let (kind, text) = match path {
-        "/metrics" => (METRICS, metrics::text(controller)),
-        _ => (JSON, state::text(controller)),
+        "/metrics" => (METRICS, metrics::text(snapshot)),
+        _ => {
+            let text = serde_json::to_string_pretty(&state(snapshot));
+            (JSON, text.context("failed to write the state"))
+        }
     };
     match text {
         Ok(text) => respond(StatusCode::OK, kind, text),
@@ -88,8 +90,9 @@ fn shown(controller: &Controller, path: &str) -> Answer {
 fn refused(status: StatusCode, why: &'static str) -> Answer {
     let mut answer = said(status, why);
     if status == StatusCode::UNAUTHORIZED {
-        let scheme = HeaderValue::from_static("Bearer");
-        answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+        answer
+            .headers_mut()
+            .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     answer
 }
@@ -101,52 +104,118 @@ fn said(status: StatusCode, sentence: &str) -> Answer {
 fn respond(status: StatusCode, kind: HeaderValue, text: String) -> Answer {
     let mut answer = Response::new(Full::new(Bytes::from(text)));
     *answer.status_mut() = status;
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, kind);
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     answer
 }
 
-/// Whether a peer may get a path. Without an API server to ask, only peers on this machine may.
-///
-/// # Errors
-/// With the status and the sentence to answer, when the peer may not.
-async fn authorize(
-    reviews: Option<&Reviews>,
-    peer: SocketAddr,
-    headers: &HeaderMap,
-    path: &str,
-) -> Result<(), (StatusCode, &'static str)> {
-    if peer.ip().to_canonical().is_loopback() {
-        return Ok(());
-    }
-    let Some(reviews) = reviews else {
-        return Err((
-            StatusCode::FORBIDDEN,
-            "no API server is connected that could authenticate you; send the request from the same machine",
-        ));
+/// The state of the agent as one document, for debugging.
+fn state(snapshot: &Snapshot) -> Value {
+    let policies = snapshot.policies.iter().map(|one| {
+        json!({
+            "policy": &*one.policy,
+            "suspend": one.suspend,
+            "decide": &*one.decide,
+            "trigger": one.trigger.as_deref(),
+            "queue": { "primaries": one.left, "oldestSeconds": one.oldest.as_secs_f64() },
+        })
+    });
+    let watches = snapshot.servers.iter().flat_map(|server| {
+        server.watches.iter().map(|one| {
+            json!({
+                "connection": server.name,
+                "apiVersion": one.scope.api_version,
+                "kind": one.scope.kind,
+                "namespace": one.scope.namespace,
+                "synced": one.synced,
+                "objects": one.objects,
+                "restarts": one.restarts,
+                "silentSeconds": one.silent_seconds,
+            })
+        })
+    });
+    let others = snapshot.listed.iter().map(|(key, last)| {
+        json!({
+            "policy": &*key.policy,
+            "primary": key.primary.to_string(),
+            "state": last.state.as_str(),
+            "reason": last.reason.as_str(),
+            "message": last.message,
+            "failures": last.failures,
+        })
+    });
+    let count = |applied: bool| {
+        let counts = snapshot.primaries.iter();
+        let counts = counts.filter(|one| (one.state == State::Applied) == applied);
+        counts.map(|one| one.primaries).sum::<usize>()
     };
-    let Some(token) = bearer(headers) else {
-        return Err((
-            StatusCode::UNAUTHORIZED,
-            "authenticate with a token of the API server: `Authorization: Bearer <token>`",
-        ));
-    };
-    Err(match reviews.may(token, path).await {
-        Access::Allowed => return Ok(()),
-        Access::Unauthenticated => (
-            StatusCode::UNAUTHORIZED,
-            "the API server rejected this token",
-        ),
-        Access::Forbidden => (
-            StatusCode::FORBIDDEN,
-            "your permissions do not include `get` on this path (nonResourceURLs)",
-        ),
-        Access::Unknown => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the API server did not answer whether you have permission",
-        ),
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "unready": snapshot.unready,
+        "watches": watches.collect::<Vec<_>>(),
+        "policies": policies.collect::<Vec<_>>(),
+        "primaries": {
+            "applied": count(true),
+            "others": others.collect::<Vec<_>>(),
+            "leftOut": count(false) - snapshot.listed.len(),
+        },
     })
+}
+
+/// Decides who may get a path; asks the API server, if one is connected.
+pub(super) struct Authorizer {
+    reviews: Option<Reviews>,
+}
+
+impl Authorizer {
+    /// An authorizer that asks this API server; with `None` it lets only peers on this machine in.
+    pub(super) fn new(reviews: Option<Reviews>) -> Self {
+        Self { reviews }
+    }
+
+    /// Whether a peer may get a path.
+    ///
+    /// # Errors
+    /// With the status and the sentence to answer, when the peer may not.
+    pub(super) async fn authorize(
+        &self,
+        peer: SocketAddr,
+        headers: &HeaderMap,
+        path: &str,
+    ) -> Result<(), (StatusCode, &'static str)> {
+        if peer.ip().to_canonical().is_loopback() {
+            return Ok(());
+        }
+        let Some(reviews) = &self.reviews else {
+            return Err((
+                StatusCode::FORBIDDEN,
+                "no API server is connected that could authenticate you; send the request from the same machine",
+            ));
+        };
+        let Some(token) = bearer(headers) else {
+            return Err((
+                StatusCode::UNAUTHORIZED,
+                "authenticate with a token of the API server: `Authorization: Bearer <token>`",
+            ));
+        };
+        match reviews.may(token, path).await {
+            Access::Allowed => Ok(()),
+            Access::Unauthenticated => Err((
+                StatusCode::UNAUTHORIZED,
+                "the API server rejected this token",
+            )),
+            Access::Forbidden => Err((
+                StatusCode::FORBIDDEN,
+                "your permissions do not include `get` on this path (nonResourceURLs)",
+            )),
+            Access::Unknown => Err((
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the API server did not answer whether you have permission",
+            )),
+        }
+    }
 }
 
 /// The token of a request.
@@ -159,6 +228,57 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::snapshot::tests::sample;
+
+    impl Snapshots for Snapshot {
+        fn unready(&self) -> Option<&'static str> {
+            self.unready
+        }
+
+        fn snapshot(&self) -> Snapshot {
+            self.clone()
+        }
+    }
+
+    #[test]
+    fn the_state_lists_what_is_not_applied_and_counts_the_rest() {
+        let state = state(&sample());
+        let others = json!([{
+            "policy": "p", "primary": state["primaries"]["others"][0]["primary"], "state": "Failed",
+            "reason": "ReadFailed", "message": "m", "failures": 0,
+        }]);
+        let primaries = json!({ "applied": 5, "others": others, "leftOut": 4 });
+        assert_eq!(state["primaries"], primaries);
+        let policy = json!({
+            "policy": "p", "suspend": false, "decide": "d", "trigger": null,
+            "queue": { "primaries": 3, "oldestSeconds": 1.5 },
+        });
+        assert_eq!(state["policies"], json!([policy]));
+        let watch = json!({
+            "connection": "hub", "apiVersion": "v1", "kind": "Secret", "namespace": "a",
+            "synced": true, "objects": 2, "restarts": 1, "silentSeconds": 0,
+        });
+        assert_eq!(state["watches"][0], watch);
+        assert_eq!(state["unready"], Value::Null);
+    }
+
+    #[tokio::test]
+    async fn only_a_ready_agent_is_reported_as_ready() {
+        let local = "127.0.0.1:1".parse().unwrap();
+        let status = async |path: &str, unready| {
+            let snapshot = Snapshot {
+                unready,
+                ..sample()
+            };
+            let request = Request::get(path).body(()).unwrap();
+            let authorizer = Authorizer::new(None);
+            let answer = answer(&snapshot, &authorizer, local, &request, || {});
+            answer.await.status().as_u16()
+        };
+        assert_eq!(status("/readyz", None).await, 200);
+        assert_eq!(status("/readyz", Some("not yet")).await, 503);
+        assert_eq!(status("/healthz", Some("not yet")).await, 200);
+    }
 
     #[test]
     fn reads_a_token_only_from_its_header() {
@@ -178,10 +298,12 @@ mod tests {
 
     #[tokio::test]
     async fn without_an_api_server_only_local_clients_are_allowed() {
+        let authorizer = Authorizer::new(None);
         let status = async |peer: &str| {
-            let (peer, headers) = (peer.parse().unwrap(), HeaderMap::new());
-            let refused = authorize(None, peer, &headers, "/metrics").await.err();
-            refused.map(|(status, _)| status.as_u16())
+            let passed = authorizer
+                .authorize(peer.parse().unwrap(), &HeaderMap::new(), "/metrics")
+                .await;
+            passed.err().map(|(status, _)| status.as_u16())
         };
         assert_eq!(status("127.0.0.1:1").await, None);
         assert_eq!(status("[::1]:1").await, None);

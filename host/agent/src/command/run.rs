@@ -5,8 +5,8 @@ use crate::args::ReconcileArgs;
 use crate::args::run::{AdminArgs, LogFormat, RunArgs};
 use crate::command::summary::Done;
 use crate::command::{block_on, child};
+use crate::controller::Clock;
 use crate::controller::Controller;
-use crate::controller::clock::Clock;
 use crate::controller::connections::Connections;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
@@ -20,7 +20,6 @@ use anyhow::Context as _;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -172,7 +171,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     // Health is answered before anything is ready.
     let serving = match admin_options(&args.admin) {
         Some(options) => {
-            Some(admin::start(Arc::clone(&controller), options, reviews(&controller)).await?)
+            Some(admin::start(Arc::clone(&controller) as _, options, reviews(&controller)).await?)
         }
         None => None,
     };
@@ -183,7 +182,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
             controller.connections.first_listed(LOCAL, args.once).await;
             let given = controller.given(&base(args)).await;
             // Another look finds what changes from here to the start of the watch.
-            controller.policies_changed.store(true, Ordering::Release);
+            controller.connections.policies_came(LOCAL);
             Loading::start(engine, Source::Given(given), names)
         }
     };
@@ -200,7 +199,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     let (opening, started) = (controller.open(args.once), Arc::clone(&controller));
     let begun = tokio::spawn(async move {
         beginning.await;
-        started.started();
+        started.queues.complete();
     });
     Ok(Prepared {
         controller,

@@ -78,7 +78,7 @@ impl Drop for Session {
 #[cfg(test)]
 pub(crate) async fn of_case(
     policy: &str,
-    clock: crate::controller::clock::Clock,
+    clock: crate::controller::Clock,
 ) -> (tempfile::TempDir, Session, ObjectRef) {
     use crate::policies::Source;
     use transom_cluster::directory::DirectoryOptions;

@@ -42,19 +42,12 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// For an agent that writes nothing and publishes nothing.
-    pub(crate) fn only_asked() -> Self {
+    /// Keeps accounts; `only_asked` for an agent that writes nothing and publishes nothing, not for one whose clusters
+    /// refuse what it writes.
+    pub(crate) fn kept(only_asked: bool) -> Self {
         Self {
             kept: Some(Mutex::default()),
-            only_asked: true,
-        }
-    }
-
-    /// For an agent whose clusters refuse what it writes.
-    pub(crate) fn of_read_only() -> Self {
-        Self {
-            kept: Some(Mutex::default()),
-            only_asked: false,
+            only_asked,
         }
     }
 
@@ -71,12 +64,8 @@ impl Accounts {
     /// Changes the account of a key, if accounts are kept.
     fn note(&self, key: &Key, take: impl FnOnce(&mut Account)) {
         if let Some(all) = &self.kept {
-            take(
-                all.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .entry(key.clone())
-                    .or_default(),
-            );
+            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            take(all.entry(key.clone()).or_default());
         }
     }
 

@@ -1,11 +1,9 @@
 //! Stage 2, admit: whether a request from the workqueue is reconciled now, and why.
 
-use crate::controller::Controller;
-use crate::controller::invoke::answer;
 use crate::controller::memory::Entry;
 use crate::controller::queue::Request;
-use crate::controller::touched::Admitted;
 use crate::controller::workqueue::Workqueue;
+use crate::controller::{Admitted, Controller, answer};
 use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::sync::Arc;
@@ -122,7 +120,7 @@ impl Controller {
 #[cfg(test)]
 mod tests {
     use crate::command::session::of_case;
-    use crate::controller::clock::Clock;
+    use crate::controller::Clock;
     use crate::controller::queue::{Queued, Request};
     use tokio::time::Instant;
     use transom_core::share::often::MAX_RECONCILES;

@@ -1,10 +1,8 @@
 //! Stage 7, apply: carries out a plan, and has every reconcile that depends on what was written run again.
 
-use crate::controller::Controller;
-use crate::controller::account;
 use crate::controller::plan::Planned;
 use crate::controller::queue::Queued;
-use crate::controller::touched::{Admitted, Ended, Touched};
+use crate::controller::{Admitted, Controller, Ended, Touched, account};
 use crate::telemetry;
 use std::sync::Arc;
 use transom_core::failure::Failure;
@@ -83,7 +81,8 @@ impl Controller {
             touched.last_seen = left.map(Arc::from);
             let unknown = touched.last_seen.is_none() && outcome.failure().is_none();
             if unknown && !self.accounts.are_only_asked() {
-                self.push(key, Queued::Reconcile(Cause::Undecided), None);
+                let cause = Queued::Reconcile(Cause::Undecided);
+                self.queues.push(key, cause);
             }
         }
         Ok(())
@@ -122,7 +121,7 @@ impl Controller {
             };
             if changed {
                 let cause = Cause::Input(step.target().clone());
-                self.push(key, Queued::Reconcile(cause), None);
+                self.queues.push(key, Queued::Reconcile(cause));
             }
             if let Some(before) = touched.objects.get_mut(step.target()) {
                 // Replaces the fingerprint from before the write. When the new one is not known, any later state is a
@@ -141,9 +140,9 @@ impl Controller {
             let others = self.memory.lock().wrote(key, step);
             for other in others {
                 let cause = Cause::Input(step.target().clone());
-                self.push(&other, Queued::Reconcile(cause), None);
+                self.queues.push(&other, Queued::Reconcile(cause));
             }
-            for queue in self.queues() {
+            for queue in self.queues.all() {
                 let loaded = queue.loaded();
                 let other = queue.policy != key.policy;
                 if other && loaded.revision.policy.primary.admits(step.target()) {

@@ -1,13 +1,12 @@
 //! The clusters by name of connection. A connection that fails fails only for the objects on it.
 
 mod opening;
-mod standing;
-mod times;
 
-pub(crate) use standing::server;
+pub(crate) use opening::server;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use transom_api::KnownReason;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
@@ -16,7 +15,7 @@ use transom_cluster::{Cluster, ReadFailure};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
-use transom_core::plan::{Plan, Step};
+use transom_core::plan::{Plan, TimeAdded};
 use transom_core::policy::PrimaryRule;
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::report::Report;
@@ -24,11 +23,13 @@ use transom_core::watches::SecretReads;
 
 /// The connections of an agent.
 pub(crate) struct Connections {
-    by_name: BTreeMap<String, Arc<dyn Cluster>>,
+    pub(super) by_name: BTreeMap<String, Arc<dyn Cluster>>,
     secrets: SecretReads,
     home: Option<String>,
     leadership: Mutex<Option<Leadership>>,
     policy_objects: bool,
+    /// Whether a `FleetPolicy` object changed since the policies were last read.
+    pub(super) policies_changed: AtomicBool,
     /// Held while the watches are set.
     watching: Mutex<()>,
     /// The names of connections that have answered, or are known not to answer.
@@ -44,6 +45,7 @@ impl Connections {
             home: None,
             leadership: Mutex::default(),
             policy_objects: false,
+            policies_changed: AtomicBool::default(),
             watching: Mutex::default(),
             opened: watch::Sender::default(),
         }
@@ -67,25 +69,22 @@ impl Connections {
         self
     }
 
+    fn leadership(&self) -> MutexGuard<'_, Option<Leadership>> {
+        let leadership = self.leadership.lock();
+        leadership.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether this replica leads; without leader election it always does.
     pub(crate) fn leading(&self) -> Leading {
-        let leadership = self
-            .leadership
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        leadership
-            .as_ref()
-            .map_or_else(Leading::always, Leadership::leading)
+        let leadership = self.leadership();
+        let leading = leadership.as_ref().map(Leadership::leading);
+        leading.unwrap_or_else(Leading::always)
     }
 
     /// Joins the leader election and waits until the holder, or a failure to learn it, is known. True when this replica
     /// leads; without leader election it always does.
     pub(crate) async fn stand(&self) -> bool {
-        if let Some(leadership) = &*self
-            .leadership
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-        {
+        if let Some(leadership) = &*self.leadership() {
             leadership.stand();
         }
         let mut leading = self.leading();
@@ -97,11 +96,7 @@ impl Connections {
 
     /// Releases the lease, so that another replica takes over at once.
     pub(crate) async fn release(&self) {
-        let leadership = self
-            .leadership
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let leadership = self.leadership().take();
         if let Some(leadership) = leadership {
             leadership.release().await;
         }
@@ -130,11 +125,18 @@ impl Connections {
         (objects, unread)
     }
 
-    /// Whether an object is one of the `FleetPolicy` objects that policies come from.
-    pub(crate) fn gives_policies(&self, object: &ObjectRef) -> bool {
-        let is_policy =
-            object.api_version == transom_api::API_VERSION && object.kind == transom_api::KIND;
-        self.policy_objects && is_policy && object.cluster == LOCAL
+    /// Notices when a changed object is one of the `FleetPolicy` objects that policies come from.
+    pub(crate) fn policy_changed(&self, object: &ObjectRef) {
+        if (&*object.api_version, &*object.kind) == (transom_api::API_VERSION, transom_api::KIND) {
+            self.policies_came(&object.cluster);
+        }
+    }
+
+    /// Records that policies may have changed, when they come from this connection.
+    pub(crate) fn policies_came(&self, name: &str) {
+        if self.policy_objects && name == LOCAL {
+            self.policies_changed.store(true, Ordering::Release);
+        }
     }
 
     /// How Secrets are read on API servers; `None` when there is no API server.
@@ -164,22 +166,13 @@ impl Connections {
         self.servers().next().is_some()
     }
 
-    /// Records that a connection has answered, or is known not to answer.
-    fn opened(&self, name: &str) {
-        self.opened.send_modify(|opened| {
-            opened.insert(name.to_owned());
-        });
-    }
-
     /// Reads one object; `None` when it does not exist.
     ///
     /// # Errors
     /// When it cannot be read, with the reason.
     pub(crate) async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>, Failure> {
-        self.cluster(reference)?
-            .read(reference)
-            .await
-            .map_err(unread(reference))
+        let read = self.cluster(reference)?.read(reference);
+        read.await.map_err(unread(reference))
     }
 
     /// An upper bound of an object's size in bytes; `None` when the size is known only after reading it.
@@ -244,7 +237,10 @@ impl Connections {
                     };
                     cluster.apply(single).await.steps
                 }
-                Err(failure) => vec![refused(&step, &failure)],
+                Err(Failure { message, .. }) => {
+                    let reason = KnownReason::WriteFailed;
+                    vec![StepOutcome::failed(&step, WriteFailure { reason, message })]
+                }
             };
             let failed = done.iter().any(|step| step.result.is_err());
             outcome.steps.extend(done);
@@ -257,9 +253,8 @@ impl Connections {
 
     /// Publishes the result of a reconcile on the primary's cluster. `uid` is the primary's, empty when it is gone.
     pub(crate) fn publish(&self, report: &Report, uid: &str) -> std::io::Result<()> {
-        self.by_name
-            .get(&report.primary.cluster)
-            .map_or(Ok(()), |cluster| cluster.publish(report, uid))
+        let cluster = self.by_name.get(&report.primary.cluster);
+        cluster.map_or(Ok(()), |cluster| cluster.publish(report, uid))
     }
 
     /// Removes every status except these, on every cluster; returns the errors.
@@ -268,9 +263,8 @@ impl Connections {
         policies: &BTreeSet<String>,
         primaries: &BTreeSet<(String, ObjectRef)>,
     ) -> Vec<std::io::Error> {
-        self.all()
-            .filter_map(|cluster| cluster.retain(policies, primaries).err())
-            .collect()
+        let retained = self.all().map(|one| one.retain(policies, primaries));
+        retained.filter_map(Result::err).collect()
     }
 
     /// Publishes the status of a policy on every cluster; returns the first error.
@@ -280,11 +274,8 @@ impl Connections {
         status: &PolicyStatus,
     ) -> std::io::Result<()> {
         // Collected first, so that an error on one cluster does not skip the others.
-        let told: Vec<_> = self
-            .all()
-            .map(|cluster| cluster.publish_policy(policy, status))
-            .collect();
-        told.into_iter().collect()
+        let told = self.all().map(|one| one.publish_policy(policy, status));
+        told.collect::<Vec<_>>().into_iter().collect()
     }
 
     /// Writes every pending policy status, each once. For the end of the process.
@@ -313,29 +304,41 @@ impl Connections {
 
     /// The last published status of a primary, if its cluster keeps it.
     pub(crate) fn reported(&self, policy: &str, primary: &ObjectRef) -> Option<PrimaryStatus> {
-        self.by_name
-            .get(&primary.cluster)?
-            .reported(policy, primary)
+        let cluster = self.by_name.get(&primary.cluster)?;
+        cluster.reported(policy, primary)
+    }
+
+    /// Who sets the time of a taint that is added to an object: a webhook of its API server, or the agent.
+    pub(crate) async fn time_added(&self, object: &ObjectRef, now_seconds: i64) -> TimeAdded {
+        match self.server(object) {
+            Some(server) if server.writer().taint_times_by_webhook().await => {
+                TimeAdded::SetByCluster
+            }
+            _ => TimeAdded::SetByUs(now_seconds),
+        }
+    }
+
+    /// Records that the webhook left a taint without a time: from now on the agent sets the times there.
+    pub(crate) async fn left_without_time(&self, object: &ObjectRef) {
+        if let Some(server) = self.server(object) {
+            server.writer().taint_left_without_time().await;
+        }
+    }
+
+    /// The API server of an object.
+    fn server(&self, object: &ObjectRef) -> Option<&Kubernetes> {
+        let cluster = self.by_name.get(&object.cluster)?;
+        cluster.server().map(Server::kubernetes)
     }
 
     fn cluster(&self, reference: &ObjectRef) -> Result<&dyn Cluster, Failure> {
-        let known = self.by_name.get(&reference.cluster).map(Arc::as_ref);
+        let name = &reference.cluster;
+        let known = self.by_name.get(name).map(Arc::as_ref);
         known.ok_or_else(|| {
-            Failure::known(
-                KnownReason::ReadFailed,
-                format!("no connection has the name `{}`", reference.cluster),
-            )
+            let message = format!("no connection has the name `{name}`");
+            Failure::known(KnownReason::ReadFailed, message)
         })
     }
-}
-
-/// The outcome of a step on a cluster that is not connected.
-fn refused(step: &Step, failure: &Failure) -> StepOutcome {
-    let failure = WriteFailure {
-        reason: KnownReason::WriteFailed,
-        message: failure.message.clone(),
-    };
-    StepOutcome::failed(step, failure)
 }
 
 /// Turns a failure to read an object into one that names it.

@@ -1,19 +1,19 @@
 //! Stages 8 and 9, finish: the report of a reconcile, when to reconcile next, and what is published.
 
-use super::Controller;
 use super::apply::Applied;
 use super::memory::LastResult;
 use super::queue::Queued;
-use super::touched::{Admitted, Ended, Touched};
 use super::workqueue::Workqueue;
+use super::{Admitted, Controller, Ended, Touched};
 use crate::policies::load::Loaded;
 use crate::telemetry::{self, First};
 use std::hash::BuildHasher as _;
 use std::time::Duration;
-use transom_api::State;
-use transom_core::failure::Class;
+use transom_api::{KnownReason, State};
+use transom_core::failure::{Class, Failure};
 use transom_core::ownership::Contender;
-use transom_core::report::{self, End, Report, Schedule};
+use transom_core::policy::Policy;
+use transom_core::report::{self, End, Reconcile, Report, Schedule};
 use transom_core::signal::Signal;
 use transom_core::time::parse_rfc3339;
 use transom_core::trigger::LastSeen;
@@ -41,16 +41,11 @@ impl Controller {
             }
         };
         // A failure may name a time to try again, just like an answer.
-        let again = result
-            .as_ref()
-            .err()
-            .and_then(|failure| failure.ask_again_at);
-        touched.ask_again(again);
-        let report = report::of(
-            touched.reconcile.clone(),
-            result,
-            self.schedule(loaded, key),
-        );
+        if let Err(failure) = &result {
+            touched.ask_again(failure.ask_again_at);
+        }
+        let schedule = self.schedule(loaded, key);
+        let report = report::of(touched.reconcile.clone(), result, schedule);
         // At the start of the agent only the target is known yet. The last primary that is located enqueues this one
         // again.
         let unlocated = report.end == End::Ended(Class::Unlocated);
@@ -60,10 +55,9 @@ impl Controller {
         let primary = touched.primary.as_ref();
         let uid = primary.map_or_else(String::new, |primary| primary.uid().to_owned());
         let (policy, counts) = (&loaded.revision.policy, (key, primary.is_some()));
-        let attempt = self
-            .memory
-            .lock()
-            .attempt(policy, counts, admitted.timed, &report);
+        let mut memory = self.memory.lock();
+        let attempt = memory.attempt(policy, counts, admitted.timed, &report);
+        drop(memory);
         telemetry::counted(work, &report, attempt, admitted.since.elapsed());
         let there = queue.unless_removed(|| {
             self.remember(admitted, touched, &report);
@@ -77,13 +71,10 @@ impl Controller {
 
     /// The inputs that decide when a key is reconciled next.
     pub(super) fn schedule(&self, loaded: &Loaded, key: &Key) -> Schedule {
-        let last = self
-            .memory
-            .lock()
-            .results
-            .get(key)
-            .map(|last| last.failures);
-        let failures = last.unwrap_or_default();
+        let failures = {
+            let memory = self.memory.lock();
+            memory.results.get(key).map_or(0, |last| last.failures)
+        };
         let now_seconds = self.clock.now_seconds();
         Schedule {
             now_seconds,
@@ -196,6 +187,21 @@ impl Controller {
             let same = (before.state, before.reason.as_str()) == (now.state, now.reason.as_str());
             same.then(|| parse_rfc3339(&before.since)).flatten()
         })
+    }
+
+    /// Reports a reconcile that ended by a bug in the agent.
+    pub(super) fn faulted(&self, key: &Key, policy: &Policy) {
+        let bug = "a bug in the agent made this reconcile fail";
+        let failure = Failure::known(KnownReason::AgentFailed, bug);
+        let schedule = Schedule {
+            now_seconds: self.clock.now_seconds(),
+            resync_seconds: policy.resync_seconds,
+            failures: 0,
+            seed: 0,
+        };
+        let report = report::of(Reconcile::new(key.clone()), Err(failure), schedule);
+        let counts = self.memory.lock().faulted(key, policy, &report);
+        telemetry::fault(key, counts);
     }
 
     /// Logs that a trigger guest ignored an update.

@@ -3,9 +3,7 @@
 
 mod read;
 
-use crate::controller::Controller;
-use crate::controller::invoke::answer;
-use crate::controller::touched::{Admitted, Ended, Touched};
+use crate::controller::{Admitted, Controller, Ended, Touched, answer};
 use crate::policies::load::Loaded;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,19 +1,14 @@
 //! Stage 5, invoke: asks the guest what it wants. A call blocks the thread that it is on; the pool sees to it that a
 //! hanging guest does not hold up other policies.
 
-use crate::controller::Controller;
 use crate::controller::gather::Gathered;
-use crate::controller::touched::Ended;
-use crate::policies::load::word;
-use crate::telemetry;
+use crate::controller::{Controller, Ended, answer};
 use std::sync::Arc;
 use transom_core::catalogue::guest::Guest;
 use transom_core::contract::{Context, Timed};
-use transom_core::failure::Failure;
 use transom_core::requirements;
-use transom_core::work::Key;
 use transom_core::world::Answer;
-use transom_engine::{Call, CallFailure, Limits, Question};
+use transom_engine::{Limits, Question};
 
 /// What the guest wants, unchecked.
 pub(super) struct Proposed {
@@ -75,15 +70,4 @@ impl Controller {
             agent: self.facts.clone(),
         }
     }
-}
-
-/// The guest's answer to the function `asked`; records what the call used.
-///
-/// # Errors
-/// When the guest was stopped or broke the contract, with the reason.
-pub(super) fn answer<T>(key: &Key, asked: &'static str, call: Call<T>) -> Result<T, Failure> {
-    let reason = call.result.as_ref().err().map(CallFailure::reason);
-    telemetry::called(key, asked, &call.receipt, reason);
-    call.result
-        .map_err(|failure| Failure::known(word(failure.reason()), failure.to_string()))
 }

@@ -8,6 +8,7 @@ use transom_api::{Reason, State};
 use transom_core::dependencies::DependencyIndex;
 use transom_core::digest::Digest;
 use transom_core::metrics::{self, Attempt, Counted};
+use transom_core::object::Object;
 use transom_core::outputs::Outputs;
 use transom_core::ownership::OwnershipIndex;
 use transom_core::plan::Step;
@@ -21,7 +22,7 @@ use transom_core::trigger::LastSeen;
 use transom_core::work::{Cause, Key};
 
 /// What a watch reported of an object: its fingerprint, or `None` when it is gone or unreadable.
-pub(crate) type Observed = Option<Digest>;
+type Observed = Option<Digest>;
 
 /// Ownership, dependencies, own outputs, and the state and result of each primary's last reconcile.
 #[derive(Default)]
@@ -67,13 +68,11 @@ impl Memory {
         }
     }
 
-    /// Whether a key is writing an object now. If so, keeps the observation for [`Self::end_of_write`].
-    pub(crate) fn is_writing(&mut self, key: &Key, object: &ObjectRef, observed: Observed) -> bool {
-        let writer = self
-            .writing
-            .get_mut(object)
-            .filter(|(writer, _)| writer == key);
-        writer.map(|(_, last)| *last = Some(observed)).is_some()
+    /// Whether a key is writing an object now. If so, keeps the observation.
+    fn is_writing(&mut self, key: &Key, object: &ObjectRef, observed: Observed) -> bool {
+        let writing = self.writing.get_mut(object);
+        let ours = writing.filter(|(writer, _)| writer == key);
+        ours.map(|(_, last)| *last = Some(observed)).is_some()
     }
 
     /// Ends a key's write of an object, successful or not; `fingerprint` is the object's now, if known. True when a watch
@@ -84,24 +83,16 @@ impl Memory {
         object: &ObjectRef,
         fingerprint: Option<Digest>,
     ) -> bool {
-        if let Some(fingerprints) = self
-            .fingerprints
-            .get_mut(key)
-            .filter(|_| fingerprint.is_some())
+        if let Some(seen) = self.fingerprints.get_mut(key)
+            && fingerprint.is_some()
         {
-            fingerprints.insert(object.clone(), fingerprint);
+            seen.insert(object.clone(), fingerprint);
         }
-        let ours = self
-            .writing
-            .get(object)
-            .is_some_and(|(writer, _)| writer == key);
-        let observed = if ours {
-            self.writing
-                .remove(object)
-                .and_then(|(_, observed)| observed)
-        } else {
-            None
-        };
+        let writing = self.writing.get(object);
+        if writing.is_none_or(|(writer, _)| writer != key) {
+            return false;
+        }
+        let observed = self.writing.remove(object).and_then(|(_, last)| last);
         observed.is_some_and(|observed| fingerprint.is_none() || observed != fingerprint)
     }
 
@@ -120,6 +111,42 @@ impl Memory {
         self.contentions.wrote(&key.policy, step);
         let dependent = self.dependencies.concerned(target);
         dependent.filter(|other| *other != key).cloned().collect()
+    }
+
+    /// Records an object that bears a stamp. Returns its owner if that was reconciled before, without knowing of the
+    /// object.
+    pub(crate) fn found(&mut self, object: &Object) -> Option<Key> {
+        self.outputs.observe(object);
+        let owner = self.outputs.owner(&object.reference)?;
+        self.results.contains_key(owner).then(|| owner.clone())
+    }
+
+    /// Records an object as a watch reports it. Returns the owner that its stamp names if that does not depend on it:
+    /// what was made for a primary that is gone was put back.
+    pub(crate) fn observed(&mut self, object: &Object) -> Option<Key> {
+        self.outputs.observe(object);
+        let owner = self.outputs.owner(&object.reference)?;
+        let mut concerned = self.dependencies.concerned(&object.reference);
+        concerned.all(|key| key != owner).then(|| owner.clone())
+    }
+
+    /// Whether any reconcile depends on an object.
+    pub(crate) fn is_dependency(&self, object: &ObjectRef) -> bool {
+        self.dependencies.concerned(object).next().is_some()
+    }
+
+    /// The reconciles that depend on a changed object and did not see it with this fingerprint. Of an object that is
+    /// being written, the observation is kept for [`Self::end_of_write`] instead.
+    pub(crate) fn concerned(&mut self, object: &ObjectRef, observed: Observed) -> Vec<Key> {
+        let all = self.dependencies.concerned(object).cloned();
+        let mut concerned: Vec<Key> = all.collect();
+        // A reconcile that saw this very state has nothing to do.
+        concerned.retain(|key| {
+            let seen = self.fingerprints.get(key).and_then(|seen| seen.get(object));
+            observed.is_none() || seen != Some(&observed)
+        });
+        concerned.retain(|key| !self.is_writing(key, object, observed));
+        concerned
     }
 
     /// Forgets all that is known for a deleted policy; returns the keys whose target it released.
@@ -150,9 +177,7 @@ impl Memory {
             fingerprints.retain(|object, _| !objects.contains(object));
         }
     }
-}
 
-impl Memory {
     /// Which attempt a reconcile counts as, given what was counted before; `timed` when time alone called for it.
     pub(crate) fn attempt(
         &mut self,
@@ -164,15 +189,27 @@ impl Memory {
         if !primary_read {
             self.counted.remove(key);
         }
-        let counted = metrics::attempt(
-            policy,
-            primary_read,
-            timed,
-            self.counted.get(key).copied(),
-            report,
-        )?;
+        let before = self.counted.get(key).copied();
+        let counted = metrics::attempt(policy, primary_read, timed, before, report)?;
         self.counted.insert(key.clone(), counted);
         Some(counted.attempt)
+    }
+
+    /// Records a reconcile that ended by a bug in the agent. True when it counts as an attempt: the same failure in a
+    /// row does not count as another one.
+    pub(crate) fn faulted(&mut self, key: &Key, policy: &Policy, report: &Report) -> bool {
+        let now = Counted {
+            attempt: Attempt::Failed,
+            at_seconds: report.at_seconds,
+        };
+        let before = self.counted.get(key).copied();
+        let counts = metrics::copies(policy) && metrics::is_news(before, now, true);
+        if counts {
+            self.counted.insert(key.clone(), now);
+        }
+        let result = LastResult::of(report).after(self.results.get(key));
+        self.results.insert(key.clone(), result);
+        counts
     }
 }
 

@@ -1,9 +1,8 @@
 //! Stage 6, plan: from what the guest wants to ordered steps with nothing left to choose. `core::plan` decides.
 
-use crate::controller::Controller;
 use crate::controller::gather::{Leftovers, Subject};
 use crate::controller::invoke::Proposed;
-use crate::controller::touched::{Admitted, Ended, Touched};
+use crate::controller::{Admitted, Controller, Ended, Touched};
 use std::sync::Arc;
 use transom_core::failure::{Class, Failure};
 use transom_core::object::Object;

@@ -1,18 +1,44 @@
-//! Takes the changes of policies: puts new revisions to work when the connections that they need are ready, and removes
-//! the queues of policies that are gone.
+//! Takes the policies of API servers and the changes of all policies: puts new revisions to work when the connections
+//! that they need are ready, and removes the queues of policies that are gone.
 
 use super::Controller;
 use crate::policies::active::{Active, Changes};
 use crate::policies::load::Loaded;
+use crate::policies::{Found, objects};
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tokio::sync::mpsc;
+use transom_artifacts::Base;
 use transom_core::catalogue::Change;
 use transom_core::rights;
 use transom_core::signal::Signal;
 
 impl Controller {
+    /// The policies that are objects of an API server, as they are now; component files lie at `base`.
+    pub(crate) async fn given(&self, base: &Base) -> Found {
+        let (objects, unread) = self.connections.policy_objects().await;
+        self.found_statuses(&objects);
+        let mut found = Found {
+            policies: objects::written(&objects, base),
+            ..Found::default()
+        };
+        for (object, failure) in unread {
+            found.miss(object.to_string(), object.to_string(), failure.message);
+        }
+        found
+    }
+
+    /// The same, when one of them changed since the last call.
+    pub(crate) async fn changed_objects(&self, base: &Base) -> Option<Found> {
+        let changed = &self.connections.policies_changed;
+        match changed.swap(false, Ordering::AcqRel) {
+            true => Some(self.given(base).await),
+            false => None,
+        }
+    }
+
     /// Puts changes to work as they come, until their sender is gone. A revision that was loaded or swapped waits, in a
     /// task of its own, until what it needs is watched; all other changes count at once.
     pub(crate) async fn follow_policies(
@@ -95,6 +121,24 @@ impl Controller {
         }
     }
 
+    /// Closes the queue of a deleted policy and forgets what was known for it. The objects that it made stay.
+    pub(super) fn remove_queue(&self, policy: &str) {
+        self.queues.remove(policy);
+        self.forget(policy);
+    }
+
+    /// Forgets what is known for a deleted policy. A reconcile that ends later may add to it again, and calls this once
+    /// more.
+    pub(super) fn forget(&self, policy: &str) {
+        if self.queue(policy).is_some() {
+            return;
+        }
+        let released = self.memory.lock().remove_policy(policy);
+        self.statuses.forget(policy);
+        telemetry::forgotten(policy);
+        self.enqueue_released(released);
+    }
+
     /// Logs which bounds of a policy's grant RBAC cannot enforce, when the policy is activated.
     fn tell_reach(&self, active: &Active, policy: &str, change: Change) {
         if !matches!(change, Change::Loaded | Change::Swapped) {
@@ -111,9 +155,8 @@ impl Controller {
 
     /// Which bounds of a grant RBAC cannot enforce; none when there is no API server.
     pub(crate) fn reach(&self, loaded: &Loaded) -> Vec<String> {
+        let policy = &loaded.revision.policy;
         let reads = self.connections.secret_reads();
-        reads
-            .map(|reads| rights::every_secret(&loaded.revision.policy, reads, false))
-            .unwrap_or_default()
+        reads.map_or_else(Vec::new, |reads| rights::every_secret(policy, reads, false))
     }
 }

@@ -1,20 +1,23 @@
-//! Publishes the status of each policy to the clusters when it changes. `core` computes the status.
+//! Publishes the statuses of policies and primaries to the clusters: of a policy when it changes, as `core` computes it;
+//! of a primary when a reconcile ends, and what could not be written, as on a full disk, as soon as possible.
 
 use super::Controller;
 use super::memory::LastResult;
-use crate::policies::{Found, objects};
+use crate::policies::objects;
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
+use std::hash::BuildHasher as _;
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 use transom_api::KnownReason;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WaitingStatus, WatchStatus};
-use transom_artifacts::Base;
+use transom_core::backoff;
 use transom_core::catalogue::{Catalogue, Entry};
 use transom_core::object::Object;
+use transom_core::report::Report;
 use transom_core::signal::Signal;
 use transom_core::summary::{self, Standing};
 use transom_core::time::parse_rfc3339;
@@ -25,15 +28,21 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Maximum time without a look: time alone may make a primary overdue.
 const QUIET: Duration = Duration::from_secs(30);
 
+/// The longest wait between two attempts to write what is left, so that free disk space is noticed soon.
+const LONGEST: Duration = Duration::from_secs(30);
+
 /// How long after the start a policy has no status published until all its primaries were reconciled once: counts of
 /// only some of them would raise false alarms.
 const START: Duration = Duration::from_secs(30);
 
-/// The policies and their last published statuses.
+/// The policies and their last published statuses, and what is left to write.
 pub(super) struct Statuses {
     policies: Mutex<Policies>,
     changed: Notify,
     start: Instant,
+    /// The statuses of primaries that could not be written, the newest of each.
+    left: Mutex<BTreeMap<Key, (Report, String)>>,
+    more_left: Notify,
 }
 
 #[derive(Default)]
@@ -52,6 +61,8 @@ impl Default for Statuses {
             policies: Mutex::default(),
             changed: Notify::new(),
             start: Instant::now(),
+            left: Mutex::default(),
+            more_left: Notify::new(),
         }
     }
 }
@@ -72,72 +83,51 @@ impl Statuses {
             waiting,
             ..
         } = policies.found.get(&*key.policy)?;
-        let same = |one: &&PrimaryStatus| {
-            (one.namespace.as_ref(), &one.name)
-                == (key.primary.namespace.as_ref(), &key.primary.name)
-                && (one.state, one.reason.as_str()) == (now.state, now.reason.as_str())
-        };
-        let as_waiting = |one: &&WaitingStatus| {
-            (one.state, one.reason.as_str()) == (now.state, now.reason.as_str())
-        };
+        let now = (now.state, now.reason.as_str());
+        let same =
+            |one: &&PrimaryStatus| is_about(one, key) && (one.state, one.reason.as_str()) == now;
+        let as_waiting = |one: &&WaitingStatus| (one.state, one.reason.as_str()) == now;
         let since = top_failures.iter().find(same).map(|one| &one.since);
         parse_rfc3339(since.or_else(|| Some(&waiting.iter().find(as_waiting)?.since))?)
     }
 
+    /// Drops the unwritten statuses of a deleted policy.
+    pub(super) fn forget(&self, policy: &str) {
+        self.left().retain(|key, _| *key.policy != *policy);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Policies> {
         self.policies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock is held during each write, so that no older status is written after a newer one.
+    fn left(&self) -> MutexGuard<'_, BTreeMap<Key, (Report, String)>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Controller {
     /// Sets the policies that statuses are published for: others are active, or refused.
     pub(crate) fn catalogue_changed(&self, catalogue: &Catalogue) {
+        let listed = |policy: &str| catalogue.entries().any(|(name, _)| **name == *policy);
         {
             let mut policies = self.statuses.lock();
             policies.catalogue = catalogue.clone();
-            policies
-                .last
-                .retain(|policy, _| catalogue.entries().any(|(name, _)| **name == **policy));
+            policies.last.retain(|policy, _| listed(policy));
+            policies.unwritten.retain(|policy| listed(policy));
         }
         self.publish_policies();
     }
 
-    /// The policies that are objects of an API server, as they are now; component files lie at `base`.
-    pub(crate) async fn given(&self, base: &Base) -> Found {
-        let (objects, unread) = self.connections.policy_objects().await;
-        self.found_statuses(&objects);
-        let mut found = Found {
-            policies: objects::written(&objects, base),
-            ..Found::default()
-        };
-        for (object, failure) in unread {
-            found.miss(object.to_string(), object.to_string(), failure.message);
-        }
-        found
-    }
-
-    /// The same, when one of them changed since the last call.
-    pub(crate) async fn changed_objects(&self, base: &Base) -> Option<Found> {
-        match self.policies_changed.swap(false, Ordering::AcqRel) {
-            true => Some(self.given(base).await),
-            false => None,
-        }
-    }
-
     /// Takes over the status that `FleetPolicy` objects have now. When another replica wrote it, or it was removed, the
     /// next status follows on from that.
-    fn found_statuses(&self, objects: &[Object]) {
+    pub(super) fn found_statuses(&self, objects: &[Object]) {
         let mut policies = self.statuses.lock();
         for object in objects {
-            let (policy, status) = (
-                &object.reference.name,
-                objects::status(object).unwrap_or_default(),
-            );
-            if policies
-                .last
-                .get(policy)
-                .is_some_and(|last| last.same_but_times(&status))
-            {
+            let policy = &object.reference.name;
+            let status = objects::status(object).unwrap_or_default();
+            let last = policies.last.get(policy);
+            if last.is_some_and(|last| last.same_but_times(&status)) {
                 continue;
             }
             self.connections.found_policy_status(policy, &status);
@@ -149,15 +139,13 @@ impl Controller {
 
     /// What the running agent last published about a primary, if a status names it.
     pub(crate) fn reported(&self, key: &Key) -> Option<PrimaryStatus> {
-        let here = |one: &&PrimaryStatus| {
-            (one.namespace.as_ref(), &one.name)
-                == (key.primary.namespace.as_ref(), &key.primary.name)
-        };
         let policies = self.statuses.lock();
-        let by_policy = policies
+        let mut failures = policies
             .found
             .get(&*key.policy)
-            .and_then(|status| status.top_failures.iter().find(here).cloned());
+            .into_iter()
+            .flat_map(|status| &status.top_failures);
+        let by_policy = failures.find(|one| is_about(one, key)).cloned();
         by_policy.or_else(|| self.connections.reported(&key.policy, &key.primary))
     }
 
@@ -173,7 +161,6 @@ impl Controller {
             found,
             unwritten,
         } = &mut *policies;
-        unwritten.retain(|policy| catalogue.entries().any(|(name, _)| **name == **policy));
         let watch_errors = self.connections.watch_errors();
         for (policy, entry) in catalogue.entries() {
             // A policy without a queue waits for its connections.
@@ -183,29 +170,24 @@ impl Controller {
             if looking && !last.contains_key(&**policy) && self.statuses.start.elapsed() < START {
                 continue;
             }
-            let before = last
-                .get(&**policy)
-                .cloned()
-                .or_else(|| found.remove(&**policy));
+            let before = last.get(&**policy).cloned();
+            let before = before.or_else(|| found.remove(&**policy));
             let before = before.or_else(|| self.connections.policy_status(policy));
             let status = self.policy_status(policy, entry, &watch_errors, before.as_ref());
             // A status that differs only in times is not written: the earlier times stay.
-            let news = !before
-                .as_ref()
-                .is_some_and(|before| before.same_but_times(&status));
+            let same = |before: &PolicyStatus| before.same_but_times(&status);
+            let news = !before.as_ref().is_some_and(same);
             if news && let Err(error) = self.connections.publish_policy(policy, &status) {
                 // The next look compares with the earlier status, and so tries the write again.
                 last.extend(before.map(|before| (policy.to_string(), before)));
                 if unwritten.insert(policy.to_string()) {
-                    unpublished(policy, &error);
+                    unpublished(format!("the status of {policy}"), &error);
                 }
                 continue;
             }
             unwritten.remove(&**policy);
-            last.insert(
-                policy.to_string(),
-                before.filter(|_| !news).unwrap_or(status),
-            );
+            let published = before.filter(|_| !news).unwrap_or(status);
+            last.insert(policy.to_string(), published);
         }
     }
 
@@ -256,14 +238,75 @@ impl Controller {
             standings,
         )
     }
+
+    /// Writes the status of a primary, or removes it when the primary is gone. What cannot be written now is written
+    /// later. A primary has only one reconcile at a time.
+    pub(super) fn publish_primary(&self, key: &Key, report: &Report, uid: &str) {
+        // From here on no older status is written.
+        self.statuses.left().remove(key);
+        if let Err(error) = self.connections.publish(report, uid) {
+            telemetry::unpublished(report, &error);
+            let left = (report.clone(), uid.to_owned());
+            self.statuses.left().insert(key.clone(), left);
+            self.statuses.more_left.notify_one();
+        }
+    }
+
+    /// Tries again to write what could not be written; returns how many are left, and the last error.
+    pub(crate) fn write_left(&self) -> Option<(usize, io::Error)> {
+        let mut last = None;
+        let keys: Vec<Key> = self.statuses.left().keys().cloned().collect();
+        for key in keys {
+            let mut left = self.statuses.left();
+            let Some((report, uid)) = left.get(&key) else {
+                continue;
+            };
+            match self.connections.publish(report, uid) {
+                Ok(()) => drop(left.remove(&key)),
+                Err(error) => last = Some(error),
+            }
+        }
+        last.map(|error| (self.statuses.left().len(), error))
+    }
+
+    /// Keeps writing what is left, with back-off, until the task is aborted.
+    pub(crate) async fn keep_writing_statuses(&self) {
+        let mut failures = 0;
+        loop {
+            if failures == 0 {
+                self.statuses.more_left.notified().await;
+            }
+            let wait = backoff::delay_ms(failures, self.seeds.hash_one(failures));
+            tokio::time::sleep(Duration::from_millis(wait).min(LONGEST)).await;
+            failures = self.write_left().map_or(0, |_| failures + 1);
+        }
+    }
+
+    /// Removes the status of policies and primaries that vanished while no agent was running. For the end of a start.
+    pub(crate) fn tidy_status(&self, policies: &BTreeSet<String>) {
+        let primaries = {
+            let memory = self.memory.lock();
+            let keys = memory.results.keys();
+            keys.map(|key| (key.policy.to_string(), (*key.primary).clone()))
+                .collect()
+        };
+        for error in self.connections.retain_status(policies, &primaries) {
+            unpublished("status".to_owned(), &error);
+        }
+    }
 }
 
-/// Logs that the status of a policy could not be written; another look tries again.
-fn unpublished(policy: &str, error: &std::io::Error) {
-    let (place, message) = (format!("the status of {policy}"), error.to_string());
+/// Whether a published status is that of a primary.
+fn is_about(status: &PrimaryStatus, key: &Key) -> bool {
+    let primary = &key.primary;
+    (&status.namespace, &status.name) == (&primary.namespace, &primary.name)
+}
+
+/// Logs that a status could not be written or removed.
+fn unpublished(place: String, error: &io::Error) {
     telemetry::tell(&Signal::Unreadable {
         place,
         reason: KnownReason::WriteFailed,
-        message,
+        message: error.to_string(),
     });
 }

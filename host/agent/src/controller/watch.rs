@@ -1,13 +1,15 @@
-//! Stage 1, watch: turns what the watches of clusters report into requests in workqueues.
+//! Stage 1, watch: opens the connections, each in its own task, so that one that is slow or does not answer holds up no
+//! other; and turns what the watches of clusters report into requests in workqueues.
 
 use super::Controller;
 use super::memory::LastResult;
 use super::queue::Queued;
 use super::workqueue::Workqueue;
 use crate::telemetry;
+use futures::StreamExt as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use tokio::task::JoinSet;
+use transom_cluster::{Cluster, Patience};
 use transom_core::digest::Digest;
 use transom_core::failure::Class;
 use transom_core::fingerprint;
@@ -18,24 +20,47 @@ use transom_core::signal::Signal;
 use transom_core::work::{Cause, Key};
 
 impl Controller {
+    /// Opens every connection in a task. Each task then follows the cluster's changes until the set is dropped; with
+    /// `once` it ends when the connection was opened.
+    pub(crate) fn open(self: &Arc<Self>, once: bool) -> JoinSet<()> {
+        let clusters = self.connections.by_name.iter();
+        clusters
+            .map(|(name, cluster)| open(Arc::clone(self), name.clone(), Arc::clone(cluster), once))
+            .collect()
+    }
+
+    /// Records every object of a cluster that bears a stamp. An owner that was reconciled before, without knowing of
+    /// the object, is enqueued once more.
+    pub(crate) fn find_outputs(&self, cluster: &dyn Cluster) {
+        for object in cluster.stamped() {
+            let owner = self.memory.lock().found(&object);
+            if let Some(owner) = owner {
+                let cause = Cause::Input(object.reference);
+                self.queues.push(&owner, Queued::Reconcile(cause));
+            }
+        }
+    }
+
+    /// Handles the first answer of a connection that did not answer when its policies began: their primaries are
+    /// located before anything is written for one of them, as at a start.
+    fn came(&self, name: &str) {
+        for queue in self.queues.all() {
+            let loaded = queue.loaded();
+            let mut clusters = loaded.revision.policy.clusters();
+            if clusters.any(|(_, cluster)| cluster == name) {
+                self.enqueue_all(&queue, &Cause::Added);
+            }
+        }
+        self.retry_unread();
+        self.statuses.changed();
+        self.connections.policies_came(name);
+    }
+
     /// Turns an observation of a cluster into requests in workqueues.
     pub(crate) fn observe(&self, observation: Observation) {
         match observation {
             Observation::Present(object) => {
-                let orphaned = {
-                    let memory = &mut *self.memory.lock();
-                    memory.outputs.observe(&object);
-                    // What was made for a primary that is gone was put back: only its stamp leads to its owner.
-                    let owner = memory.outputs.owner(&object.reference);
-                    owner
-                        .filter(|key| {
-                            !memory
-                                .dependencies
-                                .concerned(&object.reference)
-                                .any(|one| one == *key)
-                        })
-                        .cloned()
-                };
+                let orphaned = self.memory.lock().observed(&object);
                 self.changed(&object.reference, &Queued::Updated, || {
                     Some(fingerprint::of(&object))
                 });
@@ -45,11 +70,8 @@ impl Controller {
                     queue.loaded().revision.policy.primary.admits(&key.primary)
                 };
                 if let Some((queue, key)) = queue.zip(orphaned).filter(admits) {
-                    queue.push(
-                        &key.primary,
-                        Queued::Reconcile(Cause::Input(object.reference)),
-                        None,
-                    );
+                    let cause = Cause::Input(object.reference);
+                    queue.push(&key.primary, Queued::Reconcile(cause), None);
                 }
             }
             Observation::Gone(reference) => {
@@ -58,16 +80,16 @@ impl Controller {
             }
             Observation::Synced => {}
             Observation::Unreadable(unreadable) => {
-                for object in &unreadable.objects {
-                    self.changed(object, &Queued::Reconcile(Cause::Undecided), || None);
-                }
-                self.statuses.changed();
                 let Unreadable {
                     place,
                     reason,
                     message,
-                    ..
+                    objects,
                 } = unreadable;
+                for object in &objects {
+                    self.changed(object, &Queued::Reconcile(Cause::Undecided), || None);
+                }
+                self.statuses.changed();
                 telemetry::tell(&Signal::Unreadable {
                     place,
                     reason,
@@ -90,77 +112,71 @@ impl Controller {
         as_primary: &Queued,
         fingerprint: impl FnOnce() -> Option<Digest>,
     ) {
-        if self.connections.gives_policies(object) {
-            self.policies_changed.store(true, Ordering::Release);
-        }
-        for queue in self.queues() {
+        self.connections.policy_changed(object);
+        for queue in self.queues.all() {
             if queue.loaded().revision.policy.primary.admits(object) {
                 queue.push(object, as_primary.clone(), None);
             }
         }
-        if self
-            .memory
-            .lock()
-            .dependencies
-            .concerned(object)
-            .next()
-            .is_none()
-        {
+        if !self.memory.lock().is_dependency(object) {
             return;
         }
         let fingerprint = fingerprint();
-        let concerned: Vec<Key> = {
-            let mut memory = self.memory.lock();
-            // A reconcile that saw this very state has nothing to do.
-            let is_known = |key: &&Key| {
-                fingerprint.is_some()
-                    && memory
-                        .fingerprints
-                        .get(*key)
-                        .and_then(|fingerprints| fingerprints.get(object))
-                        == Some(&fingerprint)
-            };
-            let mut concerned: Vec<Key> = memory
-                .dependencies
-                .concerned(object)
-                .filter(|key| !is_known(key))
-                .cloned()
-                .collect();
-            concerned.retain(|key| !memory.is_writing(key, object, fingerprint));
-            concerned
-        };
+        let concerned = self.memory.lock().concerned(object, fingerprint);
         for key in concerned {
-            self.push(&key, Queued::Reconcile(Cause::Input(object.clone())), None);
+            let cause = Cause::Input(object.clone());
+            self.queues.push(&key, Queued::Reconcile(cause));
         }
     }
 
     /// Enqueues every primary whose reconcile failed because something could not be read, not be confirmed as gone, or
     /// not be written to a server that did not answer.
-    pub(super) fn retry_unread(&self) {
+    fn retry_unread(&self) {
         let unread = |last: &LastResult| last.end == End::Ended(Class::Unreachable);
-        let keys: Vec<Key> = self
-            .memory
-            .lock()
-            .results
-            .iter()
-            .filter(|(_, last)| unread(last))
-            .map(|(key, _)| key.clone())
-            .collect();
+        let keys: Vec<Key> = {
+            let memory = self.memory.lock();
+            let unread = memory.results.iter().filter(|(_, last)| unread(last));
+            unread.map(|(key, _)| key.clone()).collect()
+        };
         for key in keys {
-            self.push(&key, Queued::Reconcile(Cause::Retry), None);
+            self.queues.push(&key, Queued::Reconcile(Cause::Retry));
         }
     }
 
     /// Enqueues contenders whose target was released.
-    pub(crate) fn enqueue_released(&self, keys: Vec<Key>) {
+    pub(super) fn enqueue_released(&self, keys: Vec<Key>) {
         for key in keys {
-            self.push(&key, Queued::Reconcile(Cause::Released), None);
+            self.queues.push(&key, Queued::Reconcile(Cause::Released));
         }
     }
+}
 
-    pub(super) fn push(&self, key: &Key, cause: Queued, after: Option<Duration>) {
-        if let Some(queue) = self.queue(&key.policy) {
-            queue.push(&key.primary, cause, after);
+async fn open(controller: Arc<Controller>, name: String, cluster: Arc<dyn Cluster>, once: bool) {
+    let patience = if once {
+        Patience::Long
+    } else {
+        Patience::Short
+    };
+    let away = cluster.synced(patience).await.is_err();
+    if away {
+        // Its policies begin anyway, and report why they cannot go on.
+        controller.connections.opened(&name);
+        if once {
+            return;
         }
+        drop(cluster.synced(Patience::Endless).await);
+    }
+    // Subscribes before it looks at the cache: what was there before is in the cache, what comes later is observed.
+    let mut changes = cluster.changes();
+    controller.find_outputs(&*cluster);
+    match away {
+        true => controller.came(&name),
+        false => controller.connections.opened(&name),
+    }
+    if once {
+        return;
+    }
+    while let Some(observation) = changes.next().await {
+        controller.observe(observation);
     }
 }

@@ -230,7 +230,7 @@ type Places = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 mod tests {
     use super::*;
     use crate::command::session::of_case;
-    use crate::controller::clock::Clock;
+    use crate::controller::Clock;
     use std::collections::BTreeSet;
     use std::path::Path;
 

@@ -1,15 +1,76 @@
-//! One workqueue per policy: its requests and its active revision. Policies share no workqueue, so that a hanging guest
-//! holds up only its own policy.
+//! The workqueues, one per policy: its requests and its active revision. Policies share no workqueue, so that a hanging
+//! guest holds up only its own policy.
 
 use crate::controller::queue::{Queue, Queued, Request};
 use crate::policies::load::Loaded;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use transom_cluster::kubernetes::Leading;
 use transom_core::reference::ObjectRef;
-use transom_core::work::Cause;
+use transom_core::work::{Cause, Key};
+
+/// The workqueues of all policies.
+#[derive(Default)]
+pub(crate) struct Queues {
+    by_policy: RwLock<BTreeMap<Arc<str>, Arc<Workqueue>>>,
+    /// Whether every first policy has its workqueue, or was refused.
+    complete: AtomicBool,
+}
+
+impl Queues {
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Arc<Workqueue>> {
+        let queues = self.by_policy.read();
+        let queues = queues.unwrap_or_else(PoisonError::into_inner);
+        queues.values().cloned().collect()
+    }
+
+    /// The workqueue of a policy.
+    pub(crate) fn get(&self, policy: &str) -> Option<Arc<Workqueue>> {
+        let queues = self.by_policy.read();
+        let queues = queues.unwrap_or_else(PoisonError::into_inner);
+        queues.get(policy).cloned()
+    }
+
+    /// Adds the workqueue of a new policy.
+    pub(crate) fn add(&self, queue: Arc<Workqueue>) {
+        let queues = self.by_policy.write();
+        let mut queues = queues.unwrap_or_else(PoisonError::into_inner);
+        queues.insert(Arc::clone(&queue.policy), queue);
+    }
+
+    /// Closes the workqueue of a deleted policy and forgets it.
+    pub(crate) fn remove(&self, policy: &str) {
+        let queues = self.by_policy.write();
+        let removed = queues
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(policy);
+        if let Some(queue) = removed {
+            queue.remove();
+        }
+    }
+
+    /// Puts a primary into the workqueue of its policy, if the policy still has one.
+    pub(crate) fn push(&self, key: &Key, cause: Queued) {
+        if let Some(queue) = self.get(&key.policy) {
+            queue.push(&key.primary, cause, None);
+        }
+    }
+
+    /// Records that every first policy has its workqueue, or was refused. A refused policy does not hold up readiness.
+    pub(crate) fn complete(&self) {
+        self.complete.store(true, Ordering::Release);
+    }
+
+    /// Whether [`Self::complete`] was called.
+    pub(crate) fn are_complete(&self) -> bool {
+        self.complete.load(Ordering::Acquire)
+    }
+}
 
 /// What a workqueue knows of the leader election.
 #[derive(Clone)]
@@ -29,7 +90,7 @@ pub(crate) struct Workqueue {
     loaded: RwLock<Arc<Loaded>>,
     queue: Mutex<Queue>,
     changed: Notify,
-    closed: std::sync::atomic::AtomicBool,
+    closed: AtomicBool,
     removed: RwLock<bool>,
 }
 
@@ -42,8 +103,8 @@ impl Workqueue {
             loaded: RwLock::new(loaded),
             queue: Mutex::default(),
             changed: Notify::new(),
-            closed: false.into(),
-            removed: RwLock::new(false),
+            closed: AtomicBool::default(),
+            removed: RwLock::default(),
         }
     }
 
@@ -67,12 +128,8 @@ impl Workqueue {
 
     /// Puts a primary into the queue for a retry; `since` is when its work came up.
     pub(crate) fn push_again(&self, primary: &ObjectRef, after: Duration, since: Instant) {
-        self.queue().push(
-            primary,
-            Queued::Reconcile(Cause::Retry),
-            Some(Instant::now() + after),
-            since,
-        );
+        let (retry, due) = (Queued::Reconcile(Cause::Retry), Instant::now() + after);
+        self.queue().push(primary, retry, Some(due), since);
         self.changed.notify_one();
     }
 
@@ -90,7 +147,7 @@ impl Workqueue {
     pub(crate) async fn next(&self, turn: &mut Turn) -> Option<Request> {
         loop {
             let changed = self.changed.notified();
-            if self.closed.load(std::sync::atomic::Ordering::Acquire) {
+            if self.closed.load(Ordering::Acquire) {
                 return None;
             }
             if !turn.leading.leads() {
@@ -114,7 +171,7 @@ impl Workqueue {
 
     /// The next primary that may be reconciled now, if there is one and this replica leads.
     pub(crate) fn ready(&self, turn: &Turn) -> Option<Request> {
-        if self.closed.load(std::sync::atomic::Ordering::Acquire) || !turn.leading.leads() {
+        if self.closed.load(Ordering::Acquire) || !turn.leading.leads() {
             return None;
         }
         self.take(turn)
@@ -155,8 +212,7 @@ impl Workqueue {
 
     /// Closes the workqueue: it gives out nothing more.
     pub(crate) fn close(&self) {
-        self.closed
-            .store(true, std::sync::atomic::Ordering::Release);
+        self.closed.store(true, Ordering::Release);
         self.changed.notify_one();
     }
 

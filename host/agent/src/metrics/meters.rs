@@ -1,10 +1,11 @@
 //! Counters and histograms: the metrics of the list that grow while the agent works. Labels that were seen before cost
 //! no allocation.
 
-use crate::metrics::state::family;
 use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
-use prometheus::proto::MetricFamily;
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::proto::{Counter, Gauge, LabelPair, MetricFamily, MetricType};
+use prometheus::{
+    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
+};
 use std::collections::HashMap;
 use std::time::Duration;
 use transom_core::metrics::{self, Attempt, Kind, Metric};
@@ -16,8 +17,8 @@ use transom_engine::Receipt;
 pub(crate) struct Meters {
     registry: Registry,
     compatibility: bool,
-    copies: IntCounterVec,
-    copy_failures: IntCounterVec,
+    copies: IntCounter,
+    copy_failures: IntCounter,
     reconciles: IntCounterVec,
     cause_to_written: HistogramVec,
     writes: IntCounterVec,
@@ -34,10 +35,12 @@ impl Meters {
     /// All metrics at zero; those without labels are exposed from the start.
     pub(super) fn new(compatibility: bool) -> prometheus::Result<Self> {
         let registry = Registry::new();
-        let all = Self {
+        let one =
+            |metric: &Metric| registered(&registry, IntCounter::new(metric.name, metric.help)?);
+        Ok(Self {
             compatibility,
-            copies: counter(&registry, &metrics::COPY_TOTAL)?,
-            copy_failures: counter(&registry, &metrics::COPY_FAILURES)?,
+            copies: one(&metrics::COPY_TOTAL)?,
+            copy_failures: one(&metrics::COPY_FAILURES)?,
             reconciles: counter(&registry, &metrics::RECONCILES)?,
             cause_to_written: histogram(&registry, &metrics::CAUSE_TO_WRITTEN)?,
             writes: counter(&registry, &metrics::WRITES)?,
@@ -49,27 +52,20 @@ impl Meters {
             call_failures: counter(&registry, &metrics::CALL_FAILURES)?,
             policies: gauge(&registry, &metrics::POLICIES)?,
             registry,
-        };
-        add(&all.copies, &[], 0);
-        add(&all.copy_failures, &[], 0);
-        Ok(all)
+        })
     }
 
     /// The values as they are now.
     pub(super) fn gather(&self) -> Vec<MetricFamily> {
         let mut families = self.registry.gather();
         if self.compatibility {
-            let same = |metric: &Metric, counter: &IntCounterVec| {
-                let value = counter
-                    .get_metric_with_label_values::<&str>(&[])
-                    .map_or(0, |counter| counter.get());
-                family(metric, [(Vec::new(), value as f64)])
+            let same = |metric: &Metric, counter: &IntCounter| {
+                family(metric, [(Vec::new(), counter.get() as f64)])
             };
-            families.push(same(&metrics::COMPATIBILITY_COPY_TOTAL, &self.copies));
-            families.push(same(
-                &metrics::COMPATIBILITY_COPY_FAILURES,
-                &self.copy_failures,
-            ));
+            families.extend([
+                same(&metrics::COMPATIBILITY_COPY_TOTAL, &self.copies),
+                same(&metrics::COMPATIBILITY_COPY_FAILURES, &self.copy_failures),
+            ]);
         }
         families
     }
@@ -95,17 +91,19 @@ impl Meters {
 
     /// Counts an attempt to copy a kubeconfig.
     pub(crate) fn attempted(&self, attempt: Attempt) {
-        add(&self.copies, &[], 1);
+        self.copies.inc();
         if attempt == Attempt::Failed {
-            add(&self.copy_failures, &[], 1);
+            self.copy_failures.inc();
         }
     }
 
     /// Counts the performed steps of a plan.
     pub(crate) fn wrote(&self, policy: &str, outcome: &Outcome) {
         for step in &outcome.steps {
-            let failure = step.result.as_ref().err();
-            let result = failure.map_or("ok", |failure| failure.reason.as_str());
+            let result = match &step.result {
+                Ok(()) => "ok",
+                Err(failure) => failure.reason.as_str(),
+            };
             add(&self.writes, &[policy, kind(step.kind), result], 1);
         }
     }
@@ -124,8 +122,8 @@ impl Meters {
         failure: Option<&str>,
     ) {
         let labels = [policy, call];
-        let took = Duration::from_micros(receipt.micros);
-        observe(&self.call_time, &labels, took.as_secs_f64());
+        let time = Duration::from_micros(receipt.micros);
+        observe(&self.call_time, &labels, time.as_secs_f64());
         observe(&self.call_memory, &labels, receipt.memory_bytes as f64);
         observe(&self.call_answer, &labels, receipt.answer_bytes as f64);
         if receipt.log_lines > 0 {
@@ -138,23 +136,15 @@ impl Meters {
 
     /// Removes every series of a deleted policy.
     pub(crate) fn forget(&self, policy: &str) {
-        for counter in [
-            &self.reconciles,
-            &self.writes,
-            &self.repaired,
-            &self.call_log_lines,
-            &self.call_failures,
-        ] {
-            remove(counter, policy);
-        }
-        for histogram in [
-            &self.cause_to_written,
-            &self.call_time,
-            &self.call_memory,
-            &self.call_answer,
-        ] {
-            remove(histogram, policy);
-        }
+        remove(&self.reconciles, policy);
+        remove(&self.writes, policy);
+        remove(&self.repaired, policy);
+        remove(&self.call_log_lines, policy);
+        remove(&self.call_failures, policy);
+        remove(&self.cause_to_written, policy);
+        remove(&self.call_time, policy);
+        remove(&self.call_memory, policy);
+        remove(&self.call_answer, policy);
     }
 
     /// Sets how many policies have an active revision, and how many policies or places with policies are refused.
@@ -168,8 +158,11 @@ impl Meters {
 fn remove<T: MetricVecBuilder>(of: &MetricVec<T>, policy: &str) {
     for family in of.collect() {
         for series in family.get_metric() {
-            let labels = series.get_label().iter();
-            let labels: HashMap<_, _> = labels.map(|pair| (pair.name(), pair.value())).collect();
+            let labels: HashMap<&str, &str> = series
+                .get_label()
+                .iter()
+                .map(|pair| (pair.name(), pair.value()))
+                .collect();
             if labels.get("policy") == Some(&policy) {
                 // An error means that the series is gone already.
                 drop(of.remove(&labels));
@@ -189,25 +182,21 @@ fn kind(kind: WriteKind) -> &'static str {
 }
 
 fn counter(registry: &Registry, metric: &Metric) -> prometheus::Result<IntCounterVec> {
-    registered(
-        registry,
-        IntCounterVec::new(Opts::new(metric.name, metric.help), metric.labels)?,
-    )
+    let options = Opts::new(metric.name, metric.help);
+    registered(registry, IntCounterVec::new(options, metric.labels)?)
 }
 
 fn gauge(registry: &Registry, metric: &Metric) -> prometheus::Result<IntGaugeVec> {
-    registered(
-        registry,
-        IntGaugeVec::new(Opts::new(metric.name, metric.help), metric.labels)?,
-    )
+    let options = Opts::new(metric.name, metric.help);
+    registered(registry, IntGaugeVec::new(options, metric.labels)?)
 }
 
 fn histogram(registry: &Registry, metric: &Metric) -> prometheus::Result<HistogramVec> {
     let bounds = match metric.kind {
-        Kind::Histogram(bounds) => bounds,
-        _ => &[],
+        Kind::Histogram(bounds) => bounds.to_vec(),
+        Kind::Counter | Kind::Gauge => Vec::new(),
     };
-    let options = HistogramOpts::new(metric.name, metric.help).buckets(bounds.to_vec());
+    let options = HistogramOpts::new(metric.name, metric.help).buckets(bounds);
     registered(registry, HistogramVec::new(options, metric.labels)?)
 }
 
@@ -239,16 +228,64 @@ fn observe(histogram: &HistogramVec, labels: &[&str], value: f64) {
     }
 }
 
+/// The values of one metric that is not counted here, each with the values of its labels.
+pub(super) fn family(
+    metric: &Metric,
+    rows: impl IntoIterator<Item = (Vec<String>, f64)>,
+) -> MetricFamily {
+    let counter = metric.kind == Kind::Counter;
+    let sample = |(values, value): (Vec<String>, f64)| {
+        let labels = metric.labels.iter().zip(values).map(|(name, value)| {
+            let mut pair = LabelPair::default();
+            pair.set_name((*name).to_owned());
+            pair.set_value(value);
+            pair
+        });
+        let mut sample = prometheus::proto::Metric::from_label(labels.collect());
+        if counter {
+            let mut held = Counter::default();
+            held.set_value(value);
+            sample.set_counter(held);
+        } else {
+            let mut held = Gauge::default();
+            held.set_value(value);
+            sample.set_gauge(held);
+        }
+        sample
+    };
+    let mut family = MetricFamily::default();
+    family.set_name(metric.name.to_owned());
+    family.set_help(metric.help.to_owned());
+    family.set_field_type(if counter {
+        MetricType::COUNTER
+    } else {
+        MetricType::GAUGE
+    });
+    family.set_metric(rows.into_iter().map(sample).collect());
+    family
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prometheus::proto::{LabelPair, Metric as Series};
     use transom_core::metrics::ALL;
 
     #[test]
     fn removes_the_series_of_a_removed_policy() {
         let meters = Meters::new(false).unwrap();
-        let label = |name: &&str, policy| if *name == "policy" { policy } else { "x" };
+        let labels = |metric: &Metric, policy: &str| -> Vec<String> {
+            metric
+                .labels
+                .iter()
+                .map(|label| {
+                    if *label == "policy" {
+                        policy.to_owned()
+                    } else {
+                        "x".to_owned()
+                    }
+                })
+                .collect()
+        };
         for policy in ["gone", "stays"] {
             for counter in [
                 &meters.reconciles,
@@ -257,26 +294,34 @@ mod tests {
                 &meters.call_log_lines,
                 &meters.call_failures,
             ] {
-                let name = &counter.desc()[0].fq_name;
+                let name = counter.desc()[0].fq_name.clone();
                 let metric = ALL.iter().find(|metric| metric.name == name).unwrap();
-                let labels = metric.labels.iter().map(|name| label(name, policy));
-                add(counter, &labels.collect::<Vec<_>>(), 1);
+                let labels = labels(metric, policy);
+                add(
+                    counter,
+                    &labels.iter().map(String::as_str).collect::<Vec<_>>(),
+                    1,
+                );
             }
             observe(&meters.cause_to_written, &[policy], 1.0);
             for histogram in [&meters.call_time, &meters.call_memory, &meters.call_answer] {
                 observe(histogram, &[policy, "x"], 1.0);
             }
         }
-        let series = |policy: &str| {
+        let spoken = |policy: &str| {
             let families = meters.gather();
             let series = families.iter().flat_map(MetricFamily::get_metric);
-            let labels = series.flat_map(Series::get_label);
-            let names_it = |pair: &&LabelPair| pair.name() == "policy" && pair.value() == policy;
-            labels.filter(names_it).count()
+            series
+                .filter(|one| {
+                    one.get_label()
+                        .iter()
+                        .any(|pair| pair.name() == "policy" && pair.value() == policy)
+                })
+                .count()
         };
-        assert_eq!((series("gone"), series("stays")), (9, 9));
+        assert_eq!((spoken("gone"), spoken("stays")), (9, 9));
         meters.forget("gone");
-        assert_eq!((series("gone"), series("stays")), (0, 9));
+        assert_eq!((spoken("gone"), spoken("stays")), (0, 9));
         // `forget` covers every growing metric that has the label `policy`.
         let of_policies = ALL
             .iter()

@@ -1,20 +1,57 @@
-//! Opens connections, each in its own task, so that one that is slow or does not answer holds up no other.
+//! Connects API servers, sets what every connection watches, and tells which ones have answered.
 
 use super::Connections;
-use crate::controller::Controller;
-use futures::StreamExt as _;
-use futures::stream::BoxStream;
+use crate::telemetry;
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use tokio::task::JoinSet;
-use transom_cluster::kubernetes::Server;
+use tokio::sync::watch;
+use transom_cluster::kubernetes::{ConnectError, Kubernetes, Leading, Server, Standing};
 use transom_cluster::{Cluster, Patience};
 use transom_core::catalogue::Catalogue;
-use transom_core::observation::Observation;
+use transom_core::outcome::WriteFailure;
 use transom_core::reference::LOCAL;
+use transom_core::signal::Signal;
 use transom_core::watches::{self, SecretReads};
-use transom_core::work::Cause;
+
+/// An API server that is written only while this replica leads, under the name `replica`.
+pub(crate) fn server(kubernetes: Kubernetes, replica: &str, leading: Leading) -> Arc<dyn Cluster> {
+    // Ends when the server answers or is dropped.
+    drop(tokio::spawn(tell(kubernetes.standing())));
+    Arc::new(Server::new(kubernetes, replica, leading, unwritten))
+}
+
+/// Logs that the status of a policy could not be written. Reconciles go on.
+fn unwritten(policy: &str, failure: &WriteFailure) {
+    let (place, message) = (format!("the status of {policy}"), failure.message.clone());
+    telemetry::tell(&Signal::Unreadable {
+        place,
+        reason: failure.reason,
+        message,
+    });
+}
+
+/// Logs why an API server does not answer, each cause once, and when it answers in the end. Logs nothing for a server
+/// that answers at once.
+async fn tell(mut standing: watch::Receiver<Standing>) {
+    let mut told: Option<ConnectError> = None;
+    loop {
+        let now = standing.borrow_and_update().clone();
+        match (now, &told) {
+            (Some(Ok(())), _) => break,
+            (Some(Err(error)), before) if before.as_ref() != Some(&error) => {
+                telemetry::connection::away(&error.place, error.reason, &error.message);
+                told = Some(error);
+            }
+            _ => {}
+        }
+        if standing.changed().await.is_err() {
+            return;
+        }
+    }
+    if let Some(error) = told {
+        telemetry::connection::answers(&error.place);
+    }
+}
 
 impl Connections {
     /// Has every connection watch what the policies of a catalogue need, and returns at once. The catalogue is fetched
@@ -36,102 +73,38 @@ impl Connections {
     /// Waits until these connections were opened, and everything they watch now was listed or is known to be
     /// unreadable.
     pub(crate) async fn ready(&self, names: &BTreeSet<String>) {
+        let mut opened = self.opened.subscribe();
         // Fails only when the agent is dropped.
-        drop(
-            self.opened
-                .subscribe()
-                .wait_for(|opened| opened.is_superset(names))
-                .await,
-        );
-        let clusters = self
-            .by_name
-            .iter()
-            .filter(|(name, _)| names.contains(*name));
-        let synced = clusters.map(|(_, cluster)| cluster.synced(Patience::Short));
+        drop(opened.wait_for(|opened| opened.is_superset(names)).await);
+        let clusters = names.iter().filter_map(|name| self.by_name.get(name));
+        let synced = clusters.map(|cluster| cluster.synced(Patience::Short));
         futures::future::join_all(synced).await;
     }
 
     /// Waits until a connection answers or is known not to answer, then for the lists of what it watches. `patiently`:
     /// waits for an answer, within a time limit.
     pub(crate) async fn first_listed(&self, name: &str, patiently: bool) {
+        let patience = if patiently {
+            Patience::Long
+        } else {
+            Patience::Short
+        };
         if let Some(cluster) = self.by_name.get(name) {
             // What cannot be read is reported by whoever reads it.
-            drop(cluster.synced(patience(patiently)).await);
+            drop(cluster.synced(patience).await);
         }
+    }
+
+    /// Records that a connection has answered, or is known not to answer.
+    pub(crate) fn opened(&self, name: &str) {
+        self.opened.send_modify(|opened| {
+            opened.insert(name.to_owned());
+        });
     }
 
     /// Whether no connection can be used, because all are API servers and none has answered since the start.
     pub(crate) fn all_away(&self) -> bool {
         let away = |server: &Server| server.kubernetes().trouble().is_some();
         !self.by_name.is_empty() && self.all().all(|cluster| cluster.server().is_some_and(away))
-    }
-}
-
-impl Controller {
-    /// Opens every connection in a task. Each task then follows the cluster's changes until the set is dropped; with
-    /// `once` it ends when the connection was opened.
-    pub(crate) fn open(self: &Arc<Self>, once: bool) -> JoinSet<()> {
-        let clusters = self.connections.by_name.iter();
-        clusters
-            .map(|(name, cluster)| open(Arc::clone(self), name.clone(), Arc::clone(cluster), once))
-            .collect()
-    }
-
-    /// Handles the first answer of a connection that did not answer when its policies began: their primaries are
-    /// located before anything is written for one of them, as at a start.
-    fn came(self: &Arc<Self>, name: &str) {
-        for queue in self.queues() {
-            if queue
-                .loaded()
-                .revision
-                .policy
-                .clusters()
-                .any(|(_, cluster)| cluster == name)
-            {
-                self.enqueue_all(&queue, &Cause::Added);
-            }
-        }
-        self.retry_unread();
-        self.statuses.changed();
-        if self.connections.policy_objects && name == LOCAL {
-            self.policies_changed.store(true, Ordering::Release);
-        }
-    }
-}
-
-/// How long the first answer is waited for.
-fn patience(patiently: bool) -> Patience {
-    match patiently {
-        true => Patience::Long,
-        false => Patience::Short,
-    }
-}
-
-async fn open(controller: Arc<Controller>, name: String, cluster: Arc<dyn Cluster>, once: bool) {
-    let away = cluster.synced(patience(once)).await.is_err();
-    if away {
-        // Its policies begin anyway, and report why they cannot go on.
-        controller.connections.opened(&name);
-        if once {
-            return;
-        }
-        drop(cluster.synced(Patience::Endless).await);
-    }
-    // Subscribes before it looks at the cache: what was there before is in the cache, what comes later is observed.
-    let changes = cluster.changes();
-    controller.find_outputs(&*cluster);
-    match away {
-        true => controller.came(&name),
-        false => controller.connections.opened(&name),
-    }
-    if !once {
-        follow(&controller, changes).await;
-    }
-}
-
-/// Passes the observations of a cluster to the agent.
-async fn follow(controller: &Controller, mut changes: BoxStream<'static, Observation>) {
-    while let Some(observation) = changes.next().await {
-        controller.observe(observation);
     }
 }

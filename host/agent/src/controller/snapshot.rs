@@ -1,0 +1,302 @@
+//! What the metrics and the admin server show of the agent, as one value. It holds no content of objects: states,
+//! reasons and messages are those of status and log.
+
+use super::Controller;
+use super::memory::LastResult;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use transom_api::State;
+use transom_cluster::kubernetes::{Kubernetes, Purpose, Verb, WatchHealth};
+use transom_core::summary;
+use transom_core::work::Key;
+
+/// Maximum number of primaries with a message.
+const LISTED: usize = 1_000;
+
+/// Gives snapshots of an agent.
+pub(crate) trait Snapshots: Send + Sync {
+    /// Why the agent is not ready; `None` when it is. A connection that does not answer holds up nothing while another
+    /// one can be used.
+    fn unready(&self) -> Option<&'static str>;
+
+    /// The agent as it is now. Locks what it knows only while that is counted.
+    fn snapshot(&self) -> Snapshot;
+}
+
+/// The agent at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    /// Why the agent is not ready; `None` when it is.
+    pub(crate) unready: Option<&'static str>,
+    /// Whether this replica leads.
+    pub(crate) leads: bool,
+    /// The active policies.
+    pub(crate) policies: Vec<PolicySnapshot>,
+    /// The API servers.
+    pub(crate) servers: Vec<ServerSnapshot>,
+    /// The number of primaries for each policy, state and reason.
+    pub(crate) primaries: Vec<PrimaryCount>,
+    /// The primaries that are not `Applied`, at most 1,000 of them.
+    pub(crate) listed: Vec<(Key, LastResult)>,
+    /// When the first client certificate expires in what a policy made, in seconds since 1970.
+    pub(crate) ends_seconds: BTreeMap<Arc<str>, i64>,
+}
+
+/// One active policy.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicySnapshot {
+    /// Its name.
+    pub(crate) policy: Arc<str>,
+    /// Whether it is suspended.
+    pub(crate) suspend: bool,
+    /// The digest of the guest that decides.
+    pub(crate) decide: Arc<str>,
+    /// The digest of the trigger guest.
+    pub(crate) trigger: Option<Arc<str>>,
+    /// How many primaries may run now or are being reconciled.
+    pub(crate) left: usize,
+    /// How long the primary that waits longest has waited.
+    pub(crate) oldest: Duration,
+}
+
+/// One API server.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerSnapshot {
+    /// The name of its connection.
+    pub(crate) name: String,
+    /// How often each verb was used for each purpose, where it was.
+    pub(crate) requests: Vec<(Verb, Purpose, u64)>,
+    /// Its watches.
+    pub(crate) watches: Vec<WatchHealth>,
+}
+
+/// The primaries of a policy that are in one state for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PrimaryCount {
+    pub(crate) policy: Arc<str>,
+    pub(crate) state: State,
+    pub(crate) reason: String,
+    /// How many there are.
+    pub(crate) primaries: usize,
+    /// How many of them have been so for longer than that takes when nothing is wrong.
+    pub(crate) overdue: usize,
+}
+
+impl Snapshots for Controller {
+    fn unready(&self) -> Option<&'static str> {
+        if !self.queues.are_complete() {
+            return Some(
+                "the policies are being loaded, or the objects that they watch are being listed",
+            );
+        }
+        let away = self.connections.all_away();
+        away.then_some("no API server has answered since the start")
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let now_seconds = self.clock.now_seconds();
+        let (primaries, listed, ends_seconds) = {
+            let memory = self.memory.lock();
+            let results = &memory.results;
+            (
+                count(results, now_seconds),
+                list(results),
+                first_ends(&memory.ends),
+            )
+        };
+        let policies = self.queues().into_iter().map(|queue| {
+            let revision = &queue.loaded().revision;
+            let trigger = revision.trigger.as_ref();
+            PolicySnapshot {
+                policy: Arc::clone(&queue.policy),
+                suspend: revision.policy.suspend,
+                decide: Arc::clone(&revision.decide.digest),
+                trigger: trigger.map(|guest| Arc::clone(&guest.digest)),
+                left: queue.left(),
+                oldest: queue.oldest(),
+            }
+        });
+        Snapshot {
+            unready: self.unready(),
+            leads: self.leading.leads(),
+            policies: policies.collect(),
+            servers: self.connections.servers().map(of_server).collect(),
+            primaries,
+            listed,
+            ends_seconds,
+        }
+    }
+}
+
+fn of_server(server: &Kubernetes) -> ServerSnapshot {
+    let counts = server.writer().counts();
+    let uses = Verb::ALL
+        .into_iter()
+        .flat_map(|verb| Purpose::ALL.map(|purpose| (verb, purpose)));
+    let requests = uses.map(|(verb, purpose)| (verb, purpose, counts.of(verb, purpose)));
+    ServerSnapshot {
+        name: server.name().to_owned(),
+        requests: requests.filter(|(_, _, count)| *count > 0).collect(),
+        watches: server.health().watches,
+    }
+}
+
+fn count(results: &BTreeMap<Key, LastResult>, now_seconds: i64) -> Vec<PrimaryCount> {
+    let mut counts: BTreeMap<_, (usize, usize)> = BTreeMap::new();
+    for (key, last) in results {
+        let of = (&key.policy, last.state, last.reason.as_str());
+        let (primaries, overdue) = counts.entry(of).or_default();
+        *primaries += 1;
+        let is_overdue =
+            summary::is_overdue(last.state, &last.reason, last.since_seconds, now_seconds);
+        *overdue += usize::from(is_overdue);
+    }
+    let count = |((policy, state, reason), (primaries, overdue))| PrimaryCount {
+        policy: Arc::clone(policy),
+        state,
+        reason: str::to_owned(reason),
+        primaries,
+        overdue,
+    };
+    counts.into_iter().map(count).collect()
+}
+
+fn list(results: &BTreeMap<Key, LastResult>) -> Vec<(Key, LastResult)> {
+    let others = results
+        .iter()
+        .filter(|(_, last)| last.state != State::Applied);
+    let others = others.take(LISTED);
+    others
+        .map(|(key, last)| (key.clone(), last.clone()))
+        .collect()
+}
+
+fn first_ends(ends: &BTreeMap<Key, i64>) -> BTreeMap<Arc<str>, i64> {
+    let mut first = BTreeMap::new();
+    for (key, ends) in ends {
+        let found = first.entry(Arc::clone(&key.policy)).or_insert(*ends);
+        *found = (*found).min(*ends);
+    }
+    first
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use transom_api::KnownReason;
+    use transom_core::failure::Class;
+    use transom_core::reference::ObjectRef;
+    use transom_core::report::End;
+    use transom_core::watches::Scope;
+
+    fn key(policy: &str, primary: usize) -> Key {
+        let primary = ObjectRef::local("v1", "Thing", None, &primary.to_string());
+        Key::new(&policy.into(), &primary)
+    }
+
+    fn last(state: State, reason: KnownReason, since_seconds: i64) -> LastResult {
+        LastResult {
+            end: End::Ended(Class::Held),
+            state,
+            reason: reason.into(),
+            message: "m".to_owned(),
+            failures: 0,
+            since_seconds,
+            wrote: false,
+        }
+    }
+
+    /// The state of a leader with one policy, one API server and ten primaries, of which one is listed.
+    pub(crate) fn sample() -> Snapshot {
+        let policy = PolicySnapshot {
+            policy: "p".into(),
+            suspend: false,
+            decide: "d".into(),
+            trigger: None,
+            left: 3,
+            oldest: Duration::from_millis(1_500),
+        };
+        let count = |state, reason: &str, primaries, overdue| PrimaryCount {
+            policy: "p".into(),
+            state,
+            reason: reason.to_owned(),
+            primaries,
+            overdue,
+        };
+        let watch = |namespace: &str, objects| WatchHealth {
+            scope: Scope {
+                api_version: "v1".to_owned(),
+                kind: "Secret".to_owned(),
+                namespace: Some(namespace.to_owned()),
+                name: None,
+                fields: None,
+                labels: None,
+            },
+            synced: true,
+            failure: None,
+            objects,
+            restarts: 1,
+            silent_seconds: 0,
+        };
+        Snapshot {
+            unready: None,
+            leads: true,
+            policies: vec![policy],
+            servers: vec![ServerSnapshot {
+                name: "hub".to_owned(),
+                requests: vec![(Verb::List, Purpose::Lease, 7)],
+                watches: vec![watch("a", 2), watch("b", 4)],
+            }],
+            primaries: vec![
+                count(State::Applied, "InSync", 5, 0),
+                count(State::Held, "Paused", 2, 0),
+                count(State::Waiting, "Slow", 2, 1),
+                count(State::Failed, "Bad", 1, 0),
+            ],
+            listed: vec![(key("p", 0), last(State::Failed, KnownReason::ReadFailed, 0))],
+            ends_seconds: BTreeMap::from([("p".into(), 1_000)]),
+        }
+    }
+
+    #[test]
+    fn counts_every_primary_and_those_that_are_overdue() {
+        let waits = |since| last(State::Waiting, KnownReason::OwnershipPending, since);
+        let results = BTreeMap::from([
+            (key("p", 0), waits(0)),
+            (key("p", 1), waits(99_999)),
+            (key("p", 2), last(State::Applied, KnownReason::InSync, 0)),
+            (key("q", 0), waits(0)),
+        ]);
+        let counts = count(&results, 100_000);
+        let told: Vec<_> = counts
+            .iter()
+            .map(|one| (&*one.policy, one.state, one.primaries, one.overdue))
+            .collect();
+        let expected = [
+            ("p", State::Applied, 1, 0),
+            ("p", State::Waiting, 2, 1),
+            ("q", State::Waiting, 1, 1),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(counts[0].reason, "InSync");
+    }
+
+    #[test]
+    fn lists_a_limited_number_of_primaries_that_are_not_applied() {
+        let paused = (1..3_000).map(|at| (key("p", at), last(State::Held, KnownReason::Paused, 0)));
+        let mut results: BTreeMap<_, _> = paused.collect();
+        results.insert(key("a", 0), last(State::Applied, KnownReason::InSync, 0));
+        let listed = list(&results);
+        assert_eq!(listed.len(), LISTED);
+        assert!(listed.iter().all(|(key, _)| *key.policy == *"p"));
+        assert_eq!(count(&results, 0)[1].primaries, 2_999);
+    }
+
+    #[test]
+    fn the_first_certificate_of_a_policy_counts() {
+        let ends = BTreeMap::from([(key("p", 0), 9), (key("p", 1), 7), (key("q", 0), 8)]);
+        let first: Vec<_> = first_ends(&ends).into_iter().collect();
+        assert_eq!(first, [(Arc::from("p"), 7), (Arc::from("q"), 8)]);
+    }
+}
