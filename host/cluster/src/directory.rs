@@ -11,6 +11,7 @@ mod load;
 mod manifest;
 mod names;
 mod own;
+mod parallel;
 mod patch;
 mod settle;
 mod shared;
@@ -28,6 +29,7 @@ pub use feed::Observations;
 use load::Scan;
 use own::Own;
 use shared::Shared;
+use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,6 +41,9 @@ use transom_core::plan::Plan;
 use transom_core::reference::ObjectRef;
 use tree::{Place, Tree};
 use watch::Watch;
+
+/// Objects that a thread parses at a time.
+const PARSED: usize = 64;
 
 /// What to open, and how.
 #[derive(Clone, Debug)]
@@ -227,10 +232,19 @@ impl Directory {
 
     /// Reads objects; the results have the order of the references, and `None` for an absent object.
     pub fn read(&self, references: &[ObjectRef]) -> Vec<Result<Option<Object>, ReadFailure>> {
-        references
-            .iter()
-            .map(|reference| self.shared.read_one(reference))
-            .collect()
+        self.read_all(references.iter())
+    }
+
+    /// The same, on all cores.
+    fn read_all<'a>(
+        &self,
+        references: impl Iterator<Item = &'a ObjectRef> + Send,
+    ) -> Vec<Result<Option<Object>, ReadFailure>> {
+        let Ok(read) = parallel::in_batches(PARSED, references, |references| {
+            let read = references.into_iter().map(|one| self.shared.read_one(one));
+            Ok::<Vec<_>, Infallible>(read.collect())
+        });
+        read.into_iter().flatten().collect()
     }
 
     /// The objects of a kind in a namespace, or in all.

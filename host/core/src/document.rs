@@ -11,7 +11,7 @@ mod seed;
 use aside::Aside;
 use cost::Memory;
 pub use error::{DocumentError, Fault};
-pub use list::List;
+pub use list::{List, Piece};
 use seed::{Reader, ValueSeed};
 use serde::de::DeserializeSeed as _;
 use serde_json::Value;

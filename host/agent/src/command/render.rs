@@ -77,16 +77,12 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
     let before = directory.copy();
     let session = Session::start(loading, directory, controller).await?;
     run::check_found(&session.active, &args.reconcile)?;
+    let (written, policies): (Vec<_>, Vec<_>) = session.take_written().into_iter().unzip();
+    let states = |directory: &Directory| directory.read(&written).into_iter().map(Result::ok);
+    let changes = states(&before).zip(states(&session.directory));
     let mut rendered = Vec::new();
-    for (reference, policies) in session.take_written() {
-        let one = |directory: &Directory| {
-            directory
-                .read(std::slice::from_ref(&reference))
-                .pop()
-                .and_then(Result::ok)
-                .flatten()
-        };
-        let (before, after) = (one(&before), one(&session.directory));
+    for ((reference, policies), (before, after)) in written.iter().zip(policies).zip(changes) {
+        let (before, after) = (before.flatten(), after.flatten());
         if before.as_ref().map(|object| &object.body) != after.as_ref().map(|object| &object.body) {
             rendered.push(Rendered {
                 policies: policies.iter().map(ToString::to_string).collect(),

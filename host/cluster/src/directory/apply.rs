@@ -15,7 +15,8 @@ use std::path::Path;
 use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::document::emit::to_yaml_in_order;
-use transom_core::outcome::{Outcome, StepOutcome, WriteFailure, WriteKind};
+use transom_core::object::Object;
+use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
 use transom_core::plan::{Plan, Step};
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
@@ -27,13 +28,10 @@ pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
         let (target, kind) = (step.target().clone(), step.kind());
         let result = perform(shared, &target, step);
         let failed = result.is_err();
-        // Only patched objects are read back: the caller does not need the state of an object that the agent made
-        // whole.
-        let patched = result.is_ok() && kind == WriteKind::Patch;
-        let left = patched
-            .then(|| shared.read_one(&target).ok().flatten())
-            .flatten()
-            .map(Box::new);
+        let (result, left) = match result {
+            Ok(left) => (Ok(()), left.map(Box::new)),
+            Err(failure) => (Err(failure), None),
+        };
         outcome.steps.push(StepOutcome {
             target,
             kind,
@@ -67,8 +65,13 @@ pub(super) fn forget_orphans(shared: &Shared) {
     }
 }
 
-/// Performs one step, with exclusive access to the own files of the object.
-fn perform(shared: &Shared, target: &ObjectRef, step: Step) -> Result<(), WriteFailure> {
+/// Performs one step, with exclusive access to the own files of the object. Gives a patched object as the patch left
+/// it: the caller does not need the state of one that the agent made whole.
+fn perform(
+    shared: &Shared,
+    target: &ObjectRef,
+    step: Step,
+) -> Result<Option<Object>, WriteFailure> {
     let file = object_file(target);
     let _writing = shared.stripe(&file);
     let writer = Writer {
@@ -79,21 +82,21 @@ fn perform(shared: &Shared, target: &ObjectRef, step: Step) -> Result<(), WriteF
     match step {
         Step::Create { desired } => {
             writer.expect(None)?;
-            writer.make(&desired.body)
+            writer.make(&desired.body).map(|_| None)
         }
         Step::Update { desired, .. } => {
             writer.expect(Some(&desired.version))?;
-            writer.make(&desired.body)
+            writer.make(&desired.body).map(|_| None)
         }
         Step::Patch {
             version, fields, ..
         } => {
             writer.expect(Some(&version))?;
-            writer.patch(&fields)
+            writer.patch(&fields).map(Some)
         }
         Step::Delete { version, .. } => {
             writer.expect(Some(&version))?;
-            writer.delete()
+            writer.delete().map(|()| None)
         }
     }
 }
@@ -136,7 +139,7 @@ impl Writer<'_> {
     }
 
     /// Writes the whole object, in place of one that the agent made or laid over a user's object.
-    fn make(&self, body: &Value) -> Result<(), WriteFailure> {
+    fn make(&self, body: &Value) -> Result<Seen, WriteFailure> {
         let text = body.to_string();
         if text.len() > self.shared.limits.object_bytes {
             return Err(WriteFailure {
@@ -155,7 +158,7 @@ impl Writer<'_> {
             if matches!(store.effective(self.target), Effective::Made(_))
                 && store.seen(self.target) == seen
             {
-                return Ok(());
+                return Ok(seen);
             }
             users.map(|user| digest(user.text.as_bytes()).into())
         };
@@ -170,11 +173,13 @@ impl Writer<'_> {
             &made_file(&made, &yaml),
             Content::Made(Arc::new(self.target.clone()), made),
             &seen,
-        )
+        )?;
+        Ok(seen)
     }
 
-    /// Lays fields over a user's object; an object that the agent made is rewritten.
-    fn patch(&self, fields: &[(String, Value)]) -> Result<(), WriteFailure> {
+    /// Lays fields over a user's object; an object that the agent made is rewritten. Gives the object as
+    /// it is then.
+    fn patch(&self, fields: &[(String, Value)]) -> Result<Object, WriteFailure> {
         let (effective, patch) = {
             let store = self.shared.store();
             (
@@ -195,7 +200,8 @@ impl Writer<'_> {
                         Some(value.clone()).filter(|value| !value.is_null()),
                     );
                 }
-                return self.make(&body);
+                let seen = self.make(&body)?;
+                return Ok(self.left(body, &seen));
             }
             Effective::Users(text, _) => text,
             Effective::Absent | Effective::Duplicate(_) => {
@@ -208,11 +214,12 @@ impl Writer<'_> {
         for (path, value) in fields {
             patch.take(&users, path, value);
         }
-        if patch == before {
-            return Ok(());
-        }
         let mut body = users;
         patch.lay(&mut body);
+        if patch == before {
+            let seen = self.shared.store().seen(self.target);
+            return Ok(self.left(body, &seen));
+        }
         if let Some((path, _)) = fields
             .iter()
             .find(|(path, value)| get(&body, path).unwrap_or(&Value::Null) != value)
@@ -225,15 +232,25 @@ impl Writer<'_> {
             .map(Arc::new);
         let seen = Effective::Users(text, laid).seen(&self.shared.key);
         if patch.fields.is_empty() {
-            return self.remove(Layer::Patch, &seen);
+            self.remove(Layer::Patch, &seen)?;
+        } else {
+            self.put(
+                Layer::Patch,
+                &patch.file(self.target),
+                Content::Patch(Arc::new(self.target.clone()), patch),
+                &seen,
+            )?;
         }
-        let text = patch.file(self.target);
-        self.put(
-            Layer::Patch,
-            &text,
-            Content::Patch(Arc::new(self.target.clone()), patch),
-            &seen,
-        )
+        Ok(self.left(body, &seen))
+    }
+
+    /// The object as a write left it.
+    fn left(&self, body: Value, seen: &Seen) -> Object {
+        Object {
+            reference: self.target.clone(),
+            version: version_text(seen),
+            body,
+        }
     }
 
     /// Removes an object that the agent made. A user's object is only hidden in memory, if nothing may be written; else

@@ -76,9 +76,11 @@ impl Cluster for Directory {
     fn stamped(&self) -> Vec<Object> {
         // Parsing every object for a label that few have would double the time to start.
         let labelled = self.shared.store().holding(labels::POLICY);
-        labelled
-            .iter()
-            .filter_map(|object| self.shared.read_one(object).ok().flatten())
+        let objects = self
+            .read_all(labelled.iter().map(AsRef::as_ref))
+            .into_iter();
+        objects
+            .filter_map(|object| object.ok().flatten())
             .filter(|object| Stamp::read(object).is_some())
             .collect()
     }

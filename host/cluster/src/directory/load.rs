@@ -5,19 +5,20 @@ use super::Shared;
 use super::change::{Content, Edit, News, Print};
 use super::manifest::{self, Fault};
 use super::names::object_file;
+use super::parallel::in_batches;
 use super::patch::Patch;
 use super::slot::Made;
 use super::tree::{Layer, Place, Stamp, Step, gone};
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::fs::{File, Metadata};
 use std::hash::BuildHasher as _;
 use std::io::{self, Read as _};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Start of the first line of a whole object's file, if the object was laid over a user's object.
 const OVER: &str = "# made of the user's object ";
-/// Files per thread; for fewer, another thread is not worth starting.
+/// Files that a thread reads at a time; for fewer, another thread is not worth starting.
 const SHARE: usize = 16;
 
 /// Files of more bytes than this are parsed one at a time.
@@ -115,31 +116,22 @@ pub(super) fn refresh(shared: &Shared, places: BTreeSet<Place>) -> Vec<News> {
 /// Reads files again, on as many threads as are worth it. Applies the agent's own files at once: they are never half
 /// written, and no object moves between them.
 pub(super) fn read_files(shared: &Shared, places: BTreeSet<Place>) -> Vec<(Place, Edit)> {
-    let places: Vec<Place> = places.into_iter().collect();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = cores.min(places.len().div_ceil(SHARE)).max(1);
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut edits = Vec::new();
-        while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
+    let Ok(edits) = in_batches(SHARE, places.into_iter(), |places| {
+        let mut edits = Vec::with_capacity(places.len());
+        for place in places {
             if place.layer == Layer::User {
-                edits.push((place.clone(), read(shared, place)));
+                let edit = read(shared, &place);
+                edits.push((place, edit));
             } else {
                 // The agent does not write the file meanwhile.
                 let _writing = shared.stripe(&place.path);
-                take_over(shared, [(place.clone(), read(shared, place))]);
+                let edit = read(shared, &place);
+                take_over(shared, [(place, edit)]);
             }
         }
-        edits
-    };
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let mut edits = work();
-        for more in others.into_iter().filter_map(|other| other.join().ok()) {
-            edits.extend(more);
-        }
-        edits
-    })
+        Ok::<_, Infallible>(edits)
+    });
+    edits.into_iter().flatten().collect()
 }
 
 /// Applies edits of files to the state and notifies the listeners.

@@ -1,15 +1,19 @@
 //! Parses the bytes of a manifest file into objects. An error contains no value of the file.
 
 use super::Limits;
+use super::parallel::in_batches;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use transom_api::KnownReason;
-use transom_core::document::{self, DocumentError, List, parse_each, parse_one};
+use transom_core::document::{self, DocumentError, List, Piece, parse_each, parse_one};
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
 
+/// Items of a large List that a thread parses at a time.
+const BATCH: usize = 64;
 /// How deep Lists may be nested.
 const LIST_DEPTH: usize = 4;
 /// A List with more bytes than this is read item by item.
@@ -112,8 +116,8 @@ fn items(
         return Err(no_list());
     };
     let kind = list_of(&head).ok_or_else(no_list)?;
-    let mut found = Vec::new();
-    for (index, piece) in list.pieces().enumerate() {
+    let counted = AtomicUsize::new(0);
+    let parse = |index: usize, piece: Piece<'_>, found: &mut Vec<Found>| {
         let value = parse_one(piece.text.as_bytes(), budget(limits))
             .map_err(|error| fault(error, piece.offset))?;
         let item = match value {
@@ -124,18 +128,20 @@ fn items(
             _ => return Err(no_list()),
         };
         let place = format!("document 1, line {}, items[{index}]", piece.offset + 1);
-        flatten(
-            of_kind(item, kind.as_deref(), &head),
-            &place,
-            LIST_DEPTH - 1,
-            &mut |object, place| {
-                allow_one_more(found.len(), bytes)?;
-                found.push(one(object, place, cluster, limits.object_bytes)?);
-                Ok(())
-            },
-        )?;
-    }
-    Ok(found)
+        let item = of_kind(item, kind.as_deref(), &head);
+        flatten(item, &place, LIST_DEPTH - 1, &mut |object, place| {
+            allow_one_more(counted.fetch_add(1, Ordering::Relaxed), bytes)?;
+            found.push(one(object, place, cluster, limits.object_bytes)?);
+            Ok(())
+        })
+    };
+    let found = in_batches(BATCH, list.pieces().enumerate(), |batch| {
+        let mut found = Vec::with_capacity(batch.len());
+        let mut pieces = batch.into_iter();
+        pieces.try_for_each(|(index, piece)| parse(index, piece, &mut found))?;
+        Ok(found)
+    })?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// Fails if a file of this size may not have one more object.
