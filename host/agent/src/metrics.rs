@@ -29,9 +29,11 @@ pub(crate) fn start(compatibility: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The counters, once they are started.
-pub(crate) fn get() -> Option<&'static Meters> {
-    METERS.get()
+/// Counts something, once the counters are started.
+pub(crate) fn count(something: impl FnOnce(&Meters)) {
+    if let Some(meters) = METERS.get() {
+        something(meters);
+    }
 }
 
 /// All metrics, in the text format of Prometheus.
@@ -39,7 +41,7 @@ pub(crate) fn get() -> Option<&'static Meters> {
 /// # Errors
 /// When a metric cannot be written, which is a bug in the agent.
 pub(crate) fn text(snapshot: &Snapshot) -> anyhow::Result<String> {
-    let Some(meters) = get() else {
+    let Some(meters) = METERS.get() else {
         return Ok(String::new());
     };
     let mut families = meters.gather();

@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn results_keep_the_order_of_the_items() {
         for count in [0, 1, 3, 4, 1_000] {
-            let Ok(batches) = in_batches(3, 0..count, |batch| Ok::<_, Infallible>(batch));
+            let Ok(batches) = in_batches(3, 0..count, Ok::<_, Infallible>);
             let items: Vec<i32> = batches.into_iter().flatten().collect();
             assert_eq!(items, (0..count).collect::<Vec<_>>());
         }
