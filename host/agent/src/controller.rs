@@ -19,7 +19,7 @@ mod watch;
 mod workers;
 pub(crate) mod workqueue;
 
-use crate::policies::load::{Loaded, word};
+use crate::policies::load::{Loaded, known_reason};
 use crate::telemetry;
 use account::Accounts;
 use apply::Applied;
@@ -241,7 +241,7 @@ fn answer<T>(key: &Key, asked: &'static str, call: Call<T>) -> Result<T, Failure
     let reason = call.result.as_ref().err().map(CallFailure::reason);
     telemetry::called(key, asked, &call.receipt, reason);
     call.result
-        .map_err(|failure| Failure::known(word(failure.reason()), failure.to_string()))
+        .map_err(|failure| Failure::known(known_reason(failure.reason()), failure.to_string()))
 }
 
 /// The agent's only wall clock: the system's, or the instant that `--now` fixes. Decisions do not call it; they get the

@@ -18,9 +18,9 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt};
 use transom_api::{KnownReason, State};
 use transom_core::metrics::Attempt;
-use transom_core::outcome::Outcome;
+use transom_core::plan::Outcome;
 use transom_core::report::Report;
-use transom_core::share::allowance::{Allowance, LOG_BYTES};
+use transom_core::share::often::{Allowance, LOG_BYTES};
 use transom_core::signal::Signal;
 use transom_core::work::{Cause, Key, WorkItem};
 use transom_engine::{LogLevel, LogLine, Receipt};
@@ -315,7 +315,7 @@ pub(crate) fn tell(signal: &Signal) {
 mod tests {
     use super::*;
     use transom_core::failure::Failure;
-    use transom_core::outcome::WriteKind;
+    use transom_core::plan::WriteKind;
     use transom_core::reference::ObjectRef;
     use transom_core::report::{self, Reconcile, Schedule, Success};
 

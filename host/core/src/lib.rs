@@ -48,6 +48,3 @@ pub mod warnings;
 pub mod watches;
 pub mod work;
 pub mod world;
-
-pub use dependencies as outputs;
-pub use plan as outcome;

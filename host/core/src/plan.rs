@@ -8,7 +8,6 @@ mod fields;
 pub mod prune;
 mod whole;
 
-pub use prune as handover;
 pub use whole::unlocated;
 
 use crate::failure::Failure;

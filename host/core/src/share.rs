@@ -5,5 +5,3 @@ pub mod concurrency;
 pub mod often;
 pub mod room;
 pub mod turns;
-
-pub use often as allowance;

@@ -277,7 +277,7 @@ fn metrics_page(current: &str) -> Result<String> {
         .split_once(LIST)
         .with_context(|| format!("{METRICS} has no heading `{}`", LIST.trim()))?;
     let mut out = format!(
-        "{head}{LIST}\n<!-- Written by `cargo xtask deploy` from host/core/src/metrics/list.rs. -->\n\n| name | kind | unit | labels | meaning |\n|---|---|---|---|---|\n"
+        "{head}{LIST}\n<!-- Written by `cargo xtask deploy` from host/core/src/metrics.rs. -->\n\n| name | kind | unit | labels | meaning |\n|---|---|---|---|---|\n"
     );
     // Writing to a string does not fail.
     for metric in ALL {

@@ -5,8 +5,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use transom_core::object::Object;
-use transom_core::outcome::{Outcome, StepOutcome};
-use transom_core::plan::Step;
+use transom_core::plan::{Outcome, Step, StepOutcome};
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
 

@@ -8,10 +8,8 @@ use std::sync::Arc;
 use transom_core::failure::Failure;
 use transom_core::fingerprint;
 use transom_core::object::Object;
-use transom_core::outcome::Outcome;
-use transom_core::plan::brake;
 use transom_core::plan::desired::Fields;
-use transom_core::plan::{Plan, Step, TimeAdded};
+use transom_core::plan::{Outcome, Plan, Step, TimeAdded, brake};
 use transom_core::report::Success;
 use transom_core::work::{Cause, Key};
 

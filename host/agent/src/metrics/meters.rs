@@ -9,7 +9,7 @@ use prometheus::{
 use std::collections::HashMap;
 use std::time::Duration;
 use transom_core::metrics::{self, Attempt, Kind, Metric};
-use transom_core::outcome::{Outcome, WriteKind};
+use transom_core::plan::{Outcome, WriteKind};
 use transom_core::report::Report;
 use transom_engine::Receipt;
 

@@ -107,7 +107,7 @@ impl Active {
     /// Logs a change of a policy.
     pub(crate) fn tell(&self, policy: &Arc<str>, change: Change) {
         let policy = Arc::clone(policy);
-        let revision = self.catalogue().revision(&policy).cloned();
+        let revision = self.lock().catalogue.revision(&policy).cloned();
         let signal = match change {
             Change::Loaded => Signal::PolicyLoaded { policy },
             Change::Swapped => Signal::Swapped { policy },

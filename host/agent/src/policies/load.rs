@@ -187,9 +187,6 @@ pub(crate) fn known_reason(text: &str) -> KnownReason {
         .unwrap_or(KnownReason::ContractBroken)
 }
 
-/// The former name of [`known_reason`].
-pub(crate) use known_reason as word;
-
 #[cfg(test)]
 mod tests {
     use super::*;

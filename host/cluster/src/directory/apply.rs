@@ -16,8 +16,7 @@ use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::object::Object;
-use transom_core::outcome::{Outcome, StepOutcome, WriteFailure};
-use transom_core::plan::{Plan, Step};
+use transom_core::plan::{Outcome, Plan, Step, StepOutcome, WriteFailure};
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
 

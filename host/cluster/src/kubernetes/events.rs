@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use transom_core::outcome::{WriteFailure, WriteKind};
+use transom_core::plan::{WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::warnings::{Telling, Warnings, is_worth};

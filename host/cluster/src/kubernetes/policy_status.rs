@@ -14,7 +14,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 use transom_api::{API_VERSION, KIND, KnownReason};
 use transom_core::failure::Class;
 use transom_core::latest::{Latest, Next};
-use transom_core::outcome::{WriteFailure, WriteKind};
+use transom_core::plan::{WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
 
 /// Field manager of the status.

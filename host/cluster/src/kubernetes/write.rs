@@ -20,8 +20,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 use transom_api::KnownReason;
 use transom_core::object::Object;
-use transom_core::outcome::{Outcome, StepOutcome, WriteFailure, WriteKind};
-use transom_core::plan::{Plan, Step};
+use transom_core::plan::{Outcome, Plan, Step, StepOutcome, WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
 
 impl Kubernetes {

@@ -8,8 +8,7 @@ use tempfile::TempDir;
 use transom_api::{KnownReason, Reason, State};
 use transom_cluster::directory::{Directory, DirectoryOptions};
 use transom_core::object::Object;
-use transom_core::outcome::Outcome;
-use transom_core::plan::{Plan, Step};
+use transom_core::plan::{Outcome, Plan, Step};
 use transom_core::reference::ObjectRef;
 use transom_core::report::{End, Report};
 

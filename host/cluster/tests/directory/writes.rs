@@ -10,8 +10,7 @@ use transom_api::status::{Condition, ConditionStatus, ConditionType, PolicyStatu
 use transom_api::{KnownReason, State};
 use transom_cluster::Cluster as _;
 use transom_cluster::directory::Directory;
-use transom_core::outcome::WriteKind;
-use transom_core::plan::Step;
+use transom_core::plan::{Step, WriteKind};
 use transom_core::report::{End, Report};
 
 const TAINTED: &str =

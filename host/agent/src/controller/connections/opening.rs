@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use transom_cluster::kubernetes::{ConnectError, Kubernetes, Leading, Server, Standing};
 use transom_cluster::{Cluster, Patience};
 use transom_core::catalogue::Catalogue;
-use transom_core::outcome::WriteFailure;
+use transom_core::plan::WriteFailure;
 use transom_core::reference::LOCAL;
 use transom_core::signal::Signal;
 use transom_core::watches::{self, SecretReads};

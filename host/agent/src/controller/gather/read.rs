@@ -6,8 +6,7 @@ use transom_api::KnownReason;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::ownership::Ownership;
-use transom_core::plan::handover::Handover;
-use transom_core::plan::prune::{self, Candidate, Undesired};
+use transom_core::plan::prune::{self, Candidate, Handover, Undesired};
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
 

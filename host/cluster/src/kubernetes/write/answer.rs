@@ -10,8 +10,7 @@ use tokio::time::{Duration, Instant};
 use transom_api::{KnownReason, labels};
 use transom_core::digest::Digest;
 use transom_core::object::Object;
-use transom_core::outcome::WriteFailure;
-use transom_core::plan::Step;
+use transom_core::plan::{Step, WriteFailure};
 use transom_core::projection::path::keys;
 use transom_core::reference::ObjectRef;
 

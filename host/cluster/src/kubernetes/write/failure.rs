@@ -6,7 +6,7 @@ use kube::core::Status;
 use kube::core::response::StatusCause;
 use transom_api::KnownReason;
 use transom_core::failure::one_line;
-use transom_core::outcome::{WriteFailure, WriteKind};
+use transom_core::plan::{WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
 
 /// A reason, and a message that quotes nothing that was sent.
