@@ -1,5 +1,6 @@
-//! Writes lines to the agent's log. A guest that calls this loads only under a policy that grants the import `log`. The
-//! host counts and cuts the lines. Outside wasm they are dropped.
+//! Writes lines to the agent's log. A guest that calls these functions loads only under a policy that grants the import
+//! `log`; a panic is reported by an import that needs no grant. The host counts and cuts the lines. Outside wasm they
+//! are dropped.
 
 #[cfg(target_arch = "wasm32")]
 use crate::bindings::guest::transom::policy::log as wit;

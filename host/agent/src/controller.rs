@@ -86,7 +86,7 @@ pub(crate) struct Controller {
     /// Limits how many reconciles run at once over all policies.
     at_once: Arc<Semaphore>,
     documents: Documents,
-    /// Notified whenever a reconcile ends.
+    /// Notified whenever a worker has no next request.
     moved: Notify,
     /// Seeds the jitter of back-off and resync, differently in each run.
     seeds: RandomState,
@@ -127,7 +127,7 @@ impl Controller {
         self
     }
 
-    /// For a read-only run: the clusters refuse every write, and the agent keeps an account of each reconcile.
+    /// For a single read-only run: the clusters refuse every write, and the agent keeps an account of each reconcile.
     pub(crate) fn read_only(mut self) -> Self {
         self.accounts = Accounts::kept(false);
         self

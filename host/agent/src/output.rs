@@ -234,11 +234,17 @@ pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
         cells.max().unwrap_or_default()
     });
     let line = |row: &[String; N]| {
-        let cells = row.iter().zip(widths);
-        let cells: Vec<_> = cells
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        cells.join("  ").trim_end().to_owned()
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            line.push_str(cell);
+            // Not by a format's width, which panics above 65,535: a cell may hold a long message.
+            let room = width - cell.chars().count() + 2;
+            line.extend(std::iter::repeat_n(
+                ' ',
+                if column + 1 < N { room } else { 0 },
+            ));
+        }
+        line.trim_end().to_owned()
     };
     rows.iter().map(line).collect()
 }

@@ -73,12 +73,12 @@ impl Written {
         parse_rfc3339(self.text("/metadata/creationTimestamp")?)
     }
 
-    /// The components that it names, even if the policy is not valid.
-    pub(crate) fn components(&self) -> BTreeSet<Location> {
-        let guests = ["/spec/guests/decide", "/spec/guests/trigger"];
+    /// The components that it names, even if the policy is not valid: that of the trigger guest first.
+    pub(crate) fn components(&self) -> impl Iterator<Item = Location> {
+        let guests = ["/spec/guests/trigger", "/spec/guests/decide"];
         let named = guests.map(|guest| self.text(&format!("{guest}/component")));
         let location = |text| Location::parse(text, &self.base);
-        named.into_iter().flatten().map(location).collect()
+        named.into_iter().flatten().map(location)
     }
 
     fn text(&self, pointer: &str) -> Option<&str> {

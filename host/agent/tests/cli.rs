@@ -158,7 +158,8 @@ fn explains_states_and_reasons_of_other_guests() {
         said(&["explain", "--component", "builtin:taints", "NotAvailable"]).0,
         Some(2)
     );
-    let (_, shown, _) = said(&["inspect", "builtin:trigger"]);
+    let (code, shown, _) = said(&["inspect", "builtin:trigger"]);
+    assert_eq!(code, Some(0));
     assert!(shown.contains("  to do     "), "{shown}");
     let (code, _, told) = said(&["inspect", "taints"]);
     assert!(

@@ -1,5 +1,5 @@
-//! The API that Kubernetes users see: policy, conditions, reasons, labels.
-//! Data types only: no client, no async runtime, no decisions.
+//! The API that Kubernetes users see: policy, conditions, labels, and one table of reasons with their classes.
+//! Data types only: no client, no async runtime.
 
 pub mod crd;
 pub mod labels;

@@ -231,19 +231,19 @@ impl Directory {
 
     /// Reads objects; the results have the order of the references, and `None` for an absent object.
     pub fn read(&self, references: &[ObjectRef]) -> Vec<Result<Option<Object>, ReadFailure>> {
-        self.read_all(references.iter())
+        self.on_each(references.iter(), |one| self.shared.read_one(one))
     }
 
-    /// The same, on all cores.
-    fn read_all<'a>(
+    /// Does something with each object, on several cores; the results have the order of the references.
+    fn on_each<'a, T: Send>(
         &self,
         references: impl Iterator<Item = &'a ObjectRef> + Send,
-    ) -> Vec<Result<Option<Object>, ReadFailure>> {
-        let Ok(read) = parallel::in_batches(PARSED, references, |references| {
-            let read = references.into_iter().map(|one| self.shared.read_one(one));
-            Ok::<Vec<_>, Infallible>(read.collect())
+        act: impl Fn(&ObjectRef) -> T + Sync,
+    ) -> Vec<T> {
+        let Ok(done) = parallel::in_batches(PARSED, references, |references| {
+            Ok::<Vec<T>, Infallible>(references.into_iter().map(&act).collect())
         });
-        read.into_iter().flatten().collect()
+        done.into_iter().flatten().collect()
     }
 
     /// The objects of a kind in a namespace, or in all.

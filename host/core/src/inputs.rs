@@ -1,5 +1,5 @@
-//! The inputs found for a guest's needs: absence, the form in which each crosses, and their digest. The digest covers
-//! neither credential bytes nor the time.
+//! The inputs found for a guest's needs: absence, the form in which each crosses (a Service as a record), and their
+//! digest. The digest covers neither credential bytes nor the time.
 
 pub mod kubeconfigs;
 

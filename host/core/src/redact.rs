@@ -1,5 +1,5 @@
 //! Objects in a form that may be shown: of every credential only its kind, its size and a mark that is valid for one
-//! run. In a kubeconfig everything that is not listed is hidden.
+//! run. In a kubeconfig everything that is not listed is hidden. [`visible`] shows texts without hidden characters.
 
 use crate::kubeconfig::{KubeconfigLimits, Source};
 use base64::Engine as _;

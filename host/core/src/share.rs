@@ -1,4 +1,4 @@
-//! Shares scarce resources: memory, threads, log lines, requests to a server. Each file shares one.
+//! Shares scarce resources: memory, threads, log lines, requests to a server. Each file limits one of them.
 
 pub mod budget;
 pub mod concurrency;

@@ -34,11 +34,11 @@ impl LastSeen {
     }
 }
 
-/// What an observed primary means.
+/// What an observed primary means. Evaluated when a worker takes the request, so that several updates count as one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PredicateResult {
-    /// Ask the trigger guest about this change. Whatever it answers, `last_seen` is the new *before*; on `Run` it is
-    /// replaced in the step that enqueues.
+    /// Ask the trigger guest about this change. Whatever it answers, `last_seen` is the new *before*; a reconcile
+    /// replaces it with what it saw.
     Ask {
         /// The change from the state seen last to the state now.
         change: Box<Change>,
@@ -46,10 +46,10 @@ pub enum PredicateResult {
         last_seen: LastSeen,
     },
     /// Reconcile without asking.
-    Enqueue {
+    Reconcile {
         /// Why.
         cause: Cause,
-        /// The new *before*, replaced in the step that enqueues.
+        /// The new *before*; the reconcile replaces it with what it saw.
         last_seen: LastSeen,
     },
     /// No declared field differs.
@@ -84,7 +84,7 @@ pub fn observe(
     object: &Object,
 ) -> PredicateResult {
     let last_seen = LastSeen::of(object, predicate);
-    let enqueue = |cause, last_seen| PredicateResult::Enqueue { cause, last_seen };
+    let enqueue = |cause, last_seen| PredicateResult::Reconcile { cause, last_seen };
     let Some(before) = before.filter(|before| before.primary.uid == last_seen.primary.uid) else {
         return enqueue(Cause::Added, last_seen);
     };
@@ -183,7 +183,7 @@ mod tests {
     }
 
     fn enqueued(cause: Cause, body: &Value) -> PredicateResult {
-        PredicateResult::Enqueue {
+        PredicateResult::Reconcile {
             cause,
             last_seen: last_seen(body),
         }
@@ -316,7 +316,7 @@ mod tests {
                 let cause = Cause::Changed(vec![
                     "metadata.annotations[\"transom.dev/paused\"]".to_owned(),
                 ]);
-                let expected = PredicateResult::Enqueue {
+                let expected = PredicateResult::Reconcile {
                     cause,
                     last_seen: LastSeen::of(&after, counted),
                 };
@@ -355,7 +355,7 @@ mod tests {
             let same = observe(predicate, Some(&before), &body("ours"));
             assert_eq!(same, PredicateResult::Ignore);
             let undone = observe(predicate, Some(&before), &body("theirs"));
-            let expected = PredicateResult::Enqueue {
+            let expected = PredicateResult::Reconcile {
                 cause: Cause::Changed(vec!["metadata.labels.a".to_owned()]),
                 last_seen: LastSeen::of(&body("theirs"), predicate),
             };

@@ -140,17 +140,6 @@ pub fn policies() -> (Scope, Keep) {
     (scope, Keep::default())
 }
 
-/// Whether a watch would have an object of its connection if it existed, so that absence needs no read. False for a
-/// watch that selects by labels, or by fields other than the name: the object may exist without being selected.
-pub fn covers(scope: &Scope, keep: &Keep, reference: &ObjectRef) -> bool {
-    let exact = Scope {
-        namespace: reference.namespace.clone(),
-        name: Some(reference.name.clone()),
-        ..Scope::all(&reference.api_version, &reference.kind)
-    };
-    scope.holds(&exact) && keep.admits(reference)
-}
-
 /// Whether a name matches a wildcard.
 pub(crate) fn matches(wildcard: &str, name: &str) -> bool {
     let Some((first, others)) = wildcard.split_once('*') else {
@@ -207,47 +196,6 @@ mod tests {
             ("*ä", "ä", true),
         ] {
             assert_eq!(matches(wildcard, name), expected, "{wildcard} on {name}");
-        }
-    }
-
-    #[test]
-    fn absence_is_known_where_a_watch_would_include_the_object() {
-        let secret = ObjectRef::local("v1", "Secret", Some("n"), "s");
-        let some = |text: &str| Some(text.to_owned());
-        let scope = |change: &dyn Fn(&mut Scope)| {
-            let mut scope = Scope::all("v1", "Secret");
-            change(&mut scope);
-            scope
-        };
-        let names = |name: &str| Keep {
-            names: vec![name.into()],
-            ..Keep::default()
-        };
-        let namespace = Keep {
-            namespaces: vec!["m".into()],
-            ..Keep::default()
-        };
-        let all = scope(&|_| {});
-        let exact = scope(&|scope| (scope.namespace, scope.name) = (some("n"), some("s")));
-        for (scope, keep) in [
-            (&all, Keep::default()),
-            (&all, names("s*")),
-            (&exact, Keep::default()),
-        ] {
-            assert!(covers(scope, &keep, &secret), "{scope:?} {keep:?}");
-        }
-        for keep in [names("t*"), namespace] {
-            assert!(!covers(&all, &keep, &secret), "{keep:?}");
-        }
-        for other in [
-            scope(&|scope| scope.namespace = some("m")),
-            scope(&|scope| scope.name = some("t")),
-            scope(&|scope| scope.kind = "Service".to_owned()),
-            scope(&|scope| scope.api_version = "v2".to_owned()),
-            scope(&|scope| scope.fields = some("type=Opaque")),
-            scope(&|scope| scope.labels = some("a=b")),
-        ] {
-            assert!(!covers(&other, &Keep::default(), &secret), "{other:?}");
         }
     }
 

@@ -56,7 +56,8 @@ pub enum Cause {
     Triggered(Vec<String>),
     /// These paths differ, and no trigger guest is asked about them: the policy has none, or it is a pause.
     Changed(Vec<String>),
-    /// The trigger guest could not judge the change; the reconcile reports why.
+    /// It is not known whether the change matters: the trigger guest failed, the object could not be read, or the state
+    /// after a write is unknown. The reconcile reports why.
     Undecided,
     /// An object that it reads, waits for or writes appeared, changed or went away.
     Input(ObjectRef),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// The shortest and the longest pause between two looks.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 
-/// The pause after a look that took this long: whoever waits uses a fifth of the time at most, also on a busy machine.
+/// The pause after a look that took this long: four times as long, so that waiting leaves the machine to others.
 pub fn pause(took: Duration) -> Duration {
     (took * 4).clamp(PAUSES.0, PAUSES.1)
 }

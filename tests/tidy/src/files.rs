@@ -37,17 +37,18 @@ pub const SLEEPING: [&str; 5] = [
 pub const CONTROLLER: &str = "host/agent/src/controller";
 /// Patterns of lines that compare a reason: a guest may return any reason, so nothing may depend on one. Decisions by
 /// the outcome of a reconcile use `report::End`, which only the core creates.
-const COMPARISONS: [&str; 7] = [
+const COMPARISONS: [&str; 8] = [
     "== KnownReason::",
     "!= KnownReason::",
     "== Reason::",
     "!= Reason::",
     "reason ==",
     "reason !=",
+    "Reason::Known(",
     "reason.as_str() {",
 ];
-/// More of them, within a call that compares.
-const COMPARED: [&str; 2] = ["reason)", "Reason::Known("];
+/// One more, within a call that compares.
+const COMPARED: &str = "reason)";
 const COMPARING: [&str; 3] = ["contains(", "matches!(", "eq("];
 
 /// The first line of a file says what it is for. Data, cases and manifests of packages have no such line.
@@ -189,8 +190,7 @@ fn compares_reasons(line: &str) -> bool {
     let pattern = line.split_once("=>").map_or("", |(pattern, _)| pattern);
     any(&COMPARISONS)
         || pattern.contains("KnownReason::")
-        || pattern.contains("Reason::Known(")
-        || any(&COMPARED) && any(&COMPARING)
+        || line.contains(COMPARED) && any(&COMPARING)
 }
 
 /// Lints and versions of a package come from the root.
@@ -203,7 +203,7 @@ pub fn manifest(source: &Source) -> Option<String> {
     }
     let sections = source.text.split("\n[").filter(|text| {
         let name = text.split(']').next().unwrap_or_default();
-        name.ends_with("dependencies")
+        name.contains("dependencies")
     });
     let own = |line: &&str| line.contains('=') && !line.contains("workspace = true");
     let line = sections
@@ -306,6 +306,9 @@ mod tests {
                     ("tests/conformance/tests/a.rs", sleep),
                     ("host/agent/src/a.rs", &beside),
                     (controller, "causes.contains(&told.reason);"),
+                    (controller, "if report.reason == other {"),
+                    (controller, "if told != KnownReason::WriteFailed {"),
+                    (controller, "let Reason::Known(known) = told.reason else {"),
                     (controller, "KnownReason::OwnershipPending => return,"),
                     (controller, "match report.reason.as_str() {"),
                 ],
@@ -318,6 +321,9 @@ mod tests {
                     ("host/agent/src/a.rs", sleep),
                     (SLEEPING[0], sleep),
                     (controller, "reason: KnownReason::AgentFailed.into(),"),
+                    (controller, "Err(Failure::known(word, message))"),
+                    (controller, "if report.end == End::Gone {"),
+                    ("host/agent/src/command/a.rs", "if a.reason == b.reason {"),
                     ("host/core/src/a.rs", "if a.reason == b {"),
                 ],
             ),

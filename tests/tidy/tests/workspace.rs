@@ -7,6 +7,8 @@ use transom_tidy::{Source, dependencies, pages, root, sources};
 /// Fails with what a rule says about the sources.
 fn hold(rule: impl Fn(&Source) -> Option<String>) -> io::Result<()> {
     let sources = sources()?;
+    let found = |path: &str| sources.iter().any(|source| source.path == path);
+    assert!(found("tests/tidy/tests/workspace.rs") && found("host/core/src/lib.rs"));
     let finding = |source: &Source| Some(format!("{}: {}", source.path, rule(source)?));
     none(&sources.iter().filter_map(finding).collect::<Vec<_>>());
     Ok(())

@@ -159,7 +159,7 @@ fn state(snapshot: &Snapshot) -> Value {
         "primaries": {
             "applied": count(true),
             "others": others.collect::<Vec<_>>(),
-            "leftOut": count(false) - snapshot.listed.len(),
+            "leftOut": count(false).saturating_sub(snapshot.listed.len()),
         },
     })
 }

@@ -71,7 +71,7 @@ condition Healthy: No primary of the policy failed.
 cause Added: The primary is new, or this agent saw it for the first time.
 cause Triggered: The trigger guest requested it; its reasons are listed with the cause.
 cause Changed: A declared field of the primary changed and no trigger guest is called for it, or a field that the policy writes changed.
-cause Undecided: The trigger guest could not be called for the change.
+cause Undecided: It is not known whether the change matters: the trigger guest failed, the object could not be read, or the state after a write is unknown.
 cause Input: An input of the last answer was changed, created or deleted.
 cause Released: A target that another primary owned is free.
 cause Gone: The primary was deleted.

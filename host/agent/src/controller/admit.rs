@@ -59,7 +59,7 @@ impl Controller {
         let observed = trigger::observe(loaded.revision.predicate(), before.as_ref(), &primary);
         let (cause, last_seen) = match observed {
             PredicateResult::Ignore => return None,
-            PredicateResult::Enqueue { cause, last_seen } => (Some(cause), last_seen),
+            PredicateResult::Reconcile { cause, last_seen } => (Some(cause), last_seen),
             PredicateResult::Ask { change, last_seen } => {
                 let cause = match self.verdict(loaded, key, &change) {
                     Ok(Verdict::Ignore) => None,

@@ -137,13 +137,16 @@ impl Memory {
     /// The reconciles that depend on a changed object and did not see it with this fingerprint. Of an object that is
     /// being written, the observation is kept for [`Self::end_of_write`] instead.
     pub(crate) fn concerned(&mut self, object: &ObjectRef, observed: Observed) -> Vec<Key> {
-        let all = self.dependencies.concerned(object).cloned();
-        let mut concerned: Vec<Key> = all.collect();
         // A reconcile that saw this very state has nothing to do.
-        concerned.retain(|key| {
-            let seen = self.fingerprints.get(key).and_then(|seen| seen.get(object));
+        let news = |key: &&Key| {
+            let seen = self
+                .fingerprints
+                .get(*key)
+                .and_then(|seen| seen.get(object));
             observed.is_none() || seen != Some(&observed)
-        });
+        };
+        let all = self.dependencies.concerned(object);
+        let mut concerned: Vec<Key> = all.filter(news).cloned().collect();
         concerned.retain(|key| !self.is_writing(key, object, observed));
         concerned
     }

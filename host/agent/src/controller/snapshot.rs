@@ -20,7 +20,7 @@ pub(crate) trait Snapshots: Send + Sync {
     /// one can be used.
     fn unready(&self) -> Option<&'static str>;
 
-    /// The agent as it is now. Locks what it knows only while that is counted.
+    /// The agent as it is now. Locks what it knows only while that is counted and the listed primaries are copied.
     fn snapshot(&self) -> Snapshot;
 }
 

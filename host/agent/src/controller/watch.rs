@@ -1,5 +1,5 @@
-//! Stage 1, watch: opens the connections, each in its own task, so that one that is slow or does not answer holds up no
-//! other; and turns what the watches of clusters report into requests in workqueues.
+//! Stage 1, watch: turns what the watches of clusters report into requests in workqueues. Opens each connection in a
+//! task of its own, so that one that is slow or does not answer holds up no other.
 
 use super::Controller;
 use super::memory::LastResult;

@@ -102,7 +102,7 @@ impl Controller {
         (primaries, left)
     }
 
-    /// Called when something became readable. Primaries that nothing is memory of yet are located before an unstamped
+    /// Called when something became readable. Primaries of which nothing is known yet are located before an unstamped
     /// target of their policy is written, as at a start: the oldest contender may be observed last.
     pub(super) fn locate_new(&self) {
         for queue in self.queues() {

@@ -50,7 +50,9 @@ impl Active {
 
     /// How many policies are refused, with or without an active earlier revision, plus the places that cannot be read.
     pub(crate) fn refused(&self) -> usize {
-        self.refusals().len() + self.broken().len()
+        let known = self.lock();
+        let refused = known.catalogue.entries();
+        refused.filter(|(_, entry)| entry.refused.is_some()).count() + known.broken.len()
     }
 
     /// Why each refused policy was refused.
@@ -107,7 +109,13 @@ impl Active {
     /// Logs a change of a policy.
     pub(crate) fn tell(&self, policy: &Arc<str>, change: Change) {
         let policy = Arc::clone(policy);
-        let revision = self.lock().catalogue.revision(&policy).cloned();
+        let (revision, refusal) = {
+            let known = self.lock();
+            let mut entries = known.catalogue.entries();
+            let entry = entries.find(|(name, _)| **name == policy);
+            let refusal = entry.and_then(|(_, entry)| entry.refused.clone());
+            (known.catalogue.revision(&policy).cloned(), refusal)
+        };
         let signal = match change {
             Change::Loaded => Signal::PolicyLoaded { policy },
             Change::Swapped => Signal::Swapped { policy },
@@ -118,8 +126,7 @@ impl Active {
                 suspended: revision.is_some_and(|one| one.policy.suspend),
             },
             Change::Refused => {
-                let mut refusals = self.refusals().into_iter();
-                let Some((_, refusal)) = refusals.find(|(name, _)| **name == *policy) else {
+                let Some(refusal) = refusal else {
                     // The refusal is over by now.
                     return;
                 };

@@ -218,7 +218,7 @@ impl Swap {
             number: newest.number,
             policy: policy.clone(),
             base: written.base.clone(),
-            components: written.components(),
+            components: written.components().collect(),
         });
     }
 

@@ -91,7 +91,7 @@ fn perform(
             version, fields, ..
         } => {
             writer.expect(Some(&version))?;
-            writer.patch(&fields).map(Some)
+            writer.patch(&fields)
         }
         Step::Delete { version, .. } => {
             writer.expect(Some(&version))?;
@@ -177,8 +177,8 @@ impl Writer<'_> {
     }
 
     /// Lays fields over a user's object; an object that the agent made is rewritten. Gives the object as
-    /// it is then.
-    fn patch(&self, fields: &[(String, Value)]) -> Result<Object, WriteFailure> {
+    /// the write left it.
+    fn patch(&self, fields: &[(String, Value)]) -> Result<Option<Object>, WriteFailure> {
         let (effective, patch) = {
             let store = self.shared.store();
             (
@@ -215,10 +215,7 @@ impl Writer<'_> {
         }
         let mut body = users;
         patch.lay(&mut body);
-        if patch == before {
-            let seen = self.shared.store().seen(self.target);
-            return Ok(self.left(body, &seen));
-        }
+        let changes = patch != before;
         if let Some((path, _)) = fields
             .iter()
             .find(|(path, value)| get(&body, path).unwrap_or(&Value::Null) != value)
@@ -230,9 +227,9 @@ impl Writer<'_> {
             .cloned()
             .map(Arc::new);
         let seen = Effective::Users(text, laid).seen(&self.shared.key);
-        if patch.fields.is_empty() {
+        if changes && patch.fields.is_empty() {
             self.remove(Layer::Patch, &seen)?;
-        } else {
+        } else if changes {
             self.put(
                 Layer::Patch,
                 &patch.file(self.target),
@@ -243,13 +240,14 @@ impl Writer<'_> {
         Ok(self.left(body, &seen))
     }
 
-    /// The object as a write left it.
-    fn left(&self, body: Value, seen: &Seen) -> Object {
-        Object {
+    /// The object as a write left it; `None` if it changed since.
+    fn left(&self, body: Value, seen: &Seen) -> Option<Object> {
+        let unchanged = self.shared.store().seen(self.target) == *seen;
+        unchanged.then(|| Object {
             reference: self.target.clone(),
             version: version_text(seen),
             body,
-        }
+        })
     }
 
     /// Removes an object that the agent made. A user's object is only hidden in memory, if nothing may be written; else

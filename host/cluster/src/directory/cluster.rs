@@ -75,13 +75,12 @@ impl Cluster for Directory {
     fn stamped(&self) -> Vec<Object> {
         // Parsing every object for a label that few have would double the time to start.
         let labelled = self.shared.store().holding(labels::POLICY);
-        let objects = self
-            .read_all(labelled.iter().map(AsRef::as_ref))
-            .into_iter();
-        objects
-            .filter_map(|object| object.ok().flatten())
-            .filter(|object| Stamp::read(object).is_some())
-            .collect()
+        let stamped = |one: &ObjectRef| {
+            let object = self.shared.read_one(one).ok().flatten();
+            object.filter(|object| Stamp::read(object).is_some())
+        };
+        let objects = self.on_each(labelled.iter().map(AsRef::as_ref), stamped);
+        objects.into_iter().flatten().collect()
     }
 
     fn weigh(&self, reference: &ObjectRef) -> Option<usize> {

@@ -113,7 +113,7 @@ pub(super) fn refresh(shared: &Shared, places: BTreeSet<Place>) -> Vec<News> {
     take_over(shared, read_files(shared, places))
 }
 
-/// Reads files again, on as many threads as are worth it. Applies the agent's own files at once: they are never half
+/// Reads files again, in batches on several threads. Applies the agent's own files at once: they are never half
 /// written, and no object moves between them.
 pub(super) fn read_files(shared: &Shared, places: BTreeSet<Place>) -> Vec<(Place, Edit)> {
     let Ok(edits) = in_batches(SHARE, places.into_iter(), |places| {

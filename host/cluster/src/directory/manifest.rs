@@ -5,8 +5,8 @@ use super::parallel::in_batches;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use transom_api::KnownReason;
 use transom_core::document::{self, DocumentError, List, Piece, parse_each, parse_one};
 use transom_core::reference::ObjectRef;
@@ -14,6 +14,8 @@ use transom_core::share::room;
 
 /// Items of a large List that a thread parses at a time.
 const BATCH: usize = 64;
+/// Items of more bytes are parsed one at a time, because aliases can make them large in memory.
+const COSTLY: usize = 16 << 10;
 /// How deep Lists may be nested.
 const LIST_DEPTH: usize = 4;
 /// A List with more bytes than this is read item by item.
@@ -116,8 +118,9 @@ fn items(
         return Err(no_list());
     };
     let kind = list_of(&head).ok_or_else(no_list)?;
-    let counted = AtomicUsize::new(0);
+    let (counted, costly) = (AtomicUsize::new(0), Mutex::new(()));
     let parse = |index: usize, piece: Piece<'_>, found: &mut Vec<Found>| {
+        let alone = (piece.text.len() > COSTLY).then(|| costly.lock());
         let value = parse_one(piece.text.as_bytes(), budget(limits))
             .map_err(|error| fault(error, piece.offset))?;
         let item = match value {
@@ -129,6 +132,7 @@ fn items(
         };
         let place = format!("document 1, line {}, items[{index}]", piece.offset + 1);
         let item = of_kind(item, kind.as_deref(), &head);
+        drop(alone);
         flatten(item, &place, LIST_DEPTH - 1, &mut |object, place| {
             allow_one_more(counted.fetch_add(1, Ordering::Relaxed), bytes)?;
             found.push(one(object, place, cluster, limits.object_bytes)?);

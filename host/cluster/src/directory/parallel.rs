@@ -1,13 +1,16 @@
-//! Spreads work over all cores, in batches.
+//! Spreads work over the cores, in batches.
 
 use std::collections::BTreeMap;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, Builder};
 
-/// Works through items in batches, on as many threads as there are cores; one batch needs no thread. Returns the results
-/// of the batches in order.
+/// The most threads: what they parse is in memory at the same time.
+const MOST: usize = 8;
+
+/// Works through items in batches, on as many threads as there are cores and batches; one batch needs no thread. Returns
+/// the results of the batches in order.
 ///
 /// # Errors
 /// The first error in that order. No batch after it is begun any more.
@@ -16,11 +19,14 @@ pub(super) fn in_batches<T: Send, R: Send, E: Send>(
     items: impl Iterator<Item = T> + Send,
     work: impl Fn(Vec<T>) -> Result<R, E> + Sync,
 ) -> Result<Vec<R>, E> {
-    let mut items = items.peekable();
+    let mut items = items.fuse().peekable();
     let first: Vec<T> = items.by_ref().take(size).collect();
     if items.peek().is_none() {
         return Ok(vec![work(first)?]);
     }
+    let batches = items.size_hint().1.map(|items| items.div_ceil(size));
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let others = cores.min(MOST).min(batches.map_or(MOST, |left| left + 1)) - 1;
     let left = Mutex::new((0_usize, Some(first), items));
     let failed = AtomicBool::new(false);
     // Batches are handed out in order, so every batch before one that fails is worked on.
@@ -42,9 +48,10 @@ pub(super) fn in_batches<T: Send, R: Send, E: Send>(
         }
         done
     };
-    let cores = thread::available_parallelism().map_or(1, usize::from);
     let done = thread::scope(|scope| {
-        let others: Vec<_> = (1..cores).map(|_| scope.spawn(work_on)).collect();
+        // Where the system has no more threads, fewer do the work.
+        let start = |_| Builder::new().spawn_scoped(scope, work_on).ok();
+        let others: Vec<_> = (0..others).filter_map(start).collect();
         let mut done = work_on();
         for other in others {
             done.extend(

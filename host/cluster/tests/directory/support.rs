@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use transom_api::{KnownReason, Reason, State};
 use transom_cluster::directory::{Directory, DirectoryOptions};
 use transom_core::object::Object;
-use transom_core::plan::{Outcome, Plan, Step};
+use transom_core::plan::{Outcome, Plan, Step, WriteKind};
 use transom_core::reference::ObjectRef;
 use transom_core::report::{End, Report};
 
@@ -144,9 +144,15 @@ pub(crate) fn apply(directory: &Directory, steps: Vec<Step>) -> Outcome {
 
 /// Applies one step that must succeed.
 pub(crate) fn done(directory: &Directory, step: Step) {
+    let target = step.target().clone();
     let outcome = apply(directory, vec![step]);
     assert_eq!(outcome.steps.len(), 1);
     assert_eq!(outcome.failure(), None);
+    // What a patch says that it left is what a read gives.
+    if outcome.steps[0].kind == WriteKind::Patch {
+        let left = outcome.steps[0].left.as_deref();
+        assert!(left.is_some() && left == read(directory, &target).as_ref());
+    }
 }
 
 /// An update of an object in its current state.

@@ -1,4 +1,5 @@
-//! Templates: names made of the primary's fields, with fallbacks. A value must be a DNS name.
+//! Templates: names made of the primary's fields, with fallbacks. A value must be a DNS name. The errors, also those of
+//! patterns, do not repeat the text.
 //!
 //! ```text
 //! template = choice *( "|" choice )        the first choice of which every field is there

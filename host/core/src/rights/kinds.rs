@@ -63,7 +63,7 @@ pub fn known(group: &str, kind: &str) -> Option<Kind> {
     })
 }
 
-/// The most likely plural of a kind: `policies`, `classes`, `widgets`. Its scope is unknown and counts as namespaced.
+/// The most likely plural of a kind: `policies`, `classes`, `widgets`, and `endpoints`, which is one. Its scope is unknown and counts as namespaced.
 pub fn guess(kind: &str) -> Kind {
     let lower = kind.to_ascii_lowercase();
     let plural = match lower.strip_suffix('y') {
@@ -83,6 +83,22 @@ pub fn guess(kind: &str) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_plurals_of_known_kinds_are_those_of_the_api_server() {
+        let plurals = KNOWN.iter().flat_map(|(group, namespaced, others)| {
+            let kinds = namespaced.iter().chain(*others);
+            kinds.map(|kind| known(group, kind).unwrap().plural)
+        });
+        let mut plurals: Vec<String> = plurals.collect();
+        plurals.sort();
+        let expected = "appliedmanifestworks clustermanagementaddons clustermanagers configmaps deployments \
+                        endpoints hostedclusters hostedcontrolplanes ingresses ingresses \
+                        klusterlets managedclusteraddons managedclusters managedclustersets manifestworks \
+                        namespaces nodepools nodes persistentvolumes pods \
+                        secrets serviceaccounts services";
+        assert_eq!(plurals.join(" "), expected);
+    }
 
     #[test]
     fn knows_or_guesses_plurals_of_kinds() {

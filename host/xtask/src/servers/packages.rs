@@ -58,8 +58,8 @@ impl Wanted {
         let room = folder.join(format!("{}-package", self.package));
         let root = self.unpack(&room).with_context(|| {
             format!(
-                "{} not found: it is not installed, and `apt-get download` cannot fetch a package `{}` (try `apt-get update`); install {}",
-                self.files[0], self.package, self.advice
+                "{} not found: not all of it is installed, and the package `{}` cannot be fetched and unpacked (try `apt-get update`); install {}",
+                self.files.join(" and "), self.package, self.advice
             )
         });
         let copied = root.and_then(|root| self.copy(folder, |name| (self.unpacked)(&root, name)));

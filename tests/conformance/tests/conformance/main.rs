@@ -17,7 +17,6 @@ mod limits;
 #[cfg(test)]
 mod loading;
 #[cfg(test)]
-#[cfg(test)]
 #[path = "../../../../host/core/src/sample/planned.rs"]
 mod planned;
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A real API server accepts the rendered objects, and the agent works as deployed: with these flags, and as the
-//! service account with these permissions, not as an administrator.
+//! A real API server accepts the rendered objects, which match their sources, and the agent works as deployed: with
+//! these flags, and as the service account with these permissions, not as an administrator.
 
 use crate::deployed::{DEADLINE, Deployed, kubectl};
 use anyhow::{Context as _, Result, ensure};

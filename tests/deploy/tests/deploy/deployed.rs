@@ -35,6 +35,7 @@ impl Deployed {
         ];
         let deployment: Value = serde_json::from_str(&said(kubectl(cluster)?.args(words))?)?;
         let account = cluster.service_account("transom", "transom").await?;
+        let mut listens = false;
         let arguments = deployment
             .pointer("/spec/template/spec/containers/0/args")
             .and_then(Value::as_array);
@@ -44,8 +45,14 @@ impl Deployed {
             .iter()
             .filter_map(Value::as_str)
         {
-            transom.arg(argument.replace("0.0.0.0:8080", "127.0.0.1:0"));
+            let here = argument.replace("0.0.0.0:8080", "127.0.0.1:0");
+            listens |= here != argument;
+            transom.arg(here);
         }
+        ensure!(
+            listens,
+            "the agent does not listen at the port of the container"
+        );
         transom
             .arg("--kubeconfig")
             .arg(cluster.write_kubeconfig(&account)?);

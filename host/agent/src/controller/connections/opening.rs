@@ -1,4 +1,4 @@
-//! Connects API servers, sets what every connection watches, and tells which ones have answered.
+//! What every connection watches, and which connections have answered.
 
 use super::Connections;
 use crate::telemetry;

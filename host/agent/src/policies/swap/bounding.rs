@@ -1,5 +1,5 @@
-//! Bounds what the earlier revision of a policy may do while its newest manifest cannot take over, or is refused because
-//! of another policy.
+//! Refuses manifests that may not work beside those of other policies, and bounds what the earlier revision of a policy
+//! may do while its newest manifest cannot take over.
 
 use super::{GRACE, Newest, Swap};
 use crate::policies::Written;
