@@ -150,7 +150,7 @@ pub(super) async fn beats(
     );
     let what = |rest: &str| {
         format!(
-            "a minute of beating hearts, {} ManagedClusters, {beats} beats: {rest}",
+            "a minute of heartbeats, {} ManagedClusters, {beats} beats: {rest}",
             names.len()
         )
     };
