@@ -177,8 +177,11 @@ impl Store {
             (None, None) => ahead,
         };
         if counts {
-            self.tombstones.remove(&item.key);
-            self.place(item, now, false);
+            // The current list may have contained it while an answer said that it was gone.
+            let listed =
+                |tombstone: Tombstone| tombstone.round == self.round && tombstone.held.is_some();
+            let listed = self.tombstones.remove(&item.key).is_some_and(listed);
+            self.place(item, now, listed);
         }
     }
 
@@ -396,6 +399,20 @@ mod tests {
         assert_eq!(names(&store.end_list("10")), ["gone", "undone"]);
         assert_eq!(store.len(), 3);
         assert!(store.is_unconfirmed("n/written") && !store.is_unconfirmed("n/new"));
+    }
+
+    #[test]
+    fn a_list_keeps_what_it_contained_although_answers_disagreed_meanwhile() {
+        // After a restore, an object is created again at the version that it had before.
+        let mut store = at("1");
+        store.apply_event(item("a", 11, "x"));
+        store.begin_list(1);
+        store.apply_absence("n/a", "11", 1, 2);
+        store.apply_listed(item("a", 11, "x"));
+        assert_eq!(version_of(&store, "a"), None);
+        store.apply_answer(item("a", 11, "x"), 2, 3);
+        assert_eq!(names(&store.end_list("11")), <[&str; 0]>::default());
+        assert_eq!(version_of(&store, "a"), Some("11"));
     }
 
     #[test]
