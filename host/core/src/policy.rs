@@ -2,14 +2,16 @@
 
 pub mod bound;
 pub mod check;
+pub mod component;
 pub mod manifest;
 
 use crate::failure::Failure;
 use crate::object::Object;
 use crate::pattern::{Pattern, TemplateData};
 use crate::projection::path::{Path, Segment};
-use crate::reference::ObjectRef;
+use crate::reference::{LOCAL, ObjectRef};
 use crate::world::World;
+use component::Source;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::policy::{GuestSpec, KubeconfigGrant, OwnSpec, Verb};
@@ -52,7 +54,27 @@ impl Policy {
             "spec.primary.cluster".to_owned(),
             self.primary.cluster.as_str(),
         );
-        std::iter::once(primary).chain(reads).chain(writes)
+        let objects = self.components().into_iter();
+        let components = objects
+            .filter(|(_, source)| !source.objects().is_empty())
+            .map(|(field, _)| (field.to_owned(), LOCAL));
+        std::iter::once(primary)
+            .chain(components)
+            .chain(reads)
+            .chain(writes)
+    }
+
+    /// Each field that names a component, with its source.
+    pub fn components(&self) -> Vec<(&'static str, Source)> {
+        let fields = [
+            "spec.guests.decide.component",
+            "spec.guests.trigger.component",
+        ];
+        let guests = std::iter::once(&self.decide).chain(&self.trigger);
+        let parsed = fields.into_iter().zip(guests);
+        parsed
+            .filter_map(|(field, guest)| Some((field, Source::parse(&guest.component).ok()?)))
+            .collect()
     }
 }
 

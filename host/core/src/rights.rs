@@ -144,6 +144,17 @@ pub struct Own<'a> {
     pub policies: bool,
     /// Whether it asks the API server who may read its metrics.
     pub reviews: bool,
+    /// The ConfigMaps that may hold components.
+    pub components: &'a [AnyOf],
+}
+
+/// Objects of a namespace by name; `None` stands for all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnyOf {
+    /// Exact namespace.
+    pub namespace: Option<String>,
+    /// Exact name.
+    pub name: Option<String>,
 }
 
 /// The connection that the agent uses for itself, such as for its Lease: [`LOCAL`] where there is one of that name,
@@ -305,6 +316,7 @@ impl Needed<'_> {
     fn own(&mut self, own: Own<'_>) {
         use Verb::{Create, Get, List, Patch, Update, Watch};
         let writes = !self.asked.read_only;
+        let is_local = self.asked.connection == LOCAL;
         let mut add = |objects, verbs, why| self.add(objects, verbs, [Because::Agent(why)]);
         if let Some(namespace) = own.lease {
             let lease = Objects {
@@ -321,6 +333,14 @@ impl Needed<'_> {
         if own.policies && writes {
             let status = Objects::all(GROUP, "fleetpolicies/status");
             add(status, &[Patch], "writes the status of its policies");
+        }
+        for AnyOf { namespace, name } in own.components.iter().filter(|_| is_local) {
+            let config_maps = Objects {
+                namespace: namespace.clone(),
+                name: name.clone(),
+                ..Objects::all("", "configmaps")
+            };
+            add(config_maps, &[List, Watch], "reads components");
         }
         if own.reviews {
             let tokens = Objects::all("authentication.k8s.io", "tokenreviews");
@@ -357,6 +377,7 @@ mod tests {
         lease: Some("transom"),
         policies: true,
         reviews: true,
+        components: &[],
     };
 
     /// What an agent on `local` that does everything is asked about a connection.

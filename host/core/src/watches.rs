@@ -4,8 +4,9 @@ pub(crate) mod plan;
 #[cfg(test)]
 mod same;
 
-pub use plan::of;
+pub use plan::{component, of};
 
+use crate::digest::Digest;
 use crate::projection::Paths;
 use crate::reference::ObjectRef;
 use serde_json::Value;
@@ -76,7 +77,13 @@ pub struct Keep {
     pub namespaces: Vec<Arc<str>>,
     /// Declared fields; `None` for the whole object. Metadata without `managedFields` always stays.
     pub fields: Option<Paths>,
+    /// Whether a digest of the whole content stands for the fields that are not kept, so that every change of it is a
+    /// change of what is kept.
+    pub digest: bool,
 }
+
+/// The field of that digest.
+const DIGEST: &str = "contentDigest";
 
 impl Keep {
     /// Whether an object of the scope is kept.
@@ -103,11 +110,17 @@ impl Keep {
         };
         union(&mut self.names, other.names);
         union(&mut self.namespaces, other.namespaces);
+        self.digest |= other.digest;
         self.fields = self
             .fields
             .take()
             .zip(other.fields)
             .map(|(mine, theirs)| Paths::union([&mine, &theirs]));
+    }
+
+    /// The fields that must be decoded for [`Keep::project`]; `None` for all.
+    pub fn decoded(&self) -> Option<&Paths> {
+        self.fields.as_ref().filter(|_| !self.digest)
     }
 
     /// The part of an object's body that is kept.
@@ -116,6 +129,7 @@ impl Keep {
             return body;
         };
         let mut metadata = map.remove("metadata").unwrap_or_default();
+        let digest = self.digest.then(|| Digest::of_fields(map, &[]));
         if let Some(metadata) = metadata.as_object_mut() {
             metadata.remove("managedFields");
         }
@@ -126,6 +140,7 @@ impl Keep {
                 map.extend(api_version.map(|value| ("apiVersion".to_owned(), value)));
                 map.extend(kind.map(|value| ("kind".to_owned(), value)));
                 map.insert("metadata".to_owned(), metadata);
+                map.extend(digest.map(|digest| (DIGEST.to_owned(), digest.to_string().into())));
             }
             return kept;
         }
@@ -141,7 +156,7 @@ pub fn policies() -> (Scope, Keep) {
 }
 
 /// Whether a name matches a wildcard.
-pub(crate) fn matches(wildcard: &str, name: &str) -> bool {
+pub fn matches(wildcard: &str, name: &str) -> bool {
     let Some((first, others)) = wildcard.split_once('*') else {
         return wildcard == name;
     };
@@ -167,7 +182,7 @@ mod tests {
         let keep = Keep {
             names: vec!["*-admin-kubeconfig".into()],
             namespaces: vec!["clusters".into(), "team-*".into()],
-            fields: None,
+            ..Keep::default()
         };
         let admits = |namespace: &str, name: &str| {
             keep.admits(&ObjectRef::local("v1", "Secret", Some(namespace), name))
@@ -212,6 +227,21 @@ mod tests {
         assert_eq!(
             kept,
             json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "n"}, "spec": {"a": 1}})
+        );
+        let digested = |spec: &Value| {
+            let mut body = body.clone();
+            body["spec"] = spec.clone();
+            let keep = Keep {
+                fields: Some(Paths::default()),
+                digest: true,
+                ..Keep::default()
+            };
+            keep.project(body)
+        };
+        let (one, other) = (digested(&json!({"a": 1})), digested(&json!({"a": 2})));
+        assert!(
+            one != other && one.pointer("/spec").is_none(),
+            "{one} {other}"
         );
         let whole = Keep::default().project(body);
         assert_eq!(whole.pointer("/spec/b"), Some(&json!(2)));

@@ -2,6 +2,7 @@
 
 mod write;
 
+use super::component::Source;
 use super::manifest::{Manifest, PolicyError};
 use super::{Policy, PrimaryRule, ReadRule, WriteRule};
 use crate::pattern::Pattern;
@@ -95,6 +96,8 @@ fn guest(field: &str, spec: &GuestSpec) -> Checked<()> {
             "is longer than 1024 characters",
         );
     }
+    Source::parse(&spec.component)
+        .map_err(|why| PolicyError::new(format!("{field}.component"), why))?;
     let hexadecimal = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let well_formed = |digest: &String| {
         let hex = digest.strip_prefix("sha256:");
@@ -376,6 +379,7 @@ mod tests {
                 ("primary.namespaces", json!(["{primary.name}"]), "[0]"),
                 ("primary.namespaces", json!(["a".repeat(254)]), "[0]"),
                 ("guests.decide.component", json!(""), ""),
+                ("guests.decide.component", json!("configmap:a/b"), ""),
                 ("guests.decide.digest", json!("sha256:12"), ""),
                 ("guests.trigger.capabilities", json!(["log", "log"]), ""),
                 ("guests.trigger.capabilities", json!(["clock"]), "[0]"),

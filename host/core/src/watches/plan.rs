@@ -6,6 +6,7 @@ use crate::pattern::Pattern;
 use crate::policy::{Policy, ReadRule, WriteRule};
 use crate::projection::Paths;
 use crate::projection::path::Path;
+use crate::reference::ObjectRef;
 use crate::rights::Because;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,7 +80,28 @@ fn wanted(
         .makes()
         .filter(|(_, rule)| rule.cluster == connection);
     all.extend(made.map(|(index, rule)| (write_line(index), target(policy, rule))));
+    for (field, source) in policy.components() {
+        let objects = source.objects().into_iter();
+        let here = objects.filter(|object| object.cluster == connection);
+        all.push((field.to_owned(), here.map(component).collect()));
+    }
     all
+}
+
+/// The watch of an object that holds a component. Keeps only its metadata and a digest: when it changes, it is read
+/// whole.
+pub fn component(object: &ObjectRef) -> (Scope, Keep) {
+    let scope = Scope {
+        namespace: object.namespace.clone(),
+        name: Some(object.name.clone()),
+        ..Scope::all(&object.api_version, &object.kind)
+    };
+    let keep = Keep {
+        fields: Some(Paths::default()),
+        digest: true,
+        ..Keep::default()
+    };
+    (scope, keep)
 }
 
 /// Names the line of a read grant.
@@ -191,6 +213,7 @@ fn bound(
             names: kept_names.clone(),
             namespaces: kept_namespaces.clone(),
             fields: fields.cloned(),
+            digest: false,
         };
         all.push((scope, keep));
     }
@@ -406,6 +429,27 @@ mod tests {
             Watches::new()
         );
         assert_eq!(watched([], SecretReads::Watch), Vec::<String>::new());
+    }
+
+    #[test]
+    fn watches_the_objects_that_hold_components() {
+        let component = (
+            "/spec/guests/decide/component",
+            json!("configmap:transom/taints/a+taints/b+more/c"),
+        );
+        let watched = |connection: &str| {
+            let revision = with(taints_manifest(), std::slice::from_ref(&component));
+            shown(&of(&catalogue([revision]), connection, SecretReads::Watch))
+        };
+        assert_eq!(
+            watched("local"),
+            [
+                "ManagedCluster */*: * in *, spec.taints",
+                "ConfigMap transom/more: * in *, ",
+                "ConfigMap transom/taints: * in *, ",
+            ]
+        );
+        assert_eq!(watched("hub"), Vec::<String>::new());
     }
 
     #[test]
