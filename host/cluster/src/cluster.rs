@@ -69,6 +69,10 @@ pub trait Cluster: Send + Sync {
     /// concerns the agent's own files: a user's file that is being written counts as it was last whole.
     fn confirm<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read>;
 
+    /// Requests an object with all its fields, also those that no watch keeps. Waits for the first answer of an API
+    /// server, or until it is known not to answer.
+    fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read>;
+
     /// A place that cannot be read now, where an object that was not found may be. Always `None` for an API server,
     /// whose answer to [`Cluster::confirm`] leaves no doubt.
     fn unread(&self, object: &ObjectRef) -> Option<String>;

@@ -272,6 +272,15 @@ impl Kubernetes {
         Ok(read)
     }
 
+    /// Requests an object with all its fields, and leaves the cache as it is. Sends a LIST of the one name, for which the
+    /// rights of a watch suffice.
+    ///
+    /// # Errors
+    /// The errors of [`Kubernetes::confirm`].
+    pub async fn read_whole(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
+        self.shared.list_one(reference).await
+    }
+
     /// Reads an object for a resync: requests it when only an answer reported its state, and no watch has confirmed it.
     ///
     /// # Errors

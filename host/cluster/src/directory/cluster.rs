@@ -104,6 +104,11 @@ impl Cluster for Directory {
         async move { self.read_again(reference, |_| true) }.boxed()
     }
 
+    /// Every field is kept.
+    fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
+        Cluster::read(self, reference)
+    }
+
     /// Any file may hold the object.
     fn unread(&self, _object: &ObjectRef) -> Option<String> {
         let store = self.shared.store();

@@ -114,7 +114,7 @@ pub(super) fn object(
     scope: &Scope,
     keep: &Keep,
 ) -> Result<Read, Malformed> {
-    let body = match body(text, keep.fields.as_ref()) {
+    let body = match body(text, keep.decoded()) {
         Ok(body) => body,
         Err(fault) => {
             let identity = Identity::of(text)?;
@@ -309,6 +309,28 @@ mod tests {
             ),
             Err(Malformed)
         );
+    }
+
+    #[test]
+    fn a_digest_shows_a_change_of_fields_that_are_not_kept() {
+        let keep = Keep {
+            fields: Some(Paths::default()),
+            digest: true,
+            ..Keep::default()
+        };
+        let content = |data: &str, version: u32| {
+            let text = format!(
+                r#"{{"metadata": {{"name": "a", "resourceVersion": "{version}"}}, "data": {{"k": "{data}"}}}}"#
+            );
+            let Content::Body(bytes) = read(&text, &keep).unwrap().item.unwrap().content else {
+                panic!("a fault")
+            };
+            bytes
+        };
+        let first = content("canary", 7);
+        assert_eq!(content("canary", 8), first);
+        assert_ne!(content("other", 9), first);
+        assert!(!String::from_utf8_lossy(&first).contains("canary"));
     }
 
     #[test]

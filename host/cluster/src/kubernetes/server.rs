@@ -161,6 +161,15 @@ impl Cluster for Server {
         self.kubernetes.confirm(reference).boxed()
     }
 
+    fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
+        async move {
+            // It fails only if the task that asks was aborted.
+            drop(self.kubernetes.standing().wait_for(Option::is_some).await);
+            self.kubernetes.read_whole(reference).await
+        }
+        .boxed()
+    }
+
     fn unread(&self, _object: &ObjectRef) -> Option<String> {
         None
     }

@@ -206,7 +206,10 @@ impl Shared {
         }
         let fault = match answer {
             Ok(Ok(bytes)) => match std::str::from_utf8(&bytes) {
-                Ok(text) => return self.understood(text, reference).map(Some),
+                Ok(text) => {
+                    let whole = decoded(text, reference)?;
+                    return Ok(Some(self.cache().projected(whole)));
+                }
                 Err(_) => Cause::malformed().into(),
             },
             Ok(Err(Unfit::TooLarge)) => decode::too_large(),
@@ -221,6 +224,15 @@ impl Shared {
     /// Requests an object by a LIST of its name. Fails when its kind is not served, because that does not prove that
     /// the object is gone: a CRD may be on its way back, and its objects with it.
     pub(super) async fn confirm(
+        &self,
+        reference: &ObjectRef,
+    ) -> Result<Option<Object>, ReadFailure> {
+        let whole = self.list_one(reference).await?;
+        Ok(whole.map(|whole| self.cache().projected(whole)))
+    }
+
+    /// The same with all its fields.
+    pub(super) async fn list_one(
         &self,
         reference: &ObjectRef,
     ) -> Result<Option<Object>, ReadFailure> {
@@ -240,16 +252,7 @@ impl Shared {
         let page: Page<'_> =
             serde_json::from_slice(&bytes).map_err(|_| fail(Cause::malformed()))?;
         let item = page.items.iter().flatten().next();
-        item.map(|item| self.understood(item.get(), reference))
-            .transpose()
-    }
-
-    /// Decodes the object in an answer and cuts it to the fields that are kept of its kind.
-    fn understood(&self, text: &str, reference: &ObjectRef) -> Result<Object, ReadFailure> {
-        let answer = decode::answer(text, reference)
-            .unwrap_or_else(|malformed| Err(Cause::from(malformed).into()));
-        let object = answer.map_err(|fault| failure(reference, &fault))?;
-        Ok(self.cache().projected(object))
+        item.map(|item| decoded(item.get(), reference)).transpose()
     }
 
     /// The answer to a GET.
@@ -271,6 +274,13 @@ impl Shared {
     fn forget(&self, object: &ObjectRef) {
         self.resources.forget(&object.api_version, &object.kind);
     }
+}
+
+/// The object in an answer.
+fn decoded(text: &str, reference: &ObjectRef) -> Result<Object, ReadFailure> {
+    let answer = decode::answer(text, reference)
+        .unwrap_or_else(|malformed| Err(Cause::from(malformed).into()));
+    answer.map_err(|fault| failure(reference, &fault))
 }
 
 /// Whether namespace and name are possible names.
