@@ -1,15 +1,20 @@
 //! From the text in a policy to component bytes with a digest. Reads the binary and files, no network.
 
 use crate::folder::{FileIdentity, Folder, leads_out};
-use sha2::{Digest as _, Sha256};
+use crate::object::{self, Objects, Unread};
+use crate::sources::Sources;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use transom_api::KnownReason;
+use transom_core::digest::Digest;
+use transom_core::policy::component::{Part, Source};
+use transom_core::reference::ObjectRef;
 
 /// Largest component that is read, in bytes.
-const MAX_BYTES: u64 = 8 << 20;
+pub(crate) const MAX_BYTES: u64 = 8 << 20;
 
 /// Where the files lie that a policy may name as components.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,19 +39,28 @@ pub enum Location {
     Builtin(String),
     /// In a file: the path as the policy writes it.
     File(Base, String),
+    /// In keys of ConfigMaps.
+    ConfigMap(Vec<Part>),
 }
 
 impl Location {
-    /// Reads `builtin:<name>` or a path, as a policy names it.
-    pub fn parse(text: &str, base: &Base) -> Self {
-        match text.strip_prefix("builtin:") {
-            Some(name) => Self::Builtin(name.to_owned()),
-            None => Self::File(base.clone(), text.to_owned()),
-        }
+    /// Parses the text by which a policy names a component.
+    ///
+    /// # Errors
+    /// As for [`Source::parse`].
+    pub fn parse(text: &str, base: &Base) -> Result<Self, String> {
+        Ok(match Source::parse(text)? {
+            Source::Builtin(name) => Self::Builtin(name),
+            Source::File(path) => Self::File(base.clone(), path),
+            Source::ConfigMap(parts) => Self::ConfigMap(parts),
+        })
     }
 
-    /// Same as [`Self::parse`], for a path that the operator names: it may lie anywhere.
+    /// A builtin component, or a path that the operator names: it may lie anywhere.
     pub fn anywhere(text: &str) -> Self {
+        if let Some(name) = text.strip_prefix("builtin:") {
+            return Self::Builtin(name.to_owned());
+        }
         let given = PathBuf::from(text);
         // Resolve a link first: the folder of its target counts.
         let path = if given.is_symlink() {
@@ -59,20 +73,37 @@ impl Location {
             || text.to_owned(),
             |name| name.to_string_lossy().into_owned(),
         );
-        Self::parse(
-            if text.starts_with("builtin:") {
-                text
-            } else {
-                &name
-            },
-            &Base::Components(root),
-        )
+        Self::File(Base::Components(root), name)
+    }
+
+    /// The keys of objects that hold the component; none for a file or a builtin component.
+    pub fn parts(&self) -> &[Part] {
+        match self {
+            Self::Builtin(_) | Self::File(..) => &[],
+            Self::ConfigMap(parts) => parts,
+        }
+    }
+
+    /// The objects that hold the component.
+    pub fn objects(&self) -> BTreeSet<&ObjectRef> {
+        self.parts().iter().map(|part| &part.object).collect()
+    }
+
+    /// Checks that the component may come from there.
+    ///
+    /// # Errors
+    /// When the operator did not allow it.
+    pub fn check(&self, sources: &Sources) -> Result<(), FetchError> {
+        match sources.allow(self) {
+            true => Ok(()),
+            false => Err(FetchError::NotAllowed(self.to_string(), sources.clone())),
+        }
     }
 
     /// The folder that the file must stay below, and its path from there; `None` where there is no file to watch.
     pub fn file(&self) -> Option<(&Path, PathBuf)> {
         match self {
-            Self::Builtin(_) | Self::File(Base::Nowhere, _) => None,
+            Self::Builtin(_) | Self::ConfigMap(_) | Self::File(Base::Nowhere, _) => None,
             Self::File(Base::Components(root), text) => Some((root, PathBuf::from(text))),
             // `join` lets an absolute path replace `below`, so that `Folder` still sees and refuses an absolute path.
             Self::File(Base::Beside { root, below }, text) => Some((root, below.join(text))),
@@ -88,19 +119,21 @@ impl Location {
             .map(|(_, fingerprint)| fingerprint)
     }
 
-    /// Reads the bytes and compares their digest with the expected one (`sha256:<hex>`).
+    /// Reads the bytes and compares their digest with the expected one (`sha256:<hex>`). `objects` are those of
+    /// [`Self::objects`], as they were read.
     ///
     /// # Errors
     /// When the component is missing, is too large, or has another digest than expected; and when a policy names a
     /// file that it may not name. The last error does not tell whether that file exists.
-    pub fn fetch(&self, expected: Option<&str>) -> Result<Artifact, FetchError> {
+    pub fn fetch(&self, expected: Option<&str>, objects: &Objects) -> Result<Artifact, FetchError> {
         let bytes = match self {
             Self::Builtin(name) => Cow::Borrowed(
                 builtin(name).ok_or_else(|| FetchError::NotBuiltin { name: name.clone() })?,
             ),
             Self::File(..) => Cow::Owned(self.read()?),
+            Self::ConfigMap(parts) => Cow::Owned(object::bytes(self, parts, objects)?),
         };
-        let digest = format!("sha256:{:x}", HexDigest(&Sha256::digest(&bytes)));
+        let digest = Digest::of_bytes(&bytes).to_string();
         match expected {
             Some(wanted) if wanted != digest => Err(FetchError::Digest {
                 location: self.to_string(),
@@ -126,7 +159,7 @@ impl Location {
     }
 }
 
-/// Shows the path as it is written, after the folder where it starts.
+/// Shows it as it is written; a path after the folder where it starts.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -135,6 +168,19 @@ impl fmt::Display for Location {
             Self::File(Base::Components(root), text) => root.join(text).display().fmt(f),
             Self::File(Base::Beside { root, below }, text) => {
                 root.join(below).join(text).display().fmt(f)
+            }
+            Self::ConfigMap(parts) => {
+                let namespace = parts
+                    .first()
+                    .and_then(|part| part.object.namespace.as_deref());
+                write!(f, "configmap:{}", namespace.unwrap_or_default())?;
+                parts
+                    .iter()
+                    .enumerate()
+                    .try_for_each(|(index, Part { object, key })| {
+                        let mark = if index == 0 { '/' } else { '+' };
+                        write!(f, "{mark}{}/{key}", object.name)
+                    })
             }
         }
     }
@@ -160,6 +206,23 @@ pub enum FetchError {
         /// The name that the policy gives.
         name: String,
     },
+    /// The operator of this agent does not allow components from there.
+    #[error(
+        "component `{0}` is not allowed: this agent loads components only from `{1}`; its flag `--sources` names what is \
+         allowed"
+    )]
+    NotAllowed(String, Sources),
+    /// The objects that hold it, or their keys, are missing.
+    #[error("failed to read component `{0}`: {1}")]
+    Absent(String, String),
+    /// The objects that hold it cannot be read.
+    #[error("failed to read component `{0}`: {1}")]
+    Unread(String, Unread),
+    /// It lies in a cluster, and none is read.
+    #[error(
+        "failed to read component `{0}`: it lies in a cluster, and this command reads no cluster"
+    )]
+    NoCluster(String),
     /// The policy names a file, but this agent takes only builtin components.
     #[error(
         "component `{0}` is not allowed: this agent does not load components from files; set `--components` to the folder \
@@ -196,8 +259,13 @@ impl FetchError {
     /// The reason to show.
     pub fn reason(&self) -> KnownReason {
         match self {
-            Self::NotBuiltin { .. } | Self::File(..) => KnownReason::ComponentNotFound,
-            Self::NoFiles(_) | Self::Outside(_) => KnownReason::ComponentNotAllowed,
+            Self::NotBuiltin { .. } | Self::File(..) | Self::Absent(..) | Self::NoCluster(_) => {
+                KnownReason::ComponentNotFound
+            }
+            Self::NotAllowed(..) | Self::NoFiles(_) | Self::Outside(_) => {
+                KnownReason::ComponentNotAllowed
+            }
+            Self::Unread(_, unread) => unread.reason,
             Self::TooLarge(_) => KnownReason::ComponentTooLarge,
             Self::Digest { .. } => KnownReason::DigestMismatch,
         }
@@ -230,15 +298,6 @@ fn builtins() -> String {
     }
 }
 
-/// Bytes in hexadecimal.
-struct HexDigest<'a>(&'a [u8]);
-
-impl fmt::LowerHex for HexDigest<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -256,23 +315,35 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("team")).unwrap();
         std::fs::write(folder.path().join("guest.wasm"), b"abc").unwrap();
-        let location = Location::parse("../guest.wasm", &beside(folder.path()));
-        let artifact = location.fetch(None).unwrap();
+        let location = Location::parse("../guest.wasm", &beside(folder.path())).unwrap();
+        let artifact = location.fetch(None, &Objects::new()).unwrap();
         assert_eq!(
             artifact.digest,
             "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
-        assert!(location.fetch(Some(&artifact.digest)).is_ok() && location.fingerprint().is_some());
-        let refused = location.fetch(Some("sha256:00")).err().unwrap();
+        assert!(
+            location
+                .fetch(Some(&artifact.digest), &Objects::new())
+                .is_ok()
+                && location.fingerprint().is_some()
+        );
+        let refused = location
+            .fetch(Some("sha256:00"), &Objects::new())
+            .err()
+            .unwrap();
         assert_eq!(refused.reason(), KnownReason::DigestMismatch);
         let anywhere = Location::anywhere(folder.path().join("guest.wasm").to_str().unwrap());
-        assert_eq!(anywhere.fetch(None).unwrap().digest, artifact.digest);
+        assert_eq!(
+            anywhere.fetch(None, &Objects::new()).unwrap().digest,
+            artifact.digest
+        );
     }
 
     #[test]
     fn names_a_missing_file() {
         let missing = Location::parse("no.wasm", &Base::Components("/nowhere".into()))
-            .fetch(None)
+            .unwrap()
+            .fetch(None, &Objects::new())
             .err()
             .unwrap();
         assert_eq!(missing.reason(), KnownReason::ComponentNotFound);
@@ -281,7 +352,8 @@ mod tests {
                 && missing.to_string().contains("--components")
         );
         let unknown = Location::parse("builtin:nothing", &Base::Nowhere)
-            .fetch(None)
+            .unwrap()
+            .fetch(None, &Objects::new())
             .err()
             .unwrap()
             .to_string();
@@ -313,16 +385,17 @@ mod tests {
                 "../../secret",
                 "../../no",
             ] {
-                let location = Location::parse(path, &base);
+                let location = Location::parse(path, &base).unwrap();
                 for expected in [None, Some(digest.as_str())] {
-                    let refused = location.fetch(expected).err().unwrap();
+                    let refused = location.fetch(expected, &Objects::new()).err().unwrap();
                     assert_eq!(
                         (refused.reason(), location.fingerprint()),
                         (KnownReason::ComponentNotAllowed, None),
                         "{base:?} {path}"
                     );
                     let other = Location::parse("/no/such/file", &base)
-                        .fetch(expected)
+                        .unwrap()
+                        .fetch(expected, &Objects::new())
                         .err()
                         .unwrap()
                         .to_string();
@@ -334,7 +407,8 @@ mod tests {
             }
         }
         let linked = Location::parse("link.wasm", &Base::Components(root))
-            .fetch(None)
+            .unwrap()
+            .fetch(None, &Objects::new())
             .err()
             .unwrap();
         assert_eq!(linked.reason(), KnownReason::ComponentNotAllowed);

@@ -1,0 +1,200 @@
+//! Which sources an agent takes components from: a bound that its operator sets, whatever policies name.
+
+use crate::Location;
+use std::fmt;
+use std::str::FromStr;
+use transom_core::reference::ObjectRef;
+use transom_core::rights::AnyOf;
+use transom_core::watches::matches;
+
+/// The allowed sources of components.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sources(Vec<Allowed>);
+
+/// One allowed source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Allowed {
+    Builtin,
+    File,
+    /// A pattern of `NAMESPACE/NAME`.
+    ConfigMap(String),
+}
+
+impl Sources {
+    /// Every source.
+    pub fn all() -> Self {
+        let any = Allowed::ConfigMap("*".to_owned());
+        Self(vec![Allowed::Builtin, Allowed::File, any])
+    }
+
+    /// The ConfigMaps that may hold components.
+    pub fn config_maps(&self) -> Vec<AnyOf> {
+        let exact = |text: &str| (!text.contains('*')).then(|| text.to_owned());
+        let of = |one: &Allowed| {
+            let Allowed::ConfigMap(pattern) = one else {
+                return None;
+            };
+            let (namespace, name) = pattern.split_once('/').unwrap_or(("*", "*"));
+            Some(AnyOf {
+                namespace: exact(namespace),
+                name: exact(name),
+            })
+        };
+        self.0.iter().filter_map(of).collect()
+    }
+
+    /// Whether a component may come from there. All objects that hold parts of it must be allowed.
+    pub fn allow(&self, location: &Location) -> bool {
+        let any = |test: &dyn Fn(&Allowed) -> bool| self.0.iter().any(test);
+        match location {
+            Location::Builtin(_) => any(&|one| *one == Allowed::Builtin),
+            Location::File(..) => any(&|one| *one == Allowed::File),
+            Location::ConfigMap(_) => {
+                let mut objects = location.objects().into_iter();
+                objects.all(|object| any(&|one| one.is_of(object)))
+            }
+        }
+    }
+}
+
+impl Allowed {
+    fn is_of(&self, object: &ObjectRef) -> bool {
+        let Self::ConfigMap(pattern) = self else {
+            return false;
+        };
+        let namespace = object.namespace.as_deref().unwrap_or_default();
+        matches(pattern, &format!("{namespace}/{}", object.name))
+    }
+}
+
+/// Builtin components and files.
+impl Default for Sources {
+    fn default() -> Self {
+        Self(vec![Allowed::Builtin, Allowed::File])
+    }
+}
+
+/// `builtin,file,configmap:NAMESPACE/NAME`.
+impl FromStr for Sources {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let allowed = |one: &str| match (one, one.split_once(':')) {
+            ("builtin", _) => Ok(Allowed::Builtin),
+            ("file", _) => Ok(Allowed::File),
+            (_, Some(("configmap", pattern))) if is_pattern(pattern) => {
+                Ok(Allowed::ConfigMap(pattern.to_owned()))
+            }
+            _ => Err(format!(
+                "`{one}`: expected `builtin`, `file` or `configmap:NAMESPACE/NAME`, where `*` matches any text"
+            )),
+        };
+        text.split(',')
+            .map(allowed)
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
+/// Whether a pattern can match a namespace and a name.
+fn is_pattern(text: &str) -> bool {
+    let allowed = |byte: u8| {
+        byte.is_ascii_lowercase()
+            || byte.is_ascii_digit()
+            || matches!(byte, b'-' | b'.' | b'*' | b'/')
+    };
+    let slashes = text.matches('/').count();
+    let complete = slashes == 1 && !text.starts_with('/') && !text.ends_with('/');
+    text.bytes().all(allowed) && (complete || text == "*")
+}
+
+impl fmt::Display for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, one) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            match one {
+                Allowed::Builtin => write!(f, "{comma}builtin")?,
+                Allowed::File => write!(f, "{comma}file")?,
+                Allowed::ConfigMap(pattern) => write!(f, "{comma}configmap:{pattern}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Base;
+
+    fn allows(sources: &str, component: &str) -> bool {
+        let sources: Sources = sources.parse().unwrap();
+        sources.allow(&Location::parse(component, &Base::Nowhere).unwrap())
+    }
+
+    #[test]
+    fn a_component_may_come_only_from_a_named_source() {
+        for (sources, component, expected) in [
+            ("builtin", "builtin:taints", true),
+            ("builtin", "taints.wasm", false),
+            ("builtin", "configmap:transom/taints/k", false),
+            ("file", "taints.wasm", true),
+            ("file", "builtin:taints", false),
+            ("configmap:transom/*", "configmap:transom/taints/k", true),
+            ("configmap:transom/*", "configmap:transom-2/taints/k", false),
+            (
+                "configmap:transom/*",
+                "configmap:kube-system/taints/k",
+                false,
+            ),
+            (
+                "configmap:transom/taints",
+                "configmap:transom/taints/k",
+                true,
+            ),
+            (
+                "configmap:transom/taints",
+                "configmap:transom/taints-2/k",
+                false,
+            ),
+            // Every object of a component counts.
+            ("configmap:transom/a", "configmap:transom/a/k+b/k", false),
+            (
+                "configmap:transom/a,configmap:transom/b",
+                "configmap:transom/a/k+b/k",
+                true,
+            ),
+            ("configmap:*", "configmap:any/thing/k", true),
+            ("configmap:*", "taints.wasm", false),
+        ] {
+            assert_eq!(
+                allows(sources, component),
+                expected,
+                "{sources} {component}"
+            );
+        }
+    }
+
+    #[test]
+    fn says_what_a_source_looks_like() {
+        let text = "builtin,file,configmap:transom/*";
+        assert_eq!(text.parse::<Sources>().unwrap().to_string(), text);
+        assert_eq!(Sources::default().to_string(), "builtin,file");
+        for wrong in [
+            "",
+            "builtins",
+            "builtin,",
+            "configmap",
+            "configmap:",
+            "configmap:transom",
+            "configmap:/x",
+            "configmap:transom/",
+            "configmap:transom/a/k",
+            "configmap:Transom/a",
+            "oci:registry.example/*",
+        ] {
+            let why = wrong.parse::<Sources>().unwrap_err();
+            assert!(why.contains("configmap:NAMESPACE/NAME"), "{wrong}: {why}");
+        }
+    }
+}
