@@ -8,6 +8,7 @@ use run::{NamedContext, Reads, RunArgs, StatusArgs, parse_context};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use transom_artifacts::Sources;
 use transom_core::reference::LOCAL;
 use transom_core::reference::dns::is_label;
 use transom_core::time::parse_rfc3339;
@@ -118,6 +119,10 @@ pub(crate) struct ReconcileArgs {
     /// the folder of policies; `FleetPolicy` objects name builtin components only.
     #[arg(long, value_name = "DIR")]
     pub(crate) components: Option<PathBuf>,
+    /// Where components may come from, whatever policies name: `builtin`, `file`, and ConfigMaps of the cluster `local` as
+    /// `configmap:NAMESPACE/NAME`, where `*` matches any text; separated by commas.
+    #[arg(long, value_name = "SOURCES", default_value_t = Sources::default())]
+    pub(crate) sources: Sources,
     /// Fixed time to use instead of the system clock.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) now: Option<i64>,
@@ -168,6 +173,9 @@ pub(crate) struct ValidateArgs {
     /// As given to `run`: the folder with the component files.
     #[arg(long, value_name = "DIR")]
     pub(crate) components: Option<PathBuf>,
+    /// As given to `run`: where components may come from.
+    #[arg(long, value_name = "SOURCES", default_value_t = Sources::default())]
+    pub(crate) sources: Sources,
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
     pub(crate) output: TableFormat,
@@ -259,6 +267,9 @@ pub(crate) struct RbacArgs {
     /// As given to `run`: requests from other machines need a bearer token, which the API server authenticates.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) admin_address: Option<SocketAddr>,
+    /// As given to `run`: where components may come from. What a policy itself names is always covered.
+    #[arg(long, value_name = "SOURCES", default_value_t = Sources::default())]
+    pub(crate) sources: Sources,
     /// As given to `run`: nothing is written.
     #[arg(long)]
     pub(crate) read_only: bool,

@@ -1,6 +1,7 @@
 //! Reads the policies that are written in a folder, a file or the binary itself.
 
 pub(crate) mod active;
+pub(crate) mod components;
 pub(crate) mod files;
 mod follow;
 pub(crate) mod load;
@@ -77,8 +78,8 @@ impl Written {
     pub(crate) fn components(&self) -> impl Iterator<Item = Location> {
         let guests = ["/spec/guests/trigger", "/spec/guests/decide"];
         let named = guests.map(|guest| self.text(&format!("{guest}/component")));
-        let location = |text| Location::parse(text, &self.base);
-        named.into_iter().flatten().map(location)
+        let location = |text| Location::parse(text, &self.base).ok();
+        named.into_iter().flatten().filter_map(location)
     }
 
     fn text(&self, pointer: &str) -> Option<&str> {

@@ -107,8 +107,10 @@ pub struct GuestsSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GuestSpec {
-    /// `builtin:<name>`, or the path of a file: relative to the folder that `--components` names, and below it; without
-    /// that flag, relative to the policy's own file, and below the folder of policies.
+    /// `builtin:<name>`; `configmap:<namespace>/<name>/<key>`, on the connection `local`, with further keys
+    /// `<name>/<key>` of the namespace after `+`, whose bytes follow; or the path of a file: relative to the folder that
+    /// `--components` names, and below it; without that flag, relative to the policy's own file, and below the folder of
+    /// policies. The agent's flag `--sources` bounds what may be named.
     pub component: String,
     /// Expected digest of the component, `sha256:<hex>`; checked when given.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -268,12 +268,12 @@ words! {
         "Nothing to do: the call is tried again.";
     // Components and policies.
     ComponentNotFound, Missing: "The component cannot be read.",
-        "Put it at the path named in the message, or correct spec.guests of the policy. The message lists the builtin \
-         components.";
-    ComponentNotAllowed, Missing: "The policy names a file as its component that it is not allowed to name.",
-        "Put the component below the folder that `--components` names, or next to the policy's own file, and name it \
-         by a relative path that stays there.";
-    ComponentInvalid, Invalid: "The file is not a component that can be compiled.", "Build the guest again.";
+        "Put it at the place named in the message, or correct spec.guests of the policy. The message lists the \
+         builtin components.";
+    ComponentNotAllowed, Missing: "The policy names a component that it is not allowed to name.",
+        "Name a component from a source that the agent's flag `--sources` allows. Put a file below the folder that \
+         `--components` names, or next to the policy's own file, and name it by a relative path that stays there.";
+    ComponentInvalid, Invalid: "The bytes are not a component that can be compiled.", "Build the guest again.";
     ComponentTooLarge, Invalid: "The component is larger than the limit.", "Make the component smaller.";
     DigestMismatch, Invalid: "The component's digest differs from the one that the policy names.",
         "Put the right component there, or correct the digest.";

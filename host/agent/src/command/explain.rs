@@ -6,7 +6,7 @@ use crate::policies::{self, Written};
 use anyhow::{Context as _, bail};
 use std::collections::BTreeSet;
 use transom_api::KnownReason;
-use transom_artifacts::{Location, builtin_names};
+use transom_artifacts::{Location, Objects, builtin_names};
 use transom_core::contract::description::Description;
 use transom_engine::{Engine, EngineOptions};
 
@@ -129,7 +129,7 @@ fn guests(args: &ExplainArgs) -> anyhow::Result<Vec<Description>> {
     let engine = Engine::new(EngineOptions::default())?;
     let describe = |location: &Location| {
         let failed = || format!("failed to read the description of `{location}`");
-        let artifact = location.fetch(None).with_context(failed)?;
+        let artifact = location.fetch(None, &Objects::new()).with_context(failed)?;
         let found = engine.inspect(&artifact.bytes).with_context(failed)?;
         found.description.with_context(failed)
     };

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::LOCAL;
-use transom_core::rights::{self, Asked, Objects, Own, Right, Rights, kinds};
+use transom_core::rights::{self, AnyOf, Asked, Objects, Own, Right, Rights, kinds};
 
 /// The version of roles and bindings.
 const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
@@ -36,12 +36,13 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let kind = |_: &str, kind: &str| kinds::guess(kind);
     let home =
         rights::home(args.context.iter().map(|context| context.name.as_str())).unwrap_or(LOCAL);
+    let components = args.sources.config_maps();
     let asked = Asked {
         connection: &args.connection,
         home,
         secrets: args.secret_reads.into(),
         read_only: args.read_only,
-        own: own(args),
+        own: own(args, &components),
         kind: &kind,
     };
     let rights = rights::of(&policies.iter().collect::<Vec<_>>(), asked);
@@ -73,8 +74,9 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
 }
 
 /// The requests of the agent itself under these flags.
-fn own(args: &RbacArgs) -> Own<'_> {
+fn own<'a>(args: &'a RbacArgs, components: &'a [AnyOf]) -> Own<'a> {
     Own {
+        components,
         lease: args.lease_namespace.as_deref(),
         policies: args.policy_objects,
         // A loopback address can only be reached from this machine, so no access to it is reviewed.

@@ -72,7 +72,12 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
     let controller = |connections| {
         Controller::new(connections, clock, facts).limited(args.reconcile.max_kubeconfig_bytes)
     };
-    let loading = Loading::start(run::engine()?, source, [LOCAL.to_owned()].into());
+    let loading = Loading::start(
+        run::engine()?,
+        source,
+        [LOCAL.to_owned()].into(),
+        &args.reconcile.sources,
+    );
     let directory = open(path, given, run::limits(args.reconcile.max_object_bytes))?;
     let before = directory.copy();
     let session = Session::start(loading, directory, controller).await?;

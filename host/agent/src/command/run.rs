@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
-use transom_artifacts::{Base, Location, builtin_names};
+use transom_artifacts::{Base, Location, Objects, builtin_names};
 use transom_cluster::directory::Limits;
 use transom_cluster::kubernetes::{Kubernetes, Reviews};
 use transom_core::catalogue::Catalogue;
@@ -107,8 +107,9 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     // Started now, since a policy may change before everything was reconciled under it.
     let (changed, changes) = mpsc::unbounded_channel();
     let (source, base) = (Arc::clone(&controller), base(args));
-    let objects = async move || source.changed_objects(&base).await;
-    let swapping = tokio::spawn(watch::policies(swap, objects, changed));
+    let following = active.clone();
+    let news = async move |components| source.news(&base, &following, components).await;
+    let swapping = tokio::spawn(watch::policies(swap, news, changed));
     let taking = Arc::clone(&controller).follow_policies(active.clone(), changes);
     let taking = tokio::spawn(taking);
     let work = async {
@@ -161,7 +162,8 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
         )
     });
     let names = connect::names(args);
-    let files = files.map(|files| Loading::start(engine.clone(), files, names.clone()));
+    let sources = &args.reconcile.sources;
+    let files = files.map(|files| Loading::start(engine.clone(), files, names.clone(), sources));
     let controller = controller(connect::open(args).await?, &args.reconcile).within(&budget);
     let controller = Arc::new(match args {
         RunArgs { asked: true, .. } => controller.only_asked(),
@@ -183,9 +185,10 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
             let given = controller.given(&base(args)).await;
             // Another look finds what changes from here to the start of the watch.
             controller.connections.policies_came(LOCAL);
-            Loading::start(engine, Source::Given(given), names)
+            Loading::start(engine, Source::Given(given), names, sources)
         }
     };
+    loading.opened(controller.connections.local());
     let (swap, changes) = if args.once {
         loading.done().await?
     } else {
@@ -293,8 +296,11 @@ fn engine_within(budget: &Budget) -> anyhow::Result<Engine> {
         words: vec!["compile".into()],
         seconds: COMPILING_SECONDS,
     });
-    let trusted =
-        builtin_names().filter_map(|name| Location::Builtin(name.to_owned()).fetch(None).ok());
+    let trusted = builtin_names().filter_map(|name| {
+        Location::Builtin(name.to_owned())
+            .fetch(None, &Objects::new())
+            .ok()
+    });
     let trusted = trusted
         .map(|artifact| transom_engine::digest(&artifact.bytes))
         .collect();

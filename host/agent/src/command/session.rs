@@ -42,6 +42,7 @@ impl Session {
         );
         let controller = Arc::new(controller(connections));
         controller.find_outputs(&*cluster);
+        loading.opened(Some(cluster));
         let (swap, changes) = loading.done().await?;
         let active = swap.active().clone();
         controller.activate(&active, &changes);
@@ -81,6 +82,7 @@ pub(crate) async fn of_case(
     clock: crate::controller::Clock,
 ) -> (tempfile::TempDir, Session, ObjectRef) {
     use crate::policies::Source;
+    use transom_artifacts::Sources;
     use transom_cluster::directory::DirectoryOptions;
     use transom_core::contract::AgentFacts;
     use transom_engine::{Engine, EngineOptions};
@@ -96,7 +98,12 @@ pub(crate) async fn of_case(
         ..DirectoryOptions::new(LOCAL, folder.path())
     };
     let engine = Engine::new(EngineOptions::default()).unwrap();
-    let loading = Loading::start(engine, Source::Builtin, [LOCAL.to_owned()].into());
+    let loading = Loading::start(
+        engine,
+        Source::Builtin,
+        [LOCAL.to_owned()].into(),
+        &Sources::default(),
+    );
     let directory = Directory::open(options).unwrap();
     let facts = AgentFacts::new("local-cluster", None);
     let controller = |connections| Controller::new(connections, clock, facts);

@@ -39,7 +39,10 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
     }
     let engine = run::engine()?;
     let all = &found.policies;
-    let loaded: Vec<_> = all.iter().map(|one| load::load(&engine, one)).collect();
+    let loaded: Vec<_> = all
+        .iter()
+        .map(|one| load::load(&engine, one, &args.sources))
+        .collect();
     let candidates = all.iter().zip(&loaded).filter_map(|(written, loaded)| {
         Some(Candidate {
             newest: &loaded.as_ref().ok()?.revision.policy,

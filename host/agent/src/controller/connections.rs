@@ -1,8 +1,11 @@
 //! The clusters by name of connection. A connection that fails fails only for the objects on it.
 
+mod components;
 mod opening;
 
 pub(crate) use opening::server;
+
+use components::Objects;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +32,8 @@ pub(crate) struct Connections {
     policy_objects: bool,
     /// Whether a `FleetPolicy` object changed since the policies were last read.
     pub(super) policies_changed: AtomicBool,
+    /// The objects that hold components.
+    objects: Mutex<Objects>,
     /// Held while the watches are set.
     watching: Mutex<()>,
     /// The names of connections that have answered, or are known not to answer.
@@ -45,6 +50,7 @@ impl Connections {
             leadership: Mutex::default(),
             policy_objects: false,
             policies_changed: AtomicBool::default(),
+            objects: Mutex::default(),
             watching: Mutex::default(),
             opened: watch::Sender::default(),
         }
@@ -146,6 +152,11 @@ impl Connections {
     /// Whether there is a connection of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.by_name.contains_key(name)
+    }
+
+    /// The cluster whose objects hold components.
+    pub(crate) fn local(&self) -> Option<Arc<dyn Cluster>> {
+        self.by_name.get(LOCAL).cloned()
     }
 
     /// Every connection.

@@ -4,6 +4,7 @@
 use super::Controller;
 use crate::policies::active::{Active, Changes};
 use crate::policies::load::Loaded;
+use crate::policies::watch::News;
 use crate::policies::{Found, objects};
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::mpsc;
 use transom_artifacts::Base;
 use transom_core::catalogue::Change;
+use transom_core::reference::ObjectRef;
 use transom_core::rights;
 use transom_core::signal::Signal;
 
@@ -30,12 +32,23 @@ impl Controller {
         found
     }
 
-    /// The same, when one of them changed since the last call.
-    pub(crate) async fn changed_objects(&self, base: &Base) -> Option<Found> {
+    /// What changed on the clusters since the last call. Follows the objects that hold these components from now on.
+    pub(crate) async fn news(
+        &self,
+        base: &Base,
+        active: &Active,
+        components: BTreeSet<ObjectRef>,
+    ) -> News {
+        if self.connections.follow_components(components) {
+            self.connections.watch(|| active.catalogue());
+        }
         let changed = &self.connections.policies_changed;
-        match changed.swap(false, Ordering::AcqRel) {
-            true => Some(self.given(base).await),
-            false => None,
+        News {
+            policies: match changed.swap(false, Ordering::AcqRel) {
+                true => Some(self.given(base).await),
+                false => None,
+            },
+            components: self.connections.changed_components(),
         }
     }
 

@@ -60,6 +60,8 @@ impl Controller {
     pub(crate) fn observe(&self, observation: Observation) {
         match observation {
             Observation::Present(object) => {
+                self.connections
+                    .component_changed(&object.reference, Some(&object));
                 let orphaned = self.memory.lock().observed(&object);
                 self.changed(&object.reference, &Queued::Updated, || {
                     Some(fingerprint::of(&object))
@@ -75,6 +77,7 @@ impl Controller {
                 }
             }
             Observation::Gone(reference) => {
+                self.connections.component_changed(&reference, None);
                 self.memory.lock().outputs.gone(&reference);
                 self.changed(&reference, &Queued::Reconcile(Cause::Gone), || None);
             }

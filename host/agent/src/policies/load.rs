@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_api::policy::{Capability, GuestSpec};
-use transom_artifacts::{Base, Location};
+use transom_artifacts::{Artifact, Base, FetchError, Location, Objects, Sources};
 use transom_core::catalogue::guest::Guest;
 use transom_core::catalogue::{Refusal, Revision};
 use transom_core::contract::description::Role;
@@ -33,12 +33,32 @@ pub(super) enum Unloaded {
     Slow,
 }
 
-/// Checks a manifest, fetches and compiles its guests, and has them check their settings.
+/// Where the components of a policy may come from, and what was read for them.
+#[derive(Clone, Copy)]
+pub(crate) struct From<'a> {
+    /// The allowed sources.
+    pub(crate) sources: &'a Sources,
+    /// Where the component files lie that it may name.
+    pub(crate) base: &'a Base,
+    /// The objects that hold components.
+    pub(crate) objects: &'a Objects,
+}
+
+/// Checks a manifest, fetches and compiles its guests, and has them check their settings. Reads no cluster.
 ///
 /// # Errors
 /// With the first thing that is wrong.
-pub(crate) fn load(engine: &Engine, written: &Written) -> Result<Loaded, Refusal> {
-    assemble(engine, check(&written.value)?, &written.base).map_err(|unloaded| match unloaded {
+pub(crate) fn load(
+    engine: &Engine,
+    written: &Written,
+    sources: &Sources,
+) -> Result<Loaded, Refusal> {
+    let from = From {
+        sources,
+        base: &written.base,
+        objects: &Objects::new(),
+    };
+    assemble(engine, check(&written.value)?, from).map_err(|unloaded| match unloaded {
         Unloaded::Refused(refusal) => refusal,
         Unloaded::Slow => Refusal {
             reason: KnownReason::ComponentTooLarge,
@@ -97,18 +117,22 @@ pub(super) fn check_connections(
 ///
 /// # Errors
 /// With the first thing that is wrong.
-pub(super) fn assemble(engine: &Engine, policy: Policy, base: &Base) -> Result<Loaded, Unloaded> {
+pub(super) fn assemble(
+    engine: &Engine,
+    policy: Policy,
+    from: From<'_>,
+) -> Result<Loaded, Unloaded> {
     let (decide, decide_guest) = guest(
         engine,
         "decide",
         &policy.decide,
         Role::Decide(policy.world),
-        base,
+        from,
     )?;
     let triggering = policy
         .trigger
         .as_ref()
-        .map(|spec| guest(engine, "trigger", spec, Role::Trigger, base))
+        .map(|spec| guest(engine, "trigger", spec, Role::Trigger, from))
         .transpose()?;
     let (trigger, trigger_guest) = triggering.unzip();
     let revision = Arc::new(Revision {
@@ -129,16 +153,21 @@ fn guest(
     role: &str,
     spec: &GuestSpec,
     built_for: Role,
-    base: &Base,
+    from: From<'_>,
 ) -> Result<(transom_engine::Guest, Guest), Unloaded> {
-    let at = Location::parse(&spec.component, base);
     let refused = |reason: KnownReason, why: &dyn std::fmt::Display| {
         Unloaded::Refused(Refusal {
             reason,
             message: format!("spec.guests.{role}: {why}"),
         })
     };
-    let artifact = at.fetch(spec.digest.as_deref()).map_err(|error| {
+    let at = Location::parse(&spec.component, from.base).map_err(|why| {
+        refused(
+            KnownReason::PolicyInvalid,
+            &format_args!("component: {why}"),
+        )
+    })?;
+    let artifact = fetch(&at, spec, from).map_err(|error| {
         // With the causes of the error, on one line.
         refused(
             error.reason(),
@@ -160,6 +189,12 @@ fn guest(
         .map_err(|failure| refused(known_reason(failure.reason.as_str()), &failure.message))?;
     check_settings(&compiled, &spec.settings).map_err(|(reason, why)| refused(reason, &why))?;
     Ok((compiled, guest))
+}
+
+/// The bytes of a component, if it may come from there.
+fn fetch(at: &Location, spec: &GuestSpec, from: From<'_>) -> Result<Artifact, FetchError> {
+    at.check(from.sources)?;
+    at.fetch(spec.digest.as_deref(), from.objects)
 }
 
 /// Has a guest check its settings.

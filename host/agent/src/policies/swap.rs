@@ -5,6 +5,7 @@
 mod bounding;
 
 use crate::policies::active::{Active, Changes, Known};
+use crate::policies::components::Versions;
 use crate::policies::load::{self, Loaded};
 use crate::policies::loads::{Done, Job, Loads};
 use crate::policies::{Found, Source, Written};
@@ -17,12 +18,15 @@ use transom_api::KnownReason;
 use transom_artifacts::Location;
 use transom_artifacts::folder::FileIdentity;
 use transom_core::catalogue::{Change, Place, Refusal};
+use transom_core::failure::Class;
 use transom_core::policy::Policy;
+use transom_core::reference::ObjectRef;
 use transom_core::signal::Signal;
-use transom_engine::Engine;
 
 /// How long a component may take to load until a narrower grant of its policy bounds the earlier revision.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
+/// When to try again to read an object that holds a component.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// Takes the written policies, has them loaded, and keeps what is active.
 pub(crate) struct Swap {
@@ -56,13 +60,21 @@ struct Newest {
     number: u64,
     /// The fingerprints of the components at the last load.
     fingerprints: BTreeMap<Location, Option<FileIdentity>>,
+    /// The versions of the objects that hold components, at the last load.
+    versions: Versions,
+    /// The versions of such objects that were reported during the load.
+    reported: Versions,
+    /// When to load once more, because an object could not be read.
+    retry: Option<Instant>,
+    /// Whether the load is such a one: the same refusal is not reported again.
+    retried: bool,
 }
 
 impl Swap {
     /// Without policies yet; they may name these connections.
-    pub(super) fn new(engine: Engine, source: Source, connections: BTreeSet<String>) -> Self {
+    pub(super) fn new(loads: Loads, source: Source, connections: BTreeSet<String>) -> Self {
         Self {
-            loads: Loads::new(engine),
+            loads,
             source,
             newest: BTreeMap::new(),
             good: BTreeMap::new(),
@@ -219,7 +231,9 @@ impl Swap {
             policy: policy.clone(),
             base: written.base.clone(),
             components: written.components().collect(),
+            objects: None,
         });
+        (newest.retry, newest.retried) = (None, false);
     }
 
     /// Loads the policies again whose components changed.
@@ -231,6 +245,37 @@ impl Swap {
         };
         for name in self.names(changed) {
             self.load(&name);
+        }
+    }
+
+    /// Loads the policies again that name objects which have these versions now.
+    pub(super) fn load_changed_objects(&mut self, now: &Versions) {
+        let changed = |_: &Arc<str>, newest: &Newest| {
+            let named = newest.written.iter().flat_map(Written::components);
+            let mut objects =
+                named.flat_map(|one| one.objects().into_iter().cloned().collect::<Vec<_>>());
+            objects.any(|object| {
+                let before = newest.versions.get(&object);
+                now.get(&object).is_some_and(|now| before != Some(now))
+            })
+        };
+        for name in self.names(changed) {
+            match self.newest.get_mut(&name) {
+                Some(newest) if newest.loading.is_some() => newest.reported.extend(now.clone()),
+                _ => self.load(&name),
+            }
+        }
+    }
+
+    /// Loads the policies again whose objects could not be read some time ago.
+    pub(super) fn retry(&mut self) {
+        let now = Instant::now();
+        let is_due = |_: &Arc<str>, newest: &Newest| newest.retry.is_some_and(|at| at <= now);
+        for name in self.names(is_due) {
+            self.load(&name);
+            if let Some(newest) = self.newest.get_mut(&name) {
+                newest.retried = true;
+            }
         }
     }
 
@@ -260,6 +305,10 @@ impl Swap {
         newest.loading = None;
         // These fingerprints are older than the load, so a component that changed during it counts as changed.
         newest.fingerprints = done.fingerprints;
+        newest.versions = done.versions;
+        let unread = |refusal: &Refusal| Class::of(refusal.reason) == Class::Unreachable;
+        let unread = done.result.as_ref().err().is_some_and(unread);
+        newest.retry = unread.then(|| Instant::now() + RETRY);
         let failed_before = std::mem::replace(&mut newest.failed, done.result.is_err());
         // A policy that could not be loaded until now did not count among the others; what it owns may belong to
         // another one.
@@ -278,16 +327,20 @@ impl Swap {
                     let same = before.is_some_and(|before| *before == loaded.revision);
                     known.catalogue = known.catalogue.with((*loaded.revision).clone(), place);
                     if !same {
-                        known.loaded.insert(name, loaded);
+                        known.loaded.insert(Arc::clone(&name), loaded);
                     }
                 }));
             }
             Err(refusal) => {
+                let anew = !newest.retried;
                 changes.extend(self.narrow(&name));
-                changes.extend(self.refuse(&name, refusal, true));
+                changes.extend(self.refuse(&name, refusal, anew));
             }
         }
         changes.extend(self.refuse_overlaps());
+        let reported = self.newest.get_mut(&name);
+        let reported = reported.map(|newest| std::mem::take(&mut newest.reported));
+        self.load_changed_objects(&reported.unwrap_or_default());
         changes
     }
 
@@ -337,5 +390,15 @@ impl Swap {
         let mut components: BTreeSet<_> = written.flat_map(Written::components).collect();
         components.retain(|component| component.file().is_some());
         components
+    }
+
+    /// The objects that hold components, likewise.
+    pub(super) fn objects(&self) -> BTreeSet<ObjectRef> {
+        let written = self.newest.values().flat_map(|newest| &newest.written);
+        let components = written.flat_map(Written::components);
+        let allowed = components.filter(|one| self.loads.components().allow(one));
+        allowed
+            .flat_map(|one| one.objects().into_iter().cloned().collect::<Vec<_>>())
+            .collect()
     }
 }

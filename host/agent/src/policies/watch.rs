@@ -2,23 +2,34 @@
 //! another one.
 
 use crate::policies::active::Changes;
+use crate::policies::components::Versions;
 use crate::policies::follow::Following;
 use crate::policies::swap::Swap;
 use crate::policies::{Found, Source};
 use crate::telemetry;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use transom_api::KnownReason;
+use transom_core::reference::ObjectRef;
 use transom_core::signal::Signal;
 
 /// How often to check whether a `FleetPolicy` object changed, and whether a component takes long.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Follows policies until the task is aborted or nobody takes the changes. `objects` returns the `FleetPolicy` objects
-/// when they changed since the last call.
+/// What changed on the clusters.
+pub(crate) struct News {
+    /// The `FleetPolicy` objects, when one of them changed.
+    pub(crate) policies: Option<Found>,
+    /// The objects that hold components and changed.
+    pub(crate) components: Versions,
+}
+
+/// Follows policies until the task is aborted or nobody takes the changes. `news` tells what changed on the clusters
+/// since the last call, and has these objects followed, which hold components.
 pub(crate) async fn policies(
     mut swap: Swap,
-    mut objects: impl AsyncFnMut() -> Option<Found>,
+    mut news: impl AsyncFnMut(BTreeSet<ObjectRef>) -> News,
     changed: mpsc::UnboundedSender<Changes>,
 ) {
     let files = match swap.source() {
@@ -46,9 +57,11 @@ pub(crate) async fn policies(
             }
             done = swap.next() => swap.finish(done),
             _ = looks.tick() => {
-                let objects = objects().await;
-                let changed = objects.is_some();
-                let given = objects.map(|found| swap.replace(found)).unwrap_or_default();
+                let News { policies, components } = news(swap.objects()).await;
+                let changed = policies.is_some();
+                let given = policies.map(|found| swap.replace(found)).unwrap_or_default();
+                swap.load_changed_objects(&components);
+                swap.retry();
                 let slow = swap.narrow_slow();
                 if !changed && slow.is_empty() {
                     continue;

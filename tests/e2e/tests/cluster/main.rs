@@ -14,6 +14,7 @@ mod asked;
 mod beside;
 mod case;
 mod clearing;
+mod components;
 mod connect;
 mod contest;
 mod dependents;

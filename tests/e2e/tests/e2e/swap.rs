@@ -5,6 +5,8 @@ use crate::exhaust::{
     GOOD, put_bomb, put_hostile, wait_for_status, watch, within_shipped, works_on,
 };
 use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,6 +14,7 @@ use std::path::PathBuf;
 use transom_conformance::fixture::good_with;
 use transom_e2e::agent::{Agent, DEADLINE, has_ended};
 use transom_e2e::program;
+use transom_e2e::secret::Secret;
 use transom_e2e::stage::{Stage, put};
 use transom_e2e::swap::{POLICY, Swap};
 use transom_support::wait;
@@ -100,6 +103,45 @@ fn loads_a_component_from_another_place_that_appears_later() -> Result<()> {
     )?;
     stage.wait_for_secret(0, "the secret", |_| true)?;
     stage.wait_for_text(&stage.policy_status(POLICY), "reason: Loaded")?;
+    agent.stop()?;
+    Ok(())
+}
+
+/// Writes a ConfigMap with a component into the folder of manifests.
+fn put_config_map(stage: &Stage, component: &[u8]) -> Result<()> {
+    let encoded = STANDARD.encode(component);
+    let text = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{namespace: transom, name: mine}}\nbinaryData: {{k: {encoded}}}\n"
+    );
+    put(&stage.fleet.join("component.yaml"), text.as_bytes())
+}
+
+#[test]
+fn a_config_map_of_the_folder_holds_a_component() -> Result<()> {
+    let stage = Stage::new(1, 0)?;
+    let named = "configmap:transom/mine/k";
+    stage.put_policy(POLICY, &[("builtin:kubeconfig", named)])?;
+    let run = |log: &str, sources: &str| {
+        let mut command = stage.run()?;
+        command.args(["--sources", sources]);
+        Agent::start(&mut command, stage.path(log))
+    };
+    let status = stage.policy_status(POLICY);
+    let agent = run("log", "builtin,file")?;
+    stage.wait_for_text(&status, "reason: ComponentNotAllowed")?;
+    agent.stop()?;
+    let agent = run("log-2", "configmap:transom/mine,builtin")?;
+    stage.wait_for_text(&status, "reason: ComponentNotFound")?;
+    put_config_map(&stage, &program::component("kubeconfig")?)?;
+    let first = stage.wait_for_secret(0, "the secret", |_| true)?;
+    put_config_map(&stage, &program::component("fixture-second")?)?;
+    let other = |secret: &Secret| secret.component != first.component;
+    stage.wait_for_secret(0, "the secret of the second version", other)?;
+    put_config_map(&stage, b"damaged")?;
+    stage.wait_for_text(&status, "reason: ComponentInvalid")?;
+    fs::remove_file(stage.fleet.join("component.yaml"))?;
+    stage.wait_for_text(&status, "reason: ComponentNotFound")?;
+    stage.follows_port(0, 7443)?;
     agent.stop()?;
     Ok(())
 }

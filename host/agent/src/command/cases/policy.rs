@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use transom_artifacts::Sources;
 use transom_cluster::directory::{Directory, Limits};
 use transom_core::contract::AgentFacts;
 use transom_core::document;
@@ -101,7 +102,12 @@ pub(super) async fn run(
     let facts = AgentFacts::new(name, self_managed_cluster.as_deref());
     let directory = Directory::from_bytes(LOCAL, "given.json", b"", Limits::default());
     case::put(&directory, &objects);
-    let loading = Loading::start(engine.clone(), source, [LOCAL.to_owned()].into());
+    let loading = Loading::start(
+        engine.clone(),
+        source,
+        [LOCAL.to_owned()].into(),
+        &Sources::all(),
+    );
     let mut session = Session::start(loading, directory, |connections| {
         Controller::new(connections, Clock::new(Some(now)), facts)
     })

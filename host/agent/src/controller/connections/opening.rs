@@ -66,6 +66,12 @@ impl Connections {
                 .map_or(SecretReads::Watch, |_| self.secrets);
             let mut wanted = watches::of(&catalogue, name, secrets);
             wanted.extend((self.policy_objects && name == LOCAL).then(watches::policies));
+            // Those of policies that are not active yet, too.
+            let components = self.components();
+            for object in components.iter().filter(|object| object.cluster == *name) {
+                let (scope, keep) = watches::component(object);
+                wanted.entry(scope).or_insert(keep);
+            }
             cluster.watch(wanted);
         }
     }

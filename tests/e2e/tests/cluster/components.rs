@@ -1,0 +1,228 @@
+//! Components in ConfigMaps: swapped when a ConfigMap changes, refused when it is damaged, gone or not allowed, and read
+//! with exactly the permissions that `transom rbac` prints.
+
+use crate::policies::POLICY;
+use crate::stage::{Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::fs;
+use transom_core::digest::Digest;
+use transom_e2e::program;
+use transom_test_cluster::{Mark, Target};
+
+const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
+const NAME: &str = "external-managed-kubeconfig";
+/// The namespace of the components.
+const PARTS: &str = "parts";
+const SOURCES: &str = "builtin,configmap:parts/*";
+
+/// The bundled component with a custom section at its end: other bytes, same behaviour.
+fn component(letter: u8) -> Result<Vec<u8>> {
+    let mut bytes = program::component("kubeconfig")?;
+    bytes.extend([0, 2, 1, letter]);
+    Ok(bytes)
+}
+
+/// The digest of a component, as a status shows it.
+fn digest(component: &[u8]) -> String {
+    Digest::of_bytes(component).to_string()
+}
+
+impl Stage {
+    /// Writes a ConfigMap whose key `k` holds these bytes.
+    async fn put_component(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"namespace": PARTS, "name": name}, "binaryData": {"k": STANDARD.encode(bytes)}});
+        self.objects().apply(config_map).await.map(drop)
+    }
+
+    /// Lets the agent read the ConfigMaps, as the chart does for its own namespace.
+    async fn allow_components(&self) -> Result<()> {
+        let group = "rbac.authorization.k8s.io";
+        let metadata = json!({"namespace": PARTS, "name": "components"});
+        let role = json!({"apiVersion": format!("{group}/v1"), "kind": "Role", "metadata": metadata,
+            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]});
+        let binding = json!({"apiVersion": format!("{group}/v1"), "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": "components"},
+            "subjects": [{"kind": "User", "apiGroup": group, "name": self.agent.name()}]});
+        for object in [role, binding] {
+            self.objects().apply(object).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the policy use a component.
+    async fn use_component(&self, component: &str) -> Result<()> {
+        let body = json!({"spec": {"guests": {"decide": {"component": component}}}});
+        self.patch(POLICY, None, NAME, body).await
+    }
+
+    /// Waits until a component is active and nothing is refused.
+    async fn wait_for_component(&self, bytes: &[u8]) -> Result<()> {
+        let digest = digest(bytes);
+        let active = |status: &Value| {
+            status["revision"]["decide"] == digest && loaded(status) == ("True", "Loaded")
+        };
+        self.wait_for_status("the component", active)
+            .await
+            .map(drop)
+    }
+
+    /// Waits until the newest revision is refused, while a component stays active; returns the message.
+    async fn wait_for_refusal(&self, reason: &str, active: &[u8]) -> Result<String> {
+        let refused = |status: &Value| loaded(status) == ("False", reason);
+        let status = self.wait_for_status(reason, refused).await?;
+        let digest = digest(active);
+        ensure!(status["revision"]["decide"] == digest, "{status}");
+        let message = condition(&status).and_then(|one| one["message"].as_str());
+        Ok(message.context("no message")?.to_owned())
+    }
+}
+
+fn condition(status: &Value) -> Option<&Value> {
+    let all = status["conditions"].as_array()?;
+    all.iter().find(|one| one["type"] == "Loaded")
+}
+
+/// Status and reason of the condition `Loaded`.
+fn loaded(status: &Value) -> (&str, &str) {
+    let text = |field: &str| condition(status).and_then(|one| one[field].as_str());
+    (
+        text("status").unwrap_or_default(),
+        text("reason").unwrap_or_default(),
+    )
+}
+
+/// The requests of the agent for ConfigMaps of a namespace since a mark.
+async fn requests(stage: &Stage, mark: Mark, namespace: &str) -> Result<usize> {
+    let lines = stage.lines(mark).await?;
+    let of = |target: &Target| target.resource == "configmaps" && target.namespace == namespace;
+    let targets = lines.iter().filter_map(|line| line.target.as_ref());
+    Ok(targets.filter(|target| of(target)).count())
+}
+
+#[test]
+fn a_changed_config_map_swaps_the_component_and_a_damaged_one_is_refused() -> Result<()> {
+    on_stage(async |stage| {
+        stage.install_policies().await?;
+        stage.objects().namespace(PARTS).await?;
+        stage.allow_components().await?;
+        stage.ready("one", true).await?;
+        let (first, second) = (component(b'a')?, component(b'b')?);
+        stage.put_component("mine", &first).await?;
+        stage.use_component("configmap:parts/mine/k").await?;
+        let words = ["--policy-objects", "--sources", SOURCES];
+        let agent = stage.start_agent(&words)?;
+        stage.wait_for_component(&first).await?;
+        stage.wait_for_right("one", 6443).await?;
+        stage.put_component("mine", &second).await?;
+        stage.wait_for_component(&second).await?;
+        for (damage, reason) in [
+            (&second[..second.len() / 2], "ComponentInvalid"),
+            (&[][..], "ComponentInvalid"),
+            (&b"\0asm\x01\0\0\0"[..], "ComponentInvalid"),
+        ] {
+            stage.put_component("mine", damage).await?;
+            stage.wait_for_refusal(reason, &second).await?;
+        }
+        stage.delete(CONFIG_MAP, Some(PARTS), "mine").await?;
+        let message = stage.wait_for_refusal("ComponentNotFound", &second).await?;
+        ensure!(
+            message.contains("ConfigMap parts/mine does not exist"),
+            "{message}"
+        );
+        // The active revision goes on.
+        stage.move_port("one", 7443).await?;
+        stage.wait_for_right("one", 7443).await?;
+        stage.put_component("mine", &first).await?;
+        stage.wait_for_component(&first).await?;
+        parts_and_restart(stage, &first).await?;
+        agent.stop()?;
+        let again = stage.start_agent(&words)?;
+        again.wait_for_first_pass()?;
+        stage.wait_for_component(&first).await?;
+        again.stop().map(drop)
+    })
+}
+
+/// A component in keys of two ConfigMaps, put there one after the other.
+async fn parts_and_restart(stage: &Stage, whole: &[u8]) -> Result<()> {
+    let (head, tail) = whole.split_at(whole.len() / 2);
+    stage.put_component("head", head).await?;
+    stage.use_component("configmap:parts/head/k+tail/k").await?;
+    let message = stage.wait_for_refusal("ComponentNotFound", whole).await?;
+    ensure!(message.contains("parts/tail does not exist"), "{message}");
+    stage.put_component("tail", tail).await?;
+    stage.wait_for_component(whole).await
+}
+
+#[test]
+fn a_policy_names_only_allowed_sources_and_the_agent_reads_no_other_config_map() -> Result<()> {
+    on_stage(async |stage| {
+        stage.install_policies().await?;
+        stage.ready("one", true).await?;
+        let secret = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "not yours"},
+            "metadata": {"namespace": "kube-system", "name": "theirs"}});
+        stage.objects().apply(secret).await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&["--policy-objects", "--sources", SOURCES])?;
+        let bundled = program::component("kubeconfig")?;
+        stage.wait_for_component(&bundled).await?;
+        let mut said = Vec::new();
+        for name in ["theirs", "nothing-is-here"] {
+            let component = format!("configmap:kube-system/{name}/k");
+            stage.use_component(&component).await?;
+            let refused = |status: &Value| {
+                let message = condition(status).and_then(|one| one["message"].as_str());
+                loaded(status) == ("False", "ComponentNotAllowed")
+                    && message.is_some_and(|message| message.contains(name))
+            };
+            let status = stage.wait_for_status(name, refused).await?;
+            let message = condition(&status).map(|one| one["message"].to_string());
+            said.push(message.unwrap_or_default().replace(name, ""));
+        }
+        ensure!(said[0] == said[1], "{said:?}");
+        ensure!(said[0].contains(SOURCES), "{said:?}");
+        agent.stop()?;
+        ensure!(requests(stage, mark, "kube-system").await? == 0);
+        Ok(())
+    })
+}
+
+#[test]
+fn reads_a_component_with_exactly_the_permissions_of_transom_rbac() -> Result<()> {
+    on_stage(async |stage| {
+        stage.objects().namespace(PARTS).await?;
+        stage.ready("one", true).await?;
+        let (first, second) = (component(b'a')?, component(b'b')?);
+        let path = stage.cluster.folder().join("component.yaml");
+        let policy = fs::read_to_string(program::policy(NAME))?;
+        let named = policy.replace("builtin:kubeconfig", "configmap:parts/mine/k");
+        ensure!(named != policy, "the policy names another component");
+        fs::write(&path, named)?;
+        let path = path.to_str().context("the folder has another name")?;
+        let printed = ["--policies", path];
+        let rights = stage.grant_exactly(&printed).await?;
+        ensure!(!rights.is_empty(), "no rights");
+        let mark = stage.mark()?;
+        let words = ["--policies", path, "--sources", SOURCES];
+        // The ConfigMap does not exist yet.
+        let agent = stage.start_agent(&words)?;
+        agent.wait_for_lines(1, &["ComponentNotFound"])?;
+        stage.put_component("mine", &first).await?;
+        stage.wait_for_right("one", 6443).await?;
+        stage.put_component("mine", &second).await?;
+        agent.wait_for_lines(1, &["swapped"])?;
+        agent.stop()?;
+        ensure!(requests(stage, mark, PARTS).await? > 0);
+        let lines = stage.lines(mark).await?;
+        let denied: Vec<_> = lines.iter().filter(|line| !line.allowed).collect();
+        ensure!(denied.is_empty(), "denied: {denied:#?}");
+        // No more requests than a list, a watch and one read for each version.
+        let all = requests(stage, mark, PARTS).await?;
+        ensure!(all <= 10, "{all} requests for one ConfigMap");
+        Ok(())
+    })
+}
