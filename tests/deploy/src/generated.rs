@@ -19,10 +19,12 @@ const NONE: &str = "none";
 /// The folder of the dashboards.
 const DASHBOARDS: &str = "host/deploy/monitoring/dashboards";
 /// The flags of `transom run` in both ways of installing that affect permissions.
-const INSTALLED: [&str; 5] = [
+const INSTALLED: [&str; 7] = [
     "--policy-objects",
     "--lease-namespace",
     "transom",
+    "--sources",
+    "builtin,file,configmap:transom/*",
     "--admin-address",
     "0.0.0.0:8080",
 ];

@@ -137,7 +137,7 @@ fn newer_crd_is_taken(cluster: &Cluster) -> Result<()> {
 }
 
 /// helm as the admin, with nothing from the user's environment.
-fn helm_on(cluster: &Cluster, words: &[&str]) -> Result<String> {
+pub(crate) fn helm_on(cluster: &Cluster, words: &[&str]) -> Result<String> {
     let mut helm = helm()?;
     for name in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
         helm.env(name, cluster.folder().join("helm"));

@@ -278,14 +278,16 @@ fn granted(objects: &[Value]) -> BTreeSet<String> {
 }
 
 /// The agent's own permissions, independent of its policies.
-const OWN: [&str; 8] = [
+const OWN: [&str; 10] = [
     "create authentication.k8s.io/tokenreviews",
     "create authorization.k8s.io/subjectaccessreviews",
     "create coordination.k8s.io/leases",
     "get coordination.k8s.io/leases",
+    "list /configmaps",
     "list transom.dev/fleetpolicies",
     "patch transom.dev/fleetpolicies/status",
     "update coordination.k8s.io/leases",
+    "watch /configmaps",
     "watch transom.dev/fleetpolicies",
 ];
 

@@ -2,6 +2,7 @@
 
 mod applied;
 mod chart;
+mod components;
 mod deployed;
 mod monitoring;
 mod pages;

@@ -1,0 +1,95 @@
+//! An operator brings a component to a running agent with `kubectl` alone, as host/docs/policies.md says.
+
+use crate::applied::helm_on;
+use crate::deployed::{DEADLINE, Deployed, kubectl};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use transom_core::digest::Digest;
+use transom_e2e::program;
+use transom_support::fleet::Fleet;
+use transom_test_cluster::{Cluster, Options, wait};
+use transom_test_deploy::rendered::{folder, said};
+
+/// ManagedClusters, some of which are unreachable.
+const FLEET: Fleet = Fleet {
+    clusters: 0,
+    managed: 20,
+    seed: 11,
+};
+const POLICY: &str = "fleetpolicies.transom.dev/built-in-taints";
+
+/// How the keys of the policy's taints begin.
+const OWNED: &str = "cluster.open-cluster-management.io/un";
+
+/// Runs a command of the operator: the words of a line of the page.
+fn run(cluster: &Cluster, line: &str) -> Result<String> {
+    said(kubectl(cluster)?.args(line.split(' ')))
+}
+
+/// Writes a component into a file of this name, and returns its path and its digest.
+fn put(cluster: &Cluster, file: &str, component: &str) -> Result<(PathBuf, String)> {
+    let path = cluster.folder().join(file);
+    let bytes = program::component(component)?;
+    fs::write(&path, &bytes)?;
+    Ok((path, Digest::of_bytes(&bytes).to_string()))
+}
+
+/// Waits until a component is active.
+fn wait_for(cluster: &Cluster, digest: &str) -> Result<()> {
+    let active = format!("--for=jsonpath={{.status.revision.decide}}={digest}");
+    let seconds = format!("--timeout={}s", DEADLINE.as_secs());
+    said(kubectl(cluster)?.args(["wait", &active, &seconds, POLICY])).map(drop)
+}
+
+/// Waits until this is true of the number of ManagedClusters with taints.
+async fn wait_for_tainted(cluster: &Cluster, wanted: impl Fn(usize) -> bool) -> Result<()> {
+    wait::until("the taints", DEADLINE, async || {
+        let all = run(cluster, "get managedclusters --output json")?;
+        let all: Value = serde_json::from_str(&all)?;
+        let all = all["items"].as_array().context("no list")?;
+        let owned = |one: &&Value| one["spec"]["taints"].to_string().contains(OWNED);
+        let tainted = all.iter().filter(owned);
+        Ok(wanted(tainted.count()).then_some(()))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_operator_swaps_a_component_with_kubectl_alone() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    cluster.install_crds(&crate::applied::CRDS).await?;
+    cluster.install_fleet(FLEET).await?;
+    let chart = folder("chart").display().to_string();
+    let install = ["install", "transom", &chart, "--create-namespace"];
+    helm_on(&cluster, &install)?;
+    let agent = Deployed::start(&cluster).await?;
+    wait_for_tainted(&cluster, |tainted| tainted > 0).await?;
+
+    let (file, calm) = put(&cluster, "my-taints.wasm", "calm")?;
+    let from = format!("--from-file={}", file.display());
+    let create = "create configmap my-taints --namespace transom";
+    run(&cluster, &format!("{create} {from}"))?;
+    let patch = r#"{"spec": {"guests": {"decide": {"component": "configmap:transom/my-taints/my-taints.wasm", "settings": null}}}}"#;
+    let merge = ["patch", POLICY, "--type=merge", "--patch", patch];
+    said(kubectl(&cluster)?.args(merge))?;
+    wait_for(&cluster, &calm)?;
+    wait_for_tainted(&cluster, |tainted| tainted == 0).await?;
+
+    let (file, bundled) = put(&cluster, "my-taints.wasm", "taints")?;
+    let changed = run(
+        &cluster,
+        &format!("{create} {from} --dry-run=client --output yaml"),
+    )?;
+    let manifest = cluster.folder().join("my-taints.yaml");
+    fs::write(&manifest, changed)?;
+    ensure!(file.is_file());
+    run(
+        &cluster,
+        &format!("replace --filename {}", manifest.display()),
+    )?;
+    wait_for(&cluster, &bundled)?;
+    wait_for_tainted(&cluster, |tainted| tainted > 0).await?;
+    agent.stop(&cluster).map(drop)
+}
