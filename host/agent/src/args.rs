@@ -267,7 +267,7 @@ pub(crate) struct RbacArgs {
     /// As given to `run`: requests from other machines need a bearer token, which the API server authenticates.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) admin_address: Option<SocketAddr>,
-    /// As given to `run`: where components may come from. What a policy itself names is always covered.
+    /// As given to `run`: where components may come from. A policy that names another cluster object is refused.
     #[arg(long, value_name = "SOURCES", default_value_t = Sources::default())]
     pub(crate) sources: Sources,
     /// As given to `run`: nothing is written.

@@ -1,7 +1,7 @@
 //! From the text in a policy to component bytes with a digest. Reads the binary and files, no network.
 
 use crate::folder::{FileIdentity, Folder, leads_out};
-use crate::object::{self, Objects, Unread};
+use crate::gathered::{self, Gathered, Unread};
 use crate::sources::Sources;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use transom_core::policy::component::{Part, Source};
 use transom_core::reference::ObjectRef;
 
 /// Largest component that is read, in bytes.
-pub(crate) const MAX_BYTES: u64 = 8 << 20;
+pub const MAX_BYTES: u64 = 8 << 20;
 
 /// Where the files lie that a policy may name as components.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,6 +89,11 @@ impl Location {
         self.parts().iter().map(|part| &part.object).collect()
     }
 
+    /// Whether it lies elsewhere, and has to be read by a request.
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Self::ConfigMap(_))
+    }
+
     /// Checks that the component may come from there.
     ///
     /// # Errors
@@ -119,19 +124,23 @@ impl Location {
             .map(|(_, fingerprint)| fingerprint)
     }
 
-    /// Reads the bytes and compares their digest with the expected one (`sha256:<hex>`). `objects` are those of
-    /// [`Self::objects`], as they were read.
+    /// Reads the bytes and compares their digest with the expected one (`sha256:<hex>`). `gathered` is
+    /// what reading [`Self::objects`] gave.
     ///
     /// # Errors
     /// When the component is missing, is too large, or has another digest than expected; and when a policy names a
     /// file that it may not name. The last error does not tell whether that file exists.
-    pub fn fetch(&self, expected: Option<&str>, objects: &Objects) -> Result<Artifact, FetchError> {
+    pub fn fetch(
+        &self,
+        expected: Option<&str>,
+        gathered: &Gathered,
+    ) -> Result<Artifact, FetchError> {
         let bytes = match self {
             Self::Builtin(name) => Cow::Borrowed(
                 builtin(name).ok_or_else(|| FetchError::NotBuiltin { name: name.clone() })?,
             ),
             Self::File(..) => Cow::Owned(self.read()?),
-            Self::ConfigMap(parts) => Cow::Owned(object::bytes(self, parts, objects)?),
+            Self::ConfigMap(parts) => Cow::Owned(gathered::bytes(self, parts, gathered)?),
         };
         let digest = Digest::of_bytes(&bytes).to_string();
         match expected {
@@ -316,25 +325,25 @@ mod tests {
         std::fs::create_dir(folder.path().join("team")).unwrap();
         std::fs::write(folder.path().join("guest.wasm"), b"abc").unwrap();
         let location = Location::parse("../guest.wasm", &beside(folder.path())).unwrap();
-        let artifact = location.fetch(None, &Objects::new()).unwrap();
+        let artifact = location.fetch(None, &Gathered::default()).unwrap();
         assert_eq!(
             artifact.digest,
             "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
         assert!(
             location
-                .fetch(Some(&artifact.digest), &Objects::new())
+                .fetch(Some(&artifact.digest), &Gathered::default())
                 .is_ok()
                 && location.fingerprint().is_some()
         );
         let refused = location
-            .fetch(Some("sha256:00"), &Objects::new())
+            .fetch(Some("sha256:00"), &Gathered::default())
             .err()
             .unwrap();
         assert_eq!(refused.reason(), KnownReason::DigestMismatch);
         let anywhere = Location::anywhere(folder.path().join("guest.wasm").to_str().unwrap());
         assert_eq!(
-            anywhere.fetch(None, &Objects::new()).unwrap().digest,
+            anywhere.fetch(None, &Gathered::default()).unwrap().digest,
             artifact.digest
         );
     }
@@ -343,7 +352,7 @@ mod tests {
     fn names_a_missing_file() {
         let missing = Location::parse("no.wasm", &Base::Components("/nowhere".into()))
             .unwrap()
-            .fetch(None, &Objects::new())
+            .fetch(None, &Gathered::default())
             .err()
             .unwrap();
         assert_eq!(missing.reason(), KnownReason::ComponentNotFound);
@@ -353,7 +362,7 @@ mod tests {
         );
         let unknown = Location::parse("builtin:nothing", &Base::Nowhere)
             .unwrap()
-            .fetch(None, &Objects::new())
+            .fetch(None, &Gathered::default())
             .err()
             .unwrap()
             .to_string();
@@ -387,7 +396,10 @@ mod tests {
             ] {
                 let location = Location::parse(path, &base).unwrap();
                 for expected in [None, Some(digest.as_str())] {
-                    let refused = location.fetch(expected, &Objects::new()).err().unwrap();
+                    let refused = location
+                        .fetch(expected, &Gathered::default())
+                        .err()
+                        .unwrap();
                     assert_eq!(
                         (refused.reason(), location.fingerprint()),
                         (KnownReason::ComponentNotAllowed, None),
@@ -395,7 +407,7 @@ mod tests {
                     );
                     let other = Location::parse("/no/such/file", &base)
                         .unwrap()
-                        .fetch(expected, &Objects::new())
+                        .fetch(expected, &Gathered::default())
                         .err()
                         .unwrap()
                         .to_string();
@@ -408,7 +420,7 @@ mod tests {
         }
         let linked = Location::parse("link.wasm", &Base::Components(root))
             .unwrap()
-            .fetch(None, &Objects::new())
+            .fetch(None, &Gathered::default())
             .err()
             .unwrap();
         assert_eq!(linked.reason(), KnownReason::ComponentNotAllowed);

@@ -30,6 +30,13 @@ impl Digest {
         Self(hash.finalize().into())
     }
 
+    /// Digest of some entries of a map.
+    pub(crate) fn of_entries<'a>(entries: impl Iterator<Item = (&'a String, &'a Value)>) -> Self {
+        let mut hash = Sha256::new();
+        feed_map(&mut hash, entries);
+        Self(hash.finalize().into())
+    }
+
     /// Digest of the fields of an object, without the named metadata.
     pub fn of_fields(fields: &Map<String, Value>, without: &[&str]) -> Self {
         let mut hash = Sha256::new();

@@ -4,9 +4,10 @@ pub(crate) mod plan;
 #[cfg(test)]
 mod same;
 
-pub use plan::{component, of};
+pub use plan::of;
 
 use crate::digest::Digest;
+use crate::object::Object;
 use crate::projection::Paths;
 use crate::reference::ObjectRef;
 use serde_json::Value;
@@ -84,6 +85,24 @@ pub struct Keep {
 
 /// The field of that digest.
 const DIGEST: &str = "contentDigest";
+/// The fields that are not content.
+const NO_CONTENT: [&str; 4] = ["apiVersion", "kind", "metadata", DIGEST];
+
+/// The digest of an object's content, of which nothing or all is kept: all fields but metadata. Its text is the same for
+/// an object that [`Keep::digest`] cut.
+pub fn content(object: &Object) -> String {
+    let fields = object.body.as_object();
+    let mut content = fields.into_iter().flatten().filter(is_content).peekable();
+    let kept = object.body.get(DIGEST).and_then(Value::as_str);
+    match kept.filter(|_| content.peek().is_none()) {
+        Some(kept) => kept.to_owned(),
+        None => Digest::of_entries(content).to_string(),
+    }
+}
+
+fn is_content((field, _): &(&String, &Value)) -> bool {
+    !NO_CONTENT.contains(&field.as_str())
+}
 
 impl Keep {
     /// Whether an object of the scope is kept.
@@ -129,7 +148,8 @@ impl Keep {
             return body;
         };
         let mut metadata = map.remove("metadata").unwrap_or_default();
-        let digest = self.digest.then(|| Digest::of_fields(map, &[]));
+        let content = || map.iter().filter(is_content);
+        let digest = self.digest.then(|| Digest::of_entries(content()));
         if let Some(metadata) = metadata.as_object_mut() {
             metadata.remove("managedFields");
         }
@@ -238,6 +258,15 @@ mod tests {
             };
             keep.project(body)
         };
+        let object = |body: &Value| Object {
+            reference: ObjectRef::local("v1", "X", None, "n"),
+            version: String::new(),
+            body: body.clone(),
+        };
+        assert_eq!(
+            content(&object(&digested(&body["spec"]))),
+            content(&object(&body))
+        );
         let (one, other) = (digested(&json!({"a": 1})), digested(&json!({"a": 2})));
         assert!(
             one != other && one.pointer("/spec").is_none(),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
-use transom_artifacts::{Location, Objects, builtin_names};
+use transom_artifacts::{Gathered, Location, builtin_names};
 use transom_core::contract::description::{Description, Role};
 use transom_engine::{Capability, Engine, EngineOptions, Inspection};
 use wit_component::ComponentEncoder;
@@ -26,12 +26,15 @@ const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 /// When it cannot be read or compiled.
 pub(crate) fn inspect(args: &InspectArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let location = Location::anywhere(&args.component);
-    let artifact = location.fetch(None, &Objects::new()).map_err(|error| {
-        match builtin_names().any(|name| name == args.component) {
-            true => anyhow!("{error}; the builtin guest is `builtin:{}`", args.component),
-            false => error.into(),
-        }
-    })?;
+    let artifact =
+        location
+            .fetch(None, &Gathered::default())
+            .map_err(
+                |error| match builtin_names().any(|name| name == args.component) {
+                    true => anyhow!("{error}; the builtin guest is `builtin:{}`", args.component),
+                    false => error.into(),
+                },
+            )?;
     let engine = Engine::new(EngineOptions::default())?;
     let found = engine
         .inspect(&artifact.bytes)

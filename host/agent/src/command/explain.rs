@@ -6,7 +6,7 @@ use crate::policies::{self, Written};
 use anyhow::{Context as _, bail};
 use std::collections::BTreeSet;
 use transom_api::KnownReason;
-use transom_artifacts::{Location, Objects, builtin_names};
+use transom_artifacts::{Gathered, Location, builtin_names};
 use transom_core::contract::description::Description;
 use transom_engine::{Engine, EngineOptions};
 
@@ -15,7 +15,7 @@ use transom_engine::{Engine, EngineOptions};
 /// # Errors
 /// When neither the agent nor one of the guests has this word, or a guest cannot be loaded.
 pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let known = entries(args)?;
+    let known = entries(args, screen)?;
     let Some(wanted) = &args.reason else {
         for entry in &known {
             screen.line(format_args!(
@@ -82,7 +82,7 @@ cause Swapped: The policy or one of its components changed.";
 
 /// The agent's reasons, its other words, then the reasons that guests declare: those of the named guests, else of the
 /// builtin ones.
-fn entries(args: &ExplainArgs) -> anyhow::Result<Vec<Entry>> {
+fn entries(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Entry>> {
     let reasons = KnownReason::ALL.iter().map(|word| Entry {
         word: word.as_str().to_owned(),
         whose: "agent".to_owned(),
@@ -100,7 +100,7 @@ fn entries(args: &ExplainArgs) -> anyhow::Result<Vec<Entry>> {
         })
     });
     let mut entries: Vec<_> = reasons.chain(others).collect();
-    for guest in guests(args)? {
+    for guest in guests(args, screen)? {
         entries.extend(guest.reasons.into_iter().map(|reason| Entry {
             word: reason.name,
             whose: guest.name.clone(),
@@ -112,7 +112,7 @@ fn entries(args: &ExplainArgs) -> anyhow::Result<Vec<Entry>> {
 }
 
 /// How the guests that the flags name describe themselves, each once; without flags, the builtin guests.
-fn guests(args: &ExplainArgs) -> anyhow::Result<Vec<Description>> {
+fn guests(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Description>> {
     let mut locations: Vec<_> = match &args.component {
         Some(component) => vec![Location::anywhere(component)],
         None if args.policies.is_some() => Vec::new(),
@@ -122,14 +122,23 @@ fn guests(args: &ExplainArgs) -> anyhow::Result<Vec<Description>> {
     };
     if let Some(path) = &args.policies {
         let found = policies::read(Some(path), None)?;
-        locations.extend(found.policies.iter().flat_map(Written::components));
+        let components = found.policies.iter().flat_map(Written::components);
+        let (remote, here): (Vec<_>, Vec<_>) = components.partition(Location::is_remote);
+        locations.extend(here);
+        for component in remote {
+            screen.note(format_args!(
+                "the reasons of `{component}` are left out: this command does not read it"
+            ));
+        }
     }
     let mut named = BTreeSet::new();
     locations.retain(|location| named.insert(location.to_string()));
     let engine = Engine::new(EngineOptions::default())?;
     let describe = |location: &Location| {
         let failed = || format!("failed to read the description of `{location}`");
-        let artifact = location.fetch(None, &Objects::new()).with_context(failed)?;
+        let artifact = location
+            .fetch(None, &Gathered::default())
+            .with_context(failed)?;
         let found = engine.inspect(&artifact.bytes).with_context(failed)?;
         found.description.with_context(failed)
     };

@@ -6,6 +6,7 @@ use crate::policies::{self, Written};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use transom_artifacts::Location;
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::LOCAL;
 use transom_core::rights::{self, AnyOf, Asked, Objects, Own, Right, Rights, kinds};
@@ -92,8 +93,19 @@ fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<Polic
     let found = policies::read(args.policies.as_deref(), None)?;
     let mut refused = found.broken;
     let mut policies: BTreeMap<Arc<str>, Policy> = BTreeMap::new();
-    for Written { place, value, .. } in found.policies {
-        match manifest::parse(&value).and_then(check::policy) {
+    for written in found.policies {
+        let Written { place, value, .. } = &written;
+        let allowed = |one: Location| one.check(&args.sources).map_err(|error| error.to_string());
+        if let Err(why) = written
+            .components()
+            .filter(Location::is_remote)
+            .try_for_each(allowed)
+        {
+            refused.push((place.clone(), why));
+            continue;
+        }
+        let place = place.clone();
+        match manifest::parse(value).and_then(check::policy) {
             Ok(Policy { name, .. }) if policies.contains_key(&name) => {
                 let why = format!("metadata.name: the policy `{name}` is defined in two places");
                 refused.push((place, why));

@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
-use transom_artifacts::{Base, Location, Objects, builtin_names};
+use transom_artifacts::{Base, Gathered, Location, builtin_names};
 use transom_cluster::directory::Limits;
 use transom_cluster::kubernetes::{Kubernetes, Reviews};
 use transom_core::catalogue::Catalogue;
@@ -298,7 +298,7 @@ fn engine_within(budget: &Budget) -> anyhow::Result<Engine> {
     });
     let trusted = builtin_names().filter_map(|name| {
         Location::Builtin(name.to_owned())
-            .fetch(None, &Objects::new())
+            .fetch(None, &Gathered::default())
             .ok()
     });
     let trusted = trusted

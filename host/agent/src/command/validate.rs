@@ -3,17 +3,20 @@
 use crate::args::{TableFormat, ValidateArgs};
 use crate::command::run;
 use crate::output::{Ending, Screen, Tint};
-use crate::policies::load::{self, Loaded};
+use crate::policies::load;
 use crate::policies::{self, Written};
 use anyhow::bail;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::KnownReason;
+use transom_artifacts::{Location, Sources};
 use transom_core::catalogue::Refusal;
 use transom_core::catalogue::overlap::{self, Candidate};
+use transom_core::policy::Policy;
 use transom_core::rights;
 use transom_core::watches::SecretReads;
+use transom_engine::Engine;
 
 /// One policy, and why it is refused.
 struct Verdict {
@@ -41,11 +44,11 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
     let all = &found.policies;
     let loaded: Vec<_> = all
         .iter()
-        .map(|one| load::load(&engine, one, &args.sources))
+        .map(|one| checked(&engine, one, &args.sources))
         .collect();
     let candidates = all.iter().zip(&loaded).filter_map(|(written, loaded)| {
         Some(Candidate {
-            newest: &loaded.as_ref().ok()?.revision.policy,
+            newest: &loaded.as_ref().ok()?.0,
             active: None,
             created_seconds: written.created_seconds(),
         })
@@ -60,9 +63,9 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
         }),
         warnings: Vec::new(),
     });
-    let checked = all.iter().zip(&loaded);
-    let checked = checked.map(|(written, loaded)| check(written, loaded, all, &taken));
-    let verdicts: Vec<Verdict> = broken.chain(checked).collect();
+    let each = all.iter().zip(&loaded);
+    let each = each.map(|(written, loaded)| check(written, loaded, all, &taken));
+    let verdicts: Vec<Verdict> = broken.chain(each).collect();
     match args.output {
         TableFormat::Table => verdicts.iter().for_each(|verdict| print(verdict, screen)),
         TableFormat::Json => {
@@ -78,10 +81,37 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
     Ok(Ending::failed_if(refused))
 }
 
+/// Checks a policy and loads its components. One that lies in a cluster is not loaded, and a warning says so.
+fn checked(
+    engine: &Engine,
+    written: &Written,
+    sources: &Sources,
+) -> Result<(Policy, Vec<String>), Refusal> {
+    let policy = load::check(&written.value)?;
+    let warnings = rights::every_secret(&policy, SecretReads::Watch, false);
+    let remote: Vec<_> = written.components().filter(Location::is_remote).collect();
+    if remote.is_empty() {
+        load::load(engine, written, sources)?;
+        return Ok((policy, warnings));
+    }
+    for component in &remote {
+        component.check(sources).map_err(|error| Refusal {
+            reason: error.reason(),
+            message: error.to_string(),
+        })?;
+    }
+    let unchecked = remote.iter().map(|component| {
+        format!(
+            "the components and settings are not checked: this command does not read `{component}`"
+        )
+    });
+    Ok((policy, unchecked.take(1).chain(warnings).collect()))
+}
+
 /// Whether one policy can be loaded, and may work beside the others.
 fn check(
     written: &Written,
-    loaded: &Result<Loaded, Refusal>,
+    loaded: &Result<(Policy, Vec<String>), Refusal>,
     all: &[Written],
     taken: &BTreeMap<Arc<str>, Refusal>,
 ) -> Verdict {
@@ -93,13 +123,13 @@ fn check(
         Ok(_) => taken.get(name).cloned(),
         Err(refusal) => Some(refusal.clone()),
     };
-    let warn =
-        |loaded: &Loaded| rights::every_secret(&loaded.revision.policy, SecretReads::Watch, false);
     Verdict {
         place: written.place.clone(),
         name: name.to_owned(),
         refused,
-        warnings: loaded.as_ref().map(warn).unwrap_or_default(),
+        warnings: loaded
+            .as_ref()
+            .map_or_else(|_| Vec::new(), |(_, warnings)| warnings.clone()),
     }
 }
 

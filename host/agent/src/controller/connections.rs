@@ -5,8 +5,7 @@ mod opening;
 
 pub(crate) use opening::server;
 
-use components::Objects;
-
+use components::Followed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +32,7 @@ pub(crate) struct Connections {
     /// Whether a `FleetPolicy` object changed since the policies were last read.
     pub(super) policies_changed: AtomicBool,
     /// The objects that hold components.
-    objects: Mutex<Objects>,
+    followed: Mutex<Followed>,
     /// Held while the watches are set.
     watching: Mutex<()>,
     /// The names of connections that have answered, or are known not to answer.
@@ -50,7 +49,7 @@ impl Connections {
             leadership: Mutex::default(),
             policy_objects: false,
             policies_changed: AtomicBool::default(),
-            objects: Mutex::default(),
+            followed: Mutex::default(),
             watching: Mutex::default(),
             opened: watch::Sender::default(),
         }

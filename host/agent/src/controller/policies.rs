@@ -39,16 +39,15 @@ impl Controller {
         active: &Active,
         components: BTreeSet<ObjectRef>,
     ) -> News {
-        if self.connections.follow_components(components) {
-            self.connections.watch(|| active.catalogue());
-        }
+        let watch = || self.connections.watch(|| active.catalogue());
+        self.connections.follow_components(components, watch);
         let changed = &self.connections.policies_changed;
         News {
             policies: match changed.swap(false, Ordering::AcqRel) {
                 true => Some(self.given(base).await),
                 false => None,
             },
-            components: self.connections.changed_components(),
+            components: self.connections.changed_components().await,
         }
     }
 

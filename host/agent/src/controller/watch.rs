@@ -60,8 +60,6 @@ impl Controller {
     pub(crate) fn observe(&self, observation: Observation) {
         match observation {
             Observation::Present(object) => {
-                self.connections
-                    .component_changed(&object.reference, Some(&object));
                 let orphaned = self.memory.lock().observed(&object);
                 self.changed(&object.reference, &Queued::Updated, || {
                     Some(fingerprint::of(&object))
@@ -77,7 +75,6 @@ impl Controller {
                 }
             }
             Observation::Gone(reference) => {
-                self.connections.component_changed(&reference, None);
                 self.memory.lock().outputs.gone(&reference);
                 self.changed(&reference, &Queued::Reconcile(Cause::Gone), || None);
             }
@@ -116,6 +113,7 @@ impl Controller {
         fingerprint: impl FnOnce() -> Option<Digest>,
     ) {
         self.connections.policy_changed(object);
+        self.connections.component_changed(object);
         for queue in self.queues.all() {
             if queue.loaded().revision.policy.primary.admits(object) {
                 queue.push(object, as_primary.clone(), None);
@@ -171,6 +169,7 @@ async fn open(controller: Arc<Controller>, name: String, cluster: Arc<dyn Cluste
     }
     // Subscribes before it looks at the cache: what was there before is in the cache, what comes later is observed.
     let mut changes = cluster.changes();
+    controller.connections.components_came(&name);
     controller.find_outputs(&*cluster);
     match away {
         true => controller.came(&name),

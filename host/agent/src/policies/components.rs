@@ -5,18 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tokio::sync::watch;
-use transom_artifacts::{Location, Objects, Sources, Unread, keep};
+use transom_api::KnownReason;
+use transom_artifacts::{Contents, Gathered, Location, MAX_BYTES, Sources, Unread};
 use transom_cluster::Cluster;
-use transom_core::fingerprint;
-use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
 
-/// The version of each object that holds a part of a component; `None` when it does not exist or was not read.
+/// What is in each object that holds a part of a component, as a digest; `None` when it does not exist or cannot be read.
 pub(crate) type Versions = BTreeMap<ObjectRef, Option<String>>;
 
 /// The cluster whose objects hold components.
 #[derive(Clone, Default)]
-enum Home {
+enum Local {
     /// Not opened yet.
     #[default]
     Opening,
@@ -30,7 +29,7 @@ enum Home {
 #[derive(Clone)]
 pub(crate) struct Components {
     sources: Arc<Sources>,
-    home: Arc<watch::Sender<Home>>,
+    local: Arc<watch::Sender<Local>>,
 }
 
 impl Components {
@@ -38,14 +37,14 @@ impl Components {
     pub(crate) fn new(sources: &Sources) -> Self {
         Self {
             sources: Arc::new(sources.clone()),
-            home: Arc::default(),
+            local: Arc::default(),
         }
     }
 
     /// Sets the cluster whose objects hold components; `None` when there is none.
     pub(crate) fn opened(&self, cluster: Option<Arc<dyn Cluster>>) {
-        self.home
-            .send_replace(cluster.map_or(Home::Nowhere, Home::At));
+        self.local
+            .send_replace(cluster.map_or(Local::Nowhere, Local::At));
     }
 
     /// The allowed sources.
@@ -58,60 +57,56 @@ impl Components {
         self.sources.allow(component)
     }
 
-    async fn home(&self) -> Home {
-        let mut home = self.home.subscribe();
-        let opened = home.wait_for(|home| !matches!(home, Home::Opening)).await;
+    async fn local(&self) -> Local {
+        let mut local = self.local.subscribe();
+        let opened = local.wait_for(|local| !matches!(local, Local::Opening));
         // Fails only without a sender, and `self` holds it.
-        opened.map_or(Home::Nowhere, |home| home.clone())
+        opened.await.map_or(Local::Nowhere, |local| local.clone())
     }
 
-    /// Reads the objects that hold some components, as far as they are allowed. Empty when there is no cluster.
-    pub(super) async fn read(&self, components: &BTreeSet<Location>) -> Objects {
-        let Home::At(cluster) = self.home().await else {
-            return Objects::new();
+    /// Reads the objects that hold some components, as far as they are allowed. Nothing when there is no cluster.
+    pub(super) async fn read(&self, components: &BTreeSet<Location>) -> Gathered {
+        let mut gathered = Gathered::default();
+        let Local::At(cluster) = self.local().await else {
+            return gathered;
         };
-        let allowed = components.iter().filter(|one| self.allow(one));
+        let allowed: Vec<_> = components.iter().filter(|one| self.allow(one)).collect();
         let mut keys: BTreeMap<&ObjectRef, BTreeSet<&str>> = BTreeMap::new();
-        for part in allowed.flat_map(Location::parts) {
+        for part in allowed.iter().copied().flat_map(Location::parts) {
             keys.entry(&part.object).or_default().insert(&part.key);
         }
-        let mut objects = Objects::new();
+        // More can be of no use.
+        let most = MAX_BYTES * allowed.len() as u64;
         for (reference, keys) in keys {
-            let read = AssertUnwindSafe(cluster.read_whole(reference))
-                .catch_unwind()
-                .await;
-            // Without an entry the component is refused, which is all that is left to do after a bug.
-            if let Ok(read) = read {
-                let unread = |failure: transom_cluster::ReadFailure| Unread {
+            let left = most.saturating_sub(gathered.bytes() as u64);
+            let read = AssertUnwindSafe(cluster.read_whole(reference));
+            let read = match read.catch_unwind().await {
+                Ok(Ok(object)) => {
+                    let contents = object.map(|object| Contents::of(&object, &keys, left));
+                    Ok(contents)
+                }
+                Ok(Err(failure)) => Err(Unread {
                     reason: failure.reason,
                     message: failure.message,
-                };
-                let mut read = read.map_err(unread);
-                if let Ok(Some(object)) = &mut read {
-                    object.version = version(object);
-                    keep(object, &keys);
-                }
-                objects.insert(reference.clone(), read);
-            }
+                }),
+                Err(_) => Err(Unread {
+                    reason: KnownReason::AgentFailed,
+                    message: format!("a bug in the agent made reading {reference} fail"),
+                }),
+            };
+            gathered.objects.insert(reference.clone(), read);
         }
-        objects
-    }
-}
-
-/// The version of an object; the digest of its content where the cluster has no versions.
-pub(crate) fn version(object: &Object) -> String {
-    match object.version.is_empty() {
-        true => fingerprint::of(object).to_string(),
-        false => object.version.clone(),
+        gathered
     }
 }
 
 /// The versions of objects that were read.
-pub(super) fn versions(objects: &Objects) -> Versions {
-    let version =
-        |read: &Result<Option<Object>, Unread>| Some(read.as_ref().ok()?.as_ref()?.version.clone());
+pub(super) fn versions(gathered: &Gathered) -> Versions {
+    let version = |read: &Result<Option<Contents>, Unread>| {
+        Some(read.as_ref().ok()?.as_ref()?.version.clone())
+    };
+    let objects = gathered.objects.iter();
     objects
-        .iter()
         .map(|(reference, read)| (reference.clone(), version(read)))
         .collect()
 }

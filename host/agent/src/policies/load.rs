@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_api::policy::{Capability, GuestSpec};
-use transom_artifacts::{Artifact, Base, FetchError, Location, Objects, Sources};
+use transom_artifacts::{Artifact, Base, FetchError, Gathered, Location, Sources};
 use transom_core::catalogue::guest::Guest;
 use transom_core::catalogue::{Refusal, Revision};
 use transom_core::contract::description::Role;
@@ -33,15 +33,15 @@ pub(super) enum Unloaded {
     Slow,
 }
 
-/// Where the components of a policy may come from, and what was read for them.
+/// Where the components of a policy may come inputs, and what was read for them.
 #[derive(Clone, Copy)]
-pub(crate) struct From<'a> {
+pub(crate) struct Inputs<'a> {
     /// The allowed sources.
     pub(crate) sources: &'a Sources,
     /// Where the component files lie that it may name.
     pub(crate) base: &'a Base,
-    /// The objects that hold components.
-    pub(crate) objects: &'a Objects,
+    /// What requests gave for components that lie in a cluster.
+    pub(crate) gathered: &'a Gathered,
 }
 
 /// Checks a manifest, fetches and compiles its guests, and has them check their settings. Reads no cluster.
@@ -53,12 +53,12 @@ pub(crate) fn load(
     written: &Written,
     sources: &Sources,
 ) -> Result<Loaded, Refusal> {
-    let from = From {
+    let inputs = Inputs {
         sources,
         base: &written.base,
-        objects: &Objects::new(),
+        gathered: &Gathered::default(),
     };
-    assemble(engine, check(&written.value)?, from).map_err(|unloaded| match unloaded {
+    assemble(engine, check(&written.value)?, inputs).map_err(|unloaded| match unloaded {
         Unloaded::Refused(refusal) => refusal,
         Unloaded::Slow => Refusal {
             reason: KnownReason::ComponentTooLarge,
@@ -71,7 +71,7 @@ pub(crate) fn load(
 ///
 /// # Errors
 /// With the first thing that is wrong.
-pub(super) fn check(value: &Value) -> Result<Policy, Refusal> {
+pub(crate) fn check(value: &Value) -> Result<Policy, Refusal> {
     let checked = manifest::parse(value).and_then(check::policy);
     checked.map_err(|error| invalid(error.to_string()))
 }
@@ -120,19 +120,19 @@ pub(super) fn check_connections(
 pub(super) fn assemble(
     engine: &Engine,
     policy: Policy,
-    from: From<'_>,
+    inputs: Inputs<'_>,
 ) -> Result<Loaded, Unloaded> {
     let (decide, decide_guest) = guest(
         engine,
         "decide",
         &policy.decide,
         Role::Decide(policy.world),
-        from,
+        inputs,
     )?;
     let triggering = policy
         .trigger
         .as_ref()
-        .map(|spec| guest(engine, "trigger", spec, Role::Trigger, from))
+        .map(|spec| guest(engine, "trigger", spec, Role::Trigger, inputs))
         .transpose()?;
     let (trigger, trigger_guest) = triggering.unzip();
     let revision = Arc::new(Revision {
@@ -153,7 +153,7 @@ fn guest(
     role: &str,
     spec: &GuestSpec,
     built_for: Role,
-    from: From<'_>,
+    inputs: Inputs<'_>,
 ) -> Result<(transom_engine::Guest, Guest), Unloaded> {
     let refused = |reason: KnownReason, why: &dyn std::fmt::Display| {
         Unloaded::Refused(Refusal {
@@ -161,13 +161,13 @@ fn guest(
             message: format!("spec.guests.{role}: {why}"),
         })
     };
-    let at = Location::parse(&spec.component, from.base).map_err(|why| {
+    let at = Location::parse(&spec.component, inputs.base).map_err(|why| {
         refused(
             KnownReason::PolicyInvalid,
             &format_args!("component: {why}"),
         )
     })?;
-    let artifact = fetch(&at, spec, from).map_err(|error| {
+    let artifact = fetch(&at, spec, inputs).map_err(|error| {
         // With the causes of the error, on one line.
         refused(
             error.reason(),
@@ -192,9 +192,9 @@ fn guest(
 }
 
 /// The bytes of a component, if it may come from there.
-fn fetch(at: &Location, spec: &GuestSpec, from: From<'_>) -> Result<Artifact, FetchError> {
-    at.check(from.sources)?;
-    at.fetch(spec.digest.as_deref(), from.objects)
+fn fetch(at: &Location, spec: &GuestSpec, inputs: Inputs<'_>) -> Result<Artifact, FetchError> {
+    at.check(inputs.sources)?;
+    at.fetch(spec.digest.as_deref(), inputs.gathered)
 }
 
 /// Has a guest check its settings.

@@ -1,6 +1,6 @@
 //! Loads policies in the background, each on its own: builtin ones first, then those that load quickly. A load that
-//! takes long is begun again in a queue of its own, one at a time, and holds up no other policy. Objects that hold
-//! components are read before.
+//! takes long is begun again in a queue of its own, one at a time, and holds up no other policy. Components that lie in a
+//! cluster are read before, only so far ahead that few of them are in memory.
 
 use crate::policies::Source;
 use crate::policies::active::Changes;
@@ -15,7 +15,7 @@ use tokio::task::{AbortHandle, Id, JoinHandle, JoinSet};
 use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_artifacts::folder::FileIdentity;
-use transom_artifacts::{Base, Location, Objects, Sources};
+use transom_artifacts::{Base, Gathered, Location, Sources};
 use transom_cluster::Cluster;
 use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
@@ -26,7 +26,7 @@ const AT_ONCE: usize = 2;
 /// How many quick jobs run at once, counting those that take longer than [`GRACE`]: each holds the bytes of its
 /// components.
 const AT_MOST: usize = 6;
-/// How many jobs read objects at once: each holds what it read.
+/// How many jobs read components or have read them and wait for their turn: each holds the bytes.
 const READING: usize = 2;
 
 /// A policy whose guests are to be fetched and compiled.
@@ -35,19 +35,26 @@ pub(super) struct Job {
     pub(super) policy: Policy,
     pub(super) base: Base,
     pub(super) components: BTreeSet<Location>,
-    /// The objects that hold components, once they are read.
-    pub(super) objects: Option<Objects>,
+    /// What lies in a cluster, once it is read.
+    pub(super) gathered: Option<Gathered>,
+    /// Whether it was found to take long.
+    pub(super) slow: bool,
 }
 
 impl Job {
     fn kind(&self) -> JobKind {
         let is_builtin = |component: &Location| matches!(component, Location::Builtin(_));
-        let is_object = |component: &Location| !component.objects().is_empty();
-        match &self.objects {
-            None if self.components.iter().any(is_object) => JobKind::Reading,
+        match &self.gathered {
+            None if self.components.iter().any(Location::is_remote) => JobKind::Reading,
+            _ if self.slow => JobKind::Slow,
             _ if self.components.iter().all(is_builtin) => JobKind::Builtin,
             _ => JobKind::Quick,
         }
+    }
+
+    /// Whether it has read components, and holds them.
+    fn holds(&self) -> bool {
+        self.gathered.is_some()
     }
 }
 
@@ -71,15 +78,17 @@ pub(super) struct Done {
     pub(super) result: Result<Loaded, Refusal>,
     /// The components as they were before they were read.
     pub(super) fingerprints: BTreeMap<Location, Option<FileIdentity>>,
-    /// The versions of the objects that hold components.
+    /// What was in the objects that hold components.
     pub(super) versions: Versions,
+    /// Whether something could not be read, so that reading it again may help.
+    pub(super) incomplete: bool,
 }
 
 /// What became of a job that ran.
 enum Ran {
     Done(Box<Done>),
     /// It is to be queued once more.
-    Again(JobKind, Box<Job>),
+    Again(Box<Job>),
 }
 
 /// A job that is running.
@@ -87,13 +96,14 @@ struct Running {
     policy: Arc<str>,
     since: Instant,
     kind: JobKind,
+    slow: bool,
 }
 
 /// All jobs.
 pub(super) struct Loads {
     engine: Engine,
     components: Components,
-    queue: VecDeque<(JobKind, Job)>,
+    queue: VecDeque<Job>,
     tasks: JoinSet<Ran>,
     running: BTreeMap<Id, Running>,
 }
@@ -118,8 +128,8 @@ impl Loads {
     /// Adds a job; it replaces one for the same policy that did not begin.
     pub(super) fn add(&mut self, job: Job) {
         self.queue
-            .retain(|(_, queued)| queued.policy.name != job.policy.name);
-        self.queue.push_back((job.kind(), job));
+            .retain(|queued| queued.policy.name != job.policy.name);
+        self.queue.push_back(job);
         self.begin();
     }
 
@@ -130,9 +140,9 @@ impl Loads {
 
     /// Whether any job uses builtin guests only.
     pub(super) fn builtin(&self) -> bool {
-        let queued = self.queue.iter().map(|(kind, _)| kind);
-        let mut kinds = queued.chain(self.running.values().map(|running| &running.kind));
-        kinds.any(|kind| *kind == JobKind::Builtin)
+        let queued = self.queue.iter().map(Job::kind);
+        let mut kinds = queued.chain(self.running.values().map(|running| running.kind));
+        kinds.any(|kind| kind == JobKind::Builtin)
     }
 
     /// Waits for the next job that is done.
@@ -147,12 +157,12 @@ impl Loads {
                     self.begin();
                     return *done;
                 }
-                Ok(Some(Ok((id, Ran::Again(kind, job))))) => {
+                Ok(Some(Ok((id, Ran::Again(job))))) => {
                     self.running.remove(&id);
                     // A newer job for the same policy may have been added meanwhile; it replaces this one.
-                    let newer = |(_, other): &(JobKind, Job)| other.policy.name == job.policy.name;
+                    let newer = |other: &Job| other.policy.name == job.policy.name;
                     if !self.queue.iter().any(newer) {
-                        self.queue.push_back((kind, *job));
+                        self.queue.push_back(*job);
                     }
                 }
                 // Tasks catch their panics, and are never aborted.
@@ -167,12 +177,16 @@ impl Loads {
     fn begin(&mut self) {
         loop {
             let builtin = self.builtin();
-            let may_begin = |(kind, job): &(JobKind, Job)| self.may_begin(*kind, job, builtin);
-            let next = self.queue.iter().position(may_begin);
-            let Some((kind, job)) = next.and_then(|at| self.queue.remove(at)) else {
+            let next = self
+                .queue
+                .iter()
+                .position(|job| self.may_begin(job, builtin));
+            let Some(job) = next.and_then(|at| self.queue.remove(at)) else {
                 return;
             };
+            let (kind, slow) = (job.kind(), job.slow);
             let running = Running {
+                slow,
                 policy: Arc::clone(&job.policy.name),
                 since: Instant::now(),
                 kind,
@@ -193,15 +207,28 @@ impl Loads {
     }
 
     /// Whether a job may begin. A policy has one job at a time; builtin guests come first and wait for no file.
-    fn may_begin(&self, kind: JobKind, job: &Job, builtin: bool) -> bool {
+    fn may_begin(&self, job: &Job, builtin: bool) -> bool {
         let mut running = self.running.values();
         if running.any(|running| running.policy == job.policy.name) {
             return false;
         }
+        let kind = job.kind();
         let same = || self.running.values().filter(|running| running.kind == kind);
         let quick = |running: &&Running| running.since.elapsed() < GRACE;
         match kind {
-            JobKind::Reading => same().count() < READING,
+            // Only as slow jobs end, so that what they hold is bounded, too.
+            JobKind::Reading if job.slow => {
+                !self.running.values().any(|running| running.slow)
+                    && !self.queue.iter().any(|other| other.slow && other.holds())
+            }
+            JobKind::Reading => {
+                let reading = same().filter(|running| !running.slow).count();
+                let waiting = self
+                    .queue
+                    .iter()
+                    .filter(|other| !other.slow && other.holds());
+                reading + waiting.count() < READING
+            }
             JobKind::Builtin => same().count() < AT_ONCE,
             JobKind::Quick => {
                 !builtin && same().filter(quick).count() < AT_ONCE && same().count() < AT_MOST
@@ -211,26 +238,30 @@ impl Loads {
     }
 }
 
-/// Reads the objects that hold the components of a job.
+/// Reads the components of a job that lie in a cluster.
 async fn read(components: Components, mut job: Job) -> Ran {
-    job.objects = Some(components.read(&job.components).await);
-    Ran::Again(job.kind(), Box::new(job))
+    job.gathered = Some(components.read(&job.components).await);
+    Ran::Again(Box::new(job))
 }
 
 /// Runs a job; it is to be queued again when it takes longer than the engine waits.
-fn run(engine: &Engine, components: &Components, job: Job) -> Ran {
+fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
     let fingerprint = |component: &Location| (component.clone(), component.fingerprint());
     let fingerprints = job.components.iter().map(fingerprint).collect();
-    let objects = job.objects.as_ref().unwrap_or(const { &Objects::new() });
-    let from = load::From {
+    let gathered = job.gathered.take().unwrap_or_default();
+    let inputs = load::Inputs {
         sources: components.sources(),
         base: &job.base,
-        objects,
+        gathered: &gathered,
     };
-    let load = || load::assemble(engine, job.policy.clone(), from);
+    let load = || load::assemble(engine, job.policy.clone(), inputs);
     let result = match catch_unwind(AssertUnwindSafe(load)) {
         Ok(Ok(loaded)) => Ok(loaded),
-        Ok(Err(Unloaded::Slow)) => return Ran::Again(JobKind::Slow, Box::new(job)),
+        // What lies in a cluster is read again: it may be long until its turn.
+        Ok(Err(Unloaded::Slow)) => {
+            job.slow = true;
+            return Ran::Again(Box::new(job));
+        }
         Ok(Err(Unloaded::Refused(refusal))) => Err(refusal),
         Err(_) => Err(Refusal {
             reason: KnownReason::AgentFailed,
@@ -242,7 +273,8 @@ fn run(engine: &Engine, components: &Components, job: Job) -> Ran {
         number: job.number,
         result,
         fingerprints,
-        versions: components::versions(objects),
+        versions: components::versions(&gathered),
+        incomplete: gathered.is_incomplete(),
     }))
 }
 

@@ -3,6 +3,7 @@
 //! wait for a component: results come back as [`Done`].
 
 mod bounding;
+mod reloading;
 
 use crate::policies::active::{Active, Changes, Known};
 use crate::policies::components::Versions;
@@ -18,15 +19,11 @@ use transom_api::KnownReason;
 use transom_artifacts::Location;
 use transom_artifacts::folder::FileIdentity;
 use transom_core::catalogue::{Change, Place, Refusal};
-use transom_core::failure::Class;
 use transom_core::policy::Policy;
-use transom_core::reference::ObjectRef;
 use transom_core::signal::Signal;
 
 /// How long a component may take to load until a narrower grant of its policy bounds the earlier revision.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
-/// When to try again to read an object that holds a component.
-const RETRY: Duration = Duration::from_secs(10);
 
 /// Takes the written policies, has them loaded, and keeps what is active.
 pub(crate) struct Swap {
@@ -60,14 +57,14 @@ struct Newest {
     number: u64,
     /// The fingerprints of the components at the last load.
     fingerprints: BTreeMap<Location, Option<FileIdentity>>,
-    /// The versions of the objects that hold components, at the last load.
+    /// What was in the objects that hold components, at the last load.
     versions: Versions,
-    /// The versions of such objects that were reported during the load.
+    /// What is in such objects by a report during the load.
     reported: Versions,
     /// When to load once more, because an object could not be read.
     retry: Option<Instant>,
-    /// Whether the load is such a one: the same refusal is not reported again.
-    retried: bool,
+    /// How many loads in a row could not read something. The refusal of the second and later ones is not reported again.
+    unread: u32,
 }
 
 impl Swap {
@@ -217,7 +214,8 @@ impl Swap {
 
     /// Starts to load the newest manifest of a policy.
     fn load(&mut self, name: &Arc<str>) {
-        let Some(newest) = self.newest.get_mut(name) else {
+        // One that is refused because of another policy is loaded when that no longer holds.
+        let Some(newest) = self.newest.get_mut(name).filter(|newest| !newest.taken) else {
             return;
         };
         let (Some(policy), [written]) = (&newest.policy, newest.written.as_slice()) else {
@@ -231,52 +229,11 @@ impl Swap {
             policy: policy.clone(),
             base: written.base.clone(),
             components: written.components().collect(),
-            objects: None,
+            gathered: None,
+            slow: false,
         });
-        (newest.retry, newest.retried) = (None, false);
-    }
-
-    /// Loads the policies again whose components changed.
-    pub(super) fn load_changed(&mut self, now: &BTreeMap<Location, Option<FileIdentity>>) {
-        let changed = |_: &Arc<str>, newest: &Newest| {
-            let mut before = newest.fingerprints.iter();
-            newest.loading.is_none()
-                && before.any(|(at, before)| now.get(at).is_some_and(|now| now != before))
-        };
-        for name in self.names(changed) {
-            self.load(&name);
-        }
-    }
-
-    /// Loads the policies again that name objects which have these versions now.
-    pub(super) fn load_changed_objects(&mut self, now: &Versions) {
-        let changed = |_: &Arc<str>, newest: &Newest| {
-            let named = newest.written.iter().flat_map(Written::components);
-            let mut objects =
-                named.flat_map(|one| one.objects().into_iter().cloned().collect::<Vec<_>>());
-            objects.any(|object| {
-                let before = newest.versions.get(&object);
-                now.get(&object).is_some_and(|now| before != Some(now))
-            })
-        };
-        for name in self.names(changed) {
-            match self.newest.get_mut(&name) {
-                Some(newest) if newest.loading.is_some() => newest.reported.extend(now.clone()),
-                _ => self.load(&name),
-            }
-        }
-    }
-
-    /// Loads the policies again whose objects could not be read some time ago.
-    pub(super) fn retry(&mut self) {
-        let now = Instant::now();
-        let is_due = |_: &Arc<str>, newest: &Newest| newest.retry.is_some_and(|at| at <= now);
-        for name in self.names(is_due) {
-            self.load(&name);
-            if let Some(newest) = self.newest.get_mut(&name) {
-                newest.retried = true;
-            }
-        }
+        newest.retry = None;
+        self.active.loading(self.loads.count());
     }
 
     /// The loads that are queued or running.
@@ -306,9 +263,8 @@ impl Swap {
         // These fingerprints are older than the load, so a component that changed during it counts as changed.
         newest.fingerprints = done.fingerprints;
         newest.versions = done.versions;
-        let unread = |refusal: &Refusal| Class::of(refusal.reason) == Class::Unreachable;
-        let unread = done.result.as_ref().err().is_some_and(unread);
-        newest.retry = unread.then(|| Instant::now() + RETRY);
+        let unread_before =
+            newest.retry_later(done.incomplete && done.result.is_err(), self.number);
         let failed_before = std::mem::replace(&mut newest.failed, done.result.is_err());
         // A policy that could not be loaded until now did not count among the others; what it owns may belong to
         // another one.
@@ -332,9 +288,8 @@ impl Swap {
                 }));
             }
             Err(refusal) => {
-                let anew = !newest.retried;
                 changes.extend(self.narrow(&name));
-                changes.extend(self.refuse(&name, refusal, anew));
+                changes.extend(self.refuse(&name, refusal, !unread_before));
             }
         }
         changes.extend(self.refuse_overlaps());
@@ -381,24 +336,5 @@ impl Swap {
                 message,
             });
         }
-    }
-
-    /// The component files that policies name. Those of refused policies count, too: a missing or broken file may be
-    /// put right.
-    pub(super) fn components(&self) -> BTreeSet<Location> {
-        let written = self.newest.values().flat_map(|newest| &newest.written);
-        let mut components: BTreeSet<_> = written.flat_map(Written::components).collect();
-        components.retain(|component| component.file().is_some());
-        components
-    }
-
-    /// The objects that hold components, likewise.
-    pub(super) fn objects(&self) -> BTreeSet<ObjectRef> {
-        let written = self.newest.values().flat_map(|newest| &newest.written);
-        let components = written.flat_map(Written::components);
-        let allowed = components.filter(|one| self.loads.components().allow(one));
-        allowed
-            .flat_map(|one| one.objects().into_iter().cloned().collect::<Vec<_>>())
-            .collect()
     }
 }

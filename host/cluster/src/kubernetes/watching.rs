@@ -232,9 +232,10 @@ pub(super) fn aligned(mut wanted: Watches) -> Watches {
         let of_kind = |(other, _): &(&Scope, &Keep)| {
             other.kind == scope.kind && other.api_version == scope.api_version
         };
-        let fields = before.iter().filter(of_kind);
-        let fields = fields.map(|(_, keep)| keep.fields.as_ref());
+        let all = || before.iter().filter(of_kind).map(|(_, keep)| keep);
+        let fields = all().map(|keep| keep.fields.as_ref());
         keep.fields = fields.collect::<Option<Vec<&Paths>>>().map(Paths::union);
+        keep.digest = all().any(|keep| keep.digest);
     }
     wanted
 }
@@ -262,6 +263,14 @@ mod tests {
             (scope("A", "y"), keep(&["spec.b"])),
             (scope("B", "x"), keep(&["spec.c"])),
             (scope("B", "y"), Keep::default()),
+            (scope("C", "x"), keep(&["spec.d"])),
+            (
+                scope("C", "y"),
+                Keep {
+                    digest: true,
+                    ..keep(&[])
+                },
+            ),
         ]);
         let aligned = aligned(wanted);
         let both = Some(Paths::parse(&["spec.a", "spec.b"]).unwrap());
@@ -269,5 +278,7 @@ mod tests {
             aligned[&scope("A", "x")].fields == both && aligned[&scope("A", "y")].fields == both
         );
         assert_eq!(aligned[&scope("B", "x")].fields, None);
+        let [one, other] = ["x", "y"].map(|name| &aligned[&scope("C", name)]);
+        assert!(one == other && one.digest);
     }
 }

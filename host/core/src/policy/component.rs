@@ -40,7 +40,13 @@ impl Source {
             return Ok(Self::Builtin(name.to_owned()));
         }
         let Some(keys) = text.strip_prefix(CONFIG_MAP) else {
-            return Ok(Self::File(text.to_owned()));
+            return match is_mistaken(text) {
+                false => Ok(Self::File(text.to_owned())),
+                true => Err(format!(
+                    "is not a source: expected `{BUILTIN}NAME`, `{CONFIG_MAP}NAMESPACE/NAME/KEY` or the path of a file \
+                     (for a file with a colon or blank, `./FILE`)"
+                )),
+            };
         };
         let shape = || {
             format!(
@@ -62,6 +68,12 @@ impl Source {
             Self::ConfigMap(parts) => parts.iter().map(|part| &part.object).collect(),
         }
     }
+}
+
+/// Whether a text without a known prefix is hardly meant as a path: it begins with another one, or with or ends in a blank.
+fn is_mistaken(text: &str) -> bool {
+    let first = text.split('/').next().unwrap_or_default();
+    first.contains(':') || text.trim() != text
 }
 
 /// `NAME/KEY`.
@@ -119,8 +131,25 @@ mod tests {
             Source::parse("builtin:taints"),
             Ok(Source::Builtin("taints".to_owned()))
         );
-        for path in ["taints.wasm", "../a/b.wasm", "ConfigMap:a/b/c", ""] {
+        for path in ["taints.wasm", "../a/b.wasm", "./a:b.wasm", "/x y/z", ""] {
             assert_eq!(Source::parse(path), Ok(Source::File(path.to_owned())));
+        }
+    }
+
+    #[test]
+    fn takes_no_misspelt_prefix_for_a_path() {
+        for text in [
+            "ConfigMap:a/b/c",
+            "config:a/b/c",
+            " configmap:a/b/c",
+            "taints.wasm ",
+            "C:/x",
+        ] {
+            let why = Source::parse(text).unwrap_err();
+            assert!(
+                why.contains("configmap:NAMESPACE/NAME/KEY"),
+                "{text}: {why}"
+            );
         }
     }
 

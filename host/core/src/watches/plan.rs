@@ -19,13 +19,24 @@ const WHOLE: [&str; 3] = ["Secret", "Service", "Namespace"];
 /// What is kept of each scope, and which lines of policies need it.
 pub(crate) type Explained = BTreeMap<Scope, (Keep, BTreeSet<Because>)>;
 
-/// What a connection watches for every active policy. A watch that another one covers is left out.
-pub fn of(catalogue: &Catalogue, connection: &str, secrets: SecretReads) -> Watches {
+/// What a connection watches for every active policy, and for the objects that hold components of any policy. A watch
+/// that another one covers is left out.
+pub fn of(
+    catalogue: &Catalogue,
+    connection: &str,
+    secrets: SecretReads,
+    components: &BTreeSet<ObjectRef>,
+) -> Watches {
     let revisions = catalogue
         .entries()
         .filter_map(|(_, entry)| entry.revision.as_deref());
     let policies = revisions.map(|revision| (&revision.policy, Some(revision)));
-    explained(policies, connection, secrets)
+    let mut watches = wanted_by(policies, connection, secrets);
+    for object in components.iter().filter(|one| one.cluster == connection) {
+        let (scope, keep) = component(object);
+        merge(&mut watches, scope, keep, BTreeSet::new());
+    }
+    spare(narrow(watches))
         .into_iter()
         .map(|(scope, (keep, _))| (scope, keep))
         .collect()
@@ -33,6 +44,15 @@ pub fn of(catalogue: &Catalogue, connection: &str, secrets: SecretReads) -> Watc
 
 /// The same for any policies, with the lines that need each watch. Without a revision whole objects are kept.
 pub(crate) fn explained<'a>(
+    policies: impl IntoIterator<Item = (&'a Policy, Option<&'a Revision>)>,
+    connection: &str,
+    secrets: SecretReads,
+) -> Explained {
+    spare(narrow(wanted_by(policies, connection, secrets)))
+}
+
+/// The watches that policies need, also those that another one covers.
+fn wanted_by<'a>(
     policies: impl IntoIterator<Item = (&'a Policy, Option<&'a Revision>)>,
     connection: &str,
     secrets: SecretReads,
@@ -49,7 +69,7 @@ pub(crate) fn explained<'a>(
             }
         }
     }
-    spare(narrow(watches))
+    watches
 }
 
 /// The watches that one line of a policy needs.
@@ -90,7 +110,7 @@ fn wanted(
 
 /// The watch of an object that holds a component. Keeps only its metadata and a digest: when it changes, it is read
 /// whole.
-pub fn component(object: &ObjectRef) -> (Scope, Keep) {
+fn component(object: &ObjectRef) -> (Scope, Keep) {
     let scope = Scope {
         namespace: object.namespace.clone(),
         name: Some(object.name.clone()),
@@ -395,7 +415,12 @@ mod tests {
     }
 
     fn watched(revisions: impl IntoIterator<Item = Revision>, secrets: SecretReads) -> Vec<String> {
-        shown(&of(&catalogue(revisions), "local", secrets))
+        shown(&of(
+            &catalogue(revisions),
+            "local",
+            secrets,
+            &BTreeSet::new(),
+        ))
     }
 
     const HOSTED: &str = "HostedCluster */*: * in *, status,metadata.annotations,spec.platform";
@@ -424,7 +449,8 @@ mod tests {
             of(
                 &catalogue([revision(&kubeconfig_manifest())]),
                 "hub",
-                SecretReads::Watch
+                SecretReads::Watch,
+                &BTreeSet::new()
             ),
             Watches::new()
         );
@@ -439,7 +465,12 @@ mod tests {
         );
         let watched = |connection: &str| {
             let revision = with(taints_manifest(), std::slice::from_ref(&component));
-            shown(&of(&catalogue([revision]), connection, SecretReads::Watch))
+            shown(&of(
+                &catalogue([revision]),
+                connection,
+                SecretReads::Watch,
+                &BTreeSet::new(),
+            ))
         };
         assert_eq!(
             watched("local"),

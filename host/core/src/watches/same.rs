@@ -74,6 +74,7 @@ fn keep(revision: &Revision, kind: &str) -> Keep {
         &Catalogue::default().with(revision.clone(), "file"),
         "local",
         SecretReads::Watch,
+        &std::collections::BTreeSet::new(),
     );
     watches
         .into_iter()

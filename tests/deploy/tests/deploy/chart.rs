@@ -292,6 +292,36 @@ const OWN: [&str; 10] = [
 ];
 
 #[test]
+fn the_operator_bounds_the_sources_of_components() -> Result<()> {
+    let reads = |objects: &[Value]| granted(objects).contains("watch /configmaps");
+    let sources = |objects: &[Value]| {
+        let text = Value::Array(objects.to_vec()).to_string();
+        let flag = text.split("\"--sources=").nth(1);
+        flag.and_then(|rest| rest.split('"').next().map(str::to_owned))
+    };
+    let default = chart(&["--namespace", "other"])?;
+    let expected = Some("builtin,file,configmap:other/*".to_owned());
+    assert_eq!((sources(&default), reads(&default)), (expected, true));
+    for (value, readable) in [
+        ("builtin", false),
+        ("builtin,configmap:elsewhere/*", false),
+        ("configmap:other/*", true),
+    ] {
+        let objects = chart(&[
+            "--namespace",
+            "other",
+            "--set",
+            &format!("sources={{{value}}}"),
+        ])?;
+        let expected = (Some(value.to_owned()), readable);
+        assert_eq!((sources(&objects), reads(&objects)), expected);
+        // Nothing else is lost with the rule.
+        assert!(granted(&objects).contains("create coordination.k8s.io/leases"));
+    }
+    Ok(())
+}
+
+#[test]
 fn without_bundled_policies_the_agent_keeps_its_own_permissions() -> Result<()> {
     let neither = "policies.builtInTaints=false,policies.externalManagedKubeconfig=false";
     for reads in ["watch", "strict"] {

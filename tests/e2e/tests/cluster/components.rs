@@ -2,7 +2,7 @@
 //! with exactly the permissions that `transom rbac` prints.
 
 use crate::policies::POLICY;
-use crate::stage::{Stage, on_stage};
+use crate::stage::{DEADLINE, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::fs;
 use transom_core::digest::Digest;
 use transom_e2e::program;
-use transom_test_cluster::{Mark, Target};
+use transom_test_cluster::{Mark, Target, wait};
 
 const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 const NAME: &str = "external-managed-kubeconfig";
@@ -70,14 +70,16 @@ impl Stage {
             .map(drop)
     }
 
-    /// Waits until the newest revision is refused, while a component stays active; returns the message.
-    async fn wait_for_refusal(&self, reason: &str, active: &[u8]) -> Result<String> {
-        let refused = |status: &Value| loaded(status) == ("False", reason);
-        let status = self.wait_for_status(reason, refused).await?;
+    /// Waits until the newest revision is refused with this in the message, while a component stays active.
+    async fn wait_for_message(&self, reason: &str, why: &str, active: &[u8]) -> Result<()> {
+        let refused = |status: &Value| {
+            let message = condition(status).and_then(|one| one["message"].as_str());
+            loaded(status) == ("False", reason) && message.is_some_and(|text| text.contains(why))
+        };
+        let status = self.wait_for_status(why, refused).await?;
         let digest = digest(active);
         ensure!(status["revision"]["decide"] == digest, "{status}");
-        let message = condition(&status).and_then(|one| one["message"].as_str());
-        Ok(message.context("no message")?.to_owned())
+        Ok(())
     }
 }
 
@@ -119,20 +121,21 @@ fn a_changed_config_map_swaps_the_component_and_a_damaged_one_is_refused() -> Re
         stage.wait_for_right("one", 6443).await?;
         stage.put_component("mine", &second).await?;
         stage.wait_for_component(&second).await?;
-        for (damage, reason) in [
-            (&second[..second.len() / 2], "ComponentInvalid"),
-            (&[][..], "ComponentInvalid"),
-            (&b"\0asm\x01\0\0\0"[..], "ComponentInvalid"),
+        for (damage, why) in [
+            (&second[..second.len() / 2], "failed to parse"),
+            (&[][..], "not a WebAssembly component"),
+            (&b"\0asm\x01\0\0\0"[..], "core module"),
         ] {
             stage.put_component("mine", damage).await?;
-            stage.wait_for_refusal(reason, &second).await?;
+            stage
+                .wait_for_message("ComponentInvalid", why, &second)
+                .await?;
         }
         stage.delete(CONFIG_MAP, Some(PARTS), "mine").await?;
-        let message = stage.wait_for_refusal("ComponentNotFound", &second).await?;
-        ensure!(
-            message.contains("ConfigMap parts/mine does not exist"),
-            "{message}"
-        );
+        let why = "ConfigMap parts/mine does not exist";
+        stage
+            .wait_for_message("ComponentNotFound", why, &second)
+            .await?;
         // The active revision goes on.
         stage.move_port("one", 7443).await?;
         stage.wait_for_right("one", 7443).await?;
@@ -152,10 +155,40 @@ async fn parts_and_restart(stage: &Stage, whole: &[u8]) -> Result<()> {
     let (head, tail) = whole.split_at(whole.len() / 2);
     stage.put_component("head", head).await?;
     stage.use_component("configmap:parts/head/k+tail/k").await?;
-    let message = stage.wait_for_refusal("ComponentNotFound", whole).await?;
-    ensure!(message.contains("parts/tail does not exist"), "{message}");
+    let why = "parts/tail does not exist";
+    stage
+        .wait_for_message("ComponentNotFound", why, whole)
+        .await?;
     stage.put_component("tail", tail).await?;
     stage.wait_for_component(whole).await
+}
+
+#[test]
+fn a_config_map_may_change_while_the_agent_starts_and_become_readable_later() -> Result<()> {
+    on_stage(async |stage| {
+        stage.install_policies().await?;
+        stage.objects().namespace(PARTS).await?;
+        stage.ready("one", true).await?;
+        let (first, second) = (component(b'a')?, component(b'b')?);
+        stage.put_component("late", &first).await?;
+        stage.use_component("configmap:parts/late/k").await?;
+        let words = ["--policy-objects", "--sources", SOURCES];
+        let agent = stage.start_agent(&words)?;
+        let refused = |status: &Value| loaded(status) == ("False", "ReadForbidden");
+        stage.wait_for_status("the refusal", refused).await?;
+        stage.allow_components().await?;
+        stage.wait_for_component(&first).await?;
+        agent.stop()?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        wait::until("the first read", DEADLINE, async || {
+            Ok((requests(stage, mark, PARTS).await? > 0).then_some(()))
+        })
+        .await?;
+        stage.put_component("late", &second).await?;
+        stage.wait_for_component(&second).await?;
+        agent.stop().map(drop)
+    })
 }
 
 #[test]
@@ -199,11 +232,11 @@ fn reads_a_component_with_exactly_the_permissions_of_transom_rbac() -> Result<()
         let (first, second) = (component(b'a')?, component(b'b')?);
         let path = stage.cluster.folder().join("component.yaml");
         let policy = fs::read_to_string(program::policy(NAME))?;
-        let named = policy.replace("builtin:kubeconfig", "configmap:parts/mine/k");
+        let named = policy.replace("builtin:kubeconfig", "configmap:parts/own/k");
         ensure!(named != policy, "the policy names another component");
         fs::write(&path, named)?;
         let path = path.to_str().context("the folder has another name")?;
-        let printed = ["--policies", path];
+        let printed = ["--policies", path, "--sources", SOURCES];
         let rights = stage.grant_exactly(&printed).await?;
         ensure!(!rights.is_empty(), "no rights");
         let mark = stage.mark()?;
@@ -211,9 +244,9 @@ fn reads_a_component_with_exactly_the_permissions_of_transom_rbac() -> Result<()
         // The ConfigMap does not exist yet.
         let agent = stage.start_agent(&words)?;
         agent.wait_for_lines(1, &["ComponentNotFound"])?;
-        stage.put_component("mine", &first).await?;
+        stage.put_component("own", &first).await?;
         stage.wait_for_right("one", 6443).await?;
-        stage.put_component("mine", &second).await?;
+        stage.put_component("own", &second).await?;
         agent.wait_for_lines(1, &["swapped"])?;
         agent.stop()?;
         ensure!(requests(stage, mark, PARTS).await? > 0);

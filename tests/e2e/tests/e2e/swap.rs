@@ -7,6 +7,7 @@ use crate::exhaust::{
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -109,11 +110,15 @@ fn loads_a_component_from_another_place_that_appears_later() -> Result<()> {
 
 /// Writes a ConfigMap with a component into the folder of manifests.
 fn put_config_map(stage: &Stage, component: &[u8]) -> Result<()> {
-    let encoded = STANDARD.encode(component);
-    let text = format!(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{namespace: transom, name: mine}}\nbinaryData: {{k: {encoded}}}\n"
-    );
-    put(&stage.fleet.join("component.yaml"), text.as_bytes())
+    put_labelled(stage, component, "a")
+}
+
+fn put_labelled(stage: &Stage, component: &[u8], label: &str) -> Result<()> {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": "transom", "name": "mine", "labels": {"label": label}},
+        "binaryData": {"k": STANDARD.encode(component), "t": STANDARD.encode(program::component("taints")?)}});
+    let text = object.to_string();
+    put(&stage.fleet.join("component.json"), text.as_bytes())
 }
 
 #[test]
@@ -139,10 +144,74 @@ fn a_config_map_of_the_folder_holds_a_component() -> Result<()> {
     stage.wait_for_secret(0, "the secret of the second version", other)?;
     put_config_map(&stage, b"damaged")?;
     stage.wait_for_text(&status, "reason: ComponentInvalid")?;
-    fs::remove_file(stage.fleet.join("component.yaml"))?;
+    // Only the content counts: the same refusal is not reported again.
+    for label in ["b", "c"] {
+        put_labelled(&stage, b"damaged", label)?;
+    }
+    fs::remove_file(stage.fleet.join("component.json"))?;
     stage.wait_for_text(&status, "reason: ComponentNotFound")?;
     stage.follows_port(0, 7443)?;
+    let log = agent.stop()?;
+    ensure!(log.matches("ComponentInvalid").count() == 1, "{log}");
+    Ok(())
+}
+
+#[test]
+fn a_policy_and_its_config_map_may_come_together() -> Result<()> {
+    let stage = Stage::new(1, 0)?;
+    let agent = stage.run().and_then(|mut command| {
+        command.args(["--sources", "builtin,configmap:transom/mine"]);
+        Agent::start(&mut command, stage.path("log"))
+    })?;
+    let taints = stage.policy_status("built-in-taints");
+    stage.wait_for_text(&taints, "reason: Loaded")?;
+    stage.put_policy(
+        POLICY,
+        &[("builtin:kubeconfig", "configmap:transom/mine/k")],
+    )?;
+    put_config_map(&stage, &program::component("kubeconfig")?)?;
+    stage.wait_for_secret(0, "the secret", |_| true)?;
     agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_policy_whose_keys_are_taken_stays_refused_when_its_component_changes() -> Result<()> {
+    let stage = Stage::new(1, 1)?;
+    put_config_map(&stage, &program::component("kubeconfig")?)?;
+    stage.put_policy(
+        POLICY,
+        &[("builtin:kubeconfig", "configmap:transom/mine/k")],
+    )?;
+    stage.put_policy("built-in-taints", &[])?;
+    let second = fs::read_to_string(program::policy("built-in-taints"))?
+        .replace("name: built-in-taints", "name: a-second")
+        .replace("builtin:taints", "configmap:transom/mine/t");
+    let agent = stage.run().and_then(|mut command| {
+        command.args(["--sources", "builtin,configmap:transom/mine"]);
+        Agent::start(&mut command, stage.path("log"))
+    })?;
+    let first = stage.wait_for_secret(0, "the secret", |_| true)?;
+    put(
+        &stage.policies.join("second/policy.yaml"),
+        second.as_bytes(),
+    )?;
+    let status = stage.policy_status("a-second");
+    stage.wait_for_text(&status, "reason: TaintKeyTaken")?;
+    // Its component changes, together with that of a policy that swaps.
+    put_config_map(&stage, &program::component("fixture-second")?)?;
+    let other = |secret: &Secret| secret.component != first.component;
+    stage.wait_for_secret(0, "the secret of the second version", other)?;
+    put_config_map(&stage, &program::component("kubeconfig")?)?;
+    let again = |secret: &Secret| secret.component == first.component;
+    stage.wait_for_secret(0, "the secret of the first version", again)?;
+    let told = fs::read_to_string(&status)?;
+    ensure!(
+        told.contains("reason: TaintKeyTaken") && !told.contains("decide: sha256"),
+        "{told}"
+    );
+    let log = agent.stop()?;
+    ensure!(!log.contains("a-second: loaded"), "{log}");
     Ok(())
 }
 

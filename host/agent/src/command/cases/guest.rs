@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use std::{env, fs};
 use toml::Table;
-use transom_artifacts::{Location, Objects, builtin_names};
+use transom_artifacts::{Gathered, Location, builtin_names};
 use transom_core::document;
 use transom_engine::{Engine, Guest, LogLine};
 
@@ -115,7 +115,9 @@ fn read(path: &Path) -> anyhow::Result<Value> {
 
 fn load(engine: &Engine, location: &Location) -> anyhow::Result<Guest> {
     let failed = || format!("failed to load `{location}`");
-    let artifact = location.fetch(None, &Objects::new()).with_context(failed)?;
+    let artifact = location
+        .fetch(None, &Gathered::default())
+        .with_context(failed)?;
     let found = engine.inspect(&artifact.bytes).with_context(failed)?;
     let world = found.world.context("it matches no world");
     let world = world.with_context(failed)?;

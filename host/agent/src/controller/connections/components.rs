@@ -1,46 +1,86 @@
-//! The objects that hold components: which ones policies name, and which of them changed.
+//! The objects that hold components: which ones policies name, and which of them may have changed.
 
 use super::Connections;
-use crate::policies::components::{Versions, version};
+use crate::policies::components::Versions;
+use futures::FutureExt as _;
 use std::collections::BTreeSet;
 use std::sync::{MutexGuard, PoisonError};
-use transom_core::object::Object;
-use transom_core::reference::ObjectRef;
+use transom_cluster::Patience;
+use transom_core::failure::Class;
+use transom_core::reference::{LOCAL, ObjectRef};
+use transom_core::watches;
 
-/// What is known of the objects that hold components.
+/// The objects that hold components.
 #[derive(Default)]
-pub(super) struct Objects {
+pub(super) struct Followed {
     wanted: BTreeSet<ObjectRef>,
-    changed: Versions,
+    /// Those whose state is to be compared with what was loaded.
+    dirty: BTreeSet<ObjectRef>,
 }
 
 impl Connections {
-    fn objects(&self) -> MutexGuard<'_, Objects> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    fn followed(&self) -> MutexGuard<'_, Followed> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the objects that hold components; true when they are others than before.
-    pub(crate) fn follow_components(&self, wanted: BTreeSet<ObjectRef>) -> bool {
-        let mut objects = self.objects();
-        let before = std::mem::replace(&mut objects.wanted, wanted);
-        before != objects.wanted
+    /// Sets the objects that hold components; `watch` watches them. What is followed from now on is compared, too: it may
+    /// have changed before.
+    pub(crate) fn follow_components(&self, wanted: BTreeSet<ObjectRef>, watch: impl FnOnce()) {
+        let new: Vec<_> = {
+            let mut followed = self.followed();
+            let before = std::mem::replace(&mut followed.wanted, wanted);
+            if before == followed.wanted {
+                return;
+            }
+            followed.wanted.difference(&before).cloned().collect()
+        };
+        watch();
+        self.followed().dirty.extend(new);
     }
 
     /// The objects that hold components.
     pub(super) fn components(&self) -> BTreeSet<ObjectRef> {
-        self.objects().wanted.clone()
+        self.followed().wanted.clone()
     }
 
-    /// Records what an object is now; `None` when it is gone.
-    pub(crate) fn component_changed(&self, reference: &ObjectRef, now: Option<&Object>) {
-        let mut objects = self.objects();
-        if objects.wanted.contains(reference) {
-            objects.changed.insert(reference.clone(), now.map(version));
+    /// Records that an object may have changed.
+    pub(crate) fn component_changed(&self, reference: &ObjectRef) {
+        let mut followed = self.followed();
+        if followed.wanted.contains(reference) {
+            followed.dirty.insert(reference.clone());
         }
     }
 
-    /// The objects that hold components and changed since the last call.
-    pub(crate) fn changed_components(&self) -> Versions {
-        std::mem::take(&mut self.objects().changed)
+    /// Records that all of them may have changed on a connection, which is followed from now on.
+    pub(crate) fn components_came(&self, name: &str) {
+        let mut followed = self.followed();
+        let here = |object: &&ObjectRef| object.cluster == name;
+        let all: Vec<_> = followed.wanted.iter().filter(here).cloned().collect();
+        followed.dirty.extend(all);
+    }
+
+    /// What is in the objects that may have changed since the last call. Waits for nothing: what is still being listed
+    /// comes later.
+    pub(crate) async fn changed_components(&self) -> Versions {
+        let mut versions = Versions::new();
+        let Some(cluster) = self.by_name.get(LOCAL) else {
+            return versions;
+        };
+        if self.followed().dirty.is_empty()
+            || cluster.synced(Patience::Short).now_or_never().is_none()
+        {
+            return versions;
+        }
+        let dirty = std::mem::take(&mut self.followed().dirty);
+        for reference in dirty {
+            let version = match cluster.read(&reference).await {
+                Ok(object) => object.map(|object| watches::content(&object)),
+                // It may be as it was; the watch reports when it can be read again.
+                Err(failure) if Class::of(failure.reason) == Class::Unreachable => continue,
+                Err(_) => None,
+            };
+            versions.insert(reference, version);
+        }
+        versions
     }
 }

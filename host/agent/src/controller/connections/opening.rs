@@ -64,14 +64,9 @@ impl Connections {
             let secrets = cluster
                 .server()
                 .map_or(SecretReads::Watch, |_| self.secrets);
-            let mut wanted = watches::of(&catalogue, name, secrets);
+            // The components of policies that are not active yet, too.
+            let mut wanted = watches::of(&catalogue, name, secrets, &self.components());
             wanted.extend((self.policy_objects && name == LOCAL).then(watches::policies));
-            // Those of policies that are not active yet, too.
-            let components = self.components();
-            for object in components.iter().filter(|object| object.cluster == *name) {
-                let (scope, keep) = watches::component(object);
-                wanted.entry(scope).or_insert(keep);
-            }
             cluster.watch(wanted);
         }
     }

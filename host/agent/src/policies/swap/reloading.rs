@@ -1,0 +1,93 @@
+//! Loads policies again when their components changed, or could not be read.
+
+use super::{Newest, Swap};
+use crate::policies::Written;
+use crate::policies::components::Versions;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use transom_artifacts::Location;
+use transom_artifacts::folder::FileIdentity;
+use transom_core::backoff::doubled_ms;
+use transom_core::reference::ObjectRef;
+
+/// The first and the longest delay before a component is read again that could not be read, in milliseconds.
+const RETRY_MS: (u64, u64) = (10_000, 120_000);
+
+impl Newest {
+    /// Notes whether the load that ended could not read something, and has it tried again then. Returns whether the load
+    /// before could not, either. `seed` spreads the policies over time.
+    pub(super) fn retry_later(&mut self, unread: bool, seed: u64) -> bool {
+        let (first, longest) = RETRY_MS;
+        let delay = doubled_ms(first, longest, self.unread, seed);
+        self.retry = unread.then(|| Instant::now() + Duration::from_millis(delay));
+        let before = self.unread;
+        self.unread = if unread { before + 1 } else { 0 };
+        unread && before > 0
+    }
+}
+
+impl Swap {
+    /// Loads the policies again whose components changed.
+    pub(in crate::policies) fn load_changed(
+        &mut self,
+        now: &BTreeMap<Location, Option<FileIdentity>>,
+    ) {
+        let changed = |_: &Arc<str>, newest: &Newest| {
+            let mut before = newest.fingerprints.iter();
+            newest.loading.is_none()
+                && before.any(|(at, before)| now.get(at).is_some_and(|now| now != before))
+        };
+        for name in self.names(changed) {
+            self.load(&name);
+        }
+    }
+
+    /// Loads the policies again that name objects which have these versions now.
+    pub(in crate::policies) fn load_changed_objects(&mut self, now: &Versions) {
+        let changed = |_: &Arc<str>, newest: &Newest| {
+            let named = newest.written.iter().flat_map(Written::components);
+            let mut objects =
+                named.flat_map(|one| one.objects().into_iter().cloned().collect::<Vec<_>>());
+            objects.any(|object| {
+                let before = newest.versions.get(&object);
+                now.get(&object).is_some_and(|now| before != Some(now))
+            })
+        };
+        for name in self.names(changed) {
+            match self.newest.get_mut(&name) {
+                Some(newest) if newest.loading.is_some() => newest.reported.extend(now.clone()),
+                _ => self.load(&name),
+            }
+        }
+    }
+
+    /// Loads the policies again whose objects could not be read some time ago.
+    pub(in crate::policies) fn retry(&mut self) {
+        let now = Instant::now();
+        let is_due = |_: &Arc<str>, newest: &Newest| newest.retry.is_some_and(|at| at <= now);
+        for name in self.names(is_due) {
+            self.load(&name);
+        }
+    }
+
+    /// The component files that policies name. Those of refused policies count, too: a missing or broken file may be
+    /// put right.
+    pub(in crate::policies) fn components(&self) -> BTreeSet<Location> {
+        let written = self.newest.values().flat_map(|newest| &newest.written);
+        let mut components: BTreeSet<_> = written.flat_map(Written::components).collect();
+        components.retain(|component| component.file().is_some());
+        components
+    }
+
+    /// The objects that hold components, likewise.
+    pub(in crate::policies) fn objects(&self) -> BTreeSet<ObjectRef> {
+        let written = self.newest.values().flat_map(|newest| &newest.written);
+        let components = written.flat_map(Written::components);
+        let allowed = components.filter(|one| self.loads.components().allow(one));
+        allowed
+            .flat_map(|one| one.objects().into_iter().cloned().collect::<Vec<_>>())
+            .collect()
+    }
+}
