@@ -16,40 +16,40 @@ impl Digest {
 
     /// Digest of a value; equal values have equal digests, whatever the order of their keys.
     pub fn of(value: &Value) -> Self {
-        let mut hash = Sha256::new();
-        feed(&mut hash, value);
-        Self(hash.finalize().into())
+        let mut bytes = Vec::new();
+        feed(&mut bytes, value);
+        Self::of_bytes(&bytes)
     }
 
     /// Digest of several values; an absent one counts as null.
     pub fn of_all<'a>(values: impl IntoIterator<Item = Option<&'a Value>>) -> Self {
-        let mut hash = Sha256::new();
+        let mut bytes = Vec::new();
         values
             .into_iter()
-            .for_each(|value| feed(&mut hash, value.unwrap_or(&Value::Null)));
-        Self(hash.finalize().into())
+            .for_each(|value| feed(&mut bytes, value.unwrap_or(&Value::Null)));
+        Self::of_bytes(&bytes)
     }
 
     /// Digest of some entries of a map.
     pub(crate) fn of_entries<'a>(entries: impl Iterator<Item = (&'a String, &'a Value)>) -> Self {
-        let mut hash = Sha256::new();
-        feed_map(&mut hash, entries);
-        Self(hash.finalize().into())
+        let mut bytes = Vec::new();
+        feed_map(&mut bytes, entries);
+        Self::of_bytes(&bytes)
     }
 
     /// Digest of the fields of an object, without the named metadata.
     pub fn of_fields(fields: &Map<String, Value>, without: &[&str]) -> Self {
-        let mut hash = Sha256::new();
+        let mut bytes = Vec::new();
         let metadata = fields.get("metadata").and_then(Value::as_object);
         feed_map(
-            &mut hash,
+            &mut bytes,
             fields
                 .iter()
                 .filter(|(key, _)| metadata.is_none() || *key != "metadata"),
         );
         let kept = |(key, _): &(&String, &Value)| !without.contains(&key.as_str());
-        feed_map(&mut hash, metadata.into_iter().flatten().filter(kept));
-        Self(hash.finalize().into())
+        feed_map(&mut bytes, metadata.into_iter().flatten().filter(kept));
+        Self::of_bytes(&bytes)
     }
 }
 
@@ -60,42 +60,43 @@ impl fmt::Display for Digest {
     }
 }
 
-/// Writes each value with its kind and length in front, so that different values never give the same bytes.
-fn feed(hash: &mut Sha256, value: &Value) {
+/// Writes each value with its kind and length in front, so that different values never give the same bytes. All bytes
+/// are hashed at once, since most pieces are shorter than a block of the hash.
+fn feed(bytes: &mut Vec<u8>, value: &Value) {
     match value {
-        Value::Null => hash.update(b"z"),
-        Value::Bool(true) => hash.update(b"t"),
-        Value::Bool(false) => hash.update(b"f"),
-        Value::Number(number) => feed_text(hash, b"n", &number.to_string()),
-        Value::String(text) => feed_text(hash, b"s", text),
+        Value::Null => bytes.push(b'z'),
+        Value::Bool(true) => bytes.push(b't'),
+        Value::Bool(false) => bytes.push(b'f'),
+        Value::Number(number) => feed_text(bytes, b'n', &number.to_string()),
+        Value::String(text) => feed_text(bytes, b's', text),
         Value::Array(items) => {
-            feed_length(hash, b"a", items.len());
-            items.iter().for_each(|item| feed(hash, item));
+            feed_length(bytes, b'a', items.len());
+            items.iter().for_each(|item| feed(bytes, item));
         }
         Value::Object(map) => {
-            feed_map(hash, map.iter());
+            feed_map(bytes, map.iter());
         }
     }
 }
 
-fn feed_map<'a>(hash: &mut Sha256, entries: impl Iterator<Item = (&'a String, &'a Value)>) {
+fn feed_map<'a>(bytes: &mut Vec<u8>, entries: impl Iterator<Item = (&'a String, &'a Value)>) {
     let mut entries: Vec<_> = entries.collect();
     entries.sort_unstable_by_key(|(key, _)| *key);
-    feed_length(hash, b"o", entries.len());
+    feed_length(bytes, b'o', entries.len());
     for (key, item) in entries {
-        feed_text(hash, b"k", key);
-        feed(hash, item);
+        feed_text(bytes, b'k', key);
+        feed(bytes, item);
     }
 }
 
-fn feed_length(hash: &mut Sha256, kind: &[u8], length: usize) {
-    hash.update(kind);
-    hash.update((length as u64).to_le_bytes());
+fn feed_length(bytes: &mut Vec<u8>, kind: u8, length: usize) {
+    bytes.push(kind);
+    bytes.extend_from_slice(&(length as u64).to_le_bytes());
 }
 
-fn feed_text(hash: &mut Sha256, kind: &[u8], text: &str) {
-    feed_length(hash, kind, text.len());
-    hash.update(text.as_bytes());
+fn feed_text(bytes: &mut Vec<u8>, kind: u8, text: &str) {
+    feed_length(bytes, kind, text.len());
+    bytes.extend_from_slice(text.as_bytes());
 }
 
 #[cfg(test)]

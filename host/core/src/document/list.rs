@@ -75,24 +75,27 @@ impl<'t> List<'t> {
     }
 
     fn of_json(text: &'t str) -> Option<Self> {
-        let mut json = Json::default();
-        let (mut start, mut commas) = (None, Vec::new());
-        for (at, byte) in text.bytes().enumerate() {
-            let before = json.depth;
-            json.take(byte);
-            match (byte, start) {
-                (b'[', None) if !json.in_text && (before, json.depth) == (1, 2) => {
+        let (mut depth, mut start, mut commas) = (0_usize, None, Vec::new());
+        for (at, mark) in marks(text) {
+            let before = depth;
+            depth = match mark {
+                b'[' | b'{' => depth + 1,
+                b']' | b'}' => depth.saturating_sub(1),
+                _ => depth,
+            };
+            match (mark, start) {
+                (b'[', None) if (before, depth) == (1, 2) => {
                     let key = text.get(..at)?.trim_end().strip_suffix(':')?.trim_end();
                     start = key.ends_with("\"items\"").then_some(at + 1);
                 }
-                (b',', Some(start)) if !json.in_text && json.depth == 2 => {
+                (b',', Some(start)) if depth == 2 => {
                     // So many commas would cost more memory than cutting saves.
                     if commas.len() > text.len() / LEAST_ITEM {
                         return None;
                     }
                     commas.push(at - start);
                 }
-                (b']', Some(start)) if !json.in_text && (before, json.depth) == (2, 1) => {
+                (b']', Some(start)) if (before, depth) == (2, 1) => {
                     let (head, items, rest) =
                         (text.get(..start)?, text.get(start..at)?, text.get(at..)?);
                     return Some(Self {
@@ -170,26 +173,34 @@ fn item_length(text: &str, indent: usize) -> usize {
     length
 }
 
-/// The state of a scan through JSON text.
-#[derive(Default)]
-struct Json {
-    depth: usize,
-    in_text: bool,
-    escaped: bool,
+/// The brackets and commas of a JSON text that are not in quotes, each with its place.
+fn marks(text: &str) -> impl Iterator<Item = (usize, u8)> {
+    let (bytes, mut next) = (text.as_bytes(), 0);
+    std::iter::from_fn(move || {
+        loop {
+            let (at, byte) = (next, *bytes.get(next)?);
+            next += 1;
+            match byte {
+                b'"' => next += quoted_length(bytes.get(next..).unwrap_or_default()),
+                b'[' | b'{' | b']' | b'}' | b',' => return Some((at, byte)),
+                _ => {}
+            }
+        }
+    })
 }
 
-impl Json {
-    fn take(&mut self, byte: u8) {
-        match byte {
-            _ if std::mem::take(&mut self.escaped) => {}
-            b'\\' if self.in_text => self.escaped = true,
-            b'"' => self.in_text = !self.in_text,
-            _ if self.in_text => {}
-            b'[' | b'{' => self.depth += 1,
-            b']' | b'}' => self.depth = self.depth.saturating_sub(1),
-            _ => {}
-        }
-    }
+/// The bytes of a text up to the quote that ends it, and the quote.
+fn quoted_length(bytes: &[u8]) -> usize {
+    let mut escaped = false;
+    let ends = |byte: &u8| {
+        let ends = *byte == b'"' && !escaped;
+        escaped = *byte == b'\\' && !escaped;
+        ends
+    };
+    bytes
+        .iter()
+        .position(ends)
+        .map_or(bytes.len(), |end| end + 1)
 }
 
 #[cfg(test)]
