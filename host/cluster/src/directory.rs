@@ -11,7 +11,6 @@ mod load;
 mod manifest;
 mod names;
 mod own;
-mod parallel;
 mod patch;
 mod settle;
 mod shared;
@@ -26,10 +25,10 @@ pub use crate::ReadFailure;
 pub use error::OpenError;
 pub use feed::Observations;
 
+use crate::parallel::on_each;
 use load::Scan;
 use own::Own;
 use shared::Shared;
-use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,9 +39,6 @@ use transom_core::plan::{Outcome, Plan};
 use transom_core::reference::ObjectRef;
 use tree::{Place, Tree};
 use watch::Watch;
-
-/// Objects that a thread parses at a time.
-const PARSED: usize = 64;
 
 /// What to open, and how.
 #[derive(Clone, Debug)]
@@ -231,19 +227,16 @@ impl Directory {
 
     /// Reads objects; the results have the order of the references, and `None` for an absent object.
     pub fn read(&self, references: &[ObjectRef]) -> Vec<Result<Option<Object>, ReadFailure>> {
-        self.on_each(references.iter(), |one| self.shared.read_one(one))
+        on_each(references.iter(), |one| self.shared.read_one(one))
     }
 
-    /// Does something with each object, on several cores; the results have the order of the references.
-    fn on_each<'a, T: Send>(
+    /// Reads one object in this directory and in a copy of it; `None` where it is absent.
+    pub fn read_both(
         &self,
-        references: impl Iterator<Item = &'a ObjectRef> + Send,
-        act: impl Fn(&ObjectRef) -> T + Sync,
-    ) -> Vec<T> {
-        let Ok(done) = parallel::in_batches(PARSED, references, |references| {
-            Ok::<Vec<T>, Infallible>(references.into_iter().map(&act).collect())
-        });
-        done.into_iter().flatten().collect()
+        copy: &Self,
+        reference: &ObjectRef,
+    ) -> [Result<Option<Object>, ReadFailure>; 2] {
+        self.shared.read_both(&copy.shared, reference)
     }
 
     /// The objects of a kind in a namespace, or in all.

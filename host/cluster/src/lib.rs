@@ -4,6 +4,7 @@
 mod cluster;
 pub mod directory;
 pub mod kubernetes;
+pub mod parallel;
 mod read;
 
 pub use cluster::{Cluster, Patience, Read};

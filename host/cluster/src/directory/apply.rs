@@ -166,10 +166,10 @@ impl Writer<'_> {
             weight: room::of_value(body),
             over,
         };
-        let yaml = object_text(body);
+        let file = self.written(|| made_file(&made, &object_text(body)));
         self.put(
             Layer::Made,
-            &made_file(&made, &yaml),
+            file.as_deref(),
             Content::Made(Arc::new(self.target.clone()), made),
             &seen,
         )?;
@@ -230,9 +230,10 @@ impl Writer<'_> {
         if changes && patch.fields.is_empty() {
             self.remove(Layer::Patch, &seen)?;
         } else if changes {
+            let file = self.written(|| patch.file(self.target));
             self.put(
                 Layer::Patch,
-                &patch.file(self.target),
+                file.as_deref(),
                 Content::Patch(Arc::new(self.target.clone()), patch),
                 &seen,
             )?;
@@ -275,22 +276,27 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes one own file and updates the state; a directory that may not be written keeps it in memory only.
+    /// The text of an own file; `None` in a directory that may not be written.
+    fn written(&self, text: impl FnOnce() -> String) -> Option<String> {
+        self.shared.own.is_some().then(text)
+    }
+
+    /// Writes one own file and updates the state; a file without text is only in the state.
     fn put(
         &self,
         layer: Layer,
-        text: &str,
+        text: Option<&str>,
         content: Content,
         expected: &Seen,
     ) -> Result<(), WriteFailure> {
         let place = Place::new(layer, self.file);
         self.check_free(&place)?;
-        if let Some(own) = &self.shared.own {
+        if let Some((own, text)) = self.shared.own.as_ref().zip(text) {
             own.write(&own_file(layer, self.file), text.as_bytes())
                 .map_err(|cause| self.failed(cause))?;
         }
         let print = Print {
-            bytes: self.shared.key.hash_one(text.as_bytes()),
+            bytes: text.map_or(0, |text| self.shared.key.hash_one(text.as_bytes())),
             stamp: None,
         };
         let mut store = self.shared.store_mut();

@@ -6,6 +6,7 @@ use super::status;
 use super::tree::{Layer, Place};
 use super::{Directory, load};
 use crate::kubernetes::Server;
+use crate::parallel::on_each;
 use crate::{Cluster, Patience, Read};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
@@ -79,7 +80,7 @@ impl Cluster for Directory {
             let object = self.shared.read_one(one).ok().flatten();
             object.filter(|object| Stamp::read(object).is_some())
         };
-        let objects = self.on_each(labelled.iter().map(AsRef::as_ref), stamped);
+        let objects = on_each(labelled.iter().map(AsRef::as_ref), stamped);
         objects.into_iter().flatten().collect()
     }
 

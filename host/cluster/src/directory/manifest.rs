@@ -1,7 +1,7 @@
 //! Parses the bytes of a manifest file into objects. An error contains no value of the file.
 
 use super::Limits;
-use super::parallel::in_batches;
+use crate::parallel::in_batches;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
@@ -247,7 +247,10 @@ fn one(
         join_lines(&mut object);
     }
     let object = Value::Object(object);
-    let (text, weight) = (object.to_string(), room::of_value(&object));
+    // Faster than `to_string`, which writes every token through a formatter.
+    let text = serde_json::to_string(&object)
+        .map_err(|_| Fault::invalid(format!("{place}: it cannot be written as JSON")))?;
+    let weight = room::of_value(&object);
     if text.len() > limit {
         return Err(Fault {
             reason: KnownReason::ObjectTooLarge,

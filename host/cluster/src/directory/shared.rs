@@ -9,6 +9,7 @@ use super::slot::{Effective, Seen};
 use super::store::Store;
 use super::tree::{Place, Tree};
 use super::{Limits, ReadFailure};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -172,20 +173,32 @@ impl Shared {
 
     /// Reads one object; parses it outside the lock.
     pub(super) fn read_one(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
-        let (seen, effective) = {
-            let store = self.store();
-            (store.seen(reference), store.effective(reference))
-        };
-        let fail = |fault: Fault| ReadFailure {
-            reason: fault.reason,
-            message: format!("failed to read {reference}: {}", fault.message),
-        };
-        let body = effective.value().map_err(fail)?;
-        Ok(body.map(|body| Object {
-            reference: reference.clone(),
-            version: version_text(&seen),
-            body,
-        }))
+        let (seen, effective) = self.state(reference);
+        object(reference, &seen, effective.value())
+    }
+
+    /// Reads one object in this directory and in another one.
+    pub(super) fn read_both(
+        &self,
+        other: &Self,
+        reference: &ObjectRef,
+    ) -> [Result<Option<Object>, ReadFailure>; 2] {
+        let ((here, ours), (there, others)) = (self.state(reference), other.state(reference));
+        let [body, other] = ours.values(&others);
+        [
+            object(reference, &here, body),
+            object(reference, &there, other),
+        ]
+    }
+
+    /// The state of one object, and the effective object.
+    fn state(&self, reference: &ObjectRef) -> (Seen, Effective) {
+        let store = self.store();
+        store
+            .slot(reference)
+            .map_or((Seen::Absent, Effective::Absent), |slot| {
+                (slot.seen.clone(), slot.effective())
+            })
     }
 
     /// Records folders that cannot be listed or watched, and those that can again; notifies the listeners.
@@ -207,6 +220,23 @@ impl Shared {
         self.tell(&store, &news);
         news
     }
+}
+
+/// An object that was read, or the failure to read it.
+fn object(
+    reference: &ObjectRef,
+    seen: &Seen,
+    body: Result<Option<Value>, Fault>,
+) -> Result<Option<Object>, ReadFailure> {
+    let fail = |fault: Fault| ReadFailure {
+        reason: fault.reason,
+        message: format!("failed to read {reference}: {}", fault.message),
+    };
+    Ok(body.map_err(fail)?.map(|body| Object {
+        reference: reference.clone(),
+        version: version_text(seen),
+        body,
+    }))
 }
 
 /// The version of an object as text, for preconditions.

@@ -122,10 +122,6 @@ impl Effective {
 
     /// The parsed object; `None` if it does not exist.
     pub(super) fn value(&self) -> Result<Option<Value>, Fault> {
-        let parse = |text: &str| {
-            serde_json::from_str::<Value>(text)
-                .map_err(|_| Fault::invalid("it cannot be parsed".to_owned()))
-        };
         match self {
             Self::Absent => Ok(None),
             Self::Duplicate(files) => Err(Fault {
@@ -133,13 +129,21 @@ impl Effective {
                 message: format!("it is defined in {files}"),
                 objects: Vec::new(),
             }),
-            Self::Made(text) | Self::Users(text, None) => parse(text).map(Some),
-            Self::Users(text, Some(patch)) => {
-                let mut body = parse(text)?;
-                patch.lay(&mut body);
-                Ok(Some(body))
-            }
+            Self::Made(text) => parse(text).map(Some),
+            Self::Users(text, patch) => Ok(Some(laid(parse(text)?, patch.as_deref()))),
         }
+    }
+
+    /// The parsed object in this state and in another one; a text that both have is parsed once.
+    pub(super) fn values(&self, other: &Self) -> [Result<Option<Value>, Fault>; 2] {
+        if let (Self::Users(text, patch), Self::Users(same, others)) = (self, other)
+            && Arc::ptr_eq(text, same)
+            && let Ok(body) = parse(text)
+        {
+            let first = laid(body.clone(), patch.as_deref());
+            return [first, laid(body, others.as_deref())].map(|body| Ok(Some(body)));
+        }
+        [self.value(), other.value()]
     }
 
     /// The state, with a version that is keyed per run: with a plain hash, the value of a Secret could be guessed.
@@ -152,6 +156,18 @@ impl Effective {
             Self::Users(text, Some(patch)) => Seen::Value(key.hash_one((text, patch))),
         }
     }
+}
+
+fn parse(text: &str) -> Result<Value, Fault> {
+    serde_json::from_str(text).map_err(|_| Fault::invalid("it cannot be parsed".to_owned()))
+}
+
+/// A body with the fields laid over it.
+fn laid(mut body: Value, patch: Option<&Patch>) -> Value {
+    if let Some(patch) = patch {
+        patch.lay(&mut body);
+    }
+    body
 }
 
 /// The version of an object's text.
@@ -232,6 +248,34 @@ mod tests {
             json!(1),
             "what we made stays when the user's object goes"
         );
+    }
+
+    #[test]
+    fn two_states_of_one_text_are_read_as_each_is_alone() {
+        let mut patch = Patch::default();
+        patch.take(&json!({}), "b", &json!(1));
+        let slot = |text: &Arc<str>, patch: Option<&Patch>| Slot {
+            users: vec![Source {
+                text: Arc::clone(text),
+                ..source("")
+            }],
+            patch: patch.cloned().map(Arc::new),
+            ..Slot::default()
+        };
+        let (text, broken): (Arc<str>, Arc<str>) = ("{}".into(), "{".into());
+        let slots = [
+            slot(&text, None),
+            slot(&text, Some(&patch)),
+            slot(&broken, None),
+            Slot::default(),
+        ];
+        for (one, other) in slots
+            .iter()
+            .flat_map(|one| slots.iter().map(move |two| (one, two)))
+        {
+            let (one, other) = (one.effective(), other.effective());
+            assert_eq!(one.values(&other), [one.value(), other.value()]);
+        }
     }
 
     #[test]

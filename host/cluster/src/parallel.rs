@@ -1,6 +1,7 @@
 //! Spreads work over the cores, in batches.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,12 +10,26 @@ use std::thread::{self, Builder};
 /// The most threads: what they parse is in memory at the same time.
 const MOST: usize = 8;
 
+/// Objects that a thread takes at a time.
+const OBJECTS: usize = 64;
+
+/// Does something with each object, on several cores; the results have the order of the objects.
+pub fn on_each<T: Send, R: Send>(
+    objects: impl Iterator<Item = T> + Send,
+    act: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let Ok(done) = in_batches(OBJECTS, objects, |objects| {
+        Ok::<Vec<R>, Infallible>(objects.into_iter().map(&act).collect())
+    });
+    done.into_iter().flatten().collect()
+}
+
 /// Works through items in batches, on as many threads as there are cores and batches; one batch needs no thread. Returns
 /// the results of the batches in order.
 ///
 /// # Errors
 /// The first error in that order. No batch after it is begun any more.
-pub(super) fn in_batches<T: Send, R: Send, E: Send>(
+pub(crate) fn in_batches<T: Send, R: Send, E: Send>(
     size: usize,
     items: impl Iterator<Item = T> + Send,
     work: impl Fn(Vec<T>) -> Result<R, E> + Sync,
@@ -68,7 +83,6 @@ pub(super) fn in_batches<T: Send, R: Send, E: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::convert::Infallible;
 
     #[test]
     fn results_keep_the_order_of_the_items() {
