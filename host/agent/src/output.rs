@@ -4,8 +4,9 @@
 use crate::controller::Clock;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::fmt;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, BufWriter, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -120,6 +121,14 @@ impl Screen {
         self.keep(out.write_all(text).and_then(|()| out.flush()));
     }
 
+    /// Prints such text in pieces.
+    pub(crate) fn scripts<'t>(&self, pieces: impl Iterator<Item = &'t str>) {
+        let mut out = BufWriter::with_capacity(PIECES, io::stdout().lock());
+        let mut pieces = pieces.map(str::as_bytes);
+        let written = pieces.try_for_each(|piece| out.write_all(piece));
+        self.keep(written.and_then(|()| out.flush()));
+    }
+
     /// Prints rows on standard output, in columns under their heading.
     pub(crate) fn table<const N: usize>(
         &self,
@@ -186,6 +195,17 @@ impl Screen {
         }
     }
 }
+
+/// Lines with their hidden characters escaped, for [`Screen::scripts`].
+pub(crate) fn printable(text: String) -> String {
+    match visible_lines(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(shown) => shown,
+    }
+}
+
+/// Bytes of small pieces of text that are printed together.
+const PIECES: usize = 64 << 10;
 
 /// The mark that ends a colour.
 const PLAIN: char = '\u{fdd0}';

@@ -75,52 +75,51 @@ impl fmt::Debug for Marks {
 
 /// An object in a form that may be shown. Hides the content of Secrets wherever they are (in a List, in a
 /// ManifestWork), and kubectl's copies of whole objects.
-pub fn redact(object: &Value, marks: &Marks) -> Value {
+pub fn redact(mut object: Value, marks: &Marks) -> Value {
+    hide_in(&mut object, marks);
+    object
+}
+
+fn hide_in(object: &mut Value, marks: &Marks) {
     match object {
         Value::Object(map) if map.get("kind").and_then(Value::as_str) == Some("Secret") => {
-            secret(map, marks)
+            secret(map, marks);
         }
-        Value::Object(map) => map
-            .iter()
-            .map(|(key, value)| (key.clone(), field(key, value, marks)))
-            .collect(),
-        Value::Array(items) => items.iter().map(|item| redact(item, marks)).collect(),
-        other => other.clone(),
+        Value::Object(map) => {
+            for (key, value) in map {
+                if key == LAST_APPLIED {
+                    *value = marks.hide_value("copy", value);
+                } else {
+                    hide_in(value, marks);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| hide_in(item, marks)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-fn field(key: &str, value: &Value, marks: &Marks) -> Value {
-    if key == LAST_APPLIED {
-        marks.hide_value("copy", value)
-    } else {
-        redact(value, marks)
-    }
-}
-
-fn secret(map: &Map<String, Value>, marks: &Marks) -> Value {
-    let field = |(key, value): (&String, &Value)| {
-        let shown = match key.as_str() {
-            "apiVersion" | "kind" | "type" | "immutable" => value.clone(),
+fn secret(map: &mut Map<String, Value>, marks: &Marks) {
+    for (key, value) in map {
+        match key.as_str() {
+            "apiVersion" | "kind" | "type" | "immutable" => {}
             "metadata" => metadata(value, marks),
-            "data" => data(value, marks, |text| STANDARD.decode(text).ok()),
-            "stringData" => data(value, marks, |text| Some(text.as_bytes().to_vec())),
-            _ => marks.hide_value("field", value),
-        };
-        (key.clone(), shown)
-    };
-    Value::Object(map.iter().map(field).collect())
+            "data" => *value = data(value, marks, |text| STANDARD.decode(text).ok()),
+            "stringData" => *value = data(value, marks, |text| Some(text.as_bytes().to_vec())),
+            _ => *value = marks.hide_value("field", value),
+        }
+    }
 }
 
 /// Hides the annotations of a Secret except ours: others may hold a copy of its data.
-fn metadata(value: &Value, marks: &Marks) -> Value {
-    let mut shown = redact(value, marks);
-    let annotations = shown.get_mut("annotations").and_then(Value::as_object_mut);
+fn metadata(value: &mut Value, marks: &Marks) {
+    hide_in(value, marks);
+    let annotations = value.get_mut("annotations").and_then(Value::as_object_mut);
     for (name, value) in annotations.into_iter().flatten() {
         if !name.starts_with(OURS) && name != LAST_APPLIED {
             *value = marks.hide_value("annotation", value);
         }
     }
-    shown
 }
 
 /// The values of a Secret; one that is a kubeconfig is shown as its structure.

@@ -1,6 +1,7 @@
 //! `transom render`: what would be written, computed by the same code that writes. Writes nothing, and shows a
 //! credential only when asked to.
 
+mod changes;
 pub(crate) mod difference;
 mod form;
 
@@ -17,6 +18,7 @@ use crate::policies::loads::Loading;
 use crate::telemetry;
 use crate::{command::run, command::summary};
 use anyhow::bail;
+use changes::Changes;
 use serde_json::Value;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
@@ -45,20 +47,22 @@ pub(crate) struct Rendered {
 /// When the path, the policies or the engine cannot be used at all.
 pub(crate) fn render(args: &RenderArgs, screen: &Screen) -> anyhow::Result<Ending> {
     telemetry::start_beside_output();
-    let (rendered, failed) = block_on(work(args, screen))??;
-    if args.diff {
-        difference::print(&rendered, args.reveal, screen);
+    let (changes, failed) = block_on(work(args, screen))??;
+    let changed = if args.diff {
+        difference::print(&changes, args.reveal, screen)
     } else {
-        form::print(&rendered, args.output, args.reveal, screen)?;
-    }
-    Ok(match (failed, args.exit_code && !rendered.is_empty()) {
+        form::print(&changes, args.output, args.reveal, screen)?
+    };
+    // The process ends now, and the system frees its memory at once.
+    std::mem::forget(changes);
+    Ok(match (failed, args.exit_code && changed) {
         (true, _) => Ending::Failed,
         (false, true) => Ending::WouldChange,
         (false, false) => Ending::Right,
     })
 }
 
-async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendered>, bool)> {
+async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Changes, bool)> {
     run::check_policies(&args.reconcile)?;
     let (path, given) = given(&args.path)?;
     let (clock, facts) = circumstances(given.as_ref(), path, &args.reconcile)?;
@@ -82,24 +86,14 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Vec<Rendere
     let before = directory.copy();
     let session = Session::start(loading, directory, controller).await?;
     run::check_found(&session.active, &args.reconcile)?;
-    let (written, policies): (Vec<_>, Vec<_>) = session.take_written().into_iter().unzip();
-    let states = |directory: &Directory| directory.read(&written).into_iter().map(Result::ok);
-    let changes = states(&before).zip(states(&session.directory));
-    let mut rendered = Vec::new();
-    for ((reference, policies), (before, after)) in written.iter().zip(policies).zip(changes) {
-        let (before, after) = (before.flatten(), after.flatten());
-        if before.as_ref().map(|object| &object.body) != after.as_ref().map(|object| &object.body) {
-            rendered.push(Rendered {
-                policies: policies.iter().map(ToString::to_string).collect(),
-                before,
-                after,
-                reference: reference.clone(),
-            });
-        }
-    }
     let failed = summary::tell(&session.controller, &session.active, Done::InMemory, screen)
         == Ending::Failed;
-    Ok((rendered, failed))
+    let changes = Changes {
+        before,
+        written: session.take_written(),
+        session,
+    };
+    Ok((changes, failed))
 }
 
 /// The one path, with the case in it if there is one. For several files, and for standard input: all objects.
@@ -131,11 +125,11 @@ fn given(paths: &[PathBuf]) -> anyhow::Result<(&Path, Option<Given>)> {
 }
 
 /// An object, redacted unless everything is to be revealed.
-fn shown(object: &Object, reveal: Option<Reveal>, marks: &Marks) -> Value {
+fn shown(object: Object, reveal: Option<Reveal>, marks: &Marks) -> Value {
     if reveal == Some(Reveal::All) {
-        object.body.clone()
+        object.body
     } else {
-        redact(&object.body, marks)
+        redact(object.body, marks)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Prints what a read-only run would write, compared with what is there. Credentials are redacted.
 
 use crate::args::run::RunArgs;
-use crate::command::render::{Rendered, difference};
+use crate::command::render::{Rendered, difference, marks};
 use crate::controller::Controller;
 use crate::output::Screen;
 use serde_json::{Map, Value};
@@ -42,7 +42,10 @@ pub(crate) async fn print(controller: &Controller, screen: &Screen) {
     all.sort_by(|one, other| {
         (&one.reference, &one.policies).cmp(&(&other.reference, &other.policies))
     });
-    difference::print(&all, None, screen);
+    let marks = marks();
+    for one in all {
+        screen.text(&difference::text(one, None, &marks));
+    }
 }
 
 fn rendered(policy: &str, step: Step, before: Option<Object>) -> Rendered {

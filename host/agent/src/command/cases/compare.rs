@@ -50,7 +50,7 @@ pub(super) fn objects(expected: &[Value], partial: &[Value], found: &[Value]) ->
 pub(super) fn one(wanted: &Value, found: &Value, extent: Extent) -> Vec<String> {
     let marks = marks();
     let forms = |object: &Value| {
-        let shown = redact(object, &marks);
+        let shown = redact(object.clone(), &marks);
         // Redaction has decoded the data of a Secret.
         (
             normal(object.clone(), decoded),

@@ -149,10 +149,10 @@ fn data(row: &Row, marks: &Marks) -> Value {
 fn step_data(step: &Step, marks: &Marks) -> Value {
     match step {
         Step::Create { desired } => {
-            json!({"action": "create", "object": desired.reference, "manifest": redact(&desired.body, marks)})
+            json!({"action": "create", "object": desired.reference, "manifest": redact(desired.body.clone(), marks)})
         }
         Step::Update { desired, changed } => {
-            json!({"action": "update", "object": desired.reference, "changed": changed, "manifest": redact(&desired.body, marks)})
+            json!({"action": "update", "object": desired.reference, "changed": changed, "manifest": redact(desired.body.clone(), marks)})
         }
         Step::Patch {
             reference, fields, ..
