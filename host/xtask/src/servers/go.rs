@@ -62,6 +62,29 @@ const OCM: Recipe = Recipe {
     flags: |_| Some("-s -w".to_owned()),
 };
 
+/// Registries, and the clients that push to them and sign: a module of its own, because it brings the libraries of many
+/// clouds.
+const OCI: Recipe = Recipe {
+    folder: "oci",
+    files: &["go.mod", "go.sum", "referrers/main.go"],
+    key: "oci.key",
+    programs: &[
+        (
+            "registry",
+            "github.com/distribution/distribution/v3/cmd/registry",
+            "a minute",
+        ),
+        ("referrers", "./referrers", "five seconds"),
+        ("oras", "oras.land/oras/cmd/oras", "ten seconds"),
+        (
+            "cosign",
+            "github.com/sigstore/cosign/v3/cmd/cosign",
+            "three minutes",
+        ),
+    ],
+    flags: |_| Some("-s -w".to_owned()),
+};
+
 /// Builds the programs that are missing or old, and copies the CRDs. kube-apiserver, kubectl and etcd are those of
 /// `KUBEBUILDER_ASSETS` if it is set.
 pub(super) fn prepare(recipes: &Path, folder: &Path) -> Result<()> {
@@ -71,6 +94,7 @@ pub(super) fn prepare(recipes: &Path, folder: &Path) -> Result<()> {
     }
     HELM.prepare(recipes, folder)?;
     OCM.prepare(recipes, folder)?;
+    OCI.prepare(recipes, folder)?;
     copy_crds(folder)
 }
 
@@ -139,7 +163,7 @@ impl Recipe {
 fn command(folder: &Path) -> Result<Command> {
     ensure!(
         process::probe(Command::new("go").arg("version")).is_some(),
-        "Go not found; it builds the kube-apiserver, etcd, kubectl, helm and registration controller of the tests and fetches the CRDs; install Go 1.26 or later (https://go.dev/dl)"
+        "Go not found; it builds the kube-apiserver, etcd, kubectl, helm, registration controller, registries, oras and cosign of the tests and fetches the CRDs; install Go 1.26 or later (https://go.dev/dl)"
     );
     let mut go = Command::new("go");
     // Makes settings of the user, or of folders above, ineffective.
@@ -325,6 +349,12 @@ mod tests {
         let (text, _) = read(OCM);
         let tool = format!("\ntool {}\n", OCM.programs[0].1);
         assert!(text.contains(&tool), "go.mod names another tool");
+        let (text, _) = read(OCI);
+        let packages = OCI.programs.iter().map(|(_, package, _)| package);
+        for package in packages.filter(|package| !package.starts_with('.')) {
+            let tool = format!("\n\t{package}\n");
+            assert!(text.contains(&tool), "go.mod does not name {package}");
+        }
     }
 
     #[test]
