@@ -1,5 +1,5 @@
-//! A real etcd and kube-apiserver for tests and experiments: RBAC on, every request in an audit log, no controllers.
-//! Not part of the shipped agent; uses only clusters that it started itself.
+//! A real etcd and kube-apiserver for tests and experiments: RBAC on, every request in an audit log, no controllers; and
+//! real registries. Not part of the shipped agent; uses only what it started itself.
 
 mod audit;
 mod certificates;
@@ -12,7 +12,9 @@ mod metrics;
 mod objects;
 mod process;
 mod proxy;
+mod registry;
 mod servers;
+mod signing;
 pub mod wait;
 mod webhook;
 mod wire;
@@ -27,6 +29,8 @@ pub use metrics::{Metrics, Requests};
 pub use objects::Objects;
 pub use process::Process;
 pub use proxy::{Fault, Proxy};
+pub use registry::{Access, COMPONENT, LOGIN, Registry, WASM};
 pub use servers::{helm, kubectl, registration};
+pub use signing::{Form, Keys};
 pub use webhook::{Asks, Say, TAINTED_AT, Webhook, set_taint_times};
 pub use wire::{Carries, Tunnels, Wire};

@@ -19,6 +19,7 @@ pub struct Process {
     name: &'static str,
     program: PathBuf,
     flags: Vec<String>,
+    variables: Vec<(&'static str, &'static str)>,
     log: PathBuf,
     group: i32,
     child: Mutex<Option<Child>>,
@@ -37,10 +38,17 @@ impl Process {
             name,
             program,
             flags,
+            variables: Vec::new(),
             log,
             group,
             child: Mutex::new(None),
         }
+    }
+
+    /// The same with a variable in its environment.
+    pub(crate) fn with_variable(mut self, name: &'static str, value: &'static str) -> Self {
+        self.variables.push((name, value));
+        self
     }
 
     /// Starts it without waiting until it serves; an error if it is already running.
@@ -52,6 +60,7 @@ impl Process {
         let mut command = Command::new(&self.program);
         command
             .args(&self.flags)
+            .envs(self.variables.iter().copied())
             .process_group(self.group)
             .stdin(Stdio::null());
         command
@@ -102,7 +111,7 @@ impl Process {
         self.child().as_ref().map(Child::id)
     }
 
-    /// Its entire output since the cluster was created.
+    /// Its entire output since it was first started.
     pub fn log(&self) -> Result<String> {
         fs::read_to_string(&self.log)
             .with_context(|| format!("failed to read `{}`", self.log.display()))
