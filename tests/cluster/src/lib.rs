@@ -1,5 +1,5 @@
 //! A real etcd and kube-apiserver for tests and experiments: RBAC on, every request in an audit log, no controllers; and
-//! real registries. Not part of the shipped agent; uses only what it started itself.
+//! real and hostile registries. Not part of the shipped agent; uses only what it started itself.
 
 mod audit;
 mod certificates;
@@ -8,6 +8,7 @@ mod cluster;
 mod crds;
 mod flags;
 mod fleet;
+mod hostile;
 mod metrics;
 mod objects;
 mod process;
@@ -25,6 +26,7 @@ pub use clock::Clock;
 pub use cluster::{Cluster, Options, Shared};
 pub use crds::{LOOSE, available_crds};
 pub use fleet::Installed;
+pub use hostile::{Answer, Hostile};
 pub use metrics::{Metrics, Requests};
 pub use objects::Objects;
 pub use process::Process;

@@ -1,8 +1,12 @@
-//! The registries of the test kit, with real clients: what is pushed, who may read it, and how cosign signs it.
+//! The registries of the test kit, with real clients: what is pushed, who may read it, how cosign signs it, and what a
+//! hostile registry answers.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use transom_test_cluster::{Access, COMPONENT, Form, Keys, LOGIN, Registry, WASM};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+use transom_test_cluster::{Access, Answer, COMPONENT, Form, Hostile, Keys, LOGIN, Registry, WASM};
 
 /// An empty module.
 const BYTES: &[u8] = b"\0asm\x01\0\0\0";
@@ -152,5 +156,76 @@ fn signatures_lie_where_readers_look_for_them() -> Result<()> {
             "{payload}"
         );
     }
+    Ok(())
+}
+
+/// The head and at most so many bytes of the body of an answer.
+fn get(address: &str, path: &str, most: u64) -> Result<(String, Vec<u8>)> {
+    let mut stream = TcpStream::connect(address)?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let (mut reader, mut head) = (BufReader::new(stream), String::new());
+    while reader.read_line(&mut head)? > 2 {}
+    let mut body = Vec::new();
+    reader.take(most).read_to_end(&mut body)?;
+    Ok((head, body))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hostile_registry_answers_as_the_script_says() -> Result<()> {
+    const MANY: u64 = 1 << 20;
+    let hostile = Hostile::start(|asked| match asked.uri.path() {
+        "/endless" => Answer::endless("more "),
+        "/slow" => Answer::slow("slow", Duration::from_millis(1)),
+        "/truncated" => Answer::truncated("half", 8),
+        "/teapot" => Answer::new(418, "no").header("retry-after", 7),
+        path => Answer::new(
+            200,
+            format!("{} {path} {:?}", asked.method, asked.uri.query()),
+        ),
+    })
+    .await?;
+    let address = hostile.address();
+    let (_, body) = get(&address, "/endless", MANY)?;
+    ensure!(u64::try_from(body.len())? == MANY, "it ended");
+    let (head, body) = get(&address, "/slow", MANY)?;
+    ensure!(
+        head.contains("content-length: 4") && body == b"slow",
+        "{head}"
+    );
+    let (head, body) = get(&address, "/truncated", MANY)?;
+    ensure!(
+        head.contains("content-length: 8") && body == b"half",
+        "{head}"
+    );
+    let (head, body) = get(&address, "/teapot", MANY)?;
+    ensure!(
+        head.starts_with("HTTP/1.1 418") && head.contains("retry-after: 7"),
+        "{head}"
+    );
+    ensure!(body == b"no");
+    let (_, body) = get(&address, "/v2/?n=1", MANY)?;
+    ensure!(body == b"GET /v2/ Some(\"n=1\")");
+    ensure!((hostile.asked("/v2/"), hostile.asked("/v2/other")) == (1, 0));
+    ensure!(hostile.counts().len() == 5, "{:?}", hostile.counts());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_follows_a_redirect_of_a_hostile_registry() -> Result<()> {
+    let registry = Registry::start(Access::default())?;
+    registry.push("taints:1", BYTES)?;
+    let server = registry.server();
+    let hostile = Hostile::start(move |asked| Answer::redirect(&format!("{server}{}", asked.uri)));
+    let hostile = hostile.await?;
+    let place = format!("{}/taints:1", hostile.address());
+    registry.oras(&["pull", "--output", "pulled", &place])?;
+    let pulled = std::fs::read(registry.folder().join("pulled/component.wasm"))?;
+    ensure!(pulled == BYTES);
+    ensure!(
+        hostile.asked("/v2/taints/manifests/1") > 0,
+        "{:?}",
+        hostile.counts()
+    );
     Ok(())
 }
