@@ -88,16 +88,12 @@ const DIGEST: &str = "contentDigest";
 /// The fields that are not content.
 const NO_CONTENT: [&str; 4] = ["apiVersion", "kind", "metadata", DIGEST];
 
-/// The digest of an object's content, of which nothing or all is kept: all fields but metadata. Its text is the same for
-/// an object that [`Keep::digest`] cut.
+/// The digest of an object's content: all fields but metadata. It is the same for an object that [`Keep::digest`] cut.
 pub fn content(object: &Object) -> String {
     let fields = object.body.as_object();
-    let mut content = fields.into_iter().flatten().filter(is_content).peekable();
+    let content = fields.into_iter().flatten().filter(is_content);
     let kept = object.body.get(DIGEST).and_then(Value::as_str);
-    match kept.filter(|_| content.peek().is_none()) {
-        Some(kept) => kept.to_owned(),
-        None => Digest::of_entries(content).to_string(),
-    }
+    kept.map_or_else(|| Digest::of_entries(content).to_string(), str::to_owned)
 }
 
 fn is_content((field, _): &(&String, &Value)) -> bool {
@@ -248,20 +244,23 @@ mod tests {
             kept,
             json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "n"}, "spec": {"a": 1}})
         );
-        let digested = |spec: &Value| {
-            let mut body = body.clone();
-            body["spec"] = spec.clone();
-            let keep = Keep {
-                fields: Some(Paths::default()),
-                digest: true,
-                ..Keep::default()
-            };
-            keep.project(body)
-        };
         let object = |body: &Value| Object {
             reference: ObjectRef::local("v1", "X", None, "n"),
             version: String::new(),
             body: body.clone(),
+        };
+        let digested = |spec: &Value| {
+            let mut body = body.clone();
+            body["spec"] = spec.clone();
+            let keep = |fields| Keep {
+                fields: Some(fields),
+                digest: true,
+                ..Keep::default()
+            };
+            let beside = keep(Paths::parse(&["spec.a"]).unwrap()).project(body.clone());
+            let alone = keep(Paths::default()).project(body);
+            assert_eq!(content(&object(&beside)), content(&object(&alone)));
+            alone
         };
         assert_eq!(
             content(&object(&digested(&body["spec"]))),

@@ -89,12 +89,12 @@ fn checked(
 ) -> Result<(Policy, Vec<String>), Refusal> {
     let policy = load::check(&written.value)?;
     let warnings = rights::every_secret(&policy, SecretReads::Watch, false);
-    let remote: Vec<_> = written.components().filter(Location::is_remote).collect();
+    let (remote, here): (Vec<_>, Vec<_>) = written.components().partition(Location::is_remote);
     if remote.is_empty() {
         load::load(engine, written, sources)?;
         return Ok((policy, warnings));
     }
-    for component in &remote {
+    for component in remote.iter().chain(&here) {
         component.check(sources).map_err(|error| Refusal {
             reason: error.reason(),
             message: error.to_string(),

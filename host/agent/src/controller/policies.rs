@@ -47,7 +47,7 @@ impl Controller {
                 true => Some(self.given(base).await),
                 false => None,
             },
-            components: self.connections.changed_components().await,
+            components: self.connections.changed_components(),
         }
     }
 

@@ -33,7 +33,7 @@ pub(super) enum Unloaded {
     Slow,
 }
 
-/// Where the components of a policy may come inputs, and what was read for them.
+/// Where the components of a policy may come from, and what was read for them.
 #[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
     /// The allowed sources.

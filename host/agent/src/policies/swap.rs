@@ -59,8 +59,9 @@ struct Newest {
     fingerprints: BTreeMap<Location, Option<FileIdentity>>,
     /// What was in the objects that hold components, at the last load.
     versions: Versions,
-    /// What is in such objects by a report during the load.
+    /// What is in such objects by the last report during the load, and in files. Compared when the load ends.
     reported: Versions,
+    reported_files: BTreeMap<Location, Option<FileIdentity>>,
     /// When to load once more, because an object could not be read.
     retry: Option<Instant>,
     /// How many loads in a row could not read something. The refusal of the second and later ones is not reported again.
@@ -293,9 +294,12 @@ impl Swap {
             }
         }
         changes.extend(self.refuse_overlaps());
-        let reported = self.newest.get_mut(&name);
-        let reported = reported.map(|newest| std::mem::take(&mut newest.reported));
-        self.load_changed_objects(&reported.unwrap_or_default());
+        if let Some(newest) = self.newest.get_mut(&name) {
+            let files = std::mem::take(&mut newest.reported_files);
+            let objects = std::mem::take(&mut newest.reported);
+            self.load_changed(&files);
+            self.load_changed_objects(&objects);
+        }
         changes
     }
 

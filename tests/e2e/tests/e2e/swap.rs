@@ -2,7 +2,7 @@
 //! compiles slowly holds up no other policy, and is compiled once.
 
 use crate::exhaust::{
-    GOOD, put_bomb, put_hostile, wait_for_status, watch, within_shipped, works_on,
+    GOOD, bomb, put_bomb, put_hostile, wait_for_status, watch, within_shipped, works_on,
 };
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -153,6 +153,37 @@ fn a_config_map_of_the_folder_holds_a_component() -> Result<()> {
     stage.follows_port(0, 7443)?;
     let log = agent.stop()?;
     ensure!(log.matches("ComponentInvalid").count() == 1, "{log}");
+    Ok(())
+}
+
+#[test]
+fn what_is_put_back_while_another_component_is_compiled_is_loaded_again() -> Result<()> {
+    let (good, bomb) = (program::component("kubeconfig")?, bomb()?);
+    for named in ["decide.wasm", "configmap:transom/mine/k"] {
+        let stage = Stage::new(1, 0)?;
+        stage.put_policy(POLICY, &[("builtin:kubeconfig", named)])?;
+        let put_component = |component: &[u8]| match named {
+            "decide.wasm" => put(&stage.policies.join(POLICY).join(named), component),
+            _ => put_config_map(&stage, component),
+        };
+        put_component(&good)?;
+        let agent = stage.run().and_then(|mut command| {
+            command.args(["--sources", "builtin,file,configmap:transom/mine"]);
+            Agent::start(&mut command, stage.path("log"))
+        })?;
+        stage.wait_for_secret(0, "the secret", |_| true)?;
+        put_component(&bomb)?;
+        let compiler = |but: &[u32]| {
+            let running = || agent.children().ok().filter(|all| !all.is_empty());
+            agent.wait("a compiler", || running().filter(|all| all != but))
+        };
+        // What the first one may not compile in haste is read again, and given to a second one.
+        compiler(&compiler(&[])?)?;
+        put_component(&good)?;
+        agent.wait_for_lines(1, &["ComponentTooLarge"])?;
+        stage.wait_for_text(&stage.policy_status(POLICY), "reason: Loaded")?;
+        agent.stop()?;
+    }
     Ok(())
 }
 

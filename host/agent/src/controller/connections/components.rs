@@ -32,7 +32,9 @@ impl Connections {
             if before == followed.wanted {
                 return;
             }
-            followed.wanted.difference(&before).cloned().collect()
+            let Followed { wanted, dirty } = &mut *followed;
+            dirty.retain(|object| wanted.contains(object));
+            wanted.difference(&before).cloned().collect()
         };
         watch();
         self.followed().dirty.extend(new);
@@ -61,7 +63,7 @@ impl Connections {
 
     /// What is in the objects that may have changed since the last call. Waits for nothing: what is still being listed
     /// comes later.
-    pub(crate) async fn changed_components(&self) -> Versions {
+    pub(crate) fn changed_components(&self) -> Versions {
         let mut versions = Versions::new();
         let Some(cluster) = self.by_name.get(LOCAL) else {
             return versions;
@@ -73,7 +75,11 @@ impl Connections {
         }
         let dirty = std::mem::take(&mut self.followed().dirty);
         for reference in dirty {
-            let version = match cluster.read(&reference).await {
+            let Some(read) = cluster.read(&reference).now_or_never() else {
+                self.component_changed(&reference);
+                continue;
+            };
+            let version = match read {
                 Ok(object) => object.map(|object| watches::content(&object)),
                 // It may be as it was; the watch reports when it can be read again.
                 Err(failure) if Class::of(failure.reason) == Class::Unreachable => continue,

@@ -36,11 +36,16 @@ impl Swap {
     ) {
         let changed = |_: &Arc<str>, newest: &Newest| {
             let mut before = newest.fingerprints.iter();
-            newest.loading.is_none()
-                && before.any(|(at, before)| now.get(at).is_some_and(|now| now != before))
+            newest.loading.is_some()
+                || before.any(|(at, before)| now.get(at).is_some_and(|now| now != before))
         };
         for name in self.names(changed) {
-            self.load(&name);
+            match self.newest.get_mut(&name) {
+                Some(newest) if newest.loading.is_some() => {
+                    newest.reported_files.extend(now.clone());
+                }
+                _ => self.load(&name),
+            }
         }
     }
 
@@ -52,7 +57,8 @@ impl Swap {
                 named.flat_map(|one| one.objects().into_iter().cloned().collect::<Vec<_>>());
             objects.any(|object| {
                 let before = newest.versions.get(&object);
-                now.get(&object).is_some_and(|now| before != Some(now))
+                now.get(&object)
+                    .is_some_and(|now| newest.loading.is_some() || before != Some(now))
             })
         };
         for name in self.names(changed) {
