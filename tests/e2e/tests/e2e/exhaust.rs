@@ -88,11 +88,6 @@ pub(crate) fn put_hostile(
 /// A policy whose component needs more memory to compile than allowed.
 pub(crate) fn put_bomb(stage: &Stage) -> Result<()> {
     put_hostile(stage, "bomb", "good", ("good.wasm", "bomb.wasm"))?;
-    put(&stage.policies.join("bomb.wasm"), &bomb()?)
-}
-
-/// A component whose compilation takes more memory than is allowed.
-pub(crate) fn bomb() -> Result<Vec<u8>> {
     let values = " i32".repeat(32);
     let gets: String = (0..32)
         .map(|local| format!("(local.get {local})"))
@@ -101,7 +96,7 @@ pub(crate) fn bomb() -> Result<Vec<u8>> {
     let text = format!(
         "(func $wide (param{values}) (result{values}) {gets}) (func (param{values}) (result{values}) {gets} {calls})"
     );
-    good_with(&text)
+    put(&stage.policies.join("bomb.wasm"), &good_with(&text)?)
 }
 
 /// The bundled policy about HostedClusters with a component that gives the requested answers, and a large token in the
