@@ -7,7 +7,7 @@ use crate::failure::LoadError;
 use crate::limits::printable;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{fs, thread};
@@ -136,8 +136,8 @@ fn watch(child: &mut Child, allowed: Allowed) -> io::Result<Result<(), LoadError
     Ok(Ok(()))
 }
 
-/// The anonymous memory of a process; 0 once it has ended.
-fn anonymous_bytes(process: &std::path::Path) -> u64 {
+/// The anonymous memory of a process, whose folder below `/proc` this is; 0 once it has ended.
+pub fn anonymous_bytes(process: &Path) -> u64 {
     let status = fs::read_to_string(process.join("status")).unwrap_or_default();
     let line = status
         .lines()
@@ -152,7 +152,7 @@ fn anonymous_bytes(process: &std::path::Path) -> u64 {
 }
 
 /// The processor time that a process has used, in seconds.
-fn seconds(process: &std::path::Path) -> u64 {
+fn seconds(process: &Path) -> u64 {
     let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
     // Fields 14 and 15; the second is a name in parentheses, which may hold spaces.
     let fields = stat

@@ -20,18 +20,20 @@ mod imports;
 mod limits;
 mod load;
 mod measure;
+mod private;
 #[cfg(feature = "recorder")]
 mod recorder;
 mod run;
 
 pub use compile::digest;
-pub use compiler::{COMPILATION_BYTES, COMPILING_BYTES, Compiler, compile};
+pub use compiler::{COMPILATION_BYTES, COMPILING_BYTES, Compiler, anonymous_bytes, compile};
 pub use engine::{Allocate, Allocation, Engine, EngineOptions, Ticker};
 pub use failure::{CallFailure, EngineError, LoadError};
 pub use guest::{Decided, Guest, Question};
 pub use imports::{Capabilities, Capability};
 pub use limits::{LINE_CHARS, Limits, LogLevel, LogLine, Receipt};
 pub use load::Inspection;
+pub use private::PrivateFolder;
 #[cfg(feature = "recorder")]
 pub use recorder::MemoryRecorder;
 pub use run::Call;

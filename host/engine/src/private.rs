@@ -1,0 +1,148 @@
+//! A folder of files that no other user could have written or read. Files are written whole or not at all.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use std::{fs, process};
+
+/// The mode bits that give access to other users.
+const OTHERS: u32 = 0o077;
+
+/// Such a folder.
+#[derive(Clone, Debug)]
+pub struct PrivateFolder {
+    folder: PathBuf,
+    /// The user of this process, which must own every file that is read.
+    user: u32,
+}
+
+impl PrivateFolder {
+    /// Opens a folder, which is created when it is missing; `None` when it cannot be used or other users have access.
+    pub fn open(folder: &Path) -> Option<Self> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .ok()?;
+        let probe = folder.join(format!(".{}", process::id()));
+        let user = anew(&probe).and_then(|file| file.metadata()).ok()?.uid();
+        fs::remove_file(&probe).ok()?;
+        let about = fs::symlink_metadata(folder).ok()?;
+        let ours = about.is_dir() && about.uid() == user && about.mode() & OTHERS == 0;
+        ours.then(|| Self {
+            folder: folder.to_owned(),
+            user,
+        })
+    }
+
+    /// Reads a file of at most so many bytes.
+    ///
+    /// # Errors
+    /// When it is missing or larger, or when another user may have written it.
+    pub fn read(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
+        // Open without following or blocking: a link is refused, and a pipe does not wait for a writer.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(self.folder.join(name))?;
+        let about = file.metadata()?;
+        if !about.is_file() || about.uid() != self.user || about.mode() & OTHERS != 0 {
+            return Err(io::Error::other("not ours alone"));
+        }
+        if about.len() > most {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(about.len()).unwrap_or_default());
+        file.take(most).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Writes a file from several pieces; a concurrent reader sees all of it or nothing. What cannot be written is not
+    /// kept.
+    pub fn write(&self, name: &str, pieces: &[&[u8]]) {
+        let partial = self
+            .folder
+            .join(format!("{name}.partial-{}", process::id()));
+        let fill = || {
+            let mut file = anew(&partial)?;
+            pieces.iter().try_for_each(|piece| file.write_all(piece))
+        };
+        if fill()
+            .and_then(|()| fs::rename(&partial, self.folder.join(name)))
+            .is_err()
+        {
+            let _ = fs::remove_file(&partial);
+        }
+    }
+
+    /// Makes a file count as new for [`PrivateFolder::prune`].
+    pub fn touch(&self, name: &str) {
+        // A folder that cannot be written prunes nothing, either.
+        let _ = fs::File::open(self.folder.join(name))
+            .and_then(|file| file.set_modified(SystemTime::now()));
+    }
+
+    /// Removes the oldest files until at most so many are left, and so many bytes.
+    pub fn prune(&self, files: usize, bytes: u64) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut all: Vec<_> = entries
+            .filter_map(|entry| {
+                let about = entry.metadata().ok()?;
+                Some((about.modified().ok()?, entry.path(), about.len()))
+            })
+            .collect();
+        all.sort();
+        let mut left = (all.len(), all.iter().map(|(.., bytes)| bytes).sum::<u64>());
+        for (_, path, length) in all {
+            if left.0 <= files && left.1 <= bytes {
+                return;
+            }
+            let _ = fs::remove_file(path);
+            left = (left.0 - 1, left.1 - length);
+        }
+    }
+}
+
+/// Creates a new file, in place of one that an earlier process with the same id left.
+fn anew(path: &Path) -> io::Result<fs::File> {
+    let _ = fs::remove_file(path);
+    fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn keeps_the_newest_files_within_number_and_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("private");
+        let private = PrivateFolder::open(&path).unwrap();
+        let names = || {
+            let entries = fs::read_dir(&path).unwrap();
+            let mut names: Vec<_> = entries.map(|one| one.unwrap().file_name()).collect();
+            names.sort();
+            names.join(std::ffi::OsStr::new(" ")).into_string().unwrap()
+        };
+        for (age, name) in ["d", "c", "b", "a"].iter().enumerate() {
+            private.write(name, &[b"12", b"34"]);
+            let file = fs::File::open(path.join(name)).unwrap();
+            let then = SystemTime::now() - Duration::from_secs(60 * (age as u64 + 1));
+            file.set_modified(then).unwrap();
+        }
+        private.prune(3, u64::MAX);
+        assert_eq!(names(), "b c d");
+        private.touch("b");
+        private.prune(3, 8);
+        assert_eq!(names(), "b d");
+        assert_eq!(private.read("b", 4).unwrap(), b"1234");
+        assert!(private.read("b", 3).is_err() && private.read("a", 4).is_err());
+    }
+}
