@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use transom_artifacts::Sources;
+use transom_artifacts::registry::Mirror;
 use transom_core::reference::LOCAL;
 use transom_core::reference::dns::is_label;
 use transom_core::time::parse_rfc3339;
@@ -73,6 +74,25 @@ pub(crate) enum Command {
         after_help = "Examples:\n  transom explain OwnedByAnother\n  transom explain Held\n  transom explain --component guest.wasm VersionUnclaimed\n  transom explain"
     )]
     Explain(ExplainArgs),
+    /// Push a component to a registry, as an artifact of one layer.
+    #[command(
+        after_help = "Examples:\n  transom push target/guests/mine.wasm oci:registry.example/team/mine:v1\n\nPrints the digests of the component and of the manifest; the same component always has the same digests. Exit code: 0 when it was pushed; 1 when not; 2 on a usage error."
+    )]
+    Push(PushArgs),
+    /// Pull a component from a registry into a file.
+    #[command(
+        after_help = "Examples:\n  transom pull oci:registry.example/team/mine:v1 -o mine.wasm\n\nPrints the digests of the component and of the manifest. Exit code: 0 when it was pulled; 1 when not; 2 on a usage error."
+    )]
+    Pull(PullArgs),
+    /// Print the digest of a component, for `digest` of a policy.
+    #[command(
+        after_help = "Examples:\n  transom digest target/guests/mine.wasm\n  transom digest oci:registry.example/team/mine:v1"
+    )]
+    Digest(DigestArgs),
+    /// Pull a component and write it to standard output. The agent runs this in a child process, because a registry may
+    /// answer without end.
+    #[command(hide = true)]
+    Fetch(FetchArgs),
     /// Print the CustomResourceDefinition of the kind FleetPolicy.
     #[command(after_help = "Examples:\n  transom crd | kubectl apply --server-side -f -")]
     Crd,
@@ -109,6 +129,69 @@ pub(crate) enum Command {
     Rbac(RbacArgs),
 }
 
+/// How registries are reached.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct RegistryArgs {
+    /// Configuration of docker with the credentials of registries, such as a mounted Secret of the type
+    /// `kubernetes.io/dockerconfigjson`. Default: `config.json` in DOCKER_CONFIG or ~/.docker, if it exists.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) registry_config: Option<PathBuf>,
+    /// Certificates of private authorities for registries, as PEM.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) registry_ca: Option<PathBuf>,
+    /// Mirror that is asked first. May be repeated.
+    #[arg(long, value_name = "REGISTRY[/PATH]=REGISTRY[/PATH]")]
+    pub(crate) registry_mirror: Vec<Mirror>,
+    /// Registry on this machine that is reached without TLS. May be repeated.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) registry_http: Vec<String>,
+}
+
+/// Flags of `push`.
+#[derive(Debug, Args)]
+pub(crate) struct PushArgs {
+    /// The component: a file, `builtin:<name>`, or `oci:REGISTRY/REPOSITORY:TAG`.
+    pub(crate) component: String,
+    /// Where to: `oci:REGISTRY/REPOSITORY:TAG`.
+    pub(crate) image: String,
+    /// Flags of registries.
+    #[command(flatten)]
+    pub(crate) registry: RegistryArgs,
+}
+
+/// Flags of `pull`.
+#[derive(Debug, Args)]
+pub(crate) struct PullArgs {
+    /// The artifact: `oci:REGISTRY/REPOSITORY:TAG`, `@sha256:…` or both.
+    pub(crate) image: String,
+    /// Where to write the component; an existing file is replaced atomically.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Flags of registries.
+    #[command(flatten)]
+    pub(crate) registry: RegistryArgs,
+}
+
+/// Flags of `digest`.
+#[derive(Debug, Args)]
+pub(crate) struct DigestArgs {
+    /// The component: a file, `builtin:<name>`, or `oci:REGISTRY/REPOSITORY:TAG`.
+    pub(crate) component: String,
+    /// Flags of registries.
+    #[command(flatten)]
+    pub(crate) registry: RegistryArgs,
+}
+
+/// Flags of `fetch`.
+#[derive(Debug, Args)]
+pub(crate) struct FetchArgs {
+    /// Flags of registries.
+    #[command(flatten)]
+    pub(crate) registry: RegistryArgs,
+    /// The artifact, without `oci:`.
+    pub(crate) image: String,
+}
+
 /// Flags of everything that reconciles policies.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReconcileArgs {
@@ -119,10 +202,14 @@ pub(crate) struct ReconcileArgs {
     /// the folder of policies; `FleetPolicy` objects name builtin components only.
     #[arg(long, value_name = "DIR")]
     pub(crate) components: Option<PathBuf>,
-    /// Where components may come from, whatever policies name: `builtin`, `file`, and ConfigMaps of the cluster `local` as
-    /// `configmap:NAMESPACE/NAME`, where `*` matches any text; separated by commas.
+    /// Where components may come from, whatever policies name: `builtin`, `file`, ConfigMaps of the cluster `local` as
+    /// `configmap:NAMESPACE/NAME`, and repositories as `oci:REGISTRY/REPOSITORY`, where `*` matches any text; separated by
+    /// commas.
     #[arg(long, value_name = "SOURCES", default_value_t = Sources::default())]
     pub(crate) sources: Sources,
+    /// Flags of registries.
+    #[command(flatten)]
+    pub(crate) registry: RegistryArgs,
     /// Fixed time to use instead of the system clock.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) now: Option<i64>,
@@ -216,8 +303,11 @@ pub(crate) struct TestArgs {
 /// Flags of `inspect`.
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// `builtin:<name>`, or the path of a file.
+    /// A file, `builtin:<name>`, or `oci:REGISTRY/REPOSITORY:TAG`.
     pub(crate) component: String,
+    /// Flags of registries.
+    #[command(flatten)]
+    pub(crate) registry: RegistryArgs,
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
     pub(crate) output: TableFormat,

@@ -8,6 +8,7 @@ mod component;
 mod connect;
 mod explain;
 mod rbac;
+mod registry;
 mod render;
 mod run;
 pub(crate) mod session;
@@ -87,6 +88,10 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
             screen.text(&format!("{}\n", crd().trim_end()));
             Ok(Ending::Right)
         }
+        Command::Push(args) => registry::push(&args, screen),
+        Command::Pull(args) => registry::pull(&args, screen),
+        Command::Digest(args) => registry::digest(&args, screen),
+        Command::Fetch(args) => registry::fetch(&args),
         Command::Rbac(args) => rbac::rbac(&args, screen),
         Command::Render(args) => render::render(&args, screen),
         Command::Status(args) => status::status(&args, screen),

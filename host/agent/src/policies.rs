@@ -4,6 +4,8 @@ pub(crate) mod active;
 pub(crate) mod components;
 pub(crate) mod files;
 mod follow;
+pub(crate) mod images;
+pub(crate) mod kept;
 pub(crate) mod load;
 pub(crate) mod loads;
 pub(crate) mod objects;
@@ -67,6 +69,11 @@ impl Written {
     /// The name of the policy, if the manifest has one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.text("/metadata/name")
+    }
+
+    /// What tells it from a policy of the same name elsewhere: its uid, or its file.
+    fn owner(&self) -> &str {
+        self.text("/metadata/uid").unwrap_or(&self.place)
     }
 
     /// When the policy was created, if it comes from an API server; in seconds since 1970.

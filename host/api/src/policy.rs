@@ -108,7 +108,8 @@ pub struct GuestsSpec {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GuestSpec {
     /// `builtin:<name>`; `configmap:<namespace>/<name>/<key>`, on the connection `local`, with further keys
-    /// `<name>/<key>` of the namespace after `+`, whose bytes follow; or the path of a file: relative to the folder that
+    /// `<name>/<key>` of the namespace after `+`, whose bytes follow;
+    /// `oci:<registry>/<repository>:<tag>` or `@sha256:<hex>`; or the path of a file: relative to the folder that
     /// `--components` names, and below it; without that flag, relative to the policy's own file, and below the folder of
     /// policies. The agent's flag `--sources` bounds what may be named.
     pub component: String,

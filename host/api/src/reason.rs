@@ -277,6 +277,10 @@ words! {
     ComponentTooLarge, Invalid: "The component is larger than the limit.", "Make the component smaller.";
     DigestMismatch, Invalid: "The component's digest differs from the one that the policy names.",
         "Put the right component there, or correct the digest.";
+    RegistryUnavailable, Unreachable: "The registry of the component does not give it.",
+        "See the cause in the message. The agent tries again.";
+    RegistryForbidden, Unreachable: "The registry refuses access to the component.",
+        "Check the file of `--registry-config`, and the rights of its user. The agent tries again.";
     ImportNotGranted, Invalid: "The component imports something that the policy does not grant.",
         "To grant `log`, put `capabilities: [log]` next to the component in spec.guests. Nothing else can be granted: \
          use a guest without the other imports.";

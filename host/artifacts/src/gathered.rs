@@ -1,7 +1,8 @@
-//! What requests gave for components that lie in a cluster, and the bytes of one. Sends no request itself.
+//! What requests gave for components that lie in a cluster or a registry, and the bytes of one in ConfigMaps. Sends no
+//! request itself.
 
-use crate::FetchError;
 use crate::location::MAX_BYTES;
+use crate::{FetchError, Location};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -9,24 +10,37 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use transom_api::KnownReason;
 use transom_core::object::Object;
-use transom_core::policy::component::Part;
+use transom_core::policy::component::{Image, Part};
 use transom_core::reference::ObjectRef;
 use transom_core::watches;
 
 /// How many keys a message lists.
 const SHOWN: usize = 10;
 
-/// What requests gave for components that lie in a cluster.
+/// What requests gave for components that lie in a cluster or a registry.
 #[derive(Clone, Debug, Default)]
 pub struct Gathered {
     /// What reading each object that holds a part of a component gave; `None` when the object does not exist.
     pub objects: BTreeMap<ObjectRef, Result<Option<Contents>, Unread>>,
+    /// What pulling each artifact gave.
+    pub images: BTreeMap<Image, Result<Pulled, Unread>>,
+    /// The bytes of components that need no request, because an earlier load kept them.
+    pub kept: BTreeMap<Location, Vec<u8>>,
+}
+
+/// A component from a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pulled {
+    /// The component.
+    pub bytes: Vec<u8>,
+    /// `sha256:<hex>` of the manifest that names it.
+    pub manifest: String,
 }
 
 impl Gathered {
     /// Whether something could not be read, so that reading it again may help.
     pub fn is_incomplete(&self) -> bool {
-        self.objects.values().any(Result::is_err)
+        self.objects.values().any(Result::is_err) || self.images.values().any(Result::is_err)
     }
 
     /// How many bytes of components it holds.
@@ -109,13 +123,13 @@ fn value(object: &Object, key: &str, most: u64) -> Option<Result<Vec<u8>, Unusab
     binary.or_else(|| of("data").map(|text| fits(text.as_bytes().to_vec())))
 }
 
-/// Why an object cannot be read.
+/// Why an object or an artifact cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Unread {
     /// Why, in one word.
     pub reason: KnownReason,
-    /// What was attempted on which object, and why it failed.
+    /// What was attempted on what, and why it failed.
     pub message: String,
 }
 
@@ -179,6 +193,7 @@ mod tests {
         let location = Location::parse(component, &Base::Nowhere).unwrap();
         let gathered = Gathered {
             objects: objects.into(),
+            ..Gathered::default()
         };
         let fetched = location.fetch(None, &gathered);
         let bytes = fetched.map(|artifact| artifact.bytes.into_owned());

@@ -1,4 +1,4 @@
-//! From the text in a policy to component bytes with a digest. Reads the binary and files, no network.
+//! From the text in a policy to component bytes with a digest. Reads the binary and files; sends no request.
 
 use crate::folder::{FileIdentity, Folder, leads_out};
 use crate::gathered::{self, Gathered, Unread};
@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use transom_api::KnownReason;
 use transom_core::digest::Digest;
-use transom_core::policy::component::{Part, Source};
+use transom_core::policy::component::{Image, Part, Source};
 use transom_core::reference::ObjectRef;
 
 /// Largest component that is read, in bytes.
@@ -41,6 +41,8 @@ pub enum Location {
     File(Base, String),
     /// In keys of ConfigMaps.
     ConfigMap(Vec<Part>),
+    /// In a registry.
+    Image(Image),
 }
 
 impl Location {
@@ -53,13 +55,18 @@ impl Location {
             Source::Builtin(name) => Self::Builtin(name),
             Source::File(path) => Self::File(base.clone(), path),
             Source::ConfigMap(parts) => Self::ConfigMap(parts),
+            Source::Image(image) => Self::Image(image),
         })
     }
 
-    /// A builtin component, or a path that the operator names: it may lie anywhere.
-    pub fn anywhere(text: &str) -> Self {
-        if let Some(name) = text.strip_prefix("builtin:") {
-            return Self::Builtin(name.to_owned());
+    /// A component as a policy names it, or a path that the operator names: it may lie anywhere.
+    ///
+    /// # Errors
+    /// As for [`Source::parse`], but not for a path.
+    pub fn anywhere(text: &str) -> Result<Self, String> {
+        let prefixes = ["builtin:", "configmap:", "oci:"];
+        if prefixes.iter().any(|prefix| text.starts_with(prefix)) {
+            return Self::parse(text, &Base::Nowhere);
         }
         let given = PathBuf::from(text);
         // Resolve a link first: the folder of its target counts.
@@ -73,14 +80,22 @@ impl Location {
             || text.to_owned(),
             |name| name.to_string_lossy().into_owned(),
         );
-        Self::File(Base::Components(root), name)
+        Ok(Self::File(Base::Components(root), name))
     }
 
     /// The keys of objects that hold the component; none for a file or a builtin component.
     pub fn parts(&self) -> &[Part] {
         match self {
-            Self::Builtin(_) | Self::File(..) => &[],
+            Self::Builtin(_) | Self::File(..) | Self::Image(_) => &[],
             Self::ConfigMap(parts) => parts,
+        }
+    }
+
+    /// The artifact that holds the component.
+    pub fn image(&self) -> Option<&Image> {
+        match self {
+            Self::Builtin(_) | Self::File(..) | Self::ConfigMap(_) => None,
+            Self::Image(image) => Some(image),
         }
     }
 
@@ -91,7 +106,7 @@ impl Location {
 
     /// Whether it lies elsewhere, and has to be read by a request.
     pub fn is_remote(&self) -> bool {
-        matches!(self, Self::ConfigMap(_))
+        matches!(self, Self::ConfigMap(_) | Self::Image(_))
     }
 
     /// Checks that the component may come from there.
@@ -108,7 +123,10 @@ impl Location {
     /// The folder that the file must stay below, and its path from there; `None` where there is no file to watch.
     pub fn file(&self) -> Option<(&Path, PathBuf)> {
         match self {
-            Self::Builtin(_) | Self::ConfigMap(_) | Self::File(Base::Nowhere, _) => None,
+            Self::Builtin(_)
+            | Self::ConfigMap(_)
+            | Self::Image(_)
+            | Self::File(Base::Nowhere, _) => None,
             Self::File(Base::Components(root), text) => Some((root, PathBuf::from(text))),
             // `join` lets an absolute path replace `below`, so that `Folder` still sees and refuses an absolute path.
             Self::File(Base::Beside { root, below }, text) => Some((root, below.join(text))),
@@ -125,7 +143,7 @@ impl Location {
     }
 
     /// Reads the bytes and compares their digest with the expected one (`sha256:<hex>`). `gathered` is
-    /// what reading [`Self::objects`] gave.
+    /// what requests gave, for a component that [lies elsewhere](Self::is_remote).
     ///
     /// # Errors
     /// When the component is missing, is too large, or has another digest than expected; and when a policy names a
@@ -135,12 +153,9 @@ impl Location {
         expected: Option<&str>,
         gathered: &Gathered,
     ) -> Result<Artifact, FetchError> {
-        let bytes = match self {
-            Self::Builtin(name) => Cow::Borrowed(
-                builtin(name).ok_or_else(|| FetchError::NotBuiltin { name: name.clone() })?,
-            ),
-            Self::File(..) => Cow::Owned(self.read()?),
-            Self::ConfigMap(parts) => Cow::Owned(gathered::bytes(self, parts, gathered)?),
+        let bytes = match gathered.kept.get(self) {
+            Some(kept) => Cow::Owned(kept.clone()),
+            None => self.bytes(gathered)?,
         };
         let digest = Digest::of_bytes(&bytes).to_string();
         match expected {
@@ -151,6 +166,23 @@ impl Location {
             }),
             _ => Ok(Artifact { bytes, digest }),
         }
+    }
+
+    fn bytes(&self, gathered: &Gathered) -> Result<Cow<'static, [u8]>, FetchError> {
+        Ok(match self {
+            Self::Builtin(name) => Cow::Borrowed(
+                builtin(name).ok_or_else(|| FetchError::NotBuiltin { name: name.clone() })?,
+            ),
+            Self::File(..) => Cow::Owned(self.read()?),
+            Self::ConfigMap(parts) => Cow::Owned(gathered::bytes(self, parts, gathered)?),
+            Self::Image(image) => match gathered.images.get(image) {
+                Some(Ok(pulled)) => Cow::Owned(pulled.bytes.clone()),
+                Some(Err(unread)) => {
+                    return Err(FetchError::Unread(self.to_string(), unread.clone()));
+                }
+                None => return Err(FetchError::NotPulled(self.to_string())),
+            },
+        })
     }
 
     fn read(&self) -> Result<Vec<u8>, FetchError> {
@@ -173,6 +205,7 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Builtin(name) => write!(f, "builtin:{name}"),
+            Self::Image(image) => write!(f, "oci:{image}"),
             Self::File(Base::Nowhere, text) => f.write_str(text),
             Self::File(Base::Components(root), text) => root.join(text).display().fmt(f),
             Self::File(Base::Beside { root, below }, text) => {
@@ -232,6 +265,11 @@ pub enum FetchError {
         "failed to read component `{0}`: it lies in a cluster, and this command reads no cluster"
     )]
     NoCluster(String),
+    /// It lies in a registry, and none is asked.
+    #[error(
+        "failed to read component `{0}`: it lies in a registry, and this command pulls from none"
+    )]
+    NotPulled(String),
     /// The policy names a file, but this agent takes only builtin components.
     #[error(
         "component `{0}` is not allowed: this agent does not load components from files; set `--components` to the folder \
@@ -268,9 +306,11 @@ impl FetchError {
     /// The reason to show.
     pub fn reason(&self) -> KnownReason {
         match self {
-            Self::NotBuiltin { .. } | Self::File(..) | Self::Absent(..) | Self::NoCluster(_) => {
-                KnownReason::ComponentNotFound
-            }
+            Self::NotBuiltin { .. }
+            | Self::File(..)
+            | Self::Absent(..)
+            | Self::NoCluster(_)
+            | Self::NotPulled(_) => KnownReason::ComponentNotFound,
             Self::NotAllowed(..) | Self::NoFiles(_) | Self::Outside(_) => {
                 KnownReason::ComponentNotAllowed
             }
@@ -341,7 +381,8 @@ mod tests {
             .err()
             .unwrap();
         assert_eq!(refused.reason(), KnownReason::DigestMismatch);
-        let anywhere = Location::anywhere(folder.path().join("guest.wasm").to_str().unwrap());
+        let anywhere =
+            Location::anywhere(folder.path().join("guest.wasm").to_str().unwrap()).unwrap();
         assert_eq!(
             anywhere.fetch(None, &Gathered::default()).unwrap().digest,
             artifact.digest

@@ -3,6 +3,7 @@
 use crate::Location;
 use std::fmt;
 use std::str::FromStr;
+use transom_core::policy::component::is_registry;
 use transom_core::reference::ObjectRef;
 use transom_core::rights::AnyOf;
 use transom_core::watches::matches;
@@ -18,13 +19,20 @@ enum Allowed {
     File,
     /// A pattern of `NAMESPACE/NAME`.
     ConfigMap(String),
+    /// A pattern of `REGISTRY/REPOSITORY`.
+    Image(String),
 }
 
 impl Sources {
     /// Every source.
     pub fn all() -> Self {
-        let any = Allowed::ConfigMap("*".to_owned());
-        Self(vec![Allowed::Builtin, Allowed::File, any])
+        let any = || "*".to_owned();
+        Self(vec![
+            Allowed::Builtin,
+            Allowed::File,
+            Allowed::ConfigMap(any()),
+            Allowed::Image(any()),
+        ])
     }
 
     /// The ConfigMaps that may hold components.
@@ -53,6 +61,9 @@ impl Sources {
                 let mut objects = location.objects().into_iter();
                 objects.all(|object| any(&|one| one.is_of(object)))
             }
+            Location::Image(image) => any(
+                &|one| matches!(one, Allowed::Image(pattern) if matches(pattern, &image.name())),
+            ),
         }
     }
 }
@@ -74,7 +85,7 @@ impl Default for Sources {
     }
 }
 
-/// `builtin,file,configmap:NAMESPACE/NAME`.
+/// `builtin,file,configmap:NAMESPACE/NAME,oci:REGISTRY/REPOSITORY`.
 impl FromStr for Sources {
     type Err = String;
 
@@ -85,8 +96,12 @@ impl FromStr for Sources {
             (_, Some(("configmap", pattern))) if is_pattern(pattern) => {
                 Ok(Allowed::ConfigMap(pattern.to_owned()))
             }
+            (_, Some(("oci", pattern))) if is_image_pattern(pattern) => {
+                Ok(Allowed::Image(pattern.to_owned()))
+            }
             _ => Err(format!(
-                "`{one}`: expected `builtin`, `file` or `configmap:NAMESPACE/NAME`, where `*` matches any text"
+                "`{one}`: expected `builtin`, `file`, `configmap:NAMESPACE/NAME` or `oci:REGISTRY/REPOSITORY`, where `*` \
+                 matches any text"
             )),
         };
         text.split(',')
@@ -108,6 +123,17 @@ fn is_pattern(text: &str) -> bool {
     text.bytes().all(allowed) && (complete || text == "*")
 }
 
+/// Whether a pattern can match a registry and a repository. The registry is complete, so that `oci:registry.example*`
+/// does not allow `registry.example.org` by mistake.
+fn is_image_pattern(text: &str) -> bool {
+    let allowed =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_./*".contains(&byte);
+    let parts = text.split_once('/');
+    let complete =
+        parts.is_some_and(|(registry, path)| is_registry(registry) && path.bytes().all(allowed));
+    text == "*" || complete && !text.ends_with('/')
+}
+
 impl fmt::Display for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, one) in self.0.iter().enumerate() {
@@ -116,6 +142,7 @@ impl fmt::Display for Sources {
                 Allowed::Builtin => write!(f, "{comma}builtin")?,
                 Allowed::File => write!(f, "{comma}file")?,
                 Allowed::ConfigMap(pattern) => write!(f, "{comma}configmap:{pattern}")?,
+                Allowed::Image(pattern) => write!(f, "{comma}oci:{pattern}")?,
             }
         }
         Ok(())
@@ -166,6 +193,29 @@ mod tests {
             ),
             ("configmap:*", "configmap:any/thing/k", true),
             ("configmap:*", "taints.wasm", false),
+            ("configmap:*", "oci:registry.example/a:v1", false),
+            (
+                "oci:registry.example/*",
+                "oci:registry.example/a/b:v1",
+                true,
+            ),
+            (
+                "oci:registry.example/*",
+                "oci:registry.example.org/a:v1",
+                false,
+            ),
+            (
+                "oci:registry.example/*",
+                "oci:registry.example:5000/a:v1",
+                false,
+            ),
+            ("oci:registry.example/a", "oci:registry.example/a:v1", true),
+            (
+                "oci:registry.example/a",
+                "oci:registry.example/ab:v1",
+                false,
+            ),
+            ("oci:*", "oci:localhost:5000/a:v1", true),
         ] {
             assert_eq!(
                 allows(sources, component),
@@ -177,7 +227,7 @@ mod tests {
 
     #[test]
     fn says_what_a_source_looks_like() {
-        let text = "builtin,file,configmap:transom/*";
+        let text = "builtin,file,configmap:transom/*,oci:registry.example:5000/team/*";
         assert_eq!(text.parse::<Sources>().unwrap().to_string(), text);
         assert_eq!(Sources::default().to_string(), "builtin,file");
         for wrong in [
@@ -191,7 +241,13 @@ mod tests {
             "configmap:transom/",
             "configmap:transom/a/k",
             "configmap:Transom/a",
-            "oci:registry.example/*",
+            "oci:",
+            "oci:registry.example",
+            "oci:registry.example*",
+            "oci:*.example/a",
+            "oci:registry.example/",
+            "oci:registry.example/A",
+            "oci:registry.example/a:v1",
         ] {
             let why = wrong.parse::<Sources>().unwrap_err();
             assert!(why.contains("configmap:NAMESPACE/NAME"), "{wrong}: {why}");

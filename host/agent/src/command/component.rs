@@ -1,14 +1,14 @@
 //! `transom inspect` and `transom componentize`: what a component is, and how a core module becomes one.
 
 use crate::args::{ComponentizeArgs, InspectArgs, TableFormat};
-use crate::command::replace_file;
+use crate::command::{registry, replace_file};
 use crate::output::{Ending, Screen};
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
-use transom_artifacts::{Gathered, Location, builtin_names};
+use transom_artifacts::{Location, builtin_names};
 use transom_core::contract::description::{Description, Role};
 use transom_engine::{Capability, Engine, EngineOptions, Inspection};
 use wit_component::ComponentEncoder;
@@ -25,16 +25,14 @@ const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 /// # Errors
 /// When it cannot be read or compiled.
 pub(crate) fn inspect(args: &InspectArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let location = Location::anywhere(&args.component);
-    let artifact =
-        location
-            .fetch(None, &Gathered::default())
-            .map_err(
-                |error| match builtin_names().any(|name| name == args.component) {
-                    true => anyhow!("{error}; the builtin guest is `builtin:{}`", args.component),
-                    false => error.into(),
-                },
-            )?;
+    let found = registry::component(&args.component, &args.registry);
+    let (location, artifact) =
+        found.map_err(
+            |error| match builtin_names().any(|name| name == args.component) {
+                true => anyhow!("{error}; the builtin guest is `builtin:{}`", args.component),
+                false => error,
+            },
+        )?;
     let engine = Engine::new(EngineOptions::default())?;
     let found = engine
         .inspect(&artifact.bytes)

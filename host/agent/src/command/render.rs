@@ -80,7 +80,7 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Changes, bo
         run::engine()?,
         source,
         [LOCAL.to_owned()].into(),
-        &args.reconcile.sources,
+        args.reconcile.reading(),
     );
     let directory = open(path, given, run::limits(args.reconcile.max_object_bytes))?;
     let before = directory.copy();

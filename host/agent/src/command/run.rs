@@ -162,8 +162,9 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
         )
     });
     let names = connect::names(args);
-    let sources = &args.reconcile.sources;
-    let files = files.map(|files| Loading::start(engine.clone(), files, names.clone(), sources));
+    let components = || args.reconcile.reading();
+    let files =
+        files.map(|files| Loading::start(engine.clone(), files, names.clone(), components()));
     let controller = controller(connect::open(args).await?, &args.reconcile).within(&budget);
     let controller = Arc::new(match args {
         RunArgs { asked: true, .. } => controller.only_asked(),
@@ -185,7 +186,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
             let given = controller.given(&base(args)).await;
             // Another look finds what changes from here to the start of the watch.
             controller.connections.policies_came(LOCAL);
-            Loading::start(engine, Source::Given(given), names, sources)
+            Loading::start(engine, Source::Given(given), names, components())
         }
     };
     loading.opened(controller.connections.local());
@@ -306,7 +307,7 @@ fn engine_within(budget: &Budget) -> anyhow::Result<Engine> {
         .collect();
     let options = EngineOptions {
         concurrency,
-        code_cache: code_cache(),
+        code_cache: cache("code"),
         compiler,
         trusted,
         ..EngineOptions::default()
@@ -314,15 +315,15 @@ fn engine_within(budget: &Budget) -> anyhow::Result<Engine> {
     Ok(Engine::new(options)?)
 }
 
-/// Where compiled code is kept between runs: below the user's cache folder, if there is one.
-fn code_cache() -> Option<PathBuf> {
+/// Where something is kept between runs: below the user's cache folder, if there is one.
+pub(crate) fn cache(what: &str) -> Option<PathBuf> {
     let named = |name| {
         std::env::var_os(name)
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };
     let caches = named("XDG_CACHE_HOME").or_else(|| named("HOME").map(|home| home.join(".cache")));
-    caches.map(|caches| caches.join("transom").join("code"))
+    caches.map(|caches| caches.join("transom").join(what))
 }
 
 /// Refuses a path of policies that does not exist.

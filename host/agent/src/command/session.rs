@@ -82,6 +82,7 @@ pub(crate) async fn of_case(
     clock: crate::controller::Clock,
 ) -> (tempfile::TempDir, Session, ObjectRef) {
     use crate::policies::Source;
+    use crate::policies::components::Components;
     use transom_artifacts::Sources;
     use transom_cluster::directory::DirectoryOptions;
     use transom_core::contract::AgentFacts;
@@ -102,7 +103,7 @@ pub(crate) async fn of_case(
         engine,
         Source::Builtin,
         [LOCAL.to_owned()].into(),
-        &Sources::default(),
+        Components::new(&Sources::default()),
     );
     let directory = Directory::open(options).unwrap();
     let facts = AgentFacts::new("local-cluster", None);

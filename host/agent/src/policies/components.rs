@@ -1,5 +1,7 @@
-//! Which components policies may name, and how the objects are read that hold them.
+//! Which components policies may name, and how those are read that lie in a cluster or a registry.
 
+use crate::policies::images::Images;
+use crate::policies::kept::Kept;
 use futures::FutureExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -8,6 +10,7 @@ use tokio::sync::watch;
 use transom_api::KnownReason;
 use transom_artifacts::{Contents, Gathered, Location, MAX_BYTES, Sources, Unread};
 use transom_cluster::Cluster;
+use transom_core::policy::component::Image;
 use transom_core::reference::ObjectRef;
 
 /// What is in each object that holds a part of a component, as a digest; `None` when it does not exist or cannot be read.
@@ -25,19 +28,55 @@ enum Local {
     At(Arc<dyn Cluster>),
 }
 
-/// The allowed sources of components, and the cluster whose objects hold some of them. Clones share the cluster.
+/// The allowed sources of components, the cluster and the registries that hold some of them, and those that were loaded.
+/// Clones share all of it.
 #[derive(Clone)]
 pub(crate) struct Components {
     sources: Arc<Sources>,
     local: Arc<watch::Sender<Local>>,
+    images: Option<Images>,
+    kept: Kept,
 }
 
 impl Components {
-    /// Reads no object before [`Components::opened`] was called.
+    /// Reads no object before [`Components::opened`] was called, and pulls nothing.
     pub(crate) fn new(sources: &Sources) -> Self {
         Self {
             sources: Arc::new(sources.clone()),
             local: Arc::default(),
+            images: None,
+            kept: Kept::default(),
+        }
+    }
+
+    /// Also pulls from registries, and keeps what was loaded.
+    pub(crate) fn pulling(self, images: Images, kept: Kept) -> Self {
+        Self {
+            images: Some(images),
+            kept,
+            ..self
+        }
+    }
+
+    /// The components that were loaded.
+    pub(super) fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// Keeps components that were loaded from elsewhere.
+    pub(super) fn keep(&self, components: &BTreeSet<Location>, owner: &str, gathered: &Gathered) {
+        for component in components.iter().filter(|one| one.is_remote()) {
+            let pulled = component
+                .image()
+                .and_then(|image| gathered.images.get(image));
+            let manifest = pulled.and_then(|pulled| Some(pulled.as_ref().ok()?.manifest.as_str()));
+            // What was kept before is as it was.
+            if gathered.kept.contains_key(component) {
+                continue;
+            }
+            if let Ok(artifact) = component.fetch(None, gathered) {
+                self.kept.keep(component, owner, &artifact, manifest);
+            }
         }
     }
 
@@ -64,13 +103,49 @@ impl Components {
         opened.await.map_or(Local::Nowhere, |local| local.clone())
     }
 
-    /// Reads the objects that hold some components, as far as they are allowed. Nothing when there is no cluster.
-    pub(super) async fn read(&self, components: &BTreeSet<Location>) -> Gathered {
-        let mut gathered = Gathered::default();
-        let Local::At(cluster) = self.local().await else {
-            return gathered;
-        };
+    /// Reads components that lie in a cluster or a registry, as far as they are allowed. `expected` gives the digest that
+    /// a policy demands.
+    pub(super) async fn read<'d>(
+        &self,
+        components: &BTreeSet<Location>,
+        owner: &str,
+        expected: impl Fn(&Location) -> Option<&'d str>,
+    ) -> Gathered {
         let allowed: Vec<_> = components.iter().filter(|one| self.allow(one)).collect();
+        let mut gathered = Gathered::default();
+        for component in &allowed {
+            let (Some(image), Some(images)) = (component.image(), &self.images) else {
+                continue;
+            };
+            let expected = expected(component);
+            // A tag means what it meant when it was first pulled.
+            if let Some(bytes) = self.kept.find(component, owner, expected) {
+                gathered.kept.insert((*component).clone(), bytes);
+                continue;
+            }
+            let record = self
+                .kept
+                .record(component, owner)
+                .filter(|_| expected.is_none());
+            let manifest = record.and_then(|record| record.manifest);
+            let wanted = Image {
+                digest: image.digest.clone().or(manifest),
+                ..image.clone()
+            };
+            let pulled = images.pull(&wanted).await;
+            gathered.images.insert(image.clone(), pulled);
+        }
+        if allowed.iter().any(|one| !one.parts().is_empty()) {
+            self.read_objects(&allowed, &mut gathered).await;
+        }
+        gathered
+    }
+
+    /// Reads the objects that hold components. Nothing when there is no cluster.
+    async fn read_objects(&self, allowed: &[&Location], gathered: &mut Gathered) {
+        let Local::At(cluster) = self.local().await else {
+            return;
+        };
         let mut keys: BTreeMap<&ObjectRef, BTreeSet<&str>> = BTreeMap::new();
         for part in allowed.iter().copied().flat_map(Location::parts) {
             keys.entry(&part.object).or_default().insert(&part.key);
@@ -96,7 +171,6 @@ impl Components {
             };
             gathered.objects.insert(reference.clone(), read);
         }
-        gathered
     }
 }
 

@@ -14,8 +14,9 @@ use std::sync::Arc;
 use tokio::task::{AbortHandle, Id, JoinHandle, JoinSet};
 use tokio::time::Instant;
 use transom_api::KnownReason;
+use transom_api::policy::GuestSpec;
 use transom_artifacts::folder::FileIdentity;
-use transom_artifacts::{Base, Gathered, Location, Sources};
+use transom_artifacts::{Base, Gathered, Location};
 use transom_cluster::Cluster;
 use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
@@ -33,12 +34,16 @@ const READING: usize = 2;
 pub(super) struct Job {
     pub(super) number: u64,
     pub(super) policy: Policy,
+    /// What tells the policy from one of the same name on another cluster.
+    pub(super) owner: String,
     pub(super) base: Base,
     pub(super) components: BTreeSet<Location>,
     /// What lies in a cluster, once it is read.
     pub(super) gathered: Option<Gathered>,
     /// Whether it was found to take long.
     pub(super) slow: bool,
+    /// Whether no revision of the policy is active: then what an earlier run loaded is better than nothing.
+    pub(super) first: bool,
 }
 
 impl Job {
@@ -50,6 +55,15 @@ impl Job {
             _ if self.components.iter().all(is_builtin) => JobKind::Builtin,
             _ => JobKind::Quick,
         }
+    }
+
+    /// The digest that the policy demands of a component.
+    fn expected(&self, component: &Location) -> Option<&str> {
+        let guests = std::iter::once(&self.policy.decide).chain(&self.policy.trigger);
+        let same = |spec: &&GuestSpec| {
+            Location::parse(&spec.component, &self.base).as_ref() == Ok(component)
+        };
+        guests.filter(same).find_map(|spec| spec.digest.as_deref())
     }
 
     /// Whether it has read components, and holds them.
@@ -76,6 +90,8 @@ pub(super) struct Done {
     pub(super) policy: Arc<str>,
     pub(super) number: u64,
     pub(super) result: Result<Loaded, Refusal>,
+    /// Why the newest components cannot be loaded, when the result has those of an earlier run.
+    pub(super) refused: Option<Refusal>,
     /// The components as they were before they were read.
     pub(super) fingerprints: BTreeMap<Location, Option<FileIdentity>>,
     /// What was in the objects that hold components.
@@ -240,7 +256,8 @@ impl Loads {
 
 /// Reads the components of a job that lie in a cluster.
 async fn read(components: Components, mut job: Job) -> Ran {
-    job.gathered = Some(components.read(&job.components).await);
+    let expected = |component: &Location| job.expected(component);
+    job.gathered = Some(components.read(&job.components, &job.owner, expected).await);
     Ran::Again(Box::new(job))
 }
 
@@ -255,14 +272,24 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         gathered: &gathered,
     };
     let load = || load::assemble(engine, job.policy.clone(), inputs);
+    let mut refused = None;
     let result = match catch_unwind(AssertUnwindSafe(load)) {
-        Ok(Ok(loaded)) => Ok(loaded),
+        Ok(Ok(loaded)) => {
+            components.keep(&job.components, &job.owner, &gathered);
+            Ok(loaded)
+        }
         // What lies in a cluster is read again: it may be long until its turn.
         Ok(Err(Unloaded::Slow)) => {
             job.slow = true;
             return Ran::Again(Box::new(job));
         }
-        Ok(Err(Unloaded::Refused(refusal))) => Err(refusal),
+        Ok(Err(Unloaded::Refused(refusal))) => match earlier(engine, components, &job) {
+            Some(loaded) => {
+                refused = Some(refusal);
+                Ok(loaded)
+            }
+            None => Err(refusal),
+        },
         Err(_) => Err(Refusal {
             reason: KnownReason::AgentFailed,
             message: "a bug in the agent made loading the policy fail".to_owned(),
@@ -272,10 +299,38 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         policy: Arc::clone(&job.policy.name),
         number: job.number,
         result,
+        refused,
         fingerprints,
         versions: components::versions(&gathered),
         incomplete: gathered.is_incomplete(),
     }))
+}
+
+/// The policy with the components that an earlier run loaded, if nothing is active yet.
+fn earlier(engine: &Engine, components: &Components, job: &Job) -> Option<Loaded> {
+    let remote = job.components.iter().filter(|one| one.is_remote());
+    let kept: BTreeMap<_, _> = remote
+        .map(|one| {
+            Some((
+                one.clone(),
+                components.kept().find(one, &job.owner, job.expected(one))?,
+            ))
+        })
+        .collect::<Option<_>>()?;
+    if !job.first || kept.is_empty() {
+        return None;
+    }
+    let gathered = Gathered {
+        kept,
+        ..Gathered::default()
+    };
+    let inputs = load::Inputs {
+        sources: components.sources(),
+        base: &job.base,
+        gathered: &gathered,
+    };
+    let load = || load::assemble(engine, job.policy.clone(), inputs);
+    catch_unwind(AssertUnwindSafe(load)).ok()?.ok()
 }
 
 /// Policies that are being read and loaded in the background.
@@ -291,9 +346,8 @@ impl Loading {
         engine: Engine,
         source: Source,
         connections: BTreeSet<String>,
-        sources: &Sources,
+        components: Components,
     ) -> Self {
-        let components = Components::new(sources);
         let loads = Loads::new(engine, components.clone());
         let reading = tokio::spawn(async move {
             let reading = source.clone();

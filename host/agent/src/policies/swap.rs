@@ -228,10 +228,12 @@ impl Swap {
         self.loads.add(Job {
             number: newest.number,
             policy: policy.clone(),
+            owner: written.owner().to_owned(),
             base: written.base.clone(),
             components: written.components().collect(),
             gathered: None,
             slow: false,
+            first: !self.good.contains_key(name),
         });
         newest.retry = None;
         self.active.loading(self.loads.count());
@@ -261,12 +263,12 @@ impl Swap {
             return changes;
         };
         newest.loading = None;
+        let is_refused = done.result.is_err() || done.refused.is_some();
         // These fingerprints are older than the load, so a component that changed during it counts as changed.
         newest.fingerprints = done.fingerprints;
         newest.versions = done.versions;
-        let unread_before =
-            newest.retry_later(done.incomplete && done.result.is_err(), self.number);
-        let failed_before = std::mem::replace(&mut newest.failed, done.result.is_err());
+        let unread_before = newest.retry_later(done.incomplete && is_refused, self.number);
+        let failed_before = std::mem::replace(&mut newest.failed, is_refused);
         // A policy that could not be loaded until now did not count among the others; what it owns may belong to
         // another one.
         if failed_before && !newest.failed {
@@ -287,6 +289,9 @@ impl Swap {
                         known.loaded.insert(Arc::clone(&name), loaded);
                     }
                 }));
+                if let Some(refusal) = done.refused {
+                    changes.extend(self.refuse(&name, refusal, !unread_before));
+                }
             }
             Err(refusal) => {
                 changes.extend(self.narrow(&name));

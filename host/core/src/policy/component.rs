@@ -3,11 +3,17 @@
 use crate::reference::dns::{is_label, is_subdomain};
 use crate::reference::{LOCAL, ObjectRef};
 use std::collections::BTreeSet;
+use std::fmt;
 use transom_api::policy::bounds::{DATA_KEY, FEW};
 
 /// How the text of each kind of source begins; a file has no prefix.
 const BUILTIN: &str = "builtin:";
 const CONFIG_MAP: &str = "configmap:";
+const OCI: &str = "oci:";
+
+/// The most bytes of a registry and repository, and of a tag; as the distribution specification has them.
+const REPOSITORY: usize = 255;
+const TAG: usize = 128;
 
 /// The source of a component, as a policy names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +23,8 @@ pub enum Source {
     /// `configmap:<namespace>/<name>/<key>`, with further keys after `+`: in ConfigMaps of one namespace on the
     /// connection `local`. The component is the bytes of all keys in order.
     ConfigMap(Vec<Part>),
+    /// `oci:<registry>/<repository>:<tag>`, `…@sha256:<hex>` or both: an artifact in a registry.
+    Image(Image),
     /// Any other text: the path of a file.
     File(String),
 }
@@ -30,6 +38,105 @@ pub struct Part {
     pub key: String,
 }
 
+/// An artifact in a registry that speaks the protocol of the Open Container Initiative. It has a tag, a digest or both;
+/// where it has both, the digest counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Image {
+    /// Host name or address of the registry, with its port if there is one.
+    pub registry: String,
+    /// Path of the repository.
+    pub repository: String,
+    /// The tag, which may point to another manifest later.
+    pub tag: Option<String>,
+    /// `sha256:<hex>` of the manifest.
+    pub digest: Option<String>,
+}
+
+impl Image {
+    /// Parses `REGISTRY/REPOSITORY:TAG`, `REGISTRY/REPOSITORY@sha256:HEX` or both together. No registry and no tag is a
+    /// default.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (text, digest) = match text.split_once('@') {
+            Some((text, digest)) => (text, Some(digest)),
+            None => (text, None),
+        };
+        let (registry, path) = text.split_once('/')?;
+        let (repository, tag) = match path.split_once(':') {
+            Some((repository, tag)) => (repository, Some(tag)),
+            None => (path, None),
+        };
+        let is_complete = tag.is_some() || digest.is_some();
+        let fits = registry.len() + repository.len() < REPOSITORY;
+        let is_valid = is_registry(registry)
+            && repository.split('/').all(is_path_component)
+            && tag.is_none_or(is_tag)
+            && digest.is_none_or(is_digest);
+        (is_complete && fits && is_valid).then(|| Self {
+            registry: registry.to_owned(),
+            repository: repository.to_owned(),
+            tag: tag.map(str::to_owned),
+            digest: digest.map(str::to_owned),
+        })
+    }
+
+    /// `REGISTRY/REPOSITORY`.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.registry, self.repository)
+    }
+}
+
+/// As it is written, without `oci:`.
+impl fmt::Display for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.registry, self.repository)?;
+        let tag = self.tag.iter().try_for_each(|tag| write!(f, ":{tag}"));
+        tag.and_then(|()| {
+            self.digest
+                .iter()
+                .try_for_each(|digest| write!(f, "@{digest}"))
+        })
+    }
+}
+
+/// Whether a text can be the host of a registry: one without a dot or a port would be taken for a part of a path.
+pub fn is_registry(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) => (host, Some(port)),
+        None => (text, None),
+    };
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    let is_address = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .is_some_and(|host| host.parse::<std::net::Ipv6Addr>().is_ok());
+    let is_far = host.contains('.') || host == "localhost" || port.is_some();
+    port.is_none_or(is_port) && (is_address || is_far && is_subdomain(host))
+}
+
+/// Words of lower-case letters and digits, between them one `.`, one or two `_`, or any number of `-`.
+fn is_path_component(text: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let separators = text.split(|one: char| one.is_ascii_lowercase() || one.is_ascii_digit());
+    let is_separator =
+        |text: &str| matches!(text, "" | "." | "_" | "__") || text.bytes().all(|byte| byte == b'-');
+    let ends = [text.bytes().next(), text.bytes().next_back()];
+    ends.iter().all(|end| end.is_some_and(is_word)) && separators.into_iter().all(is_separator)
+}
+
+fn is_tag(text: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(is_word)
+        && bytes.all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
+        && text.len() <= TAG
+}
+
+fn is_digest(text: &str) -> bool {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    text.strip_prefix("sha256:")
+        .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(is_hex))
+}
+
 impl Source {
     /// Parses the text of `component`.
     ///
@@ -39,12 +146,18 @@ impl Source {
         if let Some(name) = text.strip_prefix(BUILTIN) {
             return Ok(Self::Builtin(name.to_owned()));
         }
+        if let Some(image) = text.strip_prefix(OCI) {
+            let image = Image::parse(image);
+            return image.map(Self::Image).ok_or_else(|| {
+                format!("is not `{OCI}REGISTRY/REPOSITORY:TAG`, `{OCI}REGISTRY/REPOSITORY@sha256:HEX` or both together")
+            });
+        }
         let Some(keys) = text.strip_prefix(CONFIG_MAP) else {
             return match is_mistaken(text) {
                 false => Ok(Self::File(text.to_owned())),
                 true => Err(format!(
-                    "is not a source: expected `{BUILTIN}NAME`, `{CONFIG_MAP}NAMESPACE/NAME/KEY` or the path of a file \
-                     (for a file with a colon or blank, `./FILE`)"
+                    "is not a source: expected `{BUILTIN}NAME`, `{CONFIG_MAP}NAMESPACE/NAME/KEY`, \
+                     `{OCI}REGISTRY/REPOSITORY:TAG` or the path of a file (for a file with a colon or blank, `./FILE`)"
                 )),
             };
         };
@@ -61,10 +174,10 @@ impl Source {
         parts.filter(fits).map(Self::ConfigMap).ok_or_else(shape)
     }
 
-    /// The objects that hold the component; none for a file or a builtin component.
+    /// The objects that hold the component; none for any other source.
     pub fn objects(&self) -> BTreeSet<&ObjectRef> {
         match self {
-            Self::Builtin(_) | Self::File(_) => BTreeSet::new(),
+            Self::Builtin(_) | Self::Image(_) | Self::File(_) => BTreeSet::new(),
             Self::ConfigMap(parts) => parts.iter().map(|part| &part.object).collect(),
         }
     }
@@ -150,6 +263,80 @@ mod tests {
                 why.contains("configmap:NAMESPACE/NAME/KEY"),
                 "{text}: {why}"
             );
+        }
+    }
+
+    #[test]
+    fn names_an_artifact_by_its_tag_its_digest_or_both() {
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        for (text, name, tag) in [
+            (
+                "registry.example/taints:v1",
+                "registry.example/taints",
+                true,
+            ),
+            (
+                "registry.example:5000/a/b-c.d__e:1.0-rc_1",
+                "registry.example:5000/a/b-c.d__e",
+                true,
+            ),
+            ("localhost/taints:_", "localhost/taints", true),
+            ("127.0.0.1:5000/taints", "127.0.0.1:5000/taints", false),
+            ("[::1]:5000/taints", "[::1]:5000/taints", false),
+        ] {
+            for pinned in [false, true] {
+                let text = match pinned {
+                    true => format!("oci:{text}@{digest}"),
+                    false => format!("oci:{text}"),
+                };
+                let parsed = Source::parse(&text);
+                if !tag && !pinned {
+                    assert!(parsed.is_err(), "{text}");
+                    continue;
+                }
+                let Ok(Source::Image(image)) = parsed else {
+                    panic!("{text}: {parsed:?}");
+                };
+                assert_eq!((image.name().as_str(), image.tag.is_some()), (name, tag));
+                assert_eq!(image.digest.is_some(), pinned);
+                assert_eq!(format!("oci:{image}"), text);
+            }
+        }
+    }
+
+    #[test]
+    fn refuses_names_that_no_artifact_has() {
+        let (long_tag, long_path) = ("t".repeat(129), "p".repeat(255));
+        for text in [
+            "",
+            "taints",
+            "taints:v1",
+            "library/taints:v1",
+            "registry.example/taints",
+            "registry.example/:v1",
+            "registry.example/Taints:v1",
+            "registry.example//taints:v1",
+            "registry.example/../taints:v1",
+            "registry.example/a..b:v1",
+            "registry.example/a___b:v1",
+            "registry.example/-a:v1",
+            "registry.example/taints:",
+            "registry.example/taints:.v1",
+            "registry.example/taints:v1/x",
+            "registry.example/taints:v1@sha256:00",
+            "registry.example/taints@sha512:00",
+            "registry.example:0/taints:v1",
+            "registry.example:65536/taints:v1",
+            "Registry.example/taints:v1",
+            "user@registry.example/taints:v1",
+            "https://registry.example/taints:v1",
+            "registry.example/taints:v1?x=y",
+            "[::1/taints:v1",
+            &format!("registry.example/taints:{long_tag}"),
+            &format!("registry.example/{long_path}:v1"),
+        ] {
+            let why = Source::parse(&format!("oci:{text}")).unwrap_err();
+            assert!(why.contains("REGISTRY/REPOSITORY:TAG"), "{text}: {why}");
         }
     }
 

@@ -16,6 +16,7 @@ mod memory;
 mod once;
 mod owners;
 mod policies;
+mod registries;
 mod service_level;
 mod swap;
 mod tutorial;

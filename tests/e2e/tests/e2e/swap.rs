@@ -109,7 +109,7 @@ fn loads_a_component_from_another_place_that_appears_later() -> Result<()> {
 }
 
 /// Writes a ConfigMap with a component into the folder of manifests.
-fn put_config_map(stage: &Stage, component: &[u8]) -> Result<()> {
+pub(crate) fn put_config_map(stage: &Stage, component: &[u8]) -> Result<()> {
     put_labelled(stage, component, "a")
 }
 

@@ -9,6 +9,7 @@ use crate::controller::Clock;
 use crate::controller::Controller;
 use crate::controller::memory::Entry;
 use crate::controller::queue::Queued;
+use crate::policies::components::Components;
 use crate::policies::load::Loaded;
 use crate::policies::loads::Loading;
 use crate::policies::{Found, Source};
@@ -106,7 +107,7 @@ pub(super) async fn run(
         engine.clone(),
         source,
         [LOCAL.to_owned()].into(),
-        &Sources::all(),
+        Components::new(&Sources::all()),
     );
     let mut session = Session::start(loading, directory, |connections| {
         Controller::new(connections, Clock::new(Some(now)), facts)

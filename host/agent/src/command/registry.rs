@@ -1,0 +1,185 @@
+//! `transom push`, `pull` and `digest`: components in registries. `transom fetch` is how the agent pulls one.
+
+use crate::args::{DigestArgs, FetchArgs, PullArgs, PushArgs, ReconcileArgs, RegistryArgs};
+use crate::command::{block_on, child, replace_file};
+use crate::output::{Ending, Screen};
+use crate::policies::components::Components;
+use crate::policies::images::Images;
+use crate::policies::kept::Kept;
+use anyhow::{Context as _, anyhow, bail};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::PathBuf;
+use tokio_rustls::rustls::crypto::ring;
+use transom_artifacts::registry::{Access, Registries};
+use transom_artifacts::{Artifact, Gathered, Location, Unread};
+use transom_core::policy::component::{Image, Source};
+use wit_component::DecodedWasm;
+
+impl RegistryArgs {
+    fn registries(&self) -> anyhow::Result<Registries> {
+        // Fails only when there is one already.
+        drop(ring::default_provider().install_default());
+        let config = self.registry_config.clone().or_else(of_docker);
+        let (ca, mirrors) = (self.registry_ca.as_deref(), &self.registry_mirror);
+        let access = Access::read(config.as_deref(), ca, mirrors, &self.registry_http);
+        access.and_then(Registries::new).map_err(|why| anyhow!(why))
+    }
+
+    /// The words by which the agent has a component pulled.
+    pub(crate) fn images(&self) -> Images {
+        let mut words = child::guard();
+        words.extend([child::PROGRAM, "fetch"].map(OsString::from));
+        let mut flag = |name: &str, value: OsString| words.extend([name.into(), value]);
+        for (name, file) in [
+            ("--registry-config", &self.registry_config),
+            ("--registry-ca", &self.registry_ca),
+        ] {
+            file.iter().for_each(|file| flag(name, file.clone().into()));
+        }
+        let mirrors = self.registry_mirror.iter();
+        mirrors.for_each(|mirror| flag("--registry-mirror", mirror.to_string().into()));
+        let plain = self.registry_http.iter();
+        plain.for_each(|registry| flag("--registry-http", registry.into()));
+        words.push("--".into());
+        Images::new(words)
+    }
+}
+
+impl ReconcileArgs {
+    /// How the components of policies are read.
+    pub(crate) fn reading(&self) -> Components {
+        let kept = Kept::new(super::run::cache("components").as_deref());
+        Components::new(&self.sources).pulling(self.registry.images(), kept)
+    }
+}
+
+/// The configuration of docker of this user, if there is one.
+fn of_docker() -> Option<PathBuf> {
+    let folder = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from);
+    let folder =
+        folder.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker")))?;
+    Some(folder.join("config.json")).filter(|path| path.is_file())
+}
+
+/// Prints what a registry gives for an artifact: a line about it, then the bytes.
+///
+/// # Errors
+/// When nothing can be written.
+pub(crate) fn fetch(args: &FetchArgs) -> anyhow::Result<Ending> {
+    let image = Image::parse(&args.image);
+    let image = image.with_context(|| format!("`{}` names no artifact", args.image))?;
+    let pulled = match args.registry.registries() {
+        Ok(registries) => block_on(async { registries.pull(&image).await })?,
+        Err(why) => Err(Unread {
+            reason: transom_api::KnownReason::RegistryUnavailable,
+            message: format!("failed to pull `oci:{image}`: {why}"),
+        }),
+    };
+    let mut stdout = std::io::stdout().lock();
+    match &pulled {
+        Ok(pulled) => {
+            writeln!(stdout, "{}", json!({"manifest": pulled.manifest}))?;
+            stdout.write_all(&pulled.bytes)?;
+        }
+        Err(Unread { reason, message }) => {
+            let head = json!({"reason": reason.as_str(), "message": message});
+            writeln!(stdout, "{head}")?;
+        }
+    }
+    stdout.flush()?;
+    Ok(Ending::failed_if(pulled.is_err()))
+}
+
+/// The artifact of a text such as `oci:registry.example/taints:v1`.
+fn image(text: &str) -> anyhow::Result<Image> {
+    match Source::parse(text) {
+        Ok(Source::Image(image)) => Ok(image),
+        Ok(_) => bail!("`{text}` is not in a registry: expected `oci:REGISTRY/REPOSITORY:TAG`"),
+        Err(why) => bail!("`{text}` {why}"),
+    }
+}
+
+/// A component from any place that needs no cluster.
+///
+/// # Errors
+/// When it cannot be read or pulled.
+pub(crate) fn component(
+    text: &str,
+    registry: &RegistryArgs,
+) -> anyhow::Result<(Location, Artifact)> {
+    let location = Location::anywhere(text).map_err(|why| anyhow!("`{text}` {why}"))?;
+    let mut gathered = Gathered::default();
+    if let Some(image) = location.image() {
+        let registries = registry.registries()?;
+        let pulled = block_on(async { registries.pull(image).await })?;
+        gathered.images.insert(image.clone(), pulled);
+    }
+    let artifact = location.fetch(None, &gathered)?;
+    Ok((location, artifact))
+}
+
+/// Pulls a component into a file.
+///
+/// # Errors
+/// When it cannot be pulled or written.
+pub(crate) fn pull(args: &PullArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    let image = image(&args.image)?;
+    let registries = args.registry.registries()?;
+    let pulled = block_on(async { registries.pull(&image).await })??;
+    replace_file(&args.output, &pulled.bytes)
+        .with_context(|| format!("failed to write `{}`", args.output.display()))?;
+    screen.line(format_args!(
+        "component {}",
+        transom_engine::digest(&pulled.bytes)
+    ));
+    screen.line(format_args!("manifest  {}", pulled.manifest));
+    Ok(Ending::Right)
+}
+
+/// Pushes a component.
+///
+/// # Errors
+/// When it is none, or the registry refuses it.
+pub(crate) fn push(args: &PushArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    let image = image(&args.image)?;
+    let (location, artifact) = component(&args.component, &args.registry)?;
+    let interface = interface(&artifact.bytes)
+        .with_context(|| format!("failed to push `{location}`: it is not a component"))?;
+    let registries = args.registry.registries()?;
+    let pushed = registries.push(&image, &artifact.bytes, &interface);
+    let manifest = block_on(pushed)??;
+    screen.line(format_args!("component {}", artifact.digest));
+    screen.line(format_args!("manifest  {manifest}"));
+    Ok(Ending::Right)
+}
+
+/// The names of what a component imports and exports.
+fn interface(bytes: &[u8]) -> anyhow::Result<Value> {
+    let DecodedWasm::Component(resolve, world) = wit_component::decode(bytes)? else {
+        bail!("it is a package of interfaces");
+    };
+    let world = &resolve.worlds[world];
+    let imports: Vec<_> = world
+        .imports
+        .keys()
+        .map(|key| resolve.name_world_key(key))
+        .collect();
+    let exports: Vec<_> = world
+        .exports
+        .keys()
+        .map(|key| resolve.name_world_key(key))
+        .collect();
+    Ok(json!({"imports": imports, "exports": exports}))
+}
+
+/// Prints the digest of a component, as a policy names it.
+///
+/// # Errors
+/// When it cannot be read or pulled.
+pub(crate) fn digest(args: &DigestArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    let (_, artifact) = component(&args.component, &args.registry)?;
+    screen.line(format_args!("{}", artifact.digest));
+    Ok(Ending::Right)
+}

@@ -1,0 +1,129 @@
+//! Pulls components from registries, each in a process of its own: a registry may answer without end, and then only that
+//! process ends.
+
+use crate::policies::load::known_reason;
+use serde_json::Value;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+use tokio::time::{interval, timeout};
+use transom_api::KnownReason;
+use transom_artifacts::{MAX_BYTES, Pulled, Unread};
+use transom_core::policy::component::Image;
+use transom_engine::anonymous_bytes;
+
+/// How long a pull may take.
+const LONGEST: Duration = Duration::from_secs(60);
+/// The most bytes of memory that a pull takes besides the program itself.
+const BYTES: u64 = 96 << 20;
+/// The interval between two checks of the memory; in between the process can take little more.
+const LOOK: Duration = Duration::from_millis(5);
+/// The most bytes of the first line of an answer.
+const HEAD: u64 = 16 << 10;
+
+/// Registries, asked through a program.
+#[derive(Clone)]
+pub(crate) struct Images {
+    /// The program and its arguments; the artifact follows.
+    words: Arc<Vec<OsString>>,
+}
+
+impl Images {
+    /// Asks by a program that prints a line of JSON and the bytes of the component: this one, as `transom fetch`.
+    pub(crate) fn new(words: Vec<OsString>) -> Self {
+        Self {
+            words: Arc::new(words),
+        }
+    }
+
+    /// Pulls a component.
+    ///
+    /// # Errors
+    /// With the reason and the message of the program; or when it exceeds a limit.
+    pub(super) async fn pull(&self, image: &Image) -> Result<Pulled, Unread> {
+        let failed = |reason, why: String| Unread {
+            reason,
+            message: format!("failed to pull `oci:{image}`: {why}"),
+        };
+        let said = match timeout(LONGEST, self.ask(image)).await {
+            Ok(Ok(Some(said))) => said,
+            Ok(Ok(None)) => {
+                let why = format!(
+                    "reading the answers of the registry takes more than {BYTES} bytes of memory"
+                );
+                return Err(failed(KnownReason::RegistryUnavailable, why));
+            }
+            Ok(Err(error)) => {
+                let why = format!("failed to run the process for it: {error}");
+                return Err(failed(KnownReason::AgentFailed, why));
+            }
+            Err(_) => {
+                let why = format!("it takes longer than {} seconds", LONGEST.as_secs());
+                return Err(failed(KnownReason::RegistryUnavailable, why));
+            }
+        };
+        let ended = || {
+            let why = "the process for it ended without a result".to_owned();
+            failed(KnownReason::AgentFailed, why)
+        };
+        let end = said
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .ok_or_else(ended)?;
+        let (head, rest) = said.split_at(end);
+        let head: Value = serde_json::from_slice(head).map_err(|_| ended())?;
+        let text = |field: &str| head.get(field).and_then(Value::as_str);
+        match (text("manifest"), text("reason"), text("message")) {
+            (Some(manifest), ..) => Ok(Pulled {
+                bytes: rest.get(1..).unwrap_or_default().to_vec(),
+                manifest: manifest.to_owned(),
+            }),
+            (None, Some(reason), Some(message)) => Err(Unread {
+                reason: known_reason(reason),
+                message: message.to_owned(),
+            }),
+            _ => Err(ended()),
+        }
+    }
+
+    /// What the program prints; `None` when it takes too much memory.
+    async fn ask(&self, image: &Image) -> std::io::Result<Option<Vec<u8>>> {
+        let (program, words) = self
+            .words
+            .split_first()
+            .ok_or(std::io::ErrorKind::InvalidInput)?;
+        let mut child = Command::new(program)
+            .args(words)
+            .arg(image.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        let process = child.id().map(|id| PathBuf::from(format!("/proc/{id}")));
+        let stdout = child.stdout.take();
+        let reading = async {
+            let mut said = Vec::new();
+            if let Some(stdout) = stdout {
+                stdout.take(MAX_BYTES + HEAD).read_to_end(&mut said).await?;
+            }
+            child.wait().await?;
+            Ok(Some(said))
+        };
+        let watching = async {
+            let mut looks = interval(LOOK);
+            let bytes = || process.as_deref().map_or(0, anonymous_bytes);
+            while bytes() <= BYTES {
+                looks.tick().await;
+            }
+        };
+        tokio::select! {
+            said = reading => said,
+            () = watching => Ok(None),
+        }
+    }
+}

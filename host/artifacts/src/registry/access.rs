@@ -1,0 +1,379 @@
+//! How registries are reached: credentials, certificates, mirrors, and where no TLS is used.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use oci_client::Reference;
+use oci_client::client::{Certificate, CertificateEncoding};
+use oci_client::secrets::RegistryAuth;
+use serde_json::Value;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::net::IpAddr;
+use std::path::Path;
+use std::str::FromStr;
+use transom_core::policy::component::{Image, is_registry};
+
+/// Largest configuration of docker that is read, in bytes.
+const CONFIG_BYTES: u64 = 1 << 20;
+/// Largest file of certificates, in bytes.
+const AUTHORITY_BYTES: u64 = 1 << 20;
+
+/// How registries are reached.
+#[derive(Default)]
+pub struct Access {
+    /// Registries and repositories, each with its user and password.
+    logins: Vec<(String, RegistryAuth)>,
+    authorities: Vec<Certificate>,
+    mirrors: Vec<Mirror>,
+    plain: Vec<String>,
+}
+
+/// Another place for the artifacts of a registry: `REGISTRY[/PATH]=REGISTRY[/PATH]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mirror {
+    /// The beginning of the names that it mirrors.
+    of: String,
+    /// What stands there instead.
+    at: String,
+}
+
+impl FromStr for Mirror {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_prefix = |text: &str| {
+            let registry = text.split('/').next().unwrap_or_default();
+            let image = format!("{text}/x:x");
+            is_registry(registry) && Image::parse(&image).is_some()
+        };
+        text.split_once('=')
+            .filter(|(of, at)| is_prefix(of) && is_prefix(at))
+            .map(|(of, at)| Self {
+                of: of.to_owned(),
+                at: at.to_owned(),
+            })
+            .ok_or_else(|| "expected `REGISTRY[/PATH]=REGISTRY[/PATH]`".to_owned())
+    }
+}
+
+impl fmt::Display for Mirror {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.of, self.at)
+    }
+}
+
+impl Mirror {
+    /// Where an image lies on the mirror.
+    fn place(&self, image: &Image) -> Option<Image> {
+        let name = image.name();
+        let rest = name.strip_prefix(&self.of)?;
+        if !rest.starts_with('/') {
+            return None;
+        }
+        let mirrored = format!("{}{rest}", self.at);
+        let (registry, repository) = mirrored.split_once('/')?;
+        Some(Image {
+            registry: registry.to_owned(),
+            repository: repository.to_owned(),
+            ..image.clone()
+        })
+    }
+}
+
+/// An artifact at one registry.
+pub(super) struct Place {
+    pub(super) reference: Reference,
+    pub(super) login: RegistryAuth,
+}
+
+impl Place {
+    pub(super) fn of(image: &Image, login: RegistryAuth) -> Self {
+        let (registry, repository) = (image.registry.clone(), image.repository.clone());
+        let tag = image.tag.clone().unwrap_or_default();
+        let reference = match image.digest.clone() {
+            Some(digest) => Reference::with_digest(registry, repository, digest),
+            None => Reference::with_tag(registry, repository, tag),
+        };
+        Self { reference, login }
+    }
+}
+
+impl Access {
+    /// Reads what the flags name. `config` is docker's `config.json`, as in a Secret of the type
+    /// `kubernetes.io/dockerconfigjson`; `authority` holds certificates as PEM.
+    ///
+    /// # Errors
+    /// With the file or the registry that cannot be used. Shows no content of a file.
+    pub fn read(
+        config: Option<&Path>,
+        authority: Option<&Path>,
+        mirrors: &[Mirror],
+        plain: &[String],
+    ) -> Result<Self, String> {
+        if let Some(far) = plain.iter().find(|registry| !is_loopback(registry)) {
+            return Err(format!(
+                "`{far}` is not on this machine: only there is TLS not needed"
+            ));
+        }
+        let logins = config.map(|path| {
+            let text = small(path, CONFIG_BYTES)
+                .map_err(|error| format!("failed to read `{}`: {error}", path.display()))?;
+            logins(&text).ok_or_else(|| {
+                format!(
+                    "failed to read `{}`: it is not a configuration of docker with `auths`",
+                    path.display()
+                )
+            })
+        });
+        let authorities = authority.map(|path| {
+            let data = small(path, AUTHORITY_BYTES)
+                .map_err(|error| format!("failed to read `{}`: {error}", path.display()))?;
+            certificates(&data).ok_or_else(|| {
+                format!(
+                    "failed to read `{}`: it holds no certificate as PEM",
+                    path.display()
+                )
+            })
+        });
+        Ok(Self {
+            logins: logins.transpose()?.unwrap_or_default(),
+            authorities: authorities.transpose()?.unwrap_or_default(),
+            mirrors: mirrors.to_vec(),
+            plain: plain.to_vec(),
+        })
+    }
+
+    pub(super) fn plain(&self) -> &[String] {
+        &self.plain
+    }
+
+    pub(super) fn authorities(&self) -> &[Certificate] {
+        &self.authorities
+    }
+
+    /// Where an image may lie: at its mirrors, then at its registry.
+    pub(super) fn places(&self, image: &Image) -> Vec<Place> {
+        let mirrored = self.mirrors.iter().filter_map(|mirror| mirror.place(image));
+        let all = mirrored.chain([image.clone()]);
+        all.map(|image| Place::of(&image, self.login(&image)))
+            .collect()
+    }
+
+    /// The credential for an image: that of the longest beginning of its name.
+    pub(super) fn login(&self, image: &Image) -> RegistryAuth {
+        let name = image.name();
+        let is_of = |key: &str| {
+            name.strip_prefix(key)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let matching = self.logins.iter().filter(|(key, _)| is_of(key));
+        let longest = matching.max_by_key(|(key, _)| key.len());
+        longest.map_or(RegistryAuth::Anonymous, |(_, login)| login.clone())
+    }
+}
+
+/// Reads a small file, also through a link, as kubelet makes them for mounted Secrets.
+fn small(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > most {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(bytes),
+    }
+}
+
+/// The credentials of a configuration of docker.
+fn logins(text: &[u8]) -> Option<Vec<(String, RegistryAuth)>> {
+    let config: Value = serde_json::from_slice(text).ok()?;
+    let auths = config.get("auths")?.as_object()?;
+    Some(
+        auths
+            .iter()
+            .filter_map(|(key, entry)| Some((place(key), login(entry)?)))
+            .collect(),
+    )
+}
+
+/// The registry, with a path if there is one, of a key such as `https://registry.example/v1/`.
+fn place(key: &str) -> String {
+    let bare = key.split_once("://").map_or(key, |(_, rest)| rest);
+    let bare = bare.trim_end_matches('/');
+    let bare = bare
+        .strip_suffix("/v1")
+        .or_else(|| bare.strip_suffix("/v2"))
+        .unwrap_or(bare);
+    bare.to_owned()
+}
+
+fn login(entry: &Value) -> Option<RegistryAuth> {
+    let text = |field: &str| entry.get(field)?.as_str().filter(|text| !text.is_empty());
+    if let Some(token) = text("registrytoken") {
+        return Some(RegistryAuth::Bearer(token.to_owned()));
+    }
+    let plain = text("username").zip(text("password"));
+    let plain = plain.map(|(user, password)| (user.to_owned(), password.to_owned()));
+    let encoded = || {
+        let decoded = String::from_utf8(STANDARD.decode(text("auth")?).ok()?).ok()?;
+        let (user, password) = decoded.split_once(':')?;
+        Some((user.to_owned(), password.to_owned()))
+    };
+    let (user, password) = plain.or_else(encoded)?;
+    Some(RegistryAuth::Basic(user, password))
+}
+
+/// The certificates of a PEM file, each on its own.
+fn certificates(pem: &[u8]) -> Option<Vec<Certificate>> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    let text = std::str::from_utf8(pem).ok()?;
+    let all: Vec<_> = text
+        .split(BEGIN)
+        .skip(1)
+        .map(|rest| Certificate {
+            encoding: CertificateEncoding::Pem,
+            data: format!("{BEGIN}{rest}").into_bytes(),
+        })
+        .collect();
+    (!all.is_empty()).then_some(all)
+}
+
+/// Whether a registry is on this machine.
+fn is_loopback(registry: &str) -> bool {
+    let host = match registry.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => registry,
+    };
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    is_registry(registry)
+        && (host == "localhost"
+            || address
+                .parse::<IpAddr>()
+                .is_ok_and(|address| address.is_loopback()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn image(text: &str) -> Image {
+        Image::parse(text).unwrap()
+    }
+
+    fn with(config: &Value) -> Access {
+        Access {
+            logins: logins(config.to_string().as_bytes()).unwrap(),
+            ..Access::default()
+        }
+    }
+
+    fn user(access: &Access, name: &str) -> Option<String> {
+        match access.login(&image(name)) {
+            RegistryAuth::Basic(user, _) => Some(user),
+            RegistryAuth::Bearer(token) => Some(format!("token {token}")),
+            RegistryAuth::Anonymous => None,
+        }
+    }
+
+    #[test]
+    fn the_longest_matching_name_gives_the_credential() {
+        let auth = |user: &str| json!({"auth": STANDARD.encode(format!("{user}:pass:word"))});
+        let access = with(&json!({"auths": {
+            "registry.example": auth("all"),
+            "registry.example/team": {"username": "team", "password": "p"},
+            "https://index.example/v1/": auth("index"),
+            "token.example:5000": {"registrytoken": "t"},
+            "helper.example": {},
+            "broken.example": {"auth": "?"},
+        }}));
+        for (name, expected) in [
+            ("registry.example/a:v1", Some("all")),
+            ("registry.example/team/a:v1", Some("team")),
+            ("registry.example/teams/a:v1", Some("all")),
+            ("registry.example.org/a:v1", None),
+            ("registry.example:5000/a:v1", None),
+            ("index.example/a:v1", Some("index")),
+            ("token.example:5000/a:v1", Some("token t")),
+            ("helper.example/a:v1", None),
+            ("broken.example/a:v1", None),
+        ] {
+            assert_eq!(user(&access, name).as_deref(), expected, "{name}");
+        }
+        assert!(logins(b"{}").is_none() && logins(b"x").is_none());
+    }
+
+    #[test]
+    fn mirrors_come_before_the_registry() {
+        let mirror = |text: &str| text.parse::<Mirror>();
+        let access = Access {
+            mirrors: vec![
+                mirror("registry.example/team=mirror.example:5000/cache/team").unwrap(),
+                mirror("other.example=mirror.example").unwrap(),
+            ],
+            ..Access::default()
+        };
+        let places = |name: &str| -> Vec<String> {
+            let places = access.places(&image(name));
+            places.iter().map(|place| place.reference.whole()).collect()
+        };
+        assert_eq!(
+            places("registry.example/team/a:v1"),
+            [
+                "mirror.example:5000/cache/team/a:v1",
+                "registry.example/team/a:v1"
+            ]
+        );
+        assert_eq!(
+            places("registry.example/teams/a:v1"),
+            ["registry.example/teams/a:v1"]
+        );
+        for wrong in [
+            "",
+            "a=b",
+            "registry.example",
+            "registry.example=",
+            "registry.example/A=b.example",
+            "=b.example",
+        ] {
+            assert!(mirror(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_reached_without_tls() {
+        for (registry, loopback) in [
+            ("127.0.0.1:5000", true),
+            ("127.8.0.1:5000", true),
+            ("localhost:5000", true),
+            ("localhost", true),
+            ("[::1]:5000", true),
+            ("registry.example:5000", false),
+            ("127.0.0.1.example:5000", false),
+            ("10.0.0.1:5000", false),
+            ("localhost/x", false),
+            ("", false),
+        ] {
+            let read = Access::read(None, None, &[], &[registry.to_owned()]);
+            assert_eq!(read.is_ok(), loopback, "{registry}");
+        }
+    }
+
+    #[test]
+    fn an_error_about_a_file_shows_nothing_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        std::fs::write(&path, r#"{"auths": "canary"}"#).unwrap();
+        for why in [
+            Access::read(Some(&path), None, &[], &[]).err().unwrap(),
+            Access::read(None, Some(&path), &[], &[]).err().unwrap(),
+            Access::read(Some(&folder.path().join("none")), None, &[], &[])
+                .err()
+                .unwrap(),
+        ] {
+            assert!(
+                !why.contains("canary") && why.contains(folder.path().to_str().unwrap()),
+                "{why}"
+            );
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Why a registry did not give a component, in one word and without any text of the registry.
+
+use crate::gathered::Unread;
+use oci_client::errors::{OciDistributionError, OciErrorCode};
+use std::error::Error;
+use transom_api::KnownReason;
+use transom_core::policy::component::Image;
+
+/// That an artifact holds no component.
+pub(super) fn broken(image: &Image, why: &str) -> Unread {
+    Unread {
+        reason: KnownReason::ComponentInvalid,
+        message: format!("`oci:{image}` is not a component: {why}"),
+    }
+}
+
+/// What was attempted on which artifact, and why it failed.
+pub(super) fn failed(attempt: &str, image: &Image, error: &OciDistributionError) -> Unread {
+    let (reason, why) = why(error);
+    Unread {
+        reason,
+        message: format!("failed to {attempt} `oci:{image}`: {why}"),
+    }
+}
+
+fn why(error: &OciDistributionError) -> (KnownReason, String) {
+    use OciDistributionError as E;
+    let not_found = || {
+        (
+            KnownReason::ComponentNotFound,
+            "the registry does not have it".to_owned(),
+        )
+    };
+    let forbidden = || {
+        let why = "the registry refuses access; check the credentials of --registry-config";
+        (KnownReason::RegistryForbidden, why.to_owned())
+    };
+    let unavailable = |why: String| (KnownReason::RegistryUnavailable, why);
+    match error {
+        E::UnauthorizedError { .. } | E::AuthenticationFailure(_) => forbidden(),
+        E::ServerError {
+            code: 401 | 403, ..
+        } => forbidden(),
+        E::ServerError { code: 404, .. } | E::ImageManifestNotFoundError(_) => not_found(),
+        E::ServerError { code, .. } => {
+            unavailable(format!("the registry answered with status {code}"))
+        }
+        E::RegistryError { envelope, .. } => {
+            let has = |codes: &[OciErrorCode]| {
+                envelope.errors.iter().any(|one| codes.contains(&one.code))
+            };
+            use OciErrorCode as C;
+            if has(&[C::Unauthorized, C::Denied]) {
+                forbidden()
+            } else if has(&[
+                C::ManifestUnknown,
+                C::NameUnknown,
+                C::BlobUnknown,
+                C::NotFound,
+            ]) {
+                not_found()
+            } else if has(&[C::Toomanyrequests]) {
+                unavailable("the registry takes no more requests for now".to_owned())
+            } else {
+                unavailable("the registry refused the request".to_owned())
+            }
+        }
+        E::DigestError(_) => {
+            let why = "the registry sent other bytes than the digest says";
+            (KnownReason::DigestMismatch, why.to_owned())
+        }
+        E::RequestError(error) if error.is_timeout() => {
+            unavailable("the registry does not answer in time".to_owned())
+        }
+        E::RequestError(error) if error.is_redirect() => {
+            unavailable("the registry redirects without end".to_owned())
+        }
+        // Without the address of the request: it may hold a token.
+        E::RequestError(error) => unavailable(format!("the request failed{}", last_cause(error))),
+        E::RegistryTokenDecodeError(_) => unavailable("its token cannot be read".to_owned()),
+        _ => unavailable("the registry does not answer as the protocol says".to_owned()),
+    }
+}
+
+/// The deepest cause of an error, in parentheses.
+fn last_cause(error: &dyn Error) -> String {
+    let mut cause = error.source();
+    while let Some(deeper) = cause.and_then(Error::source) {
+        cause = Some(deeper);
+    }
+    cause.map_or_else(String::new, |cause| format!(" ({cause})"))
+}

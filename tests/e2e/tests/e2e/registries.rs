@@ -1,0 +1,290 @@
+//! Components in registries: pulled once by tag, kept for a restart without the registry, pushed and pulled with clients of
+//! others; and registries that answer wrongly, which harm no other policy.
+
+use crate::exhaust::{GOOD, put_hostile, works_on};
+use anyhow::{Context as _, Result, ensure};
+use std::fs;
+use std::process::Output;
+use tokio::runtime::Runtime;
+use transom_conformance::fixture::hostile;
+use transom_core::digest::Digest;
+use transom_e2e::agent::Agent;
+use transom_e2e::program;
+use transom_e2e::secret::Secret;
+use transom_e2e::stage::{Stage, put};
+use transom_e2e::swap::POLICY;
+use transom_test_cluster::{Access, Answer, COMPONENT, Hostile, LOGIN, Registry, WASM};
+
+/// The flags for a registry with TLS and a login.
+struct Reach {
+    flags: Vec<String>,
+}
+
+impl Reach {
+    fn to(registry: &Registry, stage: &Stage) -> Result<Self> {
+        let (user, password) = LOGIN;
+        let auths = serde_json::json!({"auths": {registry.address(): {"username": user, "password": password}}});
+        let (config, ca) = (stage.path("docker.json"), stage.path("registry-ca.crt"));
+        put(&config, auths.to_string().as_bytes())?;
+        put(&ca, registry.authority().context("no CA")?.as_bytes())?;
+        let file = |path: std::path::PathBuf| path.display().to_string();
+        let flags = [
+            "--registry-config",
+            &file(config),
+            "--registry-ca",
+            &file(ca),
+        ];
+        Ok(Self {
+            flags: flags.map(str::to_owned).to_vec(),
+        })
+    }
+
+    fn start(&self, stage: &Stage, registry: &Registry, log: &str) -> Result<Agent> {
+        let mut command = stage.run()?;
+        let sources = format!("builtin,oci:{}/team/*", registry.address());
+        command.args(["--sources", &sources]).args(&self.flags);
+        command.env("XDG_CACHE_HOME", stage.path("cache"));
+        Agent::start(&mut command, stage.path(log))
+    }
+
+    fn run(&self, stage: &Stage, words: &[&str]) -> Result<Output> {
+        Ok(stage.transom()?.args(words).args(&self.flags).output()?)
+    }
+}
+
+fn digest(component: &[u8]) -> String {
+    Digest::of_bytes(component).to_string()
+}
+
+fn use_component(stage: &Stage, component: &str) -> Result<()> {
+    stage.put_policy(POLICY, &[("builtin:kubeconfig", component)])
+}
+
+#[test]
+fn a_tag_is_pulled_once_and_a_restart_needs_no_registry() -> Result<()> {
+    let registry = Registry::start(Access {
+        tls: true,
+        login: true,
+    })?;
+    let stage = Stage::new(1, 0)?;
+    let reach = Reach::to(&registry, &stage)?;
+    let (first, second) = (
+        program::component("kubeconfig")?,
+        program::component("fixture-second")?,
+    );
+    registry.push("team/kubeconfig:v1", &first)?;
+    registry.push("team/kubeconfig:v2", &second)?;
+    let named = |tag: &str| format!("oci:{}:{tag}", registry.place("team/kubeconfig"));
+    use_component(&stage, &named("v1"))?;
+    let agent = reach.start(&stage, &registry, "log")?;
+    let is = |component: &[u8]| {
+        let digest = digest(component);
+        move |secret: &Secret| secret.component == digest
+    };
+    stage.wait_for_secret(0, "the first component", is(&first))?;
+    // Another tag is another component.
+    use_component(&stage, &named("v2"))?;
+    stage.wait_for_secret(0, "the second component", is(&second))?;
+    // The first tag moves, and still means what it meant.
+    registry.push("team/kubeconfig:v1", &second)?;
+    use_component(&stage, &named("v1"))?;
+    stage.wait_for_secret(0, "the first component again", is(&first))?;
+    let status = stage.policy_status(POLICY);
+    use_component(&stage, &named("none"))?;
+    stage.wait_for_text(&status, "reason: ComponentNotFound")?;
+    use_component(&stage, &named("v1"))?;
+    stage.wait_for_text(&status, "reason: Loaded")?;
+    let log = agent.stop()?;
+    ensure!(!log.contains(LOGIN.1), "the log shows the password");
+
+    registry.stop()?;
+    let agent = reach.start(&stage, &registry, "log-2")?;
+    stage.follows_port(0, 7443)?;
+    stage.wait_for_text(&status, "reason: Loaded")?;
+    agent.stop()?;
+
+    fs::remove_dir_all(stage.path("cache"))?;
+    let agent = reach.start(&stage, &registry, "log-3")?;
+    stage.wait_for_text(&status, "reason: RegistryUnavailable")?;
+    registry.start_again()?;
+    stage.wait_for_secret(0, "what the tag means now", is(&second))?;
+    agent.stop().map(drop)
+}
+
+#[test]
+fn a_restart_without_the_config_map_goes_on_with_what_was_loaded() -> Result<()> {
+    let stage = Stage::new(1, 0)?;
+    crate::swap::put_config_map(&stage, &program::component("kubeconfig")?)?;
+    use_component(&stage, "configmap:transom/mine/k")?;
+    let start = |log: &str| {
+        let mut command = stage.run()?;
+        command.args(["--sources", "builtin,configmap:transom/*"]);
+        command.env("XDG_CACHE_HOME", stage.path("cache"));
+        Agent::start(&mut command, stage.path(log))
+    };
+    let agent = start("log")?;
+    stage.wait_for_secret(0, "the secret", |_| true)?;
+    agent.stop()?;
+    fs::remove_file(stage.fleet.join("component.json"))?;
+    let agent = start("log-2")?;
+    stage.follows_port(0, 7443)?;
+    stage.wait_for_text(&stage.policy_status(POLICY), "reason: ComponentNotFound")?;
+    crate::swap::put_config_map(&stage, &program::component("fixture-second")?)?;
+    let second = digest(&program::component("fixture-second")?);
+    stage.wait_for_secret(0, "the next component", |secret| secret.component == second)?;
+    stage.wait_for_text(&stage.policy_status(POLICY), "reason: Loaded")?;
+    agent.stop().map(drop)
+}
+
+#[test]
+fn components_go_to_a_registry_and_back_with_clients_of_others() -> Result<()> {
+    let registry = Registry::start(Access {
+        tls: true,
+        login: true,
+    })?;
+    let stage = Stage::new(0, 0)?;
+    let reach = Reach::to(&registry, &stage)?;
+    let component = program::component("taints")?;
+    let place = format!("oci:{}:v1", registry.place("team/taints"));
+    let said = |words: &[&str]| {
+        let output = reach.run(&stage, words)?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(
+            output.status.success(),
+            "{words:?}: {text} {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(text)
+    };
+    let pushed = said(&["push", "builtin:taints", &place])?;
+    ensure!(pushed.contains(&digest(&component)), "{pushed}");
+    // The same component has the same manifest.
+    ensure!(said(&["push", "builtin:taints", &place])? == pushed);
+    ensure!(said(&["digest", &place])?.trim() == digest(&component));
+    ensure!(said(&["inspect", &place])?.contains("taints"));
+    let file = stage.path("ours.wasm").display().to_string();
+    ensure!(said(&["pull", &place, "-o", &file])? == pushed);
+    ensure!(fs::read(&file)? == component);
+    // By oras: its layer, and the media types that the CNCF names.
+    let theirs = stage.path("theirs");
+    fs::create_dir(&theirs)?;
+    let manifest = registry.oras(&["manifest", "fetch", &registry.place("team/taints:v1")])?;
+    ensure!(
+        manifest.contains(COMPONENT) && manifest.contains(WASM),
+        "{manifest}"
+    );
+    let blob = format!("{}@{}", registry.place("team/taints"), digest(&component));
+    let layer = theirs.join("layer").display().to_string();
+    registry.oras(&["blob", "fetch", &blob, "--output", &layer])?;
+    ensure!(fs::read(&layer)? == component);
+    // A wrong password and no password; neither is shown.
+    put(&stage.path("docker.json"), br#"{"auths": {}}"#)?;
+    let refused = reach.run(&stage, &["pull", &place, "-o", &file])?;
+    let text = String::from_utf8_lossy(&refused.stderr);
+    ensure!(
+        !refused.status.success() && text.contains("refuses access"),
+        "{text}"
+    );
+    Ok(())
+}
+
+/// How a hostile registry answers about each repository.
+fn answer(path: &str, component: &[u8], elsewhere: &str) -> Answer {
+    let manifest = |digest: &str, size: usize, layers: usize| {
+        let layer = serde_json::json!({"mediaType": WASM, "digest": digest, "size": size});
+        let manifest = serde_json::json!({"schemaVersion": 2, "layers": vec![layer; layers],
+            "config": {"mediaType": COMPONENT, "digest": digest, "size": size}});
+        Answer::new(200, manifest.to_string())
+    };
+    let is_manifest = path.contains("/manifests/");
+    let (right, size) = (digest(component), component.len());
+    match path.split('/').nth(2).unwrap_or_default() {
+        "" => Answer::new(200, ""),
+        "denied" => Answer::new(401, "").header("www-authenticate", "Basic realm=\"x\""),
+        "loop" => Answer::redirect(&format!("{elsewhere}{path}")),
+        "down" => Answer::new(503, "canary of the registry"),
+        "busy" => Answer::new(
+            429,
+            r#"{"errors": [{"code": "TOOMANYREQUESTS", "message": "canary"}]}"#,
+        ),
+        "endless" if is_manifest => Answer::endless(vec![b' '; 64 << 10]),
+        "twolayers" if is_manifest => manifest(&right, size, 2),
+        "huge" if is_manifest => manifest(&right, 1 << 40, 1),
+        _ if is_manifest => manifest(&right, size, 1),
+        "endlesslayer" => Answer::endless(component.to_vec()),
+        "otherbytes" => Answer::new(200, vec![0; size]),
+        "truncated" => Answer::truncated(component[..size / 2].to_vec(), size as u64),
+        _ => Answer::new(404, "canary"),
+    }
+}
+
+#[test]
+fn a_hostile_registry_gives_a_reason_and_harms_no_other_policy() -> Result<()> {
+    const CASES: [(&str, &str); 11] = [
+        ("denied", "RegistryForbidden"),
+        ("loop", "RegistryUnavailable"),
+        ("down", "RegistryUnavailable"),
+        ("busy", "RegistryUnavailable"),
+        ("endless", "RegistryUnavailable"),
+        ("twolayers", "ComponentInvalid"),
+        ("huge", "ComponentTooLarge"),
+        ("endlesslayer", "ComponentTooLarge"),
+        ("otherbytes", "DigestMismatch"),
+        ("truncated", "RegistryUnavailable"),
+        ("absent", "ComponentNotFound"),
+    ];
+    let runtime = Runtime::new()?;
+    let component = hostile("good")?;
+    let (started, theirs) = runtime.block_on(async {
+        let own = component.clone();
+        let theirs = Hostile::start(|_| Answer::new(200, "never asked")).await?;
+        let script = move |parts: &http::request::Parts| {
+            // A redirect to the same path, without end.
+            let here = parts
+                .headers
+                .get("host")
+                .and_then(|host| host.to_str().ok());
+            let here = format!("http://{}", here.unwrap_or_default());
+            answer(parts.uri.path(), &own, &here)
+        };
+        anyhow::Ok((Hostile::start(script).await?, theirs))
+    })?;
+    let stage = Stage::new(0, 60)?;
+    stage.put_policy(GOOD, &[])?;
+    let address = started.address();
+    for (case, _) in CASES {
+        let named = format!("oci:{address}/{case}/guest:v1");
+        put_hostile(&stage, case, "good", ("./good.wasm", &named))?;
+    }
+    let outside = format!("oci:{}/any/guest:v1", theirs.address());
+    put_hostile(&stage, "outside", "good", ("./good.wasm", &outside))?;
+    let mut command = stage.run()?;
+    command.args(["--sources", &format!("builtin,oci:{address}/*")]);
+    command.args([
+        "--registry-http",
+        &address,
+        "--registry-http",
+        &theirs.address(),
+    ]);
+    command.env("XDG_CACHE_HOME", stage.path("cache"));
+    let agent = Agent::start(&mut command, stage.path("log"))?;
+    works_on(&stage)?;
+    for (case, reason) in CASES
+        .into_iter()
+        .chain([("outside", "ComponentNotAllowed")])
+    {
+        let status = stage.policy_status(case);
+        stage
+            .wait_for_text(&status, &format!("reason: {reason}"))
+            .with_context(|| format!("the case {case}"))?;
+    }
+    ensure!(
+        agent.peak_bytes()? < 512 << 20,
+        "{} bytes",
+        agent.peak_bytes()?
+    );
+    let log = agent.stop()?;
+    ensure!(!log.contains("canary"), "{log}");
+    ensure!(theirs.counts().is_empty(), "{:?}", theirs.counts());
+    Ok(())
+}
