@@ -7,7 +7,8 @@ mod follow;
 pub(crate) mod images;
 pub(crate) mod kept;
 pub(crate) mod load;
-pub(crate) mod loads;
+pub(crate) mod loading;
+mod loads;
 pub(crate) mod objects;
 mod settling;
 pub(crate) mod swap;
@@ -71,9 +72,9 @@ impl Written {
         self.text("/metadata/name")
     }
 
-    /// What tells it from a policy of the same name elsewhere: its uid, or its file.
-    fn owner(&self) -> &str {
-        self.text("/metadata/uid").unwrap_or(&self.place)
+    /// Its uid, if it is an object.
+    fn uid(&self) -> Option<&str> {
+        self.text("/metadata/uid")
     }
 
     /// When the policy was created, if it comes from an API server; in seconds since 1970.

@@ -16,6 +16,7 @@ use oci_client::client::{Client, ClientConfig, ClientProtocol};
 use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest};
 use serde_json::{Value, json};
 use std::time::Duration;
+use tokio::time::timeout;
 use transom_api::KnownReason;
 use transom_core::digest::Digest;
 use transom_core::policy::component::Image;
@@ -34,11 +35,11 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// How long to wait for the next bytes of an answer.
 const READ: Duration = Duration::from_secs(30);
 
+/// How long a mirror may take before the next place is asked.
+const MIRROR: Duration = Duration::from_secs(15);
+
 /// Registries, reached in one way.
-pub struct Registries {
-    client: Client,
-    access: Access,
-}
+pub struct Registries(Access);
 
 impl Registries {
     /// Registries that are reached this way.
@@ -46,9 +47,16 @@ impl Registries {
     /// # Errors
     /// When the certificates cannot be used.
     pub fn new(access: Access) -> Result<Self, String> {
+        let registries = Self(access);
+        registries.client().map(drop)?;
+        Ok(registries)
+    }
+
+    /// A client for one place: it would use the first credential of a host for all of its repositories.
+    fn client(&self) -> Result<Client, String> {
         let config = ClientConfig {
-            protocol: ClientProtocol::HttpsExcept(access.plain().to_vec()),
-            extra_root_certificates: access.authorities().to_vec(),
+            protocol: ClientProtocol::HttpsExcept(self.0.plain().to_vec()),
+            extra_root_certificates: self.0.authorities().to_vec(),
             platform_resolver: None,
             connect_timeout: Some(CONNECT),
             read_timeout: Some(READ),
@@ -56,8 +64,14 @@ impl Registries {
             ..ClientConfig::default()
         };
         let client = Client::try_from(config);
-        let client = client.map_err(|error| format!("failed to set up TLS: {error}"))?;
-        Ok(Self { client, access })
+        client.map_err(|error| format!("failed to set up TLS: {error}"))
+    }
+
+    fn client_for(&self, image: &Image) -> Result<Client, Unread> {
+        self.client().map_err(|why| Unread {
+            reason: KnownReason::RegistryUnavailable,
+            message: format!("failed to reach the registry of `oci:{image}`: {why}"),
+        })
     }
 
     /// Pulls a component: from the first mirror that has it, else from the registry itself.
@@ -65,42 +79,27 @@ impl Registries {
     /// # Errors
     /// With the failure of the registry itself.
     pub async fn pull(&self, image: &Image) -> Result<Pulled, Unread> {
-        let mut pulled = Err(broken(image, "no registry was asked"));
-        for place in self.access.places(image) {
-            pulled = self.pull_from(image, &place).await;
-            if pulled.is_ok() {
-                break;
+        for place in self.0.mirrors(image) {
+            let pulled = timeout(MIRROR, self.pull_from(image, &place)).await;
+            if let Ok(Ok(pulled)) = pulled {
+                return Ok(pulled);
             }
         }
-        pulled
-    }
-
-    /// The digest of the manifest that a tag points to now.
-    ///
-    /// # Errors
-    /// When the registry does not tell.
-    pub async fn resolve(&self, image: &Image) -> Result<String, Unread> {
-        let place = Place::of(image, self.access.login(image));
-        let found = self
-            .client
-            .fetch_manifest_digest(&place.reference, &place.login)
-            .await;
-        found.map_err(|error| failed("resolve", image, &error))
+        self.pull_from(image, &self.0.place(image)).await
     }
 
     async fn pull_from(&self, image: &Image, place: &Place) -> Result<Pulled, Unread> {
         let failed = |error| failed("pull", image, &error);
         let Place { reference, login } = place;
         let accepted = [OCI_IMAGE_MEDIA_TYPE];
-        let (manifest, digest) = self
-            .client
+        let client = self.client_for(image)?;
+        let (manifest, _) = client
             .pull_manifest_raw(reference, login, &accepted)
             .await
             .map_err(failed)?;
         let layer = layer(image, &manifest)?;
         let (most, digest_of_layer) = (layer.size as u64, layer.digest.clone());
-        let mut stream = self
-            .client
+        let mut stream = client
             .pull_blob_stream(reference, &layer)
             .await
             .map_err(failed)?
@@ -141,7 +140,7 @@ impl Registries {
         }
         Ok(Pulled {
             bytes,
-            manifest: digest,
+            manifest: Digest::of_bytes(&manifest).to_string(),
         })
     }
 
@@ -163,7 +162,8 @@ impl Registries {
             ));
         }
         let failed = |error| failed("push", image, &error);
-        let Place { reference, login } = Place::of(image, self.access.login(image));
+        let Place { reference, login } = self.0.place(image);
+        let client = self.client_for(image)?;
         let layer = Digest::of_bytes(component).to_string();
         let config =
             json!({"created": "1970-01-01T00:00:00Z", "architecture": "wasm", "os": "wasip2",
@@ -177,20 +177,18 @@ impl Registries {
             "config": descriptor(CONFIG, &config_digest, config.len()),
             "layers": [descriptor(LAYERS[0], &layer, component.len())]})
             .to_string();
-        self.client
+        client
             .store_auth_if_needed(reference.resolve_registry(), &login)
             .await;
         for (bytes, digest) in [(component.to_vec(), &layer), (config, &config_digest)] {
-            self.client
+            client
                 .push_blob(&reference, bytes, digest)
                 .await
                 .map_err(failed)?;
         }
         let digest = Digest::of_bytes(manifest.as_bytes()).to_string();
         let media = http::HeaderValue::from_static(OCI_IMAGE_MEDIA_TYPE);
-        let pushed = self
-            .client
-            .push_manifest_raw(&reference, manifest.into_bytes(), media);
+        let pushed = client.push_manifest_raw(&reference, manifest.into_bytes(), media);
         pushed.await.map_err(failed)?;
         Ok(digest)
     }

@@ -3,11 +3,15 @@
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 use std::{fs, process};
 
 /// The mode bits that give access to other users.
 const OTHERS: u32 = 0o077;
+
+/// Counts the writes of this process.
+static WRITES: AtomicU64 = AtomicU64::new(0);
 
 /// Such a folder.
 #[derive(Clone, Debug)]
@@ -62,9 +66,10 @@ impl PrivateFolder {
     /// Writes a file from several pieces; a concurrent reader sees all of it or nothing. What cannot be written is not
     /// kept.
     pub fn write(&self, name: &str, pieces: &[&[u8]]) {
-        let partial = self
-            .folder
-            .join(format!("{name}.partial-{}", process::id()));
+        // Several threads may write the same file.
+        let number = WRITES.fetch_add(1, Ordering::Relaxed);
+        let partial = format!("{name}.partial-{}-{number}", process::id());
+        let partial = self.folder.join(partial);
         let fill = || {
             let mut file = anew(&partial)?;
             pieces.iter().try_for_each(|piece| file.write_all(piece))

@@ -17,10 +17,19 @@ use transom_artifacts::{Artifact, Gathered, Location, Unread};
 use transom_core::policy::component::{Image, Source};
 use wit_component::DecodedWasm;
 
+/// Variables that send plain HTTP through a proxy, also to this machine.
+const PROXIES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+
 impl RegistryArgs {
     fn registries(&self) -> anyhow::Result<Registries> {
         // Fails only when there is one already.
         drop(ring::default_provider().install_default());
+        let proxied = PROXIES.iter().find(|name| std::env::var_os(name).is_some());
+        if let Some(name) = proxied.filter(|_| !self.registry_http.is_empty()) {
+            bail!(
+                "--registry-http: {name} is set, and would send the credentials in clear to the proxy"
+            );
+        }
         let config = self.registry_config.clone().or_else(of_docker);
         let (ca, mirrors) = (self.registry_ca.as_deref(), &self.registry_mirror);
         let access = Access::read(config.as_deref(), ca, mirrors, &self.registry_http);
@@ -52,6 +61,11 @@ impl ReconcileArgs {
     pub(crate) fn reading(&self) -> Components {
         let kept = Kept::new(super::run::cache("components").as_deref());
         Components::new(&self.sources).pulling(self.registry.images(), kept)
+    }
+
+    /// The same, without what earlier runs loaded.
+    pub(crate) fn reading_without_files(&self) -> Components {
+        Components::new(&self.sources).pulling(self.registry.images(), Kept::default())
     }
 }
 
@@ -112,8 +126,8 @@ pub(crate) fn component(
     let location = Location::anywhere(text).map_err(|why| anyhow!("`{text}` {why}"))?;
     let mut gathered = Gathered::default();
     if let Some(image) = location.image() {
-        let registries = registry.registries()?;
-        let pulled = block_on(async { registries.pull(image).await })?;
+        let images = registry.images();
+        let pulled = block_on(async { images.pull(image).await })?;
         gathered.images.insert(image.clone(), pulled);
     }
     let artifact = location.fetch(None, &gathered)?;
@@ -126,8 +140,8 @@ pub(crate) fn component(
 /// When it cannot be pulled or written.
 pub(crate) fn pull(args: &PullArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let image = image(&args.image)?;
-    let registries = args.registry.registries()?;
-    let pulled = block_on(async { registries.pull(&image).await })??;
+    let images = args.registry.images();
+    let pulled = block_on(async { images.pull(&image).await })??;
     replace_file(&args.output, &pulled.bytes)
         .with_context(|| format!("failed to write `{}`", args.output.display()))?;
     screen.line(format_args!(

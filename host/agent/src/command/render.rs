@@ -14,7 +14,7 @@ use crate::controller::Clock;
 use crate::controller::Controller;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
-use crate::policies::loads::Loading;
+use crate::policies::loading::Loading;
 use crate::telemetry;
 use crate::{command::run, command::summary};
 use anyhow::bail;
@@ -80,7 +80,7 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Changes, bo
         run::engine()?,
         source,
         [LOCAL.to_owned()].into(),
-        args.reconcile.reading(),
+        args.reconcile.reading_without_files(),
     );
     let directory = open(path, given, run::limits(args.reconcile.max_object_bytes))?;
     let before = directory.copy();

@@ -11,7 +11,7 @@ use crate::controller::connections::Connections;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
 use crate::policies::active::Active;
-use crate::policies::loads::Loading;
+use crate::policies::loading::Loading;
 use crate::policies::swap::Swap;
 use crate::{
     command::connect, command::summary, command::would, metrics, policies::watch, telemetry,

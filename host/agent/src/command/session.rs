@@ -4,7 +4,7 @@
 use crate::controller::Controller;
 use crate::controller::connections::Connections;
 use crate::policies::active::Active;
-use crate::policies::loads::Loading;
+use crate::policies::loading::Loading;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_cluster::Cluster;

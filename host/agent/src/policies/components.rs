@@ -1,7 +1,7 @@
 //! Which components policies may name, and how those are read that lie in a cluster or a registry.
 
 use crate::policies::images::Images;
-use crate::policies::kept::Kept;
+use crate::policies::kept::{Asker, Kept};
 use futures::FutureExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -63,8 +63,20 @@ impl Components {
         &self.kept
     }
 
+    /// Whether a component has to be pulled from a registry now.
+    pub(super) fn must_pull(&self, component: &Location, asker: Asker<'_>) -> bool {
+        component.image().is_some()
+            && self.allow(component)
+            && self.kept.find(component, asker).is_none()
+    }
+
     /// Keeps components that were loaded from elsewhere.
-    pub(super) fn keep(&self, components: &BTreeSet<Location>, owner: &str, gathered: &Gathered) {
+    pub(super) fn keep<'d>(
+        &self,
+        components: &BTreeSet<Location>,
+        asker: impl Fn(&Location) -> Asker<'d>,
+        gathered: &Gathered,
+    ) {
         for component in components.iter().filter(|one| one.is_remote()) {
             let pulled = component
                 .image()
@@ -75,7 +87,8 @@ impl Components {
                 continue;
             }
             if let Ok(artifact) = component.fetch(None, gathered) {
-                self.kept.keep(component, owner, &artifact, manifest);
+                self.kept
+                    .keep(component, asker(component), &artifact, manifest);
             }
         }
     }
@@ -103,13 +116,11 @@ impl Components {
         opened.await.map_or(Local::Nowhere, |local| local.clone())
     }
 
-    /// Reads components that lie in a cluster or a registry, as far as they are allowed. `expected` gives the digest that
-    /// a policy demands.
+    /// Reads components that lie in a cluster or a registry, as far as they are allowed. `asker` tells who names one.
     pub(super) async fn read<'d>(
         &self,
         components: &BTreeSet<Location>,
-        owner: &str,
-        expected: impl Fn(&Location) -> Option<&'d str>,
+        asker: impl Fn(&Location) -> Asker<'d>,
     ) -> Gathered {
         let allowed: Vec<_> = components.iter().filter(|one| self.allow(one)).collect();
         let mut gathered = Gathered::default();
@@ -117,16 +128,13 @@ impl Components {
             let (Some(image), Some(images)) = (component.image(), &self.images) else {
                 continue;
             };
-            let expected = expected(component);
+            let asker = asker(component);
             // A tag means what it meant when it was first pulled.
-            if let Some(bytes) = self.kept.find(component, owner, expected) {
+            if let Some(bytes) = self.kept.find(component, asker) {
                 gathered.kept.insert((*component).clone(), bytes);
                 continue;
             }
-            let record = self
-                .kept
-                .record(component, owner)
-                .filter(|_| expected.is_none());
+            let record = self.kept.record(component, asker);
             let manifest = record.and_then(|record| record.manifest);
             let wanted = Image {
                 digest: image.digest.clone().or(manifest),

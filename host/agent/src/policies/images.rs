@@ -44,7 +44,7 @@ impl Images {
     ///
     /// # Errors
     /// With the reason and the message of the program; or when it exceeds a limit.
-    pub(super) async fn pull(&self, image: &Image) -> Result<Pulled, Unread> {
+    pub(crate) async fn pull(&self, image: &Image) -> Result<Pulled, Unread> {
         let failed = |reason, why: String| Unread {
             reason,
             message: format!("failed to pull `oci:{image}`: {why}"),

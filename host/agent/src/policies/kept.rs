@@ -7,14 +7,25 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use transom_artifacts::{Artifact, Location, MAX_BYTES};
 use transom_core::digest::Digest;
+use transom_core::policy::component::Image;
 use transom_engine::PrivateFolder;
 
-/// How many files are kept, and how many bytes; beyond that those are removed that were not used for longest. The chart
-/// gives 256 MiB to all caches.
+/// How many components are kept, and how many bytes; beyond that those are removed that were not used for longest. The
+/// chart gives 256 MiB to all caches.
 const FILES: usize = 512;
 const BYTES: u64 = 96 << 20;
-/// The most bytes of a record.
+/// The same for records, which say what a tag means.
+const RECORDS: usize = 4_096;
 const RECORD_BYTES: u64 = 16 << 10;
+
+/// Who names a component, and which digest it demands of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asker<'a> {
+    /// The uid of the policy, if it is an object: only then is a ConfigMap known to lie in the same cluster.
+    pub(super) uid: Option<&'a str>,
+    /// The digest that the policy demands.
+    pub(super) digest: Option<&'a str>,
+}
 
 /// What was loaded from one place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,93 +41,104 @@ pub(super) struct Record {
 /// The components that were loaded. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Kept {
-    folder: Option<PrivateFolder>,
-    records: Arc<Mutex<BTreeMap<String, Record>>>,
+    components: Option<PrivateFolder>,
+    records: Option<PrivateFolder>,
+    known: Arc<Mutex<BTreeMap<String, Record>>>,
 }
 
 impl Kept {
     /// Keeps components in a folder; only what tags mean, and only for this run, when it cannot be used.
     pub(crate) fn new(folder: Option<&Path>) -> Self {
+        let open = |name: &str| PrivateFolder::open(&folder?.join(name));
         Self {
-            folder: folder.and_then(PrivateFolder::open),
+            components: open("bytes"),
+            records: open("records"),
             ..Self::default()
         }
     }
 
-    /// What was loaded from a place for a policy.
-    pub(super) fn record(&self, component: &Location, owner: &str) -> Option<Record> {
-        let text = key(component, owner);
+    /// What was loaded from a place.
+    pub(super) fn record(&self, component: &Location, asker: Asker<'_>) -> Option<Record> {
+        let key = key(component, asker)?;
         let known = || {
-            let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-            records.get(&text).cloned()
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.get(&key).cloned()
         };
-        let on_disk = || {
-            let bytes = self
-                .folder
-                .as_ref()?
-                .read(&record_name(&text), RECORD_BYTES);
-            let record: Record = serde_json::from_slice(&bytes.ok()?).ok()?;
-            (record.component == text).then_some(record)
-        };
-        known().or_else(on_disk)
+        self.on_disk(&key).or_else(known)
     }
 
-    /// The bytes that were loaded from a place, if they have the expected digest.
-    pub(super) fn find(
-        &self,
-        component: &Location,
-        owner: &str,
-        expected: Option<&str>,
-    ) -> Option<Vec<u8>> {
-        let record = self.record(component, owner)?;
-        if expected.is_some_and(|expected| expected != record.digest) {
+    fn on_disk(&self, key: &str) -> Option<Record> {
+        let bytes = self
+            .records
+            .as_ref()?
+            .read(&file(key, "json"), RECORD_BYTES);
+        let record: Record = serde_json::from_slice(&bytes.ok()?).ok()?;
+        (record.component == key).then_some(record)
+    }
+
+    /// The bytes that were loaded from a place, if they have the demanded digest.
+    pub(super) fn find(&self, component: &Location, asker: Asker<'_>) -> Option<Vec<u8>> {
+        let record = self.record(component, asker)?;
+        if asker.digest.is_some_and(|digest| digest != record.digest) {
             return None;
         }
-        let folder = self.folder.as_ref()?;
-        let bytes = folder.read(&name(&record.digest), MAX_BYTES).ok()?;
-        folder.touch(&name(&record.digest));
-        folder.touch(&record_name(&record.component));
+        let (name, folder) = (name(&record.digest), self.components.as_ref()?);
+        let bytes = folder.read(&name, MAX_BYTES).ok()?;
+        folder.touch(&name);
+        if let Some(records) = &self.records {
+            records.touch(&file(&record.component, "json"));
+        }
         (Digest::of_bytes(&bytes).to_string() == record.digest).then_some(bytes)
     }
 
-    /// Keeps a component that was loaded.
+    /// Keeps a component that was loaded. A tag keeps the meaning that it had first.
     pub(super) fn keep(
         &self,
         component: &Location,
-        owner: &str,
+        asker: Asker<'_>,
         artifact: &Artifact,
         manifest: Option<&str>,
     ) {
+        let Some(key) = key(component, asker) else {
+            return;
+        };
         let record = Record {
-            component: key(component, owner),
+            component: key.clone(),
             digest: artifact.digest.clone(),
             manifest: manifest.map(str::to_owned),
         };
-        if self.record(component, owner).as_ref() == Some(&record)
-            && self
-                .find(component, owner, Some(&artifact.digest))
-                .is_some()
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.on_disk(&key).or_else(|| known.get(&key).cloned());
+        if component.image().is_some()
+            && before.is_some_and(|before| before.digest != record.digest)
         {
             return;
         }
-        if let Some(folder) = &self.folder {
+        if let Some(folder) = &self.components {
             folder.write(&name(&record.digest), &[&artifact.bytes]);
-            if let Ok(text) = serde_json::to_vec(&record) {
-                folder.write(&record_name(&record.component), &[&text]);
-            }
             folder.prune(FILES, BYTES);
         }
-        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        records.insert(record.component.clone(), record);
+        if let (Some(folder), Ok(text)) = (&self.records, serde_json::to_vec(&record)) {
+            folder.write(&file(&key, "json"), &[&text]);
+            folder.prune(RECORDS, u64::MAX);
+        }
+        known.insert(key, record);
     }
 }
 
-/// The name of a component. A registry is the same everywhere; a ConfigMap of the same name lies in other clusters, too, so
-/// the policy counts that owns the record.
-fn key(component: &Location, owner: &str) -> String {
+/// The name of a component; `None` when it cannot be told from others. An artifact is the same everywhere, and one with a
+/// digest needs no tag. A ConfigMap of the same name lies in other clusters, too: it belongs to one policy.
+fn key(component: &Location, Asker { uid, digest }: Asker<'_>) -> Option<String> {
     match component.image() {
-        Some(_) => component.to_string(),
-        None => format!("{component} of {owner}"),
+        Some(image) => {
+            let tag = image.tag.clone().filter(|_| image.digest.is_none());
+            let image = Image {
+                tag,
+                ..image.clone()
+            };
+            Some(format!("{image} {}", digest.unwrap_or("first pulled")))
+        }
+        None => Some(format!("{component} of {}", uid?)),
     }
 }
 
@@ -126,9 +148,9 @@ fn name(digest: &str) -> String {
 }
 
 /// The file of a record.
-fn record_name(component: &str) -> String {
-    let digest = Digest::of_bytes(component.as_bytes()).to_string();
-    format!("{}.json", digest.trim_start_matches("sha256:"))
+fn file(key: &str, form: &str) -> String {
+    let digest = Digest::of_bytes(key.as_bytes()).to_string();
+    format!("{}.{form}", digest.trim_start_matches("sha256:"))
 }
 
 #[cfg(test)]
@@ -145,72 +167,105 @@ mod tests {
         }
     }
 
+    fn location(text: &str) -> Location {
+        Location::parse(text, &Base::Nowhere).unwrap()
+    }
+
+    const ANY: Asker<'_> = Asker {
+        uid: None,
+        digest: None,
+    };
+
     #[test]
     fn a_restart_finds_what_was_loaded_and_nothing_that_was_changed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("components");
-        let one = Location::parse("oci:registry.example/a:v1", &Base::Nowhere).unwrap();
-        let other = Location::parse("oci:registry.example/b:v1", &Base::Nowhere).unwrap();
-        let component = artifact(b"one");
-        Kept::new(Some(&path)).keep(&one, "p", &component, Some("sha256:m"));
-        let again = || Kept::new(Some(&path));
-        assert_eq!(again().find(&one, "p", None).as_deref(), Some(&b"one"[..]));
-        assert_eq!(
-            again().find(&one, "p", Some(&component.digest)).unwrap(),
-            b"one"
+        let (one, other) = (
+            location("oci:registry.example/a:v1"),
+            location("oci:registry.example/b:v1"),
         );
+        let component = artifact(b"one");
+        Kept::new(Some(&path)).keep(&one, ANY, &component, Some("sha256:m"));
+        let again = || Kept::new(Some(&path));
+        assert_eq!(again().find(&one, ANY).as_deref(), Some(&b"one"[..]));
         assert_eq!(
-            again().record(&one, "p").unwrap().manifest.as_deref(),
+            again().record(&one, ANY).unwrap().manifest.as_deref(),
             Some("sha256:m")
         );
-        assert!(
-            again().find(&one, "p", Some("sha256:00")).is_none()
-                && again().find(&other, "p", None).is_none()
-        );
-        let file = path.join(name(&component.digest));
-        let record = path.join(record_name(&key(&one, "p")));
+        assert!(again().find(&other, ANY).is_none());
+        let file_of = path.join("bytes").join(name(&component.digest));
+        let record_of = |one| {
+            path.join("records")
+                .join(file(&key(one, ANY).unwrap(), "json"))
+        };
         for damage in ["two", "on", "", "ones"] {
-            fs::write(&file, damage).unwrap();
-            assert!(again().find(&one, "p", None).is_none(), "{damage}");
+            fs::write(&file_of, damage).unwrap();
+            assert!(again().find(&one, ANY).is_none(), "{damage}");
         }
         // The record still says what the tag means.
-        assert!(again().record(&one, "p").is_some());
-        fs::remove_file(&file).unwrap();
-        std::os::unix::fs::symlink(&record, &file).unwrap();
-        assert!(again().find(&one, "p", None).is_none());
-        again().keep(&one, "p", &component, Some("sha256:m"));
-        assert!(again().find(&one, "p", None).is_some());
+        assert!(again().record(&one, ANY).is_some());
+        fs::remove_file(&file_of).unwrap();
+        std::os::unix::fs::symlink(record_of(&one), &file_of).unwrap();
+        assert!(again().find(&one, ANY).is_none());
+        again().keep(&one, ANY, &component, Some("sha256:m"));
+        assert!(again().find(&one, ANY).is_some());
         // The record of another component counts as none.
-        fs::copy(&record, path.join(record_name(&key(&other, "p")))).unwrap();
-        assert!(again().record(&other, "p").is_none());
-        fs::write(&record, "{").unwrap();
-        assert!(again().find(&one, "p", None).is_none());
+        fs::copy(record_of(&one), record_of(&other)).unwrap();
+        assert!(again().record(&other, ANY).is_none());
+        fs::write(record_of(&one), "{").unwrap();
+        assert!(again().find(&one, ANY).is_none());
     }
 
     #[test]
-    fn a_config_map_counts_only_for_its_policy_and_a_tag_for_all() {
+    fn a_tag_keeps_its_meaning_whoever_pulls_it_with_a_digest() {
         let folder = tempfile::tempdir().unwrap();
         let kept = Kept::new(Some(&folder.path().join("components")));
-        for (text, shared) in [
-            ("oci:registry.example/a:v1", true),
-            ("configmap:transom/a/k", false),
-        ] {
-            let component = Location::parse(text, &Base::Nowhere).unwrap();
-            kept.keep(&component, "one", &artifact(b"x"), None);
-            assert!(kept.find(&component, "one", None).is_some());
-            assert_eq!(
-                kept.find(&component, "other", None).is_some(),
-                shared,
-                "{text}"
-            );
+        let (tag, first, moved) = (
+            location("oci:registry.example/a:v1"),
+            artifact(b"one"),
+            artifact(b"two"),
+        );
+        kept.keep(&tag, ANY, &first, Some("sha256:1"));
+        let pinned = Asker {
+            digest: Some(&moved.digest),
+            ..ANY
+        };
+        assert!(kept.find(&tag, pinned).is_none());
+        kept.keep(&tag, pinned, &moved, Some("sha256:2"));
+        kept.keep(&tag, ANY, &moved, Some("sha256:2"));
+        assert_eq!(kept.find(&tag, ANY).unwrap(), b"one");
+        assert_eq!(kept.find(&tag, pinned).unwrap(), b"two");
+        // With the digest of a manifest the tag does not count.
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        let (one, two) = (
+            format!("oci:r.example/a:v1@{digest}"),
+            format!("oci:r.example/a:v2@{digest}"),
+        );
+        assert_eq!(key(&location(&one), ANY), key(&location(&two), ANY));
+    }
+
+    #[test]
+    fn a_config_map_counts_only_for_its_policy_object() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::new(Some(&folder.path().join("components")));
+        let component = location("configmap:transom/a/k");
+        let of = |uid| Asker { uid, digest: None };
+        for uid in [Some("one"), None] {
+            kept.keep(&component, of(uid), &artifact(b"x"), None);
         }
+        assert!(kept.find(&component, of(Some("one"))).is_some());
+        assert!(kept.find(&component, of(Some("two"))).is_none());
+        assert!(kept.find(&component, of(None)).is_none());
+        // A ConfigMap changes: the last one that was loaded counts.
+        kept.keep(&component, of(Some("one")), &artifact(b"y"), None);
+        assert_eq!(kept.find(&component, of(Some("one"))).unwrap(), b"y");
     }
 
     #[test]
     fn without_a_folder_only_the_meaning_of_a_tag_is_known() {
         let kept = Kept::new(None);
-        let one = Location::parse("oci:registry.example/a:v1", &Base::Nowhere).unwrap();
-        kept.keep(&one, "p", &artifact(b"one"), Some("sha256:m"));
-        assert!(kept.find(&one, "p", None).is_none() && kept.record(&one, "p").is_some());
+        let one = location("oci:registry.example/a:v1");
+        kept.keep(&one, ANY, &artifact(b"one"), Some("sha256:m"));
+        assert!(kept.find(&one, ANY).is_none() && kept.record(&one, ANY).is_some());
     }
 }

@@ -2,22 +2,19 @@
 //! takes long is begun again in a queue of its own, one at a time, and holds up no other policy. Components that lie in a
 //! cluster are read before, only so far ahead that few of them are in memory.
 
-use crate::policies::Source;
-use crate::policies::active::Changes;
 use crate::policies::components::{self, Components, Versions};
+use crate::policies::kept::Asker;
 use crate::policies::load::{self, Loaded, Unloaded};
-use crate::policies::swap::{GRACE, Swap};
-use anyhow::Context as _;
+use crate::policies::swap::GRACE;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use tokio::task::{AbortHandle, Id, JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_api::policy::GuestSpec;
 use transom_artifacts::folder::FileIdentity;
 use transom_artifacts::{Base, Gathered, Location};
-use transom_cluster::Cluster;
 use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
 use transom_engine::Engine;
@@ -34,8 +31,8 @@ const READING: usize = 2;
 pub(super) struct Job {
     pub(super) number: u64,
     pub(super) policy: Policy,
-    /// What tells the policy from one of the same name on another cluster.
-    pub(super) owner: String,
+    /// The uid of the policy, if it is an object.
+    pub(super) uid: Option<String>,
     pub(super) base: Base,
     pub(super) components: BTreeSet<Location>,
     /// What lies in a cluster, once it is read.
@@ -44,12 +41,15 @@ pub(super) struct Job {
     pub(super) slow: bool,
     /// Whether no revision of the policy is active: then what an earlier run loaded is better than nothing.
     pub(super) first: bool,
+    /// Whether a registry has to be asked, which may take long.
+    pub(super) pulls: bool,
 }
 
 impl Job {
     fn kind(&self) -> JobKind {
         let is_builtin = |component: &Location| matches!(component, Location::Builtin(_));
         match &self.gathered {
+            None if self.pulls => JobKind::Pulling,
             None if self.components.iter().any(Location::is_remote) => JobKind::Reading,
             _ if self.slow => JobKind::Slow,
             _ if self.components.iter().all(is_builtin) => JobKind::Builtin,
@@ -66,6 +66,14 @@ impl Job {
         guests.filter(same).find_map(|spec| spec.digest.as_deref())
     }
 
+    /// Who names a component.
+    fn asker(&self, component: &Location) -> Asker<'_> {
+        Asker {
+            uid: self.uid.as_deref(),
+            digest: self.expected(component),
+        }
+    }
+
     /// Whether it has read components, and holds them.
     fn holds(&self) -> bool {
         self.gathered.is_some()
@@ -75,8 +83,10 @@ impl Job {
 /// How long a job may take.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum JobKind {
-    /// It reads objects, and is queued again with them.
+    /// It reads components that are near, and is queued again with them.
     Reading,
+    /// It also asks registries, which may take long.
+    Pulling,
     /// It uses builtin guests only.
     Builtin,
     /// Others wait for it, so it may not take long.
@@ -96,7 +106,7 @@ pub(super) struct Done {
     pub(super) fingerprints: BTreeMap<Location, Option<FileIdentity>>,
     /// What was in the objects that hold components.
     pub(super) versions: Versions,
-    /// Whether something could not be read, so that reading it again may help.
+    /// Whether something could not be read, or was pulled now, so that reading it again may help.
     pub(super) incomplete: bool,
 }
 
@@ -113,6 +123,8 @@ struct Running {
     since: Instant,
     kind: JobKind,
     slow: bool,
+    /// Ends it, where that is possible.
+    task: AbortHandle,
 }
 
 /// All jobs.
@@ -142,11 +154,23 @@ impl Loads {
     }
 
     /// Adds a job; it replaces one for the same policy that did not begin.
-    pub(super) fn add(&mut self, job: Job) {
-        self.queue
-            .retain(|queued| queued.policy.name != job.policy.name);
+    pub(super) fn add(&mut self, mut job: Job) {
+        self.cancel(&job.policy.name);
+        let components = &self.components;
+        let must_pull = |one: &Location| components.must_pull(one, job.asker(one));
+        job.pulls = job.components.iter().any(must_pull);
         self.queue.push_back(job);
         self.begin();
+    }
+
+    /// Drops the job of a policy if it did not begin, and ends it if it only reads.
+    pub(super) fn cancel(&mut self, policy: &str) {
+        self.queue.retain(|queued| *queued.policy.name != *policy);
+        let reads = |kind| matches!(kind, JobKind::Reading | JobKind::Pulling);
+        let running = self.running.values();
+        running
+            .filter(|one| *one.policy == *policy && reads(one.kind))
+            .for_each(|one| one.task.abort());
     }
 
     /// How many jobs there are.
@@ -181,7 +205,7 @@ impl Loads {
                         self.queue.push_back(*job);
                     }
                 }
-                // Tasks catch their panics, and are never aborted.
+                // Tasks catch their panics; those that only read are aborted when nobody waits for them any more.
                 Ok(Some(Err(error))) => drop(self.running.remove(&error.id())),
                 Ok(None) if self.queue.is_empty() => std::future::pending().await,
                 Ok(None) | Err(_) => {}
@@ -201,16 +225,20 @@ impl Loads {
                 return;
             };
             let (kind, slow) = (job.kind(), job.slow);
-            let running = Running {
-                slow,
-                policy: Arc::clone(&job.policy.name),
-                since: Instant::now(),
-                kind,
-            };
+            let policy = Arc::clone(&job.policy.name);
             let task = match kind {
-                JobKind::Reading => self.tasks.spawn(read(self.components.clone(), job)),
+                JobKind::Reading | JobKind::Pulling => {
+                    self.tasks.spawn(read(self.components.clone(), job))
+                }
                 JobKind::Slow => self.spawn(self.engine.clone(), job),
                 JobKind::Builtin | JobKind::Quick => self.spawn(self.engine.hasty(), job),
+            };
+            let running = Running {
+                policy,
+                since: Instant::now(),
+                kind,
+                slow,
+                task: task.clone(),
             };
             self.running.insert(task.id(), running);
         }
@@ -233,17 +261,15 @@ impl Loads {
         let quick = |running: &&Running| running.since.elapsed() < GRACE;
         match kind {
             // Only as slow jobs end, so that what they hold is bounded, too.
-            JobKind::Reading if job.slow => {
+            JobKind::Reading | JobKind::Pulling if job.slow => {
                 !self.running.values().any(|running| running.slow)
                     && !self.queue.iter().any(|other| other.slow && other.holds())
             }
-            JobKind::Reading => {
+            // A registry that is slow holds up nothing that is near.
+            JobKind::Reading | JobKind::Pulling => {
                 let reading = same().filter(|running| !running.slow).count();
-                let waiting = self
-                    .queue
-                    .iter()
-                    .filter(|other| !other.slow && other.holds());
-                reading + waiting.count() < READING
+                let holds = |other: &&Job| !other.slow && other.pulls == job.pulls && other.holds();
+                reading + self.queue.iter().filter(holds).count() < READING
             }
             JobKind::Builtin => same().count() < AT_ONCE,
             JobKind::Quick => {
@@ -256,8 +282,9 @@ impl Loads {
 
 /// Reads the components of a job that lie in a cluster.
 async fn read(components: Components, mut job: Job) -> Ran {
-    let expected = |component: &Location| job.expected(component);
-    job.gathered = Some(components.read(&job.components, &job.owner, expected).await);
+    let asker = |component: &Location| job.asker(component);
+    let gathered = components.read(&job.components, asker).await;
+    job.gathered = Some(gathered);
     Ran::Again(Box::new(job))
 }
 
@@ -275,7 +302,7 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
     let mut refused = None;
     let result = match catch_unwind(AssertUnwindSafe(load)) {
         Ok(Ok(loaded)) => {
-            components.keep(&job.components, &job.owner, &gathered);
+            components.keep(&job.components, |one| job.asker(one), &gathered);
             Ok(loaded)
         }
         // What lies in a cluster is read again: it may be long until its turn.
@@ -284,11 +311,16 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
             return Ran::Again(Box::new(job));
         }
         Ok(Err(Unloaded::Refused(refusal))) => match earlier(engine, components, &job) {
-            Some(loaded) => {
+            Ok(Some(loaded)) => {
                 refused = Some(refusal);
                 Ok(loaded)
             }
-            None => Err(refusal),
+            Ok(None) => Err(refusal),
+            Err(Unloaded::Slow) => {
+                job.slow = true;
+                return Ran::Again(Box::new(job));
+            }
+            Err(Unloaded::Refused(_)) => Err(refusal),
         },
         Err(_) => Err(Refusal {
             reason: KnownReason::AgentFailed,
@@ -302,24 +334,26 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         refused,
         fingerprints,
         versions: components::versions(&gathered),
-        incomplete: gathered.is_incomplete(),
+        incomplete: gathered.is_incomplete() || !gathered.images.is_empty(),
     }))
 }
 
 /// The policy with the components that an earlier run loaded, if nothing is active yet.
-fn earlier(engine: &Engine, components: &Components, job: &Job) -> Option<Loaded> {
-    let remote = job.components.iter().filter(|one| one.is_remote());
-    let kept: BTreeMap<_, _> = remote
-        .map(|one| {
-            Some((
-                one.clone(),
-                components.kept().find(one, &job.owner, job.expected(one))?,
-            ))
-        })
-        .collect::<Option<_>>()?;
-    if !job.first || kept.is_empty() {
-        return None;
+fn earlier(
+    engine: &Engine,
+    components: &Components,
+    job: &Job,
+) -> Result<Option<Loaded>, Unloaded> {
+    if !job.first {
+        return Ok(None);
     }
+    let remote = job.components.iter().filter(|one| one.is_remote());
+    let kept: Option<BTreeMap<_, _>> = remote
+        .map(|one| Some((one.clone(), components.kept().find(one, job.asker(one))?)))
+        .collect();
+    let Some(kept) = kept.filter(|kept| !kept.is_empty()) else {
+        return Ok(None);
+    };
     let gathered = Gathered {
         kept,
         ..Gathered::default()
@@ -330,79 +364,8 @@ fn earlier(engine: &Engine, components: &Components, job: &Job) -> Option<Loaded
         gathered: &gathered,
     };
     let load = || load::assemble(engine, job.policy.clone(), inputs);
-    catch_unwind(AssertUnwindSafe(load)).ok()?.ok()
-}
-
-/// Policies that are being read and loaded in the background.
-pub(crate) struct Loading {
-    reading: JoinHandle<(Swap, Changes)>,
-    components: Components,
-}
-
-impl Loading {
-    /// Reads policies and begins to load them while the caller goes on: compiling takes a core for a while, and
-    /// manifests can be read meanwhile.
-    pub(crate) fn start(
-        engine: Engine,
-        source: Source,
-        connections: BTreeSet<String>,
-        components: Components,
-    ) -> Self {
-        let loads = Loads::new(engine, components.clone());
-        let reading = tokio::spawn(async move {
-            let reading = source.clone();
-            let read = tokio::task::spawn_blocking(move || {
-                reading.read().map_err(|error| error.to_string())
-            });
-            let mut swap = Swap::new(loads, source, connections);
-            let found = read.await.unwrap_or_else(|error| Err(error.to_string()));
-            let changes = swap.update(found);
-            (swap, changes)
-        });
-        Self {
-            reading,
-            components,
-        }
-    }
-
-    /// Sets the cluster whose objects hold components, once it is opened; `None` when there is none.
-    pub(crate) fn opened(&self, cluster: Option<Arc<dyn Cluster>>) {
-        self.components.opened(cluster);
-    }
-
-    /// Waits until all policies are loaded or refused; returns them and their changes, for `Active::publish`.
-    ///
-    /// # Errors
-    /// When loading ended by a bug in the agent.
-    pub(crate) async fn done(self) -> anyhow::Result<(Swap, Changes)> {
-        let (mut swap, mut changes) = self.read().await?;
-        while swap.loads().count() > 0 {
-            let done = swap.next().await;
-            changes.extend(swap.finish(done));
-        }
-        Ok((swap, changes))
-    }
-
-    /// The same, without policies whose components take longer than [`GRACE`]: they come later.
-    ///
-    /// # Errors
-    /// As for [`Loading::done`].
-    pub(crate) async fn begun(self) -> anyhow::Result<(Swap, Changes)> {
-        let (mut swap, mut changes) = self.read().await?;
-        let until = Instant::now() + GRACE;
-        while swap.loads().count() > 0 {
-            // Builtin guests are trusted to load soon, and nothing should begin without them.
-            let done = match tokio::time::timeout_at(until, swap.next()).await {
-                Ok(done) => done,
-                Err(_) if swap.loads().builtin() => swap.next().await,
-                Err(_) => break,
-            };
-            changes.extend(swap.finish(done));
-        }
-        Ok((swap, changes))
-    }
-
-    async fn read(self) -> anyhow::Result<(Swap, Changes)> {
-        self.reading.await.context("failed to load the policies")
+    match catch_unwind(AssertUnwindSafe(load)) {
+        Ok(loaded) => loaded.map(Some),
+        Err(_) => Ok(None),
     }
 }

@@ -155,6 +155,7 @@ impl Swap {
             let Some(place) = places.find(|place| found.unread_at(place).is_some()) else {
                 self.newest.remove(&name);
                 self.good.remove(&name);
+                self.loads.cancel(&name);
                 changes.extend(self.change(|known| {
                     known.loaded.remove(&name);
                     known.catalogue = known.catalogue.without(&name);
@@ -222,18 +223,21 @@ impl Swap {
         let (Some(policy), [written]) = (&newest.policy, newest.written.as_slice()) else {
             return;
         };
+        // A file may bear the uid of an object on another cluster.
+        let of_server = matches!(self.source, Source::Given(_));
         self.number += 1;
         newest.number = self.number;
         newest.loading = Some(Instant::now());
         self.loads.add(Job {
             number: newest.number,
             policy: policy.clone(),
-            owner: written.owner().to_owned(),
+            uid: written.uid().filter(|_| of_server).map(str::to_owned),
             base: written.base.clone(),
             components: written.components().collect(),
             gathered: None,
             slow: false,
             first: !self.good.contains_key(name),
+            pulls: false,
         });
         newest.retry = None;
         self.active.loading(self.loads.count());
@@ -268,7 +272,7 @@ impl Swap {
         newest.fingerprints = done.fingerprints;
         newest.versions = done.versions;
         let unread_before = newest.retry_later(done.incomplete && is_refused, self.number);
-        let failed_before = std::mem::replace(&mut newest.failed, is_refused);
+        let failed_before = std::mem::replace(&mut newest.failed, done.result.is_err());
         // A policy that could not be loaded until now did not count among the others; what it owns may belong to
         // another one.
         if failed_before && !newest.failed {

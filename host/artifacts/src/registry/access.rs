@@ -88,7 +88,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn of(image: &Image, login: RegistryAuth) -> Self {
+    fn of(image: &Image, login: RegistryAuth) -> Self {
         let (registry, repository) = (image.registry.clone(), image.repository.clone());
         let tag = image.tag.clone().unwrap_or_default();
         let reference = match image.digest.clone() {
@@ -152,16 +152,19 @@ impl Access {
         &self.authorities
     }
 
-    /// Where an image may lie: at its mirrors, then at its registry.
-    pub(super) fn places(&self, image: &Image) -> Vec<Place> {
+    /// The mirrors of an image, in the order of the flags.
+    pub(super) fn mirrors(&self, image: &Image) -> Vec<Place> {
         let mirrored = self.mirrors.iter().filter_map(|mirror| mirror.place(image));
-        let all = mirrored.chain([image.clone()]);
-        all.map(|image| Place::of(&image, self.login(&image)))
-            .collect()
+        mirrored.map(|image| self.place(&image)).collect()
+    }
+
+    /// An image at its own registry.
+    pub(super) fn place(&self, image: &Image) -> Place {
+        Place::of(image, self.login(image))
     }
 
     /// The credential for an image: that of the longest beginning of its name.
-    pub(super) fn login(&self, image: &Image) -> RegistryAuth {
+    fn login(&self, image: &Image) -> RegistryAuth {
         let name = image.name();
         let is_of = |key: &str| {
             name.strip_prefix(key)
@@ -186,9 +189,13 @@ fn small(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// The credentials of a configuration of docker.
 fn logins(text: &[u8]) -> Option<Vec<(String, RegistryAuth)>> {
     let config: Value = serde_json::from_slice(text).ok()?;
-    let auths = config.get("auths")?.as_object()?;
+    // Helpers, which are not run, may hold all credentials.
+    let Some(auths) = config.as_object()?.get("auths") else {
+        return Some(Vec::new());
+    };
     Some(
         auths
+            .as_object()?
             .iter()
             .filter_map(|(key, entry)| Some((place(key), login(entry)?)))
             .collect(),
@@ -203,7 +210,11 @@ fn place(key: &str) -> String {
         .strip_suffix("/v1")
         .or_else(|| bare.strip_suffix("/v2"))
         .unwrap_or(bare);
-    bare.to_owned()
+    // The same registry by the name that docker writes.
+    match bare {
+        "index.docker.io" => "docker.io".to_owned(),
+        _ => bare.to_owned(),
+    }
 }
 
 fn login(entry: &Value) -> Option<RegistryAuth> {
@@ -299,7 +310,8 @@ mod tests {
         ] {
             assert_eq!(user(&access, name).as_deref(), expected, "{name}");
         }
-        assert!(logins(b"{}").is_none() && logins(b"x").is_none());
+        assert!(logins(b"{}").is_some_and(|none| none.is_empty()));
+        assert!(logins(b"x").is_none() && logins(b"[]").is_none());
     }
 
     #[test]
@@ -313,20 +325,14 @@ mod tests {
             ..Access::default()
         };
         let places = |name: &str| -> Vec<String> {
-            let places = access.places(&image(name));
+            let places = access.mirrors(&image(name));
             places.iter().map(|place| place.reference.whole()).collect()
         };
         assert_eq!(
             places("registry.example/team/a:v1"),
-            [
-                "mirror.example:5000/cache/team/a:v1",
-                "registry.example/team/a:v1"
-            ]
+            ["mirror.example:5000/cache/team/a:v1"]
         );
-        assert_eq!(
-            places("registry.example/teams/a:v1"),
-            ["registry.example/teams/a:v1"]
-        );
+        assert!(places("registry.example/teams/a:v1").is_empty());
         for wrong in [
             "",
             "a=b",

@@ -2,7 +2,6 @@
 
 use crate::gathered::Unread;
 use oci_client::errors::{OciDistributionError, OciErrorCode};
-use std::error::Error;
 use transom_api::KnownReason;
 use transom_core::policy::component::Image;
 
@@ -75,18 +74,13 @@ fn why(error: &OciDistributionError) -> (KnownReason, String) {
         E::RequestError(error) if error.is_redirect() => {
             unavailable("the registry redirects without end".to_owned())
         }
-        // Without the address of the request: it may hold a token.
-        E::RequestError(error) => unavailable(format!("the request failed{}", last_cause(error))),
+        // No more is shown: a cause may hold the address with a token, or the names in a certificate.
+        E::RequestError(error) if error.is_connect() => unavailable(
+            "failed to connect to the registry: its name, its port, the network or its certificate"
+                .to_owned(),
+        ),
+        E::RequestError(_) => unavailable("the connection to the registry broke".to_owned()),
         E::RegistryTokenDecodeError(_) => unavailable("its token cannot be read".to_owned()),
         _ => unavailable("the registry does not answer as the protocol says".to_owned()),
     }
-}
-
-/// The deepest cause of an error, in parentheses.
-fn last_cause(error: &dyn Error) -> String {
-    let mut cause = error.source();
-    while let Some(deeper) = cause.and_then(Error::source) {
-        cause = Some(deeper);
-    }
-    cause.map_or_else(String::new, |cause| format!(" ({cause})"))
 }

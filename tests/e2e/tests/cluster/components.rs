@@ -143,8 +143,17 @@ fn a_changed_config_map_swaps_the_component_and_a_damaged_one_is_refused() -> Re
         stage.wait_for_component(&first).await?;
         parts_and_restart(stage, &first).await?;
         agent.stop()?;
+        // A restart goes on with what was loaded, also without the ConfigMap.
+        stage.delete(CONFIG_MAP, Some(PARTS), "head").await?;
         let again = stage.start_agent(&words)?;
-        again.wait_for_first_pass()?;
+        let why = "ConfigMap parts/head does not exist";
+        stage
+            .wait_for_message("ComponentNotFound", why, &first)
+            .await?;
+        stage.move_port("one", 6443).await?;
+        stage.wait_for_right("one", 6443).await?;
+        let (head, _) = first.split_at(first.len() / 2);
+        stage.put_component("head", head).await?;
         stage.wait_for_component(&first).await?;
         again.stop().map(drop)
     })

@@ -5,6 +5,7 @@ use crate::exhaust::{GOOD, put_hostile, works_on};
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::process::Output;
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use transom_conformance::fixture::hostile;
 use transom_core::digest::Digest;
@@ -112,31 +113,6 @@ fn a_tag_is_pulled_once_and_a_restart_needs_no_registry() -> Result<()> {
 }
 
 #[test]
-fn a_restart_without_the_config_map_goes_on_with_what_was_loaded() -> Result<()> {
-    let stage = Stage::new(1, 0)?;
-    crate::swap::put_config_map(&stage, &program::component("kubeconfig")?)?;
-    use_component(&stage, "configmap:transom/mine/k")?;
-    let start = |log: &str| {
-        let mut command = stage.run()?;
-        command.args(["--sources", "builtin,configmap:transom/*"]);
-        command.env("XDG_CACHE_HOME", stage.path("cache"));
-        Agent::start(&mut command, stage.path(log))
-    };
-    let agent = start("log")?;
-    stage.wait_for_secret(0, "the secret", |_| true)?;
-    agent.stop()?;
-    fs::remove_file(stage.fleet.join("component.json"))?;
-    let agent = start("log-2")?;
-    stage.follows_port(0, 7443)?;
-    stage.wait_for_text(&stage.policy_status(POLICY), "reason: ComponentNotFound")?;
-    crate::swap::put_config_map(&stage, &program::component("fixture-second")?)?;
-    let second = digest(&program::component("fixture-second")?);
-    stage.wait_for_secret(0, "the next component", |secret| secret.component == second)?;
-    stage.wait_for_text(&stage.policy_status(POLICY), "reason: Loaded")?;
-    agent.stop().map(drop)
-}
-
-#[test]
 fn components_go_to_a_registry_and_back_with_clients_of_others() -> Result<()> {
     let registry = Registry::start(Access {
         tls: true,
@@ -200,6 +176,7 @@ fn answer(path: &str, component: &[u8], elsewhere: &str) -> Answer {
     let (right, size) = (digest(component), component.len());
     match path.split('/').nth(2).unwrap_or_default() {
         "" => Answer::new(200, ""),
+        "silent" | "mute" => Answer::slow("x", Duration::from_secs(3_600)),
         "denied" => Answer::new(401, "").header("www-authenticate", "Basic realm=\"x\""),
         "loop" => Answer::redirect(&format!("{elsewhere}{path}")),
         "down" => Answer::new(503, "canary of the registry"),
@@ -256,10 +233,25 @@ fn a_hostile_registry_gives_a_reason_and_harms_no_other_policy() -> Result<()> {
         let named = format!("oci:{address}/{case}/guest:v1");
         put_hostile(&stage, case, "good", ("./good.wasm", &named))?;
     }
+    // They hold up neither each other nor what is near.
+    for silent in ["silent", "mute"] {
+        let named = format!("oci:{address}/{silent}/guest:v1");
+        put_hostile(&stage, silent, "good", ("./good.wasm", &named))?;
+    }
+    crate::swap::put_config_map(&stage, &component)?;
+    put_hostile(
+        &stage,
+        "near",
+        "good",
+        ("./good.wasm", "configmap:transom/mine/k"),
+    )?;
     let outside = format!("oci:{}/any/guest:v1", theirs.address());
     put_hostile(&stage, "outside", "good", ("./good.wasm", &outside))?;
     let mut command = stage.run()?;
-    command.args(["--sources", &format!("builtin,oci:{address}/*")]);
+    command.args([
+        "--sources",
+        &format!("builtin,configmap:transom/*,oci:{address}/*"),
+    ]);
     command.args([
         "--registry-http",
         &address,
@@ -269,6 +261,7 @@ fn a_hostile_registry_gives_a_reason_and_harms_no_other_policy() -> Result<()> {
     command.env("XDG_CACHE_HOME", stage.path("cache"));
     let agent = Agent::start(&mut command, stage.path("log"))?;
     works_on(&stage)?;
+    stage.wait_for_text(&stage.policy_status("near"), "reason: Loaded")?;
     for (case, reason) in CASES
         .into_iter()
         .chain([("outside", "ComponentNotAllowed")])

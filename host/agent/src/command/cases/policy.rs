@@ -11,7 +11,7 @@ use crate::controller::memory::Entry;
 use crate::controller::queue::Queued;
 use crate::policies::components::Components;
 use crate::policies::load::Loaded;
-use crate::policies::loads::Loading;
+use crate::policies::loading::Loading;
 use crate::policies::{Found, Source};
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
