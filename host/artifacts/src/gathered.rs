@@ -43,6 +43,11 @@ impl Gathered {
         self.objects.values().any(Result::is_err) || self.images.values().any(Result::is_err)
     }
 
+    /// Whether a tag was resolved: it may point elsewhere soon.
+    pub fn has_tags(&self) -> bool {
+        self.images.keys().any(|image| image.digest.is_none())
+    }
+
     /// How many bytes of components it holds.
     pub fn bytes(&self) -> usize {
         let contents = self

@@ -82,6 +82,11 @@ impl PrivateFolder {
         }
     }
 
+    /// Whether there is such a file; it may be unfit to be read.
+    pub fn has(&self, name: &str) -> bool {
+        self.folder.join(name).is_file()
+    }
+
     /// Makes a file count as new for [`PrivateFolder::prune`].
     pub fn touch(&self, name: &str) {
         // A folder that cannot be written prunes nothing, either.

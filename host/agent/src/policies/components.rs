@@ -65,9 +65,7 @@ impl Components {
 
     /// Whether a component has to be pulled from a registry now.
     pub(super) fn must_pull(&self, component: &Location, asker: Asker<'_>) -> bool {
-        component.image().is_some()
-            && self.allow(component)
-            && self.kept.find(component, asker).is_none()
+        component.image().is_some() && self.allow(component) && !self.kept.has(component, asker)
     }
 
     /// Keeps components that were loaded from elsewhere.
@@ -135,6 +133,7 @@ impl Components {
                 continue;
             }
             let record = self.kept.record(component, asker);
+            let record = record.filter(|_| asker.digest.is_none());
             let manifest = record.and_then(|record| record.manifest);
             let wanted = Image {
                 digest: image.digest.clone().or(manifest),

@@ -76,12 +76,29 @@ impl Kept {
         (record.component == key).then_some(record)
     }
 
+    /// The record that has the demanded digest: that of the policy, or of all that demand none.
+    fn fitting(&self, component: &Location, asker: Asker<'_>) -> Option<Record> {
+        let any = Asker {
+            digest: None,
+            ..asker
+        };
+        let record = self.record(component, asker);
+        let record = record.or_else(|| self.record(component, any))?;
+        let fits = asker.digest.is_none_or(|digest| digest == record.digest);
+        fits.then_some(record)
+    }
+
+    /// Whether the bytes were loaded from a place and are still there; they may be damaged.
+    pub(super) fn has(&self, component: &Location, asker: Asker<'_>) -> bool {
+        let folder = self.components.as_ref();
+        let record = self.fitting(component, asker);
+        let has = |folder: &PrivateFolder| Some(folder.has(&name(&record?.digest)));
+        folder.and_then(has).unwrap_or_default()
+    }
+
     /// The bytes that were loaded from a place, if they have the demanded digest.
     pub(super) fn find(&self, component: &Location, asker: Asker<'_>) -> Option<Vec<u8>> {
-        let record = self.record(component, asker)?;
-        if asker.digest.is_some_and(|digest| digest != record.digest) {
-            return None;
-        }
+        let record = self.fitting(component, asker)?;
         let (name, folder) = (name(&record.digest), self.components.as_ref()?);
         let bytes = folder.read(&name, MAX_BYTES).ok()?;
         folder.touch(&name);
@@ -107,8 +124,7 @@ impl Kept {
             digest: artifact.digest.clone(),
             manifest: manifest.map(str::to_owned),
         };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.on_disk(&key).or_else(|| known.get(&key).cloned());
+        let before = self.record(component, asker);
         if component.image().is_some()
             && before.is_some_and(|before| before.digest != record.digest)
         {
@@ -117,6 +133,12 @@ impl Kept {
         if let Some(folder) = &self.components {
             folder.write(&name(&record.digest), &[&artifact.bytes]);
             folder.prune(FILES, BYTES);
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another policy may have pulled the tag meanwhile.
+        let first = |before: &Record| component.image().is_none() || before.digest == record.digest;
+        if !known.get(&key).is_none_or(first) {
+            return;
         }
         if let (Some(folder), Ok(text)) = (&self.records, serde_json::to_vec(&record)) {
             folder.write(&file(&key, "json"), &[&text]);
@@ -233,6 +255,11 @@ mod tests {
         assert!(kept.find(&tag, pinned).is_none());
         kept.keep(&tag, pinned, &moved, Some("sha256:2"));
         kept.keep(&tag, ANY, &moved, Some("sha256:2"));
+        let same = Asker {
+            digest: Some(&first.digest),
+            ..ANY
+        };
+        assert!(kept.has(&tag, same) && kept.find(&tag, same).unwrap() == b"one");
         assert_eq!(kept.find(&tag, ANY).unwrap(), b"one");
         assert_eq!(kept.find(&tag, pinned).unwrap(), b"two");
         // With the digest of a manifest the tag does not count.

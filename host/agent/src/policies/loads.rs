@@ -106,7 +106,7 @@ pub(super) struct Done {
     pub(super) fingerprints: BTreeMap<Location, Option<FileIdentity>>,
     /// What was in the objects that hold components.
     pub(super) versions: Versions,
-    /// Whether something could not be read, or was pulled now, so that reading it again may help.
+    /// Whether something could not be read, or a tag was resolved, so that reading it again may help.
     pub(super) incomplete: bool,
 }
 
@@ -125,6 +125,8 @@ struct Running {
     slow: bool,
     /// Ends it, where that is possible.
     task: AbortHandle,
+    /// Whether it was ended, and nobody waits for it.
+    ended: bool,
 }
 
 /// All jobs.
@@ -167,15 +169,17 @@ impl Loads {
     pub(super) fn cancel(&mut self, policy: &str) {
         self.queue.retain(|queued| *queued.policy.name != *policy);
         let reads = |kind| matches!(kind, JobKind::Reading | JobKind::Pulling);
-        let running = self.running.values();
-        running
-            .filter(|one| *one.policy == *policy && reads(one.kind))
-            .for_each(|one| one.task.abort());
+        let running = self.running.values_mut();
+        for one in running.filter(|one| *one.policy == *policy && reads(one.kind)) {
+            one.task.abort();
+            one.ended = true;
+        }
     }
 
     /// How many jobs there are.
     pub(super) fn count(&self) -> usize {
-        self.queue.len() + self.running.len()
+        let running = self.running.values().filter(|one| !one.ended);
+        self.queue.len() + running.count()
     }
 
     /// Whether any job uses builtin guests only.
@@ -239,6 +243,7 @@ impl Loads {
                 kind,
                 slow,
                 task: task.clone(),
+                ended: false,
             };
             self.running.insert(task.id(), running);
         }
@@ -334,7 +339,7 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         refused,
         fingerprints,
         versions: components::versions(&gathered),
-        incomplete: gathered.is_incomplete() || !gathered.images.is_empty(),
+        incomplete: gathered.is_incomplete() || gathered.has_tags(),
     }))
 }
 

@@ -25,10 +25,11 @@ fn one(object: &Object, base: &Base) -> Written {
             .cloned()
             .unwrap_or_default()
     };
-    let (generation, created) = (of("generation"), of("creationTimestamp"));
+    let (generation, created, uid) = (of("generation"), of("creationTimestamp"), of("uid"));
     let value = json!({
         "apiVersion": reference.api_version, "kind": reference.kind,
-        "metadata": {"name": reference.name, "generation": generation, "creationTimestamp": created}, "spec": field("spec"),
+        "metadata": {"name": reference.name, "generation": generation, "creationTimestamp": created, "uid": uid},
+        "spec": field("spec"),
     });
     Written {
         place: format!("FleetPolicy {}", reference.name),
@@ -80,6 +81,7 @@ mod tests {
         let places: Vec<_> = written.iter().map(|one| one.place.as_str()).collect();
         assert_eq!(places, ["FleetPolicy a", "FleetPolicy b"]);
         assert_eq!(written[0].base, Base::Components("components".into()));
+        assert_eq!(written[0].uid(), Some("u"));
         assert_eq!(
             written[0].value.pointer("/metadata/generation"),
             Some(&json!(2))
