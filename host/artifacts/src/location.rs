@@ -62,11 +62,10 @@ impl Location {
     /// A component as a policy names it, or a path that the operator names: it may lie anywhere.
     ///
     /// # Errors
-    /// As for [`Source::parse`], but not for a path.
+    /// As for [`Source::parse`], but not for a path; with the text in front.
     pub fn anywhere(text: &str) -> Result<Self, String> {
-        let prefixes = ["builtin:", "configmap:", "oci:"];
-        if prefixes.iter().any(|prefix| text.starts_with(prefix)) {
-            return Self::parse(text, &Base::Nowhere);
+        if Source::is_prefixed(text) {
+            return Self::parse(text, &Base::Nowhere).map_err(|why| format!("`{text}` {why}"));
         }
         let given = PathBuf::from(text);
         // Resolve a link first: the folder of its target counts.
@@ -83,7 +82,7 @@ impl Location {
         Ok(Self::File(Base::Components(root), name))
     }
 
-    /// The keys of objects that hold the component; none for a file or a builtin component.
+    /// The keys of objects that hold the component; none where it does not lie in objects.
     pub fn parts(&self) -> &[Part] {
         match self {
             Self::Builtin(_) | Self::File(..) | Self::Image(_) => &[],

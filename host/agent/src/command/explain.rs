@@ -3,7 +3,7 @@
 use crate::args::ExplainArgs;
 use crate::output::{Ending, Screen};
 use crate::policies::{self, Written};
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use std::collections::BTreeSet;
 use transom_api::KnownReason;
 use transom_artifacts::{Gathered, Location, builtin_names};
@@ -114,10 +114,7 @@ fn entries(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Entry>> {
 /// How the guests that the flags name describe themselves, each once; without flags, the builtin guests.
 fn guests(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Description>> {
     let mut locations: Vec<_> = match &args.component {
-        Some(component) => {
-            let location = Location::anywhere(component);
-            vec![location.map_err(|why| anyhow!("`{component}` {why}"))?]
-        }
+        Some(component) => vec![Location::anywhere(component).map_err(anyhow::Error::msg)?],
         None if args.policies.is_some() => Vec::new(),
         None => builtin_names()
             .map(|name| Location::Builtin(name.to_owned()))

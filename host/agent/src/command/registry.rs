@@ -123,7 +123,7 @@ pub(crate) fn component(
     text: &str,
     registry: &RegistryArgs,
 ) -> anyhow::Result<(Location, Artifact)> {
-    let location = Location::anywhere(text).map_err(|why| anyhow!("`{text}` {why}"))?;
+    let location = Location::anywhere(text).map_err(anyhow::Error::msg)?;
     let mut gathered = Gathered::default();
     if let Some(image) = location.image() {
         let images = registry.images();

@@ -75,15 +75,13 @@ impl Components {
         asker: impl Fn(&Location) -> Asker<'d>,
         gathered: &Gathered,
     ) {
-        for component in components.iter().filter(|one| one.is_remote()) {
+        // What was kept before is as it was.
+        let is_new = |one: &&Location| one.is_remote() && !gathered.kept.contains_key(one);
+        for component in components.iter().filter(is_new) {
             let pulled = component
                 .image()
                 .and_then(|image| gathered.images.get(image));
             let manifest = pulled.and_then(|pulled| Some(pulled.as_ref().ok()?.manifest.as_str()));
-            // What was kept before is as it was.
-            if gathered.kept.contains_key(component) {
-                continue;
-            }
             if let Ok(artifact) = component.fetch(None, gathered) {
                 self.kept
                     .keep(component, asker(component), &artifact, manifest);

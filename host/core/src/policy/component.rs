@@ -138,6 +138,13 @@ fn is_digest(text: &str) -> bool {
 }
 
 impl Source {
+    /// Whether a text begins like any source but a file.
+    pub fn is_prefixed(text: &str) -> bool {
+        [BUILTIN, CONFIG_MAP, OCI]
+            .iter()
+            .any(|prefix| text.starts_with(prefix))
+    }
+
     /// Parses the text of `component`.
     ///
     /// # Errors

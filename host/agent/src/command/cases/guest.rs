@@ -5,7 +5,7 @@
 use super::update::Came;
 use crate::command::case::settings::above_cases;
 use crate::telemetry;
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,9 @@ impl Warm {
         if !self.loaded.contains_key(home) {
             let named = self.named.as_ref().filter(|(of, _)| of == home);
             let location = match named {
-                Some((_, component)) => anywhere(component)?,
+                Some((_, component)) => {
+                    Location::anywhere(component).map_err(anyhow::Error::msg)?
+                }
                 None => find(home)?,
             };
             let loaded = (load(engine, &location)?, outdated(home, &location));
@@ -133,10 +135,6 @@ fn ask(guest: &Guest, given: &Value, log: &mut Vec<LogLine>) -> anyhow::Result<V
     call.result.context("failed to call the component")
 }
 
-fn anywhere(component: &str) -> anyhow::Result<Location> {
-    Location::anywhere(component).map_err(|why| anyhow!("`{component}` {why}"))
-}
-
 /// The component of a guest crate: the built file, or else the builtin guest of the same name.
 ///
 /// # Errors
@@ -149,7 +147,7 @@ fn find(home: &Path) -> anyhow::Result<Location> {
         places.extend(names.iter().map(|name| built.join(format!("{name}.wasm"))));
     }
     if let Some(found) = places.iter().find(|place| place.is_file()) {
-        return anywhere(&found.to_string_lossy());
+        return Location::anywhere(&found.to_string_lossy()).map_err(anyhow::Error::msg);
     }
     if let Some(known) = builtin_names().find(|known| names.iter().any(|name| name == known)) {
         return Ok(Location::Builtin(known.to_owned()));
