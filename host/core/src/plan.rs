@@ -4,6 +4,7 @@
 pub mod brake;
 pub mod contention;
 pub mod desired;
+pub mod effect;
 mod fields;
 pub mod prune;
 mod whole;

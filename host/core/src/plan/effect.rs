@@ -1,0 +1,267 @@
+//! What a step changes, for people and for limits: objects that are made, replaced or removed, and elements and fields
+//! of objects that others made.
+
+use super::Step;
+use crate::object::Object;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The fields of an element that identify it, the first one that every element has.
+const KEYS: [&str; 3] = ["key", "type", "name"];
+/// The fields of an element that hold a time. A new time alone does not replace an element.
+const TIMES: [&str; 3] = ["timeAdded", "lastTransitionTime", "lastUpdateTime"];
+
+/// One thing that a step changes. Holds no value of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Effect {
+    /// What happens to it.
+    pub verb: Verb,
+    /// Kind of the object.
+    pub kind: String,
+    /// Path of the field in an object that others made; empty for a whole object.
+    pub path: String,
+    /// Key of the element, or empty.
+    pub element: String,
+}
+
+/// What happens to an object, an element or a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    /// An object that the policy makes.
+    Created,
+    /// An object that the policy made, with other content.
+    Updated,
+    /// An object that the policy made.
+    Deleted,
+    /// A new element of a list of an object that others made.
+    Added,
+    /// An element of such a list.
+    Removed,
+    /// An element of such a list, with other content.
+    Replaced,
+    /// A field of an object that others made, or a list whose elements only get a time.
+    Set,
+}
+
+impl Verb {
+    /// One word, for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Deleted => "deleted",
+            Self::Added => "added",
+            Self::Removed => "removed",
+            Self::Replaced => "replaced",
+            Self::Set => "set",
+        }
+    }
+}
+
+/// What a step changes; `before` is the object as it was read, `None` when it does not exist or is not known. Every step
+/// changes something.
+pub fn of(step: &Step, before: Option<&Object>) -> Vec<Effect> {
+    let whole = |verb| {
+        vec![Effect {
+            verb,
+            kind: step.target().kind.to_string(),
+            path: String::new(),
+            element: String::new(),
+        }]
+    };
+    match step {
+        Step::Create { .. } => whole(Verb::Created),
+        Step::Update { .. } => whole(Verb::Updated),
+        Step::Delete { .. } => whole(Verb::Deleted),
+        Step::Patch { fields, .. } => {
+            let each = fields.iter().flat_map(|(path, value)| {
+                let there = before.and_then(|before| at(&before.body, path));
+                let changed = elements(there, value);
+                let changed = match changed.is_empty() {
+                    true => vec![(Verb::Set, String::new())],
+                    false => changed,
+                };
+                changed.into_iter().map(|(verb, element)| Effect {
+                    verb,
+                    kind: step.target().kind.to_string(),
+                    path: path.clone(),
+                    element,
+                })
+            });
+            each.collect()
+        }
+    }
+}
+
+/// The value under a dotted path.
+fn at<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
+    crate::projection::path::keys(path)
+        .iter()
+        .try_fold(body, |value, key| value.get(key))
+}
+
+/// The elements that differ, if both values are lists of maps with a key; an absent list is an empty one.
+fn elements(before: Option<&Value>, after: &Value) -> Vec<(Verb, String)> {
+    let lists = list(before.unwrap_or(&Value::Null)).zip(list(after));
+    let Some((before, after)) = lists else {
+        return Vec::new();
+    };
+    let all = || before.iter().chain(&after);
+    let named = |key: &&&str| all().all(|element| element.get(**key).is_some_and(Value::is_string));
+    let Some(key) = KEYS.iter().find(named) else {
+        return Vec::new();
+    };
+    let (before, after) = (by_key(&before, key), by_key(&after, key));
+    let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let verb = |name: &str| match (before.get(name), after.get(name)) {
+        (None, _) => Some(Verb::Added),
+        (_, None) => Some(Verb::Removed),
+        (one, other) => (one != other).then_some(Verb::Replaced),
+    };
+    let changed = |name: &&str| Some((verb(name)?, (*name).to_owned()));
+    names.into_iter().filter_map(changed).collect()
+}
+
+/// The elements of a list of maps; null is an empty one.
+fn list(value: &Value) -> Option<Vec<&Map<String, Value>>> {
+    match value {
+        Value::Null => Some(Vec::new()),
+        Value::Array(elements) => elements.iter().map(Value::as_object).collect(),
+        _ => None,
+    }
+}
+
+/// The elements with each key, without their times.
+fn by_key<'a>(
+    elements: &[&'a Map<String, Value>],
+    key: &str,
+) -> BTreeMap<&'a str, Vec<BTreeMap<&'a String, &'a Value>>> {
+    let mut by_key: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    for element in elements {
+        let timeless = element
+            .iter()
+            .filter(|(field, _)| !TIMES.contains(&field.as_str()));
+        let name = element.get(key).and_then(Value::as_str).unwrap_or_default();
+        by_key.entry(name).or_default().push(timeless.collect());
+    }
+    by_key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::ObjectRef;
+    use serde_json::json;
+
+    fn object(body: Value) -> Object {
+        Object {
+            reference: ObjectRef::local("v1", "ManagedCluster", None, "c"),
+            version: "1".to_owned(),
+            body,
+        }
+    }
+
+    fn patch(path: &str, value: Value) -> Step {
+        Step::Patch {
+            reference: object(json!({})).reference,
+            version: "1".to_owned(),
+            fields: vec![(path.to_owned(), value)],
+        }
+    }
+
+    fn told(step: &Step, before: &Value) -> Vec<String> {
+        let effects = of(step, Some(&object(before.clone())));
+        let text = |one: &Effect| format!("{} {} {}", one.path, one.element, one.verb.as_str());
+        effects.iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_step_on_a_whole_object_is_one_effect() {
+        let desired = object(json!({}));
+        let reference = desired.reference.clone();
+        for (step, verb) in [
+            (
+                Step::Create {
+                    desired: desired.clone(),
+                },
+                Verb::Created,
+            ),
+            (
+                Step::Update {
+                    desired,
+                    changed: vec!["a".into(), "b".into()],
+                },
+                Verb::Updated,
+            ),
+            (
+                Step::Delete {
+                    reference,
+                    version: String::new(),
+                    uid: String::new(),
+                    why: String::new(),
+                },
+                Verb::Deleted,
+            ),
+        ] {
+            let effects = of(&step, None);
+            assert_eq!(effects.len(), 1);
+            assert_eq!(
+                (effects[0].verb, effects[0].kind.as_str()),
+                (verb, "ManagedCluster")
+            );
+        }
+    }
+
+    #[test]
+    fn elements_are_added_removed_and_replaced_by_key() {
+        let taint = |key: &str, effect: &str, time: &str| json!({"key": key, "effect": effect, "timeAdded": time});
+        let before = json!({"spec": {"taints": [taint("a", "NoSelect", "1"), taint("b", "NoSelect", "1"), taint("c", "NoSelect", "1")]}});
+        let after = json!([
+            taint("a", "NoSelect", "2"),
+            taint("b", "NoSelectIfNew", "1"),
+            taint("d", "NoSelect", "1")
+        ]);
+        assert_eq!(
+            told(&patch("spec.taints", after), &before),
+            [
+                "spec.taints b replaced",
+                "spec.taints c removed",
+                "spec.taints d added"
+            ]
+        );
+        // Null removes the list.
+        assert_eq!(told(&patch("spec.taints", Value::Null), &before).len(), 3);
+        assert_eq!(
+            told(
+                &patch("spec.taints", json!([taint("a", "NoSelect", "1")])),
+                &json!({})
+            ),
+            ["spec.taints a added"]
+        );
+        // A second element with the key changes what the key means.
+        let twice = json!([
+            taint("a", "NoSelect", "1"),
+            taint("a", "PreferNoSelect", "1")
+        ]);
+        let once = json!({"spec": {"taints": [taint("a", "NoSelect", "1")]}});
+        assert_eq!(
+            told(&patch("spec.taints", twice), &once),
+            ["spec.taints a replaced"]
+        );
+    }
+
+    #[test]
+    fn every_patch_has_an_effect() {
+        let taint = |time: &str| json!([{"key": "a", "timeAdded": time}]);
+        let before = json!({"spec": {"taints": taint("1"), "accepted": true, "list": [1]}});
+        for (path, after) in [
+            ("spec.taints", taint("2")),
+            ("spec.accepted", json!(false)),
+            ("spec.list", json!([2])),
+            ("spec.absent", json!([{"x": 1}])),
+            ("spec.taints", json!("text")),
+        ] {
+            assert_eq!(told(&patch(path, after), &before), [format!("{path}  set")]);
+        }
+    }
+}
