@@ -98,6 +98,24 @@ fn columns() -> Value {
             "Why the policy is not ready, in one word."
         ),
         column(
+            "Active",
+            "string",
+            ".status.revision.id",
+            "Short digest of the active revision."
+        ),
+        column(
+            "Candidate",
+            "string",
+            ".status.candidate.id",
+            "Short digest of the newest revision, while it is not active."
+        ),
+        column(
+            "Gate",
+            "string",
+            ".status.candidate.gate",
+            "The gate at which the candidate stands."
+        ),
+        column(
             "Applied",
             "integer",
             ".status.counts.applied",

@@ -2,8 +2,10 @@
 //! The shape only: unknown fields are refused here, everything else is validated in `core`.
 
 pub mod kubeconfig;
+pub mod rollout;
 
 pub use kubeconfig::{AddressGrant, CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
+pub use rollout::{ModeSpec, RolloutSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -53,6 +55,9 @@ pub struct PolicySpec {
     /// Seconds between two resyncs of a primary, with jitter; 0 disables resync.
     #[serde(default = "default_resync_seconds")]
     pub resync_seconds: u32,
+    /// How a new revision becomes active.
+    #[serde(default)]
+    pub rollout: RolloutSpec,
 }
 
 /// Half an hour.

@@ -158,6 +158,20 @@ words! {
     SourceDeleted, Left: "The primary was deleted. What was made for it is removed or kept, as the policy says.",
         "Nothing to do.";
     Loaded, Held: "The newest revision of the policy is active.", "Nothing to do.";
+    // Candidates.
+    Trying, Held: "The newest revision of the policy is a candidate, and is tried on the live objects without a write.",
+        "Nothing to do: it becomes active, or its status says what it waits for.";
+    ApprovalRequired, Held:
+        "The newest revision of the policy has passed its gates and waits for approval of its plan.",
+        "Look at status.candidate, and approve the digest in its field approve: `transom approve POLICY DIGEST`.";
+    PlanChanged, Held: "Another plan was approved than the one that would be carried out now.",
+        "Look at status.candidate again, and approve the digest in its field approve.";
+    Shadowing, Held: "The newest revision of the policy is only compared with the live objects, as its mode says.",
+        "Set spec.rollout.mode to Preview or Automatic to let it become active.";
+    AnswerUnstable, Invalid: "The candidate gives two answers to the same question.",
+        "Use another version of the guest: its answer may depend on its input only.";
+    RolledBack, Held: "The newest revision of the policy failed after it became active, and the one before is active again.",
+        "See the cause in the message. Change the policy or its component: this revision does not become active again.";
     // Waiting.
     InputTerminating, Waiting: "A required object is being deleted.",
         "Nothing to do: the primary is reconciled again when the object is gone or recreated.";

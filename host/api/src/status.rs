@@ -21,6 +21,9 @@ pub struct PolicyStatus {
     /// The active revision; absent when none is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<RevisionStatus>,
+    /// The newest revision, while it is not active.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<CandidateStatus>,
     /// How many primaries are in each state.
     #[serde(default)]
     pub counts: Counts,
@@ -66,6 +69,9 @@ impl PolicyStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RevisionStatus {
+    /// Short digest of the revision.
+    #[serde(default)]
+    pub id: String,
     /// Generation of the active policy; older than the observed one when a newer one was rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
@@ -74,6 +80,45 @@ pub struct RevisionStatus {
     /// Digest of the component that decides when to reconcile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<String>,
+}
+
+/// A revision that is not active yet: where it stands, and what it would change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CandidateStatus {
+    /// Short digest of the revision.
+    pub id: String,
+    /// Digest of the component that decides what to write.
+    pub decide: String,
+    /// Digest of the component that decides when to reconcile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<String>,
+    /// The gate that it has not passed.
+    pub gate: String,
+    /// Why, in one word.
+    pub reason: String,
+    /// Number of primaries that it was tried on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primaries: Option<u32>,
+    /// Number of primaries for which it would change something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<u32>,
+    /// What it would change, the most frequent effect first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<EffectStatus>,
+    /// The digest that an approval has to name; absent when nothing is to be approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approve: Option<String>,
+}
+
+/// One effect of a candidate, and how often it would have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EffectStatus {
+    /// Kind, path and element, and what happens to it: `ManagedCluster spec.taints example.com/x added`.
+    pub effect: String,
+    /// How often.
+    pub count: u32,
 }
 
 /// How many primaries are in each state.

@@ -6,6 +6,7 @@ pub mod overlap;
 
 use crate::policy::Policy;
 use crate::reference::ObjectRef;
+use crate::rollout::Candidate;
 use crate::trigger::{Evaluator, Predicate};
 use guest::Guest;
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,6 +78,8 @@ pub struct Entry {
     pub place: Place,
     /// Generation of the active revision.
     pub active: Option<i64>,
+    /// The newest revision while it is neither active nor refused.
+    pub candidate: Option<Candidate>,
 }
 
 /// Policies by name.
@@ -92,6 +95,8 @@ pub enum Change {
     Loaded,
     /// It has another revision: drop every primary's *before* state, enqueue every primary.
     Swapped,
+    /// A newer revision is a candidate, or has come to another gate: nothing of it is written.
+    Waiting,
     /// A newer revision was refused, for another reason than before.
     Refused,
     /// The newest manifest narrows what the last good revision may do, or widens it again: enqueue every primary.
@@ -113,6 +118,20 @@ impl Catalogue {
             refused: None,
             place,
             active,
+            candidate: None,
+        };
+        self.replaced(name, entry)
+    }
+
+    /// The catalogue in which the newest revision of a policy is a candidate; the last good one stays active.
+    #[must_use]
+    pub fn trying(&self, candidate: Candidate, place: impl Into<Place>) -> Self {
+        let name = Arc::clone(&candidate.revision.policy.name);
+        let entry = Entry {
+            refused: None,
+            place: place.into(),
+            candidate: Some(candidate),
+            ..self.entries.get(&name).cloned().unwrap_or_default()
         };
         self.replaced(name, entry)
     }
@@ -123,6 +142,7 @@ impl Catalogue {
         let entry = Entry {
             refused: Some(refusal),
             place: place.into(),
+            candidate: None,
             ..self.entries.get(name).cloned().unwrap_or_default()
         };
         self.replaced(name.into(), entry)
@@ -192,6 +212,10 @@ fn difference(old: Option<&Entry>, new: Option<&Entry>) -> Option<Change> {
     match (before, &new.revision) {
         (None, Some(_)) => Some(Change::Loaded),
         (Some(before), Some(after)) if before != after => Some(Change::Swapped),
+        _ if new.candidate.is_some() => {
+            let before = old.and_then(|entry| entry.candidate.as_ref());
+            (before != new.candidate.as_ref()).then_some(Change::Waiting)
+        }
         _ if refused == new.refused.as_ref() => None,
         _ if new.refused.is_some() => Some(Change::Refused),
         _ => Some(Change::Mended),

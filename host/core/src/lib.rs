@@ -36,6 +36,7 @@ pub mod reference;
 pub mod report;
 pub mod requirements;
 pub mod rights;
+pub mod rollout;
 #[cfg(test)]
 mod sample;
 pub mod share;

@@ -5,6 +5,7 @@ pub mod check;
 pub mod component;
 pub mod manifest;
 
+use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::object::Object;
 use crate::pattern::{Pattern, TemplateData};
@@ -14,7 +15,7 @@ use crate::world::World;
 use component::Source;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use transom_api::policy::{GuestSpec, KubeconfigGrant, OwnSpec, Verb};
+use transom_api::policy::{GuestSpec, KubeconfigGrant, OwnSpec, RolloutSpec, Verb};
 use transom_api::{KnownReason, labels};
 
 /// A checked policy; made by [`check::policy`].
@@ -40,6 +41,10 @@ pub struct Policy {
     pub own: OwnSpec,
     /// Seconds between two resyncs, 0 for none.
     pub resync_seconds: u32,
+    /// How a new revision becomes active.
+    pub rollout: RolloutSpec,
+    /// Digest of what makes a revision of the policy, without the bytes of its components.
+    pub identity: Digest,
 }
 
 impl Policy {

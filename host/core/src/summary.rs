@@ -5,6 +5,7 @@ use crate::catalogue::Entry;
 use crate::catalogue::guest::Guest;
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
+use crate::rollout::{self, Candidate};
 use crate::time::format_rfc3339;
 use std::collections::BTreeMap;
 use transom_api::status::{
@@ -79,6 +80,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
     let entry = known.entry;
     let digest = |guest: &Guest| guest.digest.to_string();
     let revision = entry.revision.as_ref().map(|revision| RevisionStatus {
+        id: rollout::short(&revision.id()),
         generation: entry.active,
         decide: digest(&revision.decide),
         trigger: revision.trigger.as_ref().map(digest),
@@ -88,17 +90,18 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
     let mut watch_errors: Vec<_> = watch_errors.cloned().collect();
     watch_errors.sort();
     watch_errors.dedup();
-    let said = match (&entry.revision, &entry.refused) {
+    let waits = entry.candidate.as_ref().map(|candidate| candidate.reason);
+    let inactive = entry
+        .refused
+        .as_ref()
+        .map(|refused| refused.reason)
+        .or(waits);
+    let said = match (&entry.revision, inactive) {
         // Never active: its needs and its health are unknown.
-        (None, Some(refused)) => {
+        (None, Some(reason)) => {
             let unknown = |kind| {
                 let message = "No revision of the policy is active.".to_owned();
-                said(
-                    kind,
-                    ConditionStatus::Unknown,
-                    refused.reason.as_str(),
-                    message,
-                )
+                said(kind, ConditionStatus::Unknown, reason.as_str(), message)
             };
             let (watched, healthy) = (ConditionType::Watched, ConditionType::Healthy);
             [loaded(entry), unknown(watched), unknown(healthy)]
@@ -113,6 +116,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
     PolicyStatus {
         observed_generation: entry.place.generation,
         revision,
+        candidate: entry.candidate.as_ref().map(Candidate::status),
         counts: sum.counts,
         conditions: said.map(|said| dated(said, known)).collect(),
         top_failures: sum.top_failures(),
@@ -177,11 +181,13 @@ fn holds(is_so: bool) -> ConditionStatus {
 }
 
 fn loaded(entry: &Entry) -> Condition {
-    let (reason, message) = match &entry.refused {
-        None => (KnownReason::Loaded, KnownReason::Loaded.meaning()),
-        Some(refused) => (refused.reason, refused.message.as_str()),
+    let candidate = entry.candidate.as_ref();
+    let (reason, message) = match (&entry.refused, candidate) {
+        (None, None) => (KnownReason::Loaded, KnownReason::Loaded.meaning()),
+        (None, Some(candidate)) => (candidate.reason, candidate.message.as_str()),
+        (Some(refused), _) => (refused.reason, refused.message.as_str()),
     };
-    let status = holds(entry.refused.is_none());
+    let status = holds(entry.refused.is_none() && candidate.is_none());
     said(
         ConditionType::Loaded,
         status,
@@ -382,6 +388,7 @@ mod tests {
             refused: None,
             place,
             active: Some(4),
+            candidate: None,
         }
     }
 

@@ -5,6 +5,7 @@ use super::Step;
 use crate::object::Object;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// The fields of an element that identify it, the first one that every element has.
 const KEYS: [&str; 3] = ["key", "type", "name"];
@@ -55,6 +56,18 @@ impl Verb {
             Self::Replaced => "replaced",
             Self::Set => "set",
         }
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.kind)?;
+        for part in [&self.path, &self.element] {
+            if !part.is_empty() {
+                write!(f, " {part}")?;
+            }
+        }
+        write!(f, " {}", self.verb.as_str())
     }
 }
 

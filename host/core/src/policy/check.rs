@@ -8,10 +8,12 @@ use super::{Policy, PrimaryRule, ReadRule, WriteRule};
 use crate::pattern::Pattern;
 use crate::pattern::template::{Names, Template};
 use crate::reference::dns;
+use crate::rollout;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 use transom_api::policy::bounds::{self, FEW, LABEL, MANY};
+use transom_api::policy::rollout::HISTORY;
 use transom_api::policy::{GrantSpec, GuestSpec, PolicySpec, PrimarySpec, ReadGrant};
 
 pub(crate) type Checked<T> = Result<T, PolicyError>;
@@ -32,6 +34,12 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
             "metadata.name",
             "is not a DNS subdomain of at most 63 bytes",
         );
+    }
+    let identity = rollout::identity(&spec);
+    let (fewest, most) = HISTORY;
+    if !(fewest..=most).contains(&spec.rollout.history) {
+        let why = format!("must be from {fewest} to {most}");
+        return wrong("spec.rollout.history", why);
     }
     let primary = primary(&spec.primary)?;
     guest("spec.guests.decide", &spec.guests.decide)?;
@@ -54,6 +62,8 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
         writes,
         own: spec.own,
         resync_seconds: spec.resync_seconds,
+        rollout: spec.rollout,
+        identity,
     })
 }
 

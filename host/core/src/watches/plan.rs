@@ -27,9 +27,12 @@ pub fn of(
     secrets: SecretReads,
     components: &BTreeSet<ObjectRef>,
 ) -> Watches {
-    let revisions = catalogue
-        .entries()
-        .filter_map(|(_, entry)| entry.revision.as_deref());
+    // A candidate is tried on the objects that it would read.
+    let revisions = catalogue.entries().flat_map(|(_, entry)| {
+        let candidate = entry.candidate.as_ref();
+        let candidate = candidate.map(|candidate| &*candidate.revision);
+        entry.revision.as_deref().into_iter().chain(candidate)
+    });
     let policies = revisions.map(|revision| (&revision.policy, Some(revision)));
     let mut watches = wanted_by(policies, connection, secrets);
     for object in components.iter().filter(|one| one.cluster == connection) {

@@ -1,0 +1,480 @@
+//! The rollout of a policy: what makes a revision, the gates that a candidate passes in their order, and the decision
+//! about it. Asks no guest and reads no clock.
+
+use crate::catalogue::Revision;
+use crate::digest::Digest;
+use crate::plan::effect::Effect;
+use crate::reference::ObjectRef;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use transom_api::KnownReason;
+use transom_api::policy::{ModeSpec, PolicySpec};
+use transom_api::status::{CandidateStatus, EffectStatus, MAX_LISTED};
+
+/// The fields of a policy's `spec` that count at once, and those for which the bytes of the components stand.
+const NOT_IDENTIFYING: [&str; 5] = ["suspend", "rollout", "limits", "verify", "resyncSeconds"];
+/// The fields of a guest for which the digest of its component stands.
+const OF_COMPONENT: [&str; 2] = ["component", "digest"];
+/// How many hexadecimal digits tell the revisions of one policy apart.
+const SHORT: usize = 10;
+/// How many primaries a message names.
+const NAMED: usize = 3;
+
+/// Digest of what makes a revision, without the bytes of its components: guests' settings and capabilities, primaries,
+/// grants and ownership.
+pub fn identity(spec: &PolicySpec) -> Digest {
+    let mut spec = serde_json::to_value(spec).unwrap_or_default();
+    let remove = |value: Option<&mut Value>, fields: &[&str]| {
+        if let Some(map) = value.and_then(Value::as_object_mut) {
+            fields.iter().for_each(|field| drop(map.remove(*field)));
+        }
+    };
+    remove(Some(&mut spec), &NOT_IDENTIFYING);
+    for guest in ["/guests/decide", "/guests/trigger"] {
+        remove(spec.pointer_mut(guest), &OF_COMPONENT);
+    }
+    Digest::of(&spec)
+}
+
+impl Revision {
+    /// Digest of the revision: the identity of its policy, and the bytes of its components.
+    pub fn id(&self) -> Digest {
+        let trigger = self.trigger.as_ref().map(|guest| guest.digest.to_string());
+        Digest::of(&json!([
+            self.policy.identity.to_string(),
+            self.decide.digest.to_string(),
+            trigger
+        ]))
+    }
+}
+
+/// The short form of a revision's digest, for people and for names.
+pub fn short(id: &Digest) -> String {
+    let id = id.to_string();
+    let hex = id.trim_start_matches("sha256:");
+    hex.chars().take(SHORT).collect()
+}
+
+/// What a new revision passes before it becomes active, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gate {
+    /// The manifest is valid, and fits beside other policies.
+    Manifest,
+    /// The components may come from where the policy says, and can be read.
+    Source,
+    /// Their bytes are the demanded ones.
+    Digest,
+    /// They are signed as the policy demands.
+    Signature,
+    /// They import what is granted only.
+    Imports,
+    /// They are guests of the world and the contract that the policy needs.
+    Contract,
+    /// They are compiled within the limits.
+    Compile,
+    /// They describe themselves.
+    Description,
+    /// They accept their settings.
+    Settings,
+    /// On the live primaries they answer twice the same, within the limits and the grant.
+    Answers,
+    /// What changes is approved, where that is demanded.
+    Approval,
+}
+
+impl Gate {
+    /// One word, for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Manifest => "Manifest",
+            Self::Source => "Source",
+            Self::Digest => "Digest",
+            Self::Signature => "Signature",
+            Self::Imports => "Imports",
+            Self::Contract => "Contract",
+            Self::Compile => "Compile",
+            Self::Description => "Description",
+            Self::Settings => "Settings",
+            Self::Answers => "Answers",
+            Self::Approval => "Approval",
+        }
+    }
+
+    /// The gate at which a revision is refused for a reason while it is loaded.
+    pub fn of(reason: KnownReason) -> Self {
+        match reason {
+            KnownReason::ComponentNotAllowed
+            | KnownReason::ComponentNotFound
+            | KnownReason::RegistryUnavailable
+            | KnownReason::RegistryForbidden
+            | KnownReason::ReadForbidden
+            | KnownReason::ReadFailed
+            | KnownReason::ServerUnavailable => Self::Source,
+            KnownReason::DigestMismatch => Self::Digest,
+            KnownReason::ImportNotGranted => Self::Imports,
+            KnownReason::WorldMismatch => Self::Contract,
+            KnownReason::ComponentInvalid | KnownReason::ComponentTooLarge => Self::Compile,
+            KnownReason::DescriptionInvalid => Self::Description,
+            KnownReason::SettingsRefused => Self::Settings,
+            reason if is_fault(reason) => Self::Description,
+            _ => Self::Manifest,
+        }
+    }
+}
+
+/// Whether a guest is to blame when a reconcile ends for this reason, whatever its inputs are.
+pub fn is_fault(reason: KnownReason) -> bool {
+    use KnownReason as K;
+    matches!(
+        reason,
+        K::GuestTimedOut
+            | K::GuestMemoryExceeded
+            | K::GuestTablesExceeded
+            | K::GuestStackOverflowed
+            | K::GuestTrapped
+            | K::AnswerTooLarge
+            | K::LogFlooded
+            | K::HostCallsExceeded
+            | K::ContractBroken
+            | K::TooManyRounds
+            | K::ReadNotGranted
+            | K::WriteNotGranted
+            | K::ServerNotGranted
+            | K::CANotGranted
+            | K::InsecureNotGranted
+            | K::ProxyNotGranted
+            | K::ServerNameNotGranted
+            | K::CredentialNotGranted
+            | K::TaintKeyNotGranted
+            | K::UnknownReference
+            | K::InvalidTargetName
+    )
+}
+
+/// A revision that is not active yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The revision.
+    pub revision: Arc<Revision>,
+    /// The gate that it has not passed.
+    pub gate: Gate,
+    /// Why it waits there, or was refused.
+    pub reason: KnownReason,
+    /// For people.
+    pub message: String,
+    /// What it would change, once that is known.
+    pub trial: Option<Arc<Trial>>,
+}
+
+/// What a candidate would do on the live primaries. Nothing of it was written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trial {
+    /// How many primaries there are.
+    pub primaries: usize,
+    /// How many of them it would change something for.
+    pub changed: usize,
+    /// How often it would have each effect.
+    pub effects: BTreeMap<Effect, usize>,
+    /// Digest of every change for every primary; the same as long as the same would be written.
+    pub digest: String,
+    /// The primaries for which it breaks a limit, the contract or the grant, and the active revision does not.
+    pub faults: Vec<(ObjectRef, KnownReason, String)>,
+    /// The primaries for which it gives two answers to the same question.
+    pub unstable: Vec<ObjectRef>,
+    /// Why the trial says nothing, as when a primary could not be read.
+    pub incomplete: Option<(KnownReason, String)>,
+}
+
+/// What becomes of a candidate after a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It becomes active.
+    Activate,
+    /// It waits at a gate, and is tried again.
+    Wait(Gate, KnownReason, String),
+    /// It is refused until the policy or a component changes.
+    Refuse(Gate, KnownReason, String),
+}
+
+/// Decides about a candidate. `approved`: the digest that was approved for the policy.
+pub fn verdict(revision: &Revision, trial: &Trial, approved: Option<&str>) -> Verdict {
+    if let Some((reason, why)) = &trial.incomplete {
+        return Verdict::Wait(Gate::Answers, *reason, why.clone());
+    }
+    if let Some((_, reason, why)) = trial.faults.first() {
+        let (count, all) = (trial.faults.len(), trial.primaries);
+        let named = names(trial.faults.iter().map(|(primary, _, _)| primary));
+        let message = format!(
+            "the candidate fails for {count} of {all} primaries and the active revision does not ({named}): {why}"
+        );
+        return Verdict::Refuse(Gate::Answers, *reason, message);
+    }
+    if !trial.unstable.is_empty() {
+        let (count, all) = (trial.unstable.len(), trial.primaries);
+        let named = names(trial.unstable.iter());
+        let message = format!(
+            "the candidate gives two answers to the same question for {count} of {all} primaries ({named})"
+        );
+        return Verdict::Refuse(Gate::Answers, KnownReason::AnswerUnstable, message);
+    }
+    let (changed, all) = (trial.changed, trial.primaries);
+    let plan = format!("the candidate would change something for {changed} of {all} primaries");
+    match revision.policy.rollout.mode {
+        ModeSpec::Automatic => Verdict::Activate,
+        ModeSpec::Shadow => Verdict::Wait(Gate::Approval, KnownReason::Shadowing, plan),
+        ModeSpec::Preview => {
+            let digest = approval(&revision.id(), trial);
+            match approved {
+                Some(approved) if approved == digest => Verdict::Activate,
+                Some(_) => {
+                    let message = format!("{plan}; another plan was approved; approve {digest}");
+                    Verdict::Wait(Gate::Approval, KnownReason::PlanChanged, message)
+                }
+                None => {
+                    let message = format!("{plan}; approve {digest}");
+                    Verdict::Wait(Gate::Approval, KnownReason::ApprovalRequired, message)
+                }
+            }
+        }
+    }
+}
+
+/// What an approval names: this revision with this plan, and no other.
+pub fn approval(id: &Digest, trial: &Trial) -> String {
+    Digest::of(&json!(["approval", id.to_string(), trial.digest])).to_string()
+}
+
+fn names<'a>(primaries: impl Iterator<Item = &'a ObjectRef>) -> String {
+    let mut named: Vec<_> = primaries.take(NAMED + 1).map(ToString::to_string).collect();
+    if named.len() > NAMED {
+        named[NAMED] = "…".to_owned();
+    }
+    named.join(", ")
+}
+
+impl Candidate {
+    /// How a policy's status shows it.
+    pub fn status(&self) -> CandidateStatus {
+        let trial = self.trial.as_deref();
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let effects = trial.into_iter().flat_map(|trial| &trial.effects);
+        let mut effects: Vec<_> = effects
+            .map(|(effect, times)| EffectStatus {
+                effect: effect.to_string(),
+                count: count(*times),
+            })
+            .collect();
+        effects.sort_by(|one, other| other.count.cmp(&one.count));
+        effects.truncate(MAX_LISTED);
+        let waits = matches!(
+            self.reason,
+            KnownReason::ApprovalRequired | KnownReason::PlanChanged
+        );
+        let id = self.revision.id();
+        CandidateStatus {
+            id: short(&id),
+            decide: self.revision.decide.digest.to_string(),
+            trigger: (self.revision.trigger.as_ref()).map(|guest| guest.digest.to_string()),
+            gate: self.gate.as_str().to_owned(),
+            reason: self.reason.as_str().to_owned(),
+            primaries: trial.map(|trial| count(trial.primaries)),
+            changed: trial.map(|trial| count(trial.changed)),
+            effects,
+            approve: trial.filter(|_| waits).map(|trial| approval(&id, trial)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{check, manifest};
+    use crate::sample::{guest, hosted, kubeconfig_manifest, policy};
+
+    fn revision(changes: &[(&str, Value)]) -> Revision {
+        let mut manifest = kubeconfig_manifest();
+        for (pointer, value) in changes {
+            let (parent, field) = pointer.rsplit_once('/').unwrap();
+            manifest.pointer_mut(parent).unwrap()[field] = value.clone();
+        }
+        Revision {
+            policy: policy(&manifest),
+            trigger: None,
+            decide: guest(&[], &[]),
+        }
+    }
+
+    #[test]
+    fn a_revision_is_its_guests_settings_and_grants() {
+        let id = |changes: &[(&str, Value)]| revision(changes).id();
+        let same = id(&[]);
+        for (field, value) in [
+            ("/spec/suspend", json!(true)),
+            ("/spec/resyncSeconds", json!(7)),
+            ("/spec/rollout", json!({"mode": "Preview", "history": 3})),
+            ("/spec/guests/decide/component", json!("builtin:other")),
+            ("/spec/own", json!({})),
+        ] {
+            if field == "/spec/own" {
+                // Defaults may be written or not.
+                let mut written = kubeconfig_manifest();
+                written["spec"]["own"] = serde_json::to_value(
+                    check::policy(manifest::parse(&written).unwrap())
+                        .unwrap()
+                        .own,
+                )
+                .unwrap();
+                assert_eq!(
+                    policy(&written).identity,
+                    policy(&kubeconfig_manifest()).identity
+                );
+                continue;
+            }
+            assert_eq!(id(&[(field, value)]), same, "{field}");
+        }
+        for (field, value) in [
+            ("/spec/guests/decide/settings", json!({"a": 1})),
+            ("/spec/guests/decide/capabilities", json!(["log"])),
+            ("/spec/primary/namespaces", json!(["clusters"])),
+            ("/spec/own", json!({"prune": "Never"})),
+        ] {
+            assert_ne!(id(&[(field, value)]), same, "{field}");
+        }
+        let mut other = revision(&[]);
+        other.decide.digest = "sha256:2".into();
+        assert_ne!(other.id(), same);
+        other.trigger = Some(other.decide.clone());
+        assert_ne!(
+            other.id(),
+            Revision {
+                trigger: None,
+                ..other.clone()
+            }
+            .id()
+        );
+        assert_eq!(short(&same).len(), SHORT);
+    }
+
+    #[test]
+    fn a_candidate_passes_or_stops_at_a_gate() {
+        let of = |mode: &str| revision(&[("/spec/rollout", json!({"mode": mode}))]);
+        let good = Trial {
+            primaries: 3,
+            changed: 1,
+            digest: "sha256:plan".to_owned(),
+            ..Trial::default()
+        };
+        let faulty = Trial {
+            faults: vec![(hosted("a"), KnownReason::GuestTrapped, "why".to_owned())],
+            ..good.clone()
+        };
+        let unstable = Trial {
+            unstable: vec![hosted("a"); 5],
+            ..good.clone()
+        };
+        let incomplete = Trial {
+            incomplete: Some((KnownReason::ReadFailed, "why".to_owned())),
+            ..faulty.clone()
+        };
+        let token = approval(&of("Preview").id(), &good);
+        let other = approval(
+            &of("Preview").id(),
+            &Trial {
+                digest: "sha256:other".to_owned(),
+                ..good.clone()
+            },
+        );
+        for (mode, trial, approved, expected) in [
+            ("Automatic", &good, None, "active"),
+            (
+                "Automatic",
+                &faulty,
+                Some(&token),
+                "Answers GuestTrapped refused",
+            ),
+            (
+                "Automatic",
+                &unstable,
+                None,
+                "Answers AnswerUnstable refused",
+            ),
+            ("Automatic", &incomplete, None, "Answers ReadFailed"),
+            ("Preview", &good, None, "Approval ApprovalRequired"),
+            ("Preview", &good, Some(&other), "Approval PlanChanged"),
+            ("Preview", &good, Some(&token), "active"),
+            (
+                "Preview",
+                &faulty,
+                Some(&token),
+                "Answers GuestTrapped refused",
+            ),
+            ("Shadow", &good, Some(&token), "Approval Shadowing"),
+        ] {
+            let text = match verdict(&of(mode), trial, approved.map(String::as_str)) {
+                Verdict::Activate => "active".to_owned(),
+                Verdict::Wait(gate, reason, _) => format!("{} {}", gate.as_str(), reason.as_str()),
+                Verdict::Refuse(gate, reason, message) => {
+                    assert!(
+                        message.contains("hosted") || message.contains("/a"),
+                        "{message}"
+                    );
+                    format!("{} {} refused", gate.as_str(), reason.as_str())
+                }
+            };
+            assert_eq!(text, expected, "{mode} {trial:?}");
+        }
+        // A plan that was approved is approved for its revision only.
+        let revised = revision(&[
+            ("/spec/rollout", json!({"mode": "Preview"})),
+            ("/spec/guests/decide/settings", json!({"a": 1})),
+        ]);
+        assert_ne!(approval(&revised.id(), &good), token);
+    }
+
+    #[test]
+    fn the_status_shows_gate_counts_and_what_to_approve() {
+        let revision = Arc::new(revision(&[]));
+        let effect = |element: &str| Effect {
+            verb: crate::plan::effect::Verb::Added,
+            kind: "ManagedCluster".to_owned(),
+            path: "spec.taints".to_owned(),
+            element: element.to_owned(),
+        };
+        let effects = (0..100)
+            .map(|n| (effect(&format!("key-{n:03}")), n))
+            .collect();
+        let candidate = Candidate {
+            revision: Arc::clone(&revision),
+            gate: Gate::Approval,
+            reason: KnownReason::ApprovalRequired,
+            message: String::new(),
+            trial: Some(Arc::new(Trial {
+                primaries: 3,
+                changed: 1,
+                effects,
+                ..Trial::default()
+            })),
+        };
+        let status = candidate.status();
+        assert_eq!(
+            (status.gate.as_str(), status.changed, status.effects.len()),
+            ("Approval", Some(1), MAX_LISTED)
+        );
+        assert_eq!(
+            (status.effects[0].effect.as_str(), status.effects[0].count),
+            ("ManagedCluster spec.taints key-099 added", 99)
+        );
+        assert!(
+            status
+                .approve
+                .is_some_and(|digest| digest.starts_with("sha256:"))
+        );
+        let trying = Candidate {
+            reason: KnownReason::Trying,
+            gate: Gate::Answers,
+            ..candidate
+        };
+        assert_eq!(trying.status().approve, None);
+    }
+}
