@@ -15,6 +15,7 @@ mod pool;
 pub(crate) mod queue;
 pub(crate) mod snapshot;
 mod statuses;
+pub(crate) mod trial;
 mod watch;
 mod workers;
 pub(crate) mod workqueue;
@@ -70,7 +71,7 @@ impl Controller {
 
 /// What the stages share.
 pub(crate) struct Controller {
-    pub(crate) connections: Connections,
+    pub(crate) connections: Arc<Connections>,
     /// Whether this replica leads; without leader election it always does.
     leading: Leading,
     pub(crate) memory: SharedMemory,
@@ -85,11 +86,13 @@ pub(crate) struct Controller {
     pool: Pool,
     /// Limits how many reconciles run at once over all policies.
     at_once: Arc<Semaphore>,
-    documents: Documents,
+    documents: Arc<Documents>,
     /// Notified whenever a worker has no next request.
     moved: Notify,
     /// Seeds the jitter of back-off and resync, differently in each run.
     seeds: RandomState,
+    /// Whether its reconciles are those of a trial, which are neither logged nor counted.
+    trial: bool,
 }
 
 impl Controller {
@@ -97,7 +100,7 @@ impl Controller {
     pub(crate) fn new(connections: Connections, clock: Clock, facts: AgentFacts) -> Self {
         Self {
             leading: connections.leading(),
-            connections,
+            connections: Arc::new(connections),
             memory: SharedMemory::default(),
             clock,
             facts,
@@ -106,10 +109,11 @@ impl Controller {
             statuses: Statuses::default(),
             accounts: Accounts::default(),
             pool: Pool::new(Budget::default().threads()),
-            documents: Documents::new(&Budget::default()),
+            documents: Arc::new(Documents::new(&Budget::default())),
             at_once: Arc::new(Semaphore::new(workers::AT_ONCE)),
             moved: Notify::new(),
             seeds: RandomState::new(),
+            trial: false,
         }
     }
 
@@ -136,7 +140,7 @@ impl Controller {
     /// Sizes the threads and the room for documents by a memory budget.
     pub(crate) fn within(mut self, budget: &Budget) -> Self {
         self.pool = Pool::new(budget.threads());
-        self.documents = Documents::new(budget);
+        self.documents = Arc::new(Documents::new(budget));
         self
     }
 
@@ -233,15 +237,19 @@ struct Ended {
     touched: Touched,
 }
 
-/// The guest's answer to the function `asked`; records what the call used.
-///
-/// # Errors
-/// When the guest was stopped or broke the contract, with the reason.
-fn answer<T>(key: &Key, asked: &'static str, call: Call<T>) -> Result<T, Failure> {
-    let reason = call.result.as_ref().err().map(CallFailure::reason);
-    telemetry::called(key, asked, &call.receipt, reason);
-    call.result
-        .map_err(|failure| Failure::known(known_reason(failure.reason()), failure.to_string()))
+impl Controller {
+    /// The guest's answer to the function `asked`; records what the call used.
+    ///
+    /// # Errors
+    /// When the guest was stopped or broke the contract, with the reason.
+    fn answer<T>(&self, key: &Key, asked: &'static str, call: Call<T>) -> Result<T, Failure> {
+        let reason = call.result.as_ref().err().map(CallFailure::reason);
+        if !self.trial {
+            telemetry::called(key, asked, &call.receipt, reason);
+        }
+        call.result
+            .map_err(|failure| Failure::known(known_reason(failure.reason()), failure.to_string()))
+    }
 }
 
 /// The agent's only wall clock: the system's, or the instant that `--now` fixes. Decisions do not call it; they get the

@@ -20,6 +20,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use transom_api::labels;
 use transom_artifacts::{Base, Location};
 use transom_core::document::{Limits, flatten_list, parse_many};
 use transom_core::policy::manifest;
@@ -75,6 +76,12 @@ impl Written {
     /// Its uid, if it is an object.
     fn uid(&self) -> Option<&str> {
         self.text("/metadata/uid")
+    }
+
+    /// The digest of the plan that was approved for the policy.
+    pub(crate) fn approved(&self) -> Option<&str> {
+        let annotations = self.value.pointer("/metadata/annotations")?;
+        annotations.get(labels::APPROVED)?.as_str()
     }
 
     /// When the policy was created, if it comes from an API server; in seconds since 1970.

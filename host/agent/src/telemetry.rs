@@ -273,6 +273,15 @@ pub(crate) fn tell(signal: &Signal) {
         Signal::PolicyLoaded { policy } => info!(%policy, "loaded"),
         Signal::PolicyReaches { policy, message } => info!(%policy, "{message}"),
         Signal::Swapped { policy } => info!(%policy, "swapped"),
+        Signal::Candidate {
+            policy,
+            revision,
+            gate,
+            reason,
+            message,
+        } => {
+            info!(%policy, %revision, gate, reason = reason.as_str(), "candidate: {message}");
+        }
         Signal::SwapRefused {
             policy,
             reason,

@@ -86,9 +86,11 @@ pub struct RevisionStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CandidateStatus {
-    /// Short digest of the revision.
+    /// Short digest of the revision; empty when it could not be loaded.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// Digest of the component that decides what to write.
+    /// Digest of the component that decides what to write; likewise.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub decide: String,
     /// Digest of the component that decides when to reconcile.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -148,6 +148,17 @@ impl Catalogue {
         self.replaced(name.into(), entry)
     }
 
+    /// The catalogue in which the refused revision of a policy is this candidate.
+    #[must_use]
+    pub fn refused_at(&self, candidate: Candidate) -> Self {
+        let name = Arc::clone(&candidate.revision.policy.name);
+        let entry = Entry {
+            candidate: Some(candidate),
+            ..self.entries.get(&name).cloned().unwrap_or_default()
+        };
+        self.replaced(name, entry)
+    }
+
     /// The catalogue with another bound on the last good revision of a policy; nothing else changes.
     #[must_use]
     pub fn bounding(&self, revision: Arc<Revision>) -> Self {
@@ -176,6 +187,11 @@ impl Catalogue {
     /// Every policy in order of name.
     pub fn entries(&self) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
         self.entries.iter()
+    }
+
+    /// What is known of a policy.
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.get(name)
     }
 
     /// The last good revision of a policy.
@@ -212,7 +228,7 @@ fn difference(old: Option<&Entry>, new: Option<&Entry>) -> Option<Change> {
     match (before, &new.revision) {
         (None, Some(_)) => Some(Change::Loaded),
         (Some(before), Some(after)) if before != after => Some(Change::Swapped),
-        _ if new.candidate.is_some() => {
+        _ if new.candidate.is_some() && new.refused.is_none() => {
             let before = old.and_then(|entry| entry.candidate.as_ref());
             (before != new.candidate.as_ref()).then_some(Change::Waiting)
         }

@@ -51,6 +51,19 @@ pub enum Signal {
         /// Its name.
         policy: Arc<str>,
     },
+    /// A new revision is a candidate, or has come to another gate.
+    Candidate {
+        /// Name of the policy.
+        policy: Arc<str>,
+        /// Short digest of the revision.
+        revision: String,
+        /// The gate, in one word.
+        gate: &'static str,
+        /// Why it waits there, in one word.
+        reason: KnownReason,
+        /// Why, for people.
+        message: String,
+    },
     /// A revision was refused; the earlier one stays active, if there is one.
     SwapRefused {
         /// Name of the policy.

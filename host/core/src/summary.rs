@@ -5,12 +5,12 @@ use crate::catalogue::Entry;
 use crate::catalogue::guest::Guest;
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
-use crate::rollout::{self, Candidate};
+use crate::rollout::{self, Candidate, Gate};
 use crate::time::format_rfc3339;
 use std::collections::BTreeMap;
 use transom_api::status::{
-    Condition, ConditionStatus, ConditionType, Counts, MAX_LISTED, MAX_MESSAGE, MAX_TOP_FAILURES,
-    PolicyStatus, PrimaryStatus, RevisionStatus, WaitingStatus, WatchStatus,
+    CandidateStatus, Condition, ConditionStatus, ConditionType, Counts, MAX_LISTED, MAX_MESSAGE,
+    MAX_TOP_FAILURES, PolicyStatus, PrimaryStatus, RevisionStatus, WaitingStatus, WatchStatus,
 };
 use transom_api::{KnownReason, Reason, State};
 
@@ -116,13 +116,23 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
     PolicyStatus {
         observed_generation: entry.place.generation,
         revision,
-        candidate: entry.candidate.as_ref().map(Candidate::status),
+        candidate: candidate(entry),
         counts: sum.counts,
         conditions: said.map(|said| dated(said, known)).collect(),
         top_failures: sum.top_failures(),
         waiting: sum.waiting(),
         watch_errors,
     }
+}
+
+/// The newest revision while it is not active; of one that could not even be loaded, only where it stopped.
+fn candidate(entry: &Entry) -> Option<CandidateStatus> {
+    let stopped = entry.refused.as_ref().map(|refused| CandidateStatus {
+        gate: Gate::of(refused.reason).as_str().to_owned(),
+        reason: refused.reason.as_str().to_owned(),
+        ..CandidateStatus::default()
+    });
+    entry.candidate.as_ref().map(Candidate::status).or(stopped)
 }
 
 /// Whether an active policy depends on a watch.

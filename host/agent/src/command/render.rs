@@ -81,6 +81,7 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Changes, bo
         source,
         [LOCAL.to_owned()].into(),
         args.reconcile.reading_without_files(),
+        false,
     );
     let directory = open(path, given, run::limits(args.reconcile.max_object_bytes))?;
     let before = directory.copy();

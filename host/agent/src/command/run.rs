@@ -61,13 +61,24 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     if args.once {
         let Prepared {
             controller,
-            swap,
+            mut swap,
             begun,
             mut opening,
             ..
         } = prepare(args).await?;
         begun.await.context("failed to start the policies")?;
         drive(&controller, screen).await;
+        let active = swap.active().clone();
+        while swap.tries() {
+            for due in swap.due() {
+                let attempt = Arc::clone(&controller).try_candidate(active.clone(), due);
+                let changes = swap.tried(attempt.await);
+                Arc::clone(&controller)
+                    .begin_policies(active.clone(), changes)
+                    .await;
+            }
+            drive(&controller, screen).await;
+        }
         // Waits for every connection, so that one that does not answer is reported even if no policy needs it.
         while opening.join_next().await.is_some() {}
         if would::is_asked_for(args) {
@@ -109,7 +120,9 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let (source, base) = (Arc::clone(&controller), base(args));
     let following = active.clone();
     let news = async move |components| source.news(&base, &following, components).await;
-    let swapping = tokio::spawn(watch::policies(swap, news, changed));
+    let (trying, tried) = (Arc::clone(&controller), active.clone());
+    let attempt = move |due| Arc::clone(&trying).try_candidate(tried.clone(), due);
+    let swapping = tokio::spawn(watch::policies(swap, news, attempt, changed));
     let taking = Arc::clone(&controller).follow_policies(active.clone(), changes);
     let taking = tokio::spawn(taking);
     let work = async {
@@ -163,8 +176,15 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     });
     let names = connect::names(args);
     let components = || args.reconcile.reading();
-    let files =
-        files.map(|files| Loading::start(engine.clone(), files, names.clone(), components()));
+    let files = files.map(|files| {
+        Loading::start(
+            engine.clone(),
+            files,
+            names.clone(),
+            components(),
+            !args.asked,
+        )
+    });
     let controller = controller(connect::open(args).await?, &args.reconcile).within(&budget);
     let controller = Arc::new(match args {
         RunArgs { asked: true, .. } => controller.only_asked(),
@@ -186,7 +206,13 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
             let given = controller.given(&base(args)).await;
             // Another look finds what changes from here to the start of the watch.
             controller.connections.policies_came(LOCAL);
-            Loading::start(engine, Source::Given(given), names, components())
+            Loading::start(
+                engine,
+                Source::Given(given),
+                names,
+                components(),
+                !args.asked,
+            )
         }
     };
     loading.opened(controller.connections.local());

@@ -104,6 +104,7 @@ pub(crate) async fn of_case(
         Source::Builtin,
         [LOCAL.to_owned()].into(),
         Components::new(&Sources::default()),
+        false,
     );
     let directory = Directory::open(options).unwrap();
     let facts = AgentFacts::new("local-cluster", None);

@@ -4,24 +4,30 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use transom_core::digest::Digest;
 use transom_core::object::Object;
+use transom_core::plan::effect::{self, Effect};
 use transom_core::plan::{Outcome, Step, StepOutcome};
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
 
 /// What one reconcile read, decided and would write.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Account {
     /// The objects that it read, with the role of each.
     pub(crate) inputs: Vec<Read>,
     /// What the guest answered, without what may hide a credential.
     pub(crate) decision: Option<Value>,
-    /// What would be written.
+    /// What would be written; nothing in a trial, which keeps no content of many objects.
     pub(crate) steps: Vec<Step>,
+    /// What these steps change.
+    pub(crate) effects: Vec<Effect>,
+    /// Digest of what a trial would write.
+    pub(crate) change: Option<String>,
 }
 
 /// One object that was read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Read {
     /// The role of the need, or `primary` or `target`.
     pub(crate) role: String,
@@ -38,6 +44,7 @@ pub(crate) struct Read {
 pub(crate) struct Accounts {
     kept: Option<Mutex<BTreeMap<Key, Account>>>,
     only_asked: bool,
+    trial: bool,
 }
 
 impl Accounts {
@@ -47,6 +54,15 @@ impl Accounts {
         Self {
             kept: Some(Mutex::default()),
             only_asked,
+            trial: false,
+        }
+    }
+
+    /// Keeps accounts of a trial, without content of objects.
+    pub(crate) fn of_trial() -> Self {
+        Self {
+            trial: true,
+            ..Self::kept(true)
         }
     }
 
@@ -97,9 +113,29 @@ impl Accounts {
         }
     }
 
-    /// Records what would be written.
-    pub(crate) fn planned(&self, key: &Key, steps: &[Step]) {
-        self.note(key, |account| account.steps.extend(steps.iter().cloned()));
+    /// Records what would be written; `primary` is the primary as it was read.
+    pub(crate) fn planned(&self, key: &Key, steps: &[Step], primary: Option<&Object>) {
+        self.note(key, |account| {
+            let before = |step: &Step| primary.filter(|_| *step.target() == *key.primary);
+            let effects = steps.iter().flat_map(|step| effect::of(step, before(step)));
+            account.effects.extend(effects);
+            if self.trial {
+                let before = account.change.take();
+                let change = steps.iter().map(effect::digest).map(|one| one.to_string());
+                let all: Vec<_> = before.into_iter().chain(change).collect();
+                account.change = Some(Digest::of(&all.into()).to_string());
+            } else {
+                account.steps.extend(steps.iter().cloned());
+            }
+        });
+    }
+
+    /// Takes all accounts away.
+    pub(crate) fn take(&self) -> BTreeMap<Key, Account> {
+        let all = self.kept.as_ref().map(Mutex::lock);
+        let all = all.map(|all| all.unwrap_or_else(PoisonError::into_inner));
+        all.map(|mut all| std::mem::take(&mut *all))
+            .unwrap_or_default()
     }
 
     /// All accounts.

@@ -3,7 +3,7 @@
 use crate::controller::memory::Entry;
 use crate::controller::queue::Request;
 use crate::controller::workqueue::Workqueue;
-use crate::controller::{Admitted, Controller, answer};
+use crate::controller::{Admitted, Controller};
 use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Controller {
         };
         let context = self.context(described);
         let call = guest.evaluate(&Limits::default(), &context, change);
-        answer(key, "evaluate", call)
+        self.answer(key, "evaluate", call)
     }
 
     /// Puts a request back into the queue until the primary may be reconciled again, and reports that once. Asks no
@@ -112,7 +112,9 @@ impl Controller {
         let schedule = self.schedule(loaded, &key);
         let report = report::of(Reconcile::new(key.clone()), Err(failure), schedule);
         let work = WorkItem { key, cause };
-        telemetry::counted(&work, &report, None, request.since.elapsed());
+        if !self.trial {
+            telemetry::counted(&work, &report, None, request.since.elapsed());
+        }
         queue.unless_removed(|| self.publish(&work, &uid, &report));
     }
 }

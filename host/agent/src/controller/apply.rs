@@ -92,7 +92,8 @@ impl Controller {
         if plan.steps.is_empty() {
             return Outcome::default();
         }
-        self.accounts.planned(key, &plan.steps);
+        self.accounts
+            .planned(key, &plan.steps, touched.primary.as_deref());
         if self.accounts.are_only_asked() {
             return account::as_if_done(&plan.steps);
         }

@@ -58,7 +58,9 @@ impl Controller {
         let mut memory = self.memory.lock();
         let attempt = memory.attempt(policy, counts, admitted.timed, &report);
         drop(memory);
-        telemetry::counted(work, &report, attempt, admitted.since.elapsed());
+        if !self.trial {
+            telemetry::counted(work, &report, attempt, admitted.since.elapsed());
+        }
         let there = queue.unless_removed(|| {
             self.remember(admitted, touched, &report);
             self.schedule_next(queue, admitted, &report);
@@ -171,7 +173,9 @@ impl Controller {
             None => Some(First::Sight),
             Some(before) => result.differs(&before).then_some(First::Change),
         };
-        telemetry::reconciled(work, report, transition);
+        if !self.trial {
+            telemetry::reconciled(work, report, transition);
+        }
         // `Unlocated` is part of the agent's start and is not published.
         let is_news = gone || report.end != End::Ended(Class::Unlocated);
         if is_news && !self.accounts.are_only_asked() {
@@ -201,11 +205,15 @@ impl Controller {
         };
         let report = report::of(Reconcile::new(key.clone()), Err(failure), schedule);
         let counts = self.memory.lock().faulted(key, policy, &report);
-        telemetry::fault(key, counts);
+        if !self.trial {
+            telemetry::fault(key, counts);
+        }
     }
 
     /// Logs that a trigger guest ignored an update.
     pub(super) fn ignored(&self, key: &Key) {
-        telemetry::tell(&Signal::Ignored { key: key.clone() });
+        if !self.trial {
+            telemetry::tell(&Signal::Ignored { key: key.clone() });
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 mod read;
 
-use crate::controller::{Admitted, Controller, Ended, Touched, answer};
+use crate::controller::{Admitted, Controller, Ended, Touched};
 use crate::policies::load::Loaded;
 use std::sync::Arc;
 use std::time::Duration;
@@ -151,7 +151,7 @@ impl Reader<'_> {
         let Timed {
             answer: readiness,
             ask_again_at,
-        } = answer(self.key, "ready", call)?;
+        } = self.controller.answer(self.key, "ready", call)?;
         self.touched.ask_again(ask_again_at);
         match readiness {
             Readiness::Ready => Ok(()),
@@ -277,10 +277,12 @@ impl Reader<'_> {
         let (guest, described) = (&self.loaded.decide, &self.loaded.revision.decide);
         let context = self.controller.context(described);
         let call = guest.require(&Limits::default(), &context, view, inputs);
-        answer(self.key, "require", call)?.map_err(|refusal| {
-            let data = self.controller.template_data(primary);
-            requirements::refused(&self.loaded.revision.policy, &data, described, refusal)
-        })
+        self.controller
+            .answer(self.key, "require", call)?
+            .map_err(|refusal| {
+                let data = self.controller.template_data(primary);
+                requirements::refused(&self.loaded.revision.policy, &data, described, refusal)
+            })
     }
 
     async fn read(&mut self, needs: Vec<Need>) -> Result<Vec<Found>, Failure> {

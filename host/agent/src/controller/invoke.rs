@@ -2,7 +2,7 @@
 //! hanging guest does not hold up other policies.
 
 use crate::controller::gather::Gathered;
-use crate::controller::{Controller, Ended, answer};
+use crate::controller::{Controller, Ended};
 use std::sync::Arc;
 use transom_core::catalogue::guest::Guest;
 use transom_core::contract::{Context, Timed};
@@ -39,7 +39,7 @@ impl Controller {
         };
         let asked = guest
             .decide(&Limits::default(), &question)
-            .and_then(|call| answer(key, guest.decides_by(), call))
+            .and_then(|call| self.answer(key, guest.decides_by(), call))
             .and_then(|answered| {
                 let data = self.template_data(&subject.primary);
                 let policy = &loaded.revision.policy;

@@ -4,17 +4,22 @@
 use super::Controller;
 use crate::policies::active::{Active, Changes};
 use crate::policies::load::Loaded;
+use crate::policies::swap::rollout::{Due, Tried};
 use crate::policies::watch::News;
 use crate::policies::{Found, objects};
 use crate::telemetry;
+use futures::FutureExt as _;
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::mpsc;
+use transom_api::KnownReason;
 use transom_artifacts::Base;
 use transom_core::catalogue::Change;
 use transom_core::reference::ObjectRef;
 use transom_core::rights;
+use transom_core::rollout::Trial;
 use transom_core::signal::Signal;
 
 impl Controller {
@@ -116,7 +121,7 @@ impl Controller {
                     self.resume(policy, loaded);
                 }
                 (Change::Removed, None) => self.remove_queue(policy),
-                (Change::Refused | Change::Mended, _) => {}
+                (Change::Refused | Change::Mended | Change::Waiting, _) => {}
                 (Change::Loaded | Change::Swapped | Change::Bounded, _)
                 | (Change::Removed, Some(_)) => continue,
             }
@@ -131,6 +136,21 @@ impl Controller {
         if changes.iter().any(|(_, change)| *change == Change::Removed) {
             self.tidy_status(&active.names());
         }
+    }
+
+    /// Tries a candidate, once its connections are ready and while this replica leads.
+    pub(crate) async fn try_candidate(self: Arc<Self>, active: Active, due: Due) -> Tried {
+        self.connections.watch(|| active.catalogue());
+        self.leading.clone().gained().await;
+        let trial = AssertUnwindSafe(self.trial(Arc::clone(&due.loaded))).catch_unwind();
+        let trial = trial.await.unwrap_or_else(|_| Trial {
+            incomplete: Some((
+                KnownReason::AgentFailed,
+                "a bug in the agent made the trial fail".to_owned(),
+            )),
+            ..Trial::default()
+        });
+        due.tried(trial)
     }
 
     /// Closes the queue of a deleted policy and forgets what was known for it. The objects that it made stay.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use transom_core::catalogue::{Catalogue, Change, Entry, Refusal};
+use transom_core::rollout;
 use transom_core::signal::Signal;
 
 /// The changes of policies, each with the name of its policy.
@@ -109,13 +110,9 @@ impl Active {
     /// Logs a change of a policy.
     pub(crate) fn tell(&self, policy: &Arc<str>, change: Change) {
         let policy = Arc::clone(policy);
-        let (revision, refusal) = {
-            let known = self.lock();
-            let mut entries = known.catalogue.entries();
-            let entry = entries.find(|(name, _)| **name == policy);
-            let refusal = entry.and_then(|(_, entry)| entry.refused.clone());
-            (known.catalogue.revision(&policy).cloned(), refusal)
-        };
+        let catalogue = self.catalogue();
+        let entry = catalogue.entry(&policy).cloned().unwrap_or_default();
+        let revision = entry.revision;
         let signal = match change {
             Change::Loaded => Signal::PolicyLoaded { policy },
             Change::Swapped => Signal::Swapped { policy },
@@ -125,8 +122,21 @@ impl Active {
                 policy,
                 suspended: revision.is_some_and(|one| one.policy.suspend),
             },
+            Change::Waiting => {
+                let Some(candidate) = entry.candidate else {
+                    // It is active or refused by now.
+                    return;
+                };
+                Signal::Candidate {
+                    policy,
+                    revision: rollout::short(&candidate.revision.id()),
+                    gate: candidate.gate.as_str(),
+                    reason: candidate.reason,
+                    message: candidate.message,
+                }
+            }
             Change::Refused => {
-                let Some(refusal) = refusal else {
+                let Some(refusal) = entry.refused else {
                     // The refusal is over by now.
                     return;
                 };

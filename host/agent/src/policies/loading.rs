@@ -21,12 +21,13 @@ pub(crate) struct Loading {
 
 impl Loading {
     /// Reads policies and begins to load them while the caller goes on: compiling takes a core for a while, and
-    /// manifests can be read meanwhile.
+    /// manifests can be read meanwhile. `rolls_out`: new revisions are candidates first.
     pub(crate) fn start(
         engine: Engine,
         source: Source,
         connections: BTreeSet<String>,
         components: Components,
+        rolls_out: bool,
     ) -> Self {
         let loads = Loads::new(engine, components.clone());
         let reading = tokio::spawn(async move {
@@ -34,7 +35,7 @@ impl Loading {
             let read = tokio::task::spawn_blocking(move || {
                 reading.read().map_err(|error| error.to_string())
             });
-            let mut swap = Swap::new(loads, source, connections);
+            let mut swap = Swap::new(loads, source, connections, rolls_out);
             let found = read.await.unwrap_or_else(|error| Err(error.to_string()));
             let changes = swap.update(found);
             (swap, changes)

@@ -2,6 +2,7 @@
 
 use super::Written;
 use serde_json::{Value, json};
+use transom_api::labels;
 use transom_api::status::PolicyStatus;
 use transom_artifacts::Base;
 use transom_core::object::Object;
@@ -26,9 +27,13 @@ fn one(object: &Object, base: &Base) -> Written {
             .unwrap_or_default()
     };
     let (generation, created, uid) = (of("generation"), of("creationTimestamp"), of("uid"));
+    let annotations = of("annotations");
+    let approved = annotations.get(labels::APPROVED);
+    let annotations = approved.map(|approved| json!({labels::APPROVED: approved}));
     let value = json!({
         "apiVersion": reference.api_version, "kind": reference.kind,
-        "metadata": {"name": reference.name, "generation": generation, "creationTimestamp": created, "uid": uid},
+        "metadata": {"name": reference.name, "generation": generation, "creationTimestamp": created, "uid": uid,
+            "annotations": annotations},
         "spec": field("spec"),
     });
     Written {

@@ -4,6 +4,7 @@
 
 mod bounding;
 mod reloading;
+pub(crate) mod rollout;
 
 use crate::policies::active::{Active, Changes, Known};
 use crate::policies::components::Versions;
@@ -11,6 +12,7 @@ use crate::policies::load::{self, Loaded};
 use crate::policies::loads::{Done, Job, Loads};
 use crate::policies::{Found, Source, Written};
 use crate::telemetry;
+use rollout::Pending;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +40,8 @@ pub(crate) struct Swap {
     connections: BTreeSet<String>,
     /// The number of the last load. It only grows, also when a policy is removed and written again.
     number: u64,
+    /// Whether new revisions are candidates first; otherwise each is active once it is loaded.
+    rolls_out: bool,
 }
 
 /// The manifests under one name.
@@ -64,13 +68,20 @@ struct Newest {
     reported_files: BTreeMap<Location, Option<FileIdentity>>,
     /// When to load once more, because an object could not be read.
     retry: Option<Instant>,
+    /// The revision that was loaded and is not active.
+    pending: Option<Pending>,
     /// How many loads in a row could not read something. The refusal of the second and later ones is not reported again.
     unread: u32,
 }
 
 impl Swap {
     /// Without policies yet; they may name these connections.
-    pub(super) fn new(loads: Loads, source: Source, connections: BTreeSet<String>) -> Self {
+    pub(super) fn new(
+        loads: Loads,
+        source: Source,
+        connections: BTreeSet<String>,
+        rolls_out: bool,
+    ) -> Self {
         Self {
             loads,
             source,
@@ -79,6 +90,7 @@ impl Swap {
             active: Active::default(),
             connections,
             number: 0,
+            rolls_out,
         }
     }
 
@@ -283,21 +295,17 @@ impl Swap {
         };
         match done.result {
             Ok(loaded) => {
-                let (loaded, place) = (Arc::new(loaded), newest.place.clone());
-                self.good.insert(Arc::clone(&name), Arc::clone(&loaded));
-                changes.extend(self.change(|known| {
-                    let before = known.catalogue.revision(&name);
-                    let same = before.is_some_and(|before| *before == loaded.revision);
-                    known.catalogue = known.catalogue.with((*loaded.revision).clone(), place);
-                    if !same {
-                        known.loaded.insert(Arc::clone(&name), loaded);
-                    }
-                }));
+                let loaded = Arc::new(loaded);
+                changes.extend(match self.is_candidate(&name, &loaded) {
+                    true => self.propose(&name, loaded),
+                    false => self.put_to_work(&name, loaded),
+                });
                 if let Some(refusal) = done.refused {
                     changes.extend(self.refuse(&name, refusal, !unread_before));
                 }
             }
             Err(refusal) => {
+                newest.pending = None;
                 changes.extend(self.narrow(&name));
                 changes.extend(self.refuse(&name, refusal, !unread_before));
             }

@@ -5,11 +5,13 @@ use crate::policies::active::Changes;
 use crate::policies::components::Versions;
 use crate::policies::follow::Following;
 use crate::policies::swap::Swap;
+use crate::policies::swap::rollout::{Due, Tried};
 use crate::policies::{Found, Source};
 use crate::telemetry;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use transom_api::KnownReason;
 use transom_core::reference::ObjectRef;
 use transom_core::signal::Signal;
@@ -26,12 +28,16 @@ pub(crate) struct News {
 }
 
 /// Follows policies until the task is aborted or nobody takes the changes. `news` tells what changed on the clusters
-/// since the last call, and has these objects followed, which hold components.
-pub(crate) async fn policies(
+/// since the last call, and has these objects followed, which hold components. `attempt` tries a candidate.
+pub(crate) async fn policies<T>(
     mut swap: Swap,
     mut news: impl AsyncFnMut(BTreeSet<ObjectRef>) -> News,
+    attempt: impl Fn(Due) -> T,
     changed: mpsc::UnboundedSender<Changes>,
-) {
+) where
+    T: Future<Output = Tried> + Send + 'static,
+{
+    let mut trials = JoinSet::new();
     let files = match swap.source() {
         Source::Path(files) => Some(files.clone()),
         Source::Builtin | Source::Given(_) => None,
@@ -50,7 +56,12 @@ pub(crate) async fn policies(
         if let Some(following) = &mut following {
             following.components(swap.components());
         }
+        for due in swap.due() {
+            trials.spawn(attempt(due));
+        }
         let changes = tokio::select! {
+            // A trial does not panic: `attempt` sees to that.
+            Some(Ok(tried)) = trials.join_next() => swap.tried(tried),
             Some(changed) = changes_of_files.recv() => {
                 swap.load_changed(&changed.components);
                 changed.found.map(|found| swap.update(found)).unwrap_or_default()

@@ -2,8 +2,9 @@
 //! of objects that others made.
 
 use super::Step;
+use crate::digest::Digest;
 use crate::object::Object;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -106,6 +107,41 @@ pub fn of(step: &Step, before: Option<&Object>) -> Vec<Effect> {
     }
 }
 
+/// Digest of what a step writes, without times, and of a whole object without its content, which may be a credential: the
+/// paths that change stand for it.
+pub fn digest(step: &Step) -> Digest {
+    let target = step.target().to_string();
+    Digest::of(&match step {
+        Step::Create { desired } => {
+            let data = desired.body.get("data").and_then(Value::as_object);
+            let keys: Vec<_> = data.into_iter().flat_map(Map::keys).collect();
+            json!([target, "create", keys])
+        }
+        Step::Update { changed, .. } => json!([target, "update", changed]),
+        Step::Delete { .. } => json!([target, "delete"]),
+        Step::Patch { fields, .. } => {
+            let fields = fields.iter();
+            let fields = fields.map(|(path, value)| json!([path, timeless(value)]));
+            json!([target, "patch", fields.collect::<Vec<_>>()])
+        }
+    })
+}
+
+/// A value without the times of its elements.
+fn timeless(value: &Value) -> Value {
+    match value {
+        Value::Array(elements) => elements.iter().map(timeless).collect(),
+        Value::Object(map) => {
+            let fields = map
+                .iter()
+                .filter(|(field, _)| !TIMES.contains(&field.as_str()));
+            let fields = fields.map(|(field, value)| (field.clone(), timeless(value)));
+            Value::Object(fields.collect())
+        }
+        other => other.clone(),
+    }
+}
+
 /// The value under a dotted path.
 fn at<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
     crate::projection::path::keys(path)
@@ -164,7 +200,6 @@ fn by_key<'a>(
 mod tests {
     use super::*;
     use crate::reference::ObjectRef;
-    use serde_json::json;
 
     fn object(body: Value) -> Object {
         Object {

@@ -108,6 +108,7 @@ pub(super) async fn run(
         source,
         [LOCAL.to_owned()].into(),
         Components::new(&Sources::all()),
+        false,
     );
     let mut session = Session::start(loading, directory, |connections| {
         Controller::new(connections, Clock::new(Some(now)), facts)

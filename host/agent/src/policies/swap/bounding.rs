@@ -42,6 +42,7 @@ impl Swap {
                     // The result of its running load no longer counts.
                     newest.number += 1;
                     newest.loading = None;
+                    newest.pending = None;
                     changes.extend(self.narrow(&name));
                     changes.extend(self.refuse(&name, refusal, !before));
                 }

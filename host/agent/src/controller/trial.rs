@@ -1,0 +1,178 @@
+//! Tries a candidate on the live primaries: an agent of its own on the same connections, which writes, publishes, logs
+//! and counts nothing, reconciles each of them twice.
+
+use super::account::{Account, Accounts};
+use super::memory::{LastResult, SharedMemory};
+use super::pool::Pool;
+use super::queue::Queued;
+use super::statuses::Statuses;
+use super::workqueue::Queues;
+use super::{Clock, Controller};
+use crate::policies::load::Loaded;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::hash::RandomState;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore};
+use transom_api::{KnownReason, Reason};
+use transom_cluster::kubernetes::Leading;
+use transom_core::digest::Digest;
+use transom_core::failure::Class;
+use transom_core::report::End;
+use transom_core::rollout::{self, Trial};
+use transom_core::work::{Cause, Key};
+
+/// How many threads a trial has, so that the active policies keep theirs.
+const THREADS: usize = 2;
+/// How many reconciles of a trial run at once.
+const AT_ONCE: usize = 8;
+/// A trial ends early after this many faults: they are enough to refuse the candidate.
+const FAULTS: usize = 64;
+/// How often the faults are counted.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What a trial found for one primary.
+#[derive(PartialEq)]
+struct Tried {
+    account: Account,
+    result: Option<LastResult>,
+}
+
+impl Controller {
+    /// Reconciles every primary of a policy under a candidate twice, without writing or publishing anything. Waits until
+    /// what the candidate reads is watched.
+    pub(crate) async fn trial(&self, candidate: Arc<Loaded>) -> Trial {
+        let policy = &candidate.revision.policy;
+        let clusters = policy.clusters();
+        let clusters = clusters.map(|(_, cluster)| cluster.to_owned()).collect();
+        self.connections.ready(&clusters).await;
+        let shadow = Arc::new(self.shadow());
+        shadow.begin(Arc::clone(&candidate));
+        let first = shadow.pass().await;
+        if let Some(queue) = shadow.queue(&policy.name) {
+            for key in first.keys() {
+                let again = Queued::Reconcile(Cause::Swapped);
+                queue.push(&key.primary, again, None);
+            }
+        }
+        let second = shadow.pass().await;
+        shadow.stop();
+        self.compare(&first, &second)
+    }
+
+    /// An agent that only tries: it begins with what this one knows of owners and of what was made.
+    fn shadow(&self) -> Self {
+        let memory = SharedMemory::default();
+        {
+            let (live, mut shadow) = (self.memory.lock(), memory.lock());
+            shadow.ownership = live.ownership.clone();
+            shadow.outputs = live.outputs.clone();
+        }
+        Self {
+            connections: Arc::clone(&self.connections),
+            leading: Leading::always(),
+            memory,
+            // Time that goes on between two answers is not a reason for another one.
+            clock: Clock::new(Some(self.clock.now_seconds())),
+            facts: self.facts.clone(),
+            kubeconfig_limits: self.kubeconfig_limits,
+            queues: Queues::default(),
+            statuses: Statuses::default(),
+            accounts: Accounts::of_trial(),
+            pool: Pool::new(THREADS),
+            at_once: Arc::new(Semaphore::new(AT_ONCE)),
+            documents: Arc::clone(&self.documents),
+            moved: Notify::new(),
+            seeds: RandomState::new(),
+            trial: true,
+        }
+    }
+
+    /// Works until nothing is left to do now, or there are enough faults; returns what was found, and forgets it.
+    async fn pass(&self) -> BTreeMap<Key, Tried> {
+        let mut idle = std::pin::pin!(self.idle());
+        while tokio::time::timeout(LOOK, &mut idle).await.is_err() {
+            let memory = self.memory.lock();
+            let faults = memory.results.values().filter(|last| fault(last).is_some());
+            if faults.count() >= FAULTS {
+                break;
+            }
+        }
+        let results = self.memory.lock().results.clone();
+        let accounts = self.accounts.take();
+        let tried = |(key, account): (Key, Account)| {
+            let result = results.get(&key).cloned();
+            (key, Tried { account, result })
+        };
+        accounts.into_iter().map(tried).collect()
+    }
+
+    /// What two passes found, against the results of the active revision.
+    fn compare(&self, first: &BTreeMap<Key, Tried>, second: &BTreeMap<Key, Tried>) -> Trial {
+        let live = self.memory.lock();
+        let mut trial = Trial {
+            primaries: first.len(),
+            ..Trial::default()
+        };
+        let mut plan = Vec::new();
+        for (key, tried) in first {
+            let active = live.results.get(key);
+            let account = &tried.account;
+            if let Some(result) = &tried.result {
+                let unreachable = |last: &LastResult| last.end == End::Ended(Class::Unreachable);
+                if unreachable(result) && !active.is_some_and(unreachable) {
+                    let why = format!("{}: {}", key.primary, result.message);
+                    let reason = known(result).unwrap_or(KnownReason::ReadFailed);
+                    trial.incomplete.get_or_insert((reason, why));
+                }
+                if let Some(reason) = fault(result).filter(|_| active.and_then(fault).is_none()) {
+                    let fault = ((*key.primary).clone(), reason, result.message.clone());
+                    trial.faults.push(fault);
+                }
+            }
+            // An object that changed between two passes is another question.
+            let same = |second: &&Tried| second.account.inputs == account.inputs;
+            if let Some(second) = second.get(key).filter(same)
+                && !tried.answers_like(second)
+            {
+                trial.unstable.push((*key.primary).clone());
+            }
+            if account.effects.is_empty() {
+                continue;
+            }
+            trial.changed += 1;
+            for effect in &account.effects {
+                *trial.effects.entry(effect.clone()).or_default() += 1;
+            }
+            plan.push(json!([key.primary.to_string(), account.change]));
+        }
+        trial.digest = Digest::of(&plan.into()).to_string();
+        trial
+    }
+}
+
+impl Tried {
+    /// Whether both are the same answer to the same question.
+    fn answers_like(&self, other: &Self) -> bool {
+        let result = |tried: &Self| {
+            let result = tried.result.as_ref();
+            result.map(|result| (result.state, result.reason.clone()))
+        };
+        let (one, two) = (&self.account, &other.account);
+        (&one.decision, &one.effects, &one.change) == (&two.decision, &two.effects, &two.change)
+            && result(self) == result(other)
+    }
+}
+
+/// The reason of a result that only a guest can be blamed for.
+fn fault(result: &LastResult) -> Option<KnownReason> {
+    known(result).filter(|reason| rollout::is_fault(*reason))
+}
+
+fn known(result: &LastResult) -> Option<KnownReason> {
+    match result.reason {
+        Reason::Known(reason) => Some(reason),
+        Reason::Declared(_) => None,
+    }
+}
