@@ -3,13 +3,14 @@
 
 use super::Step;
 use crate::object::Object;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The fields of an element that identify it, the first one that every element has.
-const KEYS: [&str; 3] = ["key", "type", "name"];
+pub(super) const KEYS: [&str; 3] = ["key", "type", "name"];
 /// The fields of an element that hold a time. A new time alone does not replace an element.
-const TIMES: [&str; 3] = ["timeAdded", "lastTransitionTime", "lastUpdateTime"];
+pub(super) const TIMES: [&str; 3] = ["timeAdded", "lastTransitionTime", "lastUpdateTime"];
 
 /// One thing that a step changes. Holds no value of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +26,8 @@ pub struct Effect {
 }
 
 /// What happens to an object, an element or a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verb {
     /// An object that the policy makes.
     Created,
@@ -94,7 +96,7 @@ pub fn of(step: &Step, before: Option<&Object>) -> Vec<Effect> {
 }
 
 /// The value under a dotted path.
-fn at<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
+pub(super) fn at<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
     crate::projection::path::keys(path)
         .iter()
         .try_fold(body, |value, key| value.get(key))
