@@ -5,6 +5,7 @@ mod assemble;
 mod certificate;
 mod check;
 mod destination;
+pub(crate) mod difference;
 mod equal;
 mod facts;
 mod servers;

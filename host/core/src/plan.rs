@@ -6,6 +6,7 @@ pub mod contention;
 pub mod desired;
 pub mod effect;
 mod fields;
+pub mod fleet;
 pub mod prune;
 mod whole;
 

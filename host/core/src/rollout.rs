@@ -3,10 +3,9 @@
 
 use crate::catalogue::Revision;
 use crate::digest::Digest;
-use crate::plan::effect::Effect;
+use crate::plan::fleet::{FleetPlan, Listed};
 use crate::reference::ObjectRef;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_api::policy::{ModeSpec, PolicySpec};
@@ -168,22 +167,28 @@ pub struct Candidate {
 }
 
 /// What a candidate would do on the live primaries. Nothing of it was written.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// How many primaries there are.
-    pub primaries: usize,
-    /// How many of them it would change something for.
-    pub changed: usize,
-    /// How often it would have each effect.
-    pub effects: BTreeMap<Effect, usize>,
-    /// Digest of every change for every primary; the same as long as the same would be written.
-    pub digest: String,
+    /// What it would change.
+    pub plan: FleetPlan,
     /// The primaries for which it breaks a limit, the contract or the grant, and the active revision does not.
     pub faults: Vec<(ObjectRef, KnownReason, String)>,
     /// The primaries for which it gives two answers to the same question.
     pub unstable: Vec<ObjectRef>,
     /// Why the trial says nothing, as when a primary could not be read.
     pub incomplete: Option<(KnownReason, String)>,
+}
+
+impl Trial {
+    /// A trial that ended before it began.
+    pub fn failed(policy: &str, reason: KnownReason, why: &str) -> Self {
+        Self {
+            plan: FleetPlan::of(policy, [], Listed::default()),
+            faults: Vec::new(),
+            unstable: Vec::new(),
+            incomplete: Some((reason, why.to_owned())),
+        }
+    }
 }
 
 /// What becomes of a candidate after a trial.
@@ -203,7 +208,7 @@ pub fn verdict(revision: &Revision, trial: &Trial, approved: Option<&str>) -> Ve
         return Verdict::Wait(Gate::Answers, *reason, why.clone());
     }
     if let Some((_, reason, why)) = trial.faults.first() {
-        let (count, all) = (trial.faults.len(), trial.primaries);
+        let (count, all) = (trial.faults.len(), trial.plan.primaries.total);
         let named = names(trial.faults.iter().map(|(primary, _, _)| primary));
         let message = format!(
             "the candidate fails for {count} of {all} primaries and the active revision does not ({named}): {why}"
@@ -211,14 +216,15 @@ pub fn verdict(revision: &Revision, trial: &Trial, approved: Option<&str>) -> Ve
         return Verdict::Refuse(Gate::Answers, *reason, message);
     }
     if !trial.unstable.is_empty() {
-        let (count, all) = (trial.unstable.len(), trial.primaries);
+        let (count, all) = (trial.unstable.len(), trial.plan.primaries.total);
         let named = names(trial.unstable.iter());
         let message = format!(
             "the candidate gives two answers to the same question for {count} of {all} primaries ({named})"
         );
         return Verdict::Refuse(Gate::Answers, KnownReason::AnswerUnstable, message);
     }
-    let (changed, all) = (trial.changed, trial.primaries);
+    let of = trial.plan.primaries;
+    let (changed, all) = (of.would_change, of.total);
     let plan = format!("the candidate would change something for {changed} of {all} primaries");
     match revision.policy.rollout.mode {
         ModeSpec::Automatic => Verdict::Activate,
@@ -242,7 +248,7 @@ pub fn verdict(revision: &Revision, trial: &Trial, approved: Option<&str>) -> Ve
 
 /// What an approval names: this revision with this plan, and no other.
 pub fn approval(id: &Digest, trial: &Trial) -> String {
-    Digest::of(&json!(["approval", id.to_string(), trial.digest])).to_string()
+    Digest::of(&json!(["approval", id.to_string(), trial.plan.digest])).to_string()
 }
 
 fn names<'a>(primaries: impl Iterator<Item = &'a ObjectRef>) -> String {
@@ -258,15 +264,11 @@ impl Candidate {
     pub fn status(&self) -> CandidateStatus {
         let trial = self.trial.as_deref();
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let effects = trial.into_iter().flat_map(|trial| &trial.effects);
-        let mut effects: Vec<_> = effects
-            .map(|(effect, times)| EffectStatus {
-                effect: effect.to_string(),
-                count: count(*times),
-            })
-            .collect();
-        effects.sort_by(|one, other| other.count.cmp(&one.count));
-        effects.truncate(MAX_LISTED);
+        let effects = trial.into_iter().flat_map(|trial| &trial.plan.effects);
+        let effects = effects.map(|counted| EffectStatus {
+            effect: counted.to_string(),
+            count: count(counted.primaries),
+        });
         let waits = matches!(
             self.reason,
             KnownReason::ApprovalRequired | KnownReason::PlanChanged
@@ -278,9 +280,9 @@ impl Candidate {
             trigger: (self.revision.trigger.as_ref()).map(|guest| guest.digest.to_string()),
             gate: self.gate.as_str().to_owned(),
             reason: self.reason.as_str().to_owned(),
-            primaries: trial.map(|trial| count(trial.primaries)),
-            changed: trial.map(|trial| count(trial.changed)),
-            effects,
+            primaries: trial.map(|trial| count(trial.plan.primaries.total)),
+            changed: trial.map(|trial| count(trial.plan.primaries.would_change)),
+            effects: effects.take(MAX_LISTED).collect(),
             approve: trial.filter(|_| waits).map(|trial| approval(&id, trial)),
         }
     }
@@ -289,8 +291,12 @@ impl Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Step;
+    use crate::plan::fleet::{Planned, Writes};
     use crate::policy::{check, manifest};
     use crate::sample::{guest, hosted, kubeconfig_manifest, policy};
+    use crate::work::Key;
+    use transom_api::State;
 
     fn revision(changes: &[(&str, Value)]) -> Revision {
         let mut manifest = kubeconfig_manifest();
@@ -359,12 +365,7 @@ mod tests {
     #[test]
     fn a_candidate_passes_or_stops_at_a_gate() {
         let of = |mode: &str| revision(&[("/spec/rollout", json!({"mode": mode}))]);
-        let good = Trial {
-            primaries: 3,
-            changed: 1,
-            digest: "sha256:plan".to_owned(),
-            ..Trial::default()
-        };
+        let good = trial(&["a"]);
         let faulty = Trial {
             faults: vec![(hosted("a"), KnownReason::GuestTrapped, "why".to_owned())],
             ..good.clone()
@@ -378,13 +379,7 @@ mod tests {
             ..faulty.clone()
         };
         let token = approval(&of("Preview").id(), &good);
-        let other = approval(
-            &of("Preview").id(),
-            &Trial {
-                digest: "sha256:other".to_owned(),
-                ..good.clone()
-            },
-        );
+        let other = approval(&of("Preview").id(), &trial(&["b"]));
         for (mode, trial, approved, expected) in [
             ("Automatic", &good, None, "active"),
             (
@@ -434,36 +429,24 @@ mod tests {
 
     #[test]
     fn the_status_shows_gate_counts_and_what_to_approve() {
-        let revision = Arc::new(revision(&[]));
-        let effect = |element: &str| Effect {
-            verb: crate::plan::effect::Verb::Added,
-            kind: "ManagedCluster".to_owned(),
-            path: "spec.taints".to_owned(),
-            element: element.to_owned(),
-        };
-        let effects = (0..100)
-            .map(|n| (effect(&format!("key-{n:03}")), n))
-            .collect();
+        let keys: Vec<String> = (0..100).map(|n| format!("key-{n:03}")).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let candidate = Candidate {
-            revision: Arc::clone(&revision),
+            revision: Arc::new(revision(&[])),
             gate: Gate::Approval,
             reason: KnownReason::ApprovalRequired,
             message: String::new(),
-            trial: Some(Arc::new(Trial {
-                primaries: 3,
-                changed: 1,
-                effects,
-                ..Trial::default()
-            })),
+            trial: Some(Arc::new(trial(&keys))),
         };
         let status = candidate.status();
         assert_eq!(
-            (status.gate.as_str(), status.changed, status.effects.len()),
-            ("Approval", Some(1), MAX_LISTED)
+            (status.gate.as_str(), status.primaries, status.changed),
+            ("Approval", Some(1), Some(1))
         );
+        assert!(!status.effects.is_empty() && status.effects.len() <= MAX_LISTED);
         assert_eq!(
             (status.effects[0].effect.as_str(), status.effects[0].count),
-            ("ManagedCluster spec.taints key-099 added", 99)
+            ("ManagedCluster spec.taints key-000 added", 1)
         );
         assert!(
             status
@@ -476,5 +459,35 @@ mod tests {
             ..candidate
         };
         assert_eq!(trying.status().approve, None);
+    }
+
+    /// One primary that gets taints with these keys.
+    fn trial(keys: &[&str]) -> Trial {
+        let reference = ObjectRef::local("v1", "ManagedCluster", None, "c");
+        let taint = |key: &&str| json!({"key": key, "effect": "NoSelect"});
+        let step = Step::Patch {
+            reference: reference.clone(),
+            version: String::new(),
+            fields: vec![(
+                "spec.taints".to_owned(),
+                keys.iter().map(taint).collect::<Vec<_>>().into(),
+            )],
+        };
+        let mut writes = Writes::default();
+        writes.add([(&step, None)]);
+        let key = Key::new(&"p".into(), &reference);
+        let planned = Planned {
+            key: &key,
+            state: State::Applied,
+            reason: "InSync",
+            message: "",
+            writes: &writes,
+        };
+        Trial {
+            plan: FleetPlan::of("p", [planned], Listed::default()),
+            faults: Vec::new(),
+            unstable: Vec::new(),
+            incomplete: None,
+        }
     }
 }

@@ -4,9 +4,8 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use transom_core::digest::Digest;
 use transom_core::object::Object;
-use transom_core::plan::effect::{self, Effect};
+use transom_core::plan::fleet::Writes;
 use transom_core::plan::{Outcome, Step, StepOutcome};
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
@@ -20,10 +19,8 @@ pub(crate) struct Account {
     pub(crate) decision: Option<Value>,
     /// What would be written; nothing in a trial, which keeps no content of many objects.
     pub(crate) steps: Vec<Step>,
-    /// What these steps change.
-    pub(crate) effects: Vec<Effect>,
-    /// Digest of what a trial would write.
-    pub(crate) change: Option<String>,
+    /// What these steps would change, in a trial.
+    pub(crate) writes: Writes,
 }
 
 /// One object that was read.
@@ -113,21 +110,20 @@ impl Accounts {
         }
     }
 
-    /// Records what would be written; `primary` is the primary as it was read.
-    pub(crate) fn planned(&self, key: &Key, steps: &[Step], primary: Option<&Object>) {
-        self.note(key, |account| {
-            let before = |step: &Step| primary.filter(|_| *step.target() == *key.primary);
-            let effects = steps.iter().flat_map(|step| effect::of(step, before(step)));
-            account.effects.extend(effects);
-            if self.trial {
-                let before = account.change.take();
-                let change = steps.iter().map(effect::digest).map(|one| one.to_string());
-                let all: Vec<_> = before.into_iter().chain(change).collect();
-                account.change = Some(Digest::of(&all.into()).to_string());
-            } else {
-                account.steps.extend(steps.iter().cloned());
-            }
-        });
+    /// Whether they are those of a trial, which records [`Accounts::would_change`] instead of steps.
+    pub(crate) fn are_of_trial(&self) -> bool {
+        self.trial
+    }
+
+    /// Records what would be written.
+    pub(crate) fn planned(&self, key: &Key, steps: &[Step]) {
+        self.note(key, |account| account.steps.extend(steps.iter().cloned()));
+    }
+
+    /// Records what these steps would change, each with its object as it is.
+    pub(crate) fn would_change(&self, key: &Key, steps: &[(&Step, Option<Object>)]) {
+        let steps = || steps.iter().map(|(step, before)| (*step, before.as_ref()));
+        self.note(key, |account| account.writes.add(steps()));
     }
 
     /// Takes all accounts away.

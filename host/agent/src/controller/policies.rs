@@ -143,12 +143,10 @@ impl Controller {
         self.connections.watch(|| active.catalogue());
         self.leading.clone().gained().await;
         let trial = AssertUnwindSafe(self.trial(Arc::clone(&due.loaded))).catch_unwind();
-        let trial = trial.await.unwrap_or_else(|_| Trial {
-            incomplete: Some((
-                KnownReason::AgentFailed,
-                "a bug in the agent made the trial fail".to_owned(),
-            )),
-            ..Trial::default()
+        let trial = trial.await.unwrap_or_else(|_| {
+            let policy = &due.loaded.revision.policy.name;
+            let why = "a bug in the agent made the trial fail";
+            Trial::failed(policy, KnownReason::AgentFailed, why)
         });
         due.tried(trial)
     }

@@ -9,7 +9,6 @@ use super::statuses::Statuses;
 use super::workqueue::Queues;
 use super::{Clock, Controller};
 use crate::policies::load::Loaded;
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -17,8 +16,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use transom_api::{KnownReason, Reason};
 use transom_cluster::kubernetes::Leading;
-use transom_core::digest::Digest;
 use transom_core::failure::Class;
+use transom_core::plan::fleet::{FleetPlan, Listed, Planned};
 use transom_core::report::End;
 use transom_core::rollout::{self, Trial};
 use transom_core::work::{Cause, Key};
@@ -36,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[derive(PartialEq)]
 struct Tried {
     account: Account,
-    result: Option<LastResult>,
+    result: LastResult,
 }
 
 impl Controller {
@@ -58,7 +57,7 @@ impl Controller {
         }
         let second = shadow.pass().await;
         shadow.stop();
-        self.compare(&first, &second)
+        self.compare(&policy.name, &first, &second)
     }
 
     /// An agent that only tries: it begins with what this one knows of owners and of what was made.
@@ -102,66 +101,64 @@ impl Controller {
         let results = self.memory.lock().results.clone();
         let accounts = self.accounts.take();
         let tried = |(key, account): (Key, Account)| {
-            let result = results.get(&key).cloned();
-            (key, Tried { account, result })
+            // One that is gone has an account only.
+            let result = results.get(&key)?.clone();
+            Some((key, Tried { account, result }))
         };
-        accounts.into_iter().map(tried).collect()
+        accounts.into_iter().filter_map(tried).collect()
     }
 
     /// What two passes found, against the results of the active revision.
-    fn compare(&self, first: &BTreeMap<Key, Tried>, second: &BTreeMap<Key, Tried>) -> Trial {
+    fn compare(
+        &self,
+        policy: &str,
+        first: &BTreeMap<Key, Tried>,
+        second: &BTreeMap<Key, Tried>,
+    ) -> Trial {
         let live = self.memory.lock();
-        let mut trial = Trial {
-            primaries: first.len(),
-            ..Trial::default()
-        };
-        let mut plan = Vec::new();
+        let (mut faults, mut unstable, mut incomplete) = (Vec::new(), Vec::new(), None);
         for (key, tried) in first {
             let active = live.results.get(key);
-            let account = &tried.account;
-            if let Some(result) = &tried.result {
-                let unreachable = |last: &LastResult| last.end == End::Ended(Class::Unreachable);
-                if unreachable(result) && !active.is_some_and(unreachable) {
-                    let why = format!("{}: {}", key.primary, result.message);
-                    let reason = known(result).unwrap_or(KnownReason::ReadFailed);
-                    trial.incomplete.get_or_insert((reason, why));
-                }
-                if let Some(reason) = fault(result).filter(|_| active.and_then(fault).is_none()) {
-                    let fault = ((*key.primary).clone(), reason, result.message.clone());
-                    trial.faults.push(fault);
-                }
+            let result = &tried.result;
+            let unreachable = |last: &LastResult| last.end == End::Ended(Class::Unreachable);
+            if unreachable(result) && !active.is_some_and(unreachable) {
+                let why = format!("{}: {}", key.primary, result.message);
+                let reason = known(result).unwrap_or(KnownReason::ReadFailed);
+                incomplete.get_or_insert((reason, why));
+            }
+            if let Some(reason) = fault(result).filter(|_| active.and_then(fault).is_none()) {
+                faults.push(((*key.primary).clone(), reason, result.message.clone()));
             }
             // An object that changed between two passes is another question.
-            let same = |second: &&Tried| second.account.inputs == account.inputs;
+            let same = |second: &&Tried| second.account.inputs == tried.account.inputs;
             if let Some(second) = second.get(key).filter(same)
                 && !tried.answers_like(second)
             {
-                trial.unstable.push((*key.primary).clone());
+                unstable.push((*key.primary).clone());
             }
-            if account.effects.is_empty() {
-                continue;
-            }
-            trial.changed += 1;
-            for effect in &account.effects {
-                *trial.effects.entry(effect.clone()).or_default() += 1;
-            }
-            plan.push(json!([key.primary.to_string(), account.change]));
         }
-        trial.digest = Digest::of(&plan.into()).to_string();
-        trial
+        let planned = first.iter().map(|(key, tried)| Planned {
+            key,
+            state: tried.result.state,
+            reason: tried.result.reason.as_str(),
+            message: &tried.result.message,
+            writes: &tried.account.writes,
+        });
+        Trial {
+            plan: FleetPlan::of(policy, planned, Listed::default()),
+            faults,
+            unstable,
+            incomplete,
+        }
     }
 }
 
 impl Tried {
     /// Whether both are the same answer to the same question.
     fn answers_like(&self, other: &Self) -> bool {
-        let result = |tried: &Self| {
-            let result = tried.result.as_ref();
-            result.map(|result| (result.state, result.reason.clone()))
-        };
         let (one, two) = (&self.account, &other.account);
-        (&one.decision, &one.effects, &one.change) == (&two.decision, &two.effects, &two.change)
-            && result(self) == result(other)
+        (&one.decision, &one.writes) == (&two.decision, &two.writes)
+            && !self.result.differs(&other.result)
     }
 }
 

@@ -2,16 +2,15 @@
 //! of objects that others made.
 
 use super::Step;
-use crate::digest::Digest;
 use crate::object::Object;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 /// The fields of an element that identify it, the first one that every element has.
-const KEYS: [&str; 3] = ["key", "type", "name"];
+pub(super) const KEYS: [&str; 3] = ["key", "type", "name"];
 /// The fields of an element that hold a time. A new time alone does not replace an element.
-const TIMES: [&str; 3] = ["timeAdded", "lastTransitionTime", "lastUpdateTime"];
+pub(super) const TIMES: [&str; 3] = ["timeAdded", "lastTransitionTime", "lastUpdateTime"];
 
 /// One thing that a step changes. Holds no value of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +26,8 @@ pub struct Effect {
 }
 
 /// What happens to an object, an element or a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verb {
     /// An object that the policy makes.
     Created,
@@ -57,18 +57,6 @@ impl Verb {
             Self::Replaced => "replaced",
             Self::Set => "set",
         }
-    }
-}
-
-impl fmt::Display for Effect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.kind)?;
-        for part in [&self.path, &self.element] {
-            if !part.is_empty() {
-                write!(f, " {part}")?;
-            }
-        }
-        write!(f, " {}", self.verb.as_str())
     }
 }
 
@@ -107,43 +95,8 @@ pub fn of(step: &Step, before: Option<&Object>) -> Vec<Effect> {
     }
 }
 
-/// Digest of what a step writes, without times, and of a whole object without its content, which may be a credential: the
-/// paths that change stand for it.
-pub fn digest(step: &Step) -> Digest {
-    let target = step.target().to_string();
-    Digest::of(&match step {
-        Step::Create { desired } => {
-            let data = desired.body.get("data").and_then(Value::as_object);
-            let keys: Vec<_> = data.into_iter().flat_map(Map::keys).collect();
-            json!([target, "create", keys])
-        }
-        Step::Update { changed, .. } => json!([target, "update", changed]),
-        Step::Delete { .. } => json!([target, "delete"]),
-        Step::Patch { fields, .. } => {
-            let fields = fields.iter();
-            let fields = fields.map(|(path, value)| json!([path, timeless(value)]));
-            json!([target, "patch", fields.collect::<Vec<_>>()])
-        }
-    })
-}
-
-/// A value without the times of its elements.
-fn timeless(value: &Value) -> Value {
-    match value {
-        Value::Array(elements) => elements.iter().map(timeless).collect(),
-        Value::Object(map) => {
-            let fields = map
-                .iter()
-                .filter(|(field, _)| !TIMES.contains(&field.as_str()));
-            let fields = fields.map(|(field, value)| (field.clone(), timeless(value)));
-            Value::Object(fields.collect())
-        }
-        other => other.clone(),
-    }
-}
-
 /// The value under a dotted path.
-fn at<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
+pub(super) fn at<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
     crate::projection::path::keys(path)
         .iter()
         .try_fold(body, |value, key| value.get(key))
@@ -200,6 +153,7 @@ fn by_key<'a>(
 mod tests {
     use super::*;
     use crate::reference::ObjectRef;
+    use serde_json::json;
 
     fn object(body: Value) -> Object {
         Object {

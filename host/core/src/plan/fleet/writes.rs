@@ -1,0 +1,239 @@
+//! What the reconcile of one primary would write, reduced to effects and a digest: small enough to be kept for every
+//! primary of a fleet, and without any value of an object.
+
+use crate::digest::Digest;
+use crate::failure::one_line;
+use crate::kubeconfig::difference::{self, Parts};
+use crate::object::Object;
+use crate::plan::Step;
+use crate::plan::effect::{self, Effect, KEYS, TIMES, Verb};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use transom_api::labels;
+
+/// Maximum number of changes of one primary that are kept by name, and of fields of one change.
+const CHANGES: usize = 64;
+/// Maximum length of a name in a plan, in bytes.
+pub(super) const NAME: usize = 317;
+
+/// One effect, with the fields of a whole object that differ. Holds no value of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// Kind of the object.
+    pub kind: String,
+    /// Path of the field in an object that others made; empty for a whole object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub path: String,
+    /// Key of the element, such as that of a taint; empty for anything but an element of a list.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub element: String,
+    /// What happens to it.
+    pub verb: Verb,
+    /// The fields of an updated object that differ: paths, and below a kubeconfig its parts, such as
+    /// `data.kubeconfig.server`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<String>,
+}
+
+/// What the reconcile of one primary would write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Writes {
+    /// Sorted, each once; only the first ones, when there are many.
+    pub changes: Vec<Change>,
+    /// How many more there are.
+    pub more: usize,
+    /// Digest of all of them with what is written, but for credentials, times, uids and versions; `None` when nothing
+    /// would be written.
+    pub digest: Option<Digest>,
+}
+
+impl Writes {
+    /// Adds steps, each with its object as it was read; `None` when that does not exist.
+    pub fn add<'a>(&mut self, steps: impl IntoIterator<Item = (&'a Step, Option<&'a Object>)>) {
+        let mut changes: BTreeSet<Change> = std::mem::take(&mut self.changes).into_iter().collect();
+        for (step, before) in steps {
+            let effects = effect::of(step, before);
+            let content = content(step, before, &effects);
+            let effects = effects
+                .into_iter()
+                .map(|effect| change(step, before, effect));
+            let effects: Vec<Change> = effects.collect();
+            let before = self.digest.map(|digest| digest.to_string());
+            let all = json!([before, step.target(), effects, content]);
+            self.digest = Some(Digest::of(&all));
+            changes.extend(effects.into_iter().map(shortened));
+        }
+        self.more += changes.len().saturating_sub(CHANGES);
+        self.changes = changes.into_iter().take(CHANGES).collect();
+    }
+
+    /// Whether nothing would be written.
+    pub fn is_empty(&self) -> bool {
+        self.digest.is_none()
+    }
+}
+
+fn change(step: &Step, before: Option<&Object>, effect: Effect) -> Change {
+    let fields = match step {
+        Step::Update { desired, changed } => {
+            let fields: BTreeSet<String> = changed
+                .iter()
+                .flat_map(|path| below(path, desired, before))
+                .collect();
+            fields.into_iter().collect()
+        }
+        _ => Vec::new(),
+    };
+    let Effect {
+        verb,
+        kind,
+        path,
+        element,
+    } = effect;
+    Change {
+        kind,
+        path,
+        element,
+        verb,
+        fields,
+    }
+}
+
+/// A change with few and short names.
+fn shortened(change: Change) -> Change {
+    let mut fields: Vec<String> = change.fields.iter().map(|field| name(field)).collect();
+    if fields.len() > CHANGES {
+        let more = fields.len() - (CHANGES - 1);
+        fields.truncate(CHANGES - 1);
+        fields.push(format!("and {more} more"));
+    }
+    Change {
+        kind: name(&change.kind),
+        path: name(&change.path),
+        element: name(&change.element),
+        verb: change.verb,
+        fields,
+    }
+}
+
+/// A name as a plan holds it: one line, and cut when it is long.
+pub(super) fn name(text: &str) -> String {
+    let shown = one_line(text);
+    match shown.len() > NAME {
+        true => format!("{}…", &shown[..shown.floor_char_boundary(NAME)]),
+        false => shown,
+    }
+}
+
+/// The path of a field that differs; of a kubeconfig, the paths of the parts that differ.
+fn below(path: &str, desired: &Object, before: Option<&Object>) -> Vec<String> {
+    let bytes = |object: &Object| object.secret_bytes(path.strip_prefix("data.")?);
+    let parts = || {
+        let before = difference::read(&bytes(before?)?)?;
+        let after = difference::read(&bytes(desired)?)?;
+        Some(Parts::of(&before).difference(&Parts::of(&after)))
+    };
+    match parts().filter(|parts| !parts.is_empty()) {
+        Some(parts) => parts.iter().map(|part| format!("{path}.{part}")).collect(),
+        None => vec![path.to_owned()],
+    }
+}
+
+/// What a step writes, as far as it may be part of a digest.
+fn content(step: &Step, before: Option<&Object>, effects: &[Effect]) -> Value {
+    match step {
+        Step::Create { desired } => whole(desired),
+        Step::Update { desired, .. } => whole(desired),
+        Step::Delete { .. } => Value::Null,
+        // The fields of a Secret are not looked at, whoever writes them.
+        Step::Patch { reference, .. } if reference.kind == "Secret" => Value::Null,
+        Step::Patch { fields, .. } => {
+            let there = |path: &str| {
+                before
+                    .and_then(|before| effect::at(&before.body, path))
+                    .map(timeless)
+            };
+            let field = |(path, value): &(String, Value)| {
+                let of_path = effects.iter().filter(|effect| effect.path == *path);
+                let named: Vec<&str> = of_path
+                    .map(|effect| effect.element.as_str())
+                    .filter(|element| !element.is_empty())
+                    .collect();
+                let value = timeless(value);
+                match named.is_empty() {
+                    // Only times differ.
+                    true if there(path).as_ref() == Some(&value) => Value::Null,
+                    true => value,
+                    false => elements(&value, &named),
+                }
+            };
+            fields.iter().map(field).collect()
+        }
+    }
+}
+
+/// The elements of a list with these names; those of other writers are none of this plan's business.
+fn elements(list: &Value, names: &[&str]) -> Value {
+    let is_named = |element: &&Value| {
+        let mut values = KEYS.iter().filter_map(|key| element.get(key)?.as_str());
+        values.any(|value| names.contains(&value))
+    };
+    let all = list.as_array().into_iter().flatten();
+    all.filter(is_named).cloned().collect()
+}
+
+/// A value without its times.
+fn timeless(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(timeless).collect(),
+        Value::Object(map) => {
+            let kept = map.iter().filter(|(key, _)| !TIMES.contains(&key.as_str()));
+            Value::Object(
+                kept.map(|(key, value)| (key.clone(), timeless(value)))
+                    .collect(),
+            )
+        }
+        other => other.clone(),
+    }
+}
+
+/// An object that the policy makes: its data without credentials, and the labels and annotations that the agent sets
+/// and that do not change with time.
+fn whole(desired: &Object) -> Value {
+    let data = desired.body.get("data").and_then(Value::as_object);
+    let data: Map<String, Value> = data
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| (key.clone(), open(value, &desired.reference.kind)))
+        .collect();
+    let listed = desired.annotation(labels::MANAGED_KEYS);
+    let listed = listed.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let own = |field: &str| -> Vec<Value> {
+        let keys = listed.as_ref().and_then(|keys| keys.get(field)?.as_array());
+        let values = keys.into_iter().flatten().filter_map(Value::as_str);
+        let at = |key| desired.body.get("metadata")?.get(field)?.get(key);
+        values.map(|key| json!([key, at(key)])).collect()
+    };
+    json!([
+        data,
+        own("labels"),
+        own("annotations"),
+        desired.body.get("type")
+    ])
+}
+
+/// A value of a written object. Of a kubeconfig no credential is left; of anything else in a Secret, nothing.
+fn open(value: &Value, kind: &str) -> Value {
+    if kind != "Secret" {
+        return value.clone();
+    }
+    let decoded = value
+        .as_str()
+        .and_then(|text| STANDARD.decode(text.trim()).ok());
+    let document = decoded.as_deref().and_then(difference::read);
+    document.map_or(Value::Null, |document| Parts::of(&document).open())
+}
