@@ -24,6 +24,9 @@ pub const PAUSED: &str = "transom.dev/paused";
 /// Annotation of a user on a policy: the digest of the plan that is approved, as `status.candidate.approve` shows it.
 pub const APPROVED: &str = "transom.dev/approved";
 
+/// Annotation of a kept revision: why it may not become active again.
+pub const BARRED: &str = "transom.dev/barred";
+
 /// Whether a label or annotation is the agent's own to set: [`MANAGED_BY`], and every key of `transom.dev` or below it.
 pub fn is_reserved(key: &str) -> bool {
     let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);

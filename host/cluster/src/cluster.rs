@@ -73,6 +73,14 @@ pub trait Cluster: Send + Sync {
     /// server, or until it is known not to answer.
     fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read>;
 
+    /// Requests the objects of the kind and namespace of `like` that have a label, with all their fields. Those that cannot
+    /// be used are left out. Waits as [`Cluster::read_whole`] does.
+    fn list_whole<'a>(
+        &'a self,
+        like: &'a ObjectRef,
+        label: (&'a str, &'a str),
+    ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>>;
+
     /// A place that cannot be read now, where an object that was not found may be. Always `None` for an API server,
     /// whose answer to [`Cluster::confirm`] leaves no doubt.
     fn unread(&self, object: &ObjectRef) -> Option<String>;

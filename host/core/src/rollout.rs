@@ -1,6 +1,8 @@
 //! The rollout of a policy: what makes a revision, the gates that a candidate passes in their order, and the decision
 //! about it. Asks no guest and reads no clock.
 
+pub mod history;
+
 use crate::catalogue::Revision;
 use crate::digest::Digest;
 use crate::plan::fleet::{FleetPlan, Listed};
@@ -39,12 +41,8 @@ pub fn identity(spec: &PolicySpec) -> Digest {
 impl Revision {
     /// Digest of the revision: the identity of its policy, and the bytes of its components.
     pub fn id(&self) -> Digest {
-        let trigger = self.trigger.as_ref().map(|guest| guest.digest.to_string());
-        Digest::of(&json!([
-            self.policy.identity.to_string(),
-            self.decide.digest.to_string(),
-            trigger
-        ]))
+        let trigger = self.trigger.as_ref().map(|guest| &*guest.digest);
+        history::id(&self.policy.identity, &self.decide.digest, trigger)
     }
 }
 

@@ -7,7 +7,7 @@ use super::tree::{Layer, Place};
 use super::{Directory, load};
 use crate::kubernetes::Server;
 use crate::parallel::on_each;
-use crate::{Cluster, Patience, Read};
+use crate::{Cluster, Patience, Read, ReadFailure};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _};
@@ -108,6 +108,19 @@ impl Cluster for Directory {
     /// Every field is kept.
     fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
         Cluster::read(self, reference)
+    }
+
+    fn list_whole<'a>(
+        &'a self,
+        like: &'a ObjectRef,
+        (label, value): (&'a str, &'a str),
+    ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>> {
+        let (kind, namespace) = (&like.kind, like.namespace.as_deref());
+        let all = Directory::list(self, &like.api_version, kind, namespace);
+        let read = move |reference| self.shared.read_one(&reference).ok().flatten();
+        let labelled = move |object: &Object| object.label(label) == Some(value);
+        let objects = all.into_iter().filter_map(read).filter(labelled).collect();
+        async move { Ok(objects) }.boxed()
     }
 
     /// Any file may hold the object.

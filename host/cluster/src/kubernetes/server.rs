@@ -1,7 +1,7 @@
 //! An API server as a replica uses it: it writes and publishes only while it leads.
 
 use super::{Events, Kubernetes, Leading, PolicyStatuses, Task, WatchHealth};
-use crate::{Cluster, Patience, Read};
+use crate::{Cluster, Patience, Read, ReadFailure};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _};
@@ -166,6 +166,19 @@ impl Cluster for Server {
             // It fails only if the task that asks was aborted.
             drop(self.kubernetes.standing().wait_for(Option::is_some).await);
             self.kubernetes.read_whole(reference).await
+        }
+        .boxed()
+    }
+
+    fn list_whole<'a>(
+        &'a self,
+        like: &'a ObjectRef,
+        label: (&'a str, &'a str),
+    ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>> {
+        async move {
+            // As for `read_whole`.
+            drop(self.kubernetes.standing().wait_for(Option::is_some).await);
+            self.kubernetes.list_whole(like, label).await
         }
         .boxed()
     }

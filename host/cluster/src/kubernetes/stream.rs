@@ -11,6 +11,8 @@ use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
 use http::Request;
 use kube::Client;
 use kube::api::{GetParams, ListParams, WatchParams};
+use serde_json::Value;
+use serde_json::value::RawValue;
 use std::time::Duration;
 use tokio::time::timeout;
 use transom_api::KnownReason;
@@ -253,6 +255,36 @@ impl Shared {
             serde_json::from_slice(&bytes).map_err(|_| fail(Cause::malformed()))?;
         let item = page.items.iter().flatten().next();
         item.map(|item| decoded(item.get(), reference)).transpose()
+    }
+
+    /// Requests the objects of a kind in a namespace that have a label.
+    pub(super) async fn list_labelled(
+        &self,
+        like: &ObjectRef,
+        (label, value): (&str, &str),
+    ) -> Result<Vec<Object>, ReadFailure> {
+        let fail = |cause: Cause| failure(like, &cause.into());
+        let path = self.path_of(like).await.map_err(fail)?;
+        self.counts.add(Verb::List, Purpose::Work);
+        let params = ListParams::default().labels(&format!("{label}={value}"));
+        let answer = page(&self.client, &path, &params).await.map_err(|cause| {
+            self.forget(like);
+            fail(cause)
+        })?;
+        let bytes = answer.map_err(|unfit| fail(unfit.cause()))?;
+        let page: Page<'_> =
+            serde_json::from_slice(&bytes).map_err(|_| fail(Cause::malformed()))?;
+        let items = page.items.iter().flatten();
+        let object = |item: &RawValue| {
+            let named: Value = serde_json::from_str(item.get()).ok()?;
+            let name = named.pointer("/metadata/name")?.as_str()?;
+            let reference = ObjectRef {
+                name: name.to_owned(),
+                ..like.clone()
+            };
+            decoded(item.get(), &reference).ok()
+        };
+        Ok(items.filter_map(|item| object(item)).collect())
     }
 
     /// The answer to a GET.
