@@ -15,7 +15,7 @@ use crate::world::World;
 use component::Source;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use transom_api::policy::{GuestSpec, KubeconfigGrant, OwnSpec, RolloutSpec, Verb};
+use transom_api::policy::{GuestSpec, KubeconfigGrant, OwnSpec, PolicySpec, Verb};
 use transom_api::{KnownReason, labels};
 
 /// A checked policy; made by [`check::policy`].
@@ -41,8 +41,8 @@ pub struct Policy {
     pub own: OwnSpec,
     /// Seconds between two resyncs, 0 for none.
     pub resync_seconds: u32,
-    /// How a new revision becomes active.
-    pub rollout: RolloutSpec,
+    /// What it was made from.
+    pub spec: Arc<PolicySpec>,
     /// Digest of what makes a revision of the policy, without the bytes of its components.
     pub identity: Digest,
 }

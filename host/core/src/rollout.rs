@@ -173,6 +173,8 @@ pub struct Trial {
     pub faults: Vec<(ObjectRef, KnownReason, String)>,
     /// The primaries for which it gives two answers to the same question.
     pub unstable: Vec<ObjectRef>,
+    /// How many primaries fail under the active revision by a fault of its guest.
+    pub active_faults: usize,
     /// Why the trial says nothing, as when a primary could not be read.
     pub incomplete: Option<(KnownReason, String)>,
 }
@@ -184,6 +186,7 @@ impl Trial {
             plan: FleetPlan::of(policy, [], Listed::default()),
             faults: Vec::new(),
             unstable: Vec::new(),
+            active_faults: 0,
             incomplete: Some((reason, why.to_owned())),
         }
     }
@@ -224,7 +227,7 @@ pub fn verdict(revision: &Revision, trial: &Trial, approved: Option<&str>) -> Ve
     let of = trial.plan.primaries;
     let (changed, all) = (of.would_change, of.total);
     let plan = format!("the candidate would change something for {changed} of {all} primaries");
-    match revision.policy.rollout.mode {
+    match revision.policy.spec.rollout.mode {
         ModeSpec::Automatic => Verdict::Activate,
         ModeSpec::Shadow => Verdict::Wait(Gate::Approval, KnownReason::Shadowing, plan),
         ModeSpec::Preview => {
@@ -247,6 +250,26 @@ pub fn verdict(revision: &Revision, trial: &Trial, approved: Option<&str>) -> Ve
 /// What an approval names: this revision with this plan, and no other.
 pub fn approval(id: &Digest, trial: &Trial) -> String {
     Digest::of(&json!(["approval", id.to_string(), trial.plan.digest])).to_string()
+}
+
+/// The primaries of a policy that fail now by a fault of its guest.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// How many primaries there are.
+    pub primaries: usize,
+    /// Those that fail.
+    pub now: Vec<(ObjectRef, KnownReason, String)>,
+}
+
+/// Why a new revision is taken back: more primaries fail by a fault of its guest than before, at least one in a hundred.
+pub fn rolls_back(before: usize, now: &Faults) -> Option<String> {
+    let (count, all) = (now.now.len(), now.primaries);
+    let (_, reason, why) = now.now.first()?;
+    let least = all.div_ceil(100).max(1);
+    let named = names(now.now.iter().map(|(primary, _, _)| primary));
+    (count >= before + least).then(|| {
+        format!("{count} of {all} primaries failed after it became active, {before} before ({named}): {reason:?}: {why}")
+    })
 }
 
 fn names<'a>(primaries: impl Iterator<Item = &'a ObjectRef>) -> String {
@@ -485,6 +508,7 @@ mod tests {
             plan: FleetPlan::of("p", [planned], Listed::default()),
             faults: Vec::new(),
             unstable: Vec::new(),
+            active_faults: 0,
             incomplete: None,
         }
     }

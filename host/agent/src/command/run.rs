@@ -40,6 +40,8 @@ const GRACE: Duration = Duration::from_secs(10);
 const COMPILING_SECONDS: u64 = 30;
 /// Bytes of a mebibyte.
 const MIB: u64 = 1 << 20;
+/// The namespace of the revisions that are kept in a folder.
+const HISTORY: &str = "transom";
 /// How often the progress line moves.
 const PROGRESS: Duration = Duration::from_millis(200);
 
@@ -78,6 +80,12 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
                     .await;
             }
             drive(&controller, screen).await;
+        }
+        for (policy, failure) in swap.keep_notes().await {
+            let why = failure.message;
+            screen.note(format_args!(
+                "failed to keep the revision of {policy}: {why}"
+            ));
         }
         // Waits for every connection, so that one that does not answer is reported even if no policy needs it.
         while opening.join_next().await.is_some() {}
@@ -122,7 +130,9 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let news = async move |components| source.news(&base, &following, components).await;
     let (trying, tried) = (Arc::clone(&controller), active.clone());
     let attempt = move |due| Arc::clone(&trying).try_candidate(tried.clone(), due);
-    let swapping = tokio::spawn(watch::policies(swap, news, attempt, changed));
+    let failing = Arc::clone(&controller);
+    let faults = move |policy: &str| failing.faults(policy);
+    let swapping = tokio::spawn(watch::policies(swap, news, attempt, faults, changed));
     let taking = Arc::clone(&controller).follow_policies(active.clone(), changes);
     let taking = tokio::spawn(taking);
     let work = async {
@@ -175,7 +185,15 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
         )
     });
     let names = connect::names(args);
-    let components = || args.reconcile.reading();
+    // Revisions are kept where the agent itself runs.
+    let namespace = match args.dir.iter().any(|dir| dir.name == LOCAL) {
+        true => Some(HISTORY),
+        false => args.server.lease_namespace.as_deref(),
+    };
+    let components = || match namespace.filter(|_| !args.asked) {
+        Some(namespace) => args.reconcile.reading().remembering(namespace),
+        None => args.reconcile.reading(),
+    };
     let files = files.map(|files| {
         Loading::start(
             engine.clone(),

@@ -2,7 +2,7 @@
 //! and counts nothing, reconciles each of them twice.
 
 use super::account::{Account, Accounts};
-use super::memory::{LastResult, SharedMemory};
+use super::memory::{LastResult, Memory, SharedMemory};
 use super::pool::Pool;
 use super::queue::Queued;
 use super::statuses::Statuses;
@@ -19,7 +19,7 @@ use transom_cluster::kubernetes::Leading;
 use transom_core::failure::Class;
 use transom_core::plan::fleet::{FleetPlan, Listed, Planned};
 use transom_core::report::End;
-use transom_core::rollout::{self, Trial};
+use transom_core::rollout::{self, Faults, Trial};
 use transom_core::work::{Cause, Key};
 
 /// How many threads a trial has, so that the active policies keep theirs.
@@ -108,6 +108,11 @@ impl Controller {
         accounts.into_iter().filter_map(tried).collect()
     }
 
+    /// The primaries of a policy that fail now by a fault of its guest.
+    pub(crate) fn faults(&self, policy: &str) -> Faults {
+        faults_in(&self.memory.lock(), policy)
+    }
+
     /// What two passes found, against the results of the active revision.
     fn compare(
         &self,
@@ -148,6 +153,7 @@ impl Controller {
             plan: FleetPlan::of(policy, planned, Listed::default()),
             faults,
             unstable,
+            active_faults: faults_in(&live, policy).now.len(),
             incomplete,
         }
     }
@@ -172,4 +178,17 @@ fn known(result: &LastResult) -> Option<KnownReason> {
         Reason::Known(reason) => Some(reason),
         Reason::Declared(_) => None,
     }
+}
+
+fn faults_in(memory: &Memory, policy: &str) -> Faults {
+    let mut faults = Faults::default();
+    let of_policy = memory.results.iter();
+    for (key, last) in of_policy.filter(|(key, _)| *key.policy == *policy) {
+        faults.primaries += 1;
+        if let Some(reason) = fault(last) {
+            let fault = ((*key.primary).clone(), reason, last.message.clone());
+            faults.now.push(fault);
+        }
+    }
+    faults
 }

@@ -2,6 +2,7 @@
 
 use crate::policies::images::Images;
 use crate::policies::kept::{Asker, Kept};
+use crate::policies::revisions::Revisions;
 use futures::FutureExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -18,7 +19,7 @@ pub(crate) type Versions = BTreeMap<ObjectRef, Option<String>>;
 
 /// The cluster whose objects hold components.
 #[derive(Clone, Default)]
-enum Local {
+pub(super) enum Local {
     /// Not opened yet.
     #[default]
     Opening,
@@ -36,6 +37,8 @@ pub(crate) struct Components {
     local: Arc<watch::Sender<Local>>,
     images: Option<Images>,
     kept: Kept,
+    /// Where the revisions of policies are kept.
+    pub(super) revisions: Option<Arc<Revisions>>,
 }
 
 impl Components {
@@ -46,6 +49,7 @@ impl Components {
             local: Arc::default(),
             images: None,
             kept: Kept::default(),
+            revisions: None,
         }
     }
 
@@ -54,6 +58,14 @@ impl Components {
         Self {
             images: Some(images),
             kept,
+            ..self
+        }
+    }
+
+    /// Also keeps the revisions of policies, as objects in this namespace of the local cluster.
+    pub(crate) fn remembering(self, namespace: &str) -> Self {
+        Self {
+            revisions: Some(Arc::new(Revisions::new(namespace))),
             ..self
         }
     }
@@ -77,6 +89,14 @@ impl Components {
     ) {
         // What was kept before is as it was.
         let is_new = |one: &&Location| one.is_remote() && !gathered.kept.contains_key(one);
+        for component in components.iter().filter(|one| one.file().is_some()) {
+            // The source of a file may be written at any time.
+            if let Ok(artifact) = component.fetch(None, gathered)
+                && self.remembers()
+            {
+                self.kept.keep_bytes(&artifact);
+            }
+        }
         for component in components.iter().filter(is_new) {
             let pulled = component
                 .image()
@@ -105,7 +125,7 @@ impl Components {
         self.sources.allow(component)
     }
 
-    async fn local(&self) -> Local {
+    pub(super) async fn local(&self) -> Local {
         let mut local = self.local.subscribe();
         let opened = local.wait_for(|local| !matches!(local, Local::Opening));
         // Fails only without a sender, and `self` holds it.

@@ -108,6 +108,23 @@ impl Kept {
         (Digest::of_bytes(&bytes).to_string() == record.digest).then_some(bytes)
     }
 
+    /// The bytes with a digest that were loaded.
+    pub(super) fn bytes(&self, digest: &str) -> Option<Vec<u8>> {
+        let bytes = self.components.as_ref()?.read(&name(digest), MAX_BYTES);
+        bytes
+            .ok()
+            .filter(|bytes| Digest::of_bytes(bytes).to_string() == digest)
+    }
+
+    /// Keeps the bytes of a component that was loaded, without a record of its place.
+    pub(super) fn keep_bytes(&self, artifact: &Artifact) {
+        let name = name(&artifact.digest);
+        if let Some(folder) = self.components.as_ref().filter(|folder| !folder.has(&name)) {
+            folder.write(&name, &[&artifact.bytes]);
+            folder.prune(FILES, BYTES);
+        }
+    }
+
     /// Keeps a component that was loaded. A tag keeps the meaning that it had first.
     pub(super) fn keep(
         &self,

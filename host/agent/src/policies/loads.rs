@@ -5,6 +5,7 @@
 use crate::policies::components::{self, Components, Versions};
 use crate::policies::kept::Asker;
 use crate::policies::load::{self, Loaded, Unloaded};
+use crate::policies::revisions;
 use crate::policies::swap::GRACE;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,9 +15,10 @@ use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_api::policy::GuestSpec;
 use transom_artifacts::folder::FileIdentity;
-use transom_artifacts::{Base, Gathered, Location};
+use transom_artifacts::{Base, Gathered, Location, Unread};
 use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
+use transom_core::rollout::history::{History, Record};
 use transom_engine::Engine;
 
 /// How many jobs of one kind run at once, not counting those that take longer than [`GRACE`].
@@ -43,12 +45,17 @@ pub(super) struct Job {
     pub(super) first: bool,
     /// Whether a registry has to be asked, which may take long.
     pub(super) pulls: bool,
+    /// The kept revisions, once they are read; only of a policy that has no active revision.
+    pub(super) history: Option<History>,
+    /// Whether they are still to be read.
+    pub(super) recalls: bool,
 }
 
 impl Job {
     fn kind(&self) -> JobKind {
         let is_builtin = |component: &Location| matches!(component, Location::Builtin(_));
         match &self.gathered {
+            _ if self.recalls && !self.pulls => JobKind::Reading,
             None if self.pulls => JobKind::Pulling,
             None if self.components.iter().any(Location::is_remote) => JobKind::Reading,
             _ if self.slow => JobKind::Slow,
@@ -102,6 +109,10 @@ pub(super) struct Done {
     pub(super) result: Result<Loaded, Refusal>,
     /// Why the newest components cannot be loaded, when the result has those of an earlier run.
     pub(super) refused: Option<Refusal>,
+    /// The kept revisions, if they were read.
+    pub(super) history: Option<History>,
+    /// The active one of them, if it is not the result.
+    pub(super) restored: Option<Loaded>,
     /// The components as they were before they were read.
     pub(super) fingerprints: BTreeMap<Location, Option<FileIdentity>>,
     /// What was in the objects that hold components.
@@ -161,6 +172,7 @@ impl Loads {
         let components = &self.components;
         let must_pull = |one: &Location| components.must_pull(one, job.asker(one));
         job.pulls = job.components.iter().any(must_pull);
+        job.recalls = job.first && components.remembers();
         self.queue.push_back(job);
         self.begin();
     }
@@ -290,7 +302,31 @@ async fn read(components: Components, mut job: Job) -> Ran {
     let asker = |component: &Location| job.asker(component);
     let gathered = components.read(&job.components, asker).await;
     job.gathered = Some(gathered);
+    if job.recalls {
+        job.recalls = false;
+        match components.history(&job.policy.name).await {
+            Ok(history) => job.history = history,
+            // Without the history it is not known what may be active.
+            Err(Unread { reason, message }) => return unrecalled(job, Refusal { reason, message }),
+        }
+    }
     Ran::Again(Box::new(job))
+}
+
+/// A policy whose history cannot be read.
+fn unrecalled(job: Job, refusal: Refusal) -> Ran {
+    let fingerprint = |component: &Location| (component.clone(), component.fingerprint());
+    Ran::Done(Box::new(Done {
+        policy: Arc::clone(&job.policy.name),
+        number: job.number,
+        result: Err(refusal),
+        refused: None,
+        history: None,
+        restored: None,
+        fingerprints: job.components.iter().map(fingerprint).collect(),
+        versions: components::versions(&job.gathered.unwrap_or_default()),
+        incomplete: true,
+    }))
 }
 
 /// Runs a job; it is to be queued again when it takes longer than the engine waits.
@@ -332,11 +368,35 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
             message: "a bug in the agent made loading the policy fail".to_owned(),
         }),
     };
+    let recorded = job.history.as_ref().and_then(History::active);
+    let other = |record: &&Record| {
+        let newest = result.as_ref().ok();
+        newest.is_none_or(|newest: &Loaded| newest.revision.id() != record.id)
+    };
+    let restored = recorded.filter(other).map(|record| {
+        let restore = || revisions::restore(engine, components, &job, record);
+        catch_unwind(AssertUnwindSafe(restore))
+    });
+    let restored = match restored {
+        Some(Ok(Err(Unloaded::Slow))) => {
+            job.slow = true;
+            return Ran::Again(Box::new(job));
+        }
+        Some(Ok(Ok(restored))) => Some(restored),
+        _ => None,
+    };
+    // What was active is better than what was last loaded.
+    let (result, refused) = match (refused, &restored) {
+        (Some(refusal), Some(_)) => (Err(refusal), None),
+        (refused, _) => (result, refused),
+    };
     Ran::Done(Box::new(Done {
         policy: Arc::clone(&job.policy.name),
         number: job.number,
         result,
         refused,
+        history: job.history,
+        restored,
         fingerprints,
         versions: components::versions(&gathered),
         incomplete: gathered.is_incomplete() || gathered.has_tags(),

@@ -10,9 +10,10 @@ use crate::policies::active::{Active, Changes, Known};
 use crate::policies::components::Versions;
 use crate::policies::load::{self, Loaded};
 use crate::policies::loads::{Done, Job, Loads};
+use crate::policies::revisions::Note;
 use crate::policies::{Found, Source, Written};
 use crate::telemetry;
-use rollout::Pending;
+use rollout::{Pending, Probation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use transom_artifacts::Location;
 use transom_artifacts::folder::FileIdentity;
 use transom_core::catalogue::{Change, Place, Refusal};
 use transom_core::policy::Policy;
+use transom_core::rollout::history::History;
 use transom_core::signal::Signal;
 
 /// How long a component may take to load until a narrower grant of its policy bounds the earlier revision.
@@ -42,6 +44,12 @@ pub(crate) struct Swap {
     number: u64,
     /// Whether new revisions are candidates first; otherwise each is active once it is loaded.
     rolls_out: bool,
+    /// The kept revisions of each policy, as they were read or written last.
+    histories: BTreeMap<Arc<str>, History>,
+    /// What is still to be kept.
+    notes: BTreeMap<Arc<str>, Note>,
+    /// The policies whose active revision is new.
+    probations: BTreeMap<Arc<str>, Probation>,
 }
 
 /// The manifests under one name.
@@ -91,6 +99,9 @@ impl Swap {
             connections,
             number: 0,
             rolls_out,
+            histories: BTreeMap::new(),
+            notes: BTreeMap::new(),
+            probations: BTreeMap::new(),
         }
     }
 
@@ -167,6 +178,8 @@ impl Swap {
             let Some(place) = places.find(|place| found.unread_at(place).is_some()) else {
                 self.newest.remove(&name);
                 self.good.remove(&name);
+                self.histories.remove(&name);
+                self.probations.remove(&name);
                 self.loads.cancel(&name);
                 changes.extend(self.change(|known| {
                     known.loaded.remove(&name);
@@ -250,6 +263,8 @@ impl Swap {
             slow: false,
             first: !self.good.contains_key(name),
             pulls: false,
+            history: None,
+            recalls: false,
         });
         newest.retry = None;
         self.active.loading(self.loads.count());
@@ -290,22 +305,25 @@ impl Swap {
         if failed_before && !newest.failed {
             changes.extend(self.refuse_overlaps());
         }
-        let Some(newest) = self.newest.get_mut(&name).filter(counts) else {
+        if self.newest.get_mut(&name).filter(counts).is_none() {
             return changes;
-        };
+        }
+        if let Some(history) = done.history {
+            self.histories.insert(Arc::clone(&name), history);
+        }
+        if let Some(restored) = done.restored {
+            changes.extend(self.restore(&name, restored));
+        }
         match done.result {
             Ok(loaded) => {
                 let loaded = Arc::new(loaded);
-                changes.extend(match self.is_candidate(&name, &loaded) {
-                    true => self.propose(&name, loaded),
-                    false => self.put_to_work(&name, loaded),
-                });
+                changes.extend(self.take_loaded(&name, loaded));
                 if let Some(refusal) = done.refused {
                     changes.extend(self.refuse(&name, refusal, !unread_before));
                 }
             }
             Err(refusal) => {
-                newest.pending = None;
+                self.drop_candidate(&name);
                 changes.extend(self.narrow(&name));
                 changes.extend(self.refuse(&name, refusal, !unread_before));
             }

@@ -4,6 +4,7 @@
 use crate::policies::active::Changes;
 use crate::policies::components::Versions;
 use crate::policies::follow::Following;
+use crate::policies::revisions::Keeper;
 use crate::policies::swap::Swap;
 use crate::policies::swap::rollout::{Due, Tried};
 use crate::policies::{Found, Source};
@@ -12,12 +13,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_core::reference::ObjectRef;
+use transom_core::rollout::Faults;
 use transom_core::signal::Signal;
 
 /// How often to check whether a `FleetPolicy` object changed, and whether a component takes long.
 const EVERY: Duration = Duration::from_millis(250);
+
+/// How often the faults of new revisions are counted.
+const WATCH: Duration = Duration::from_secs(1);
 
 /// What changed on the clusters.
 pub(crate) struct News {
@@ -28,16 +34,20 @@ pub(crate) struct News {
 }
 
 /// Follows policies until the task is aborted or nobody takes the changes. `news` tells what changed on the clusters
-/// since the last call, and has these objects followed, which hold components. `attempt` tries a candidate.
+/// since the last call, and has these objects followed, which hold components. `attempt` tries a candidate; `faults` tells the faults of the guests
+/// of a policy.
 pub(crate) async fn policies<T>(
     mut swap: Swap,
     mut news: impl AsyncFnMut(BTreeSet<ObjectRef>) -> News,
     attempt: impl Fn(Due) -> T,
+    faults: impl Fn(&str) -> Faults,
     changed: mpsc::UnboundedSender<Changes>,
 ) where
     T: Future<Output = Tried> + Send + 'static,
 {
     let mut trials = JoinSet::new();
+    let mut keeper = Keeper::new(swap.loads().components().clone());
+    let mut watched = Instant::now();
     let files = match swap.source() {
         Source::Path(files) => Some(files.clone()),
         Source::Builtin | Source::Given(_) => None,
@@ -56,6 +66,9 @@ pub(crate) async fn policies<T>(
         if let Some(following) = &mut following {
             following.components(swap.components());
         }
+        for note in swap.take_notes() {
+            keeper.add(note);
+        }
         for due in swap.due() {
             trials.spawn(attempt(due));
         }
@@ -67,6 +80,12 @@ pub(crate) async fn policies<T>(
                 changed.found.map(|found| swap.update(found)).unwrap_or_default()
             }
             done = swap.next() => swap.finish(done),
+            (policy, history) = keeper.next() => {
+                if let Some(history) = history {
+                    swap.kept(&policy, history);
+                }
+                continue;
+            }
             _ = looks.tick() => {
                 let News { policies, components } = news(swap.objects()).await;
                 let changed = policies.is_some();
@@ -74,10 +93,17 @@ pub(crate) async fn policies<T>(
                 swap.load_changed_objects(&components);
                 swap.retry();
                 let slow = swap.narrow_slow();
-                if !changed && slow.is_empty() {
+                let mut failed = Changes::new();
+                if watched.elapsed() > WATCH {
+                    watched = Instant::now();
+                    for policy in swap.on_probation() {
+                        failed.extend(swap.observed(&policy, &faults(&policy)));
+                    }
+                }
+                if !changed && slow.is_empty() && failed.is_empty() {
                     continue;
                 }
-                [given, slow].concat()
+                [given, slow, failed].concat()
             }
         };
         if changed.send(changes).is_err() {

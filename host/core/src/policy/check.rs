@@ -35,6 +35,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
             "is not a DNS subdomain of at most 63 bytes",
         );
     }
+    let written = Arc::new(spec.clone());
     let identity = rollout::identity(&spec);
     let (fewest, most) = HISTORY;
     if !(fewest..=most).contains(&spec.rollout.history) {
@@ -62,7 +63,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
         writes,
         own: spec.own,
         resync_seconds: spec.resync_seconds,
-        rollout: spec.rollout,
+        spec: written,
         identity,
     })
 }

@@ -12,6 +12,7 @@ use crate::projection::path;
 use crate::reference::ObjectRef;
 use crate::rollout::{identity, short};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use transom_api::policy::PolicySpec;
 use transom_api::{API_VERSION, KIND, labels};
 
@@ -32,7 +33,7 @@ pub struct Record {
     /// The larger, the later it became active; 0 when it never was.
     pub number: i64,
     /// The policy's `spec`, as it was.
-    pub spec: PolicySpec,
+    pub spec: Arc<PolicySpec>,
     /// Digest of the component that decides what to write.
     pub decide: String,
     /// Digest of the component that decides when to reconcile.
@@ -46,13 +47,13 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record of a revision with the `spec` from which it was made.
-    pub fn of(revision: &Revision, spec: &PolicySpec) -> Self {
+    /// The record of a revision.
+    pub fn of(revision: &Revision) -> Self {
         Self {
             policy: revision.policy.name.to_string(),
             id: revision.id(),
             number: 0,
-            spec: spec.clone(),
+            spec: Arc::clone(&revision.policy.spec),
             decide: revision.decide.digest.to_string(),
             trigger: (revision.trigger.as_ref()).map(|guest| guest.digest.to_string()),
             barred: None,
@@ -75,7 +76,7 @@ impl Record {
             policy: object.label(labels::POLICY)?.to_owned(),
             id: id(&identity(&spec), &decide, trigger.as_deref()),
             number: object.body.get("revision")?.as_i64()?,
-            spec,
+            spec: Arc::new(spec),
             decide,
             trigger,
             barred: object.annotation(labels::BARRED).map(str::to_owned),
@@ -92,7 +93,7 @@ impl Record {
     pub fn policy(&self) -> Result<Policy, PolicyError> {
         check::policy(Manifest {
             name: self.policy.clone(),
-            spec: self.spec.clone(),
+            spec: (*self.spec).clone(),
         })
     }
 
@@ -129,7 +130,7 @@ impl Record {
             },
             "revision": self.number,
             "data": {
-                "spec": self.spec,
+                "spec": &*self.spec,
                 "components": {"decide": self.decide},
             },
         });
@@ -284,7 +285,7 @@ mod tests {
             policy: "external".to_owned(),
             id: id(&identity(&spec), &decide, trigger.as_deref()),
             number: 0,
-            spec,
+            spec: Arc::new(spec),
             decide,
             trigger,
             barred: None,

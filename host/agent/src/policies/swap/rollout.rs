@@ -4,16 +4,22 @@
 use super::{Newest, Swap};
 use crate::policies::active::Changes;
 use crate::policies::load::Loaded;
+use crate::policies::revisions::Note;
+use crate::policies::{Source, Written};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use transom_api::KnownReason;
-use transom_api::policy::ModeSpec;
+use transom_api::policy::{ModeSpec, RolloutSpec};
 use transom_core::catalogue::Refusal;
-use transom_core::rollout::{self, Candidate, Gate, Trial, Verdict};
+use transom_core::plan::WriteFailure;
+use transom_core::rollout::history::{History, Record};
+use transom_core::rollout::{self, Candidate, Faults, Gate, Trial, Verdict};
 
 /// How often a candidate that waits is compared with the live objects again.
 const AGAIN: Duration = Duration::from_secs(60);
+/// How long the faults of a new revision are watched after it became active.
+const WINDOW: Duration = Duration::from_secs(600);
 /// How many trials run at once.
 const AT_ONCE: usize = 2;
 
@@ -23,6 +29,15 @@ pub(super) struct Pending {
     /// When it is tried next; `None` while a trial runs, and once it was refused.
     due: Option<Instant>,
     running: bool,
+}
+
+/// An active revision that is new.
+pub(super) struct Probation {
+    until: Instant,
+    /// The revision before it, which stays loaded.
+    before: Arc<Loaded>,
+    /// How many primaries failed under the revision before by a fault of its guest.
+    faults: Option<usize>,
 }
 
 /// A candidate to try.
@@ -56,15 +71,67 @@ impl Due {
 }
 
 impl Swap {
-    /// Whether a revision that was loaded is to be tried before it becomes active.
-    pub(super) fn is_candidate(&self, name: &str, loaded: &Loaded) -> bool {
-        let revision = &loaded.revision;
-        let automatic = revision.policy.rollout.mode == ModeSpec::Automatic;
-        match self.good.get(name) {
-            _ if !self.rolls_out => false,
-            None => !automatic,
-            Some(good) => good.revision.id() != revision.id(),
+    /// Takes a revision that was loaded whole: it becomes active, is a candidate first, or is barred.
+    pub(super) fn take_loaded(&mut self, name: &Arc<str>, loaded: Arc<Loaded>) -> Changes {
+        let id = loaded.revision.id();
+        let history = self.histories.get(name);
+        let known = history.and_then(|history| history.find(&id));
+        let active = self.good.get(name).map(|good| good.revision.id());
+        if let Some(why) = known.and_then(|record| record.barred.clone())
+            && active != Some(id)
+            && self.rolls_out
+        {
+            return self.refuse_barred(name, &loaded, why);
         }
+        let automatic = loaded.revision.policy.spec.rollout.mode == ModeSpec::Automatic;
+        // A revision that may not be restored was active before this one.
+        let first = active.is_none() && history.is_none_or(|history| history.active().is_none());
+        let again = known.is_some_and(|record| record.number > 0);
+        match active == Some(id) || automatic && (first || again) || !self.rolls_out {
+            true => self.put_to_work(name, loaded),
+            false => self.propose(name, loaded),
+        }
+    }
+
+    /// Puts the revision to work that was active when the agent ended.
+    pub(super) fn restore(&mut self, name: &Arc<str>, restored: Loaded) -> Changes {
+        let mut clusters = restored.revision.policy.clusters();
+        if self.good.contains_key(name)
+            || !clusters.all(|(_, cluster)| self.connections.contains(cluster))
+        {
+            return Changes::new();
+        }
+        drop(clusters);
+        self.put_to_work(name, Arc::new(restored))
+    }
+
+    /// The candidate of a policy is none any more.
+    pub(super) fn drop_candidate(&mut self, name: &str) {
+        if let Some(newest) = self.newest.get_mut(name) {
+            newest.pending = None;
+        }
+    }
+
+    fn refuse_barred(&mut self, name: &Arc<str>, loaded: &Loaded, why: String) -> Changes {
+        self.drop_candidate(name);
+        let reason = KnownReason::RolledBack;
+        let candidate = Candidate {
+            revision: Arc::clone(&loaded.revision),
+            gate: Gate::Answers,
+            reason,
+            message: why.clone(),
+            trial: None,
+        };
+        let refusal = Refusal {
+            reason,
+            message: why,
+        };
+        let mut changes = self.narrow(name);
+        changes.extend(self.refuse(name, refusal, true));
+        changes.extend(self.change(|known| {
+            known.catalogue = known.catalogue.refused_at(candidate);
+        }));
+        changes
     }
 
     /// Makes a revision that was loaded the candidate. What its manifest forbids is forbidden from now on.
@@ -90,14 +157,26 @@ impl Swap {
         changes
     }
 
-    /// Puts a revision to work that was loaded whole.
+    /// Puts a revision to work that was loaded whole, and has that kept.
     pub(super) fn put_to_work(&mut self, name: &Arc<str>, loaded: Arc<Loaded>) -> Changes {
         let Some(newest) = self.newest.get_mut(name) else {
             return Changes::new();
         };
         newest.pending = None;
         let place = newest.place.clone();
-        self.good.insert(Arc::clone(name), Arc::clone(&loaded));
+        let before = self.good.insert(Arc::clone(name), Arc::clone(&loaded));
+        let other = |before: &Arc<Loaded>| before.revision.id() != loaded.revision.id();
+        if let Some(before) = before.filter(other) {
+            let probation = Probation {
+                until: Instant::now() + WINDOW,
+                before,
+                faults: None,
+            };
+            self.probations.insert(Arc::clone(name), probation);
+        }
+        self.note(name, |note| {
+            note.active = Some(Record::of(&loaded.revision));
+        });
         self.change(|known| {
             let before = known.catalogue.revision(name);
             let same = before.is_some_and(|before| *before == loaded.revision);
@@ -106,6 +185,86 @@ impl Swap {
                 known.loaded.insert(Arc::clone(name), loaded);
             }
         })
+    }
+
+    /// Adds to what is to be kept about a policy.
+    fn note(&mut self, name: &Arc<str>, add: impl FnOnce(&mut Note)) {
+        let Some(newest) = self.newest.get(name).filter(|_| self.rolls_out) else {
+            return;
+        };
+        let of_server = matches!(self.source, Source::Given(_));
+        let uid = newest.written.first().and_then(Written::uid);
+        let keep = newest.policy.as_ref().map(|one| one.spec.rollout.history);
+        let mut note = Note {
+            policy: Arc::clone(name),
+            uid: uid.filter(|_| of_server).map(str::to_owned),
+            active: None,
+            barred: Vec::new(),
+            keep: keep.unwrap_or_else(|| RolloutSpec::default().history),
+        };
+        add(&mut note);
+        let note = match self.notes.remove(name) {
+            Some(earlier) => note.after(earlier),
+            None => note,
+        };
+        self.notes.insert(Arc::clone(name), note);
+    }
+
+    /// What is to be kept since the last call.
+    pub(in crate::policies) fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes).into_values().collect()
+    }
+
+    /// Keeps what is still to be kept, once; returns what failed.
+    pub(crate) async fn keep_notes(&mut self) -> Vec<(Arc<str>, WriteFailure)> {
+        let mut failed = Vec::new();
+        for note in self.take_notes() {
+            match self.loads.components().keep_note(&note).await {
+                Ok(history) => history.map_or((), |history| self.kept(&note.policy, history)),
+                Err(failure) => failed.push((note.policy, failure)),
+            }
+        }
+        failed
+    }
+
+    /// Records what is kept of a policy now.
+    pub(in crate::policies) fn kept(&mut self, policy: &Arc<str>, history: History) {
+        if self.newest.contains_key(policy) {
+            self.histories.insert(Arc::clone(policy), history);
+        }
+    }
+
+    /// The policies whose active revision is new, so that its faults are watched.
+    pub(in crate::policies) fn on_probation(&mut self) -> Vec<Arc<str>> {
+        let now = Instant::now();
+        self.probations.retain(|_, probation| probation.until > now);
+        self.probations.keys().cloned().collect()
+    }
+
+    /// Takes the faults of a policy whose active revision is new. Too many of them put the revision before it to work
+    /// again, and bar the new one.
+    pub(in crate::policies) fn observed(&mut self, name: &Arc<str>, now: &Faults) -> Changes {
+        let Some(probation) = self.probations.get_mut(name) else {
+            return Changes::new();
+        };
+        // The revision before may have had faults, too.
+        let before = probation.faults.get_or_insert(now.now.len());
+        let Some(why) = rollout::rolls_back(*before, now) else {
+            return Changes::new();
+        };
+        let before = Arc::clone(&probation.before);
+        self.probations.remove(name);
+        let Some(failed) = self.good.get(name).cloned() else {
+            return Changes::new();
+        };
+        let mut changes = self.put_to_work(name, before);
+        self.probations.remove(name);
+        self.note(name, |note| {
+            note.barred
+                .push((Record::of(&failed.revision), why.clone()));
+        });
+        changes.extend(self.refuse_barred(name, &failed, why));
+        changes
     }
 
     /// The candidates that are to be tried now, as far as there is room for another trial. Each counts as running until
@@ -162,8 +321,9 @@ impl Swap {
         pending.running = false;
         let revision = &pending.loaded.revision;
         let verdict = rollout::verdict(revision, &trial, approved.as_deref());
-        let stands = |gate, reason, message| Candidate {
-            revision: Arc::clone(revision),
+        let revision = Arc::clone(revision);
+        let stands = |gate, reason, message, trial| Candidate {
+            revision: Arc::clone(&revision),
             gate,
             reason,
             message,
@@ -171,17 +331,26 @@ impl Swap {
         };
         match verdict {
             Verdict::Activate => {
-                let loaded = Arc::clone(&pending.loaded);
-                self.put_to_work(&name, loaded)
+                let (loaded, faults) = (Arc::clone(&pending.loaded), trial.active_faults);
+                let changes = self.put_to_work(&name, loaded);
+                if let Some(probation) = self.probations.get_mut(&name) {
+                    probation.faults = Some(faults);
+                }
+                changes
             }
             Verdict::Wait(gate, reason, message) => {
-                let candidate = stands(gate, reason, message);
+                let candidate = stands(gate, reason, message, trial);
                 pending.due = Some(Instant::now() + AGAIN);
                 self.waits(&name, candidate)
             }
             Verdict::Refuse(gate, reason, message) => {
-                let candidate = stands(gate, reason, message.clone());
+                let record = Record::of(&revision);
+                let candidate = stands(gate, reason, message.clone(), trial);
                 pending.due = None;
+                if reason == KnownReason::AnswerUnstable {
+                    // Another trial might not notice.
+                    self.note(&name, |note| note.barred.push((record, message.clone())));
+                }
                 let mut changes = self.refuse(&name, Refusal { reason, message }, true);
                 changes.extend(self.change(|known| {
                     known.catalogue = known.catalogue.refused_at(candidate);

@@ -1,0 +1,304 @@
+//! Keeps the revisions of policies on the cluster where the agent runs, reads them at a start, and has the active one
+//! restored.
+
+use crate::policies::components::{Components, Local};
+use crate::policies::load::{self, Loaded, Unloaded};
+use crate::policies::loads::Job;
+use crate::telemetry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use transom_api::KnownReason;
+use transom_api::labels::{MANAGED_BY, MANAGER};
+use transom_api::policy::GuestSpec;
+use transom_artifacts::{Gathered, Location, Unread};
+use transom_core::backoff;
+use transom_core::catalogue::Refusal;
+use transom_core::object::Object;
+use transom_core::plan::{Plan, WriteFailure};
+use transom_core::reference::ObjectRef;
+use transom_core::rollout::history::{History, OBJECT_API_VERSION, OBJECT_KIND, Place, Record};
+use transom_core::signal::Signal;
+use transom_engine::Engine;
+
+/// How long one answer counts: many policies are loaded at a start.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// Where revisions are kept, and the last answer.
+pub(super) struct Revisions {
+    namespace: String,
+    listed: tokio::sync::Mutex<Option<(Instant, Arc<BTreeMap<String, History>>)>>,
+}
+
+impl Revisions {
+    /// Objects of this namespace.
+    pub(super) fn new(namespace: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            listed: tokio::sync::Mutex::default(),
+        }
+    }
+}
+
+/// What is to be kept about one policy.
+#[derive(Clone, Debug)]
+pub(crate) struct Note {
+    /// Name of the policy.
+    pub(super) policy: Arc<str>,
+    /// Its uid, if it is an object.
+    pub(super) uid: Option<String>,
+    /// The revision that is active.
+    pub(super) active: Option<Record>,
+    /// Revisions that may not become active again, and why.
+    pub(super) barred: Vec<(Record, String)>,
+    /// How many revisions are kept.
+    pub(super) keep: u32,
+}
+
+impl Note {
+    /// What is to be kept when this follows another note that was not kept yet.
+    pub(super) fn after(mut self, earlier: Self) -> Self {
+        let mut barred = earlier.barred;
+        barred.append(&mut self.barred);
+        Self {
+            active: self.active.or(earlier.active),
+            barred,
+            ..self
+        }
+    }
+}
+
+impl Components {
+    /// Whether revisions are kept.
+    pub(super) fn remembers(&self) -> bool {
+        self.revisions.is_some()
+    }
+
+    /// The kept revisions of a policy; `None` when none are kept anywhere.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub(super) async fn history(&self, policy: &str) -> Result<Option<History>, Unread> {
+        let Some(revisions) = &self.revisions else {
+            return Ok(None);
+        };
+        let mut listed = revisions.listed.lock().await;
+        let fresh = listed.as_ref().filter(|(at, _)| at.elapsed() < FRESH);
+        let all = match fresh {
+            Some((_, all)) => Arc::clone(all),
+            None => {
+                let Some(objects) = self.kept_objects(&revisions.namespace).await? else {
+                    return Ok(None);
+                };
+                let policies = objects.iter().filter_map(Record::read);
+                let policies = policies.map(|record| record.policy);
+                let by_policy = policies.map(|policy| {
+                    let history = History::of(&policy, &objects);
+                    (policy, history)
+                });
+                let all: Arc<BTreeMap<_, _>> = Arc::new(by_policy.collect());
+                *listed = Some((Instant::now(), Arc::clone(&all)));
+                all
+            }
+        };
+        Ok(Some(all.get(policy).cloned().unwrap_or_default()))
+    }
+
+    /// Every kept object; `None` when there is no cluster.
+    async fn kept_objects(&self, namespace: &str) -> Result<Option<Vec<Object>>, Unread> {
+        let Local::At(cluster) = self.local().await else {
+            return Ok(None);
+        };
+        let like = ObjectRef::local(OBJECT_API_VERSION, OBJECT_KIND, Some(namespace), "");
+        let objects = cluster.list_whole(&like, (MANAGED_BY, MANAGER)).await;
+        objects.map(Some).map_err(|failure| Unread {
+            reason: failure.reason,
+            message: format!(
+                "failed to read the revisions in the namespace `{namespace}`: {}",
+                failure.message
+            ),
+        })
+    }
+
+    /// Keeps what is noted; returns the history as it is then, and `None` when it is kept nowhere. Of two agents that
+    /// write at a time only one succeeds.
+    ///
+    /// # Errors
+    /// When it cannot be read or written; nothing is lost, and it may be tried again.
+    pub(crate) async fn keep_note(&self, note: &Note) -> Result<Option<History>, WriteFailure> {
+        let (Some(revisions), Local::At(cluster)) = (&self.revisions, self.local().await) else {
+            return Ok(None);
+        };
+        let namespace = &revisions.namespace;
+        let unread = |unread: Unread| WriteFailure {
+            reason: unread.reason,
+            message: unread.message,
+        };
+        let objects = || async { self.kept_objects(namespace).await.map_err(unread) };
+        let history = History::of(&note.policy, &objects().await?.unwrap_or_default());
+        let place = Place {
+            namespace,
+            uid: note.uid.as_deref(),
+        };
+        let active = note.active.iter();
+        let mut steps: Vec<_> = active
+            .flat_map(|record| history.activate(record, place, note.keep))
+            .collect();
+        for (record, why) in &note.barred {
+            steps.extend(history.bar(record, why, place));
+        }
+        if steps.is_empty() {
+            return Ok(Some(history));
+        }
+        let plan = Plan {
+            policy: note.policy.to_string(),
+            primary: ObjectRef::local(
+                transom_api::API_VERSION,
+                transom_api::KIND,
+                None,
+                &note.policy,
+            ),
+            steps,
+        };
+        let outcome = cluster.apply(plan).await;
+        *revisions.listed.lock().await = None;
+        match outcome.failure() {
+            Some((_, failure)) => Err(failure.clone()),
+            None => {
+                let objects = objects().await?.unwrap_or_default();
+                Ok(Some(History::of(&note.policy, &objects)))
+            }
+        }
+    }
+}
+
+/// Keeps notes in the background, one at a time for each policy.
+pub(super) struct Keeper {
+    components: Components,
+    tasks: JoinSet<(Arc<str>, Option<History>)>,
+    busy: BTreeSet<Arc<str>>,
+    waiting: BTreeMap<Arc<str>, Note>,
+}
+
+impl Keeper {
+    /// Keeps nothing yet.
+    pub(super) fn new(components: Components) -> Self {
+        Self {
+            components,
+            tasks: JoinSet::new(),
+            busy: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// Has a note kept, after those of the same policy.
+    pub(super) fn add(&mut self, note: Note) {
+        let note = match self.waiting.remove(&note.policy) {
+            Some(earlier) => note.after(earlier),
+            None => note,
+        };
+        if self.busy.contains(&note.policy) {
+            self.waiting.insert(Arc::clone(&note.policy), note);
+            return;
+        }
+        self.busy.insert(Arc::clone(&note.policy));
+        self.tasks.spawn(keep(self.components.clone(), note));
+    }
+
+    /// Waits for the next note that was kept; gives the history of its policy.
+    pub(super) async fn next(&mut self) -> (Arc<str>, Option<History>) {
+        let Some(Ok((policy, history))) = self.tasks.join_next().await else {
+            return std::future::pending().await;
+        };
+        self.busy.remove(&policy);
+        if let Some(note) = self.waiting.remove(&policy) {
+            self.add(note);
+        }
+        (policy, history)
+    }
+}
+
+/// Keeps one note, and tries again as long as that may help.
+async fn keep(components: Components, note: Note) -> (Arc<str>, Option<History>) {
+    let mut failures = 0;
+    loop {
+        match components.keep_note(&note).await {
+            Ok(history) => return (note.policy, history),
+            // The leader keeps it.
+            Err(failure) if failure.reason == KnownReason::NotLeading => {
+                return (note.policy, None);
+            }
+            Err(failure) => {
+                if failures == 0 || failure.reason != KnownReason::WriteConflict {
+                    telemetry::tell(&Signal::Unreadable {
+                        place: format!("the revisions of {}", note.policy),
+                        reason: failure.reason,
+                        message: failure.message,
+                    });
+                }
+                failures += 1;
+                let delay = backoff::delay_ms(failures, u64::from(failures));
+                tokio::time::sleep(Duration::from_millis(delay)).await;
+            }
+        }
+    }
+}
+
+/// Loads the revision that was active when the agent ended. Its components come from the binary or from what was kept of
+/// earlier loads, each with the digest that it had.
+///
+/// # Errors
+/// When a component is not there any more, or the revision may not be loaded any more.
+pub(super) fn restore(
+    engine: &Engine,
+    components: &Components,
+    job: &Job,
+    record: &Record,
+) -> Result<Loaded, Unloaded> {
+    let refused = |why: String| {
+        Unloaded::Refused(Refusal {
+            reason: KnownReason::ComponentNotFound,
+            message: why,
+        })
+    };
+    let policy = record
+        .policy()
+        .map_err(|error| refused(error.to_string()))?;
+    let guests = [
+        (Some(&policy.decide), Some(&record.decide)),
+        (policy.trigger.as_ref(), record.trigger.as_ref()),
+    ];
+    let mut gathered = Gathered::default();
+    for (spec, digest) in guests {
+        let Some((GuestSpec { component, .. }, digest)) = spec.zip(digest) else {
+            continue;
+        };
+        let location =
+            Location::parse(component, &job.base).map_err(|why| refused(why.to_string()))?;
+        let bytes = match &location {
+            Location::Builtin(_) => {
+                let artifact = location.fetch(Some(digest), &gathered);
+                artifact.ok().map(|artifact| artifact.bytes.into_owned())
+            }
+            _ => components.kept().bytes(digest),
+        };
+        let bytes = bytes.ok_or_else(|| {
+            refused(format!(
+                "the component {component} with the digest {digest} is gone"
+            ))
+        })?;
+        gathered.kept.insert(location, bytes);
+    }
+    let inputs = load::Inputs {
+        sources: components.sources(),
+        base: &job.base,
+        gathered: &gathered,
+    };
+    let loaded = load::assemble(engine, policy, inputs)?;
+    match loaded.revision.id() == record.id {
+        true => Ok(loaded),
+        false => Err(refused("it is another revision now".to_owned())),
+    }
+}
