@@ -4,7 +4,9 @@ pub(crate) mod run;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use run::{NamedContext, Reads, RunArgs, StatusArgs, parse_context};
+use run::{
+    ApproveArgs, HistoryArgs, NamedContext, Reads, RollbackArgs, RunArgs, StatusArgs, parse_context,
+};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -69,6 +71,21 @@ pub(crate) enum Command {
         after_help = "Examples:\n  transom status --context hosting --policy-objects\n  transom status --context hosting HostedCluster clusters/demo\n  transom status --dir fleet ManagedCluster demo -o yaml\n\nExit code: 0 when nothing failed; 1 when a primary or a policy failed; 2 on a usage error."
     )]
     Status(StatusArgs),
+    /// List the kept revisions of a policy, the latest first.
+    #[command(
+        after_help = "Examples:\n  transom history built-in-taints\n  transom history built-in-taints --dir fleet -o yaml"
+    )]
+    History(HistoryArgs),
+    /// Put an earlier revision of a policy back to work: its settings and grant, and the digests of its components.
+    #[command(
+        after_help = "Examples:\n  transom rollback built-in-taints\n  transom rollback built-in-taints --to 7d2d1ffd62\n\nExit code: 0 when the policy is changed; 1 when not; 2 on a usage error."
+    )]
+    Rollback(RollbackArgs),
+    /// Approve the plan of the candidate of a policy. Needs the right to `update` `fleetpolicies/approval`.
+    #[command(
+        after_help = "Examples:\n  kubectl get fpol built-in-taints -o jsonpath={.status.candidate}\n  transom approve built-in-taints sha256:1ea7…\n\nExit code: 0 when the plan is approved; 1 when not; 2 on a usage error."
+    )]
+    Approve(ApproveArgs),
     /// Explain what a reason means and what to do about it.
     #[command(
         after_help = "Examples:\n  transom explain OwnedByAnother\n  transom explain Held\n  transom explain --component guest.wasm VersionUnclaimed\n  transom explain"
@@ -225,6 +242,18 @@ pub(crate) struct ReconcileArgs {
     /// Name of the hub's own cluster. When it is another cluster, guests may use discovery names.
     #[arg(long, value_name = "NAME")]
     pub(crate) self_managed_cluster: Option<String>,
+}
+
+impl Default for ReconcileArgs {
+    /// Those of a command line that names none.
+    fn default() -> Self {
+        #[derive(Parser)]
+        struct None {
+            #[command(flatten)]
+            flags: ReconcileArgs,
+        }
+        None::parse_from(["transom"]).flags
+    }
 }
 
 /// Flags of `render`.

@@ -10,6 +10,7 @@ mod explain;
 mod rbac;
 mod registry;
 mod render;
+mod revisions;
 mod run;
 pub(crate) mod session;
 mod status;
@@ -73,6 +74,9 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
             screen.text(&Cli::command().render_version());
             Ok(Ending::Right)
         }
+        Command::History(args) => revisions::history(&args, screen),
+        Command::Rollback(args) => revisions::rollback(&args, screen),
+        Command::Approve(args) => revisions::approve(&args, screen),
         Command::Explain(args) => explain::explain(&args, screen),
         Command::Child { parent, words } => child::become_program(parent, &words),
         Command::Compile { allocation } => {

@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch as channel};
 use tokio::time::Instant;
 use transom_cluster::kubernetes::Leading;
 use transom_core::contract::AgentFacts;
@@ -91,6 +91,8 @@ pub(crate) struct Controller {
     moved: Notify,
     /// Seeds the jitter of back-off and resync, differently in each run.
     seeds: RandomState,
+    /// Whether the active revisions are those of the leader before; always true without an election.
+    current: channel::Sender<bool>,
     /// Whether its reconciles are those of a trial, which are neither logged nor counted.
     trial: bool,
 }
@@ -113,6 +115,7 @@ impl Controller {
             at_once: Arc::new(Semaphore::new(workers::AT_ONCE)),
             moved: Notify::new(),
             seeds: RandomState::new(),
+            current: channel::Sender::new(true),
             trial: false,
         }
     }

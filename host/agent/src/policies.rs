@@ -23,6 +23,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use transom_api::labels;
 use transom_artifacts::{Base, Location};
+use transom_cluster::kubernetes::User;
 use transom_core::document::{Limits, flatten_list, parse_many};
 use transom_core::policy::manifest;
 use transom_core::time::parse_rfc3339;
@@ -79,10 +80,19 @@ impl Written {
         self.text("/metadata/uid")
     }
 
-    /// The digest of the plan that was approved for the policy.
-    pub(crate) fn approved(&self) -> Option<&str> {
+    /// The approval that the policy has.
+    pub(crate) fn approval(&self) -> Option<Approval> {
         let annotations = self.value.pointer("/metadata/annotations")?;
-        annotations.get(labels::APPROVED)?.as_str()
+        let text = |label: &str| Some(annotations.get(label)?.as_str()?.to_owned());
+        let groups = text(labels::APPROVED_GROUPS).unwrap_or_default();
+        let groups = groups.split(',').filter(|group| !group.is_empty());
+        Some(Approval {
+            digest: text(labels::APPROVED)?,
+            by: text(labels::APPROVED_BY).map(|name| User {
+                name,
+                groups: groups.map(str::to_owned).collect(),
+            }),
+        })
     }
 
     /// When the policy was created, if it comes from an API server; in seconds since 1970.
@@ -101,6 +111,15 @@ impl Written {
     fn text(&self, pointer: &str) -> Option<&str> {
         self.value.pointer(pointer)?.as_str()
     }
+}
+
+/// The approval of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Approval {
+    /// The digest that was approved.
+    pub(crate) digest: String,
+    /// Who approved it, where that is known.
+    pub(crate) by: Option<User>,
 }
 
 /// What was found at a source.

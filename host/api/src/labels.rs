@@ -24,6 +24,10 @@ pub const PAUSED: &str = "transom.dev/paused";
 /// Annotation of a user on a policy: the digest of the plan that is approved, as `status.candidate.approve` shows it.
 pub const APPROVED: &str = "transom.dev/approved";
 
+/// Annotation: the name of the user who set [`APPROVED`]; the API server sees to that.
+pub const APPROVED_BY: &str = "transom.dev/approved-by";
+/// Annotation: groups of that user, separated by commas, where the right to approve comes from one.
+pub const APPROVED_GROUPS: &str = "transom.dev/approved-groups";
 /// Annotation of a kept revision: why it may not become active again.
 pub const BARRED: &str = "transom.dev/barred";
 

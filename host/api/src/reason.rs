@@ -166,6 +166,8 @@ words! {
         "Look at status.candidate, and approve the digest in its field approve: `transom approve POLICY DIGEST`.";
     PlanChanged, Held: "Another plan was approved than the one that would be carried out now.",
         "Look at status.candidate again, and approve the digest in its field approve.";
+    ApprovalForbidden, Held: "The plan was approved by a user who may not approve, or by nobody who is named.",
+        "Let a user approve who may update fleetpolicies/approval, with `transom approve POLICY DIGEST`.";
     Shadowing, Held: "The newest revision of the policy is only compared with the live objects, as its mode says.",
         "Set spec.rollout.mode to Preview or Automatic to let it become active.";
     AnswerUnstable, Invalid: "The candidate gives two answers to the same question.",

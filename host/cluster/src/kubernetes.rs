@@ -2,6 +2,7 @@
 //! The cache keeps only the fields of an object that the policies declare.
 
 mod access;
+mod approval;
 mod cache;
 mod cause;
 mod connect;
@@ -23,6 +24,7 @@ mod watching;
 mod write;
 
 pub use access::{Access, Reviews};
+pub use approval::{Approvals, User};
 pub use connect::{ConnectError, KubernetesOptions, Settings, Standing};
 pub use counts::{Counts, Purpose, Verb};
 pub use events::Events;
@@ -344,6 +346,11 @@ impl Kubernetes {
     /// Reviews by this API server: who may get a path that the agent serves.
     pub fn reviews(&self) -> Reviews {
         Reviews::new(self.shared.client.clone())
+    }
+
+    /// Who approves plans, by this API server.
+    pub fn approvals(&self) -> Approvals {
+        Approvals::new(self.shared.client.clone())
     }
 
     /// Health of the watches.

@@ -314,7 +314,7 @@ impl Needed<'_> {
 
     /// Adds what the agent itself does, whatever the policies say.
     fn own(&mut self, own: Own<'_>) {
-        use Verb::{Create, Get, List, Patch, Update, Watch};
+        use Verb::{Create, Delete, Get, List, Patch, Update, Watch};
         let writes = !self.asked.read_only;
         let is_local = self.asked.connection == LOCAL;
         let mut add = |objects, verbs, why| self.add(objects, verbs, [Because::Agent(why)]);
@@ -326,6 +326,17 @@ impl Needed<'_> {
             };
             add(lease, &[Get, Create, Update], "runs leader election");
         }
+        if let Some(namespace) = own.lease.filter(|_| is_local) {
+            let revisions = Objects {
+                namespace: Some(namespace.to_owned()),
+                ..Objects::all("apps", "controllerrevisions")
+            };
+            let verbs: &[Verb] = match writes {
+                true => &[List, Create, Patch, Delete],
+                false => &[List],
+            };
+            add(revisions, verbs, "keeps the revisions of its policies");
+        }
         if own.policies {
             let policies = Objects::all(GROUP, "fleetpolicies");
             add(policies, &[List, Watch], "watches its policies");
@@ -333,6 +344,10 @@ impl Needed<'_> {
         if own.policies && writes {
             let status = Objects::all(GROUP, "fleetpolicies/status");
             add(status, &[Patch], "writes the status of its policies");
+        }
+        if own.policies && is_local {
+            let access = Objects::all("authorization.k8s.io", "subjectaccessreviews");
+            add(access, &[Create], "checks who approved a plan");
         }
         for AnyOf { namespace, name } in own.components.iter().filter(|_| is_local) {
             let config_maps = Objects {
@@ -638,7 +653,12 @@ mod tests {
             (lease.0.namespace.as_deref(), lease.0.name.as_deref()),
             (Some("transom"), Some(LEASE))
         );
-        assert_eq!((rights.len(), shown(&rights)), (5, vec![]));
+        let revisions = rights
+            .iter()
+            .find(|(objects, _)| objects.resource == "controllerrevisions")
+            .unwrap();
+        assert_eq!(revisions.0.namespace.as_deref(), Some("transom"));
+        assert_eq!((rights.len(), shown(&rights)), (6, vec![]));
         assert!(read_only(&[], SecretReads::Watch).is_empty());
     }
 }

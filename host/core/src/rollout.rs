@@ -203,8 +203,19 @@ pub enum Verdict {
     Refuse(Gate, KnownReason, String),
 }
 
-/// Decides about a candidate. `approved`: the digest that was approved for the policy.
-pub fn verdict(revision: &Revision, trial: &Trial, approved: Option<&str>) -> Verdict {
+/// What is known of the approval of a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Approved {
+    /// Nothing is approved.
+    Nothing,
+    /// This digest.
+    Digest(String),
+    /// A digest, by a user who may not; or it is not known whether the user may. For people.
+    Forbidden(String),
+}
+
+/// Decides about a candidate.
+pub fn verdict(revision: &Revision, trial: &Trial, approved: &Approved) -> Verdict {
     if let Some((reason, why)) = &trial.incomplete {
         return Verdict::Wait(Gate::Answers, *reason, why.clone());
     }
@@ -233,12 +244,16 @@ pub fn verdict(revision: &Revision, trial: &Trial, approved: Option<&str>) -> Ve
         ModeSpec::Preview => {
             let digest = approval(&revision.id(), trial);
             match approved {
-                Some(approved) if approved == digest => Verdict::Activate,
-                Some(_) => {
+                Approved::Digest(approved) if *approved == digest => Verdict::Activate,
+                Approved::Forbidden(why) => {
+                    let message = format!("{plan}; {why}; approve {digest}");
+                    Verdict::Wait(Gate::Approval, KnownReason::ApprovalForbidden, message)
+                }
+                Approved::Digest(_) => {
                     let message = format!("{plan}; another plan was approved; approve {digest}");
                     Verdict::Wait(Gate::Approval, KnownReason::PlanChanged, message)
                 }
-                None => {
+                Approved::Nothing => {
                     let message = format!("{plan}; approve {digest}");
                     Verdict::Wait(Gate::Approval, KnownReason::ApprovalRequired, message)
                 }
@@ -292,7 +307,9 @@ impl Candidate {
         });
         let waits = matches!(
             self.reason,
-            KnownReason::ApprovalRequired | KnownReason::PlanChanged
+            KnownReason::ApprovalRequired
+                | KnownReason::PlanChanged
+                | KnownReason::ApprovalForbidden
         );
         let id = self.revision.id();
         CandidateStatus {
@@ -401,33 +418,50 @@ mod tests {
         };
         let token = approval(&of("Preview").id(), &good);
         let other = approval(&of("Preview").id(), &trial(&["b"]));
+        let digest = |token: &String| Approved::Digest(token.clone());
         for (mode, trial, approved, expected) in [
-            ("Automatic", &good, None, "active"),
+            ("Automatic", &good, Approved::Nothing, "active"),
             (
                 "Automatic",
                 &faulty,
-                Some(&token),
+                digest(&token),
                 "Answers GuestTrapped refused",
             ),
             (
                 "Automatic",
                 &unstable,
-                None,
+                Approved::Nothing,
                 "Answers AnswerUnstable refused",
             ),
-            ("Automatic", &incomplete, None, "Answers ReadFailed"),
-            ("Preview", &good, None, "Approval ApprovalRequired"),
-            ("Preview", &good, Some(&other), "Approval PlanChanged"),
-            ("Preview", &good, Some(&token), "active"),
+            (
+                "Automatic",
+                &incomplete,
+                Approved::Nothing,
+                "Answers ReadFailed",
+            ),
+            (
+                "Preview",
+                &good,
+                Approved::Nothing,
+                "Approval ApprovalRequired",
+            ),
+            ("Preview", &good, digest(&other), "Approval PlanChanged"),
+            ("Preview", &good, digest(&token), "active"),
             (
                 "Preview",
                 &faulty,
-                Some(&token),
+                digest(&token),
                 "Answers GuestTrapped refused",
             ),
-            ("Shadow", &good, Some(&token), "Approval Shadowing"),
+            (
+                "Preview",
+                &good,
+                Approved::Forbidden("no".to_owned()),
+                "Approval ApprovalForbidden",
+            ),
+            ("Shadow", &good, digest(&token), "Approval Shadowing"),
         ] {
-            let text = match verdict(&of(mode), trial, approved.map(String::as_str)) {
+            let text = match verdict(&of(mode), trial, &approved) {
                 Verdict::Activate => "active".to_owned(),
                 Verdict::Wait(gate, reason, _) => format!("{} {}", gate.as_str(), reason.as_str()),
                 Verdict::Refuse(gate, reason, message) => {

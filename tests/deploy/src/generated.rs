@@ -44,9 +44,12 @@ pub struct Generated {
 /// When the binary cannot be built or fails, or a policy cannot be read.
 pub fn all() -> Result<Vec<Generated>> {
     let crd = read("host/deploy/crd.yaml")?;
+    let approval = read("host/deploy/approval.yaml")?;
     let mut all = vec![
         Generated::new("host/deploy/base/crd.yaml", &crd),
         Generated::new("host/deploy/chart/crds/crd.yaml", &crd),
+        Generated::new("host/deploy/base/approval.yaml", &approval),
+        Generated::new("host/deploy/chart/templates/approval.yaml", &approval),
         Generated::new("host/docs/reasons.md", &reasons()?),
         Generated::new(METRICS, &metrics_page(&read(METRICS)?)?),
     ];

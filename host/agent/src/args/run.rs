@@ -72,6 +72,90 @@ pub(crate) struct NamedDir {
     pub(crate) dir: PathBuf,
 }
 
+/// Where the policies and their revisions lie.
+#[derive(Debug, Args)]
+pub(crate) struct WhereArgs {
+    /// Folder of manifests instead of an API server.
+    #[arg(long, value_name = "[NAME=]DIR", value_parser = parse_dir)]
+    pub(crate) dir: Vec<NamedDir>,
+    /// Kubeconfig. Default, in order of precedence: KUBECONFIG, ~/.kube/config, the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig.
+    #[arg(long, value_name = "CONTEXT")]
+    pub(crate) context: Option<String>,
+    /// Namespace of the revisions: that of the agent.
+    #[arg(long, value_name = "NAMESPACE", default_value = "transom")]
+    pub(crate) namespace: String,
+}
+
+impl WhereArgs {
+    /// The flags of a run with the same connections.
+    pub(crate) fn as_run(&self) -> RunArgs {
+        let context = self.context.iter().map(|context| NamedContext {
+            name: LOCAL.to_owned(),
+            context: context.clone(),
+        });
+        RunArgs {
+            dir: self.dir.clone(),
+            server: ServerArgs {
+                reach: ReachArgs {
+                    kubeconfig: self.kubeconfig.clone(),
+                    context: context.collect(),
+                    policy_objects: false,
+                    secret_reads: Reads::Strict,
+                },
+                read_only: false,
+                lease_namespace: None,
+            },
+            reconcile: ReconcileArgs::default(),
+            memory_budget: DEFAULT_MIB,
+            once: true,
+            admin: AdminArgs::default(),
+            log_format: LogFormat::Text,
+            asked: true,
+        }
+    }
+}
+
+/// Flags of `history`.
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArgs {
+    /// Name of the policy.
+    pub(crate) policy: String,
+    /// Where it lies.
+    #[command(flatten)]
+    pub(crate) at: WhereArgs,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Table)]
+    pub(crate) output: OutputFormat,
+}
+
+/// Flags of `rollback`.
+#[derive(Debug, Args)]
+pub(crate) struct RollbackArgs {
+    /// Name of the policy.
+    pub(crate) policy: String,
+    /// The revision to go back to, or the beginning of its digest. Default: the one before the active one.
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) to: Option<String>,
+    /// Where it lies.
+    #[command(flatten)]
+    pub(crate) at: WhereArgs,
+}
+
+/// Flags of `approve`.
+#[derive(Debug, Args)]
+pub(crate) struct ApproveArgs {
+    /// Name of the policy.
+    pub(crate) policy: String,
+    /// The digest of the plan, as `status.candidate.approve` shows it.
+    pub(crate) digest: String,
+    /// Where it lies.
+    #[command(flatten)]
+    pub(crate) at: WhereArgs,
+}
+
 /// Flags of `status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {

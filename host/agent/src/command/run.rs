@@ -130,9 +130,11 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let news = async move |components| source.news(&base, &following, components).await;
     let (trying, tried) = (Arc::clone(&controller), active.clone());
     let attempt = move |due| Arc::clone(&trying).try_candidate(tried.clone(), due);
+    let (asks, asked) = mpsc::unbounded_channel();
+    let succeeding = tokio::spawn(Arc::clone(&controller).succeed(asks));
     let failing = Arc::clone(&controller);
     let faults = move |policy: &str| failing.faults(policy);
-    let swapping = tokio::spawn(watch::policies(swap, news, attempt, faults, changed));
+    let swapping = tokio::spawn(watch::policies(swap, news, attempt, faults, asked, changed));
     let taking = Arc::clone(&controller).follow_policies(active.clone(), changes);
     let taking = tokio::spawn(taking);
     let work = async {
@@ -148,7 +150,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         ended = &mut ending => ended?,
     }
     controller.stop();
-    for task in [swapping, taking, telling] {
+    for task in [swapping, taking, telling, succeeding] {
         task.abort();
     }
     // Reconciles under way may end; the next start finds what hangs longer.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use transom_api::KnownReason;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
-use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading, Server};
+use transom_cluster::kubernetes::{Approvals, Kubernetes, Leadership, Leading, Server};
 use transom_cluster::{Cluster, ReadFailure};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
@@ -127,6 +127,12 @@ impl Connections {
             }
         }
         (objects, unread)
+    }
+
+    /// Who may approve plans; `None` unless policies come from an API server.
+    pub(crate) fn approvals(&self) -> Option<Approvals> {
+        let cluster = self.by_name.get(LOCAL).filter(|_| self.policy_objects)?;
+        Some(cluster.server()?.kubernetes().approvals())
     }
 
     /// Notices when a changed object is one of the `FleetPolicy` objects that policies come from.

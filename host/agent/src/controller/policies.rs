@@ -2,6 +2,7 @@
 //! that they need are ready, and removes the queues of policies that are gone.
 
 use super::Controller;
+use crate::policies::Approval;
 use crate::policies::active::{Active, Changes};
 use crate::policies::load::Loaded;
 use crate::policies::swap::rollout::{Due, Tried};
@@ -13,14 +14,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::sync::mpsc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
 use transom_api::KnownReason;
+use transom_api::labels::APPROVED_BY;
 use transom_artifacts::Base;
 use transom_core::catalogue::Change;
 use transom_core::reference::ObjectRef;
 use transom_core::rights;
-use transom_core::rollout::Trial;
+use transom_core::rollout::{Approved, Trial};
 use transom_core::signal::Signal;
+
+/// How long a new leader waits for the history of its policies.
+const SUCCEED: Duration = Duration::from_secs(15);
 
 impl Controller {
     /// The policies that are objects of an API server, as they are now; component files lie at `base`.
@@ -138,6 +144,24 @@ impl Controller {
         }
     }
 
+    /// Lets this replica work, each time that it becomes the leader, only once its active revisions are those of the
+    /// leader before. Without an election it ends at once.
+    pub(crate) async fn succeed(self: Arc<Self>, ask: mpsc::UnboundedSender<oneshot::Sender<()>>) {
+        let mut leading = self.leading.clone();
+        while leading.is_elected() {
+            self.current.send_replace(false);
+            leading.gained().await;
+            let (done, caught_up) = oneshot::channel();
+            if ask.send(done).is_err() {
+                return;
+            }
+            // Without the history another replica could not know better.
+            drop(tokio::time::timeout(SUCCEED, caught_up).await);
+            self.current.send_replace(true);
+            leading.lost().await;
+        }
+    }
+
     /// Tries a candidate, once its connections are ready and while this replica leads.
     pub(crate) async fn try_candidate(self: Arc<Self>, active: Active, due: Due) -> Tried {
         self.connections.watch(|| active.catalogue());
@@ -148,7 +172,34 @@ impl Controller {
             let why = "a bug in the agent made the trial fail";
             Trial::failed(policy, KnownReason::AgentFailed, why)
         });
-        due.tried(trial)
+        let approved = match &due.approval {
+            None => Approved::Nothing,
+            Some(approval) => {
+                self.approved(&due.loaded.revision.policy.name, approval)
+                    .await
+            }
+        };
+        due.tried(trial, approved)
+    }
+
+    /// What an approval is worth. Whoever may write the file of a policy may approve; of an object the API server tells.
+    async fn approved(&self, policy: &str, approval: &Approval) -> Approved {
+        let digest = || Approved::Digest(approval.digest.clone());
+        let Some(approvals) = self.connections.approvals() else {
+            return digest();
+        };
+        let Some(user) = &approval.by else {
+            let why = format!("the annotation {APPROVED_BY} does not name who approved it");
+            return Approved::Forbidden(why);
+        };
+        match approvals.may(user, policy).await {
+            Ok(true) => digest(),
+            Ok(false) => Approved::Forbidden(format!("the user {} may not approve it", user.name)),
+            Err(why) => Approved::Forbidden(format!(
+                "it is not known whether the user {} may approve it: {why}",
+                user.name
+            )),
+        }
     }
 
     /// Closes the queue of a deleted policy and forgets what was known for it. The objects that it made stay.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 use transom_api::{KnownReason, Reason};
 use transom_cluster::kubernetes::Leading;
 use transom_core::failure::Class;
@@ -84,6 +84,7 @@ impl Controller {
             documents: Arc::clone(&self.documents),
             moved: Notify::new(),
             seeds: RandomState::new(),
+            current: watch::Sender::new(true),
             trial: true,
         }
     }

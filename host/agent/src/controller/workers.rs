@@ -167,6 +167,7 @@ impl Controller {
 async fn keep_going(controller: Arc<Controller>, queue: Arc<Workqueue>, most: usize) {
     let mut turn = Turn {
         leading: controller.leading.clone(),
+        current: controller.current.subscribe(),
         since: Instant::now(),
     };
     let places = Arc::new(Semaphore::new(most));

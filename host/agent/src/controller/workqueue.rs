@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use transom_cluster::kubernetes::Leading;
 use transom_core::reference::ObjectRef;
@@ -77,8 +77,29 @@ impl Queues {
 pub(crate) struct Turn {
     /// Whether this replica leads.
     pub(crate) leading: Leading,
+    /// Whether the active revisions are those of the leader before.
+    pub(crate) current: watch::Receiver<bool>,
     /// Since when it leads, or when the workqueue began.
     pub(crate) since: Instant,
+}
+
+impl Turn {
+    /// Whether this replica may work.
+    fn works(&self) -> bool {
+        self.leading.leads() && *self.current.borrow()
+    }
+
+    /// Waits until this replica may work.
+    async fn gained(&mut self) {
+        while !self.works() {
+            self.leading.gained().await;
+            tokio::select! {
+                // Fails only when the agent ends.
+                _ = self.current.wait_for(|current| *current) => {}
+                () = self.leading.lost() => {}
+            }
+        }
+    }
 }
 
 /// The work of one policy.
@@ -150,9 +171,9 @@ impl Workqueue {
             if self.closed.load(Ordering::Acquire) {
                 return None;
             }
-            if !turn.leading.leads() {
+            if !turn.works() {
                 tokio::select! {
-                    () = turn.leading.gained() => {}
+                    () = turn.gained() => {}
                     () = changed => {}
                 }
                 turn.since = Instant::now();
@@ -171,7 +192,7 @@ impl Workqueue {
 
     /// The next primary that may be reconciled now, if there is one and this replica leads.
     pub(crate) fn ready(&self, turn: &Turn) -> Option<Request> {
-        if self.closed.load(Ordering::Acquire) || !turn.leading.leads() {
+        if self.closed.load(Ordering::Acquire) || !turn.works() {
             return None;
         }
         self.take(turn)

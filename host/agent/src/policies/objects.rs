@@ -1,7 +1,7 @@
 //! The policies among the `FleetPolicy` objects of an API server. Sends no request.
 
 use super::Written;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use transom_api::labels;
 use transom_api::status::PolicyStatus;
 use transom_artifacts::Base;
@@ -28,8 +28,13 @@ fn one(object: &Object, base: &Base) -> Written {
     };
     let (generation, created, uid) = (of("generation"), of("creationTimestamp"), of("uid"));
     let annotations = of("annotations");
-    let approved = annotations.get(labels::APPROVED);
-    let annotations = approved.map(|approved| json!({labels::APPROVED: approved}));
+    let approval = [
+        labels::APPROVED,
+        labels::APPROVED_BY,
+        labels::APPROVED_GROUPS,
+    ];
+    let approval = approval.map(|label| Some((label.to_owned(), annotations.get(label)?.clone())));
+    let annotations: Map<String, Value> = approval.into_iter().flatten().collect();
     let value = json!({
         "apiVersion": reference.api_version, "kind": reference.kind,
         "metadata": {"name": reference.name, "generation": generation, "creationTimestamp": created, "uid": uid,

@@ -6,30 +6,31 @@ use crate::policies::load::{self, Loaded, Unloaded};
 use crate::policies::loads::Job;
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use transom_api::KnownReason;
-use transom_api::labels::{MANAGED_BY, MANAGER};
+use transom_api::labels::{MANAGED_BY, MANAGER, POLICY};
 use transom_api::policy::GuestSpec;
 use transom_artifacts::{Gathered, Location, Unread};
 use transom_core::backoff;
 use transom_core::catalogue::Refusal;
 use transom_core::object::Object;
-use transom_core::plan::{Plan, WriteFailure};
+use transom_core::plan::{Plan, Step, WriteFailure};
 use transom_core::reference::ObjectRef;
 use transom_core::rollout::history::{History, OBJECT_API_VERSION, OBJECT_KIND, Place, Record};
 use transom_core::signal::Signal;
 use transom_engine::Engine;
 
-/// How long one answer counts: many policies are loaded at a start.
-const FRESH: Duration = Duration::from_secs(2);
-
-/// Where revisions are kept, and the last answer.
+/// The label of every kept revision.
+const ALL: (&str, &str) = (MANAGED_BY, MANAGER);
+/// Where revisions are kept, and what is known of them.
 pub(super) struct Revisions {
     namespace: String,
-    listed: tokio::sync::Mutex<Option<(Instant, Arc<BTreeMap<String, History>>)>>,
+    /// Held while they are listed.
+    listing: tokio::sync::Mutex<()>,
+    /// The histories as they were listed or written last; listed anew when this agent becomes the leader.
+    known: Mutex<Option<BTreeMap<String, History>>>,
 }
 
 impl Revisions {
@@ -37,8 +38,13 @@ impl Revisions {
     pub(super) fn new(namespace: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
-            listed: tokio::sync::Mutex::default(),
+            listing: tokio::sync::Mutex::default(),
+            known: Mutex::default(),
         }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<BTreeMap<String, History>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,35 +90,45 @@ impl Components {
         let Some(revisions) = &self.revisions else {
             return Ok(None);
         };
-        let mut listed = revisions.listed.lock().await;
-        let fresh = listed.as_ref().filter(|(at, _)| at.elapsed() < FRESH);
-        let all = match fresh {
-            Some((_, all)) => Arc::clone(all),
-            None => {
-                let Some(objects) = self.kept_objects(&revisions.namespace).await? else {
-                    return Ok(None);
-                };
-                let policies = objects.iter().filter_map(Record::read);
-                let policies = policies.map(|record| record.policy);
-                let by_policy = policies.map(|policy| {
-                    let history = History::of(&policy, &objects);
-                    (policy, history)
-                });
-                let all: Arc<BTreeMap<_, _>> = Arc::new(by_policy.collect());
-                *listed = Some((Instant::now(), Arc::clone(&all)));
-                all
-            }
-        };
-        Ok(Some(all.get(policy).cloned().unwrap_or_default()))
+        let _one = revisions.listing.lock().await;
+        if revisions.known().is_none() {
+            let Some(objects) = self.kept_objects(&revisions.namespace, ALL).await? else {
+                return Ok(None);
+            };
+            *revisions.known() = Some(History::by_policy(&objects));
+        }
+        let known = revisions.known();
+        let history = known.as_ref().and_then(|known| known.get(policy).cloned());
+        Ok(Some(history.unwrap_or_default()))
     }
 
-    /// Every kept object; `None` when there is no cluster.
-    async fn kept_objects(&self, namespace: &str) -> Result<Option<Vec<Object>>, Unread> {
+    /// Has the histories listed anew.
+    pub(super) fn forget_histories(&self) {
+        if let Some(revisions) = &self.revisions {
+            *revisions.known() = None;
+        }
+    }
+
+    /// Forgets the history of a policy that is gone: its revisions go with it.
+    pub(super) fn forget_history(&self, policy: &str) {
+        if let Some(revisions) = &self.revisions
+            && let Some(known) = revisions.known().as_mut()
+        {
+            known.remove(policy);
+        }
+    }
+
+    /// Every kept object with a label; `None` when there is no cluster.
+    async fn kept_objects(
+        &self,
+        namespace: &str,
+        label: (&str, &str),
+    ) -> Result<Option<Vec<Object>>, Unread> {
         let Local::At(cluster) = self.local().await else {
             return Ok(None);
         };
         let like = ObjectRef::local(OBJECT_API_VERSION, OBJECT_KIND, Some(namespace), "");
-        let objects = cluster.list_whole(&like, (MANAGED_BY, MANAGER)).await;
+        let objects = cluster.list_whole(&like, label).await;
         objects.map(Some).map_err(|failure| Unread {
             reason: failure.reason,
             message: format!(
@@ -122,22 +138,35 @@ impl Components {
         })
     }
 
-    /// Keeps what is noted; returns the history as it is then, and `None` when it is kept nowhere. Of two agents that
-    /// write at a time only one succeeds.
+    /// Keeps what is noted; returns the history as it is then, and `None` when it is kept nowhere. `anew`: lists the
+    /// history first, because another agent or a user may have changed it. Of two agents that write at a time only one
+    /// succeeds.
     ///
     /// # Errors
     /// When it cannot be read or written; nothing is lost, and it may be tried again.
-    pub(crate) async fn keep_note(&self, note: &Note) -> Result<Option<History>, WriteFailure> {
+    pub(crate) async fn keep_note(
+        &self,
+        note: &Note,
+        anew: bool,
+    ) -> Result<Option<History>, WriteFailure> {
         let (Some(revisions), Local::At(cluster)) = (&self.revisions, self.local().await) else {
             return Ok(None);
         };
         let namespace = &revisions.namespace;
-        let unread = |unread: Unread| WriteFailure {
-            reason: unread.reason,
-            message: unread.message,
+        let unread = |reason, message| WriteFailure { reason, message };
+        let policy = &*note.policy;
+        let mut history = match anew {
+            true => {
+                let objects = self.kept_objects(namespace, (POLICY, policy)).await;
+                let objects = objects.map_err(|one| unread(one.reason, one.message))?;
+                History::of(policy, &objects.unwrap_or_default())
+            }
+            false => {
+                let history = self.history(policy).await;
+                let history = history.map_err(|one| unread(one.reason, one.message))?;
+                history.unwrap_or_default()
+            }
         };
-        let objects = || async { self.kept_objects(namespace).await.map_err(unread) };
-        let history = History::of(&note.policy, &objects().await?.unwrap_or_default());
         let place = Place {
             namespace,
             uid: note.uid.as_deref(),
@@ -146,31 +175,48 @@ impl Components {
         let mut steps: Vec<_> = active
             .flat_map(|record| history.activate(record, place, note.keep))
             .collect();
-        for (record, why) in &note.barred {
-            steps.extend(history.bar(record, why, place));
-        }
-        if steps.is_empty() {
-            return Ok(Some(history));
-        }
-        let plan = Plan {
-            policy: note.policy.to_string(),
-            primary: ObjectRef::local(
-                transom_api::API_VERSION,
-                transom_api::KIND,
-                None,
-                &note.policy,
-            ),
-            steps,
+        // Read again after the first ones, whose versions they need.
+        let barred = |history: &History| -> Vec<Step> {
+            let all = note.barred.iter();
+            all.flat_map(|(record, why)| history.bar(record, why, place))
+                .collect()
         };
-        let outcome = cluster.apply(plan).await;
-        *revisions.listed.lock().await = None;
-        match outcome.failure() {
-            Some((_, failure)) => Err(failure.clone()),
-            None => {
-                let objects = objects().await?.unwrap_or_default();
-                Ok(Some(History::of(&note.policy, &objects)))
+        loop {
+            let done = steps.is_empty();
+            if done {
+                steps = barred(&history);
+            }
+            if steps.is_empty() {
+                break;
+            }
+            let targets: Vec<_> = steps.iter().map(|step| step.target().clone()).collect();
+            let outcome = cluster.apply(plan_of(policy, steps)).await;
+            if let Some((_, failure)) = outcome.failure() {
+                return Err(failure.clone());
+            }
+            for target in targets {
+                let object = cluster.read_whole(&target).await;
+                let object = object.map_err(|one| unread(one.reason, one.message))?;
+                history.put(&target.name, object.as_ref().and_then(Record::read));
+            }
+            steps = Vec::new();
+            if done {
+                break;
             }
         }
+        if let Some(known) = revisions.known().as_mut() {
+            known.insert(policy.to_owned(), history.clone());
+        }
+        Ok(Some(history))
+    }
+}
+
+/// A plan that writes revisions of a policy.
+fn plan_of(policy: &str, steps: Vec<Step>) -> Plan {
+    Plan {
+        policy: policy.to_owned(),
+        primary: ObjectRef::local(transom_api::API_VERSION, transom_api::KIND, None, policy),
+        steps,
     }
 }
 
@@ -224,7 +270,7 @@ impl Keeper {
 async fn keep(components: Components, note: Note) -> (Arc<str>, Option<History>) {
     let mut failures = 0;
     loop {
-        match components.keep_note(&note).await {
+        match components.keep_note(&note, failures > 0).await {
             Ok(history) => return (note.policy, history),
             // The leader keeps it.
             Err(failure) if failure.reason == KnownReason::NotLeading => {

@@ -179,6 +179,7 @@ impl Swap {
                 self.newest.remove(&name);
                 self.good.remove(&name);
                 self.histories.remove(&name);
+                self.loads.components().forget_history(&name);
                 self.probations.remove(&name);
                 self.loads.cancel(&name);
                 changes.extend(self.change(|known| {

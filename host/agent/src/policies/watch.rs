@@ -10,8 +10,9 @@ use crate::policies::swap::rollout::{Due, Tried};
 use crate::policies::{Found, Source};
 use crate::telemetry;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use transom_api::KnownReason;
@@ -35,12 +36,13 @@ pub(crate) struct News {
 
 /// Follows policies until the task is aborted or nobody takes the changes. `news` tells what changed on the clusters
 /// since the last call, and has these objects followed, which hold components. `attempt` tries a candidate; `faults` tells the faults of the guests
-/// of a policy.
+/// of a policy. Answers each message of `succeeds` once the active revisions are those that are kept.
 pub(crate) async fn policies<T>(
     mut swap: Swap,
     mut news: impl AsyncFnMut(BTreeSet<ObjectRef>) -> News,
     attempt: impl Fn(Due) -> T,
     faults: impl Fn(&str) -> Faults,
+    mut succeeds: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
     changed: mpsc::UnboundedSender<Changes>,
 ) where
     T: Future<Output = Tried> + Send + 'static,
@@ -48,6 +50,8 @@ pub(crate) async fn policies<T>(
     let mut trials = JoinSet::new();
     let mut keeper = Keeper::new(swap.loads().components().clone());
     let mut watched = Instant::now();
+    // Who waits until these policies were loaded as they are kept.
+    let mut caught_up: Option<(oneshot::Sender<()>, BTreeSet<Arc<str>>)> = None;
     let files = match swap.source() {
         Source::Path(files) => Some(files.clone()),
         Source::Builtin | Source::Given(_) => None,
@@ -72,7 +76,16 @@ pub(crate) async fn policies<T>(
         for due in swap.due() {
             trials.spawn(attempt(due));
         }
+        if let Some((done, _)) = caught_up.take_if(|(_, behind)| !swap.any_loads(behind)) {
+            // Fails when nobody waits any more.
+            let _ = done.send(());
+        }
         let changes = tokio::select! {
+            Some(done) = succeeds.recv() => {
+                let (changes, behind) = swap.catch_up().await;
+                caught_up = Some((done, behind));
+                changes
+            }
             // A trial does not panic: `attempt` sees to that.
             Some(Ok(tried)) = trials.join_next() => swap.tried(tried),
             Some(changed) = changes_of_files.recv() => {

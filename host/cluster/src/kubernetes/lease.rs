@@ -143,6 +143,11 @@ impl Leading {
         }
     }
 
+    /// Whether there is an election.
+    pub fn is_elected(&self) -> bool {
+        self.told.is_some()
+    }
+
     /// Whether writing is allowed now.
     pub fn leads(&self) -> bool {
         let Some(told) = &self.told else { return true };

@@ -11,7 +11,8 @@ use crate::policy::manifest::{Manifest, PolicyError};
 use crate::projection::path;
 use crate::reference::ObjectRef;
 use crate::rollout::{identity, short};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::policy::PolicySpec;
 use transom_api::{API_VERSION, KIND, labels};
@@ -97,6 +98,21 @@ impl Record {
         })
     }
 
+    /// The `spec`, with the digests that the components had, so that it is this revision whatever lies at their places now.
+    pub fn pinned(&self) -> Value {
+        let mut spec = json!(&*self.spec);
+        for (guest, digest) in [
+            ("decide", Some(&self.decide)),
+            ("trigger", self.trigger.as_ref()),
+        ] {
+            let place = spec.pointer_mut(&format!("/guests/{guest}"));
+            if let (Some(place), Some(digest)) = (place, digest) {
+                place["digest"] = json!(digest);
+            }
+        }
+        spec
+    }
+
     /// The name of the object.
     pub fn name(&self) -> String {
         format!("{}-{}", self.policy, short(&self.id))
@@ -153,6 +169,27 @@ impl Record {
     }
 }
 
+/// The merge patch (RFC 7386) that turns one value into another; null when they are equal.
+pub fn merge_patch(from: &Value, to: &Value) -> Value {
+    let (Value::Object(from), Value::Object(to)) = (from, to) else {
+        return if from == to { Value::Null } else { to.clone() };
+    };
+    let removed = from.keys().filter(|key| !to.contains_key(*key));
+    let mut patch: Map<String, Value> = removed.map(|key| (key.clone(), Value::Null)).collect();
+    for (key, value) in to {
+        match from.get(key) {
+            Some(before) if before == value => {}
+            Some(before) => drop(patch.insert(key.clone(), merge_patch(before, value))),
+            None => drop(patch.insert(key.clone(), value.clone())),
+        }
+    }
+    if patch.is_empty() {
+        Value::Null
+    } else {
+        patch.into()
+    }
+}
+
 /// The digest of a revision.
 pub(super) fn id(identity: &Digest, decide: &str, trigger: Option<&str>) -> Digest {
     Digest::of(&json!([identity.to_string(), decide, trigger]))
@@ -177,8 +214,21 @@ pub struct Place<'a> {
 impl History {
     /// The records of a policy among objects.
     pub fn of(policy: &str, objects: &[Object]) -> Self {
-        let records = objects.iter().filter_map(Record::read);
-        let mut records: Vec<_> = records.filter(|one| one.policy == policy).collect();
+        Self::by_policy(objects).remove(policy).unwrap_or_default()
+    }
+
+    /// The records of each policy among objects.
+    pub fn by_policy(objects: &[Object]) -> BTreeMap<String, Self> {
+        let mut by_policy: BTreeMap<String, Vec<Record>> = BTreeMap::new();
+        for record in objects.iter().filter_map(Record::read) {
+            let records = by_policy.entry(record.policy.clone()).or_default();
+            records.push(record);
+        }
+        let ordered = |(policy, records)| (policy, Self::ordered(records));
+        by_policy.into_iter().map(ordered).collect()
+    }
+
+    fn ordered(mut records: Vec<Record>) -> Self {
         records.sort_by(|one, other| {
             let order = |one: &Record| (one.number, one.created.clone(), one.id);
             order(other).cmp(&order(one))
@@ -189,6 +239,14 @@ impl History {
     /// The latest first.
     pub fn records(&self) -> &[Record] {
         &self.records
+    }
+
+    /// Replaces the record of this name; `None` removes it.
+    pub fn put(&mut self, name: &str, record: Option<Record>) {
+        let mut records = std::mem::take(&mut self.records);
+        records.retain(|one| one.name() != name);
+        records.extend(record);
+        *self = Self::ordered(records);
     }
 
     /// The revision that is active.
@@ -411,6 +469,27 @@ mod tests {
             );
         }
         assert!(History::of("other", &[whole]).records().is_empty());
+    }
+
+    #[test]
+    fn a_merge_patch_makes_one_value_of_the_other() {
+        let from = json!({"a": 1, "b": {"c": 2, "d": 3}, "e": [1], "same": {"x": 1}});
+        let to = json!({"a": 2, "b": {"c": 2, "f": 4}, "e": [2], "same": {"x": 1}, "new": {}});
+        let expected = json!({"a": 2, "b": {"d": null, "f": 4}, "e": [2], "new": {}});
+        assert_eq!(merge_patch(&from, &to), expected);
+        assert_eq!(merge_patch(&to, &to), Value::Null);
+        assert_eq!(
+            merge_patch(&json!({"a": {"b": 1}}), &json!({"a": {}})),
+            json!({"a": {"b": null}})
+        );
+    }
+
+    #[test]
+    fn a_pinned_spec_is_the_same_revision() {
+        let record = record(1);
+        let spec: PolicySpec = serde_json::from_value(record.pinned()).unwrap();
+        assert_eq!(spec.guests.decide.digest.as_deref(), Some("sha256:1"));
+        assert_eq!(identity(&spec), identity(&record.spec));
     }
 
     #[test]

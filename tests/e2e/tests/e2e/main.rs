@@ -17,6 +17,7 @@ mod once;
 mod owners;
 mod policies;
 mod registries;
+mod rollout;
 mod service_level;
 mod swap;
 mod tutorial;

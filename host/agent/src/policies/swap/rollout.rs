@@ -5,7 +5,8 @@ use super::{Newest, Swap};
 use crate::policies::active::Changes;
 use crate::policies::load::Loaded;
 use crate::policies::revisions::Note;
-use crate::policies::{Source, Written};
+use crate::policies::{Approval, Source, Written};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -14,7 +15,7 @@ use transom_api::policy::{ModeSpec, RolloutSpec};
 use transom_core::catalogue::Refusal;
 use transom_core::plan::WriteFailure;
 use transom_core::rollout::history::{History, Record};
-use transom_core::rollout::{self, Candidate, Faults, Gate, Trial, Verdict};
+use transom_core::rollout::{self, Approved, Candidate, Faults, Gate, Trial, Verdict};
 
 /// How often a candidate that waits is compared with the live objects again.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -46,8 +47,8 @@ pub(crate) struct Due {
     number: u64,
     /// The candidate.
     pub(crate) loaded: Arc<Loaded>,
-    /// The digest that was approved for the policy.
-    pub(crate) approved: Option<String>,
+    /// The approval of the policy.
+    pub(crate) approval: Option<Approval>,
 }
 
 /// A candidate that was tried.
@@ -55,17 +56,17 @@ pub(crate) struct Tried {
     policy: Arc<str>,
     number: u64,
     trial: Trial,
-    approved: Option<String>,
+    approved: Approved,
 }
 
 impl Due {
     /// What was found.
-    pub(crate) fn tried(self, trial: Trial) -> Tried {
+    pub(crate) fn tried(self, trial: Trial, approved: Approved) -> Tried {
         Tried {
             policy: self.policy,
             number: self.number,
             trial,
-            approved: self.approved,
+            approved,
         }
     }
 }
@@ -215,11 +216,49 @@ impl Swap {
         std::mem::take(&mut self.notes).into_values().collect()
     }
 
+    /// Takes over the revisions that the leader before has put to work. Returns the policies whose active revision has to be
+    /// loaded for that.
+    pub(in crate::policies) async fn catch_up(&mut self) -> (Changes, BTreeSet<Arc<str>>) {
+        let (mut changes, mut behind) = (Changes::new(), BTreeSet::new());
+        self.loads.components().forget_histories();
+        for name in self.names(|_, _| true) {
+            // A history that cannot be read now is read again when the policy is loaded the next time.
+            let history = self.loads.components().history(&name).await;
+            let Ok(Some(history)) = history else {
+                continue;
+            };
+            let active = history.active().map(|active| active.id);
+            self.histories.insert(Arc::clone(&name), history);
+            let good = self.good.get(&name).map(|good| good.revision.id());
+            if active.is_none() || active == good {
+                continue;
+            }
+            let newest = self.newest.get(&name);
+            let pending = newest.and_then(|newest| newest.pending.as_ref());
+            let pending = pending.map(|pending| Arc::clone(&pending.loaded));
+            match pending.filter(|loaded| Some(loaded.revision.id()) == active) {
+                Some(loaded) => changes.extend(self.put_to_work(&name, loaded)),
+                None => {
+                    self.good.remove(&name);
+                    self.load(&name);
+                    behind.insert(name);
+                }
+            }
+        }
+        (changes, behind)
+    }
+
+    /// Whether one of these policies is being loaded.
+    pub(in crate::policies) fn any_loads(&self, policies: &BTreeSet<Arc<str>>) -> bool {
+        let mut newest = policies.iter().filter_map(|name| self.newest.get(name));
+        newest.any(|newest| newest.loading.is_some())
+    }
+
     /// Keeps what is still to be kept, once; returns what failed.
     pub(crate) async fn keep_notes(&mut self) -> Vec<(Arc<str>, WriteFailure)> {
         let mut failed = Vec::new();
         for note in self.take_notes() {
-            match self.loads.components().keep_note(&note).await {
+            match self.loads.components().keep_note(&note, false).await {
                 Ok(history) => history.map_or((), |history| self.kept(&note.policy, history)),
                 Err(failure) => failed.push((note.policy, failure)),
             }
@@ -275,24 +314,23 @@ impl Swap {
         let room = AT_ONCE.saturating_sub(self.newest.values().filter(running).count());
         let mut due: Vec<_> = (self.newest.iter_mut())
             .filter_map(|(name, newest)| {
-                let approved = newest.written.first().and_then(|one| one.approved());
-                let approved = approved.map(str::to_owned);
+                let approval = newest.written.first().and_then(Written::approval);
                 let pending = newest.pending.as_mut()?;
                 let at = pending.due.filter(|at| *at <= now && !pending.running)?;
-                Some((at, Arc::clone(name), newest.number, approved, pending))
+                Some((at, Arc::clone(name), newest.number, approval, pending))
             })
             .collect();
         due.sort_by_key(|(at, ..)| *at);
         let taken = due.into_iter().take(room);
         taken
-            .map(|(_, policy, number, approved, pending)| {
+            .map(|(_, policy, number, approval, pending)| {
                 pending.running = true;
                 let loaded = Arc::clone(&pending.loaded);
                 Due {
                     policy,
                     number,
                     loaded,
-                    approved,
+                    approval,
                 }
             })
             .collect()
@@ -320,7 +358,7 @@ impl Swap {
         };
         pending.running = false;
         let revision = &pending.loaded.revision;
-        let verdict = rollout::verdict(revision, &trial, approved.as_deref());
+        let verdict = rollout::verdict(revision, &trial, &approved);
         let revision = Arc::clone(revision);
         let stands = |gate, reason, message, trial| Candidate {
             revision: Arc::clone(&revision),

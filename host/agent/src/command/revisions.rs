@@ -1,0 +1,240 @@
+//! `transom history`, `transom rollback` and `transom approve`: the kept revisions of a policy, going back to one of them,
+//! and approving the plan of a candidate.
+
+use crate::args::run::{ApproveArgs, HistoryArgs, RollbackArgs, WhereArgs};
+use crate::command::{block_on, connect};
+use crate::output::{Ending, Screen};
+use crate::{args::OutputFormat, controller::connections::Connections};
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use transom_api::labels::{APPROVED, APPROVED_BY, APPROVED_GROUPS, MANAGED_BY, MANAGER};
+use transom_api::{API_VERSION, KIND};
+use transom_cluster::Cluster;
+use transom_core::document::emit::to_yaml;
+use transom_core::object::Object;
+use transom_core::plan::{Plan, Step};
+use transom_core::reference::{LOCAL, ObjectRef};
+use transom_core::rollout::history::{
+    History, OBJECT_API_VERSION, OBJECT_KIND, Record, merge_patch,
+};
+use transom_core::rollout::short;
+
+/// The name that is part of the field manager of these writes.
+const FIELD_MANAGER: &str = "cli";
+
+/// Prints the kept revisions of a policy, the latest first.
+///
+/// # Errors
+/// When they cannot be read, or there are none.
+pub(crate) fn history(args: &HistoryArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    block_on(async {
+        let opened = Opened::new(&args.at).await?;
+        let history = opened.history(&args.policy, &args.at.namespace).await?;
+        let active = history.active().map(|active| active.id);
+        match args.output {
+            OutputFormat::Table => {
+                screen.line(format_args!(
+                    "{:>6}  {:<10}  {:<10}  {:<20}  {:<19}  WHY",
+                    "NUMBER", "REVISION", "STATE", "KEPT SINCE", "DECIDE"
+                ));
+                for record in history.records() {
+                    screen.line(format_args!(
+                        "{:>6}  {:<10}  {:<10}  {:<20}  {:<19}  {}",
+                        record.number,
+                        short(&record.id),
+                        state(record, active == Some(record.id)),
+                        record.created.as_deref().unwrap_or("-"),
+                        record.decide.get(..19).unwrap_or(&record.decide),
+                        record.barred.as_deref().unwrap_or(""),
+                    ));
+                }
+            }
+            form => {
+                let shown = |record: &Record| {
+                    json!({
+                        "number": record.number, "revision": short(&record.id),
+                        "digest": record.id.to_string(),
+                        "state": state(record, active == Some(record.id)),
+                        "keptSince": record.created, "decide": record.decide,
+                        "trigger": record.trigger, "why": record.barred, "spec": &*record.spec,
+                    })
+                };
+                let all: Vec<Value> = history.records().iter().map(shown).collect();
+                match form {
+                    OutputFormat::Json => screen.json(&all),
+                    _ => screen.text(&to_yaml(&Value::from(all))),
+                }
+            }
+        }
+        Ok(Ending::Right)
+    })?
+}
+
+fn state(record: &Record, active: bool) -> &'static str {
+    match (active, &record.barred, record.number) {
+        (true, ..) => "active",
+        (_, Some(_), _) => "barred",
+        (_, _, 0) => "candidate",
+        _ => "earlier",
+    }
+}
+
+/// Puts the `spec` of an earlier revision back into the policy, with the digests of its components.
+///
+/// # Errors
+/// When there is no such revision, or the policy cannot be written.
+pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    block_on(async {
+        let opened = Opened::new(&args.at).await?;
+        let history = opened.history(&args.policy, &args.at.namespace).await?;
+        let record = match &args.to {
+            None => history.previous().context(
+                "failed to find an earlier revision: `transom history` lists what is kept",
+            )?,
+            Some(to) => {
+                let mut fitting = history.records().iter().filter(|record| {
+                    let id = record.id.to_string();
+                    id == *to || id.trim_start_matches("sha256:").starts_with(to.as_str())
+                });
+                match (fitting.next(), fitting.next()) {
+                    (Some(record), None) => record,
+                    (None, _) => bail!("failed to find the revision {to} of {}", args.policy),
+                    _ => bail!("failed to find one revision: several begin with {to}"),
+                }
+            }
+        };
+        if let Some(why) = &record.barred {
+            bail!(
+                "failed to go back to {}: it is barred: {why}",
+                short(&record.id)
+            );
+        }
+        let spec = record.pinned();
+        let Some(object) = opened.policy(&args.policy).await? else {
+            bail!(
+                "failed to change the policy {}: it is not a FleetPolicy object. Put this into its file:\n{}",
+                args.policy,
+                to_yaml(&json!({"spec": spec}))
+            );
+        };
+        let now = object.body.get("spec").cloned().unwrap_or_default();
+        // When the active revision has failed, its manifest may still be the newest.
+        let Value::Object(fields) = merge_patch(&now, &spec) else {
+            screen.line(format_args!(
+                "{} has the revision {} already",
+                args.policy,
+                short(&record.id)
+            ));
+            return Ok(Ending::Right);
+        };
+        let fields = fields.into_iter();
+        let fields = fields.map(|(field, value)| (format!("spec.{field}"), value));
+        opened.patch(&object, fields.collect()).await?;
+        screen.line(format_args!(
+            "{} goes back to the revision {}",
+            args.policy,
+            short(&record.id)
+        ));
+        Ok(Ending::Right)
+    })?
+}
+
+/// Approves the plan of the candidate of a policy.
+///
+/// # Errors
+/// When there is nothing to approve, another plan is to be approved, or the user may not.
+pub(crate) fn approve(args: &ApproveArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    block_on(async {
+        let opened = Opened::new(&args.at).await?;
+        let policy = &args.policy;
+        let Some(object) = opened.policy(policy).await? else {
+            bail!(
+                "failed to approve: {policy} is not a FleetPolicy object; set the annotation {APPROVED} in its file"
+            );
+        };
+        let waiting = object.body.pointer("/status/candidate/approve");
+        let Some(waiting) = waiting.and_then(Value::as_str) else {
+            bail!("failed to approve: no candidate of {policy} waits for approval");
+        };
+        if waiting != args.digest {
+            bail!("failed to approve: the candidate of {policy} has the plan {waiting} now");
+        }
+        let server = opened.cluster.server();
+        let server = server.context("failed to approve: not an API server")?;
+        let user = server.kubernetes().approvals().whoami().await;
+        let user = user.map_err(anyhow::Error::msg);
+        let user = user.context("failed to approve: the API server does not tell who asks")?;
+        let annotation =
+            |label: &str, value: &str| (format!("metadata.annotations[\"{label}\"]"), json!(value));
+        let fields = vec![
+            annotation(APPROVED, &args.digest),
+            annotation(APPROVED_BY, &user.name),
+            annotation(APPROVED_GROUPS, &user.groups.join(",")),
+        ];
+        opened.patch(&object, fields).await?;
+        screen.line(format_args!(
+            "{policy}: {} approved the plan {waiting}",
+            user.name
+        ));
+        Ok(Ending::Right)
+    })?
+}
+
+/// The cluster of policies and revisions.
+struct Opened {
+    cluster: Arc<dyn Cluster>,
+    _connections: Connections,
+}
+
+impl Opened {
+    async fn new(at: &WhereArgs) -> anyhow::Result<Self> {
+        let connections = connect::open(&at.as_run()).await?;
+        let cluster = connections
+            .local()
+            .with_context(|| format!("failed to connect: no connection has the name `{LOCAL}`"))?;
+        Ok(Self {
+            cluster,
+            _connections: connections,
+        })
+    }
+
+    async fn history(&self, policy: &str, namespace: &str) -> anyhow::Result<History> {
+        let like = ObjectRef::local(OBJECT_API_VERSION, OBJECT_KIND, Some(namespace), "");
+        let objects = self
+            .cluster
+            .list_whole(&like, (MANAGED_BY, MANAGER))
+            .await?;
+        let history = History::of(policy, &objects);
+        if history.records().is_empty() {
+            bail!("failed to find a revision of {policy} in the namespace `{namespace}`");
+        }
+        Ok(history)
+    }
+
+    /// The policy, if it is an object.
+    async fn policy(&self, name: &str) -> anyhow::Result<Option<Object>> {
+        if self.cluster.server().is_none() {
+            return Ok(None);
+        }
+        let reference = ObjectRef::local(API_VERSION, KIND, None, name);
+        Ok(self.cluster.read_whole(&reference).await?)
+    }
+
+    async fn patch(&self, object: &Object, fields: Vec<(String, Value)>) -> anyhow::Result<()> {
+        let plan = Plan {
+            policy: FIELD_MANAGER.to_owned(),
+            primary: object.reference.clone(),
+            steps: vec![Step::Patch {
+                reference: object.reference.clone(),
+                version: object.version.clone(),
+                fields,
+            }],
+        };
+        let outcome = self.cluster.apply(plan).await;
+        match outcome.failure() {
+            Some((_, failure)) => bail!("{}: {}", failure.reason.as_str(), failure.message),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! A new revision of a policy: a candidate first, active only after it was tried on the live objects and, where that is
+//! demanded, approved; and taken back when it fails.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use std::fs;
+use transom_conformance::fixture::taints_component;
+use transom_e2e::agent::{Agent, DEADLINE};
+use transom_e2e::program;
+use transom_e2e::stage::{Stage, put};
+use transom_support::wait;
+
+/// The policy of these tests; its component is a file.
+const POLICY: &str = "built-in-taints";
+/// The longest name of a cluster for which [`failing`] does not fail.
+const LONGEST: usize = 40;
+
+/// A guest that wants no taints, and traps for a cluster with a long name.
+fn failing() -> Result<Vec<u8>> {
+    taints_component(&format!(
+        r#"(func (export "transom:policy/guest@0.1.0#validate") (param i32 i32) (result i32) (i32.const 1024))
+        (func (export "transom:policy/taints@0.1.0#compute") (param i32) (result i32)
+          (if (i32.gt_u (i32.load offset=72 (local.get 0)) (i32.const {LONGEST})) (then (unreachable)))
+          (i32.const 1024))"#
+    ))
+}
+
+/// A stage with three clusters that are not reachable.
+fn stage() -> Result<Stage> {
+    let stage = Stage::new(0, 0)?;
+    for name in ["a", "b", "c"] {
+        put_cluster(&stage, name)?;
+    }
+    put_policy(&stage, "")?;
+    put_component(&stage, &program::component("taints")?)?;
+    Ok(stage)
+}
+
+fn put_cluster(stage: &Stage, name: &str) -> Result<()> {
+    let condition = |kind: &str, status: &str| {
+        format!(
+            "  - {{type: {kind}, status: \"{status}\", reason: R, message: m, lastTransitionTime: \"2026-01-01T00:00:00Z\"}}\n"
+        )
+    };
+    let text = format!(
+        "apiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {{name: {name}}}\n\
+         spec: {{hubAcceptsClient: true}}\nstatus:\n  conditions:\n{}{}",
+        condition("HubAcceptedManagedCluster", "True"),
+        condition("ManagedClusterConditionAvailable", "Unknown"),
+    );
+    put(&stage.managed(name), text.as_bytes())
+}
+
+/// Writes the policy with more lines in its `spec`.
+fn put_policy(stage: &Stage, more: &str) -> Result<()> {
+    let spec = format!("spec:\n{more}");
+    stage.put_policy(
+        POLICY,
+        &[("builtin:taints", "decide.wasm"), ("spec:\n", &spec)],
+    )
+}
+
+fn put_component(stage: &Stage, component: &[u8]) -> Result<()> {
+    put(&stage.policies.join(POLICY).join("decide.wasm"), component)
+}
+
+fn watch(stage: &Stage, log: &str) -> Result<Agent> {
+    let mut command = stage.run()?;
+    command.env("XDG_CACHE_HOME", stage.path("cache"));
+    Agent::start(&mut command, stage.path(log))
+}
+
+/// A field of the policy's status.
+fn status(stage: &Stage, pointer: &str) -> Option<Value> {
+    let text = fs::read_to_string(stage.policy_status(POLICY)).ok()?;
+    let status: Value = serde_yaml::from_str(&text).ok()?;
+    status.pointer(pointer).cloned()
+}
+
+/// Waits until a field of the policy's status has a value.
+fn wait_for(stage: &Stage, pointer: &str, value: &str) -> Result<()> {
+    let what = format!("{pointer} to be {value}");
+    let is = || (status(stage, pointer)?.as_str()? == value).then_some(());
+    Ok(wait::until(&what, DEADLINE, is)?)
+}
+
+fn wait_for_taints(stage: &Stage, name: &str, count: usize) -> Result<()> {
+    let what = format!("{count} taints of {name}");
+    let is = || (stage.taints(name).ok()?.len() == count).then_some(());
+    Ok(wait::until(&what, DEADLINE, is)?)
+}
+
+/// The lines of `transom history`, without its head.
+fn history(stage: &Stage) -> Result<Vec<String>> {
+    let mut command = stage.transom()?;
+    command.args(["history", POLICY, "--dir"]).arg(&stage.fleet);
+    let output = command.output()?;
+    let text = String::from_utf8(output.stdout)?;
+    ensure!(output.status.success(), "{text}");
+    Ok(text.lines().skip(1).map(str::to_owned).collect())
+}
+
+#[test]
+fn a_candidate_in_preview_waits_for_the_approval_of_its_plan() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    wait_for_taints(&stage, "a", 1)?;
+    let first = status(&stage, "/revision/id").context("no revision")?;
+    put_policy(&stage, "  rollout: {mode: Preview}\n")?;
+    put_component(&stage, &failing()?)?;
+    wait_for(&stage, "/candidate/reason", "ApprovalRequired")?;
+    ensure!(status(&stage, "/candidate/changed") == Some(3.into()));
+    ensure!(status(&stage, "/revision/id").as_ref() == Some(&first));
+    // A restart in the middle goes on where it was: the earlier revision is active, the candidate waits.
+    agent.kill()?;
+    fs::remove_file(stage.policy_status(POLICY))?;
+    let agent = watch(&stage, "log-2")?;
+    wait_for(&stage, "/candidate/reason", "ApprovalRequired")?;
+    ensure!(status(&stage, "/revision/id").as_ref() == Some(&first));
+    wait_for_taints(&stage, "c", 1)?;
+    let digest = status(&stage, "/candidate/approve").context("nothing to approve")?;
+    let digest = digest.as_str().unwrap_or_default().to_owned();
+    let approve = |digest: &str| {
+        let path = stage.policies.join(POLICY).join("policy.yaml");
+        let text = fs::read_to_string(&path)?;
+        let (_, spec) = text.split_once("spec:").context("no spec")?;
+        let head = "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy";
+        let text = format!(
+            "{head}\nmetadata: {{name: {POLICY}, annotations: {{transom.dev/approved: \"{digest}\"}}}}\nspec:{spec}"
+        );
+        put(&path, text.as_bytes())
+    };
+    approve("sha256:0")?;
+    wait_for(&stage, "/candidate/reason", "PlanChanged")?;
+    // The plan is another one as soon as the fleet is.
+    put_cluster(&stage, "d")?;
+    wait_for_taints(&stage, "d", 1)?;
+    approve(&digest)?;
+    let other = || {
+        let now = status(&stage, "/candidate/approve")?;
+        (now.as_str()? != digest).then_some(now)
+    };
+    let now = wait::until("another plan", DEADLINE, other)?;
+    ensure!(status(&stage, "/revision/id").as_ref() == Some(&first));
+    approve(now.as_str().unwrap_or_default())?;
+    for name in ["a", "b", "c", "d"] {
+        wait_for_taints(&stage, name, 0)?;
+    }
+    wait_for(&stage, "/conditions/0/status", "True")?;
+    ensure!(status(&stage, "/candidate").is_none());
+    let log = agent.stop()?;
+    ensure!(!log.contains("refused"), "{log}");
+    Ok(())
+}
+
+#[test]
+fn a_candidate_that_fails_for_a_live_object_never_becomes_active() -> Result<()> {
+    let stage = stage()?;
+    let long = "x".repeat(LONGEST + 1);
+    put_cluster(&stage, &long)?;
+    let agent = watch(&stage, "log")?;
+    wait_for_taints(&stage, &long, 1)?;
+    let first = status(&stage, "/revision/id").context("no revision")?;
+    put_component(&stage, &failing()?)?;
+    wait_for(&stage, "/candidate/reason", "GuestTrapped")?;
+    wait_for(&stage, "/candidate/gate", "Answers")?;
+    wait_for(&stage, "/conditions/0/reason", "GuestTrapped")?;
+    ensure!(status(&stage, "/revision/id").as_ref() == Some(&first));
+    // The active revision goes on, and nothing of the candidate was written.
+    put_cluster(&stage, "later")?;
+    wait_for_taints(&stage, "later", 1)?;
+    for name in ["a", "b", "c"] {
+        ensure!(stage.taints(name)?.len() == 1);
+    }
+    put_component(&stage, &program::component("taints")?)?;
+    wait_for(&stage, "/conditions/0/status", "True")?;
+    let log = agent.stop()?;
+    ensure!(log.matches("GuestTrapped").count() == 1, "{log}");
+    Ok(())
+}
+
+#[test]
+fn a_revision_that_fails_once_it_is_active_is_taken_back_and_barred() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    wait_for_taints(&stage, "a", 1)?;
+    let first = status(&stage, "/revision/id").context("no revision")?;
+    put_component(&stage, &failing()?)?;
+    wait_for_taints(&stage, "a", 0)?;
+    // It fails for an object that was not there when it was tried.
+    put_cluster(&stage, &"x".repeat(LONGEST + 1))?;
+    wait_for(&stage, "/candidate/reason", "RolledBack")?;
+    ensure!(status(&stage, "/revision/id").as_ref() == Some(&first));
+    for name in ["a", "b", "c"] {
+        wait_for_taints(&stage, name, 1)?;
+    }
+    let barred = || {
+        let lines = history(&stage).ok()?;
+        let barred = |line: &String| line.contains(" barred ") && line.contains("GuestTrapped");
+        lines.iter().any(barred).then_some(lines)
+    };
+    let lines = wait::until("the history", DEADLINE, barred)?;
+    let first = first.as_str().unwrap_or_default();
+    let active = |line: &String| line.contains(" active ") && line.contains(first);
+    ensure!(lines.len() == 2 && lines.iter().any(active), "{lines:?}");
+    agent.kill()?;
+    // It stays barred after a restart, and what was active is active.
+    fs::remove_file(stage.policy_status(POLICY))?;
+    let agent = watch(&stage, "log-2")?;
+    wait_for(&stage, "/candidate/reason", "RolledBack")?;
+    ensure!(status(&stage, "/revision/id") == Some(first.into()));
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_policy_in_shadow_writes_nothing_and_is_compared() -> Result<()> {
+    let stage = stage()?;
+    put_policy(&stage, "  rollout: {mode: Shadow}\n")?;
+    let agent = watch(&stage, "log")?;
+    wait_for(&stage, "/candidate/reason", "Shadowing")?;
+    ensure!(status(&stage, "/candidate/changed") == Some(3.into()));
+    ensure!(status(&stage, "/revision").is_none());
+    for name in ["a", "b", "c"] {
+        ensure!(stage.taints(name)?.is_empty());
+    }
+    put_policy(&stage, "")?;
+    wait_for_taints(&stage, "a", 1)?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_revision_that_was_active_before_is_active_at_once() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    wait_for_taints(&stage, "a", 1)?;
+    let good = program::component("taints")?;
+    for (component, taints) in [
+        (failing()?, 0),
+        (good.clone(), 1),
+        (failing()?, 0),
+        (good, 1),
+    ] {
+        put_component(&stage, &component)?;
+        wait_for_taints(&stage, "b", taints)?;
+    }
+    let kept = || (history(&stage).ok()?.len() == 2).then_some(());
+    wait::until("two revisions", DEADLINE, kept)?;
+    let log = agent.stop()?;
+    ensure!(
+        log.matches("reason=\"Trying\"").count() + log.matches("reason=Trying").count() == 1,
+        "{log}"
+    );
+    let mut rollback = stage.transom()?;
+    rollback
+        .args(["rollback", POLICY, "--dir"])
+        .arg(&stage.fleet);
+    let output = rollback.output()?;
+    let told = String::from_utf8(output.stderr)?;
+    // A policy in a file is its owner's: the command tells what to put there.
+    ensure!(
+        !output.status.success() && told.contains("digest: sha256:"),
+        "{told}"
+    );
+    Ok(())
+}
