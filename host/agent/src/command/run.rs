@@ -167,7 +167,9 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
         files.map(|files| Loading::start(engine.clone(), files, names.clone(), components()));
     let controller = controller(connect::open(args).await?, &args.reconcile).within(&budget);
     let controller = Arc::new(match args {
-        RunArgs { asked: true, .. } => controller.only_asked(),
+        RunArgs {
+            asked: Some(asked), ..
+        } => controller.only_asked(*asked),
         _ if would::is_asked_for(args) => controller.read_only(),
         _ => controller,
     });

@@ -1,10 +1,11 @@
-//! An account of each reconcile: what it read, decided and would write. Kept for `transom status`, which writes
-//! nothing, and for read-only runs. Of an object that was read it holds the name and version, no content.
+//! An account of each reconcile: what it read, decided and would write. Kept for `transom status` and `plan`, which
+//! write nothing, and for read-only runs. Of an object that was read it holds the name and version, no content.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use transom_core::object::Object;
+use transom_core::plan::fleet::Writes;
 use transom_core::plan::{Outcome, Step, StepOutcome};
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
@@ -18,6 +19,8 @@ pub(crate) struct Account {
     pub(crate) decision: Option<Value>,
     /// What would be written.
     pub(crate) steps: Vec<Step>,
+    /// The effects of what would be written, for `transom plan`.
+    pub(crate) writes: Writes,
 }
 
 /// One object that was read.
@@ -33,11 +36,13 @@ pub(crate) struct Read {
     pub(crate) deleting: bool,
 }
 
-/// The accounts of an agent that runs for `transom status`, or once and read-only; any other agent keeps none.
+/// The accounts of an agent that runs for `transom status` or `plan`, or once and read-only; any other agent keeps none.
 #[derive(Default)]
 pub(crate) struct Accounts {
     kept: Option<Mutex<BTreeMap<Key, Account>>>,
     only_asked: bool,
+    /// Whether they hold effects and nothing else: a whole fleet fits into memory.
+    of_effects: bool,
 }
 
 impl Accounts {
@@ -47,6 +52,15 @@ impl Accounts {
         Self {
             kept: Some(Mutex::default()),
             only_asked,
+            of_effects: false,
+        }
+    }
+
+    /// Keeps the effects of what would be written, for an agent that writes nothing and publishes nothing.
+    pub(crate) fn of_effects() -> Self {
+        Self {
+            of_effects: true,
+            ..Self::kept(true)
         }
     }
 
@@ -57,11 +71,25 @@ impl Accounts {
 
     /// Starts the account of a reconcile anew.
     pub(crate) fn begin(&self, key: &Key) {
-        self.note(key, |account| *account = Account::default());
+        self.change(key, |account| *account = Account::default());
+    }
+
+    /// Forgets every account.
+    pub(crate) fn clear(&self) {
+        if let Some(all) = &self.kept {
+            all.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+    }
+
+    /// Changes the account of a key, if whole accounts are kept.
+    fn note(&self, key: &Key, take: impl FnOnce(&mut Account)) {
+        if !self.of_effects {
+            self.change(key, take);
+        }
     }
 
     /// Changes the account of a key, if accounts are kept.
-    fn note(&self, key: &Key, take: impl FnOnce(&mut Account)) {
+    fn change(&self, key: &Key, take: impl FnOnce(&mut Account)) {
         if let Some(all) = &self.kept {
             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
             take(all.entry(key.clone()).or_default());
@@ -100,6 +128,27 @@ impl Accounts {
     /// Records what would be written.
     pub(crate) fn planned(&self, key: &Key, steps: &[Step]) {
         self.note(key, |account| account.steps.extend(steps.iter().cloned()));
+    }
+
+    /// Records the effects of what would be written; `before` are the objects as they were read.
+    pub(crate) fn would_write<'a>(
+        &self,
+        key: &Key,
+        steps: &[Step],
+        before: impl IntoIterator<Item = &'a Object>,
+    ) {
+        if !self.of_effects || steps.is_empty() {
+            return;
+        }
+        let before: Vec<&Object> = before.into_iter().collect();
+        let of = |step: &Step| {
+            let mut before = before.iter();
+            before.find(|object| object.reference == *step.target())
+        };
+        // Not under the lock: kubeconfigs are compared.
+        let mut writes = Writes::default();
+        writes.add(steps.iter().map(|step| (step, of(step).copied())));
+        self.change(key, |account| account.writes.append(writes));
     }
 
     /// All accounts.
