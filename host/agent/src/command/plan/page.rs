@@ -131,10 +131,11 @@ fn more(page: &mut String, what: Option<String>) {
 
 fn effect(page: &mut String, effect: &Counted, all: usize) {
     let count = effect.primaries;
+    let share = count * 100 / all.max(1);
     let _ = writeln!(
         page,
         "<div class=\"effect\"><div class=\"row\"><span>{}</span><span>{}</span></div>\
-         <meter min=\"0\" max=\"{all}\" value=\"{count}\"></meter>",
+         <div class=\"bar\"><i style=\"width: {share}%\"></i></div>",
         code(&sentence(effect)),
         counted(count),
     );

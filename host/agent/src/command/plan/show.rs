@@ -22,6 +22,10 @@ pub(super) fn table(told: &Told, screen: &Screen) {
     if let Some(beside) = &told.active {
         line("active", &active(beside));
     }
+    if !plan.would_change() {
+        screen.line(format_args!(""));
+        screen.line(format_args!("Nothing would change."));
+    }
     if !plan.effects.is_empty() {
         screen.line(format_args!(""));
         screen.table(
