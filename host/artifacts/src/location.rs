@@ -409,6 +409,30 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_a_user_names_widens_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let named = folder.path().join("mine.wasm");
+        std::fs::write(&named, b"abc").unwrap();
+        std::fs::write(folder.path().join("other.wasm"), b"def").unwrap();
+        let text = named.to_str().unwrap().to_owned();
+        for inner in [Base::Nowhere, beside(folder.path())] {
+            let base = Base::Named {
+                files: BTreeMap::from([(text.clone(), named.clone())]),
+                base: Box::new(inner.clone()),
+            };
+            let fetch = |text: &str| {
+                let location = Location::parse(text, &base).unwrap();
+                location.fetch(None, &Gathered::default())
+            };
+            assert_eq!(&*fetch(&text).unwrap().bytes, b"abc");
+            let other = text.replace("mine", "other");
+            assert!(fetch(&other).is_err(), "another absolute path");
+            let of_inner = Location::parse("x.wasm", &inner).unwrap();
+            assert_eq!(Location::parse("x.wasm", &base).unwrap(), of_inner);
+        }
+    }
+
+    #[test]
     fn names_a_missing_file() {
         let missing = Location::parse("no.wasm", &Base::Components("/nowhere".into()))
             .unwrap()

@@ -71,9 +71,8 @@ impl PlanArgs {
     /// The run that would do what is planned. Policies are objects where the fleet is an API server, unless they are
     /// named.
     pub(crate) fn as_run(&self) -> RunArgs {
-        let served = !self.dir.iter().any(|dir| dir.name == LOCAL);
         let mut reach = self.reach.clone();
-        reach.policy_objects |= served && self.reconcile.policies.is_none();
+        reach.policy_objects |= self.is_served() && self.reconcile.policies.is_none();
         RunArgs {
             dir: self.dir.clone(),
             server: ServerArgs {
@@ -87,6 +86,46 @@ impl PlanArgs {
             admin: AdminArgs::default(),
             log_format: LogFormat::Text,
             asked: Some(Asked::Effects),
+        }
+    }
+
+    /// Whether the connection `local` is an API server.
+    fn is_served(&self) -> bool {
+        let ReachArgs {
+            context,
+            kubeconfig,
+            ..
+        } = &self.reach;
+        let by_default = self.dir.is_empty() || kubeconfig.is_some();
+        let named = context.iter().any(|context| context.name == LOCAL);
+        !self.dir.iter().any(|dir| dir.name == LOCAL) && (named || context.is_empty() && by_default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::args::{Cli, Command};
+    use clap::Parser as _;
+
+    #[test]
+    fn policies_are_objects_where_the_local_connection_is_a_server() {
+        for (words, objects) in [
+            ("p", true),
+            ("p --context hub", true),
+            ("p --context local=hub --dir other=fleet", true),
+            ("p --kubeconfig k --dir other=fleet", true),
+            ("p --context hub=hub", false),
+            ("p --dir fleet", false),
+            ("p --dir other=fleet", false),
+            ("p --context hub --policies folder", false),
+        ] {
+            let words = ["transom", "plan"].into_iter().chain(words.split(' '));
+            let Command::Plan(args) = Cli::parse_from(words.clone()).command else {
+                panic!("another command")
+            };
+            let run = args.as_run();
+            let policy_objects = run.server.reach.policy_objects;
+            assert_eq!(policy_objects, objects, "{:?}", words.collect::<Vec<_>>());
         }
     }
 }

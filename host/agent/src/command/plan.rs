@@ -30,7 +30,7 @@ struct Told {
     #[serde(flatten)]
     plan: FleetPlan,
     guests: Guests,
-    /// Compared with the active revision; absent when nothing about the policy is changed, or it is new.
+    /// Compared with the active revision; absent when nothing about the policy is changed, or none is active.
     #[serde(skip_serializing_if = "Option::is_none")]
     active: Option<Beside>,
     /// What the reasons of its refusals mean, and what to do.
@@ -75,7 +75,8 @@ pub(crate) fn plan(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
 }
 
 async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let run = args.as_run();
+    let mut run = args.as_run();
+    run.reconcile.sources = candidate::sources(run.reconcile.sources, &args.candidate)?;
     run::check_policies(&run.reconcile)?;
     let Prepared {
         controller,
@@ -96,7 +97,8 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
         run.reconcile.components.as_deref(),
     )?;
     run::drive(&controller, screen).await;
-    let before = replaces.then(|| results(&controller, &name));
+    let is_active = swap.active().loaded_of(&name).is_some();
+    let before = (replaces && is_active).then(|| results(&controller, &name));
     if replaces || controller.queue(&name).is_none() {
         controller.accounts.clear();
         let changes = swap.exchange(policies).await;

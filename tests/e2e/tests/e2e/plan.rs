@@ -250,6 +250,33 @@ fn errors_name_the_policy_the_flag_and_the_field() -> Result<()> {
 }
 
 #[test]
+fn a_change_that_repairs_a_refused_policy_is_compared_with_nothing() -> Result<()> {
+    let stage = Stage::new(1, 3)?;
+    let broken = "component: builtin:taints\n      settings: {unknown: 1}";
+    stage.put_policy(TAINTS, &[("component: builtin:taints", broken)])?;
+    put(&stage.path("settings.yaml"), b"{}\n")?;
+    let path = |name: &str| stage.path(name).display().to_string();
+    let (policies, settings) = (path("policies"), path("settings.yaml"));
+    let words = [TAINTS, "--policies", &policies];
+    let refused = plan(&stage, &words)?;
+    let said = stderr(&refused);
+    ensure!(
+        code(&refused) == Some(1) && refused.stdout.is_empty(),
+        "{said}"
+    );
+    ensure!(
+        said.contains("SettingsRefused") && said.contains("there is no plan"),
+        "{said}"
+    );
+    let repaired = data(&stage, &[&words[..], &["--settings", &settings]].concat())?;
+    ensure!(
+        repaired["primaries"]["total"] == 3 && repaired.get("active").is_none(),
+        "{repaired:#}"
+    );
+    Ok(())
+}
+
+#[test]
 fn hostile_components_end_as_refusals_by_reason() -> Result<()> {
     let stage = settled()?;
     let before = tree::contents(&stage.fleet)?;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::{Map, Value};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use transom_artifacts::{Base, Location};
+use transom_artifacts::{Base, Location, Sources};
 use transom_core::document::{Limits, parse_one};
 
 /// The names of the two flags of components, with the guest that each is about.
@@ -29,6 +29,27 @@ pub(super) struct Planned {
     pub(super) policies: Found,
     /// Whether a policy of this name is written that differs from the planned one.
     pub(super) replaces: bool,
+}
+
+/// The allowed sources, with those of the components that the user names.
+///
+/// # Errors
+/// When one is not a component.
+pub(super) fn sources(allowed: Sources, candidate: &Candidate) -> anyhow::Result<Sources> {
+    let named = [&candidate.component, &candidate.trigger_component];
+    let mut named = COMPONENTS.iter().zip(named);
+    named.try_fold(allowed, |allowed, ((flag, _), component)| {
+        let Some(component) = component else {
+            return Ok(allowed);
+        };
+        Ok(allowed.and(&location(flag, component)?))
+    })
+}
+
+/// Where a component lies that a user names.
+fn location(flag: &str, component: &str) -> anyhow::Result<Location> {
+    let location = Location::anywhere(component);
+    location.map_err(|why| anyhow::anyhow!("failed to use {flag}: {why}"))
 }
 
 /// Lays the candidate over the policies.
@@ -181,9 +202,7 @@ fn guest_of<'p>(
 
 /// The text for a component that a user names: of a file the absolute path, which no policy may name.
 fn component_text(base: &mut Base, flag: &str, component: &str) -> anyhow::Result<String> {
-    let location = Location::anywhere(component);
-    let location = location.map_err(|why| anyhow::anyhow!("failed to use {flag}: {why}"))?;
-    if location.file().is_none() {
+    if location(flag, component)?.file().is_none() {
         return Ok(component.to_owned());
     }
     let path = std::path::absolute(component);

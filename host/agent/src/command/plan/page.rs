@@ -27,7 +27,7 @@ pub(super) fn html(told: &Told) -> String {
     if let Some(beside) = &told.active {
         let _ = writeln!(
             page,
-            "<p class=\"card\">Beside this plan, {}.</p>",
+            "<p class=\"card\">For comparison: {}.</p>",
             text(&active(beside))
         );
     }

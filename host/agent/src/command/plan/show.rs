@@ -179,11 +179,15 @@ fn primaries(counts: &Counts) -> String {
 pub(super) fn active(beside: &Beside) -> String {
     let pending = match beside.pending {
         0 => "the active revision would write nothing".to_owned(),
-        many => format!(
-            "the active revision itself would write for {}, for {} of them the same",
-            counted(many),
-            beside.same
-        ),
+        many => {
+            let same = match beside.same {
+                0 => "never the same".to_owned(),
+                same if same == many => "the same each time".to_owned(),
+                same => format!("the same for {same} of them"),
+            };
+            let many = counted(many);
+            format!("the active revision itself would write for {many}, {same}")
+        }
     };
     let refused = match beside.newly_refused {
         0 => String::new(),
@@ -275,7 +279,7 @@ mod tests {
         };
         assert_eq!(
             active(&beside),
-            "the active revision itself would write for 1 primary, for 0 of them the same; the change makes a difference for 2 primaries; 1 primary would no longer be applied"
+            "the active revision itself would write for 1 primary, never the same; the change makes a difference for 2 primaries; 1 primary would no longer be applied"
         );
     }
 }
