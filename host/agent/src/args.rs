@@ -1,9 +1,11 @@
 //! The command line: flags to values. The only place that reads arguments; never acts on them.
 
+pub(crate) mod plan;
 pub(crate) mod run;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use plan::PlanArgs;
 use run::{
     ApproveArgs, HistoryArgs, NamedContext, Reads, RollbackArgs, RunArgs, StatusArgs, parse_context,
 };
@@ -86,6 +88,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  kubectl get fpol built-in-taints -o jsonpath={.status.candidate}\n  transom approve built-in-taints sha256:1ea7…\n\nExit code: 0 when the plan is approved; 1 when not; 2 on a usage error."
     )]
     Approve(ApproveArgs),
+    /// Show what a changed policy would change on the whole fleet, with read access only; write nothing.
+    #[command(
+        after_help = "Examples:\n  transom plan built-in-taints --context hub --component target/guests/mine.wasm\n  transom plan new-policy.yaml --context hub\n  transom plan external-managed-kubeconfig --dir fleet --settings settings.yaml -o html > plan.html\n\nExit code: 0 when nothing failed; 1 when a primary failed, the policy was refused, or something could not be read; 2 on a usage error; 3 with --exit-code when something would change."
+    )]
+    Plan(PlanArgs),
     /// Explain what a reason means and what to do about it.
     #[command(
         after_help = "Examples:\n  transom explain OwnedByAnother\n  transom explain Held\n  transom explain --component guest.wasm VersionUnclaimed\n  transom explain"

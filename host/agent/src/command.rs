@@ -7,6 +7,7 @@ mod child;
 mod component;
 mod connect;
 mod explain;
+mod plan;
 mod rbac;
 mod registry;
 mod render;
@@ -98,6 +99,7 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
         Command::Fetch(args) => registry::fetch(&args),
         Command::Rbac(args) => rbac::rbac(&args, screen),
         Command::Render(args) => render::render(&args, screen),
+        Command::Plan(args) => plan::plan(&args, screen),
         Command::Status(args) => status::status(&args, screen),
         Command::Test(args) => cases::test(&args, screen),
         Command::Validate(args) => validate::validate(&args, screen),

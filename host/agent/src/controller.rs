@@ -20,6 +20,7 @@ mod watch;
 mod workers;
 pub(crate) mod workqueue;
 
+use crate::args::run::Asked;
 use crate::policies::load::{Loaded, known_reason};
 use crate::telemetry;
 use account::Accounts;
@@ -80,7 +81,8 @@ pub(crate) struct Controller {
     kubeconfig_limits: KubeconfigLimits,
     pub(crate) queues: Queues,
     statuses: Statuses,
-    /// What each reconcile read, decided and would write, when the agent runs for `transom status` or read-only.
+    /// What each reconcile read, decided and would write, when the agent runs for `transom status` or `plan`, or
+    /// read-only.
     pub(crate) accounts: Accounts,
     /// The threads that run reconciles.
     pool: Pool,
@@ -128,9 +130,12 @@ impl Controller {
         self
     }
 
-    /// For `transom status`: the agent writes and publishes nothing, and keeps an account of each reconcile.
-    pub(crate) fn only_asked(mut self) -> Self {
-        self.accounts = Accounts::kept(true);
+    /// For `transom status` and `plan`: the agent writes and publishes nothing, and keeps an account of each reconcile.
+    pub(crate) fn only_asked(mut self, asked: Asked) -> Self {
+        self.accounts = match asked {
+            Asked::Everything => Accounts::kept(true),
+            Asked::Effects => Accounts::of_effects(),
+        };
         self
     }
 

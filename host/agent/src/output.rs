@@ -18,7 +18,7 @@ use transom_core::time::format_rfc3339;
 pub(crate) enum Ending {
     /// Everything is right: 0.
     Right,
-    /// `render --exit-code`: something would change: 3.
+    /// `--exit-code`: something would change: 3.
     WouldChange,
     /// Some object, case or policy failed: 1.
     Failed,

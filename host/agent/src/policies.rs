@@ -170,6 +170,13 @@ impl Source {
     }
 }
 
+/// The policies in one text; its components lie at `base`.
+pub(crate) fn in_text(place: &str, base: &Base, text: &[u8]) -> Found {
+    let mut found = Found::default();
+    found.take(place, base, text);
+    found
+}
+
 /// Reads the policies at a path, or else those of the binary, for a command.
 ///
 /// # Errors

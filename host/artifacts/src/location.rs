@@ -4,7 +4,7 @@ use crate::folder::{FileIdentity, Folder, leads_out};
 use crate::gathered::{self, Gathered, Unread};
 use crate::sources::Sources;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,26 @@ pub enum Base {
         /// The folder of the policy's file, from there.
         below: PathBuf,
     },
+    /// Where the base of the policy says, and in files that the user of a command names.
+    Named {
+        /// The files, each by the text that stands for it in the policy.
+        files: BTreeMap<String, PathBuf>,
+        /// The base of everything else.
+        base: Box<Base>,
+    },
+}
+
+impl Base {
+    /// Where the file lies that a policy names by this text.
+    fn at(&self, text: String) -> Location {
+        match self {
+            Self::Named { files, base } => match files.get(&text) {
+                Some(file) => file_anywhere(file),
+                None => base.at(text),
+            },
+            _ => Location::File(self.clone(), text),
+        }
+    }
 }
 
 /// Where a component lies.
@@ -53,7 +73,7 @@ impl Location {
     pub fn parse(text: &str, base: &Base) -> Result<Self, String> {
         Ok(match Source::parse(text)? {
             Source::Builtin(name) => Self::Builtin(name),
-            Source::File(path) => Self::File(base.clone(), path),
+            Source::File(path) => base.at(path),
             Source::ConfigMap(parts) => Self::ConfigMap(parts),
             Source::Image(image) => Self::Image(image),
         })
@@ -67,19 +87,7 @@ impl Location {
         if Source::is_prefixed(text) {
             return Self::parse(text, &Base::Nowhere).map_err(|why| format!("`{text}` {why}"));
         }
-        let given = PathBuf::from(text);
-        // Resolve a link first: the folder of its target counts.
-        let path = if given.is_symlink() {
-            given.canonicalize().unwrap_or(given)
-        } else {
-            given
-        };
-        let root = path.parent().unwrap_or(Path::new("")).to_owned();
-        let name = path.file_name().map_or_else(
-            || text.to_owned(),
-            |name| name.to_string_lossy().into_owned(),
-        );
-        Ok(Self::File(Base::Components(root), name))
+        Ok(file_anywhere(Path::new(text)))
     }
 
     /// The keys of objects that hold the component; none where it does not lie in objects.
@@ -125,7 +133,7 @@ impl Location {
             Self::Builtin(_)
             | Self::ConfigMap(_)
             | Self::Image(_)
-            | Self::File(Base::Nowhere, _) => None,
+            | Self::File(Base::Nowhere | Base::Named { .. }, _) => None,
             Self::File(Base::Components(root), text) => Some((root, PathBuf::from(text))),
             // `join` lets an absolute path replace `below`, so that `Folder` still sees and refuses an absolute path.
             Self::File(Base::Beside { root, below }, text) => Some((root, below.join(text))),
@@ -199,13 +207,25 @@ impl Location {
     }
 }
 
+/// A file that the operator names: it may lie anywhere.
+fn file_anywhere(given: &Path) -> Location {
+    // Resolve a link first: the folder of its target counts.
+    let path = match given.is_symlink() {
+        true => given.canonicalize().unwrap_or(given.to_owned()),
+        false => given.to_owned(),
+    };
+    let root = path.parent().unwrap_or(Path::new("")).to_owned();
+    let name = path.file_name().unwrap_or(given.as_os_str());
+    Location::File(Base::Components(root), name.to_string_lossy().into_owned())
+}
+
 /// Shows it as it is written; a path after the folder where it starts.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Builtin(name) => write!(f, "builtin:{name}"),
             Self::Image(image) => write!(f, "oci:{image}"),
-            Self::File(Base::Nowhere, text) => f.write_str(text),
+            Self::File(Base::Nowhere | Base::Named { .. }, text) => f.write_str(text),
             Self::File(Base::Components(root), text) => root.join(text).display().fmt(f),
             Self::File(Base::Beside { root, below }, text) => {
                 root.join(below).join(text).display().fmt(f)
@@ -386,6 +406,30 @@ mod tests {
             anywhere.fetch(None, &Gathered::default()).unwrap().digest,
             artifact.digest
         );
+    }
+
+    #[test]
+    fn a_file_that_a_user_names_widens_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let named = folder.path().join("mine.wasm");
+        std::fs::write(&named, b"abc").unwrap();
+        std::fs::write(folder.path().join("other.wasm"), b"def").unwrap();
+        let text = named.to_str().unwrap().to_owned();
+        for inner in [Base::Nowhere, beside(folder.path())] {
+            let base = Base::Named {
+                files: BTreeMap::from([(text.clone(), named.clone())]),
+                base: Box::new(inner.clone()),
+            };
+            let fetch = |text: &str| {
+                let location = Location::parse(text, &base).unwrap();
+                location.fetch(None, &Gathered::default())
+            };
+            assert_eq!(&*fetch(&text).unwrap().bytes, b"abc");
+            let other = text.replace("mine", "other");
+            assert!(fetch(&other).is_err(), "another absolute path");
+            let of_inner = Location::parse("x.wasm", &inner).unwrap();
+            assert_eq!(Location::parse("x.wasm", &base).unwrap(), of_inner);
+        }
     }
 
     #[test]

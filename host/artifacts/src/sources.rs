@@ -35,6 +35,23 @@ impl Sources {
         ])
     }
 
+    /// These sources and one component that the operator names.
+    pub fn and(mut self, location: &Location) -> Self {
+        self.0.extend(match location {
+            Location::Builtin(_) => vec![Allowed::Builtin],
+            Location::File(..) => vec![Allowed::File],
+            Location::Image(image) => vec![Allowed::Image(image.name())],
+            Location::ConfigMap(_) => {
+                let named = |object: &ObjectRef| {
+                    let namespace = object.namespace.as_deref().unwrap_or_default();
+                    Allowed::ConfigMap(format!("{namespace}/{}", object.name))
+                };
+                location.objects().into_iter().map(named).collect()
+            }
+        });
+        self
+    }
+
     /// The ConfigMaps that may hold components.
     pub fn config_maps(&self) -> Vec<AnyOf> {
         let exact = |text: &str| (!text.contains('*')).then(|| text.to_owned());
@@ -157,6 +174,24 @@ mod tests {
     fn allows(sources: &str, component: &str) -> bool {
         let sources: Sources = sources.parse().unwrap();
         sources.allow(&Location::parse(component, &Base::Nowhere).unwrap())
+    }
+
+    #[test]
+    fn a_component_that_the_operator_names_is_allowed_and_no_other() {
+        let at = |text: &str| Location::parse(text, &Base::Nowhere).unwrap();
+        for (named, other) in [
+            ("configmap:a/b/k+c/k", "configmap:a/d/k"),
+            ("oci:registry.example/a:v1", "oci:registry.example/b:v1"),
+            ("taints.wasm", "builtin:taints"),
+        ] {
+            let none = Sources(Vec::new());
+            assert!(!none.allow(&at(named)));
+            let sources = none.and(&at(named));
+            assert!(
+                sources.allow(&at(named)) && !sources.allow(&at(other)),
+                "{named}"
+            );
+        }
     }
 
     #[test]

@@ -25,6 +25,11 @@ pub struct Revision {
 }
 
 impl Revision {
+    /// Its guests, that of the trigger first.
+    pub fn guests(&self) -> impl Iterator<Item = &Guest> {
+        self.trigger.iter().chain([&self.decide])
+    }
+
     /// What counts as a change of a primary.
     pub fn predicate(&self) -> Predicate<'_> {
         let primary = &self.policy.primary;

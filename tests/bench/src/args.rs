@@ -2,7 +2,7 @@
 
 use crate::process::Programs;
 use crate::table::Table;
-use crate::{calls, cluster, directory, floor, scene, watch, way};
+use crate::{calls, cluster, directory, floor, plan, scene, watch, way};
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -54,6 +54,7 @@ enum Part {
     Way,
     Directory,
     Render,
+    Plan,
     Watch,
     Memory,
     Cluster,
@@ -76,13 +77,16 @@ impl Run {
         let wanted = |part| self.only.is_empty() || self.only.contains(&part);
         std::fs::create_dir_all(&self.work)
             .with_context(|| format!("failed to create the folder `{}`", self.work.display()))?;
-        if wanted(Part::Calls) || wanted(Part::Way) {
+        if wanted(Part::Calls) || wanted(Part::Way) || wanted(Part::Plan) {
             let scene = scene::Scene::load(&self.guests)?;
             if wanted(Part::Calls) {
                 calls::measure(&scene, &mut table)?;
             }
             if wanted(Part::Way) {
                 way::measure(&scene, &mut table)?;
+            }
+            if wanted(Part::Plan) {
+                plan::measure(&programs, &scene, &self.work, &mut table)?;
             }
         }
         if wanted(Part::Directory) {

@@ -80,7 +80,7 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
 /// The baseline of calls.
 const EMPTY: &str = "empty call";
 
-fn managed(asked: &Asked, object: &Object) -> Result<ManagedCluster> {
+pub(crate) fn managed(asked: &Asked, object: &Object) -> Result<ManagedCluster> {
     let declared = asked
         .described
         .declared(&object.reference.api_version, &object.reference.kind);

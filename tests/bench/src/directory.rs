@@ -15,7 +15,7 @@ const RUNS: usize = 7;
 /// HostedClusters.
 const CLUSTERS: usize = 1000;
 /// ManagedClusters; for the memory measurement, HostedClusters.
-const MANY: usize = 10_000;
+pub(crate) const MANY: usize = 10_000;
 
 /// `run --once` from nothing, and again with nothing to do.
 pub(crate) fn once(programs: &Programs, work: &Path, table: &mut Table) -> Result<()> {
@@ -66,25 +66,29 @@ pub(crate) fn once(programs: &Programs, work: &Path, table: &mut Table) -> Resul
     )
 }
 
-/// `render` of many ManagedClusters in one JSON file.
-pub(crate) fn render(programs: &Programs, work: &Path, table: &mut Table) -> Result<()> {
+/// Many ManagedClusters in one JSON file, written once.
+pub(crate) fn managed(work: &Path) -> Result<PathBuf> {
     let file = work.join("managed.json");
     if !file.exists() {
-        let mut items = Vec::with_capacity(MANY);
-        for manifest in (Fleet {
+        let fleet = Fleet {
             clusters: 0,
             managed: MANY,
             seed: 1,
-        })
-        .files()?
-        {
+        };
+        let mut items = Vec::with_capacity(MANY);
+        for manifest in fleet.files()? {
             items.push(serde_yaml::from_str::<serde_json::Value>(&manifest.text)?);
         }
         let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items});
         fs::write(&file, serde_json::to_vec(&list)?)
             .with_context(|| format!("failed to write `{}`", file.display()))?;
     }
-    let file = shown(&file);
+    Ok(file)
+}
+
+/// `render` of many ManagedClusters in one JSON file.
+pub(crate) fn render(programs: &Programs, work: &Path, table: &mut Table) -> Result<()> {
+    let file = shown(&managed(work)?);
     let pair = pairs(
         || Ok(programs.transom(&["render", &file, "--now", NOW, "-o", "json"])),
         || Ok(programs.floor(&["json", &file])),
@@ -138,7 +142,7 @@ pub(crate) fn fleet(work: &Path, name: &str, fleet: Fleet) -> Result<(PathBuf, u
 }
 
 /// Costs of two programs that run alternately.
-fn pairs(
+pub(crate) fn pairs(
     mut ours: impl FnMut() -> Result<Command>,
     mut floor: impl FnMut() -> Result<Command>,
 ) -> Result<(Cost, Cost)> {

@@ -3,6 +3,7 @@
 
 pub mod agent;
 pub mod bound;
+pub mod browser;
 pub mod canary;
 pub mod crash;
 pub mod fuzz;

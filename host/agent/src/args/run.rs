@@ -34,7 +34,16 @@ pub(crate) struct RunArgs {
     pub(crate) log_format: LogFormat,
     /// Whether the agent is only asked, and writes nothing anywhere: never a flag of `run`.
     #[arg(skip)]
-    pub(crate) asked: bool,
+    pub(crate) asked: Option<Asked>,
+}
+
+/// What an agent is asked that writes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// What each reconcile reads, decides and would write.
+    Everything,
+    /// The effects of what each reconcile would write.
+    Effects,
 }
 
 /// Flags of the admin server.
@@ -113,7 +122,7 @@ impl WhereArgs {
             once: true,
             admin: AdminArgs::default(),
             log_format: LogFormat::Text,
-            asked: true,
+            asked: Some(Asked::Everything),
         }
     }
 }
@@ -194,7 +203,7 @@ impl StatusArgs {
             once: true,
             admin: AdminArgs::default(),
             log_format: LogFormat::Text,
-            asked: true,
+            asked: Some(Asked::Everything),
         }
     }
 }
@@ -260,7 +269,7 @@ pub(crate) struct NamedContext {
 }
 
 /// `NAME=DIR`, or `DIR` for the local connection; a path that exists as it stands is never split.
-fn parse_dir(text: &str) -> Result<NamedDir, String> {
+pub(super) fn parse_dir(text: &str) -> Result<NamedDir, String> {
     let named = |name: &str, dir: &str| NamedDir {
         name: name.to_owned(),
         dir: PathBuf::from(dir),

@@ -30,7 +30,7 @@ pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
         let limits = limits(args.reconcile.max_object_bytes);
         let options = DirectoryOptions {
             watch: !args.once,
-            writable: !args.asked,
+            writable: args.asked.is_none(),
             limits,
             ..DirectoryOptions::new(name, dir)
         };
@@ -91,12 +91,12 @@ pub(crate) fn names(args: &RunArgs) -> BTreeSet<String> {
 fn check(args: &RunArgs) -> anyhow::Result<()> {
     for NamedDir { name, dir } in &args.dir {
         let at = dir.display();
-        if dir.exists() && !dir.is_dir() && !args.asked {
+        if dir.exists() && !dir.is_dir() && args.asked.is_none() {
             bail!(
                 "failed to watch `{at}`: it is not a folder; `transom render {at}` shows the result for a file"
             );
         }
-        if args.server.read_only && !args.asked {
+        if args.server.read_only && args.asked.is_none() {
             bail!(
                 "failed to use `--read-only` on `{at}`: it is for API servers; `transom render {at} --diff` writes nothing"
             );

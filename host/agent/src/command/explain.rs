@@ -5,10 +5,25 @@ use crate::output::{Ending, Screen};
 use crate::policies::{self, Written};
 use anyhow::{Context as _, bail};
 use std::collections::BTreeSet;
-use transom_api::KnownReason;
+use transom_api::{KnownReason, Reason};
 use transom_artifacts::{Gathered, Location, builtin_names};
+use transom_core::catalogue::guest::Guest;
 use transom_core::contract::description::Description;
 use transom_engine::{Engine, EngineOptions};
+
+/// Meaning and remedy of a reason, as the agent or one of these guests declares it.
+pub(crate) fn declared<'g>(
+    guests: impl Iterator<Item = &'g Guest>,
+    reason: &Reason,
+) -> (String, String) {
+    if let Reason::Known(word) = reason {
+        return (word.meaning().to_owned(), word.remedy().to_owned());
+    }
+    let mut declared = guests.flat_map(|guest| &guest.description.reasons);
+    let found = declared.find(|known| known.name == reason.as_str());
+    let explained = found.map(|known| (known.meaning.clone(), known.remedy.clone()));
+    explained.unwrap_or_default()
+}
 
 /// Prints one reason, or all of them.
 ///

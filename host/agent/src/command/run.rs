@@ -192,7 +192,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
         true => Some(HISTORY),
         false => args.server.lease_namespace.as_deref(),
     };
-    let components = || match namespace.filter(|_| !args.asked) {
+    let components = || match namespace.filter(|_| args.asked.is_none()) {
         Some(namespace) => args.reconcile.reading().remembering(namespace),
         None => args.reconcile.reading(),
     };
@@ -202,12 +202,14 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
             files,
             names.clone(),
             components(),
-            !args.asked,
+            args.asked.is_none(),
         )
     });
     let controller = controller(connect::open(args).await?, &args.reconcile).within(&budget);
     let controller = Arc::new(match args {
-        RunArgs { asked: true, .. } => controller.only_asked(),
+        RunArgs {
+            asked: Some(asked), ..
+        } => controller.only_asked(*asked),
         _ if would::is_asked_for(args) => controller.read_only(),
         _ => controller,
     });
@@ -231,7 +233,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
                 Source::Given(given),
                 names,
                 components(),
-                !args.asked,
+                args.asked.is_none(),
             )
         }
     };

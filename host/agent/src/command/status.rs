@@ -5,14 +5,13 @@ mod show;
 
 use crate::args::run::StatusArgs;
 use crate::command::run::{self, Prepared};
-use crate::command::{block_on, summary};
+use crate::command::{block_on, explain, summary};
 use crate::controller::Controller;
 use crate::controller::account::Account;
 use crate::output::{Ending, Screen};
 use anyhow::{Context as _, bail};
 use transom_api::status::PrimaryStatus;
 use transom_api::{KnownReason, Reason, State};
-use transom_cluster::Cluster;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
 
@@ -98,7 +97,7 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
         rows.retain(|row| names(kind, name, &row.key.primary));
         if rows.is_empty() {
             // Something that cannot be read may be the cause.
-            unread(&controller, screen);
+            summary::unread(&controller, screen);
             bail!(
                 "failed to find {kind} {name}: {}",
                 why_absent(&controller, kind)
@@ -106,7 +105,7 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
         }
     }
     show::print(&rows, one.is_some(), args.output, screen);
-    let unread = unread(&controller, screen);
+    let unread = summary::unread(&controller, screen);
     let refused = summary::refused(swap.active(), screen);
     let failed = rows.iter().any(|row| row.standing == Standing::Failed);
     Ok(Ending::failed_if(failed || refused || unread))
@@ -176,18 +175,9 @@ fn would_apply() -> (String, String) {
 
 /// Meaning and remedy of a reason, as the agent or the policy's guests declare it.
 fn explained(controller: &Controller, key: &Key, reason: &Reason) -> (String, String) {
-    if let Reason::Known(word) = reason {
-        return (word.meaning().to_owned(), word.remedy().to_owned());
-    }
-    let Some(queue) = controller.queue(&key.policy) else {
-        return Default::default();
-    };
-    let revision = &queue.loaded().revision;
-    let guests = revision.trigger.iter().chain([&revision.decide]);
-    let mut declared = guests.flat_map(|guest| &guest.description.reasons);
-    let found = declared.find(|known| known.name == reason.as_str());
-    let explained = found.map(|known| (known.meaning.clone(), known.remedy.clone()));
-    explained.unwrap_or_default()
+    let loaded = controller.queue(&key.policy).map(|queue| queue.loaded());
+    let revision = loaded.as_ref().map(|loaded| &loaded.revision);
+    explain::declared(revision.into_iter().flat_map(|one| one.guests()), reason)
 }
 
 /// Whether a kind and a name are those of a primary.
@@ -211,25 +201,4 @@ fn why_absent(controller: &Controller, kind: &str) -> String {
         why.push_str(&format!("; the primary of {policy} is {kind} of {version}"));
     }
     why
-}
-
-/// Prints what cannot be read, on any cluster; true when there is something.
-fn unread(controller: &Controller, screen: &Screen) -> bool {
-    let files: Vec<_> = controller
-        .connections
-        .all()
-        .flat_map(Cluster::unreadable)
-        .collect();
-    for one in &files {
-        let (place, reason) = (&one.place, one.reason.as_str());
-        screen.note(format_args!("{place}: {reason}: {}", one.message));
-    }
-    let watches = controller.connections.watch_errors();
-    for watch in &watches {
-        screen.note(format_args!(
-            "{} {}: {}: {}",
-            watch.api_version, watch.kind, watch.reason, watch.message
-        ));
-    }
-    !files.is_empty() || !watches.is_empty()
 }

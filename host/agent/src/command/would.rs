@@ -21,7 +21,7 @@ const SET_BY_SERVER: [&str; 6] = [
 
 /// Whether a run prints what it would write.
 pub(crate) fn is_asked_for(args: &RunArgs) -> bool {
-    args.once && args.server.read_only && !args.asked
+    args.once && args.server.read_only && args.asked.is_none()
 }
 
 /// Prints every write that was refused because the run is read-only, in the form of `transom render --diff`.

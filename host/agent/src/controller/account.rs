@@ -1,5 +1,5 @@
-//! An account of each reconcile: what it read, decided and would write. Kept for `transom status`, which writes
-//! nothing, and for read-only runs. Of an object that was read it holds the name and version, no content.
+//! An account of each reconcile: what it read, decided and would write. Kept for `transom status` and `plan`, which
+//! write nothing, and for read-only runs. Of an object that was read it holds the name and version, no content.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -17,9 +17,9 @@ pub(crate) struct Account {
     pub(crate) inputs: Vec<Read>,
     /// What the guest answered, without what may hide a credential.
     pub(crate) decision: Option<Value>,
-    /// What would be written; nothing in a trial, which keeps no content of many objects.
+    /// What would be written.
     pub(crate) steps: Vec<Step>,
-    /// What these steps would change, in a trial.
+    /// The effects of what would be written, for `transom plan`.
     pub(crate) writes: Writes,
 }
 
@@ -36,12 +36,24 @@ pub(crate) struct Read {
     pub(crate) deleting: bool,
 }
 
-/// The accounts of an agent that runs for `transom status`, or once and read-only; any other agent keeps none.
+/// The accounts of an agent that runs for `transom status` or `plan`, or once and read-only; any other agent keeps none.
 #[derive(Default)]
 pub(crate) struct Accounts {
     kept: Option<Mutex<BTreeMap<Key, Account>>>,
     only_asked: bool,
-    trial: bool,
+    holds: Holds,
+}
+
+/// What accounts hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Holds {
+    /// What was read and decided, and the steps.
+    #[default]
+    Steps,
+    /// The effects of the steps and nothing else: a whole fleet fits into memory.
+    Effects,
+    /// What was read and decided, and the effects.
+    Trial,
 }
 
 impl Accounts {
@@ -51,14 +63,22 @@ impl Accounts {
         Self {
             kept: Some(Mutex::default()),
             only_asked,
-            trial: false,
+            holds: Holds::Steps,
         }
     }
 
-    /// Keeps accounts of a trial, without content of objects.
+    /// Keeps the effects of what would be written, for an agent that writes nothing and publishes nothing.
+    pub(crate) fn of_effects() -> Self {
+        Self {
+            holds: Holds::Effects,
+            ..Self::kept(true)
+        }
+    }
+
+    /// Keeps what a trial of a candidate compares, for an agent that writes nothing and publishes nothing.
     pub(crate) fn of_trial() -> Self {
         Self {
-            trial: true,
+            holds: Holds::Trial,
             ..Self::kept(true)
         }
     }
@@ -70,11 +90,25 @@ impl Accounts {
 
     /// Starts the account of a reconcile anew.
     pub(crate) fn begin(&self, key: &Key) {
-        self.note(key, |account| *account = Account::default());
+        self.change(key, |account| *account = Account::default());
+    }
+
+    /// Forgets every account.
+    pub(crate) fn clear(&self) {
+        if let Some(all) = &self.kept {
+            all.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+    }
+
+    /// Changes the account of a key, if what was read and decided is kept.
+    fn note(&self, key: &Key, take: impl FnOnce(&mut Account)) {
+        if self.holds != Holds::Effects {
+            self.change(key, take);
+        }
     }
 
     /// Changes the account of a key, if accounts are kept.
-    fn note(&self, key: &Key, take: impl FnOnce(&mut Account)) {
+    fn change(&self, key: &Key, take: impl FnOnce(&mut Account)) {
         if let Some(all) = &self.kept {
             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
             take(all.entry(key.clone()).or_default());
@@ -110,20 +144,32 @@ impl Accounts {
         }
     }
 
-    /// Whether they are those of a trial, which records [`Accounts::would_change`] instead of steps.
-    pub(crate) fn are_of_trial(&self) -> bool {
-        self.trial
-    }
-
     /// Records what would be written.
     pub(crate) fn planned(&self, key: &Key, steps: &[Step]) {
-        self.note(key, |account| account.steps.extend(steps.iter().cloned()));
+        if self.holds == Holds::Steps {
+            self.change(key, |account| account.steps.extend(steps.iter().cloned()));
+        }
     }
 
-    /// Records what these steps would change, each with its object as it is.
-    pub(crate) fn would_change(&self, key: &Key, steps: &[(&Step, Option<Object>)]) {
-        let steps = || steps.iter().map(|(step, before)| (*step, before.as_ref()));
-        self.note(key, |account| account.writes.add(steps()));
+    /// Records the effects of what would be written; `before` are the objects as they were read.
+    pub(crate) fn would_write<'a>(
+        &self,
+        key: &Key,
+        steps: &[Step],
+        before: impl IntoIterator<Item = &'a Object>,
+    ) {
+        if self.holds == Holds::Steps || steps.is_empty() {
+            return;
+        }
+        let before: Vec<&Object> = before.into_iter().collect();
+        let of = |step: &Step| {
+            let mut before = before.iter();
+            before.find(|object| object.reference == *step.target())
+        };
+        // Not under the lock: kubeconfigs are compared.
+        let mut writes = Writes::default();
+        writes.add(steps.iter().map(|step| (step, of(step).copied())));
+        self.change(key, |account| account.writes.append(writes));
     }
 
     /// Takes all accounts away.

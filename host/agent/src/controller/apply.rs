@@ -92,17 +92,7 @@ impl Controller {
         if plan.steps.is_empty() {
             return Outcome::default();
         }
-        if self.accounts.are_of_trial() {
-            let mut changes = Vec::new();
-            for step in &plan.steps {
-                // The name of what differs is for people: without the object as it is, it is less exact.
-                let before = self.connections.read(step.target()).await;
-                changes.push((step, before.ok().flatten()));
-            }
-            self.accounts.would_change(key, &changes);
-        } else {
-            self.accounts.planned(key, &plan.steps);
-        }
+        self.accounts.planned(key, &plan.steps);
         if self.accounts.are_only_asked() {
             return account::as_if_done(&plan.steps);
         }

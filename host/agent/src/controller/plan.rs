@@ -54,6 +54,7 @@ impl Controller {
             plan: removal,
             kept,
         } = self.undesired(&admitted, gathered.undesired);
+        self.accounts.would_write(key, &removal.steps, []);
         plan.steps.extend(removal.steps);
         Ok(Planned {
             admitted,
@@ -100,6 +101,8 @@ impl Controller {
             ..self.wanting(admitted, &subject.primary, &stamp)
         };
         let plan = plan::plan(&wanting, &desired, &mut self.memory.lock().contentions)?;
+        let before = [&*subject.primary].into_iter().chain(&subject.existing);
+        self.accounts.would_write(wanting.key, &plan.steps, before);
         let mut fields = Vec::new();
         for one in desired {
             match one {

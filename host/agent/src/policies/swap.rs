@@ -124,6 +124,24 @@ impl Swap {
         self.update(Ok(policies))
     }
 
+    /// The policies as they are written now.
+    ///
+    /// # Errors
+    /// As for [`Source::read`].
+    pub(crate) fn written(&self) -> std::io::Result<Found> {
+        self.source.read()
+    }
+
+    /// Replaces the policies by these, and waits until all of them are loaded or refused.
+    pub(crate) async fn exchange(&mut self, policies: Found) -> Changes {
+        let mut changes = self.replace(policies);
+        while self.loads.count() > 0 {
+            let done = self.next().await;
+            changes.extend(self.finish(done));
+        }
+        changes
+    }
+
     /// Takes the policies that are written now: starts to load new ones, and at once bounds, refuses or removes what
     /// needs no component.
     pub(super) fn update(&mut self, found: Result<Found, String>) -> Changes {

@@ -1,8 +1,10 @@
 //! The plan of one revision of a policy over its whole fleet: what would change, counted, grouped and redacted. A value
 //! that is stored and compared: it depends neither on the order of the primaries nor on time, and its size is bounded.
 
+mod beside;
 mod writes;
 
+pub use beside::Beside;
 pub use writes::{Change, Writes};
 
 use crate::digest::Digest;

@@ -155,7 +155,7 @@ pub(crate) fn primary(policy: &Policy, revision: Option<&Revision>) -> Bounds {
 /// The fields of a primary that the guests read, and those that the policy writes.
 fn declared(revision: &Revision) -> Paths {
     let rule = &revision.policy.primary;
-    let guests = revision.trigger.iter().chain([&revision.decide]);
+    let guests = revision.guests();
     let declared = guests.map(|guest| guest.declared(&rule.api_version, &rule.kind));
     let mut paths: Vec<_> = declared
         .flat_map(|declared| [&declared.fields, &declared.changes])

@@ -13,7 +13,7 @@ const READER: &str = "reader";
 
 impl Stage {
     /// A user with the permissions that are printed for reading.
-    async fn reader(&self) -> Result<User> {
+    pub(crate) async fn reader(&self) -> Result<User> {
         let rights = self.rights(READER, &["--policy-objects", "--read-only"], "yaml")?;
         self.objects().apply_manifest(&rights).await?;
         let user = self.cluster.service_account(HOME, READER).await?;
@@ -23,23 +23,29 @@ impl Stage {
 
     /// The rows that `transom status` shows to a user.
     fn ask(&self, user: &User, words: &[&str]) -> Result<Vec<Value>> {
-        let kubeconfig = self.cluster.folder().join("ask");
-        std::fs::write(
-            &kubeconfig,
-            self.cluster.kubeconfig_at(user, &self.cluster.server())?,
-        )?;
-        let mut transom = Command::new(program::binary()?);
-        transom
-            .current_dir(self.cluster.folder())
-            .arg("status")
-            .arg("--kubeconfig")
-            .arg(kubeconfig);
-        let output = transom.args(["-o", "json"]).args(words).output()?;
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        let rows: Value = serde_json::from_slice(&output.stdout).with_context(|| told.clone())?;
+        let (rows, told) = ask(self, user, "status", words)?;
         ensure!(told.is_empty(), "{told}");
         rows.as_array().cloned().context("no list")
     }
+}
+
+/// What a command shows to a user as JSON, and what it says on standard error.
+pub(crate) fn ask(
+    stage: &Stage,
+    user: &User,
+    command: &str,
+    words: &[&str],
+) -> Result<(Value, String)> {
+    let kubeconfig = stage.cluster.folder().join("ask");
+    let server = stage.cluster.server();
+    std::fs::write(&kubeconfig, stage.cluster.kubeconfig_at(user, &server)?)?;
+    let mut transom = Command::new(program::binary()?);
+    let transom = transom.current_dir(stage.cluster.folder()).arg(command);
+    let transom = transom.arg("--kubeconfig").arg(kubeconfig);
+    let output = transom.args(["-o", "json"]).args(words).output()?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let shown = serde_json::from_slice(&output.stdout).with_context(|| told.clone())?;
+    Ok((shown, told))
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod managed_keys;
 mod metrics;
 mod network;
 mod objects;
+mod plan;
 mod policies;
 mod races;
 mod rights;

@@ -15,6 +15,7 @@ mod fuzz;
 mod memory;
 mod once;
 mod owners;
+mod plan;
 mod policies;
 mod registries;
 mod rollout;

@@ -376,6 +376,46 @@ fn ten_thousand_different_primaries_with_hostile_names_stay_small_and_are_all_co
 }
 
 #[test]
+fn a_candidate_is_compared_with_the_active_revision_by_primary() {
+    let of = |all: &[(&str, State)]| -> BTreeMap<Key, (State, Writes)> {
+        let one = |(name, state): &(&str, State)| {
+            let (name, element) = name.split_once('=').unwrap();
+            let (key, writes, _) = tainted(name, element);
+            let writes = if element.is_empty() {
+                Writes::default()
+            } else {
+                writes
+            };
+            (key, (*state, writes))
+        };
+        all.iter().map(one).collect()
+    };
+    let (applied, failed) = (State::Applied, State::Failed);
+    let active = of(&[
+        ("a=x", applied),
+        ("b=x", applied),
+        ("c=x", applied),
+        ("d=", applied),
+        ("e=", failed),
+    ]);
+    let candidate = of(&[
+        ("a=x", applied),
+        ("b=y", applied),
+        ("d=y", applied),
+        ("e=", failed),
+        ("f=", failed),
+    ]);
+    let beside = Beside {
+        pending: 3,
+        same: 1,
+        different: 3,
+        newly_refused: 1,
+    };
+    assert_eq!(Beside::of(&active, &candidate), beside);
+    assert_eq!(Beside::of(&active, &active).different, 0);
+}
+
+#[test]
 fn of_many_fields_the_frequent_ones_are_listed() {
     let before = secret("https://a", "1");
     let with = |at: usize| {

@@ -54,20 +54,33 @@ pub struct Writes {
 impl Writes {
     /// Adds steps, each with its object as it was read; `None` when that does not exist.
     pub fn add<'a>(&mut self, steps: impl IntoIterator<Item = (&'a Step, Option<&'a Object>)>) {
-        let mut changes: BTreeSet<Change> = std::mem::take(&mut self.changes).into_iter().collect();
         for (step, before) in steps {
             let effects = effect::of(step, before);
             let content = content(step, before, &effects);
-            let effects = effects
+            let changes: BTreeSet<Change> = effects
                 .into_iter()
-                .map(|effect| change(step, before, effect));
-            let effects: Vec<Change> = effects.collect();
-            let before = self.digest.map(|digest| digest.to_string());
-            let all = json!([before, step.target(), effects, content]);
-            self.digest = Some(Digest::of(&all));
-            changes.extend(effects.into_iter().map(shortened));
+                .map(|effect| change(step, before, effect))
+                .collect();
+            let all = json!([step.target(), changes, content]);
+            self.append(Self {
+                more: changes.len().saturating_sub(CHANGES),
+                changes: changes.into_iter().take(CHANGES).map(shortened).collect(),
+                digest: Some(Digest::of(&all)),
+            });
         }
-        self.more += changes.len().saturating_sub(CHANGES);
+    }
+
+    /// Adds what is written later.
+    pub fn append(&mut self, later: Self) {
+        let digests = [self.digest, later.digest].into_iter().flatten();
+        let digests: Vec<Digest> = digests.collect();
+        self.digest = match digests.as_slice() {
+            [one, other] => Some(Digest::of(&json!([one.to_string(), other.to_string()]))),
+            digests => digests.first().copied(),
+        };
+        let changes = std::mem::take(&mut self.changes).into_iter();
+        let changes: BTreeSet<Change> = changes.chain(later.changes).collect();
+        self.more += later.more + changes.len().saturating_sub(CHANGES);
         self.changes = changes.into_iter().take(CHANGES).collect();
     }
 

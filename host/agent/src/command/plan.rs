@@ -1,0 +1,228 @@
+//! `transom plan`: what a changed policy would change on the whole fleet, computed by the agent's own code. Writes
+//! nothing: no object, no status and no Event.
+
+mod candidate;
+mod page;
+mod show;
+
+use crate::args::plan::{PlanArgs, PlanFormat};
+use crate::command::run::{self, Prepared};
+use crate::command::{block_on, explain, summary};
+use crate::controller::Controller;
+use crate::output::{Ending, Screen};
+use crate::policies::swap::Swap;
+use anyhow::Context as _;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use transom_api::{KnownReason, Reason, State};
+use transom_core::catalogue::guest::Guest;
+use transom_core::plan::fleet::{Beside, FleetPlan, Listed, Planned, Writes};
+use transom_core::work::Key;
+
+/// The maximum size of a plan that is printed, in bytes of JSON.
+const MAX_BYTES: usize = 32 << 20;
+
+/// A plan with what it is a plan of.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Told {
+    #[serde(flatten)]
+    plan: FleetPlan,
+    guests: Guests,
+    /// Compared with the active revision; absent when nothing about the policy is changed, or none is active.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    active: Option<Beside>,
+    /// What the reasons of its refusals mean, and what to do.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    reasons: BTreeMap<String, Explained>,
+}
+
+/// The guests of the planned revision.
+#[derive(Serialize)]
+struct Guests {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trigger: Option<Component>,
+    decide: Component,
+}
+
+/// A component by its source and digest.
+#[derive(Serialize)]
+struct Component {
+    component: String,
+    digest: String,
+}
+
+/// What a reason means.
+#[derive(Serialize)]
+struct Explained {
+    meaning: String,
+    remedy: String,
+}
+
+/// How the reconcile of each primary ended, and what it would write.
+struct Results(
+    BTreeMap<Key, (State, Writes)>,
+    BTreeMap<Key, (Reason, String)>,
+);
+
+/// Prints the plan.
+///
+/// # Errors
+/// When a cluster, the policies or the engine cannot be used at all, or there is no such policy.
+pub(crate) fn plan(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    block_on(work(args, screen))?
+}
+
+async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    let mut run = args.as_run();
+    run.reconcile.sources = candidate::sources(run.reconcile.sources, &args.candidate)?;
+    run::check_policies(&run.reconcile)?;
+    let Prepared {
+        controller,
+        mut swap,
+        begun,
+        opening: _opening,
+        ..
+    } = run::prepare(&run).await?;
+    begun.await.context("failed to start the policies")?;
+    let written = swap.written().context("failed to read the policies")?;
+    let candidate::Planned {
+        name,
+        policies,
+        replaces,
+    } = candidate::lay(
+        written,
+        &args.candidate,
+        run.reconcile.components.as_deref(),
+    )?;
+    run::drive(&controller, screen).await;
+    let is_active = swap.active().loaded_of(&name).is_some();
+    let before = (replaces && is_active).then(|| results(&controller, &name));
+    if replaces || controller.queue(&name).is_none() {
+        controller.accounts.clear();
+        let changes = swap.exchange(policies).await;
+        Arc::clone(&controller)
+            .begin_policies(swap.active().clone(), changes)
+            .await;
+        let clusters = controller.connections.all();
+        clusters.for_each(|cluster| controller.find_outputs(cluster));
+        run::drive(&controller, screen).await;
+    }
+    controller.stop();
+    let refused = swap
+        .active()
+        .refusals()
+        .iter()
+        .any(|(policy, _)| *policy == name);
+    let told = match refused {
+        true => None,
+        false => told(&controller, &swap, &name, before, args.limit),
+    };
+    let failed = told
+        .as_ref()
+        .is_none_or(|told| told.plan.primaries.failed > 0);
+    let would_change = told.as_ref().is_some_and(|told| told.plan.would_change());
+    match told {
+        Some(told) => print(&told, args.output, screen)?,
+        None => screen.note(format_args!(
+            "the policy `{name}` is refused, so there is no plan"
+        )),
+    }
+    let unread = summary::unread(&controller, screen);
+    let refused = summary::refused(swap.active(), screen);
+    Ok(match failed || unread || refused {
+        true => Ending::Failed,
+        false if args.exit_code && would_change => Ending::WouldChange,
+        false => Ending::Right,
+    })
+}
+
+/// What the last reconcile of each primary of a policy came to.
+fn results(controller: &Controller, policy: &str) -> Results {
+    let (mut writes, mut told) = (BTreeMap::new(), BTreeMap::new());
+    let memory = controller.memory.lock();
+    for (key, account) in controller.accounts.all() {
+        if *key.policy != *policy {
+            continue;
+        }
+        let (state, reason, message) = match memory.results.get(&key) {
+            Some(last) => (last.state, last.reason.clone(), last.message.clone()),
+            // A primary that is gone has no result, only what is left to remove.
+            None => (
+                State::Applied,
+                KnownReason::SourceDeleted.into(),
+                String::new(),
+            ),
+        };
+        writes.insert(key.clone(), (state, account.writes));
+        told.insert(key, (reason, message));
+    }
+    Results(writes, told)
+}
+
+/// The plan with everything about it; `None` when the policy is not active.
+fn told(
+    controller: &Controller,
+    swap: &Swap,
+    policy: &str,
+    before: Option<Results>,
+    limit: usize,
+) -> Option<Told> {
+    let loaded = swap.active().loaded_of(policy)?;
+    let revision = &loaded.revision;
+    let Results(writes, reasons) = results(controller, policy);
+    let planned =
+        writes
+            .iter()
+            .zip(reasons.values())
+            .map(|((key, (state, writes)), (reason, message))| Planned {
+                key,
+                state: *state,
+                reason: reason.as_str(),
+                message,
+                writes,
+            });
+    let listed = match limit == Listed::default().primaries {
+        true => Listed::default(),
+        false => Listed {
+            primaries: limit,
+            bytes: MAX_BYTES,
+        },
+    };
+    let plan = FleetPlan::of(policy, planned, listed);
+    let explained = |reason: &Reason| {
+        let (meaning, remedy) = explain::declared(revision.guests(), reason);
+        (reason.as_str().to_owned(), Explained { meaning, remedy })
+    };
+    let refused = writes
+        .values()
+        .zip(reasons.values())
+        .filter(|((state, _), _)| *state != State::Applied);
+    let spec = &revision.policy;
+    let component = |text: &str, guest: &Guest| Component {
+        component: text.to_owned(),
+        digest: guest.digest.to_string(),
+    };
+    let trigger = spec.trigger.as_ref().zip(revision.trigger.as_ref());
+    Some(Told {
+        plan,
+        guests: Guests {
+            trigger: trigger.map(|(spec, guest)| component(&spec.component, guest)),
+            decide: component(&spec.decide.component, &revision.decide),
+        },
+        active: before.map(|Results(before, _)| Beside::of(&before, &writes)),
+        reasons: refused.map(|(_, (reason, _))| explained(reason)).collect(),
+    })
+}
+
+fn print(told: &Told, form: PlanFormat, screen: &Screen) -> anyhow::Result<()> {
+    let data = || serde_json::to_value(told).context("failed to write the plan");
+    match form {
+        PlanFormat::Table => show::table(told, screen),
+        PlanFormat::Json => screen.json(&data()?),
+        PlanFormat::Yaml => screen.text(&show::yaml(&data()?)),
+        PlanFormat::Html => screen.script(page::html(told).as_bytes()),
+    }
+    Ok(())
+}
