@@ -2,12 +2,14 @@
 //! The shape only: unknown fields are refused here, everything else is validated in `core`.
 
 pub mod kubeconfig;
+pub mod verify;
 
 pub use kubeconfig::{AddressGrant, CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+pub use verify::{KeySpec, VerifyMode, VerifySpec};
 
 /// Limits of a policy. The schema of the CRD and the check of a policy both use these numbers.
 pub mod bounds {
@@ -47,6 +49,9 @@ pub struct PolicySpec {
     /// What the guests may read, and what is written on their behalf.
     #[serde(default)]
     pub grant: GrantSpec,
+    /// Which keys have to have signed the components. Without it, no signature is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<VerifySpec>,
     /// Ownership: what happens to the objects that the policy created.
     #[serde(default)]
     pub own: OwnSpec,

@@ -33,7 +33,7 @@ pub struct PolicyStatus {
     /// Watches that do not work.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watch_errors: Vec<WatchStatus>,
-    /// `Ready` and its parts: `Loaded`, `Watched` and `Healthy`.
+    /// `Ready` and its parts: `Loaded`, `Watched` and `Healthy`; `Verified`, when the policy demands signatures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -186,6 +186,8 @@ pub enum ConditionType {
     Watched,
     /// No primary failed.
     Healthy,
+    /// The components of the active revision are signed as the policy demands. Absent when it demands nothing.
+    Verified,
 }
 
 /// Status of a condition.

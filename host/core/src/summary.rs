@@ -106,6 +106,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
         _ => [loaded(entry), watched(&watch_errors), sum.healthy()],
     };
     let said = std::iter::once(ready(&said)).chain(said);
+    let said = said.chain(verified(entry));
     watch_errors.truncate(MAX_LISTED);
     for watch in &mut watch_errors {
         watch.message = cut(&watch.message);
@@ -188,6 +189,33 @@ fn loaded(entry: &Entry) -> Condition {
         reason.as_str(),
         message.to_owned(),
     )
+}
+
+/// Whether the components are signed as the policy demands; nothing when it demands nothing.
+fn verified(entry: &Entry) -> Option<Condition> {
+    use KnownReason::{SignatureInvalid, SignatureMissing, TrustRootInvalid};
+    let condition = |status, reason: KnownReason, message| {
+        said(ConditionType::Verified, status, reason.as_str(), message)
+    };
+    let unsigned = [SignatureMissing, SignatureInvalid, TrustRootInvalid];
+    let refused = entry.refused.as_ref();
+    if let Some(refused) = refused.filter(|refused| unsigned.contains(&refused.reason)) {
+        let message = refused.message.clone();
+        return Some(condition(ConditionStatus::False, refused.reason, message));
+    }
+    let revision = entry.revision.as_ref()?;
+    revision.policy.verify.as_ref()?;
+    let guests = std::iter::once(&revision.decide).chain(&revision.trigger);
+    let shown = |guest: &Guest| match guest.signers.as_slice() {
+        [] => format!("{} is part of the agent", guest.digest),
+        signers => format!("{} is signed by {}", guest.digest, signers.join(", ")),
+    };
+    let message = guests.map(shown).collect::<Vec<_>>().join("; ");
+    Some(condition(
+        ConditionStatus::True,
+        KnownReason::Verified,
+        message,
+    ))
 }
 
 /// All conditions as one, for clients that wait for a policy without knowing the others: the first condition that
@@ -413,6 +441,49 @@ mod tests {
             },
             standings,
         )
+    }
+
+    #[test]
+    fn tells_who_signed_only_where_signatures_are_demanded() {
+        let mut entry = entry();
+        let verified = |entry: &Entry| {
+            let conditions = status(entry, None, NOW, &[]).conditions;
+            let found = conditions.into_iter();
+            let mut found = found.filter(|one| one.kind == ConditionType::Verified);
+            found
+                .next()
+                .map(|one| (one.status, one.reason, one.message))
+        };
+        assert_eq!(verified(&entry), None);
+        let revision = Arc::make_mut(entry.revision.as_mut().unwrap());
+        let keys = serde_json::json!({"keys": [{"name": "release", "file": "release.pub"}]});
+        revision.policy.verify = serde_json::from_value(keys).unwrap();
+        revision.decide.signers = vec!["release".to_owned()];
+        revision.trigger = Some(guest(&["spec"], &[]));
+        let (holds, reason, message) = verified(&entry).unwrap();
+        assert_eq!(
+            (holds, reason.as_str()),
+            (ConditionStatus::True, "Verified")
+        );
+        assert!(
+            message.contains("is signed by release; ") && message.contains("part of the agent"),
+            "{message}"
+        );
+        let refusal = |reason| Refusal {
+            reason,
+            message: "why".to_owned(),
+        };
+        entry.refused = Some(refusal(KnownReason::SettingsRefused));
+        assert_eq!(verified(&entry).unwrap().0, ConditionStatus::True);
+        entry.refused = Some(refusal(KnownReason::SignatureMissing));
+        let (holds, reason, message) = verified(&entry).unwrap();
+        assert_eq!(
+            (holds, reason.as_str(), message.as_str()),
+            (ConditionStatus::False, "SignatureMissing", "why")
+        );
+        // Also when no revision was ever active.
+        entry.revision = None;
+        assert_eq!(verified(&entry).unwrap().0, ConditionStatus::False);
     }
 
     /// The status of a policy without primaries while these watches fail.
