@@ -18,6 +18,7 @@ mod owners;
 mod policies;
 mod registries;
 mod service_level;
+mod signatures;
 mod swap;
 mod tutorial;
 mod watching;

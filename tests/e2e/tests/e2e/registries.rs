@@ -17,12 +17,12 @@ use transom_e2e::swap::POLICY;
 use transom_test_cluster::{Access, Answer, COMPONENT, Hostile, LOGIN, Registry, WASM};
 
 /// The flags for a registry with TLS and a login.
-struct Reach {
+pub(crate) struct Reach {
     flags: Vec<String>,
 }
 
 impl Reach {
-    fn to(registry: &Registry, stage: &Stage) -> Result<Self> {
+    pub(crate) fn to(registry: &Registry, stage: &Stage) -> Result<Self> {
         let (user, password) = LOGIN;
         let auths = serde_json::json!({"auths": {registry.address(): {"username": user, "password": password}}});
         let (config, ca) = (stage.path("docker.json"), stage.path("registry-ca.crt"));
@@ -41,9 +41,13 @@ impl Reach {
     }
 
     fn start(&self, stage: &Stage, registry: &Registry, log: &str) -> Result<Agent> {
-        let mut command = stage.run()?;
         let sources = format!("builtin,oci:{}/team/*", registry.address());
-        command.args(["--sources", &sources]).args(&self.flags);
+        self.start_with(stage, &sources, log)
+    }
+
+    pub(crate) fn start_with(&self, stage: &Stage, sources: &str, log: &str) -> Result<Agent> {
+        let mut command = stage.run()?;
+        command.args(["--sources", sources]).args(&self.flags);
         command.env("XDG_CACHE_HOME", stage.path("cache"));
         Agent::start(&mut command, stage.path(log))
     }
