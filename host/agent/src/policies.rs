@@ -12,6 +12,7 @@ mod loads;
 pub(crate) mod objects;
 mod settling;
 pub(crate) mod swap;
+mod tags;
 mod verify;
 mod wanted;
 pub(crate) mod watch;

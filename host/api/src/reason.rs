@@ -287,6 +287,10 @@ words! {
          keys of spec.verify.";
     TrustRootInvalid, Missing: "A key of spec.verify cannot be read, or is no public key.",
         "Put one public key, ECDSA on P-256 or Ed25519 as PEM, at the place named in the message.";
+    TagMoved, Invalid:
+        "The tag of a component means another artifact in the registry than when the agent pulled it.",
+        "Nothing has changed for the policy. To take the new artifact, name its digest from the message in `component`, or \
+         use another tag. To end the report, move the tag back, or name the digest that is active.";
     RegistryUnavailable, Unreachable: "The registry of the component does not give it.",
         "See the cause in the message. The agent tries again.";
     RegistryForbidden, Unreachable: "The registry refuses access to the component.",

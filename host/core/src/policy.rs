@@ -67,6 +67,13 @@ impl Policy {
             .chain(writes)
     }
 
+    /// Whether it names a component by a tag alone.
+    pub fn has_tags(&self) -> bool {
+        let is_tag =
+            |source: &Source| matches!(source, Source::Image(image) if image.digest.is_none());
+        self.sources().iter().any(|(_, source)| is_tag(source))
+    }
+
     /// Each field that names a component or a trusted key, with its source.
     pub fn sources(&self) -> Vec<(String, Source)> {
         let fields = [

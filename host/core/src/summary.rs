@@ -106,7 +106,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
         _ => [loaded(entry), watched(&watch_errors), sum.healthy()],
     };
     let said = std::iter::once(ready(&said)).chain(said);
-    let said = said.chain(verified(entry));
+    let said = said.chain(verified(entry)).chain(tag_moved(entry));
     watch_errors.truncate(MAX_LISTED);
     for watch in &mut watch_errors {
         watch.message = cut(&watch.message);
@@ -189,6 +189,14 @@ fn loaded(entry: &Entry) -> Condition {
         reason.as_str(),
         message.to_owned(),
     )
+}
+
+/// That tags mean something else by now; nothing when none does.
+fn tag_moved(entry: &Entry) -> Option<Condition> {
+    let all: Vec<_> = entry.moved.iter().map(ToString::to_string).collect();
+    let reason = KnownReason::TagMoved.as_str();
+    let kind = ConditionType::TagMoved;
+    (!all.is_empty()).then(|| said(kind, ConditionStatus::True, reason, all.join("; ")))
 }
 
 /// Whether the components are signed as the policy demands; nothing when it demands nothing.
@@ -410,6 +418,7 @@ mod tests {
             refused: None,
             place,
             active: Some(4),
+            moved: Vec::new(),
         }
     }
 
@@ -441,6 +450,29 @@ mod tests {
             },
             standings,
         )
+    }
+
+    #[test]
+    fn a_moved_tag_is_a_condition_that_leaves_the_policy_ready() {
+        let mut entry = entry();
+        let conditions = |entry: &Entry| status(entry, None, NOW, &[]).conditions;
+        let before = conditions(&entry);
+        entry.moved.push(crate::catalogue::MovedTag {
+            component: "oci:registry.example/a:v1".to_owned(),
+            pulled: "sha256:1".to_owned(),
+            now: "sha256:2".to_owned(),
+        });
+        let mut after = conditions(&entry);
+        let moved = after.pop().unwrap();
+        assert_eq!(after, before);
+        assert_eq!(
+            (moved.kind, moved.status),
+            (ConditionType::TagMoved, ConditionStatus::True)
+        );
+        assert!(
+            moved.message.contains("sha256:1") && moved.message.contains("sha256:2"),
+            "{moved:?}"
+        );
     }
 
     #[test]

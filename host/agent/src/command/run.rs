@@ -109,7 +109,12 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let (source, base) = (Arc::clone(&controller), base(args));
     let following = active.clone();
     let news = async move |components| source.news(&base, &following, components).await;
-    let swapping = tokio::spawn(watch::policies(swap, news, changed));
+    let swapping = tokio::spawn(watch::policies(
+        swap,
+        news,
+        changed,
+        args.tag_resync_seconds,
+    ));
     let taking = Arc::clone(&controller).follow_policies(active.clone(), changes);
     let taking = tokio::spawn(taking);
     let work = async {

@@ -66,6 +66,11 @@ impl Components {
         &self.kept
     }
 
+    /// The registries, if any are asked.
+    pub(super) fn images(&self) -> Option<&Images> {
+        self.images.as_ref()
+    }
+
     /// Whether a component has to be pulled from a registry now.
     pub(super) fn must_pull(&self, component: &Location, asker: Asker<'_>) -> bool {
         component.image().is_some() && self.allow(component) && !self.kept.has(component, asker)

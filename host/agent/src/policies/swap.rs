@@ -4,6 +4,7 @@
 
 mod bounding;
 mod reloading;
+mod tagging;
 
 use crate::policies::active::{Active, Changes, Known};
 use crate::policies::components::Versions;

@@ -5,6 +5,7 @@ use crate::policies::active::Changes;
 use crate::policies::components::Versions;
 use crate::policies::follow::Following;
 use crate::policies::swap::Swap;
+use crate::policies::tags::Tags;
 use crate::policies::{Found, Source};
 use crate::telemetry;
 use std::collections::BTreeSet;
@@ -26,11 +27,12 @@ pub(crate) struct News {
 }
 
 /// Follows policies until the task is aborted or nobody takes the changes. `news` tells what changed on the clusters
-/// since the last call, and has these objects followed, which hold components.
+/// since the last call, and has these objects followed, which hold components. Tags are looked at every so many seconds.
 pub(crate) async fn policies(
     mut swap: Swap,
     mut news: impl AsyncFnMut(BTreeSet<ObjectRef>) -> News,
     changed: mpsc::UnboundedSender<Changes>,
+    tag_resync_seconds: u32,
 ) {
     let files = match swap.source() {
         Source::Path(files) => Some(files.clone()),
@@ -45,6 +47,7 @@ pub(crate) async fn policies(
         });
     });
     let mut following = following.ok();
+    let mut tags = Tags::new(swap.loads().components(), tag_resync_seconds);
     let mut looks = tokio::time::interval(EVERY);
     loop {
         if let Some(following) = &mut following {
@@ -56,12 +59,14 @@ pub(crate) async fn policies(
                 changed.found.map(|found| swap.update(found)).unwrap_or_default()
             }
             done = swap.next() => swap.finish(done),
+            answers = tags.answered() => swap.tags_answered(&answers),
             _ = looks.tick() => {
                 let News { policies, components } = news(swap.objects()).await;
                 let changed = policies.is_some();
                 let given = policies.map(|found| swap.replace(found)).unwrap_or_default();
                 swap.load_changed_objects(&components);
                 swap.retry();
+                tags.begin(|| swap.tags());
                 let slow = swap.narrow_slow();
                 if !changed && slow.is_empty() {
                     continue;
