@@ -1,8 +1,8 @@
 //! The status of a policy: counts, why primaries wait, the top failures, and conditions, as one bounded value.
 //! Messages come without credentials and are cut here.
 
-use crate::catalogue::Entry;
 use crate::catalogue::guest::Guest;
+use crate::catalogue::{Entry, Revision};
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
@@ -211,19 +211,23 @@ fn verified(entry: &Entry) -> Option<Condition> {
         let message = refused.message.clone();
         return Some(condition(ConditionStatus::False, refused.reason, message));
     }
-    let revision = entry.revision.as_ref()?;
+    let message = signers(entry.revision.as_ref()?)?;
+    Some(condition(
+        ConditionStatus::True,
+        KnownReason::Verified,
+        message,
+    ))
+}
+
+/// Who signed the components of a revision, for people; `None` when its policy demands no signatures.
+pub fn signers(revision: &Revision) -> Option<String> {
     revision.policy.verify.as_ref()?;
     let guests = std::iter::once(&revision.decide).chain(&revision.trigger);
     let shown = |guest: &Guest| match guest.signers.as_slice() {
         [] => format!("{} is part of the agent", guest.digest),
         signers => format!("{} is signed by {}", guest.digest, signers.join(", ")),
     };
-    let message = guests.map(shown).collect::<Vec<_>>().join("; ");
-    Some(condition(
-        ConditionStatus::True,
-        KnownReason::Verified,
-        message,
-    ))
+    Some(guests.map(shown).collect::<Vec<_>>().join("; "))
 }
 
 /// All conditions as one, for clients that wait for a policy without knowing the others: the first condition that
@@ -397,7 +401,7 @@ fn cut(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::{Place, Refusal, Revision};
+    use crate::catalogue::{Place, Refusal};
     use crate::sample::{guest, hosted, kubeconfig_manifest, policy};
     use std::sync::Arc;
 

@@ -286,6 +286,16 @@ fn a_signature_beside_a_file_or_a_config_map_verifies_without_a_registry() -> Re
     wait(&format!("decide: {}", digest(&first)))?;
     put(&beside, sign(&keys, &second)?.as_bytes())?;
     wait(&format!("{} is signed by release", digest(&second)))?;
+    let mut asked = stage.transom()?;
+    asked.args(["status", "--sources", sources, "--dir"]);
+    asked
+        .arg(&stage.fleet)
+        .arg("--policies")
+        .arg(&stage.policies);
+    let asked = asked.output()?;
+    let text = String::from_utf8_lossy(&asked.stdout);
+    let line = format!("{} is signed by release", digest(&second));
+    ensure!(text.contains(&line), "{asked:?}");
 
     let config_map = |component: &[u8], signature: Option<&str>| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
