@@ -1,6 +1,7 @@
 //! Policies that demand signatures: what the real cosign signs is taken, in both of its forms; anything else is refused, and
 //! the active revision stays. The same for signatures beside files and ConfigMaps, made with openssl.
 
+use crate::exhaust::{GOOD, put_hostile, works_on};
 use crate::registries::Reach;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -9,13 +10,16 @@ use serde_json::json;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use tokio::runtime::Runtime;
+use transom_conformance::fixture::hostile;
 use transom_core::digest::Digest;
 use transom_e2e::agent::Agent;
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
 use transom_e2e::swap::POLICY;
-use transom_test_cluster::{Access, Form, Keys, Registry};
+use transom_test_cluster::{Access, Answer, COMPONENT, Form, Hostile, Keys, Registry, WASM};
 
+const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const REPOSITORY: &str = "team/kubeconfig";
 
 /// The bundled component with a custom section at its end: other bytes, same behaviour.
@@ -377,5 +381,85 @@ fn the_command_verifies_as_the_agent_does_wherever_signatures_are_listed() -> Re
     command.args(["verify", "builtin:taints", "--key", "/etc/hostname"]);
     let output = command.output()?;
     ensure!(output.status.code() == Some(2), "{output:?}");
+    Ok(())
+}
+
+/// How a hostile registry answers about the signatures of a good component, in each repository.
+fn answer(path: &str, component: &[u8]) -> Answer {
+    let layer = json!({"mediaType": WASM, "digest": digest(component), "size": component.len()});
+    let manifest = json!({"schemaVersion": 2, "layers": [layer],
+        "config": {"mediaType": COMPONENT, "digest": digest(component), "size": 2}})
+    .to_string();
+    let nothing = digest(b"nothing");
+    let listed = |count: usize| {
+        let entry = json!({"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": nothing,
+            "size": 9, "artifactType": BUNDLE});
+        let index = json!({"schemaVersion": 2, "manifests": vec![entry; count]});
+        Answer::new(200, index.to_string())
+    };
+    let is_signature = path.contains("/referrers/") || path.contains("/manifests/sha256");
+    match path.split('/').nth(2).unwrap_or_default() {
+        _ if path.ends_with("/manifests/v1") => Answer::new(200, manifest),
+        _ if path.ends_with(&digest(component)) => Answer::new(200, component.to_vec()),
+        "endless" if is_signature => Answer::endless(vec![b' '; 64 << 10]),
+        "down" if is_signature => Answer::new(503, "canary of the registry"),
+        "many" if path.contains("/referrers/") => listed(1_000),
+        "nonsense" if path.contains("/referrers/") => Answer::new(200, "canary"),
+        // The tag of the older form is the component itself, and so claims nothing.
+        "itself" if path.ends_with(".sig") => Answer::new(200, manifest),
+        _ => Answer::new(404, "canary"),
+    }
+}
+
+#[test]
+fn a_hostile_registry_cannot_harm_by_its_signatures() -> Result<()> {
+    const CASES: [(&str, &str); 5] = [
+        ("endless", "RegistryUnavailable"),
+        ("down", "RegistryUnavailable"),
+        ("many", "SignatureMissing"),
+        ("nonsense", "SignatureMissing"),
+        ("itself", "SignatureMissing"),
+    ];
+    let runtime = Runtime::new()?;
+    let component = hostile("good")?;
+    let started = runtime.block_on(async {
+        let own = component.clone();
+        Hostile::start(move |asked| answer(asked.uri.path(), &own)).await
+    })?;
+    let stage = Stage::new(0, 60)?;
+    stage.put_policy(GOOD, &[])?;
+    let address = started.address();
+    let keys = stage.path("keys");
+    fs::create_dir(&keys)?;
+    openssl(
+        &keys,
+        &["genpkey", "-algorithm", "ed25519", "-out", "key.pem"],
+    )?;
+    let public = openssl(&keys, &["pkey", "-in", "key.pem", "-pubout"])?;
+    put(&stage.policies.join("release.pub"), &public)?;
+    for (case, _) in CASES {
+        let named = format!("oci:{address}/{case}/guest:v1");
+        put_hostile(&stage, case, "good", ("./good.wasm", &named))?;
+        let policy = stage.policies.join(format!("{case}.yaml"));
+        let text = fs::read_to_string(&policy)?;
+        let text = text.replace("spec:\n", &format!("spec:\n  verify: {RELEASE}\n"));
+        put(&policy, text.as_bytes())?;
+    }
+    let mut command = stage.run()?;
+    command.args(["--sources", &format!("builtin,file,oci:{address}/*")]);
+    command.args(["--registry-http", &address]);
+    command.env("XDG_CACHE_HOME", stage.path("cache"));
+    let agent = Agent::start(&mut command, stage.path("log"))?;
+    works_on(&stage)?;
+    for (case, reason) in CASES {
+        let status = stage.policy_status(case);
+        stage
+            .wait_for_text(&status, &format!("reason: {reason}"))
+            .with_context(|| format!("the case {case}"))?;
+    }
+    let asked = started.asked(&format!("/v2/many/guest/manifests/{}", digest(b"nothing")));
+    ensure!(asked <= 2 * 16, "{asked} referrers were asked for");
+    let log = agent.stop()?;
+    ensure!(!log.contains("canary"), "{log}");
     Ok(())
 }
