@@ -1,10 +1,15 @@
 //! The command line: flags to values. The only place that reads arguments; never acts on them.
 
+pub(crate) mod component;
 pub(crate) mod plan;
 pub(crate) mod run;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+pub(crate) use component::{
+    ClusterArgs, DigestArgs, FetchArgs, InspectArgs, PlaceArgs, PullArgs, PushArgs, RegistryArgs,
+    VerifyArgs,
+};
 use plan::PlanArgs;
 use run::{
     ApproveArgs, HistoryArgs, NamedContext, Reads, RollbackArgs, RunArgs, StatusArgs, parse_context,
@@ -13,7 +18,6 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use transom_artifacts::Sources;
-use transom_artifacts::registry::Mirror;
 use transom_core::reference::LOCAL;
 use transom_core::reference::dns::is_label;
 use transom_core::time::parse_rfc3339;
@@ -113,6 +117,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  transom digest target/guests/mine.wasm\n  transom digest oci:registry.example/team/mine:v1"
     )]
     Digest(DigestArgs),
+    /// Tell whether a component is signed by given keys, as policies demand it with `verify`.
+    #[command(
+        after_help = "Examples:\n  transom verify target/guests/mine.wasm --key release.pub\n  transom verify oci:registry.example/team/mine:v1 --key release.pub --key security.pub --all\n\nA file has its signature beside it, with `.sig` after its name; so has the key of a ConfigMap. In a registry, signatures of cosign are found. Exit code: 0 when it is signed; 1 when not; 2 on a usage error."
+    )]
+    Verify(VerifyArgs),
     /// Pull a component and write it to standard output. The agent runs this in a child process, because a registry may
     /// answer without end.
     #[command(hide = true)]
@@ -151,69 +160,6 @@ pub(crate) enum Command {
         after_help = "Examples:\n  transom rbac --policies my-policies --name transom-my-policies | kubectl apply --server-side -f -\n  transom rbac --policies policies --secret-reads strict --namespace my-transom\n  transom rbac -o table\n\nExit code: 0 when the roles are printed; 1 when a policy is refused, so nothing is printed; 2 on a usage error."
     )]
     Rbac(RbacArgs),
-}
-
-/// How registries are reached.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct RegistryArgs {
-    /// Configuration of docker with the credentials of registries, such as a mounted Secret of the type
-    /// `kubernetes.io/dockerconfigjson`. Default: `config.json` in DOCKER_CONFIG or ~/.docker, if it exists.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) registry_config: Option<PathBuf>,
-    /// Certificates of private authorities for registries, as PEM.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) registry_ca: Option<PathBuf>,
-    /// Mirror that is asked first. May be repeated.
-    #[arg(long, value_name = "REGISTRY[/PATH]=REGISTRY[/PATH]")]
-    pub(crate) registry_mirror: Vec<Mirror>,
-    /// Registry on this machine that is reached without TLS. May be repeated.
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) registry_http: Vec<String>,
-}
-
-/// Flags of `push`.
-#[derive(Debug, Args)]
-pub(crate) struct PushArgs {
-    /// The component: a file, `builtin:<name>`, or `oci:REGISTRY/REPOSITORY:TAG`.
-    pub(crate) component: String,
-    /// Where to: `oci:REGISTRY/REPOSITORY:TAG`.
-    pub(crate) image: String,
-    /// Flags of registries.
-    #[command(flatten)]
-    pub(crate) registry: RegistryArgs,
-}
-
-/// Flags of `pull`.
-#[derive(Debug, Args)]
-pub(crate) struct PullArgs {
-    /// The artifact: `oci:REGISTRY/REPOSITORY:TAG`, `@sha256:…` or both.
-    pub(crate) image: String,
-    /// Where to write the component; an existing file is replaced atomically.
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: PathBuf,
-    /// Flags of registries.
-    #[command(flatten)]
-    pub(crate) registry: RegistryArgs,
-}
-
-/// Flags of `digest`.
-#[derive(Debug, Args)]
-pub(crate) struct DigestArgs {
-    /// The component: a file, `builtin:<name>`, or `oci:REGISTRY/REPOSITORY:TAG`.
-    pub(crate) component: String,
-    /// Flags of registries.
-    #[command(flatten)]
-    pub(crate) registry: RegistryArgs,
-}
-
-/// Flags of `fetch`.
-#[derive(Debug, Args)]
-pub(crate) struct FetchArgs {
-    /// Flags of registries.
-    #[command(flatten)]
-    pub(crate) registry: RegistryArgs,
-    /// The artifact, without `oci:`.
-    pub(crate) image: String,
 }
 
 /// Flags of everything that reconciles policies.
@@ -331,19 +277,6 @@ pub(crate) struct TestArgs {
     /// unchanged parts. A case without an `expected.yaml` gets one.
     #[arg(long)]
     pub(crate) update: bool,
-    /// Form of the output.
-    #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
-    pub(crate) output: TableFormat,
-}
-
-/// Flags of `inspect`.
-#[derive(Debug, Args)]
-pub(crate) struct InspectArgs {
-    /// A file, `builtin:<name>`, or `oci:REGISTRY/REPOSITORY:TAG`.
-    pub(crate) component: String,
-    /// Flags of registries.
-    #[command(flatten)]
-    pub(crate) registry: RegistryArgs,
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
     pub(crate) output: TableFormat,

@@ -7,6 +7,7 @@ mod child;
 mod component;
 mod connect;
 mod explain;
+mod place;
 mod plan;
 mod rbac;
 mod registry;
@@ -17,6 +18,7 @@ pub(crate) mod session;
 mod status;
 mod summary;
 mod validate;
+mod verify;
 mod would;
 
 use crate::args::{Cli, Command};
@@ -103,6 +105,7 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
         Command::Status(args) => status::status(&args, screen),
         Command::Test(args) => cases::test(&args, screen),
         Command::Validate(args) => validate::validate(&args, screen),
+        Command::Verify(args) => verify::verify(&args, screen),
     }
 }
 

@@ -13,6 +13,9 @@ pub(crate) mod objects;
 pub(crate) mod revisions;
 mod settling;
 pub(crate) mod swap;
+mod tags;
+mod verify;
+mod wanted;
 pub(crate) mod watch;
 
 use anyhow::Context as _;
@@ -106,6 +109,16 @@ impl Written {
         let named = guests.map(|guest| self.text(&format!("{guest}/component")));
         let location = |text| Location::parse(text, &self.base).ok();
         named.into_iter().flatten().filter_map(location)
+    }
+
+    /// Everything that is read to load it, even if the policy is not valid: its components, the signatures beside them and
+    /// the trusted keys.
+    pub(crate) fn read_from(&self) -> BTreeSet<Location> {
+        let spec = self.value.pointer("/spec/verify").cloned();
+        let spec = spec.and_then(|spec| serde_json::from_value(spec).ok());
+        let mut all = wanted::companions(spec.as_ref(), self.components(), &self.base);
+        all.extend(self.components());
+        all
     }
 
     fn text(&self, pointer: &str) -> Option<&str> {

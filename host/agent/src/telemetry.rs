@@ -300,6 +300,13 @@ pub(crate) fn tell(signal: &Signal) {
         Signal::PolicyMended { policy } => {
             info!(%policy, "recovered: the newest revision is active again");
         }
+        Signal::TagMoved { policy, message } => {
+            let reason = KnownReason::TagMoved.as_str();
+            warn!(%policy, reason, "{message}");
+        }
+        Signal::TagReturned { policy } => {
+            info!(%policy, "the tags of its components mean what they meant when they were pulled");
+        }
         Signal::PolicyRemoved { policy } => {
             info!(%policy, "policy removed; its objects are left in place");
         }

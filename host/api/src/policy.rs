@@ -3,6 +3,7 @@
 
 pub mod kubeconfig;
 pub mod rollout;
+pub mod verify;
 
 pub use kubeconfig::{AddressGrant, CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 pub use rollout::{ModeSpec, RolloutSpec};
@@ -10,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+pub use verify::{KeySpec, VerifyMode, VerifySpec};
 
 /// Limits of a policy. The schema of the CRD and the check of a policy both use these numbers.
 pub mod bounds {
@@ -49,6 +51,9 @@ pub struct PolicySpec {
     /// What the guests may read, and what is written on their behalf.
     #[serde(default)]
     pub grant: GrantSpec,
+    /// Which keys have to have signed the components. Without it, no signature is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<VerifySpec>,
     /// Ownership: what happens to the objects that the policy created.
     #[serde(default)]
     pub own: OwnSpec,

@@ -174,6 +174,7 @@ words! {
         "Use another version of the guest: its answer may depend on its input only.";
     RolledBack, Held: "The newest revision of the policy failed after it became active, and the one before is active again.",
         "See the cause in the message. Change the policy or its component: this revision does not become active again.";
+    Verified, Held: "The components of the policy are signed by the keys that it trusts.", "Nothing to do.";
     // Waiting.
     InputTerminating, Waiting: "A required object is being deleted.",
         "Nothing to do: the primary is reconciled again when the object is gone or recreated.";
@@ -286,13 +287,26 @@ words! {
     ComponentNotFound, Missing: "The component cannot be read.",
         "Put it at the place named in the message, or correct spec.guests of the policy. The message lists the \
          builtin components.";
-    ComponentNotAllowed, Missing: "The policy names a component that it is not allowed to name.",
-        "Name a component from a source that the agent's flag `--sources` allows. Put a file below the folder that \
+    ComponentNotAllowed, Missing: "The policy names a component, or a key of spec.verify, that it is not allowed to name.",
+        "Name one from a source that the agent's flag `--sources` allows. Put a file below the folder that \
          `--components` names, or next to the policy's own file, and name it by a relative path that stays there.";
     ComponentInvalid, Invalid: "The bytes are not a component that can be compiled.", "Build the guest again.";
     ComponentTooLarge, Invalid: "The component is larger than the limit.", "Make the component smaller.";
     DigestMismatch, Invalid: "The component's digest differs from the one that the policy names.",
         "Put the right component there, or correct the digest.";
+    SignatureMissing, Missing: "The component is not signed by the keys that the policy demands.",
+        "Sign the component with a key of spec.verify: in a registry with cosign, elsewhere with a file or key `.sig` \
+         beside it. The agent looks again.";
+    SignatureInvalid, Missing:
+        "The component has a signature that no key of the policy made, or that is about something else.",
+        "Find out who made the component and the signature. If they are right, sign the component again, or correct the \
+         keys of spec.verify.";
+    TrustRootInvalid, Missing: "A key of spec.verify cannot be read, or is no public key.",
+        "Put one public key, ECDSA on P-256 or Ed25519 as PEM, at the place named in the message.";
+    TagMoved, Invalid:
+        "The tag of a component means another artifact in the registry than when the agent pulled it.",
+        "Nothing has changed for the policy. To take the new artifact, name its digest from the message in `component`, or \
+         use another tag. To end the report, move the tag back, or name the digest that is active.";
     RegistryUnavailable, Unreachable: "The registry of the component does not give it.",
         "See the cause in the message. The agent tries again.";
     RegistryForbidden, Unreachable: "The registry refuses access to the component.",

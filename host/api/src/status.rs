@@ -36,7 +36,8 @@ pub struct PolicyStatus {
     /// Watches that do not work.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watch_errors: Vec<WatchStatus>,
-    /// `Ready` and its parts: `Loaded`, `Watched` and `Healthy`.
+    /// `Ready` and its parts: `Loaded`, `Watched` and `Healthy`; `Verified`, when the policy demands signatures;
+    /// `TagMoved`, while a tag of its components means something else than when it was pulled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -233,6 +234,11 @@ pub enum ConditionType {
     Watched,
     /// No primary failed.
     Healthy,
+    /// A tag means another artifact in the registry than when it was pulled; the active revision does not follow it.
+    /// Absent when none does.
+    TagMoved,
+    /// The components of the active revision are signed as the policy demands. Absent when it demands nothing.
+    Verified,
 }
 
 /// Status of a condition.

@@ -2,6 +2,7 @@
 //! request itself.
 
 use crate::location::MAX_BYTES;
+use crate::signature::Evidence;
 use crate::{FetchError, Location};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,8 +25,8 @@ pub struct Gathered {
     pub objects: BTreeMap<ObjectRef, Result<Option<Contents>, Unread>>,
     /// What pulling each artifact gave.
     pub images: BTreeMap<Image, Result<Pulled, Unread>>,
-    /// The bytes of components that need no request, because an earlier load kept them.
-    pub kept: BTreeMap<Location, Vec<u8>>,
+    /// Components that need no request, because an earlier load kept them.
+    pub kept: BTreeMap<Location, Held>,
 }
 
 /// A component from a registry.
@@ -35,6 +36,17 @@ pub struct Pulled {
     pub bytes: Vec<u8>,
     /// `sha256:<hex>` of the manifest that names it.
     pub manifest: String,
+    /// What lies beside it for verifying it, if that was asked for.
+    pub evidence: Option<Evidence>,
+}
+
+/// A component that an earlier load kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The component.
+    pub bytes: Vec<u8>,
+    /// What was kept for verifying it.
+    pub evidence: Option<Evidence>,
 }
 
 impl Gathered {

@@ -5,8 +5,9 @@ pub mod folder;
 mod gathered;
 mod location;
 pub mod registry;
+pub mod signature;
 mod sources;
 
-pub use gathered::{Contents, Gathered, Pulled, Unread};
+pub use gathered::{Contents, Gathered, Held, Pulled, Unread};
 pub use location::{Artifact, Base, FetchError, Location, MAX_BYTES, builtin_names};
 pub use sources::Sources;

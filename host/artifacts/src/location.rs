@@ -2,6 +2,7 @@
 
 use crate::folder::{FileIdentity, Folder, leads_out};
 use crate::gathered::{self, Gathered, Unread};
+use crate::signature::{Evidence, MAX_SIGNATURE_BYTES};
 use crate::sources::Sources;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,9 @@ use transom_core::reference::ObjectRef;
 
 /// Largest component that is read, in bytes.
 pub const MAX_BYTES: u64 = 8 << 20;
+
+/// How the name of a signature ends.
+const SIGNATURE: &str = ".sig";
 
 /// Where the files lie that a policy may name as components.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,12 +75,17 @@ impl Location {
     /// # Errors
     /// As for [`Source::parse`].
     pub fn parse(text: &str, base: &Base) -> Result<Self, String> {
-        Ok(match Source::parse(text)? {
+        Source::parse(text).map(|source| Self::of(source, base))
+    }
+
+    /// Where a source lies for a policy whose files lie at `base`.
+    pub fn of(source: Source, base: &Base) -> Self {
+        match source {
             Source::Builtin(name) => Self::Builtin(name),
             Source::File(path) => base.at(path),
             Source::ConfigMap(parts) => Self::ConfigMap(parts),
             Source::Image(image) => Self::Image(image),
-        })
+        }
     }
 
     /// A component as a policy names it, or a path that the operator names: it may lie anywhere.
@@ -109,6 +118,49 @@ impl Location {
     /// The objects that hold the component.
     pub fn objects(&self) -> BTreeSet<&ObjectRef> {
         self.parts().iter().map(|part| &part.object).collect()
+    }
+
+    /// Where its signature lies, if that is a file or a key beside it: the same name with `.sig`. A component in several
+    /// keys has it beside the first.
+    pub fn signature(&self) -> Option<Self> {
+        let suffixed = |text: &str| format!("{text}{SIGNATURE}");
+        match self {
+            Self::Builtin(_) | Self::Image(_) => None,
+            Self::File(base, path) => Some(Self::File(base.clone(), suffixed(path))),
+            Self::ConfigMap(parts) => {
+                let Part { object, key } = parts.first()?.clone();
+                let key = suffixed(&key);
+                Some(Self::ConfigMap(vec![Part { object, key }]))
+            }
+        }
+    }
+
+    /// What is known for verifying the component. An absent signature is none; so is that of a builtin component, which
+    /// needs none.
+    ///
+    /// # Errors
+    /// When there is a signature that cannot be read.
+    pub fn evidence(&self, gathered: &Gathered) -> Result<Evidence, FetchError> {
+        if let Some(kept) = gathered.kept.get(self) {
+            return Ok(kept.evidence.clone().unwrap_or_default());
+        }
+        if let Some(Ok(pulled)) = self.image().and_then(|image| gathered.images.get(image)) {
+            return Ok(pulled.evidence.clone().unwrap_or_default());
+        }
+        let Some(beside) = self.signature() else {
+            return Ok(Evidence::default());
+        };
+        match beside.bytes(gathered) {
+            Ok(text) if text.len() > MAX_SIGNATURE_BYTES => {
+                Err(FetchError::TooLarge(beside.to_string()))
+            }
+            Ok(text) => Ok(Evidence::beside(text.into_owned())),
+            Err(FetchError::Absent(..)) => Ok(Evidence::default()),
+            Err(FetchError::File(_, error)) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(Evidence::default())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether it lies elsewhere, and has to be read by a request.
@@ -161,7 +213,7 @@ impl Location {
         gathered: &Gathered,
     ) -> Result<Artifact, FetchError> {
         let bytes = match gathered.kept.get(self) {
-            Some(kept) => Cow::Owned(kept.clone()),
+            Some(kept) => Cow::Owned(kept.bytes.clone()),
             None => self.bytes(gathered)?,
         };
         let digest = Digest::of_bytes(&bytes).to_string();
@@ -322,6 +374,11 @@ pub enum FetchError {
 }
 
 impl FetchError {
+    /// The message about a trusted key, which is read like a component.
+    pub fn about_key(&self) -> String {
+        self.to_string().replacen("component `", "key `", 1)
+    }
+
     /// The reason to show.
     pub fn reason(&self) -> KnownReason {
         match self {

@@ -4,17 +4,21 @@
 
 mod access;
 mod failure;
+mod signatures;
 
 pub use access::{Access, Mirror};
 
 use crate::gathered::{Pulled, Unread};
 use crate::location::MAX_BYTES;
+use crate::signature::Evidence;
 use access::Place;
 use failure::{broken, failed};
 use futures::TryStreamExt as _;
+use oci_client::Reference;
 use oci_client::client::{Client, ClientConfig, ClientProtocol};
 use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest};
 use serde_json::{Value, json};
+use signatures::Repository;
 use std::time::Duration;
 use tokio::time::timeout;
 use transom_api::KnownReason;
@@ -74,21 +78,27 @@ impl Registries {
         })
     }
 
-    /// Pulls a component: from the first mirror that has it, else from the registry itself.
+    /// Pulls a component: from the first mirror that has it, else from the registry itself; with its signatures, if they
+    /// are wanted.
     ///
     /// # Errors
     /// With the failure of the registry itself.
-    pub async fn pull(&self, image: &Image) -> Result<Pulled, Unread> {
+    pub async fn pull(&self, image: &Image, signed: bool) -> Result<Pulled, Unread> {
         for place in self.0.mirrors(image) {
-            let pulled = timeout(MIRROR, self.pull_from(image, &place)).await;
+            let pulled = timeout(MIRROR, self.pull_from(image, &place, signed)).await;
             if let Ok(Ok(pulled)) = pulled {
                 return Ok(pulled);
             }
         }
-        self.pull_from(image, &self.0.place(image)).await
+        self.pull_from(image, &self.0.place(image), signed).await
     }
 
-    async fn pull_from(&self, image: &Image, place: &Place) -> Result<Pulled, Unread> {
+    async fn pull_from(
+        &self,
+        image: &Image,
+        place: &Place,
+        signed: bool,
+    ) -> Result<Pulled, Unread> {
         let failed = |error| failed("pull", image, &error);
         let Place { reference, login } = place;
         let accepted = [OCI_IMAGE_MEDIA_TYPE];
@@ -98,50 +108,61 @@ impl Registries {
             .await
             .map_err(failed)?;
         let layer = layer(image, &manifest)?;
-        let (most, digest_of_layer) = (layer.size as u64, layer.digest.clone());
-        let mut stream = client
-            .pull_blob_stream(reference, &layer)
-            .await
-            .map_err(failed)?
-            .stream;
-        let mut bytes = Vec::new();
-        loop {
-            match stream.try_next().await {
-                Ok(Some(more)) if (bytes.len() + more.len()) as u64 > most => {
-                    return Err(Unread {
-                        reason: KnownReason::ComponentTooLarge,
-                        message: format!(
-                            "failed to pull `oci:{image}`: the layer has more bytes than its manifest says"
-                        ),
-                    });
-                }
-                Ok(Some(more)) => bytes.extend_from_slice(&more),
-                Ok(None) => break,
-                Err(_) if bytes.len() as u64 == most => break,
-                Err(_) => {
-                    return Err(Unread {
-                        reason: KnownReason::RegistryUnavailable,
-                        message: format!(
-                            "failed to pull `oci:{image}`: the registry sent {} of {most} bytes of the layer",
-                            bytes.len()
-                        ),
-                    });
-                }
-            }
-        }
-        let found = Digest::of_bytes(&bytes).to_string();
-        if found != digest_of_layer {
-            return Err(Unread {
-                reason: KnownReason::DigestMismatch,
-                message: format!(
-                    "failed to pull `oci:{image}`: the registry sent a layer with the digest {found}; the manifest says {digest_of_layer}"
-                ),
-            });
-        }
+        let bytes = blob(&client, image, reference, &layer).await?;
+        let evidence = match signed {
+            true => Some(self.evidence(image, &manifest, &client, place).await?),
+            false => None,
+        };
         Ok(Pulled {
             bytes,
             manifest: Digest::of_bytes(&manifest).to_string(),
+            evidence,
         })
+    }
+
+    /// What lies beside an artifact for verifying it: where it was found, or else at the registry itself.
+    async fn evidence(
+        &self,
+        image: &Image,
+        manifest: &[u8],
+        client: &Client,
+        place: &Place,
+    ) -> Result<Evidence, Unread> {
+        let here = Repository {
+            client,
+            image,
+            place,
+        };
+        let mut found = here.signatures(manifest).await?;
+        let origin = self.0.place(image);
+        if found.is_empty()
+            && origin.reference.resolve_registry() != place.reference.resolve_registry()
+        {
+            let client = self.client_for(image)?;
+            let there = Repository {
+                client: &client,
+                image,
+                place: &origin,
+            };
+            // A mirror may be all that can be reached.
+            found = there.signatures(manifest).await.unwrap_or_default();
+        }
+        Ok(signatures::evidence(manifest, found))
+    }
+
+    /// `sha256:<hex>` of the manifest that a tag names now.
+    ///
+    /// # Errors
+    /// When the registry does not tell it.
+    pub async fn resolve(&self, image: &Image) -> Result<String, Unread> {
+        let client = self.client_for(image)?;
+        let Place { reference, login } = self.0.place(image);
+        let digest = client.fetch_manifest_digest(&reference, &login).await;
+        let digest = digest.map_err(|error| failed("look up", image, &error))?;
+        match Image::parse(&format!("r.r/r@{digest}")) {
+            Some(_) => Ok(digest),
+            None => Err(broken(image, "the registry names no digest `sha256:HEX`")),
+        }
     }
 
     /// Pushes a component under the tag of an image; returns the digest of its manifest. The same component gives the same
@@ -191,6 +212,51 @@ impl Registries {
         let pushed = client.push_manifest_raw(&reference, manifest.into_bytes(), media);
         pushed.await.map_err(failed)?;
         Ok(digest)
+    }
+}
+
+/// The bytes of a layer: as many as it has, with its digest.
+async fn blob(
+    client: &Client,
+    image: &Image,
+    reference: &Reference,
+    layer: &OciDescriptor,
+) -> Result<Vec<u8>, Unread> {
+    let unread = |reason, why: String| Unread {
+        reason,
+        message: format!("failed to pull `oci:{image}`: {why}"),
+    };
+    let most = u64::try_from(layer.size).unwrap_or_default();
+    let stream = client.pull_blob_stream(reference, layer).await;
+    let mut stream = stream
+        .map_err(|error| failed("pull", image, &error))?
+        .stream;
+    let mut bytes = Vec::new();
+    loop {
+        match stream.try_next().await {
+            Ok(Some(more)) if (bytes.len() + more.len()) as u64 > most => {
+                let why = "the layer has more bytes than its manifest says".to_owned();
+                return Err(unread(KnownReason::ComponentTooLarge, why));
+            }
+            Ok(Some(more)) => bytes.extend_from_slice(&more),
+            Ok(None) => break,
+            Err(_) if bytes.len() as u64 == most => break,
+            Err(_) => {
+                let got = bytes.len();
+                let why = format!("the registry sent {got} of {most} bytes of the layer");
+                return Err(unread(KnownReason::RegistryUnavailable, why));
+            }
+        }
+    }
+    let (found, expected) = (Digest::of_bytes(&bytes).to_string(), &layer.digest);
+    match found == *expected {
+        true => Ok(bytes),
+        false => {
+            let why = format!(
+                "the registry sent a layer with the digest {found}; the manifest says {expected}"
+            );
+            Err(unread(KnownReason::DigestMismatch, why))
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::rollout::Candidate;
 use crate::trigger::{Evaluator, Predicate};
 use guest::Guest;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 use transom_api::KnownReason;
 
@@ -85,6 +86,33 @@ pub struct Entry {
     pub active: Option<i64>,
     /// The newest revision while it is neither active nor refused.
     pub candidate: Option<Candidate>,
+    /// The tags of its components that mean something else by now.
+    pub moved: Vec<MovedTag>,
+}
+
+/// A tag that means another artifact than when it was pulled. It is not followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MovedTag {
+    /// The component, as the policy names it.
+    pub component: String,
+    /// Digest of the manifest that was pulled.
+    pub pulled: String,
+    /// Digest of the manifest that the tag names now.
+    pub now: String,
+}
+
+impl fmt::Display for MovedTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            component,
+            pulled,
+            now,
+        } = self;
+        write!(
+            f,
+            "`{component}` is the manifest {now} in the registry now; the policy keeps {pulled}, which it was when it was pulled"
+        )
+    }
 }
 
 /// Policies by name.
@@ -106,6 +134,10 @@ pub enum Change {
     Refused,
     /// The newest manifest narrows what the last good revision may do, or widens it again: enqueue every primary.
     Bounded,
+    /// A tag of its components means something else by now, which is not followed.
+    TagMoved,
+    /// No tag of its components means something else any more.
+    TagReturned,
     /// A newer revision had been refused; now the active revision is the newest again.
     Mended,
     /// It is gone: forget its ownership and dependencies; the objects that it made stay.
@@ -118,11 +150,20 @@ impl Catalogue {
     pub fn with(&self, revision: Revision, place: impl Into<Place>) -> Self {
         let (name, place) = (Arc::clone(&revision.policy.name), place.into());
         let active = place.generation;
+        let before = self.entries.get(&name);
+        let is_same = |before: &&Entry| {
+            before
+                .revision
+                .as_ref()
+                .is_some_and(|one| **one == revision)
+        };
+        let moved = before.filter(is_same).map(|before| before.moved.clone());
         let entry = Entry {
             revision: Some(Arc::new(revision)),
             refused: None,
             place,
             active,
+            moved: moved.unwrap_or_default(),
             candidate: None,
         };
         self.replaced(name, entry)
@@ -173,6 +214,21 @@ impl Catalogue {
             ..self.entries.get(&name).cloned().unwrap_or_default()
         };
         self.replaced(name, entry)
+    }
+
+    /// The catalogue in which these tags of a policy mean something else by now.
+    #[must_use]
+    pub fn moving(&self, name: &str, moved: Vec<MovedTag>) -> Self {
+        match self.entries.get_key_value(name) {
+            Some((name, entry)) => {
+                let entry = Entry {
+                    moved,
+                    ..entry.clone()
+                };
+                self.replaced(Arc::clone(name), entry)
+            }
+            None => self.clone(),
+        }
     }
 
     /// The catalogue without a policy.
@@ -237,9 +293,18 @@ fn difference(old: Option<&Entry>, new: Option<&Entry>) -> Option<Change> {
             let before = old.and_then(|entry| entry.candidate.as_ref());
             (before != new.candidate.as_ref()).then_some(Change::Waiting)
         }
-        _ if refused == new.refused.as_ref() => None,
+        _ if refused == new.refused.as_ref() => moved(old?, new),
         _ if new.refused.is_some() => Some(Change::Refused),
         _ => Some(Change::Mended),
+    }
+}
+
+/// Whether other tags mean something else than before.
+fn moved(old: &Entry, new: &Entry) -> Option<Change> {
+    match new.moved.as_slice() {
+        same if *same == old.moved => None,
+        [] => Some(Change::TagReturned),
+        _ => Some(Change::TagMoved),
     }
 }
 
@@ -293,6 +358,35 @@ mod tests {
         }
         assert_eq!(refused.revision("external"), second.revision("external"));
         assert_eq!(never.revision("external"), None);
+    }
+
+    #[test]
+    fn a_moved_tag_is_told_once_and_ends_with_the_revision() {
+        let tag = |now: &str| MovedTag {
+            component: "oci:registry.example/a:v1".to_owned(),
+            pulled: "sha256:1".to_owned(),
+            now: now.to_owned(),
+        };
+        let change =
+            |new: &Catalogue, old: &Catalogue| new.since(old).pop().map(|(_, change)| change);
+        let first = Catalogue::default().with(revision("sha256:1"), "file");
+        let moved = first.moving("external", vec![tag("sha256:2")]);
+        assert_eq!(change(&moved, &first), Some(Change::TagMoved));
+        let again = moved.moving("external", vec![tag("sha256:2")]);
+        assert_eq!(change(&again, &moved), None);
+        let further = moved.moving("external", vec![tag("sha256:3")]);
+        assert_eq!(change(&further, &moved), Some(Change::TagMoved));
+        let back = moved.moving("external", vec![]);
+        assert_eq!(change(&back, &moved), Some(Change::TagReturned));
+        // A load of the same revision keeps it; another revision, and a policy that is unknown, have none.
+        let of = |catalogue: &Catalogue| {
+            let mut entries = catalogue.entries();
+            entries.next().map_or(0, |(_, entry)| entry.moved.len())
+        };
+        assert_eq!(of(&moved.with(revision("sha256:1"), "file")), 1);
+        assert_eq!(of(&moved.with(revision("sha256:2"), "file")), 0);
+        let unknown = Catalogue::default().moving("external", vec![tag("sha256:2")]);
+        assert_eq!(unknown, Catalogue::default());
     }
 
     #[test]

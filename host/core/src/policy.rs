@@ -4,6 +4,7 @@ pub mod bound;
 pub mod check;
 pub mod component;
 pub mod manifest;
+pub mod verify;
 
 use crate::digest::Digest;
 use crate::failure::Failure;
@@ -15,7 +16,7 @@ use crate::world::World;
 use component::Source;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use transom_api::policy::{GuestSpec, KubeconfigGrant, OwnSpec, PolicySpec, Verb};
+use transom_api::policy::{GuestSpec, KubeconfigGrant, OwnSpec, PolicySpec, Verb, VerifySpec};
 use transom_api::{KnownReason, labels};
 
 /// A checked policy; made by [`check::policy`].
@@ -31,6 +32,8 @@ pub struct Policy {
     pub trigger: Option<GuestSpec>,
     /// The guest that decides what to write.
     pub decide: GuestSpec,
+    /// Which keys have to have signed the components, if any.
+    pub verify: Option<VerifySpec>,
     /// The world of that guest; the write grants choose it.
     pub world: &'static dyn World,
     /// What may be read, by role; roles are unique.
@@ -59,27 +62,39 @@ impl Policy {
             "spec.primary.cluster".to_owned(),
             self.primary.cluster.as_str(),
         );
-        let objects = self.components().into_iter();
-        let components = objects
+        let sources = self.sources().into_iter();
+        let components = sources
             .filter(|(_, source)| !source.objects().is_empty())
-            .map(|(field, _)| (field.to_owned(), LOCAL));
+            .map(|(field, _)| (field, LOCAL));
         std::iter::once(primary)
             .chain(components)
             .chain(reads)
             .chain(writes)
     }
 
-    /// Each field that names a component, with its source.
-    pub fn components(&self) -> Vec<(&'static str, Source)> {
+    /// Whether it names a component by a tag alone.
+    pub fn has_tags(&self) -> bool {
+        let is_tag =
+            |source: &Source| matches!(source, Source::Image(image) if image.digest.is_none());
+        self.sources().iter().any(|(_, source)| is_tag(source))
+    }
+
+    /// Each field that names a component or a trusted key, with its source.
+    pub fn sources(&self) -> Vec<(String, Source)> {
         let fields = [
             "spec.guests.decide.component",
             "spec.guests.trigger.component",
         ];
         let guests = std::iter::once(&self.decide).chain(&self.trigger);
         let parsed = fields.into_iter().zip(guests);
-        parsed
-            .filter_map(|(field, guest)| Some((field, Source::parse(&guest.component).ok()?)))
-            .collect()
+        let components = parsed.filter_map(|(field, guest)| {
+            Some((field.to_owned(), Source::parse(&guest.component).ok()?))
+        });
+        let keys = self.verify.iter().flat_map(|verify| &verify.keys);
+        let keys = keys
+            .enumerate()
+            .filter_map(|(at, key)| Some((verify::field(at), verify::source(key)?)));
+        components.chain(keys).collect()
     }
 }
 

@@ -292,8 +292,16 @@ impl Needed<'_> {
         }
     }
 
-    /// Warnings about a primary become Events in its namespace.
+    /// Warnings about a primary become Events in its namespace, and one about a moved tag an Event on the policy.
     fn events(&mut self, policy: &Policy) {
+        if self.asked.connection == LOCAL && policy.has_tags() {
+            let objects = Objects {
+                namespace: Some(EVENTS_OF_CLUSTER.to_owned()),
+                ..Objects::all("events.k8s.io", "events")
+            };
+            let because = because(policy, "spec.guests (a moved tag)".to_owned());
+            self.add(objects, &[Verb::Create, Verb::Patch], because);
+        }
         if policy.primary.cluster != self.asked.connection {
             return;
         }

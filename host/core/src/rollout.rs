@@ -109,6 +109,7 @@ impl Gate {
             | KnownReason::ReadFailed
             | KnownReason::ServerUnavailable => Self::Source,
             KnownReason::DigestMismatch => Self::Digest,
+            KnownReason::SignatureMissing | KnownReason::SignatureInvalid => Self::Signature,
             KnownReason::ImportNotGranted => Self::Imports,
             KnownReason::WorldMismatch => Self::Contract,
             KnownReason::ComponentInvalid | KnownReason::ComponentTooLarge => Self::Compile,

@@ -87,6 +87,18 @@ pub enum Signal {
         /// Its name.
         policy: Arc<str>,
     },
+    /// A tag of a component means something else by now, which is not followed.
+    TagMoved {
+        /// Name of the policy.
+        policy: Arc<str>,
+        /// Which tag, and what it means.
+        message: String,
+    },
+    /// No tag of a policy means something else any more.
+    TagReturned {
+        /// Name of the policy.
+        policy: Arc<str>,
+    },
     /// A policy was removed; the objects that it made stay.
     PolicyRemoved {
         /// Its name.

@@ -1,8 +1,8 @@
 //! The status of a policy: counts, why primaries wait, the top failures, and conditions, as one bounded value.
 //! Messages come without credentials and are cut here.
 
-use crate::catalogue::Entry;
 use crate::catalogue::guest::Guest;
+use crate::catalogue::{Entry, Revision};
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use crate::rollout::{self, Candidate, Gate};
@@ -109,6 +109,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
         _ => [loaded(entry), watched(&watch_errors), sum.healthy()],
     };
     let said = std::iter::once(ready(&said)).chain(said);
+    let said = said.chain(verified(entry)).chain(tag_moved(entry));
     watch_errors.truncate(MAX_LISTED);
     for watch in &mut watch_errors {
         watch.message = cut(&watch.message);
@@ -204,6 +205,45 @@ fn loaded(entry: &Entry) -> Condition {
         reason.as_str(),
         message.to_owned(),
     )
+}
+
+/// That tags mean something else by now; nothing when none does.
+fn tag_moved(entry: &Entry) -> Option<Condition> {
+    let all: Vec<_> = entry.moved.iter().map(ToString::to_string).collect();
+    let reason = KnownReason::TagMoved.as_str();
+    let kind = ConditionType::TagMoved;
+    (!all.is_empty()).then(|| said(kind, ConditionStatus::True, reason, all.join("; ")))
+}
+
+/// Whether the components are signed as the policy demands; nothing when it demands nothing.
+fn verified(entry: &Entry) -> Option<Condition> {
+    use KnownReason::{SignatureInvalid, SignatureMissing, TrustRootInvalid};
+    let condition = |status, reason: KnownReason, message| {
+        said(ConditionType::Verified, status, reason.as_str(), message)
+    };
+    let unsigned = [SignatureMissing, SignatureInvalid, TrustRootInvalid];
+    let refused = entry.refused.as_ref();
+    if let Some(refused) = refused.filter(|refused| unsigned.contains(&refused.reason)) {
+        let message = refused.message.clone();
+        return Some(condition(ConditionStatus::False, refused.reason, message));
+    }
+    let message = signers(entry.revision.as_ref()?)?;
+    Some(condition(
+        ConditionStatus::True,
+        KnownReason::Verified,
+        message,
+    ))
+}
+
+/// Who signed the components of a revision, for people; `None` when its policy demands no signatures.
+pub fn signers(revision: &Revision) -> Option<String> {
+    revision.policy.verify.as_ref()?;
+    let guests = std::iter::once(&revision.decide).chain(&revision.trigger);
+    let shown = |guest: &Guest| match guest.signers.as_slice() {
+        [] => format!("{} is part of the agent", guest.digest),
+        signers => format!("{} is signed by {}", guest.digest, signers.join(", ")),
+    };
+    Some(guests.map(shown).collect::<Vec<_>>().join("; "))
 }
 
 /// All conditions as one, for clients that wait for a policy without knowing the others: the first condition that
@@ -377,7 +417,7 @@ fn cut(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::{Place, Refusal, Revision};
+    use crate::catalogue::{Place, Refusal};
     use crate::sample::{guest, hosted, kubeconfig_manifest, policy};
     use std::sync::Arc;
 
@@ -399,6 +439,7 @@ mod tests {
             place,
             active: Some(4),
             candidate: None,
+            moved: Vec::new(),
         }
     }
 
@@ -430,6 +471,72 @@ mod tests {
             },
             standings,
         )
+    }
+
+    #[test]
+    fn a_moved_tag_is_a_condition_that_leaves_the_policy_ready() {
+        let mut entry = entry();
+        let conditions = |entry: &Entry| status(entry, None, NOW, &[]).conditions;
+        let before = conditions(&entry);
+        entry.moved.push(crate::catalogue::MovedTag {
+            component: "oci:registry.example/a:v1".to_owned(),
+            pulled: "sha256:1".to_owned(),
+            now: "sha256:2".to_owned(),
+        });
+        let mut after = conditions(&entry);
+        let moved = after.pop().unwrap();
+        assert_eq!(after, before);
+        assert_eq!(
+            (moved.kind, moved.status),
+            (ConditionType::TagMoved, ConditionStatus::True)
+        );
+        assert!(
+            moved.message.contains("sha256:1") && moved.message.contains("sha256:2"),
+            "{moved:?}"
+        );
+    }
+
+    #[test]
+    fn tells_who_signed_only_where_signatures_are_demanded() {
+        let mut entry = entry();
+        let verified = |entry: &Entry| {
+            let conditions = status(entry, None, NOW, &[]).conditions;
+            let found = conditions.into_iter();
+            let mut found = found.filter(|one| one.kind == ConditionType::Verified);
+            found
+                .next()
+                .map(|one| (one.status, one.reason, one.message))
+        };
+        assert_eq!(verified(&entry), None);
+        let revision = Arc::make_mut(entry.revision.as_mut().unwrap());
+        let keys = serde_json::json!({"keys": [{"name": "release", "file": "release.pub"}]});
+        revision.policy.verify = serde_json::from_value(keys).unwrap();
+        revision.decide.signers = vec!["release".to_owned()];
+        revision.trigger = Some(guest(&["spec"], &[]));
+        let (holds, reason, message) = verified(&entry).unwrap();
+        assert_eq!(
+            (holds, reason.as_str()),
+            (ConditionStatus::True, "Verified")
+        );
+        assert!(
+            message.contains("is signed by release; ") && message.contains("part of the agent"),
+            "{message}"
+        );
+        let refusal = |reason| Refusal {
+            reason,
+            message: "why".to_owned(),
+        };
+        entry.refused = Some(refusal(KnownReason::SettingsRefused));
+        assert_eq!(verified(&entry).unwrap().0, ConditionStatus::True);
+        entry.refused = Some(refusal(KnownReason::SignatureMissing));
+        let (holds, reason, message) = verified(&entry).unwrap();
+        assert_eq!(
+            (holds, reason.as_str(), message.as_str()),
+            (ConditionStatus::False, "SignatureMissing", "why")
+        );
+        // Also when no revision was ever active.
+        entry.revision = None;
+        assert_eq!(verified(&entry).unwrap().0, ConditionStatus::False);
     }
 
     /// The status of a policy without primaries while these watches fail.

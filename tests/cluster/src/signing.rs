@@ -60,6 +60,21 @@ impl Keys {
         Ok(())
     }
 
+    /// Attests something about `<repository>@<digest>`: a statement of the same key that is no signature.
+    ///
+    /// # Errors
+    /// When cosign cannot.
+    pub fn attest(&self, registry: &Registry, name: &str) -> Result<()> {
+        let key = self.prefix.with_extension("key").display().to_string();
+        let predicate = registry.folder().join("predicate.json");
+        fs::write(&predicate, "{}").context("failed to write a predicate")?;
+        let predicate = predicate.display().to_string();
+        let words = ["attest", "--yes", "--key", &key, "--predicate", &predicate];
+        let offline = ["--use-signing-config=false", "--tlog-upload=false"];
+        registry.cosign(&[&words[..], &offline, &[&registry.place(name)]].concat())?;
+        Ok(())
+    }
+
     /// Lets cosign verify `<repository>@<digest>`; returns what it prints, which is JSON.
     ///
     /// # Errors

@@ -83,6 +83,7 @@ impl PlanArgs {
             reconcile: self.reconcile.clone(),
             memory_budget: DEFAULT_MIB,
             once: true,
+            tag_resync_seconds: 0,
             admin: AdminArgs::default(),
             log_format: LogFormat::Text,
             asked: Some(Asked::Effects),

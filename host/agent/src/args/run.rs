@@ -23,6 +23,10 @@ pub(crate) struct RunArgs {
     /// Memory limit in MiB of guests, compilations and documents together, in addition to the watched objects.
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MIB)]
     pub(crate) memory_budget: u64,
+    /// Seconds between two looks at what the tags of components mean in their registries, with jitter; 0 for none. A tag
+    /// that moved is reported, and not followed.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub(crate) tag_resync_seconds: u32,
     /// Reconcile everything once, then exit.
     #[arg(long)]
     pub(crate) once: bool,
@@ -119,6 +123,7 @@ impl WhereArgs {
             },
             reconcile: ReconcileArgs::default(),
             memory_budget: DEFAULT_MIB,
+            tag_resync_seconds: 0,
             once: true,
             admin: AdminArgs::default(),
             log_format: LogFormat::Text,
@@ -200,6 +205,7 @@ impl StatusArgs {
             },
             reconcile: self.reconcile.clone(),
             memory_budget: DEFAULT_MIB,
+            tag_resync_seconds: 0,
             once: true,
             admin: AdminArgs::default(),
             log_format: LogFormat::Text,

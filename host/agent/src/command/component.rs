@@ -1,7 +1,7 @@
 //! `transom inspect` and `transom componentize`: what a component is, and how a core module becomes one.
 
 use crate::args::{ComponentizeArgs, InspectArgs, TableFormat};
-use crate::command::{registry, replace_file};
+use crate::command::{place, replace_file};
 use crate::output::{Ending, Screen};
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
@@ -25,14 +25,15 @@ const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 /// # Errors
 /// When it cannot be read or compiled.
 pub(crate) fn inspect(args: &InspectArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let found = registry::component(&args.component, &args.registry);
-    let (location, artifact) =
-        found.map_err(
-            |error| match builtin_names().any(|name| name == args.component) {
-                true => anyhow!("{error}; the builtin guest is `builtin:{}`", args.component),
-                false => error,
-            },
-        )?;
+    let found = place::find(&args.component, &args.from, false);
+    let place::Found {
+        location, artifact, ..
+    } = found.map_err(
+        |error| match builtin_names().any(|name| name == args.component) {
+            true => anyhow!("{error}; the builtin guest is `builtin:{}`", args.component),
+            false => error,
+        },
+    )?;
     let engine = Engine::new(EngineOptions::default())?;
     let found = engine
         .inspect(&artifact.bytes)

@@ -97,7 +97,8 @@ fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<Polic
         let Written { place, value, .. } = &written;
         let allowed = |one: Location| one.check(&args.sources).map_err(|error| error.to_string());
         if let Err(why) = written
-            .components()
+            .read_from()
+            .into_iter()
             .filter(Location::is_remote)
             .try_for_each(allowed)
         {

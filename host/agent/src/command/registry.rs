@@ -1,7 +1,7 @@
 //! `transom push`, `pull` and `digest`: components in registries. `transom fetch` is how the agent pulls one.
 
 use crate::args::{DigestArgs, FetchArgs, PullArgs, PushArgs, ReconcileArgs, RegistryArgs};
-use crate::command::{block_on, child, replace_file};
+use crate::command::{block_on, child, place, replace_file};
 use crate::output::{Ending, Screen};
 use crate::policies::components::Components;
 use crate::policies::images::Images;
@@ -13,7 +13,8 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use tokio_rustls::rustls::crypto::ring;
 use transom_artifacts::registry::{Access, Registries};
-use transom_artifacts::{Artifact, Gathered, Location, Unread};
+use transom_artifacts::signature::Evidence;
+use transom_artifacts::{Pulled, Unread};
 use transom_core::policy::component::{Image, Source};
 use wit_component::DecodedWasm;
 
@@ -51,7 +52,6 @@ impl RegistryArgs {
         mirrors.for_each(|mirror| flag("--registry-mirror", mirror.to_string().into()));
         let plain = self.registry_http.iter();
         plain.for_each(|registry| flag("--registry-http", registry.into()));
-        words.push("--".into());
         Images::new(words)
     }
 }
@@ -85,7 +85,7 @@ pub(crate) fn fetch(args: &FetchArgs) -> anyhow::Result<Ending> {
     let image = Image::parse(&args.image);
     let image = image.with_context(|| format!("`{}` names no artifact", args.image))?;
     let pulled = match args.registry.registries() {
-        Ok(registries) => block_on(async { registries.pull(&image).await })?,
+        Ok(registries) => block_on(ask(&registries, &image, args))?,
         Err(why) => Err(Unread {
             reason: transom_api::KnownReason::RegistryUnavailable,
             message: format!("failed to pull `oci:{image}`: {why}"),
@@ -94,7 +94,9 @@ pub(crate) fn fetch(args: &FetchArgs) -> anyhow::Result<Ending> {
     let mut stdout = std::io::stdout().lock();
     match &pulled {
         Ok(pulled) => {
-            writeln!(stdout, "{}", json!({"manifest": pulled.manifest}))?;
+            let evidence = pulled.evidence.as_ref().map(Evidence::to_json);
+            let head = json!({"manifest": pulled.manifest, "evidence": evidence});
+            writeln!(stdout, "{head}")?;
             stdout.write_all(&pulled.bytes)?;
         }
         Err(Unread { reason, message }) => {
@@ -106,6 +108,18 @@ pub(crate) fn fetch(args: &FetchArgs) -> anyhow::Result<Ending> {
     Ok(Ending::failed_if(pulled.is_err()))
 }
 
+/// What a registry gives; without the component, where only the manifest is asked for.
+async fn ask(registries: &Registries, image: &Image, args: &FetchArgs) -> Result<Pulled, Unread> {
+    match args.resolve {
+        true => Ok(Pulled {
+            bytes: Vec::new(),
+            manifest: registries.resolve(image).await?,
+            evidence: None,
+        }),
+        false => registries.pull(image, args.signatures).await,
+    }
+}
+
 /// The artifact of a text such as `oci:registry.example/taints:v1`.
 fn image(text: &str) -> anyhow::Result<Image> {
     match Source::parse(text) {
@@ -115,25 +129,6 @@ fn image(text: &str) -> anyhow::Result<Image> {
     }
 }
 
-/// A component from any place that needs no cluster.
-///
-/// # Errors
-/// When it cannot be read or pulled.
-pub(crate) fn component(
-    text: &str,
-    registry: &RegistryArgs,
-) -> anyhow::Result<(Location, Artifact)> {
-    let location = Location::anywhere(text).map_err(anyhow::Error::msg)?;
-    let mut gathered = Gathered::default();
-    if let Some(image) = location.image() {
-        let images = registry.images();
-        let pulled = block_on(async { images.pull(image).await })?;
-        gathered.images.insert(image.clone(), pulled);
-    }
-    let artifact = location.fetch(None, &gathered)?;
-    Ok((location, artifact))
-}
-
 /// Pulls a component into a file.
 ///
 /// # Errors
@@ -141,7 +136,7 @@ pub(crate) fn component(
 pub(crate) fn pull(args: &PullArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let image = image(&args.image)?;
     let images = args.registry.images();
-    let pulled = block_on(async { images.pull(&image).await })??;
+    let pulled = block_on(async { images.pull(&image, false).await })??;
     replace_file(&args.output, &pulled.bytes)
         .with_context(|| format!("failed to write `{}`", args.output.display()))?;
     screen.line(format_args!(
@@ -158,10 +153,12 @@ pub(crate) fn pull(args: &PullArgs, screen: &Screen) -> anyhow::Result<Ending> {
 /// When it is none, or the registry refuses it.
 pub(crate) fn push(args: &PushArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let image = image(&args.image)?;
-    let (location, artifact) = component(&args.component, &args.registry)?;
+    let place::Found {
+        location, artifact, ..
+    } = place::find(&args.component, &args.from, false)?;
     let interface = interface(&artifact.bytes)
         .with_context(|| format!("failed to push `{location}`: it is not a component"))?;
-    let registries = args.registry.registries()?;
+    let registries = args.from.registry.registries()?;
     let pushed = registries.push(&image, &artifact.bytes, &interface);
     let manifest = block_on(pushed)??;
     screen.line(format_args!("component {}", artifact.digest));
@@ -193,7 +190,7 @@ fn interface(bytes: &[u8]) -> anyhow::Result<Value> {
 /// # Errors
 /// When it cannot be read or pulled.
 pub(crate) fn digest(args: &DigestArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let (_, artifact) = component(&args.component, &args.registry)?;
-    screen.line(format_args!("{}", artifact.digest));
+    let found = place::find(&args.component, &args.from, false)?;
+    screen.line(format_args!("{}", found.artifact.digest));
     Ok(Ending::Right)
 }

@@ -134,7 +134,15 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let succeeding = tokio::spawn(Arc::clone(&controller).succeed(asks));
     let failing = Arc::clone(&controller);
     let faults = move |policy: &str| failing.faults(policy);
-    let swapping = tokio::spawn(watch::policies(swap, news, attempt, faults, asked, changed));
+    let swapping = tokio::spawn(watch::policies(
+        swap,
+        news,
+        attempt,
+        faults,
+        asked,
+        changed,
+        args.tag_resync_seconds,
+    ));
     let taking = Arc::clone(&controller).follow_policies(active.clone(), changes);
     let taking = tokio::spawn(taking);
     let work = async {

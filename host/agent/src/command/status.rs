@@ -13,6 +13,7 @@ use anyhow::{Context as _, bail};
 use transom_api::status::PrimaryStatus;
 use transom_api::{KnownReason, Reason, State};
 use transom_core::reference::ObjectRef;
+use transom_core::summary as core_summary;
 use transom_core::work::Key;
 
 /// One primary under one policy.
@@ -23,6 +24,8 @@ struct Row {
     message: String,
     meaning: String,
     remedy: String,
+    /// Who signed the components, when the policy demands it.
+    verified: Option<String>,
     /// What the running agent last published about it.
     reported: Option<PrimaryStatus>,
     account: Account,
@@ -153,6 +156,8 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
             (reason, message, explained)
         }
     };
+    let queue = controller.queue(&key.policy);
+    let verified = queue.and_then(|queue| core_summary::signers(&queue.loaded().revision));
     Row {
         key,
         standing,
@@ -160,6 +165,7 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
         message,
         meaning,
         remedy,
+        verified,
         reported,
         account,
     }

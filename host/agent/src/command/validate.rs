@@ -89,7 +89,8 @@ fn checked(
 ) -> Result<(Policy, Vec<String>), Refusal> {
     let policy = load::check(&written.value)?;
     let warnings = rights::every_secret(&policy, SecretReads::Watch, false);
-    let (remote, here): (Vec<_>, Vec<_>) = written.components().partition(Location::is_remote);
+    let all = written.read_from().into_iter();
+    let (remote, here): (Vec<_>, Vec<_>) = all.partition(Location::is_remote);
     if remote.is_empty() {
         load::load(engine, written, sources)?;
         return Ok((policy, warnings));

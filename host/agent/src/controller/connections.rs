@@ -293,6 +293,14 @@ impl Connections {
         told.collect::<Vec<_>>().into_iter().collect()
     }
 
+    /// Publishes that a tag of a policy moved, as an Event on its object if there is one.
+    pub(crate) fn warn_of_policy(&self, policy: &str, message: &str) {
+        let local = self.by_name.get(LOCAL);
+        if let Some(server) = local.and_then(|local| local.server()) {
+            server.warn_of_policy(policy, KnownReason::TagMoved, message);
+        }
+    }
+
     /// Writes every pending policy status, each once. For the end of the process.
     pub(crate) async fn finish_policies(&self) {
         for server in self.all().filter_map(Cluster::server) {

@@ -127,7 +127,11 @@ impl Controller {
                     self.resume(policy, loaded);
                 }
                 (Change::Removed, None) => self.remove_queue(policy),
-                (Change::Refused | Change::Mended | Change::Waiting, _) => {}
+                (Change::TagMoved, _) => {
+                    self.connections
+                        .warn_of_policy(policy, &active.moved(policy));
+                }
+                (Change::Refused | Change::Mended | Change::Waiting | Change::TagReturned, _) => {}
                 (Change::Loaded | Change::Swapped | Change::Bounded, _)
                 | (Change::Removed, Some(_)) => continue,
             }

@@ -107,6 +107,17 @@ impl Active {
         clusters.map(|(_, cluster)| cluster.to_owned()).collect()
     }
 
+    /// Which tags of a policy mean something else by now.
+    pub(crate) fn moved(&self, policy: &str) -> String {
+        let known = self.lock();
+        let entry = known.catalogue.entry(policy);
+        let moved = entry.into_iter().flat_map(|entry| &entry.moved);
+        moved
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
     /// Logs a change of a policy.
     pub(crate) fn tell(&self, policy: &Arc<str>, change: Change) {
         let policy = Arc::clone(policy);
@@ -118,6 +129,11 @@ impl Active {
             Change::Swapped => Signal::Swapped { policy },
             Change::Mended => Signal::PolicyMended { policy },
             Change::Removed => Signal::PolicyRemoved { policy },
+            Change::TagReturned => Signal::TagReturned { policy },
+            Change::TagMoved => Signal::TagMoved {
+                message: self.moved(&policy),
+                policy,
+            },
             Change::Bounded => Signal::PolicyBounded {
                 policy,
                 suspended: revision.is_some_and(|one| one.policy.suspend),

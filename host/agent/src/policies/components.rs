@@ -2,14 +2,17 @@
 
 use crate::policies::images::Images;
 use crate::policies::kept::{Asker, Kept};
+use crate::policies::load::Inputs;
 use crate::policies::revisions::Revisions;
+use crate::policies::verify;
+use crate::policies::wanted::Wanted;
 use futures::FutureExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tokio::sync::watch;
 use transom_api::KnownReason;
-use transom_artifacts::{Contents, Gathered, Location, MAX_BYTES, Sources, Unread};
+use transom_artifacts::{Contents, Gathered, Held, Location, MAX_BYTES, Sources, Unread};
 use transom_cluster::Cluster;
 use transom_core::policy::component::Image;
 use transom_core::reference::ObjectRef;
@@ -75,36 +78,40 @@ impl Components {
         &self.kept
     }
 
+    /// The registries, if any are asked.
+    pub(super) fn images(&self) -> Option<&Images> {
+        self.images.as_ref()
+    }
+
     /// Whether a component has to be pulled from a registry now.
     pub(super) fn must_pull(&self, component: &Location, asker: Asker<'_>) -> bool {
         component.image().is_some() && self.allow(component) && !self.kept.has(component, asker)
     }
 
     /// Keeps components that were loaded from elsewhere.
-    pub(super) fn keep<'d>(
-        &self,
-        components: &BTreeSet<Location>,
-        asker: impl Fn(&Location) -> Asker<'d>,
-        gathered: &Gathered,
-    ) {
+    pub(super) fn keep(&self, wanted: &Wanted, gathered: &Gathered) {
         // What was kept before is as it was.
         let is_new = |one: &&Location| one.is_remote() && !gathered.kept.contains_key(one);
-        for component in components.iter().filter(|one| one.file().is_some()) {
-            // The source of a file may be written at any time.
-            if let Ok(artifact) = component.fetch(None, gathered)
-                && self.remembers()
-            {
-                self.kept.keep_bytes(&artifact);
+        let is_builtin = |one: &&Location| matches!(one, Location::Builtin(_));
+        let others = wanted.components.iter().filter(|one| !is_builtin(one));
+        for component in others.filter(|_| self.remembers()) {
+            let signed = wanted.asker(component).signed;
+            let evidence = component.evidence(gathered).ok().filter(|_| signed);
+            if let Ok(artifact) = component.fetch(None, gathered) {
+                self.kept.keep_digest(&artifact, evidence.as_ref());
             }
         }
-        for component in components.iter().filter(is_new) {
+        for component in wanted.components.iter().filter(is_new) {
             let pulled = component
                 .image()
                 .and_then(|image| gathered.images.get(image));
             let manifest = pulled.and_then(|pulled| Some(pulled.as_ref().ok()?.manifest.as_str()));
+            let asker = wanted.asker(component);
+            let evidence = component.evidence(gathered).ok();
+            let evidence = evidence.as_ref().filter(|_| asker.signed);
             if let Ok(artifact) = component.fetch(None, gathered) {
                 self.kept
-                    .keep(component, asker(component), &artifact, manifest);
+                    .keep(component, asker, &artifact, manifest, evidence);
             }
         }
     }
@@ -132,38 +139,81 @@ impl Components {
         opened.await.map_or(Local::Nowhere, |local| local.clone())
     }
 
-    /// Reads components that lie in a cluster or a registry, as far as they are allowed. `asker` tells who names one.
-    pub(super) async fn read<'d>(
-        &self,
-        components: &BTreeSet<Location>,
-        asker: impl Fn(&Location) -> Asker<'d>,
-    ) -> Gathered {
-        let allowed: Vec<_> = components.iter().filter(|one| self.allow(one)).collect();
+    /// Reads what lies in a cluster or a registry, as far as it is allowed. `None` when a registry has to be asked, and that
+    /// is not wanted now.
+    pub(super) async fn read(&self, wanted: &Wanted, may_pull: bool) -> Option<Gathered> {
+        let allowed: Vec<_> = wanted.all().filter(|one| self.allow(one)).collect();
         let mut gathered = Gathered::default();
-        for component in &allowed {
-            let (Some(image), Some(images)) = (component.image(), &self.images) else {
-                continue;
-            };
-            let asker = asker(component);
-            // A tag means what it meant when it was first pulled.
-            if let Some(bytes) = self.kept.find(component, asker) {
-                gathered.kept.insert((*component).clone(), bytes);
-                continue;
-            }
-            let record = self.kept.record(component, asker);
-            let record = record.filter(|_| asker.digest.is_none());
-            let manifest = record.and_then(|record| record.manifest);
-            let wanted = Image {
-                digest: image.digest.clone().or(manifest),
-                ..image.clone()
-            };
-            let pulled = images.pull(&wanted).await;
-            gathered.images.insert(image.clone(), pulled);
-        }
         if allowed.iter().any(|one| !one.parts().is_empty()) {
             self.read_objects(&allowed, &mut gathered).await;
         }
-        gathered
+        let Some(images) = &self.images else {
+            return Some(gathered);
+        };
+        let (mut gathered, absent) = self.find_kept(wanted.clone(), gathered).await;
+        if !absent.is_empty() && !may_pull {
+            return None;
+        }
+        for (component, unsigned) in absent {
+            let Some(image) = component.image() else {
+                continue;
+            };
+            let asker = wanted.asker(&component);
+            // A tag means what it meant when it was first pulled.
+            let record = self.kept.record(&component, asker);
+            let record = record.filter(|_| asker.digest.is_none());
+            let manifest = record.and_then(|record| record.manifest);
+            let first = Image {
+                digest: image.digest.clone().or(manifest),
+                ..image.clone()
+            };
+            let pulled = images.pull(&first, asker.signed).await;
+            match (pulled, unsigned) {
+                // What is missing are the signatures.
+                (Err(_), Some(held)) => drop(gathered.kept.insert(component, held)),
+                (pulled, _) => drop(gathered.images.insert(image.clone(), pulled)),
+            }
+        }
+        Some(gathered)
+    }
+
+    /// Takes the artifacts that were kept and have the demanded signatures; returns those that are left, each with what was
+    /// kept without them. Reads files, in a thread for that.
+    async fn find_kept(
+        &self,
+        wanted: Wanted,
+        mut gathered: Gathered,
+    ) -> (Gathered, BTreeMap<Location, Option<Held>>) {
+        let this = self.clone();
+        let is_image = |one: &&Location| one.image().is_some() && self.allow(one);
+        let images: BTreeSet<_> = wanted.components.iter().filter(is_image).cloned().collect();
+        if images.is_empty() {
+            return (gathered, BTreeMap::new());
+        }
+        let finding = tokio::task::spawn_blocking(move || {
+            let mut absent = BTreeMap::new();
+            for component in images {
+                let Some(held) = this.kept.find(&component, wanted.asker(&component)) else {
+                    absent.insert(component, None);
+                    continue;
+                };
+                gathered.kept.insert(component.clone(), held);
+                let inputs = Inputs {
+                    sources: &this.sources,
+                    base: &wanted.base,
+                    gathered: &gathered,
+                };
+                let spec = wanted.verify.as_ref();
+                if !spec.is_none_or(|spec| verify::is_signed(spec, &component, inputs)) {
+                    // There may be other signatures by now.
+                    let unsigned = gathered.kept.remove(&component);
+                    absent.insert(component, unsigned);
+                }
+            }
+            (gathered, absent)
+        });
+        // Fails only when the runtime ends.
+        finding.await.unwrap_or_default()
     }
 
     /// Reads the objects that hold components. Nothing when there is no cluster.

@@ -12,6 +12,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::time::{interval, timeout};
 use transom_api::KnownReason;
+use transom_artifacts::signature::Evidence;
 use transom_artifacts::{MAX_BYTES, Pulled, Unread};
 use transom_core::policy::component::Image;
 use transom_engine::anonymous_bytes;
@@ -22,8 +23,8 @@ const LONGEST: Duration = Duration::from_secs(60);
 const BYTES: u64 = 96 << 20;
 /// The interval between two checks of the memory; in between the process can take little more.
 const LOOK: Duration = Duration::from_millis(5);
-/// The most bytes of the first line of an answer.
-const HEAD: u64 = 16 << 10;
+/// The most bytes of the first line of an answer, which holds the signatures.
+const HEAD: u64 = 2 << 20;
 
 /// Registries, asked through a program.
 #[derive(Clone)]
@@ -40,16 +41,38 @@ impl Images {
         }
     }
 
-    /// Pulls a component.
+    /// Pulls a component, with its signatures if they are wanted.
     ///
     /// # Errors
     /// With the reason and the message of the program; or when it exceeds a limit.
-    pub(crate) async fn pull(&self, image: &Image) -> Result<Pulled, Unread> {
+    pub(crate) async fn pull(&self, image: &Image, signed: bool) -> Result<Pulled, Unread> {
+        let flag = signed.then_some("--signatures");
+        let (head, bytes) = self.told(image, flag).await?;
+        let manifest = head.get("manifest").and_then(Value::as_str);
+        Ok(Pulled {
+            bytes,
+            manifest: manifest.unwrap_or_default().to_owned(),
+            evidence: head.get("evidence").and_then(Evidence::from_json),
+        })
+    }
+
+    /// `sha256:<hex>` of the manifest that a tag names now.
+    ///
+    /// # Errors
+    /// As for [`Images::pull`].
+    pub(crate) async fn resolve(&self, image: &Image) -> Result<String, Unread> {
+        let (head, _) = self.told(image, Some("--resolve")).await?;
+        let manifest = head.get("manifest").and_then(Value::as_str);
+        Ok(manifest.unwrap_or_default().to_owned())
+    }
+
+    /// The line of JSON and the bytes that the program prints.
+    async fn told(&self, image: &Image, flag: Option<&str>) -> Result<(Value, Vec<u8>), Unread> {
         let failed = |reason, why: String| Unread {
             reason,
             message: format!("failed to pull `oci:{image}`: {why}"),
         };
-        let said = match timeout(LONGEST, self.ask(image)).await {
+        let said = match timeout(LONGEST, self.ask(image, flag)).await {
             Ok(Ok(Some(said))) => said,
             Ok(Ok(None)) => {
                 let why = format!(
@@ -78,10 +101,7 @@ impl Images {
         let head: Value = serde_json::from_slice(head).map_err(|_| ended())?;
         let text = |field: &str| head.get(field).and_then(Value::as_str);
         match (text("manifest"), text("reason"), text("message")) {
-            (Some(manifest), ..) => Ok(Pulled {
-                bytes: rest.get(1..).unwrap_or_default().to_vec(),
-                manifest: manifest.to_owned(),
-            }),
+            (Some(_), ..) => Ok((head, rest.get(1..).unwrap_or_default().to_vec())),
             (None, Some(reason), Some(message)) => Err(Unread {
                 reason: known_reason(reason),
                 message: message.to_owned(),
@@ -91,13 +111,15 @@ impl Images {
     }
 
     /// What the program prints; `None` when it takes too much memory.
-    async fn ask(&self, image: &Image) -> std::io::Result<Option<Vec<u8>>> {
+    async fn ask(&self, image: &Image, flag: Option<&str>) -> std::io::Result<Option<Vec<u8>>> {
         let (program, words) = self
             .words
             .split_first()
             .ok_or(std::io::ErrorKind::InvalidInput)?;
         let mut child = Command::new(program)
             .args(words)
+            .args(flag)
+            .arg("--")
             .arg(image.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use transom_artifacts::{Artifact, Location, MAX_BYTES};
+use transom_artifacts::signature::Evidence;
+use transom_artifacts::{Artifact, Held, Location, MAX_BYTES};
 use transom_core::digest::Digest;
 use transom_core::policy::component::Image;
 use transom_engine::PrivateFolder;
@@ -17,6 +18,9 @@ const BYTES: u64 = 96 << 20;
 /// The same for records, which say what a tag means.
 const RECORDS: usize = 4_096;
 const RECORD_BYTES: u64 = 16 << 10;
+/// The same for what verifies components.
+const EVIDENCE_BYTES: u64 = 2 << 20;
+const ALL_EVIDENCE_BYTES: u64 = 32 << 20;
 
 /// Who names a component, and which digest it demands of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +29,8 @@ pub(super) struct Asker<'a> {
     pub(super) uid: Option<&'a str>,
     /// The digest that the policy demands.
     pub(super) digest: Option<&'a str>,
+    /// Whether the policy demands signatures.
+    pub(super) signed: bool,
 }
 
 /// What was loaded from one place.
@@ -43,6 +49,8 @@ pub(super) struct Record {
 pub(crate) struct Kept {
     components: Option<PrivateFolder>,
     records: Option<PrivateFolder>,
+    /// What verifies each component, so that it can be verified again.
+    evidence: Option<PrivateFolder>,
     known: Arc<Mutex<BTreeMap<String, Record>>>,
 }
 
@@ -53,6 +61,7 @@ impl Kept {
         Self {
             components: open("bytes"),
             records: open("records"),
+            evidence: open("signatures"),
             ..Self::default()
         }
     }
@@ -90,38 +99,69 @@ impl Kept {
 
     /// Whether the bytes were loaded from a place and are still there; they may be damaged.
     pub(super) fn has(&self, component: &Location, asker: Asker<'_>) -> bool {
-        let folder = self.components.as_ref();
-        let record = self.fitting(component, asker);
-        let has = |folder: &PrivateFolder| Some(folder.has(&name(&record?.digest)));
-        folder.and_then(has).unwrap_or_default()
+        let Some(record) = self.fitting(component, asker) else {
+            return false;
+        };
+        let evidence = file(&record.component, "json");
+        let has = |folder: &Option<PrivateFolder>, name: &str| {
+            folder.as_ref().is_some_and(|folder| folder.has(name))
+        };
+        has(&self.components, &name(&record.digest))
+            && (!asker.signed || has(&self.evidence, &evidence))
     }
 
-    /// The bytes that were loaded from a place, if they have the demanded digest.
-    pub(super) fn find(&self, component: &Location, asker: Asker<'_>) -> Option<Vec<u8>> {
+    /// The bytes that were loaded from a place, if they have the demanded digest, and what was kept for verifying them.
+    /// Reads files.
+    pub(super) fn find(&self, component: &Location, asker: Asker<'_>) -> Option<Held> {
         let record = self.fitting(component, asker)?;
         let (name, folder) = (name(&record.digest), self.components.as_ref()?);
         let bytes = folder.read(&name, MAX_BYTES).ok()?;
         folder.touch(&name);
-        if let Some(records) = &self.records {
-            records.touch(&file(&record.component, "json"));
+        let beside = file(&record.component, "json");
+        for folder in self.records.iter().chain(&self.evidence) {
+            folder.touch(&beside);
         }
-        (Digest::of_bytes(&bytes).to_string() == record.digest).then_some(bytes)
+        let evidence = || {
+            let text = self.evidence.as_ref()?.read(&beside, EVIDENCE_BYTES).ok()?;
+            Evidence::from_json(&serde_json::from_slice(&text).ok()?)
+        };
+        let is_same = Digest::of_bytes(&bytes).to_string() == record.digest;
+        is_same.then(|| Held {
+            bytes,
+            evidence: asker.signed.then(evidence).flatten(),
+        })
     }
 
-    /// The bytes with a digest that were loaded.
-    pub(super) fn bytes(&self, digest: &str) -> Option<Vec<u8>> {
-        let bytes = self.components.as_ref()?.read(&name(digest), MAX_BYTES);
-        bytes
-            .ok()
-            .filter(|bytes| Digest::of_bytes(bytes).to_string() == digest)
+    /// The component with a digest that was loaded, and what verified it. Reads files.
+    pub(super) fn by_digest(&self, digest: &str) -> Option<Held> {
+        let bytes = self
+            .components
+            .as_ref()?
+            .read(&name(digest), MAX_BYTES)
+            .ok()?;
+        let evidence = || {
+            let folder = self.evidence.as_ref()?;
+            let text = folder.read(&file(digest, "json"), EVIDENCE_BYTES).ok()?;
+            Evidence::from_json(&serde_json::from_slice(&text).ok()?)
+        };
+        let is_same = Digest::of_bytes(&bytes).to_string() == digest;
+        is_same.then(|| Held {
+            bytes,
+            evidence: evidence(),
+        })
     }
 
-    /// Keeps the bytes of a component that was loaded, without a record of its place.
-    pub(super) fn keep_bytes(&self, artifact: &Artifact) {
+    /// Keeps a component that was loaded, and what verified it, by its digest alone: its place may hold another one soon.
+    pub(super) fn keep_digest(&self, artifact: &Artifact, evidence: Option<&Evidence>) {
         let name = name(&artifact.digest);
         if let Some(folder) = self.components.as_ref().filter(|folder| !folder.has(&name)) {
             folder.write(&name, &[&artifact.bytes]);
             folder.prune(FILES, BYTES);
+        }
+        if let (Some(folder), Some(evidence)) = (&self.evidence, evidence) {
+            let text = evidence.to_json().to_string();
+            folder.write(&file(&artifact.digest, "json"), &[text.as_bytes()]);
+            folder.prune(RECORDS, ALL_EVIDENCE_BYTES);
         }
     }
 
@@ -132,6 +172,7 @@ impl Kept {
         asker: Asker<'_>,
         artifact: &Artifact,
         manifest: Option<&str>,
+        evidence: Option<&Evidence>,
     ) {
         let Some(key) = key(component, asker) else {
             return;
@@ -142,9 +183,8 @@ impl Kept {
             manifest: manifest.map(str::to_owned),
         };
         let before = self.record(component, asker);
-        if component.image().is_some()
-            && before.is_some_and(|before| before.digest != record.digest)
-        {
+        let is_other = before.is_some_and(|before| before.digest != record.digest);
+        if component.image().is_some() && is_other {
             return;
         }
         if let Some(folder) = &self.components {
@@ -161,13 +201,20 @@ impl Kept {
             folder.write(&file(&key, "json"), &[&text]);
             folder.prune(RECORDS, u64::MAX);
         }
+        // What verified other bytes is dropped.
+        let none = is_other.then(Evidence::default);
+        if let (Some(folder), Some(evidence)) = (&self.evidence, evidence.or(none.as_ref())) {
+            let text = evidence.to_json().to_string();
+            folder.write(&file(&key, "json"), &[text.as_bytes()]);
+            folder.prune(RECORDS, ALL_EVIDENCE_BYTES);
+        }
         known.insert(key, record);
     }
 }
 
 /// The name of a component; `None` when it cannot be told from others. An artifact is the same everywhere, and one with a
 /// digest needs no tag. A ConfigMap of the same name lies in other clusters, too: it belongs to one policy.
-fn key(component: &Location, Asker { uid, digest }: Asker<'_>) -> Option<String> {
+fn key(component: &Location, Asker { uid, digest, .. }: Asker<'_>) -> Option<String> {
     match component.image() {
         Some(image) => {
             let tag = image.tag.clone().filter(|_| image.digest.is_none());
@@ -213,6 +260,7 @@ mod tests {
     const ANY: Asker<'_> = Asker {
         uid: None,
         digest: None,
+        signed: false,
     };
 
     #[test]
@@ -224,9 +272,9 @@ mod tests {
             location("oci:registry.example/b:v1"),
         );
         let component = artifact(b"one");
-        Kept::new(Some(&path)).keep(&one, ANY, &component, Some("sha256:m"));
+        Kept::new(Some(&path)).keep(&one, ANY, &component, Some("sha256:m"), None);
         let again = || Kept::new(Some(&path));
-        assert_eq!(again().find(&one, ANY).as_deref(), Some(&b"one"[..]));
+        assert_eq!(again().find(&one, ANY).unwrap().bytes, b"one");
         assert_eq!(
             again().record(&one, ANY).unwrap().manifest.as_deref(),
             Some("sha256:m")
@@ -246,7 +294,7 @@ mod tests {
         fs::remove_file(&file_of).unwrap();
         std::os::unix::fs::symlink(record_of(&one), &file_of).unwrap();
         assert!(again().find(&one, ANY).is_none());
-        again().keep(&one, ANY, &component, Some("sha256:m"));
+        again().keep(&one, ANY, &component, Some("sha256:m"), None);
         assert!(again().find(&one, ANY).is_some());
         // The record of another component counts as none.
         fs::copy(record_of(&one), record_of(&other)).unwrap();
@@ -264,21 +312,21 @@ mod tests {
             artifact(b"one"),
             artifact(b"two"),
         );
-        kept.keep(&tag, ANY, &first, Some("sha256:1"));
+        kept.keep(&tag, ANY, &first, Some("sha256:1"), None);
         let pinned = Asker {
             digest: Some(&moved.digest),
             ..ANY
         };
         assert!(kept.find(&tag, pinned).is_none());
-        kept.keep(&tag, pinned, &moved, Some("sha256:2"));
-        kept.keep(&tag, ANY, &moved, Some("sha256:2"));
+        kept.keep(&tag, pinned, &moved, Some("sha256:2"), None);
+        kept.keep(&tag, ANY, &moved, Some("sha256:2"), None);
         let same = Asker {
             digest: Some(&first.digest),
             ..ANY
         };
-        assert!(kept.has(&tag, same) && kept.find(&tag, same).unwrap() == b"one");
-        assert_eq!(kept.find(&tag, ANY).unwrap(), b"one");
-        assert_eq!(kept.find(&tag, pinned).unwrap(), b"two");
+        assert!(kept.has(&tag, same) && kept.find(&tag, same).unwrap().bytes == b"one");
+        assert_eq!(kept.find(&tag, ANY).unwrap().bytes, b"one");
+        assert_eq!(kept.find(&tag, pinned).unwrap().bytes, b"two");
         // With the digest of a manifest the tag does not count.
         let digest = format!("sha256:{}", "0a".repeat(32));
         let (one, two) = (
@@ -293,23 +341,59 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let kept = Kept::new(Some(&folder.path().join("components")));
         let component = location("configmap:transom/a/k");
-        let of = |uid| Asker { uid, digest: None };
+        let of = |uid| Asker { uid, ..ANY };
         for uid in [Some("one"), None] {
-            kept.keep(&component, of(uid), &artifact(b"x"), None);
+            kept.keep(&component, of(uid), &artifact(b"x"), None, None);
         }
         assert!(kept.find(&component, of(Some("one"))).is_some());
         assert!(kept.find(&component, of(Some("two"))).is_none());
         assert!(kept.find(&component, of(None)).is_none());
         // A ConfigMap changes: the last one that was loaded counts.
-        kept.keep(&component, of(Some("one")), &artifact(b"y"), None);
-        assert_eq!(kept.find(&component, of(Some("one"))).unwrap(), b"y");
+        kept.keep(&component, of(Some("one")), &artifact(b"y"), None, None);
+        assert_eq!(kept.find(&component, of(Some("one"))).unwrap().bytes, b"y");
+    }
+
+    #[test]
+    fn what_verifies_a_component_is_kept_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::new(Some(&folder.path().join("components")));
+        let signed = |uid| Asker {
+            uid: Some(uid),
+            signed: true,
+            ..ANY
+        };
+        let evidence = Evidence::beside(b"signature".to_vec());
+        for place in ["oci:registry.example/a:v1", "configmap:transom/a/k"] {
+            let (at, asker) = (location(place), signed("one"));
+            let component = artifact(place.as_bytes());
+            // Without a signature it counts as absent where one is demanded.
+            kept.keep(&at, asker, &component, Some("sha256:1"), None);
+            assert!(!kept.has(&at, asker) && kept.find(&at, asker).unwrap().evidence.is_none());
+            kept.keep(&at, asker, &component, Some("sha256:1"), Some(&evidence));
+            assert!(kept.has(&at, asker));
+            assert_eq!(
+                kept.find(&at, asker).unwrap().evidence,
+                Some(evidence.clone())
+            );
+            // A load that demanded none leaves it there.
+            kept.keep(&at, asker, &component, Some("sha256:1"), None);
+            assert_eq!(
+                kept.find(&at, asker).unwrap().evidence,
+                Some(evidence.clone())
+            );
+        }
+        // That of other bytes is dropped.
+        let at = location("configmap:transom/a/k");
+        kept.keep(&at, signed("one"), &artifact(b"other"), None, None);
+        let found = kept.find(&at, signed("one")).unwrap();
+        assert_eq!(found.evidence, Some(Evidence::default()));
     }
 
     #[test]
     fn without_a_folder_only_the_meaning_of_a_tag_is_known() {
         let kept = Kept::new(None);
         let one = location("oci:registry.example/a:v1");
-        kept.keep(&one, ANY, &artifact(b"one"), Some("sha256:m"));
+        kept.keep(&one, ANY, &artifact(b"one"), Some("sha256:m"), None);
         assert!(kept.find(&one, ANY).is_none() && kept.record(&one, ANY).is_some());
     }
 }

@@ -1,12 +1,13 @@
 //! From a policy's manifest to compiled guests with accepted settings. A revision that fails anywhere is refused as a
 //! whole.
 
-use super::Written;
+use super::{Written, verify};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_api::policy::{Capability, GuestSpec};
+use transom_artifacts::signature::Demand;
 use transom_artifacts::{Artifact, Base, FetchError, Gathered, Location, Sources};
 use transom_core::catalogue::guest::Guest;
 use transom_core::catalogue::{Refusal, Revision};
@@ -40,7 +41,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) sources: &'a Sources,
     /// Where the component files lie that it may name.
     pub(crate) base: &'a Base,
-    /// What requests gave for components that lie in a cluster.
+    /// What requests gave for what lies in a cluster or a registry.
     pub(crate) gathered: &'a Gathered,
 }
 
@@ -122,17 +123,17 @@ pub(super) fn assemble(
     policy: Policy,
     inputs: Inputs<'_>,
 ) -> Result<Loaded, Unloaded> {
-    let (decide, decide_guest) = guest(
-        engine,
-        "decide",
-        &policy.decide,
-        Role::Decide(policy.world),
-        inputs,
-    )?;
-    let triggering = policy
-        .trigger
-        .as_ref()
-        .map(|spec| guest(engine, "trigger", spec, Role::Trigger, inputs))
+    let demand = policy.verify.as_ref();
+    let demand = demand.map(|spec| verify::demand(spec, inputs)).transpose();
+    let demand = demand.map_err(Unloaded::Refused)?;
+    let load = |role: &str, spec: &GuestSpec, built_for| {
+        guest(engine, role, spec, built_for, demand.as_ref(), inputs)
+    };
+    let world = Role::Decide(policy.world);
+    let (decide, decide_guest) = load("decide", &policy.decide, world)?;
+    let triggering = policy.trigger.as_ref();
+    let triggering = triggering
+        .map(|spec| load("trigger", spec, Role::Trigger))
         .transpose()?;
     let (trigger, trigger_guest) = triggering.unzip();
     let revision = Arc::new(Revision {
@@ -147,12 +148,13 @@ pub(super) fn assemble(
     })
 }
 
-/// Loads one guest: bytes, code, description, settings.
+/// Loads one guest: bytes, signatures, code, description, settings.
 fn guest(
     engine: &Engine,
     role: &str,
     spec: &GuestSpec,
     built_for: Role,
+    demand: Option<&Demand>,
     inputs: Inputs<'_>,
 ) -> Result<(transom_engine::Guest, Guest), Unloaded> {
     let refused = |reason: KnownReason, why: &dyn std::fmt::Display| {
@@ -174,6 +176,9 @@ fn guest(
             &format_args!("{:#}", anyhow::Error::new(error)),
         )
     })?;
+    let signers = demand.map(|demand| verify::signers(demand, &at, &artifact.digest, inputs));
+    let signers = signers.transpose();
+    let signers = signers.map_err(|(reason, why)| refused(reason, &why))?;
     let granted = spec.capabilities.iter();
     let granted = granted.map(|Capability::Log| transom_engine::Capability::Log);
     let loaded = engine.load(&artifact.bytes, built_for, &Capabilities::of(granted));
@@ -185,8 +190,9 @@ fn guest(
         ),
     })?;
     let description = compiled.description().clone();
-    let guest = Guest::load(compiled.digest(), description, &spec.settings)
+    let mut guest = Guest::load(compiled.digest(), description, &spec.settings)
         .map_err(|failure| refused(known_reason(failure.reason.as_str()), &failure.message))?;
+    guest.signers = signers.unwrap_or_default();
     check_settings(&compiled, &spec.settings).map_err(|(reason, why)| refused(reason, &why))?;
     Ok((compiled, guest))
 }

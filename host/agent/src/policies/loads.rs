@@ -3,19 +3,18 @@
 //! cluster are read before, only so far ahead that few of them are in memory.
 
 use crate::policies::components::{self, Components, Versions};
-use crate::policies::kept::Asker;
 use crate::policies::load::{self, Loaded, Unloaded};
 use crate::policies::revisions;
 use crate::policies::swap::GRACE;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::policies::wanted::Wanted;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 use transom_api::KnownReason;
-use transom_api::policy::GuestSpec;
 use transom_artifacts::folder::FileIdentity;
-use transom_artifacts::{Base, Gathered, Location, Unread};
+use transom_artifacts::{Gathered, Location, Unread};
 use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
 use transom_core::rollout::history::{History, Record};
@@ -33,10 +32,8 @@ const READING: usize = 2;
 pub(super) struct Job {
     pub(super) number: u64,
     pub(super) policy: Policy,
-    /// The uid of the policy, if it is an object.
-    pub(super) uid: Option<String>,
-    pub(super) base: Base,
-    pub(super) components: BTreeSet<Location>,
+    /// What is read for it.
+    pub(super) wanted: Wanted,
     /// What lies in a cluster, once it is read.
     pub(super) gathered: Option<Gathered>,
     /// Whether it was found to take long.
@@ -57,27 +54,10 @@ impl Job {
         match &self.gathered {
             _ if self.recalls && !self.pulls => JobKind::Reading,
             None if self.pulls => JobKind::Pulling,
-            None if self.components.iter().any(Location::is_remote) => JobKind::Reading,
+            None if self.wanted.all().any(Location::is_remote) => JobKind::Reading,
             _ if self.slow => JobKind::Slow,
-            _ if self.components.iter().all(is_builtin) => JobKind::Builtin,
+            _ if self.wanted.all().all(is_builtin) => JobKind::Builtin,
             _ => JobKind::Quick,
-        }
-    }
-
-    /// The digest that the policy demands of a component.
-    fn expected(&self, component: &Location) -> Option<&str> {
-        let guests = std::iter::once(&self.policy.decide).chain(&self.policy.trigger);
-        let same = |spec: &&GuestSpec| {
-            Location::parse(&spec.component, &self.base).as_ref() == Ok(component)
-        };
-        guests.filter(same).find_map(|spec| spec.digest.as_deref())
-    }
-
-    /// Who names a component.
-    fn asker(&self, component: &Location) -> Asker<'_> {
-        Asker {
-            uid: self.uid.as_deref(),
-            digest: self.expected(component),
         }
     }
 
@@ -170,8 +150,8 @@ impl Loads {
     pub(super) fn add(&mut self, mut job: Job) {
         self.cancel(&job.policy.name);
         let components = &self.components;
-        let must_pull = |one: &Location| components.must_pull(one, job.asker(one));
-        job.pulls = job.components.iter().any(must_pull);
+        let must_pull = |one: &Location| components.must_pull(one, job.wanted.asker(one));
+        job.pulls = job.wanted.components.iter().any(must_pull);
         job.recalls = job.first && components.remembers();
         self.queue.push_back(job);
         self.begin();
@@ -297,11 +277,11 @@ impl Loads {
     }
 }
 
-/// Reads the components of a job that lie in a cluster.
+/// Reads what a job needs from a cluster and from registries; it is queued as one that asks registries if that turns out to
+/// be needed.
 async fn read(components: Components, mut job: Job) -> Ran {
-    let asker = |component: &Location| job.asker(component);
-    let gathered = components.read(&job.components, asker).await;
-    job.gathered = Some(gathered);
+    job.gathered = components.read(&job.wanted, job.pulls).await;
+    job.pulls |= job.gathered.is_none();
     if job.recalls {
         job.recalls = false;
         match components.history(&job.policy.name).await {
@@ -323,7 +303,7 @@ fn unrecalled(job: Job, refusal: Refusal) -> Ran {
         refused: None,
         history: None,
         restored: None,
-        fingerprints: job.components.iter().map(fingerprint).collect(),
+        fingerprints: job.wanted.all().map(fingerprint).collect(),
         versions: components::versions(&job.gathered.unwrap_or_default()),
         incomplete: true,
     }))
@@ -332,18 +312,28 @@ fn unrecalled(job: Job, refusal: Refusal) -> Ran {
 /// Runs a job; it is to be queued again when it takes longer than the engine waits.
 fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
     let fingerprint = |component: &Location| (component.clone(), component.fingerprint());
-    let fingerprints = job.components.iter().map(fingerprint).collect();
-    let gathered = job.gathered.take().unwrap_or_default();
+    let fingerprints = job.wanted.all().map(fingerprint).collect();
+    let mut gathered = job.gathered.take().unwrap_or_default();
+    for component in &job.wanted.components {
+        // Other bytes lie there now, but those that the policy demands were loaded before, as for a rollback.
+        let demanded = job.wanted.asker(component).digest;
+        let absent = |digest: &&str| component.fetch(Some(digest), &gathered).is_err();
+        if let Some(digest) = demanded.filter(absent)
+            && let Some(held) = components.kept().by_digest(digest)
+        {
+            gathered.kept.insert(component.clone(), held);
+        }
+    }
     let inputs = load::Inputs {
         sources: components.sources(),
-        base: &job.base,
+        base: &job.wanted.base,
         gathered: &gathered,
     };
     let load = || load::assemble(engine, job.policy.clone(), inputs);
     let mut refused = None;
     let result = match catch_unwind(AssertUnwindSafe(load)) {
         Ok(Ok(loaded)) => {
-            components.keep(&job.components, |one| job.asker(one), &gathered);
+            components.keep(&job.wanted, &gathered);
             Ok(loaded)
         }
         // What lies in a cluster is read again: it may be long until its turn.
@@ -351,7 +341,7 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
             job.slow = true;
             return Ran::Again(Box::new(job));
         }
-        Ok(Err(Unloaded::Refused(refusal))) => match earlier(engine, components, &job) {
+        Ok(Err(Unloaded::Refused(refusal))) => match earlier(engine, components, &job, &gathered) {
             Ok(Some(loaded)) => {
                 refused = Some(refusal);
                 Ok(loaded)
@@ -374,7 +364,7 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         newest.is_none_or(|newest: &Loaded| newest.revision.id() != record.id)
     };
     let restored = recorded.filter(other).map(|record| {
-        let restore = || revisions::restore(engine, components, &job, record);
+        let restore = || revisions::restore(engine, components, &job.wanted, &gathered, record);
         catch_unwind(AssertUnwindSafe(restore))
     });
     let restored = match restored {
@@ -390,6 +380,10 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         (Some(refusal), Some(_)) => (Err(refusal), None),
         (refused, _) => (result, refused),
     };
+    let refusal = refused.as_ref().or(result.as_ref().err());
+    let incomplete = gathered.is_incomplete()
+        || gathered.has_tags()
+        || refusal.is_some_and(|refusal| may_be_signed(&job, refusal));
     Ran::Done(Box::new(Done {
         policy: Arc::clone(&job.policy.name),
         number: job.number,
@@ -399,8 +393,15 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         restored,
         fingerprints,
         versions: components::versions(&gathered),
-        incomplete: gathered.is_incomplete() || gathered.has_tags(),
+        incomplete,
     }))
+}
+
+/// Whether a signature may still come to a registry, which reports nothing.
+fn may_be_signed(job: &Job, refusal: &Refusal) -> bool {
+    let mut images = job.wanted.components.iter().filter_map(Location::image);
+    let unsigned = [KnownReason::SignatureMissing, KnownReason::SignatureInvalid];
+    unsigned.contains(&refusal.reason) && images.next().is_some()
 }
 
 /// The policy with the components that an earlier run loaded, if nothing is active yet.
@@ -408,24 +409,30 @@ fn earlier(
     engine: &Engine,
     components: &Components,
     job: &Job,
+    gathered: &Gathered,
 ) -> Result<Option<Loaded>, Unloaded> {
     if !job.first {
         return Ok(None);
     }
-    let remote = job.components.iter().filter(|one| one.is_remote());
+    let remote = job.wanted.components.iter().filter(|one| one.is_remote());
     let kept: Option<BTreeMap<_, _>> = remote
-        .map(|one| Some((one.clone(), components.kept().find(one, job.asker(one))?)))
+        .map(|one| {
+            let held = components.kept().find(one, job.wanted.asker(one))?;
+            Some((one.clone(), held))
+        })
         .collect();
     let Some(kept) = kept.filter(|kept| !kept.is_empty()) else {
         return Ok(None);
     };
+    // The trusted keys are those of now.
     let gathered = Gathered {
         kept,
+        objects: gathered.objects.clone(),
         ..Gathered::default()
     };
     let inputs = load::Inputs {
         sources: components.sources(),
-        base: &job.base,
+        base: &job.wanted.base,
         gathered: &gathered,
     };
     let load = || load::assemble(engine, job.policy.clone(), inputs);

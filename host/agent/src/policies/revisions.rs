@@ -3,7 +3,7 @@
 
 use crate::policies::components::{Components, Local};
 use crate::policies::load::{self, Loaded, Unloaded};
-use crate::policies::loads::Job;
+use crate::policies::wanted::Wanted;
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,12 @@ use tokio::task::JoinSet;
 use transom_api::KnownReason;
 use transom_api::labels::{MANAGED_BY, MANAGER, POLICY};
 use transom_api::policy::GuestSpec;
-use transom_artifacts::{Gathered, Location, Unread};
+use transom_artifacts::{Gathered, Held, Location, Unread};
 use transom_core::backoff;
 use transom_core::catalogue::Refusal;
 use transom_core::object::Object;
 use transom_core::plan::{Plan, Step, WriteFailure};
+use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::rollout::history::{History, OBJECT_API_VERSION, OBJECT_KIND, Place, Record};
 use transom_core::signal::Signal;
@@ -300,7 +301,8 @@ async fn keep(components: Components, note: Note) -> (Arc<str>, Option<History>)
 pub(super) fn restore(
     engine: &Engine,
     components: &Components,
-    job: &Job,
+    wanted: &Wanted,
+    read: &Gathered,
     record: &Record,
 ) -> Result<Loaded, Unloaded> {
     let refused = |why: String| {
@@ -309,26 +311,36 @@ pub(super) fn restore(
             message: why,
         })
     };
-    let policy = record
-        .policy()
-        .map_err(|error| refused(error.to_string()))?;
+    let policy = record.policy();
+    let policy = policy.map_err(|error| refused(error.to_string()))?;
+    // Whom the policy trusts now counts.
+    let policy = Policy {
+        verify: wanted.verify.clone(),
+        ..policy
+    };
     let guests = [
         (Some(&policy.decide), Some(&record.decide)),
         (policy.trigger.as_ref(), record.trigger.as_ref()),
     ];
-    let mut gathered = Gathered::default();
+    let mut gathered = Gathered {
+        objects: read.objects.clone(),
+        ..Gathered::default()
+    };
     for (spec, digest) in guests {
         let Some((GuestSpec { component, .. }, digest)) = spec.zip(digest) else {
             continue;
         };
         let location =
-            Location::parse(component, &job.base).map_err(|why| refused(why.to_string()))?;
+            Location::parse(component, &wanted.base).map_err(|why| refused(why.to_string()))?;
         let bytes = match &location {
             Location::Builtin(_) => {
                 let artifact = location.fetch(Some(digest), &gathered);
-                artifact.ok().map(|artifact| artifact.bytes.into_owned())
+                artifact.ok().map(|artifact| Held {
+                    bytes: artifact.bytes.into_owned(),
+                    evidence: None,
+                })
             }
-            _ => components.kept().bytes(digest),
+            _ => components.kept().by_digest(digest),
         };
         let bytes = bytes.ok_or_else(|| {
             refused(format!(
@@ -339,7 +351,7 @@ pub(super) fn restore(
     }
     let inputs = load::Inputs {
         sources: components.sources(),
-        base: &job.base,
+        base: &wanted.base,
         gathered: &gathered,
     };
     let loaded = load::assemble(engine, policy, inputs)?;

@@ -5,12 +5,14 @@
 mod bounding;
 mod reloading;
 pub(crate) mod rollout;
+mod tagging;
 
 use crate::policies::active::{Active, Changes, Known};
 use crate::policies::components::Versions;
 use crate::policies::load::{self, Loaded};
 use crate::policies::loads::{Done, Job, Loads};
 use crate::policies::revisions::Note;
+use crate::policies::wanted::Wanted;
 use crate::policies::{Found, Source, Written};
 use crate::telemetry;
 use rollout::{Pending, Probation};
@@ -267,7 +269,6 @@ impl Swap {
         let (Some(policy), [written]) = (&newest.policy, newest.written.as_slice()) else {
             return;
         };
-        // A file may bear the uid of an object on another cluster.
         let of_server = matches!(self.source, Source::Given(_));
         self.number += 1;
         newest.number = self.number;
@@ -275,9 +276,7 @@ impl Swap {
         self.loads.add(Job {
             number: newest.number,
             policy: policy.clone(),
-            uid: written.uid().filter(|_| of_server).map(str::to_owned),
-            base: written.base.clone(),
-            components: written.components().collect(),
+            wanted: Wanted::new(policy, written, of_server),
             gathered: None,
             slow: false,
             first: !self.good.contains_key(name),

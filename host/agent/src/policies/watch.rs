@@ -7,6 +7,7 @@ use crate::policies::follow::Following;
 use crate::policies::revisions::Keeper;
 use crate::policies::swap::Swap;
 use crate::policies::swap::rollout::{Due, Tried};
+use crate::policies::tags::Tags;
 use crate::policies::{Found, Source};
 use crate::telemetry;
 use std::collections::BTreeSet;
@@ -35,8 +36,8 @@ pub(crate) struct News {
 }
 
 /// Follows policies until the task is aborted or nobody takes the changes. `news` tells what changed on the clusters
-/// since the last call, and has these objects followed, which hold components. `attempt` tries a candidate; `faults` tells the faults of the guests
-/// of a policy. Answers each message of `succeeds` once the active revisions are those that are kept.
+/// since the last call, and has these objects followed, which hold components. `attempt` tries a candidate; `faults` tells the faults
+/// of the guests of a policy. Tags are looked at every so many seconds. Answers each message of `succeeds` once the active revisions are those that are kept.
 pub(crate) async fn policies<T>(
     mut swap: Swap,
     mut news: impl AsyncFnMut(BTreeSet<ObjectRef>) -> News,
@@ -44,6 +45,7 @@ pub(crate) async fn policies<T>(
     faults: impl Fn(&str) -> Faults,
     mut succeeds: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
     changed: mpsc::UnboundedSender<Changes>,
+    tag_resync_seconds: u32,
 ) where
     T: Future<Output = Tried> + Send + 'static,
 {
@@ -65,6 +67,7 @@ pub(crate) async fn policies<T>(
         });
     });
     let mut following = following.ok();
+    let mut tags = Tags::new(swap.loads().components(), tag_resync_seconds);
     let mut looks = tokio::time::interval(EVERY);
     loop {
         if let Some(following) = &mut following {
@@ -99,12 +102,14 @@ pub(crate) async fn policies<T>(
                 }
                 continue;
             }
+            answers = tags.answered() => swap.tags_answered(&answers),
             _ = looks.tick() => {
                 let News { policies, components } = news(swap.objects()).await;
                 let changed = policies.is_some();
                 let given = policies.map(|found| swap.replace(found)).unwrap_or_default();
                 swap.load_changed_objects(&components);
                 swap.retry();
+                tags.begin(|| swap.tags());
                 let slow = swap.narrow_slow();
                 let mut failed = Changes::new();
                 if watched.elapsed() > WATCH {

@@ -25,6 +25,8 @@ const NAMED_READ: &str = "!has(self.read) || self.read.all(r, [has(r.namespace) 
 const NAMESPACES: &str = r"^[^*{}]*(\*([^*{}]+(\*[^*{}]*)?)?)?$";
 const HOST: &str = r"^(\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+|[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*|[0-9A-Fa-f:.]+)$";
 const KEY: &str = "^[-_.A-Za-z0-9]+$";
+/// A key of a ConfigMap: `NAMESPACE/NAME/KEY`.
+const KEY_PLACE: &str = "^[-a-z0-9]+/[-.a-z0-9]+/[-_.A-Za-z0-9]+$";
 const LABEL_VALUE: &str = "^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$";
 const FIELD: &str = r"^(spec\.taints|data\.[-_.A-Za-z0-9]+)$";
 /// Keys of labels and annotations that Kubernetes allows, except those of `labels::is_reserved`.
@@ -103,6 +105,8 @@ fn bounds() -> Vec<(String, Value)> {
             ("capabilities", set(1)),
         ]
     };
+    let mut keys = map(FEW, "name");
+    keys["minItems"] = json!(1);
     let named =
         json!({"type": "string", "minLength": 1, "maxLength": TEMPLATE, "pattern": template});
     let label = json!({"type": "string", "maxLength": LABEL, "pattern": LABEL_VALUE});
@@ -158,6 +162,15 @@ fn bounds() -> Vec<(String, Value)> {
             ],
         ),
         ("spec.grant.write[].kubeconfig", of_kubeconfig()),
+        ("spec.verify", vec![("keys", keys)]),
+        (
+            "spec.verify.keys[]",
+            vec![
+                ("name", text(CONNECTION, LABEL)),
+                ("configMap", text(KEY_PLACE, PLACE)),
+                ("file", any(PLACE)),
+            ],
+        ),
         (
             "spec.own",
             vec![
@@ -223,7 +236,12 @@ fn set(most: usize) -> Value {
 }
 
 /// Place, CEL rule, and the message when the rule does not hold.
-const RULES: [(&str, &str, &str); 24] = [
+const RULES: [(&str, &str, &str); 25] = [
+    (
+        "spec.verify.keys[]",
+        "has(self.configMap) != has(self.file)",
+        "a key needs either configMap or file",
+    ),
     (
         "",
         "size(self.metadata.name) <= 63",

@@ -22,7 +22,7 @@ pub(super) fn failed(attempt: &str, image: &Image, error: &OciDistributionError)
     }
 }
 
-fn why(error: &OciDistributionError) -> (KnownReason, String) {
+pub(super) fn why(error: &OciDistributionError) -> (KnownReason, String) {
     use OciDistributionError as E;
     let not_found = || {
         (

@@ -5,19 +5,21 @@ use crate::{Cluster, Patience, Read, ReadFailure};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use tokio::time::timeout;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
 use transom_api::{API_VERSION, KIND, KnownReason};
+use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
 use transom_core::plan::{Outcome, Plan, StepOutcome, WriteFailure};
 use transom_core::reference::ObjectRef;
-use transom_core::report::Report;
+use transom_core::report::{self, Reconcile, Report, Schedule};
 use transom_core::watches::Watches;
+use transom_core::work::Key;
 
 /// Called with a policy whose status could not be written, and why.
 type Unwritten = dyn Fn(&str, &WriteFailure) + Send + Sync;
@@ -66,6 +68,27 @@ impl Server {
     /// Records the status that a `FleetPolicy` object was observed to have: another replica or a user may have changed it.
     pub fn found(&self, policy: &str, status: &PolicyStatus) {
         self.statuses.found(policy, json!(status));
+    }
+
+    /// Publishes an Event on a `FleetPolicy` object, if there is one. Returns without waiting for the server.
+    pub fn warn_of_policy(&self, policy: &str, reason: KnownReason, message: &str) {
+        let object = ObjectRef {
+            cluster: self.kubernetes.name().to_owned(),
+            ..ObjectRef::local(API_VERSION, KIND, None, policy)
+        };
+        let Some(found) = self.kubernetes.shared.last_heard(&object) else {
+            return;
+        };
+        let uid = found.body.pointer("/metadata/uid").and_then(Value::as_str);
+        let reconcile = Reconcile::new(Key::new(&policy.into(), &object));
+        let schedule = Schedule {
+            now_seconds: 0,
+            resync_seconds: 0,
+            failures: 0,
+            seed: 0,
+        };
+        let report = report::of(reconcile, Err(Failure::known(reason, message)), schedule);
+        drop(self.publish(&report, uid.unwrap_or_default()));
     }
 
     /// Writes every pending policy status, each once. For the end of the process.

@@ -18,6 +18,8 @@ const MAX_SCHEMA: usize = 256 * 1024;
 pub struct Guest {
     /// Digest of the component: `sha256:<hex>`.
     pub digest: Arc<str>,
+    /// The names of the keys that signed it, when the policy demands signatures.
+    pub signers: Vec<String>,
     /// Its self-description.
     pub description: Arc<Description>,
     /// Its settings: one JSON object as text, already accepted by the guest.
@@ -50,6 +52,7 @@ impl Guest {
         let description = Arc::new(description);
         Ok(Self {
             digest: digest.into(),
+            signers: Vec::new(),
             description,
             settings,
             declared,

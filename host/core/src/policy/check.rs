@@ -4,7 +4,7 @@ mod write;
 
 use super::component::Source;
 use super::manifest::{Manifest, PolicyError};
-use super::{Policy, PrimaryRule, ReadRule, WriteRule};
+use super::{Policy, PrimaryRule, ReadRule, WriteRule, verify};
 use crate::pattern::Pattern;
 use crate::pattern::template::{Names, Template};
 use crate::reference::dns;
@@ -19,7 +19,7 @@ use transom_api::policy::{GrantSpec, GuestSpec, PolicySpec, PrimarySpec, ReadGra
 pub(crate) type Checked<T> = Result<T, PolicyError>;
 
 /// The error for a field.
-fn wrong<T>(field: impl Into<String>, why: impl Into<String>) -> Checked<T> {
+pub(super) fn wrong<T>(field: impl Into<String>, why: impl Into<String>) -> Checked<T> {
     Err(PolicyError::new(field, why))
 }
 
@@ -47,6 +47,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     if let Some(trigger) = &spec.guests.trigger {
         guest("spec.guests.trigger", trigger)?;
     }
+    spec.verify.as_ref().map_or(Ok(()), verify::check)?;
     let names = names(&spec.grant)?;
     let reads = reads(&spec.grant, &names)?;
     let (world, writes) = write::writes(&spec, &reads, &names)?;
@@ -58,6 +59,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
         primary,
         trigger: spec.guests.trigger,
         decide: spec.guests.decide,
+        verify: spec.verify,
         world,
         reads,
         writes,
@@ -274,7 +276,7 @@ pub(crate) fn at_most<T>(field: &str, list: &[T], most: usize) -> Checked<()> {
     within(field, list.len(), most)
 }
 
-fn within(field: &str, entries: usize, most: usize) -> Checked<()> {
+pub(super) fn within(field: &str, entries: usize, most: usize) -> Checked<()> {
     match entries <= most {
         true => Ok(()),
         false => wrong(field, format!("has {entries} entries, more than {most}")),

@@ -159,15 +159,21 @@ impl Source {
                 format!("is not `{OCI}REGISTRY/REPOSITORY:TAG`, `{OCI}REGISTRY/REPOSITORY@sha256:HEX` or both together")
             });
         }
-        let Some(keys) = text.strip_prefix(CONFIG_MAP) else {
-            return match is_mistaken(text) {
-                false => Ok(Self::File(text.to_owned())),
-                true => Err(format!(
-                    "is not a source: expected `{BUILTIN}NAME`, `{CONFIG_MAP}NAMESPACE/NAME/KEY`, \
-                     `{OCI}REGISTRY/REPOSITORY:TAG` or the path of a file (for a file with a colon or blank, `./FILE`)"
-                )),
-            };
-        };
+        match text.strip_prefix(CONFIG_MAP) {
+            Some(keys) => Self::config_map(keys),
+            None if is_mistaken(text) => Err(format!(
+                "is not a source: expected `{BUILTIN}NAME`, `{CONFIG_MAP}NAMESPACE/NAME/KEY`, \
+                 `{OCI}REGISTRY/REPOSITORY:TAG` or the path of a file (for a file with a colon or blank, `./FILE`)"
+            )),
+            None => Ok(Self::File(text.to_owned())),
+        }
+    }
+
+    /// Parses `NAMESPACE/NAME/KEY`, with more `NAME/KEY` after `+`.
+    ///
+    /// # Errors
+    /// As for [`Source::parse`].
+    pub fn config_map(keys: &str) -> Result<Self, String> {
         let shape = || {
             format!(
                 "is not `{CONFIG_MAP}NAMESPACE/NAME/KEY`, with at most {} more `NAME/KEY` of the namespace, each after a \

@@ -103,10 +103,10 @@ fn wanted(
         .makes()
         .filter(|(_, rule)| rule.cluster == connection);
     all.extend(made.map(|(index, rule)| (write_line(index), target(policy, rule))));
-    for (field, source) in policy.components() {
+    for (field, source) in policy.sources() {
         let objects = source.objects().into_iter();
         let here = objects.filter(|object| object.cluster == connection);
-        all.push((field.to_owned(), here.map(component).collect()));
+        all.push((field, here.map(component).collect()));
     }
     all
 }

@@ -5,4 +5,5 @@ mod chart;
 mod components;
 mod deployed;
 mod monitoring;
+mod own_guest;
 mod pages;

@@ -20,6 +20,7 @@ mod policies;
 mod registries;
 mod rollout;
 mod service_level;
+mod signatures;
 mod swap;
 mod tutorial;
 mod watching;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use transom_conformance::fixture::hostile;
 use transom_core::digest::Digest;
-use transom_e2e::agent::Agent;
+use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::program;
 use transom_e2e::secret::Secret;
 use transom_e2e::stage::{Stage, put};
@@ -17,12 +17,12 @@ use transom_e2e::swap::POLICY;
 use transom_test_cluster::{Access, Answer, COMPONENT, Hostile, LOGIN, Registry, WASM};
 
 /// The flags for a registry with TLS and a login.
-struct Reach {
+pub(crate) struct Reach {
     flags: Vec<String>,
 }
 
 impl Reach {
-    fn to(registry: &Registry, stage: &Stage) -> Result<Self> {
+    pub(crate) fn to(registry: &Registry, stage: &Stage) -> Result<Self> {
         let (user, password) = LOGIN;
         let auths = serde_json::json!({"auths": {registry.address(): {"username": user, "password": password}}});
         let (config, ca) = (stage.path("docker.json"), stage.path("registry-ca.crt"));
@@ -41,9 +41,13 @@ impl Reach {
     }
 
     fn start(&self, stage: &Stage, registry: &Registry, log: &str) -> Result<Agent> {
-        let mut command = stage.run()?;
         let sources = format!("builtin,oci:{}/team/*", registry.address());
-        command.args(["--sources", &sources]).args(&self.flags);
+        self.start_with(stage, &sources, log)
+    }
+
+    pub(crate) fn start_with(&self, stage: &Stage, sources: &str, log: &str) -> Result<Agent> {
+        let mut command = stage.run()?;
+        command.args(["--sources", sources]).args(&self.flags);
         command.env("XDG_CACHE_HOME", stage.path("cache"));
         Agent::start(&mut command, stage.path(log))
     }
@@ -110,6 +114,60 @@ fn a_tag_is_pulled_once_and_a_restart_needs_no_registry() -> Result<()> {
     registry.start_again()?;
     stage.wait_for_secret(0, "what the tag means now", is(&second))?;
     agent.stop().map(drop)
+}
+
+#[test]
+fn a_moved_tag_is_reported_and_never_followed() -> Result<()> {
+    let registry = Registry::start(Access {
+        tls: true,
+        login: true,
+    })?;
+    let stage = Stage::new(1, 0)?;
+    let reach = Reach::to(&registry, &stage)?;
+    let (first, second) = (
+        program::component("kubeconfig")?,
+        program::component("fixture-second")?,
+    );
+    let pulled = registry.push("team/kubeconfig:v1", &first)?;
+    let place = registry.place("team/kubeconfig");
+    use_component(&stage, &format!("oci:{place}:v1"))?;
+    let mut command = stage.run()?;
+    let sources = format!("builtin,oci:{}/team/*", registry.address());
+    command.args(["--sources", &sources]).args(&reach.flags);
+    command.args(["--tag-resync-seconds", "1"]);
+    command.env("XDG_CACHE_HOME", stage.path("cache"));
+    let agent = Agent::start(&mut command, stage.path("log"))?;
+    let status = stage.policy_status(POLICY);
+    stage.wait_for_text(&status, "reason: Loaded")?;
+    let moved = registry.push("team/kubeconfig:v1", &second)?;
+    stage.wait_for_text(&status, "type: TagMoved")?;
+    let text = fs::read_to_string(&status)?;
+    ensure!(text.contains(&pulled) && text.contains(&moved), "{text}");
+    ensure!(
+        text.contains(&format!("decide: {}", digest(&first))),
+        "{text}"
+    );
+    // It is ready all the same, and works on with what it has.
+    let ready = text.contains("type: Ready") && !text.contains("status: 'False'");
+    ensure!(ready, "{text}");
+    stage.follows_port(0, 7443)?;
+    let secret = stage.wait_for_secret(0, "the secret", |_| true)?;
+    ensure!(secret.component == digest(&first));
+    // Neither does an outage end the report, nor is it one.
+    registry.stop()?;
+    stage.follows_port(0, 8443)?;
+    registry.start_again()?;
+    registry.oras(&["tag", &format!("{place}@{pulled}"), "v1"])?;
+    let ended = || {
+        let text = fs::read_to_string(&status).ok()?;
+        (!text.contains("TagMoved")).then_some(())
+    };
+    transom_support::wait::until("the end of the report", DEADLINE, ended)?;
+    let log = agent.stop()?;
+    let told = log.lines().filter(|line| line.contains("TagMoved"));
+    ensure!(told.count() == 1, "{log}");
+    ensure!(!log.contains("RegistryUnavailable"), "{log}");
+    Ok(())
 }
 
 #[test]

@@ -7,6 +7,8 @@ use crate::command::render::marks;
 use crate::controller::account::Read;
 use crate::output::{Screen, columns};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::plan::Step;
 use transom_core::redact::{Marks, redact};
@@ -20,6 +22,11 @@ pub(super) fn print(rows: &[Row], one: bool, form: OutputFormat, screen: &Screen
         OutputFormat::Table => {
             let heading = ["STATE", "REASON", "SINCE", "PRIMARY", "POLICY", "MESSAGE"];
             screen.table(heading, rows.iter().map(cells));
+            let signed = |row: &Row| Some((Arc::clone(&row.key.policy), row.verified.clone()?));
+            let signed: BTreeMap<_, _> = rows.iter().filter_map(signed).collect();
+            for (policy, verified) in signed {
+                screen.line(format_args!("verified {policy}: {verified}"));
+            }
         }
         OutputFormat::Json => screen.json(&data.collect::<Value>()),
         OutputFormat::Yaml => {
@@ -49,6 +56,7 @@ fn details(row: &Row, screen: &Screen) {
         ("message", &row.message),
         ("means", &row.meaning),
         ("to do", &row.remedy),
+        ("verified", row.verified.as_ref().unwrap_or(&String::new())),
     ] {
         if !text.is_empty() {
             line(label, text);
@@ -136,6 +144,9 @@ fn data(row: &Row, marks: &Marks) -> Value {
     });
     if let Some(since) = row.since() {
         value["since"] = since.into();
+    }
+    if let Some(verified) = &row.verified {
+        value["verified"] = verified.as_str().into();
     }
     if let Some(decision) = &row.account.decision {
         value["decision"] = decision.clone();

@@ -52,7 +52,7 @@ impl Swap {
     /// Loads the policies again that name objects which have these versions now.
     pub(in crate::policies) fn load_changed_objects(&mut self, now: &Versions) {
         let changed = |_: &Arc<str>, newest: &Newest| {
-            let named = newest.written.iter().flat_map(Written::components);
+            let named = newest.written.iter().flat_map(Written::read_from);
             let mut objects =
                 named.flat_map(|one| one.objects().into_iter().cloned().collect::<Vec<_>>());
             objects.any(|object| {
@@ -82,7 +82,7 @@ impl Swap {
     /// put right.
     pub(in crate::policies) fn components(&self) -> BTreeSet<Location> {
         let written = self.newest.values().flat_map(|newest| &newest.written);
-        let mut components: BTreeSet<_> = written.flat_map(Written::components).collect();
+        let mut components: BTreeSet<_> = written.flat_map(Written::read_from).collect();
         components.retain(|component| component.file().is_some());
         components
     }
@@ -90,7 +90,7 @@ impl Swap {
     /// The objects that hold components, likewise.
     pub(in crate::policies) fn objects(&self) -> BTreeSet<ObjectRef> {
         let written = self.newest.values().flat_map(|newest| &newest.written);
-        let components = written.flat_map(Written::components);
+        let components = written.flat_map(Written::read_from);
         let allowed = components.filter(|one| self.loads.components().allow(one));
         allowed
             .flat_map(|one| one.objects().into_iter().cloned().collect::<Vec<_>>())

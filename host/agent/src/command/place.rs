@@ -1,0 +1,73 @@
+//! Components that a person names: in the binary, a file, a registry, or ConfigMaps of a cluster.
+
+use crate::args::{ClusterArgs, PlaceArgs};
+use crate::command::{block_on, child};
+use anyhow::Context as _;
+use std::collections::BTreeSet;
+use transom_artifacts::{Artifact, Contents, Gathered, Location, MAX_BYTES};
+use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions};
+use transom_core::reference::LOCAL;
+
+/// A component that was read.
+pub(crate) struct Found {
+    pub(crate) location: Location,
+    pub(crate) artifact: Artifact,
+    /// What was read for it, with its signatures if they were wanted.
+    pub(crate) gathered: Gathered,
+}
+
+/// Reads a component from any place.
+///
+/// # Errors
+/// When it cannot be read or pulled.
+pub(crate) fn find(text: &str, from: &PlaceArgs, signed: bool) -> anyhow::Result<Found> {
+    let location = Location::anywhere(text).map_err(anyhow::Error::msg)?;
+    let mut gathered = Gathered::default();
+    if let Some(image) = location.image() {
+        let images = from.registry.images();
+        let pulled = block_on(async { images.pull(image, signed).await })?;
+        gathered.images.insert(image.clone(), pulled);
+    }
+    if !location.parts().is_empty() {
+        block_on(read(&location, &from.cluster, &mut gathered))?
+            .with_context(|| format!("failed to read `{location}`"))?;
+    }
+    let artifact = location.fetch(None, &gathered)?;
+    Ok(Found {
+        location,
+        artifact,
+        gathered,
+    })
+}
+
+/// Reads the ConfigMaps of a component.
+async fn read(
+    location: &Location,
+    args: &ClusterArgs,
+    gathered: &mut Gathered,
+) -> anyhow::Result<()> {
+    let cluster = Kubernetes::connect(KubernetesOptions {
+        name: LOCAL.to_owned(),
+        kubeconfig: args.kubeconfig.clone(),
+        context: args.context.clone(),
+        read_only: true,
+        guard: child::guard(),
+    })
+    .await?;
+    let beside = location.signature();
+    let all = [Some(location), beside.as_ref()];
+    let parts: Vec<_> = all
+        .into_iter()
+        .flatten()
+        .flat_map(Location::parts)
+        .collect();
+    for object in location.objects() {
+        let parts = parts.iter().filter(|part| part.object == *object);
+        let keys: BTreeSet<_> = parts.map(|part| part.key.as_str()).collect();
+        let read = cluster.read_whole(object).await;
+        let read = read.map_err(|failure| anyhow::anyhow!(failure.message))?;
+        let contents = read.map(|read| Contents::of(&read, &keys, MAX_BYTES));
+        gathered.objects.insert(object.clone(), Ok(contents));
+    }
+    Ok(())
+}

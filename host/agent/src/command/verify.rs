@@ -1,0 +1,52 @@
+//! `transom verify`: whether a component is signed by given keys, as the agent finds out.
+
+use crate::args::VerifyArgs;
+use crate::command::place;
+use crate::output::{Ending, Screen};
+use anyhow::{Context as _, bail};
+use std::fs::File;
+use std::io::Read as _;
+use transom_api::policy::VerifyMode;
+use transom_artifacts::Location;
+use transom_artifacts::signature::{Demand, Key, MAX_KEY_BYTES};
+
+/// Prints the digest of a component and who signed it.
+///
+/// # Errors
+/// When the component or a key cannot be read.
+pub(crate) fn verify(args: &VerifyArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    let mut keys = Vec::new();
+    for path in &args.key {
+        let name = path.display().to_string();
+        let mut pem = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(MAX_KEY_BYTES as u64 + 1).read_to_end(&mut pem))
+            .with_context(|| format!("failed to read the key `{name}`"))?;
+        match Key::parse(&name, &pem) {
+            Ok(key) => keys.push(key),
+            Err(why) => bail!("the key `{name}` {why}"),
+        }
+    }
+    let mode = match args.all {
+        true => VerifyMode::All,
+        false => VerifyMode::Any,
+    };
+    let found = place::find(&args.component, &args.from, true)?;
+    let (at, digest) = (&found.location, &found.artifact.digest);
+    if matches!(at, Location::Builtin(_)) {
+        bail!("`{at}` is part of this program and has no signature");
+    }
+    let evidence = at.evidence(&found.gathered)?;
+    match (Demand { mode, keys }).check(digest, &evidence) {
+        Ok(signers) => {
+            screen.line(format_args!("component {digest}"));
+            screen.line(format_args!("signed by {}", signers.join(", ")));
+            Ok(Ending::Right)
+        }
+        Err(unverified) => {
+            let reason = unverified.reason().as_str();
+            screen.note(format_args!("{at}: {reason}: {unverified}"));
+            Ok(Ending::Failed)
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The tags of active policies, and which of them mean something else by now.
+
+use super::Swap;
+use crate::policies::active::Changes;
+use crate::policies::tags::{Answers, Tag};
+use std::collections::BTreeSet;
+use transom_artifacts::{Base, Location};
+use transom_core::catalogue::MovedTag;
+use transom_core::policy::Policy;
+
+impl Swap {
+    /// The tags of active policies, each once.
+    pub(in crate::policies) fn tags(&self) -> Vec<Tag> {
+        let policies = self.good.values().map(|good| &good.revision.policy);
+        let tags: BTreeSet<_> = policies.flat_map(tags).collect();
+        let components = self.loads().components();
+        let allowed = tags.into_iter();
+        allowed
+            .filter(|tag| components.allow(&tag.component))
+            .collect()
+    }
+
+    /// Records which tags mean something else by now. What is not known stays as it was.
+    pub(in crate::policies) fn tags_answered(&mut self, answers: &Answers) -> Changes {
+        self.change(|known| {
+            for (name, good) in &self.good {
+                let entry = known.catalogue.entry(name);
+                let before = entry.map(|entry| entry.moved.clone()).unwrap_or_default();
+                let one = |tag: Tag| -> Option<MovedTag> {
+                    let text = tag.component.to_string();
+                    let earlier = || before.iter().find(|one| one.component == text).cloned();
+                    answers.get(&tag).map_or_else(earlier, Clone::clone)
+                };
+                let moved = tags(&good.revision.policy).into_iter().filter_map(one);
+                known.catalogue = known.catalogue.moving(name, moved.collect());
+            }
+        })
+    }
+}
+
+/// The components of a policy that it names by a tag alone.
+fn tags(policy: &Policy) -> BTreeSet<Tag> {
+    let guests = policy.trigger.iter().chain([&policy.decide]);
+    let tag = |spec: &transom_api::policy::GuestSpec| {
+        let component = Location::parse(&spec.component, &Base::Nowhere).ok()?;
+        let image = component.image()?;
+        image.digest.is_none().then(|| Tag {
+            component: component.clone(),
+            digest: spec.digest.clone(),
+        })
+    };
+    guests.filter_map(tag).collect()
+}

@@ -1,0 +1,125 @@
+//! Looks from time to time whether the tags of components still mean what they meant when they were pulled. Follows none of
+//! them. A registry that does not answer is no news.
+
+use crate::policies::components::Components;
+use crate::policies::kept::Asker;
+use futures::{StreamExt as _, stream};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+use transom_artifacts::Location;
+use transom_core::backoff;
+use transom_core::catalogue::MovedTag;
+
+/// How long a registry may take to say what a tag means.
+const LONGEST: Duration = Duration::from_secs(15);
+/// How many registries are asked at once.
+const AT_ONCE: usize = 2;
+
+/// A tag that an active policy uses.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Tag {
+    pub(super) component: Location,
+    /// The digest of the component that the policy demands.
+    pub(super) digest: Option<String>,
+}
+
+/// What the registries said of tags: `None` for one that means what it meant. Those that did not answer are left out.
+pub(super) type Answers = BTreeMap<Tag, Option<MovedTag>>;
+
+/// The looks at tags.
+pub(super) struct Tags {
+    components: Components,
+    /// Seconds between two looks, with jitter; 0 for none.
+    every_seconds: u32,
+    due: Option<Instant>,
+    asking: Option<JoinHandle<Answers>>,
+    seeds: RandomState,
+}
+
+impl Tags {
+    /// Has asked nothing yet.
+    pub(super) fn new(components: &Components, every_seconds: u32) -> Self {
+        let mut tags = Self {
+            components: components.clone(),
+            every_seconds,
+            due: None,
+            asking: None,
+            seeds: RandomState::new(),
+        };
+        tags.rest();
+        tags
+    }
+
+    /// Sets the time of the next look.
+    fn rest(&mut self) {
+        let now = Instant::now();
+        let wait = backoff::resync_ms(self.every_seconds, self.seeds.hash_one(now));
+        self.due = wait.map(|wait| now + Duration::from_millis(wait));
+    }
+
+    /// Begins a look when it is time for one.
+    pub(super) fn begin(&mut self, wanted: impl FnOnce() -> Vec<Tag>) {
+        let is_due = self.due.is_some_and(|due| due <= Instant::now());
+        if !is_due || self.asking.is_some() {
+            return;
+        }
+        self.rest();
+        let (components, tags) = (self.components.clone(), wanted());
+        if !tags.is_empty() {
+            self.asking = Some(tokio::spawn(ask(components, tags)));
+        }
+    }
+
+    /// Waits for the answers to the look under way; for ever when there is none.
+    pub(super) async fn answered(&mut self) -> Answers {
+        let Some(asking) = &mut self.asking else {
+            return std::future::pending().await;
+        };
+        let answers = asking.await.unwrap_or_default();
+        self.asking = None;
+        answers
+    }
+}
+
+impl Drop for Tags {
+    fn drop(&mut self) {
+        self.asking.iter().for_each(JoinHandle::abort);
+    }
+}
+
+async fn ask(components: Components, tags: Vec<Tag>) -> Answers {
+    let components = Arc::new(components);
+    let one = |tag: Tag| {
+        let components = Arc::clone(&components);
+        async move {
+            let moved = timeout(LONGEST, look(components, tag.clone())).await;
+            Some((tag, moved.ok().flatten()?))
+        }
+    };
+    let all = stream::iter(tags).map(one).buffer_unordered(AT_ONCE);
+    all.filter_map(std::future::ready).collect().await
+}
+
+/// Whether one tag moved; `None` when that is not known.
+async fn look(components: Arc<Components>, tag: Tag) -> Option<Option<MovedTag>> {
+    let image = tag.component.image()?.clone();
+    let (kept, asked) = (components.kept().clone(), tag.clone());
+    let record = tokio::task::spawn_blocking(move || {
+        let asker = Asker {
+            digest: asked.digest.as_deref(),
+            ..Asker::default()
+        };
+        kept.record(&asked.component, asker)
+    });
+    let pulled = record.await.ok()??.manifest?;
+    let now = components.images()?.resolve(&image).await.ok()?;
+    Some((now != pulled).then(|| MovedTag {
+        component: tag.component.to_string(),
+        pulled,
+        now,
+    }))
+}

@@ -1,0 +1,85 @@
+//! Whether the components of a policy are signed by the keys that it trusts. Keys are read anew for each load, so that one
+//! that was removed no longer counts.
+
+use crate::policies::load::Inputs;
+use transom_api::KnownReason;
+use transom_api::policy::VerifySpec;
+use transom_artifacts::signature::{Demand, Key};
+use transom_artifacts::{Base, FetchError, Location};
+use transom_core::catalogue::Refusal;
+use transom_core::policy::verify::{field, source};
+
+/// Where the trusted keys lie, in the order of the policy.
+pub(super) fn places(spec: &VerifySpec, base: &Base) -> Vec<Option<Location>> {
+    let place = |key| source(key).map(|source| Location::of(source, base));
+    spec.keys.iter().map(place).collect()
+}
+
+/// The keys that a policy trusts.
+///
+/// # Errors
+/// When one of them may not be named, cannot be read, or is no public key.
+pub(super) fn demand(spec: &VerifySpec, inputs: Inputs<'_>) -> Result<Demand, Refusal> {
+    let places = places(spec, inputs.base).into_iter();
+    let mut keys = Vec::new();
+    for (index, (key, place)) in spec.keys.iter().zip(places).enumerate() {
+        let refused = |reason, why: String| Refusal {
+            reason,
+            message: format!("{} (`{}`): {why}", field(index), key.name),
+        };
+        let Some(place) = place else {
+            let why = "it names no place".to_owned();
+            return Err(refused(KnownReason::PolicyInvalid, why));
+        };
+        let read = place
+            .check(inputs.sources)
+            .and_then(|()| place.fetch(None, inputs.gathered));
+        let pem = read.map_err(|error| {
+            let reason = match error.reason() {
+                KnownReason::ComponentNotFound | KnownReason::ComponentTooLarge => {
+                    KnownReason::TrustRootInvalid
+                }
+                other => other,
+            };
+            refused(reason, error.about_key())
+        })?;
+        let parsed = Key::parse(&key.name, &pem.bytes);
+        let parsed = parsed
+            .map_err(|why| refused(KnownReason::TrustRootInvalid, format!("`{place}` {why}")))?;
+        keys.push(parsed);
+    }
+    Ok(Demand {
+        mode: spec.mode,
+        keys,
+    })
+}
+
+/// The names of the keys that signed a component with this digest; none for a builtin one, which is part of the agent.
+///
+/// # Errors
+/// When the demanded keys did not sign it.
+pub(super) fn signers(
+    demand: &Demand,
+    at: &Location,
+    digest: &str,
+    inputs: Inputs<'_>,
+) -> Result<Vec<String>, (KnownReason, String)> {
+    if matches!(at, Location::Builtin(_)) {
+        return Ok(Vec::new());
+    }
+    let unread = |error: FetchError| (KnownReason::SignatureInvalid, error.to_string());
+    let evidence = at.evidence(inputs.gathered).map_err(unread)?;
+    demand.check(digest, &evidence).map_err(|unverified| {
+        let message = format!("component `{at}` with the digest {digest}: {unverified}");
+        (unverified.reason(), message)
+    })
+}
+
+/// Whether a component has the signatures that a policy demands.
+pub(super) fn is_signed(spec: &VerifySpec, at: &Location, inputs: Inputs<'_>) -> bool {
+    let Ok(demand) = demand(spec, inputs) else {
+        return false;
+    };
+    let artifact = at.fetch(None, inputs.gathered);
+    artifact.is_ok_and(|artifact| signers(&demand, at, &artifact.digest, inputs).is_ok())
+}

@@ -1,0 +1,75 @@
+//! What is read to load one policy: its components, and what verifies them.
+
+use crate::policies::kept::Asker;
+use crate::policies::{Written, verify};
+use std::collections::{BTreeMap, BTreeSet};
+use transom_api::policy::VerifySpec;
+use transom_artifacts::{Base, Location};
+use transom_core::policy::Policy;
+
+/// What is read to load one policy.
+#[derive(Clone)]
+pub(super) struct Wanted {
+    /// Its components.
+    pub(super) components: BTreeSet<Location>,
+    /// The signatures that lie beside them, and the trusted keys.
+    pub(super) companions: BTreeSet<Location>,
+    /// Where the files lie that it may name.
+    pub(super) base: Base,
+    /// The demanded signatures.
+    pub(super) verify: Option<VerifySpec>,
+    /// The uid of the policy, if it is an object.
+    uid: Option<String>,
+    /// The digests that it demands.
+    digests: BTreeMap<Location, String>,
+}
+
+impl Wanted {
+    /// What a policy names. `of_server`: it is an object; a file may bear the uid of an object on another cluster.
+    pub(super) fn new(policy: &Policy, written: &Written, of_server: bool) -> Self {
+        let base = &written.base;
+        let guests = policy.trigger.iter().chain([&policy.decide]);
+        let digest = |spec: &transom_api::policy::GuestSpec| {
+            let at = Location::parse(&spec.component, base).ok()?;
+            Some((at, spec.digest.clone()?))
+        };
+        Self {
+            components: written.components().collect(),
+            companions: companions(policy.verify.as_ref(), written.components(), base),
+            base: base.clone(),
+            verify: policy.verify.clone(),
+            uid: written.uid().filter(|_| of_server).map(str::to_owned),
+            // Where both guests name one component, that of `decide` counts.
+            digests: guests.filter_map(digest).collect(),
+        }
+    }
+
+    /// Everything that is read.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Location> {
+        self.components.iter().chain(&self.companions)
+    }
+
+    /// Who names a component.
+    pub(super) fn asker(&self, component: &Location) -> Asker<'_> {
+        Asker {
+            uid: self.uid.as_deref(),
+            digest: self.digests.get(component).map(String::as_str),
+            signed: self.verify.is_some(),
+        }
+    }
+}
+
+/// The signatures that lie beside components, and the trusted keys; nothing without a demand.
+pub(super) fn companions(
+    spec: Option<&VerifySpec>,
+    components: impl Iterator<Item = Location>,
+    base: &Base,
+) -> BTreeSet<Location> {
+    let Some(spec) = spec else {
+        return BTreeSet::new();
+    };
+    let beside = components.filter_map(|component| component.signature());
+    beside
+        .chain(verify::places(spec, base).into_iter().flatten())
+        .collect()
+}

@@ -1,0 +1,105 @@
+//! The page host/docs/own-guest.md, followed command by command: a signed guest comes to a running agent, is replaced and
+//! put back. `--nocapture` prints what each command said.
+
+use crate::applied::{CRDS, helm_on};
+use crate::deployed::Deployed;
+use anyhow::{Context as _, Result, ensure};
+use std::fs;
+use std::path::Path;
+use transom_core::digest::Digest;
+use transom_e2e::program;
+use transom_support::fleet::Fleet;
+use transom_test_cluster::{Access, Cluster, LOGIN, Options, Registry};
+use transom_test_deploy::page::{Page, shell};
+use transom_test_deploy::rendered::{folder, said};
+
+const PAGE: &str = "own-guest.md";
+const FLEET: Fleet = Fleet {
+    clusters: 0,
+    managed: 3,
+    seed: 13,
+};
+
+/// The versions of the guest that the reader builds: a bundled fixture, with a custom section that tells them apart.
+fn version(number: u8) -> Result<Vec<u8>> {
+    let mut bytes = program::component("calm")?;
+    bytes.extend([0, 2, 1, number]);
+    Ok(bytes)
+}
+
+/// The manifest on the page.
+fn manifest() -> Result<String> {
+    let text = fs::read_to_string(program::root().join("host/docs").join(PAGE))?;
+    let (_, rest) = text.split_once("```yaml\n").context("no manifest")?;
+    let (manifest, _) = rest.split_once("```").context("it does not end")?;
+    Ok(manifest.to_owned())
+}
+
+/// Makes the folders that the reader has, and the variables of a shell that reaches a registry.
+fn prepare(top: &Path, registry: &Registry) -> Result<String> {
+    let (work, docker) = (top.join("work"), top.join("docker"));
+    for folder in [&work, &docker, &top.join("maintenance/target/guests")] {
+        fs::create_dir_all(folder)?;
+    }
+    std::os::unix::fs::symlink(program::root().canonicalize()?, top.join("transom"))?;
+    fs::write(work.join("maintenance.yaml"), manifest()?)?;
+    let (user, password) = LOGIN;
+    let auths = serde_json::json!({"auths": {registry.address(): {"username": user, "password": password}}});
+    fs::write(docker.join("config.json"), auths.to_string())?;
+    let ca = top.join("ca.crt");
+    fs::write(&ca, registry.authority().context("no CA")?)?;
+    let transom = program::binary()?.parent().context("no folder")?.display();
+    Ok(format!(
+        "cd {} && export PATH={transom}:$PATH SSL_CERT_FILE={} DOCKER_CONFIG={} COSIGN_PASSWORD= && ",
+        work.display(),
+        ca.display(),
+        docker.display()
+    ))
+}
+
+#[expect(clippy::print_stdout, reason = "the page shows this output")]
+#[tokio::test]
+async fn a_signed_guest_comes_to_the_cluster_as_the_page_says() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    cluster.install_crds(&CRDS).await?;
+    cluster.install_fleet(FLEET).await?;
+    let registry = Registry::start(Access {
+        tls: true,
+        login: true,
+    })?;
+    let chart = folder("chart").display().to_string();
+    helm_on(
+        &cluster,
+        &["install", "transom", &chart, "--create-namespace"],
+    )?;
+    let top = cluster.folder().join("page");
+    let begin = prepare(&top, &registry)?;
+    let page = Page::read(PAGE)?;
+    let (mut agent, mut built, mut told) = (None, 0, String::new());
+    for command in page.all(&[])? {
+        if command.starts_with("cp ") {
+            built += 1;
+            let to = top.join("maintenance/target/guests/maintenance.wasm");
+            fs::write(to, version(built)?)?;
+        }
+        let here = command.replace("registry.example", &registry.address());
+        let output = said(&mut shell(&cluster, &format!("{begin}{here}"))?);
+        let output = output.with_context(|| format!("`{command}`\n{told}"))?;
+        println!("$ {command}\n{output}");
+        told.push_str(&format!("$ {command}\n{output}\n"));
+        if command.starts_with("helm upgrade") {
+            agent = Some(Deployed::start(&cluster).await?);
+        }
+    }
+    page.is_followed()?;
+    let digest = Digest::of_bytes(&version(1)?).to_string();
+    for words in [
+        format!("component {digest}\nsigned by release.pub"),
+        format!("{digest} is signed by release"),
+        "signed by cosign.pub".to_owned(),
+    ] {
+        ensure!(told.contains(&words), "no command said `{words}`:\n{told}");
+    }
+    let agent = agent.context("the page does not set up the agent")?;
+    agent.stop(&cluster).map(drop)
+}
