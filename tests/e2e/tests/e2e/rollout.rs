@@ -77,6 +77,12 @@ fn status(stage: &Stage, pointer: &str) -> Option<Value> {
     status.pointer(pointer).cloned()
 }
 
+/// Waits for an active revision.
+fn revision(stage: &Stage) -> Result<Value> {
+    let id = || status(stage, "/revision/id");
+    Ok(wait::until("a revision", DEADLINE, id)?)
+}
+
 /// Waits until a field of the policy's status has a value.
 fn wait_for(stage: &Stage, pointer: &str, value: &str) -> Result<()> {
     let what = format!("{pointer} to be {value}");
@@ -105,7 +111,7 @@ fn a_candidate_in_preview_waits_for_the_approval_of_its_plan() -> Result<()> {
     let stage = stage()?;
     let agent = watch(&stage, "log")?;
     wait_for_taints(&stage, "a", 1)?;
-    let first = status(&stage, "/revision/id").context("no revision")?;
+    let first = revision(&stage)?;
     put_policy(&stage, "  rollout: {mode: Preview}\n")?;
     put_component(&stage, &failing()?)?;
     wait_for(&stage, "/candidate/reason", "ApprovalRequired")?;
@@ -160,7 +166,7 @@ fn a_candidate_that_fails_for_a_live_object_never_becomes_active() -> Result<()>
     put_cluster(&stage, &long)?;
     let agent = watch(&stage, "log")?;
     wait_for_taints(&stage, &long, 1)?;
-    let first = status(&stage, "/revision/id").context("no revision")?;
+    let first = revision(&stage)?;
     put_component(&stage, &failing()?)?;
     wait_for(&stage, "/candidate/reason", "GuestTrapped")?;
     wait_for(&stage, "/candidate/gate", "Answers")?;
@@ -184,7 +190,7 @@ fn a_revision_that_fails_once_it_is_active_is_taken_back_and_barred() -> Result<
     let stage = stage()?;
     let agent = watch(&stage, "log")?;
     wait_for_taints(&stage, "a", 1)?;
-    let first = status(&stage, "/revision/id").context("no revision")?;
+    let first = revision(&stage)?;
     put_component(&stage, &failing()?)?;
     wait_for_taints(&stage, "a", 0)?;
     // It fails for an object that was not there when it was tried.
