@@ -65,6 +65,9 @@ fn accepted() -> Result<Vec<Value>> {
                 policy["spec"]["guests"][role]["settings"] = settings.clone();
             }
             policy["metadata"]["name"] = json!(format!("case-{}", all.len()));
+            let keys = json!([{"name": "release", "configMap": "transom-trust/keys/release.pub"},
+                {"name": "second-1", "file": "../keys/second.pub"}]);
+            policy["spec"]["verify"] = json!({"mode": "All", "keys": keys});
             all.push(policy);
         }
     }
@@ -146,6 +149,39 @@ const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/spec", "{}"),
     ('k', "/spec/suspended", "true"),
     ('k', "/spec/suspend", r#""yes""#),
+    ('k', "/spec/verify", "{}"),
+    ('k', "/spec/verify", r#"{"keys": []}"#),
+    (
+        'k',
+        "/spec/verify",
+        r#"{"mode": "Some", "keys": [{"name": "a", "file": "a"}]}"#,
+    ),
+    (
+        'k',
+        "/spec/verify",
+        r#"{"keys": [{"name": "a", "file": "a"}, {"name": "a", "file": "b"}]}"#,
+    ),
+    ('k', "/spec/verify", r#"{"keys": [{"name": "a"}]}"#),
+    (
+        'k',
+        "/spec/verify",
+        r#"{"keys": [{"name": "A", "file": "a"}]}"#,
+    ),
+    (
+        'k',
+        "/spec/verify",
+        r#"{"keys": [{"name": "a", "file": "a", "configMap": "a/b/c"}]}"#,
+    ),
+    (
+        'k',
+        "/spec/verify",
+        r#"{"keys": [{"name": "a", "configMap": "a/b"}]}"#,
+    ),
+    (
+        'k',
+        "/spec/verify",
+        r#"{"keys": [{"name": "a", "file": ""}]}"#,
+    ),
     ('k', "/spec/resyncSeconds", "-1"),
     ('k', "/spec/resyncSeconds", "4294967296"),
     (

@@ -154,15 +154,11 @@ impl Components {
         if !absent.is_empty() && !may_pull {
             return None;
         }
-        for (component, unsigned) in absent {
+        for (component, Absent { unsigned, manifest }) in absent {
             let Some(image) = component.image() else {
                 continue;
             };
             let asker = wanted.asker(&component);
-            // A tag means what it meant when it was first pulled.
-            let record = self.kept.record(&component, asker);
-            let record = record.filter(|_| asker.digest.is_none());
-            let manifest = record.and_then(|record| record.manifest);
             let first = Image {
                 digest: image.digest.clone().or(manifest),
                 ..image.clone()
@@ -177,13 +173,13 @@ impl Components {
         Some(gathered)
     }
 
-    /// Takes the artifacts that were kept and have the demanded signatures; returns those that are left, each with what was
-    /// kept without them. Reads files, in a thread for that.
+    /// Takes the artifacts that were kept and have the demanded signatures; returns those that are left. Reads files, in a
+    /// thread for that.
     async fn find_kept(
         &self,
         wanted: Wanted,
         mut gathered: Gathered,
-    ) -> (Gathered, BTreeMap<Location, Option<Held>>) {
+    ) -> (Gathered, BTreeMap<Location, Absent>) {
         let this = self.clone();
         let is_image = |one: &&Location| one.image().is_some() && self.allow(one);
         let images: BTreeSet<_> = wanted.components.iter().filter(is_image).cloned().collect();
@@ -193,22 +189,29 @@ impl Components {
         let finding = tokio::task::spawn_blocking(move || {
             let mut absent = BTreeMap::new();
             for component in images {
-                let Some(held) = this.kept.find(&component, wanted.asker(&component)) else {
-                    absent.insert(component, None);
-                    continue;
+                let asker = wanted.asker(&component);
+                let unsigned = match this.kept.find(&component, asker) {
+                    Some(held) => {
+                        gathered.kept.insert(component.clone(), held);
+                        let inputs = Inputs {
+                            sources: &this.sources,
+                            base: &wanted.base,
+                            gathered: &gathered,
+                        };
+                        let spec = wanted.verify.as_ref();
+                        if spec.is_none_or(|spec| verify::is_signed(spec, &component, inputs)) {
+                            continue;
+                        }
+                        // There may be other signatures by now.
+                        gathered.kept.remove(&component)
+                    }
+                    None => None,
                 };
-                gathered.kept.insert(component.clone(), held);
-                let inputs = Inputs {
-                    sources: &this.sources,
-                    base: &wanted.base,
-                    gathered: &gathered,
-                };
-                let spec = wanted.verify.as_ref();
-                if !spec.is_none_or(|spec| verify::is_signed(spec, &component, inputs)) {
-                    // There may be other signatures by now.
-                    let unsigned = gathered.kept.remove(&component);
-                    absent.insert(component, unsigned);
-                }
+                // A tag means what it meant when it was first pulled.
+                let record = this.kept.record(&component, asker);
+                let record = record.filter(|_| asker.digest.is_none());
+                let manifest = record.and_then(|record| record.manifest);
+                absent.insert(component, Absent { unsigned, manifest });
             }
             (gathered, absent)
         });
@@ -247,6 +250,14 @@ impl Components {
             gathered.objects.insert(reference.clone(), read);
         }
     }
+}
+
+/// An artifact that has to be pulled.
+struct Absent {
+    /// What was kept of it without the demanded signatures.
+    unsigned: Option<Held>,
+    /// The manifest that its tag named when it was first pulled.
+    manifest: Option<String>,
 }
 
 /// The versions of objects that were read.

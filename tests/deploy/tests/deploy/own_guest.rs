@@ -57,7 +57,6 @@ fn prepare(top: &Path, registry: &Registry) -> Result<String> {
     ))
 }
 
-#[expect(clippy::print_stdout, reason = "the page shows this output")]
 #[tokio::test]
 async fn a_signed_guest_comes_to_the_cluster_as_the_page_says() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::fs;
 use transom_core::digest::Digest;
 use transom_e2e::program;
-use transom_test_cluster::{Mark, Target, wait};
+use transom_test_cluster::{Access, Mark, Registry, Target, wait};
 
 const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 const NAME: &str = "external-managed-kubeconfig";
@@ -266,5 +266,48 @@ fn reads_a_component_with_exactly_the_permissions_of_transom_rbac() -> Result<()
         let all = requests(stage, mark, PARTS).await?;
         ensure!(all <= 10, "{all} requests for one ConfigMap");
         Ok(())
+    })
+}
+
+#[test]
+fn a_moved_tag_is_an_event_and_a_condition_of_its_policy() -> Result<()> {
+    on_stage(async |stage| {
+        let registry = Registry::start(Access::default())?;
+        stage.install_policies().await?;
+        stage.ready("one", true).await?;
+        let (first, second) = (component(b'a')?, component(b'b')?);
+        let pulled = registry.push("kubeconfig:v1", &first)?;
+        let place = registry.place("kubeconfig");
+        stage.use_component(&format!("oci:{place}:v1")).await?;
+        let (address, sources) = (registry.address(), format!("builtin,oci:{place}"));
+        let words = ["--policy-objects", "--sources", &sources];
+        let more = ["--registry-http", &address, "--tag-resync-seconds", "1"];
+        let agent = stage.start_agent(&[&words[..], &more].concat())?;
+        stage.wait_for_component(&first).await?;
+        let moved = registry.push("kubeconfig:v1", &second)?;
+        let event = wait::until("the Event", DEADLINE, async || {
+            let events = stage.list(("events.k8s.io/v1", "Event")).await?;
+            let mut events = events.into_iter().map(|one| one.data);
+            Ok(events.find(|one| one["reason"] == "TagMoved"))
+        });
+        let event = event.await?;
+        let note = event["note"].as_str().context("an Event without a note")?;
+        ensure!(note.contains(&pulled) && note.contains(&moved), "{event}");
+        let regarding = &event["regarding"];
+        ensure!(
+            regarding["kind"] == "FleetPolicy" && regarding["name"] == NAME,
+            "{event}"
+        );
+        ensure!(regarding["uid"].as_str().is_some_and(|uid| !uid.is_empty()));
+        let is_told = |status: &Value| {
+            let all = status["conditions"].as_array().cloned().unwrap_or_default();
+            let has = |kind: &str| {
+                let mut all = all.iter();
+                all.any(|one| one["type"] == kind && one["status"] == "True")
+            };
+            has("TagMoved") && has("Ready")
+        };
+        stage.wait_for_status("the condition", is_told).await?;
+        agent.stop().map(drop)
     })
 }
