@@ -21,6 +21,9 @@ pub const MANAGED_KEYS: &str = "transom.dev/managed-keys";
 /// Annotation of a user on a primary: any value but `false` pauses it, for every policy.
 pub const PAUSED: &str = "transom.dev/paused";
 
+/// Annotation of a user on a policy: the digest that `status.limits.approve` shows lets what is withheld pass.
+pub const APPROVED: &str = "transom.dev/approved";
+
 /// Whether a label or annotation is the agent's own to set: [`MANAGED_BY`], and every key of `transom.dev` or below it.
 pub fn is_reserved(key: &str) -> bool {
     let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);

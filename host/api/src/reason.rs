@@ -158,6 +158,12 @@ words! {
     SourceDeleted, Left: "The primary was deleted. What was made for it is removed or kept, as the policy says.",
         "Nothing to do.";
     Loaded, Held: "The newest revision of the policy is active.", "Nothing to do.";
+    LimitReached, Held:
+        "The policy has changed as many primaries in this interval as spec.limits allows. Nothing is written for this \
+         one until that is approved, or no longer wanted.",
+        "Look at status.limits of the policy. If the changes are right, set the annotation transom.dev/approved of the \
+         policy to the digest that stands there, or raise the limit. If they are not, mend their cause: what is no \
+         longer wanted is not written.";
     // Waiting.
     InputTerminating, Waiting: "A required object is being deleted.",
         "Nothing to do: the primary is reconciled again when the object is gone or recreated.";

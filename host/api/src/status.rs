@@ -1,6 +1,9 @@
 //! The status of a policy. `core::summary` computes it. It contains no credentials.
 
+pub mod limits;
+
 use crate::State;
+pub use limits::{ChangesStatus, LimitsStatus, MAX_WITHHELD};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +36,9 @@ pub struct PolicyStatus {
     /// Watches that do not work.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watch_errors: Vec<WatchStatus>,
+    /// What `spec.limits` withholds; absent when it withholds nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<LimitsStatus>,
     /// `Ready` and its parts: `Loaded`, `Watched` and `Healthy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
@@ -184,7 +190,7 @@ pub enum ConditionType {
     Loaded,
     /// Everything that the policy needs is watched.
     Watched,
-    /// No primary failed.
+    /// No primary failed, and no limit is reached.
     Healthy,
 }
 

@@ -15,6 +15,7 @@ pub fn bounded(earlier: &Policy, newest: &Policy) -> Policy {
         primary: primary(&earlier.primary, &newest.primary),
         reads: reads(&earlier.reads, &newest.reads),
         writes: writes(&earlier.writes, &newest.writes),
+        limits: earlier.limits.and(&newest.limits),
         ..earlier.clone()
     };
     let narrowed = (&bounded.primary, &bounded.reads, &bounded.writes)

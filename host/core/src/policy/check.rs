@@ -12,7 +12,9 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 use transom_api::policy::bounds::{self, FEW, LABEL, MANY};
-use transom_api::policy::{GrantSpec, GuestSpec, PolicySpec, PrimarySpec, ReadGrant};
+use transom_api::policy::{
+    GrantSpec, GuestSpec, Limited, LimitsSpec, PolicySpec, PrimarySpec, ReadGrant,
+};
 
 pub(crate) type Checked<T> = Result<T, PolicyError>;
 
@@ -43,6 +45,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     let (world, writes) = write::writes(&spec, &reads, &names)?;
     dependents(&spec, &reads, &writes)?;
     write::managed_keys(&spec.own, &writes)?;
+    limits(&spec.limits)?;
     Ok(Policy {
         name: name.into(),
         suspend: spec.suspend,
@@ -53,8 +56,23 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
         reads,
         writes,
         own: spec.own,
+        limits: spec.limits,
         resync_seconds: spec.resync_seconds,
     })
+}
+
+fn limits(spec: &LimitsSpec) -> Checked<()> {
+    if !(1..=LimitsSpec::MAX_INTERVAL_SECONDS).contains(&spec.interval_seconds) {
+        return wrong("spec.limits.intervalSeconds", "is not 1 to 86400");
+    }
+    let too_much = |one: &Limited| spec.of(*one).percent > 100;
+    match Limited::ALL.into_iter().find(too_much) {
+        Some(one) => wrong(
+            format!("spec.limits.{}.percent", one.as_str()),
+            "is more than 100",
+        ),
+        None => Ok(()),
+    }
 }
 
 fn primary(spec: &PrimarySpec) -> Checked<PrimaryRule> {
@@ -397,6 +415,13 @@ mod tests {
                 ("grant.read[1].keys", json!(["a"]), ""),
                 ("grant.read[2].name", json!("{name}"), ""),
                 ("grant.write", json!([]), ""),
+                ("limits", json!({"intervalSeconds": 0}), ".intervalSeconds"),
+                (
+                    "limits",
+                    json!({"intervalSeconds": 86_401}),
+                    ".intervalSeconds",
+                ),
+                ("limits.objectsPruned", json!({"percent": 101}), ".percent"),
                 ("own.keepUntilAbsent", json!(["nobody"]), "[0]"),
             ],
         );
