@@ -17,9 +17,11 @@ pub(crate) mod watch;
 use anyhow::Context as _;
 use files::Files;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use transom_api::labels;
 use transom_artifacts::{Base, Location};
 use transom_core::document::{Limits, flatten_list, parse_many};
 use transom_core::policy::manifest;
@@ -75,6 +77,33 @@ impl Written {
     /// Its uid, if it is an object.
     fn uid(&self) -> Option<&str> {
         self.text("/metadata/uid")
+    }
+
+    /// The digest that its annotation approves: what its limits withhold may pass.
+    pub(crate) fn approved(&self) -> Option<&str> {
+        let annotations = self.value.pointer("/metadata/annotations")?;
+        annotations.get(labels::APPROVED)?.as_str()
+    }
+
+    /// Whether both define the same policy: an approval does not change it.
+    fn defines_same(&self, other: &Self) -> bool {
+        (&self.place, &self.base) == (&other.place, &other.base)
+            && self.without_approval() == other.without_approval()
+    }
+
+    fn without_approval(&self) -> Cow<'_, Value> {
+        let mut value = Cow::Borrowed(&self.value);
+        if self.approved().is_some()
+            && let Some(metadata) = value.to_mut().pointer_mut("/metadata")
+            && let Some(annotations) = metadata.get_mut("annotations")
+            && let Some(annotations) = annotations.as_object_mut()
+        {
+            annotations.remove(labels::APPROVED);
+            let is_empty = annotations.is_empty();
+            let metadata = metadata.as_object_mut().filter(|_| is_empty);
+            metadata.map(|metadata| metadata.remove("annotations"));
+        }
+        value
     }
 
     /// When the policy was created, if it comes from an API server; in seconds since 1970.

@@ -13,6 +13,7 @@ pub use look::{Look, Looked};
 pub use record::Record;
 
 use crate::failure::Failure;
+use crate::plan::WriteFailure;
 use crate::reference::ObjectRef;
 use kinds::opposite;
 use look::Offer;
@@ -95,6 +96,14 @@ fn is_limited(limits: &LimitsSpec, kind: Limited, primaries: u32) -> bool {
     share(limits, kind, primaries) < primaries.max(1)
 }
 
+impl Ask<'_> {
+    /// Whether any of it can reach its limit.
+    pub fn is_limited(&self) -> bool {
+        let mut kinds = self.kinds.iter();
+        kinds.any(|kind| is_limited(self.limits, *kind, self.primaries))
+    }
+}
+
 impl Ledger {
     /// A ledger with what an earlier process, or another replica, recorded. All that was reserved counts as done.
     pub fn found(record: Option<Record>) -> Self {
@@ -127,13 +136,13 @@ impl Ledger {
         self.record.as_ref()
     }
 
-    /// Whether nothing counts and nothing is withheld.
-    pub fn is_empty(&self) -> bool {
-        self.record.is_none() && self.withheld.is_empty()
+    /// Whether something is withheld, so that looks are needed.
+    pub fn is_stopping(&self) -> bool {
+        let reached = self.record.as_ref().is_some_and(|record| record.reached);
+        reached || self.withholds() || self.status.is_some()
     }
 
-    /// Whether anything is withheld, so that looks are needed.
-    pub fn withholds(&self) -> bool {
+    fn withholds(&self) -> bool {
         !self.withheld.is_empty()
     }
 
@@ -160,10 +169,7 @@ impl Ledger {
             .filter(|kind| of(&self.done, *kind) >= most(*kind))
             .collect();
         if !over.is_empty() {
-            let failure = self.failure(ask, &over, primaries);
-            self.withheld.insert(Arc::clone(ask.primary), over);
-            self.released = false;
-            return Verdict::Withheld(failure);
+            return self.withhold(ask, over, primaries);
         }
         let reserved = |kind| {
             self.record
@@ -181,6 +187,19 @@ impl Ledger {
         self.withheld.remove(ask.primary);
         self.count(ask, &new);
         Verdict::Admitted(new)
+    }
+
+    /// That something is withheld is recorded first: it keeps the interval open, also after a restart.
+    fn withhold(&mut self, ask: &Ask<'_>, over: Kinds, primaries: u32) -> Verdict {
+        if !self.record.as_ref().is_some_and(|record| record.reached) {
+            let mut record = self.reserving(ask, &Kinds::new(), primaries);
+            record.reached = true;
+            return Verdict::Reserve(record);
+        }
+        let failure = self.failure(ask, &over, primaries);
+        self.withheld.insert(Arc::clone(ask.primary), over);
+        self.released = false;
+        Verdict::Withheld(failure)
     }
 
     fn count(&mut self, ask: &Ask<'_>, new: &Kinds) {
@@ -276,13 +295,16 @@ impl Ledger {
         let Some(record) = &self.record else {
             return false;
         };
+        // Until all were reconciled after a start, what was withheld before may still be withheld.
+        record.reached && (!self.complete || self.exceeds(limits, record.primaries))
+    }
+
+    fn exceeds(&self, limits: &LimitsSpec, primaries: u32) -> bool {
         Limited::ALL.into_iter().any(|kind| {
-            let most = self.most(limits, kind, record.primaries);
             let withheld = self.withheld_of(kind);
-            // Until all were reconciled after a start, a limit that was reached before may withhold something.
-            let unknown = !self.complete && most > 0 && of(&self.unknown, kind) >= most;
-            let more = withheld > 0 && self.standing(kind).saturating_add(withheld) > most;
-            is_limited(limits, kind, record.primaries) && (unknown || more)
+            let all = self.standing(kind).saturating_add(withheld);
+            let most = self.most(limits, kind, primaries);
+            withheld > 0 && is_limited(limits, kind, primaries) && all > most
         })
     }
 
@@ -322,10 +344,10 @@ impl Ledger {
 }
 
 /// Whether a failed write certainly changed nothing.
-pub fn is_unwritten(reason: KnownReason) -> bool {
+pub fn is_unwritten(failure: &WriteFailure) -> bool {
     use KnownReason as R;
     matches!(
-        reason,
+        failure.reason,
         R::WriteConflict
             | R::WriteForbidden
             | R::WriteInvalid

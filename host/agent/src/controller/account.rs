@@ -4,6 +4,7 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use transom_core::limits::{self, Kinds};
 use transom_core::object::Object;
 use transom_core::plan::{Outcome, Step, StepOutcome};
 use transom_core::reference::ObjectRef;
@@ -18,6 +19,8 @@ pub(crate) struct Account {
     pub(crate) decision: Option<Value>,
     /// What would be written.
     pub(crate) steps: Vec<Step>,
+    /// What of it has a limit.
+    pub(crate) limited: Kinds,
 }
 
 /// One object that was read.
@@ -97,9 +100,12 @@ impl Accounts {
         }
     }
 
-    /// Records what would be written.
-    pub(crate) fn planned(&self, key: &Key, steps: &[Step]) {
-        self.note(key, |account| account.steps.extend(steps.iter().cloned()));
+    /// Records what would be written; `before` is the primary as it was read.
+    pub(crate) fn planned(&self, key: &Key, steps: &[Step], before: Option<&Object>) {
+        self.note(key, |account| {
+            account.steps.extend(steps.iter().cloned());
+            account.limited.extend(limits::kinds(steps, before));
+        });
     }
 
     /// All accounts.

@@ -147,6 +147,7 @@ impl Controller {
         }
         let released = self.memory.lock().remove_policy(policy);
         self.statuses.forget(policy);
+        self.limits.forget(policy);
         telemetry::forgotten(policy);
         self.enqueue_released(released);
     }

@@ -27,6 +27,17 @@ pub(super) struct Known {
     pub(super) broken: Vec<(String, String)>,
     /// Every policy that is written.
     pub(super) written: BTreeSet<String>,
+    /// What is approved of each of them.
+    pub(super) approvals: BTreeMap<Arc<str>, Approval>,
+}
+
+/// What is approved of a policy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Approval {
+    /// The digest of what may pass.
+    pub(crate) digest: Option<String>,
+    /// The uid of the policy, if it is an object.
+    pub(crate) uid: Option<String>,
 }
 
 impl Default for Active {
@@ -95,6 +106,15 @@ impl Active {
     /// The active revision of a policy.
     pub(crate) fn loaded_of(&self, policy: &str) -> Option<Arc<Loaded>> {
         self.lock().loaded.get(policy).cloned()
+    }
+
+    /// What is approved of a policy.
+    pub(crate) fn approval(&self, policy: &str) -> Approval {
+        self.lock()
+            .approvals
+            .get(policy)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// The connections that an active policy needs.

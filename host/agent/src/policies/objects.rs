@@ -2,12 +2,13 @@
 
 use super::Written;
 use serde_json::{Value, json};
+use transom_api::labels;
 use transom_api::status::PolicyStatus;
 use transom_artifacts::Base;
 use transom_core::object::Object;
 
 /// Every policy that is not being deleted, in order of name. Its place is the object's name; component files lie at
-/// `base`. Only the fields that define a policy are taken, so that a new status does not make it a new policy.
+/// `base`. Only the fields that define a policy are taken, and an approval, so that a new status does not make it a new policy.
 pub(crate) fn written(objects: &[Object], base: &Base) -> Vec<Written> {
     let there = objects.iter().filter(|object| !object.deleting());
     let mut all: Vec<_> = there.map(|object| one(object, base)).collect();
@@ -26,11 +27,15 @@ fn one(object: &Object, base: &Base) -> Written {
             .unwrap_or_default()
     };
     let (generation, created, uid) = (of("generation"), of("creationTimestamp"), of("uid"));
-    let value = json!({
+    let mut value = json!({
         "apiVersion": reference.api_version, "kind": reference.kind,
         "metadata": {"name": reference.name, "generation": generation, "creationTimestamp": created, "uid": uid},
         "spec": field("spec"),
     });
+    let annotations = body.pointer("/metadata/annotations");
+    if let Some(approved) = annotations.and_then(|all| all.get(labels::APPROVED)) {
+        value["metadata"]["annotations"] = json!({labels::APPROVED: approved});
+    }
     Written {
         place: format!("FleetPolicy {}", reference.name),
         base: base.clone(),
@@ -98,7 +103,15 @@ mod tests {
             (super::status(&before), super::status(&after)),
             (None, Some(PolicyStatus::default()))
         );
+        let annotations = json!({"transom.dev/approved": "sha256:1", "other": "x"});
+        let approved = object("a", &json!({"/metadata/annotations": annotations}));
+        let (before, approved) = (said(&before), said(&approved));
+        assert!(before[0].defines_same(&approved[0]) && before != approved);
+        assert_eq!(
+            approved[0].value["metadata"]["annotations"],
+            json!({"transom.dev/approved": "sha256:1"})
+        );
         let edited = object("a", &json!({"/metadata/generation": 3}));
-        assert_ne!(said(&before), said(&edited));
+        assert!(!before[0].defines_same(&said(&edited)[0]));
     }
 }

@@ -1,6 +1,6 @@
 //! What happens to withheld changes by time and by approval, and what is told of them.
 
-use super::{Ledger, is_limited, of};
+use super::{Ledger, Record, is_limited, of};
 use crate::digest::Digest;
 use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
@@ -37,6 +37,8 @@ pub struct Looked {
     pub approved: Option<String>,
     /// Whether something is withheld, and nothing was at the look before.
     pub reached: bool,
+    /// The record to write, because nothing is withheld any more.
+    pub over: Option<Record>,
 }
 
 /// What an approval lets pass.
@@ -50,15 +52,30 @@ impl Ledger {
     /// Looks at the time and at what is approved.
     pub fn look(&mut self, look: &Look<'_>) -> Looked {
         self.complete |= look.complete;
+        self.offer(self.told(look.policy, look.limits).as_ref());
         let approved = look.approved.and_then(|digest| self.approve(digest, look));
+        let reached = self.record.clone().filter(|record| record.reached);
         self.turn(look.limits, look.now_seconds);
+        if let Some(record) = self
+            .record
+            .as_mut()
+            .filter(|_| self.complete && self.withheld.is_empty())
+        {
+            record.reached = false;
+        }
+        let still = self.record.as_ref().is_some_and(|record| record.reached);
+        let over = reached.filter(|_| !still);
         let before = self.status.take();
         self.status = self.told(look.policy, look.limits);
-        self.offer();
+        self.offer(self.status.clone().as_ref());
         Looked {
             released: self.release(look.limits),
             approved,
             reached: self.status.is_some() && before.is_none(),
+            over: over.map(|record| Record {
+                reached: false,
+                ..record
+            }),
         }
     }
 
@@ -101,8 +118,8 @@ impl Ledger {
     }
 
     /// Keeps what the status offers for approval.
-    fn offer(&mut self) {
-        let Some(status) = &self.status else { return };
+    fn offer(&mut self, status: Option<&LimitsStatus>) {
+        let Some(status) = status else { return };
         if self
             .offers
             .iter()

@@ -18,6 +18,8 @@ pub struct Record {
     pub reserved: BTreeMap<Limited, u32>,
     /// How many more were approved.
     pub approved: BTreeMap<Limited, u32>,
+    /// Whether something is withheld.
+    pub reached: bool,
 }
 
 impl Record {

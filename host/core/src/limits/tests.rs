@@ -183,7 +183,7 @@ fn a_fleet_no_larger_than_the_number_is_not_limited_and_nothing_is_recorded() {
     ] {
         let mut fleet = Fleet::new(primaries, limits);
         assert_eq!(fleet.add(0..primaries), primaries as usize);
-        assert_eq!((fleet.writes, fleet.ledger.is_empty()), (0, true));
+        assert_eq!((fleet.writes, fleet.ledger.record()), (0, None));
     }
     let mut none = Fleet::new(0, json!({"elementsAdded": {}}));
     assert_eq!(none.add(0..1), 0, "no share of nothing");
@@ -226,7 +226,7 @@ fn a_limit_is_recorded_in_few_parts_before_it_is_used() {
             assert!(reserved > name, "{name} before it was recorded");
         }
     }
-    assert_eq!((fleet.changed.len(), fleet.writes), (3_000, 5));
+    assert_eq!((fleet.changed.len(), fleet.writes), (3_000, 6));
 }
 
 #[test]
@@ -306,11 +306,20 @@ fn an_approval_lets_exactly_so_many_more_pass_once() {
     fleet.restart();
     fleet.add(0..32);
     fleet.look(None);
-    assert_eq!(
-        fleet.look(Some(&digest)).approved,
-        None,
-        "not for another interval"
-    );
+    let looked = fleet.look(Some(&digest));
+    assert_eq!(looked.approved, None, "not for another interval");
+}
+
+#[test]
+fn what_was_approved_while_no_agent_ran_passes_at_the_next_start() {
+    let mut fleet = Fleet::new(40, json!({}));
+    fleet.add(0..32);
+    fleet.look(None);
+    let digest = fleet.status().approve.clone();
+    fleet.restart();
+    assert_eq!(fleet.add(12..32), 0);
+    assert_eq!(fleet.look(Some(&digest)).released.len(), 20);
+    assert_eq!(fleet.add(12..40), 20);
 }
 
 #[test]
@@ -342,8 +351,30 @@ fn a_reached_limit_stays_reached_over_a_restart() {
     assert_eq!((fleet.add(0..32), fleet.status().withheld), (0, 32));
     // The same, but nothing is withheld any more.
     fleet.restart();
-    fleet.look(None);
+    let over = fleet.look(None).over.unwrap();
+    assert!(!over.reached);
     assert_eq!(fleet.add(0..3), 3);
+}
+
+#[test]
+fn a_limit_that_was_used_up_withholds_nothing_after_a_restart() {
+    let mut fleet = Fleet::new(40, json!({}));
+    assert_eq!(fleet.add(0..12), 12);
+    fleet.restart();
+    fleet.now += 600;
+    assert_eq!(fleet.add(0..12), 12);
+}
+
+#[test]
+fn that_nothing_is_withheld_any_more_is_recorded() {
+    let mut fleet = Fleet::new(40, json!({}));
+    assert_eq!(fleet.add(0..13), 12);
+    assert_eq!(fleet.look(None).over, None);
+    assert!(fleet.ask("12", &[]).is_ok());
+    let over = fleet.look(None).over;
+    assert_eq!(over.as_ref(), fleet.ledger.record(), "the interval goes on");
+    assert!(!over.unwrap().reached && fleet.kept.as_ref().unwrap().reached);
+    assert_eq!(fleet.look(None).over, None, "once");
 }
 
 #[test]
@@ -395,7 +426,7 @@ fn a_record_reads_back_and_holds_no_name() {
     assert_eq!(Record::parse(&record.text()), Ok(record.clone()));
     assert_eq!(
         record.text(),
-        r#"{"startedSeconds":1000,"endsSeconds":1600,"primaries":40,"reserved":{"elementsAdded":12},"approved":{}}"#
+        r#"{"startedSeconds":1000,"endsSeconds":1600,"primaries":40,"reserved":{"elementsAdded":12},"approved":{},"reached":true}"#
     );
     assert!(Record::parse("{}").is_err() && Record::parse("").is_err());
     assert!(!record.is_old(1_600) && record.is_old(90_000));

@@ -421,7 +421,11 @@ mod tests {
                     json!({"intervalSeconds": 86_401}),
                     ".intervalSeconds",
                 ),
-                ("limits.objectsPruned", json!({"percent": 101}), ".percent"),
+                (
+                    "limits",
+                    json!({"objectsPruned": {"percent": 101}}),
+                    ".objectsPruned.percent",
+                ),
                 ("own.keepUntilAbsent", json!(["nobody"]), "[0]"),
             ],
         );
