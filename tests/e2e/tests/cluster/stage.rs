@@ -34,7 +34,7 @@ pub(crate) const CRDS: [&str; 3] = [
     "klusterlets.operator.open-cluster-management.io",
 ];
 /// What the agent writes beside its main task.
-pub(crate) const BESIDE: [&str; 4] = ["configmaps", "events", "leases", "fleetpolicies"];
+pub(crate) const BESIDE: [&str; 3] = ["events", "leases", "fleetpolicies"];
 /// Concurrent requests.
 pub(crate) const PARALLEL: usize = 12;
 
