@@ -91,6 +91,12 @@ fn share(limits: &LimitsSpec, kind: Limited, primaries: u32) -> u32 {
     limit.count.max(u32::try_from(share).unwrap_or(u32::MAX))
 }
 
+/// Whether none of these kinds has a limit, however many primaries there are.
+pub fn are_off(limits: &LimitsSpec, kinds: &Kinds) -> bool {
+    let mut kinds = kinds.iter();
+    kinds.all(|kind| limits.of(*kind).percent >= 100)
+}
+
 /// Whether the limit can be reached at all.
 fn is_limited(limits: &LimitsSpec, kind: Limited, primaries: u32) -> bool {
     share(limits, kind, primaries) < primaries.max(1)

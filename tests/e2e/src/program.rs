@@ -96,6 +96,12 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// The text of a bundled policy without limits.
+pub fn without_limits(text: &str) -> String {
+    let spec = format!("\nspec:\n  limits: {}\n", unlimited());
+    text.replacen("\nspec:\n", &spec, 1)
+}
+
 /// `spec.limits` of a policy for tests that change many objects on purpose.
 pub fn unlimited() -> Value {
     let off = json!({"percent": 100});

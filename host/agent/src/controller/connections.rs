@@ -292,7 +292,7 @@ impl Connections {
     /// Where the agent records the limits of its policies: with the Lease, or else in a directory.
     pub(crate) fn limits(&self, lease_namespace: Option<&str>) -> Option<ObjectRef> {
         let at = |cluster: &str, namespace: &str| ObjectRef {
-            cluster: cluster.to_owned().into(),
+            cluster: cluster.to_owned(),
             ..ObjectRef::local("v1", "ConfigMap", Some(namespace), rights::LIMITS)
         };
         if let (Some(home), Some(namespace)) = (&self.home, lease_namespace) {

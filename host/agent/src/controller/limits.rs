@@ -127,6 +127,10 @@ impl Controller {
             return Ok(kinds);
         }
         let policy = self.limiting_policy(admitted);
+        if limits::are_off(&policy, &kinds) {
+            self.limits.unwanted(key);
+            return Ok(Kinds::new());
+        }
         let now_seconds = self.clock.now_seconds();
         let ask = Ask {
             primary: &key.primary,
@@ -203,7 +207,7 @@ impl Controller {
         let mut results = outcome.steps.iter();
         if !counted.is_empty() && results.all(|step| unwritten(&step.result)) {
             self.limits.ledger(&key.policy, |ledger| {
-                ledger.give_back(&key.primary, counted)
+                ledger.give_back(&key.primary, counted);
             });
         }
     }

@@ -1,3 +1,5 @@
+//! The limits of a fleet as values: what passes, what is withheld, and what outlives an agent that ends at any point.
+
 use super::*;
 use crate::object::Object;
 use crate::plan::Step;
@@ -185,6 +187,9 @@ fn a_fleet_no_larger_than_the_number_is_not_limited_and_nothing_is_recorded() {
         assert_eq!(fleet.add(0..primaries), primaries as usize);
         assert_eq!((fleet.writes, fleet.ledger.record()), (0, None));
     }
+    let off: LimitsSpec =
+        serde_json::from_value(json!({"elementsAdded": {"percent": 100}})).unwrap();
+    assert!(are_off(&off, &[ADDED].into()) && !are_off(&off, &[ADDED, REMOVED].into()));
     let mut none = Fleet::new(0, json!({"elementsAdded": {}}));
     assert_eq!(none.add(0..1), 0, "no share of nothing");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use transom_api::KnownReason;
-use transom_core::failure::Failure;
+use transom_core::failure::{Class, Failure};
 use transom_core::limits::{Ledger, Record, Verdict};
 use transom_core::object::Object;
 use transom_core::plan::{Plan, Step, WriteFailure};
@@ -115,7 +115,7 @@ impl Controller {
                 Ok(()) => self
                     .limits
                     .ledger(&key.policy, |ledger| ledger.recorded(record)),
-                Err(failed) if failed.reason == KnownReason::WriteConflict => {
+                Err(failed) if Class::of(failed.reason) == Class::Conflict => {
                     there.known = false;
                     conflict = Some(failed);
                     continue;
@@ -265,5 +265,10 @@ fn unrecorded(failed: &WriteFailure) -> Failure {
         "the limits of the policy cannot be recorded: {}",
         failed.message
     );
-    Failure::known(failed.reason, message)
+    // No input of the primary mends it, so it is tried again.
+    let class = match Class::of(failed.reason) {
+        class @ (Class::Conflict | Class::Unreachable | Class::Standby) => class,
+        _ => Class::Missing,
+    };
+    Failure::new(class, failed.reason.into(), &message)
 }
