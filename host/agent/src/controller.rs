@@ -8,6 +8,7 @@ mod documents;
 mod finish;
 mod gather;
 mod invoke;
+mod limits;
 pub(crate) mod memory;
 mod plan;
 mod policies;
@@ -27,6 +28,7 @@ use account::Accounts;
 use apply::Applied;
 use connections::Connections;
 use documents::{Documents, Room};
+use limits::Limits;
 use memory::SharedMemory;
 use pool::Pool;
 use queue::Request;
@@ -89,6 +91,8 @@ pub(crate) struct Controller {
     /// Limits how many reconciles run at once over all policies.
     at_once: Arc<Semaphore>,
     documents: Arc<Documents>,
+    /// How much each policy may change.
+    limits: Limits,
     /// Notified whenever a worker has no next request.
     moved: Notify,
     /// Seeds the jitter of back-off and resync, differently in each run.
@@ -114,6 +118,7 @@ impl Controller {
             accounts: Accounts::default(),
             pool: Pool::new(Budget::default().threads()),
             documents: Arc::new(Documents::new(&Budget::default())),
+            limits: Limits::default(),
             at_once: Arc::new(Semaphore::new(workers::AT_ONCE)),
             moved: Notify::new(),
             seeds: RandomState::new(),

@@ -21,6 +21,7 @@ pub(crate) mod watch;
 use anyhow::Context as _;
 use files::Files;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -96,6 +97,36 @@ impl Written {
                 groups: groups.map(str::to_owned).collect(),
             }),
         })
+    }
+
+    /// Whether both define the same policy: an approval does not change it.
+    fn defines_same(&self, other: &Self) -> bool {
+        (&self.place, &self.base) == (&other.place, &other.base)
+            && self.without_approval() == other.without_approval()
+    }
+
+    fn without_approval(&self) -> Cow<'_, Value> {
+        let mut value = Cow::Borrowed(&self.value);
+        let approval = [
+            labels::APPROVED,
+            labels::APPROVED_BY,
+            labels::APPROVED_GROUPS,
+        ];
+        let annotations = self.value.pointer("/metadata/annotations");
+        let has = |label: &&str| annotations.is_some_and(|all| all.get(*label).is_some());
+        if approval.iter().any(has)
+            && let Some(metadata) = value.to_mut().pointer_mut("/metadata")
+            && let Some(annotations) = metadata.get_mut("annotations")
+            && let Some(annotations) = annotations.as_object_mut()
+        {
+            for label in approval {
+                annotations.remove(label);
+            }
+            let is_empty = annotations.is_empty();
+            let metadata = metadata.as_object_mut().filter(|_| is_empty);
+            metadata.map(|metadata| metadata.remove("annotations"));
+        }
+        value
     }
 
     /// When the policy was created, if it comes from an API server; in seconds since 1970.

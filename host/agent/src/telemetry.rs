@@ -290,6 +290,13 @@ pub(crate) fn tell(signal: &Signal) {
         } => {
             warn!(%policy, reason = reason.as_str(), previous_revision_active, "refused: {message}");
         }
+        Signal::LimitReached { policy, message } => {
+            let reason = KnownReason::LimitReached.as_str();
+            warn!(%policy, reason, "{message}");
+        }
+        Signal::Approved { policy, digest } => {
+            info!(%policy, %digest, "what spec.limits withholds was approved");
+        }
         Signal::PolicyBounded {
             policy,
             suspended: true,

@@ -21,7 +21,8 @@ pub const MANAGED_KEYS: &str = "transom.dev/managed-keys";
 /// Annotation of a user on a primary: any value but `false` pauses it, for every policy.
 pub const PAUSED: &str = "transom.dev/paused";
 
-/// Annotation of a user on a policy: the digest of the plan that is approved, as `status.candidate.approve` shows it.
+/// Annotation of a user on a policy: the digest of the plan that is approved, as
+/// `status.candidate.approve` or `status.limits.approve` shows it.
 pub const APPROVED: &str = "transom.dev/approved";
 
 /// Annotation: the name of the user who set [`APPROVED`]; the API server sees to that.

@@ -2,10 +2,12 @@
 //! The shape only: unknown fields are refused here, everything else is validated in `core`.
 
 pub mod kubeconfig;
+pub mod limits;
 pub mod rollout;
 pub mod verify;
 
 pub use kubeconfig::{AddressGrant, CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
+pub use limits::{LimitSpec, Limited, LimitsSpec};
 pub use rollout::{ModeSpec, RolloutSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,6 +59,9 @@ pub struct PolicySpec {
     /// Ownership: what happens to the objects that the policy created.
     #[serde(default)]
     pub own: OwnSpec,
+    /// How much may change in an interval.
+    #[serde(default)]
+    pub limits: LimitsSpec,
     /// Seconds between two resyncs of a primary, with jitter; 0 disables resync.
     #[serde(default = "default_resync_seconds")]
     pub resync_seconds: u32,
@@ -325,6 +330,7 @@ mod tests {
                 annotations: BTreeMap::new(),
             }
         );
+        assert_eq!(spec.limits, LimitsSpec::default());
         let grant: KubeconfigGrant =
             serde_json::from_value(json!({"server": [], "ca": []})).unwrap();
         assert_eq!(
@@ -365,6 +371,8 @@ mod tests {
                 "",
                 json!({"grant": {"write": [{"verbs": ["approve"], "fields": []}]}}),
             ),
+            ("", json!({"limits": {"x": 1}})),
+            ("", json!({"limits": {"elementsAdded": {"share": 1}}})),
             ("", json!({"own": {"x": 1}})),
             ("", json!({"own": {"prune": "Always"}})),
             ("", json!({"own": {"labels": {"team": 1}}})),

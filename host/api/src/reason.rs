@@ -175,6 +175,12 @@ words! {
     RolledBack, Held: "The newest revision of the policy failed after it became active, and the one before is active again.",
         "See the cause in the message. Change the policy or its component: this revision does not become active again.";
     Verified, Held: "The components of the policy are signed by the keys that it trusts.", "Nothing to do.";
+    LimitReached, Held:
+        "The policy has changed as many primaries in this interval as spec.limits allows. Nothing is written for this \
+         one until that is approved, or no longer wanted.",
+        "Look at status.limits of the policy. If the changes are right, set the annotation transom.dev/approved of the \
+         policy to the digest that stands there, or raise the limit. If they are not, mend their cause: what is no \
+         longer wanted is not written.";
     // Waiting.
     InputTerminating, Waiting: "A required object is being deleted.",
         "Nothing to do: the primary is reconciled again when the object is gone or recreated.";

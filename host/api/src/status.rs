@@ -1,6 +1,9 @@
 //! The status of a policy. `core::summary` computes it. It contains no credentials.
 
+pub mod limits;
+
 use crate::State;
+pub use limits::{ChangesStatus, LimitsStatus, MAX_WITHHELD};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +39,9 @@ pub struct PolicyStatus {
     /// Watches that do not work.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watch_errors: Vec<WatchStatus>,
+    /// What `spec.limits` withholds; absent when it withholds nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<LimitsStatus>,
     /// `Ready` and its parts: `Loaded`, `Watched` and `Healthy`; `Verified`, when the policy demands signatures;
     /// `TagMoved`, while a tag of its components means something else than when it was pulled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -232,7 +238,7 @@ pub enum ConditionType {
     Loaded,
     /// Everything that the policy needs is watched.
     Watched,
-    /// No primary failed.
+    /// No primary failed, and no limit is reached.
     Healthy,
     /// A tag means another artifact in the registry than when it was pulled; the active revision does not follow it.
     /// Absent when none does.

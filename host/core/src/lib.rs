@@ -21,6 +21,7 @@ pub mod inputs;
 pub mod kubeconfig;
 pub mod latest;
 pub mod lease;
+pub mod limits;
 pub mod managed_cluster;
 mod managed_keys;
 pub mod metrics;

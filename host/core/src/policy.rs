@@ -16,7 +16,9 @@ use crate::world::World;
 use component::Source;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use transom_api::policy::{GuestSpec, KubeconfigGrant, OwnSpec, PolicySpec, Verb, VerifySpec};
+use transom_api::policy::{
+    GuestSpec, KubeconfigGrant, LimitsSpec, OwnSpec, PolicySpec, Verb, VerifySpec,
+};
 use transom_api::{KnownReason, labels};
 
 /// A checked policy; made by [`check::policy`].
@@ -42,6 +44,8 @@ pub struct Policy {
     pub writes: Vec<WriteRule>,
     /// How the policy treats the objects that it made.
     pub own: OwnSpec,
+    /// How much may change in an interval.
+    pub limits: LimitsSpec,
     /// Seconds between two resyncs, 0 for none.
     pub resync_seconds: u32,
     /// What it was made from.

@@ -19,6 +19,9 @@ use transom_api::policy::Verb as Granted;
 /// Name of the Lease by which replicas elect their leader.
 pub const LEASE: &str = "transom";
 
+/// Name of the ConfigMap that records how much each policy changed; `spec.limits`.
+pub const LIMITS: &str = "transom-limits";
+
 /// The namespace for Events about cluster-scoped objects.
 const EVENTS_OF_CLUSTER: &str = "default";
 
@@ -345,6 +348,15 @@ impl Needed<'_> {
             };
             add(revisions, verbs, "keeps the revisions of its policies");
         }
+        if let Some(namespace) = own.lease.filter(|_| writes) {
+            let limits = Objects {
+                namespace: Some(namespace.to_owned()),
+                name: Some(LIMITS.to_owned()),
+                ..Objects::all("", "configmaps")
+            };
+            let why = "records how much its policies changed";
+            add(limits, &[List, Create, Patch], why);
+        }
         if own.policies {
             let policies = Objects::all(GROUP, "fleetpolicies");
             add(policies, &[List, Watch], "watches its policies");
@@ -352,6 +364,12 @@ impl Needed<'_> {
         if own.policies && writes {
             let status = Objects::all(GROUP, "fleetpolicies/status");
             add(status, &[Patch], "writes the status of its policies");
+            let events = Objects {
+                namespace: Some(EVENTS_OF_CLUSTER.to_owned()),
+                ..Objects::all("events.k8s.io", "events")
+            };
+            let why = "reports limits that its policies reach";
+            add(events, &[Create, Patch], why);
         }
         if own.policies && is_local {
             let access = Objects::all("authorization.k8s.io", "subjectaccessreviews");
@@ -481,13 +499,13 @@ mod tests {
             };
             rights_for(&[], asked).len()
         };
-        // Read-only, the status of policies is not written.
+        // Read-only, neither the status of policies nor what they changed is written.
         let counts = [
             count("hub", "hub", false),
             count("hub", "hub", true),
             count(LOCAL, "hub", false),
         ];
-        assert_eq!(counts, [5, 4, 0]);
+        assert_eq!(counts, [7, 4, 0]);
     }
 
     #[test]
@@ -666,7 +684,17 @@ mod tests {
             .find(|(objects, _)| objects.resource == "controllerrevisions")
             .unwrap();
         assert_eq!(revisions.0.namespace.as_deref(), Some("transom"));
-        assert_eq!((rights.len(), shown(&rights)), (6, vec![]));
+        assert_eq!((rights.len(), shown(&rights)), (8, vec![]));
+        let limits = rights
+            .iter()
+            .find(|(objects, _)| objects.resource == "configmaps");
+        let (limits, right) = limits.unwrap();
+        assert_eq!(
+            (limits.namespace.as_deref(), limits.name.as_deref()),
+            (Some("transom"), Some(LIMITS))
+        );
+        let verbs = [Verb::List, Verb::Create, Verb::Patch];
+        assert_eq!(right.verbs, verbs.into());
         assert!(read_only(&[], SecretReads::Watch).is_empty());
     }
 }

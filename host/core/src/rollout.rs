@@ -5,12 +5,14 @@ pub mod history;
 
 use crate::catalogue::Revision;
 use crate::digest::Digest;
+use crate::limits;
 use crate::plan::fleet::{FleetPlan, Listed};
 use crate::reference::ObjectRef;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::KnownReason;
-use transom_api::policy::{ModeSpec, PolicySpec};
+use transom_api::policy::{Limited, ModeSpec, PolicySpec};
 use transom_api::status::{CandidateStatus, EffectStatus, MAX_LISTED};
 
 /// The fields of a policy's `spec` that count at once, and those for which the bytes of the components stand.
@@ -76,6 +78,8 @@ pub enum Gate {
     Settings,
     /// On the live primaries they answer twice the same, within the limits and the grant.
     Answers,
+    /// It changes no more than the limits of the policy allow in an interval, or that is approved.
+    Limits,
     /// What changes is approved, where that is demanded.
     Approval,
 }
@@ -94,6 +98,7 @@ impl Gate {
             Self::Description => "Description",
             Self::Settings => "Settings",
             Self::Answers => "Answers",
+            Self::Limits => "Limits",
             Self::Approval => "Approval",
         }
     }
@@ -170,6 +175,8 @@ pub struct Candidate {
 pub struct Trial {
     /// What it would change.
     pub plan: FleetPlan,
+    /// For how many primaries it makes a kind of change that has a limit.
+    pub limited: BTreeMap<Limited, u32>,
     /// The primaries for which it breaks a limit, the contract or the grant, and the active revision does not.
     pub faults: Vec<(ObjectRef, KnownReason, String)>,
     /// The primaries for which it gives two answers to the same question.
@@ -185,6 +192,7 @@ impl Trial {
     pub fn failed(policy: &str, reason: KnownReason, why: &str) -> Self {
         Self {
             plan: FleetPlan::of(policy, [], Listed::default()),
+            limited: BTreeMap::new(),
             faults: Vec::new(),
             unstable: Vec::new(),
             active_faults: 0,
@@ -239,10 +247,25 @@ pub fn verdict(revision: &Revision, trial: &Trial, approved: &Approved) -> Verdi
     let of = trial.plan.primaries;
     let (changed, all) = (of.would_change, of.total);
     let plan = format!("the candidate would change something for {changed} of {all} primaries");
-    match revision.policy.spec.rollout.mode {
-        ModeSpec::Automatic => Verdict::Activate,
-        ModeSpec::Shadow => Verdict::Wait(Gate::Approval, KnownReason::Shadowing, plan),
-        ModeSpec::Preview => {
+    let limits = &revision.policy.limits;
+    let all = u32::try_from(all).unwrap_or(u32::MAX);
+    let mut limited = trial.limited.iter();
+    let beyond = limited.find(|(kind, count)| **count > limits::share(limits, **kind, all));
+    match (revision.policy.spec.rollout.mode, beyond) {
+        (ModeSpec::Automatic, None) => Verdict::Activate,
+        (ModeSpec::Automatic, Some((kind, count))) => {
+            let digest = approval(&revision.id(), trial);
+            if *approved == Approved::Digest(digest.clone()) {
+                return Verdict::Activate;
+            }
+            let (kind, most) = (kind.as_str(), limits::share(limits, *kind, all));
+            let message = format!(
+                "{plan}; {kind} for {count} of them, and spec.limits allows {most}; approve {digest}"
+            );
+            Verdict::Wait(Gate::Limits, KnownReason::LimitReached, message)
+        }
+        (ModeSpec::Shadow, _) => Verdict::Wait(Gate::Approval, KnownReason::Shadowing, plan),
+        (ModeSpec::Preview, _) => {
             let digest = approval(&revision.id(), trial);
             match approved {
                 Approved::Digest(approved) if *approved == digest => Verdict::Activate,
@@ -310,6 +333,7 @@ impl Candidate {
             self.reason,
             KnownReason::ApprovalRequired
                 | KnownReason::PlanChanged
+                | KnownReason::LimitReached
                 | KnownReason::ApprovalForbidden
         );
         let id = self.revision.id();
@@ -409,6 +433,10 @@ mod tests {
             faults: vec![(hosted("a"), KnownReason::GuestTrapped, "why".to_owned())],
             ..good.clone()
         };
+        let wide = Trial {
+            limited: [(Limited::ElementsAdded, 1_000)].into(),
+            ..good.clone()
+        };
         let unstable = Trial {
             unstable: vec![hosted("a"); 5],
             ..good.clone()
@@ -460,6 +488,8 @@ mod tests {
                 Approved::Forbidden("no".to_owned()),
                 "Approval ApprovalForbidden",
             ),
+            ("Automatic", &wide, Approved::Nothing, "Limits LimitReached"),
+            ("Automatic", &wide, digest(&token), "active"),
             ("Shadow", &good, digest(&token), "Approval Shadowing"),
         ] {
             let text = match verdict(&of(mode), trial, &approved) {
@@ -541,6 +571,7 @@ mod tests {
         };
         Trial {
             plan: FleetPlan::of("p", [planned], Listed::default()),
+            limited: BTreeMap::new(),
             faults: Vec::new(),
             unstable: Vec::new(),
             active_faults: 0,

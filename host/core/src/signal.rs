@@ -104,6 +104,20 @@ pub enum Signal {
         /// Its name.
         policy: Arc<str>,
     },
+    /// A limit of a policy is reached, and the rest is withheld.
+    LimitReached {
+        /// Name of the policy.
+        policy: Arc<str>,
+        /// Which limit, for people.
+        message: String,
+    },
+    /// What is withheld was approved.
+    Approved {
+        /// Name of the policy.
+        policy: Arc<str>,
+        /// The digest of what was approved.
+        digest: String,
+    },
     /// Something cannot be read; its last good state stays.
     Unreadable {
         /// The file, or the kind of a watch.

@@ -9,8 +9,9 @@ use crate::rollout::{self, Candidate, Gate};
 use crate::time::format_rfc3339;
 use std::collections::BTreeMap;
 use transom_api::status::{
-    CandidateStatus, Condition, ConditionStatus, ConditionType, Counts, MAX_LISTED, MAX_MESSAGE,
-    MAX_TOP_FAILURES, PolicyStatus, PrimaryStatus, RevisionStatus, WaitingStatus, WatchStatus,
+    CandidateStatus, Condition, ConditionStatus, ConditionType, Counts, LimitsStatus, MAX_LISTED,
+    MAX_MESSAGE, MAX_TOP_FAILURES, PolicyStatus, PrimaryStatus, RevisionStatus, WaitingStatus,
+    WatchStatus,
 };
 use transom_api::{KnownReason, Reason, State};
 
@@ -45,6 +46,8 @@ pub struct Known<'a> {
     pub watch_errors: &'a [WatchStatus],
     /// The status before this one, for the times of its conditions.
     pub before: Option<&'a PolicyStatus>,
+    /// What its limits withhold.
+    pub limits: Option<&'a LimitsStatus>,
     /// Seconds since 1970.
     pub now_seconds: i64,
 }
@@ -106,7 +109,12 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
             let (watched, healthy) = (ConditionType::Watched, ConditionType::Healthy);
             [loaded(entry), unknown(watched), unknown(healthy)]
         }
-        _ => [loaded(entry), watched(&watch_errors), sum.healthy()],
+        _ => {
+            let healthy = known
+                .limits
+                .map_or_else(|| sum.healthy(), |limits| sum.stopped(limits));
+            [loaded(entry), watched(&watch_errors), healthy]
+        }
     };
     let said = std::iter::once(ready(&said)).chain(said);
     let said = said.chain(verified(entry)).chain(tag_moved(entry));
@@ -123,6 +131,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
         top_failures: sum.top_failures(),
         waiting: sum.waiting(),
         watch_errors,
+        limits: known.limits.cloned(),
     }
 }
 
@@ -379,6 +388,26 @@ impl<'a> Sum<'a> {
             .collect()
     }
 
+    /// A limit withholds changes: more urgent than any failure.
+    fn stopped(&self, limits: &LimitsStatus) -> Condition {
+        let reached = limits.changes.iter().filter(|one| one.withheld > 0);
+        let reached =
+            reached.map(|one| format!("{} {} of {}", one.limit.as_str(), one.done, one.most));
+        let reached = reached.collect::<Vec<_>>().join(", ");
+        let message = format!(
+            "{} withheld by spec.limits: {reached}; see status.limits. {}",
+            limits.withheld,
+            self.healthy().message
+        );
+        let reason = KnownReason::LimitReached.as_str();
+        said(
+            ConditionType::Healthy,
+            ConditionStatus::False,
+            reason,
+            message,
+        )
+    }
+
     fn healthy(&self) -> Condition {
         let mut groups = self.largest(&[State::Failed]);
         if groups.is_empty() {
@@ -420,6 +449,8 @@ mod tests {
     use crate::catalogue::{Place, Refusal};
     use crate::sample::{guest, hosted, kubeconfig_manifest, policy};
     use std::sync::Arc;
+    use transom_api::policy::Limited;
+    use transom_api::status::ChangesStatus;
 
     const NOW: i64 = 1_000_000;
 
@@ -467,6 +498,7 @@ mod tests {
                 entry,
                 watch_errors: &[],
                 before,
+                limits: None,
                 now_seconds: now,
             },
             standings,
@@ -544,6 +576,7 @@ mod tests {
         let known = Known {
             entry,
             watch_errors,
+            limits: None,
             before: None,
             now_seconds: NOW,
         };
@@ -693,6 +726,49 @@ mod tests {
         let status = watching(&entry, &[watch("Secret")]);
         let (found, reason, _) = says(&status, ConditionType::Ready);
         assert_eq!((found, reason), (ConditionStatus::False, "ReadForbidden"));
+    }
+
+    #[test]
+    fn a_policy_whose_limit_is_reached_is_not_healthy() {
+        let change = ChangesStatus {
+            limit: Limited::ElementsAdded,
+            done: 12,
+            most: 12,
+            withheld: 3,
+        };
+        let done = ChangesStatus {
+            limit: Limited::ObjectsPruned,
+            withheld: 0,
+            ..change.clone()
+        };
+        let limits = LimitsStatus {
+            since: format_rfc3339(NOW),
+            until: format_rfc3339(NOW + 600),
+            changes: vec![change, done],
+            withheld: 3,
+            primaries: vec!["a".to_owned()],
+            approve: "sha256:0".to_owned(),
+        };
+        let known = Known {
+            entry: &entry(),
+            watch_errors: &[],
+            before: None,
+            limits: Some(&limits),
+            now_seconds: NOW,
+        };
+        let status = of(known, std::iter::empty());
+        for kind in [ConditionType::Healthy, ConditionType::Ready] {
+            assert_eq!(
+                says(&status, kind),
+                (
+                    ConditionStatus::False,
+                    "LimitReached",
+                    "3 withheld by spec.limits: elementsAdded 12 of 12; see status.limits. \
+                     0 of 0 applied, 0 held, 0 waiting, 0 failed"
+                )
+            );
+        }
+        assert_eq!(status.limits, Some(limits));
     }
 
     #[test]

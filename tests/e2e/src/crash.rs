@@ -1,7 +1,7 @@
 //! Kills the agent at random moments, over and over, and checks what it leaves. Used by tests and soak.
 
 use crate::agent::{Agent, DEADLINE};
-use crate::secret::Secret;
+use crate::secret::{Secret, is_secret};
 use crate::stage::{NOW, Stage, put};
 use crate::tree;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -44,7 +44,7 @@ impl Crash {
     /// # Errors
     /// When they differ, when an incomplete file was ever visible, or when temporary files remain.
     pub fn run(self) -> Result<Survived> {
-        let stage = Stage::new(self.clusters, self.clusters)?;
+        let stage = unlimited(self.clusters)?;
         let undisturbed = Instant::now();
         ensure!(stage.once()?.status.success(), "the fleet is not sound");
         let span = undisturbed.elapsed();
@@ -127,7 +127,7 @@ fn read_all(stage: &Stage, over: &AtomicBool, read: &AtomicUsize) -> Result<()> 
             for path in tree::files(&stage.own().join(folder))? {
                 match fs::read_to_string(&path) {
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                    text => whole(folder, &text?)
+                    text => whole(folder, is_secret(&path), &text?)
                         .with_context(|| format!("half of `{}`", path.display()))?,
                 }
                 read.fetch_add(1, Ordering::Relaxed);
@@ -140,23 +140,32 @@ fn read_all(stage: &Stage, over: &AtomicBool, read: &AtomicUsize) -> Result<()> 
 }
 
 /// Whether a result is complete.
-fn whole(folder: &str, text: &str) -> Result<()> {
-    if folder == "objects" {
+fn whole(folder: &str, is_secret: bool, text: &str) -> Result<()> {
+    if is_secret {
         return Secret::parse(text).map(|_| ());
     }
     let patch: serde_yaml::Value = serde_yaml::from_str(text)
         .ok()
-        .context("the patch is not YAML")?;
+        .context("the object is not YAML")?;
     ensure!(
-        patch["fields"][0]["path"].as_str() == Some("spec.taints"),
+        folder == "objects" || patch["fields"][0]["path"].as_str() == Some("spec.taints"),
         "the patch has no field"
     );
     Ok(())
 }
 
+/// A stage whose policies have no limits: what was changed before a kill would count.
+fn unlimited(clusters: usize) -> Result<Stage> {
+    let stage = Stage::new(clusters, clusters)?;
+    for policy in ["external-managed-kubeconfig", "built-in-taints"] {
+        stage.put_policy(policy, &[])?;
+    }
+    Ok(stage)
+}
+
 /// Compares with an undisturbed run over the same manifests; returns the number of compared files.
 fn compare(stage: &Stage, clusters: usize) -> Result<usize> {
-    let other = Stage::new(0, 0)?;
+    let other = unlimited(0)?;
     for (path, _) in tree::contents(&stage.fleet)?
         .iter()
         .filter(|(path, _)| !path.starts_with(".transom"))

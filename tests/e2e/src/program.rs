@@ -2,6 +2,7 @@
 //! sources.
 
 use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -52,7 +53,7 @@ fn build() -> Result<PathBuf> {
 
 /// The executable that a cargo message names.
 fn executable_of(message: &str) -> Option<PathBuf> {
-    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    let message: Value = serde_json::from_str(message).ok()?;
     let is_ours = message.pointer("/target/name")?.as_str()? == "transom";
     message
         .get("executable")?
@@ -93,4 +94,16 @@ pub fn code(output: &Output) -> Option<i32> {
 /// The standard error of a command.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The text of a bundled policy without limits.
+pub fn without_limits(text: &str) -> String {
+    let spec = format!("\nspec:\n  limits: {}\n", unlimited());
+    text.replacen("\nspec:\n", &spec, 1)
+}
+
+/// `spec.limits` of a policy for tests that change many objects on purpose.
+pub fn unlimited() -> Value {
+    let off = json!({"percent": 100});
+    json!({"elementsAdded": off, "elementsRemoved": off, "objectsChanged": off, "objectsPruned": off})
 }

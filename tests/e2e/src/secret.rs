@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_yaml::Value;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::{fmt, fs};
 
@@ -85,4 +86,10 @@ impl Secret {
     pub fn carries(&self, source: &Self) -> bool {
         self.rest == source.rest
     }
+}
+
+/// Whether a file of the agent's own objects is a Secret, and not a revision of a policy.
+pub fn is_secret(path: &Path) -> bool {
+    let name = path.file_name().and_then(OsStr::to_str);
+    name.is_some_and(|name| name.starts_with("Secret."))
 }

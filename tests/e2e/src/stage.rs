@@ -302,7 +302,7 @@ impl Stage {
         })?)
     }
 
-    /// Writes a bundled policy, with some texts replaced.
+    /// Writes a bundled policy without limits, with some texts replaced.
     ///
     /// # Errors
     /// When the policy does not contain one of them.
@@ -315,6 +315,7 @@ impl Stage {
             );
             text = text.replace(from, to);
         }
+        text = program::without_limits(&text);
         put(
             &self.policies.join(name).join("policy.yaml"),
             text.as_bytes(),

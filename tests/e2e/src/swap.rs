@@ -2,7 +2,7 @@
 
 use crate::agent::Agent;
 use crate::program;
-use crate::secret::Secret;
+use crate::secret::{Secret, is_secret};
 use crate::stage::{Stage, port_of, put};
 use crate::tree;
 use anyhow::{Context as _, Result, ensure};
@@ -186,8 +186,9 @@ impl Versions {
     /// Reads every secret over and over; each must come from one version at all times.
     fn read_all(&self, stage: &Stage, over: &AtomicBool, read: &AtomicUsize) -> Result<()> {
         while !over.load(Ordering::Relaxed) {
-            for path in tree::files(&stage.own().join("objects"))? {
-                match fs::read_to_string(&path) {
+            let all = tree::files(&stage.own().join("objects"))?;
+            for path in all.iter().filter(|path| is_secret(path)) {
+                match fs::read_to_string(path) {
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
                     text => drop(self.version_of(&Secret::parse(&text?)?)?),
                 }

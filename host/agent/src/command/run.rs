@@ -87,6 +87,11 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
                 "failed to keep the revision of {policy}: {why}"
             ));
         }
+        if controller.look_at_limits(swap.active()).await {
+            // Something was approved.
+            drive(&controller, screen).await;
+            controller.look_at_limits(swap.active()).await;
+        }
         // Waits for every connection, so that one that does not answer is reported even if no policy needs it.
         while opening.join_next().await.is_some() {}
         if would::is_asked_for(args) {
@@ -115,14 +120,15 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         ended = &mut ending => return ended.map(|()| Ending::Right),
         prepared = prepare(args) => prepared?,
     };
-    let telling = Arc::clone(&controller);
+    let active = swap.active().clone();
+    let (telling, policies) = (Arc::clone(&controller), active.clone());
     let telling = tokio::spawn(async move {
         tokio::join!(
             telling.keep_publishing_policies(),
-            telling.keep_writing_statuses()
+            telling.keep_writing_statuses(),
+            telling.keep_limits(&policies)
         );
     });
-    let active = swap.active().clone();
     // Started now, since a policy may change before everything was reconciled under it.
     let (changed, changes) = mpsc::unbounded_channel();
     let (source, base) = (Arc::clone(&controller), base(args));
@@ -214,12 +220,16 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
         )
     });
     let controller = controller(connect::open(args).await?, &args.reconcile).within(&budget);
+    let place = controller
+        .connections
+        .limits(args.server.lease_namespace.as_deref());
     let controller = Arc::new(match args {
         RunArgs {
             asked: Some(asked), ..
         } => controller.only_asked(*asked),
         _ if would::is_asked_for(args) => controller.read_only(),
-        _ => controller,
+        _ if args.server.read_only => controller,
+        _ => controller.limiting(place),
     });
     // Health is answered before anything is ready.
     let serving = match admin_options(&args.admin) {

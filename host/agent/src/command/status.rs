@@ -147,6 +147,10 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
             };
             (Standing::Failed, reason, told.message.clone())
         }
+        (Standing::WouldApply, None) => match withheld(controller, &key, &account) {
+            Some(message) => (Standing::Held, KnownReason::LimitReached.into(), message),
+            None => (Standing::WouldApply, reason, message),
+        },
         (standing, _) => (standing, reason, message),
     };
     let (reason, message, (meaning, remedy)) = match standing {
@@ -169,6 +173,18 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
         reported,
         account,
     }
+}
+
+/// Why the running agent withholds what would be written.
+fn withheld(controller: &Controller, key: &Key, account: &Account) -> Option<String> {
+    let limits = controller.withheld(&key.policy)?;
+    let mut changes = limits.changes.iter();
+    let one = changes.find(|one| one.withheld > 0 && account.limited.contains(&one.limit))?;
+    let (limit, approve) = (one.limit.as_str(), &limits.approve);
+    Some(format!(
+        "withheld: {limit} {} of {} in this interval; to let {} primaries pass, approve {approve}",
+        one.done, one.most, limits.withheld
+    ))
 }
 
 /// Meaning and remedy of [`Standing::WouldApply`].

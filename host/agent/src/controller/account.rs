@@ -4,6 +4,7 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use transom_core::limits::{self, Kinds};
 use transom_core::object::Object;
 use transom_core::plan::fleet::Writes;
 use transom_core::plan::{Outcome, Step, StepOutcome};
@@ -21,6 +22,8 @@ pub(crate) struct Account {
     pub(crate) steps: Vec<Step>,
     /// The effects of what would be written, for `transom plan`.
     pub(crate) writes: Writes,
+    /// What of it has a limit.
+    pub(crate) limited: Kinds,
 }
 
 /// One object that was read.
@@ -144,10 +147,13 @@ impl Accounts {
         }
     }
 
-    /// Records what would be written.
-    pub(crate) fn planned(&self, key: &Key, steps: &[Step]) {
+    /// Records what would be written; `before` is the primary as it was read.
+    pub(crate) fn planned(&self, key: &Key, steps: &[Step], before: Option<&Object>) {
         if self.holds == Holds::Steps {
-            self.change(key, |account| account.steps.extend(steps.iter().cloned()));
+            self.change(key, |account| {
+                account.steps.extend(steps.iter().cloned());
+                account.limited.extend(limits::kinds(steps, before));
+            });
         }
     }
 

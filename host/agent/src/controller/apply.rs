@@ -32,8 +32,7 @@ impl Controller {
             kept,
             mut touched,
         } = planned;
-        let key = &admitted.work.key;
-        let mut outcome = self.carry_out(key, plan, &mut touched).await;
+        let mut outcome = self.carry_out(&admitted, plan, &mut touched).await;
         if !fields.is_empty() {
             let by_cluster = time_added == TimeAdded::SetByCluster;
             let fields = if by_cluster { fields } else { Vec::new() };
@@ -67,7 +66,7 @@ impl Controller {
         if let Some(primary) = left.take_if(untimed) {
             self.connections.left_without_time(&key.primary).await;
             let plan = self.with_times(admitted, &primary, fields)?;
-            let timed = self.carry_out(key, plan, touched).await;
+            let timed = self.carry_out(admitted, plan, touched).await;
             outcome.steps.extend(timed.steps);
             outcome.stopped = timed.stopped;
             left = left_by(outcome, key);
@@ -88,14 +87,29 @@ impl Controller {
 
     /// Performs the steps of a plan, which may be empty. Other reconciles that depend on what was written are enqueued;
     /// this one records it as what it saw last.
-    async fn carry_out(&self, key: &Key, plan: Plan, touched: &mut Touched) -> Outcome {
+    async fn carry_out(&self, admitted: &Admitted, plan: Plan, touched: &mut Touched) -> Outcome {
+        let key = &admitted.work.key;
         if plan.steps.is_empty() {
+            self.limits.unwanted(key);
             return Outcome::default();
         }
-        self.accounts.planned(key, &plan.steps);
+        let before = touched.primary.as_deref();
+        self.accounts.planned(key, &plan.steps, before);
         if self.accounts.are_only_asked() {
             return account::as_if_done(&plan.steps);
         }
+        let within = self.within_limits(admitted, &plan, touched.primary.as_deref());
+        let counted = match within.await {
+            Ok(counted) => counted,
+            Err(failure) => {
+                touched.ask_again(failure.ask_again_at);
+                let stopped = Some(failure);
+                return Outcome {
+                    stopped,
+                    ..Outcome::default()
+                };
+            }
+        };
         let now_seconds = self.clock.now_seconds();
         let brake::Admitted { plan, stopped } =
             self.memory.lock().brake.admit(key, plan, now_seconds);
@@ -105,6 +119,7 @@ impl Controller {
         touched.room.finish();
         let mut outcome = self.connections.apply(plan).await;
         outcome.stopped = stopped;
+        self.uncount(key, &counted, &outcome);
         self.wrote(key, &steps, &outcome);
         for (at, step) in steps.iter().enumerate() {
             let done = outcome.steps.get(at);

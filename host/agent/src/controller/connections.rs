@@ -20,6 +20,7 @@ use transom_core::plan::{Outcome, Plan, StepOutcome, TimeAdded, WriteFailure};
 use transom_core::policy::PrimaryRule;
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::report::Report;
+use transom_core::rights;
 use transom_core::watches::SecretReads;
 
 /// The connections of an agent.
@@ -264,6 +265,55 @@ impl Connections {
             }
         }
         outcome
+    }
+
+    /// Performs a plan of one step on an object that no watch needs to cover; returns the object as it is then.
+    pub(super) async fn apply_one(&self, plan: Plan) -> Result<Object, WriteFailure> {
+        let gone = |target: &ObjectRef| WriteFailure {
+            reason: KnownReason::WriteFailed,
+            message: format!("{target} was written, and is not there"),
+        };
+        let target = plan.primary.clone();
+        if let (Some(server), [step]) = (self.server(&target), plan.steps.as_slice()) {
+            let written = server.writer().perform(&plan.policy, step).await?;
+            return written.ok_or_else(|| gone(&target));
+        }
+        let mut outcome = self.apply(plan).await;
+        let done = outcome.steps.pop().ok_or_else(|| gone(&target))?;
+        done.result?;
+        // A directory keeps every object.
+        let there = self.read_whole(&target).await.ok().flatten();
+        there.ok_or_else(|| gone(&target))
+    }
+
+    /// An object with all its fields, as its cluster has it now.
+    ///
+    /// # Errors
+    /// As for [`Connections::read`].
+    pub(super) async fn read_whole(&self, object: &ObjectRef) -> Result<Option<Object>, Failure> {
+        let read = self.cluster(object)?.read_whole(object);
+        read.await.map_err(unread(object))
+    }
+
+    /// Where the agent records the limits of its policies: with the Lease, or else in a directory.
+    pub(crate) fn limits(&self, lease_namespace: Option<&str>) -> Option<ObjectRef> {
+        let at = |cluster: &str, namespace: &str| ObjectRef {
+            cluster: cluster.to_owned(),
+            ..ObjectRef::local("v1", "ConfigMap", Some(namespace), rights::LIMITS)
+        };
+        if let (Some(home), Some(namespace)) = (&self.home, lease_namespace) {
+            return Some(at(home, namespace));
+        }
+        let is_directory = |name: &&String| {
+            let cluster = self.by_name.get(*name);
+            cluster.is_some_and(|cluster| cluster.server().is_none())
+        };
+        let local = self.by_name.keys().find(|name| *name == LOCAL);
+        let mut directories = local
+            .into_iter()
+            .chain(self.by_name.keys())
+            .filter(is_directory);
+        directories.next().map(|name| at(name, rights::LEASE))
     }
 
     /// Publishes the result of a reconcile on the primary's cluster. `uid` is the primary's, empty when it is gone.

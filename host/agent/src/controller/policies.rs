@@ -187,7 +187,7 @@ impl Controller {
     }
 
     /// What an approval is worth. Whoever may write the file of a policy may approve; of an object the API server tells.
-    async fn approved(&self, policy: &str, approval: &Approval) -> Approved {
+    pub(super) async fn approved(&self, policy: &str, approval: &Approval) -> Approved {
         let digest = || Approved::Digest(approval.digest.clone());
         let Some(approvals) = self.connections.approvals() else {
             return digest();
@@ -220,6 +220,7 @@ impl Controller {
         }
         let released = self.memory.lock().remove_policy(policy);
         self.statuses.forget(policy);
+        self.limits.forget(policy);
         telemetry::forgotten(policy);
         self.enqueue_released(released);
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 use transom_api::KnownReason;
-use transom_api::status::{PolicyStatus, PrimaryStatus, WaitingStatus, WatchStatus};
+use transom_api::status::{LimitsStatus, PolicyStatus, PrimaryStatus, WaitingStatus, WatchStatus};
 use transom_core::backoff;
 use transom_core::catalogue::{Catalogue, Entry};
 use transom_core::object::Object;
@@ -149,6 +149,14 @@ impl Controller {
         by_policy.or_else(|| self.connections.reported(&key.policy, &key.primary))
     }
 
+    /// What the limits of a policy withhold, as the running agent last published it.
+    pub(crate) fn withheld(&self, policy: &str) -> Option<LimitsStatus> {
+        let found = self.statuses.lock().found.get(policy).cloned();
+        found
+            .or_else(|| self.connections.policy_status(policy))?
+            .limits
+    }
+
     /// Publishes the status of every policy whose status changed.
     pub(crate) fn publish_policies(&self) {
         if !self.leading.leads() || self.accounts.are_only_asked() {
@@ -233,6 +241,7 @@ impl Controller {
                 entry,
                 watch_errors,
                 before,
+                limits: self.limits.status(policy).as_ref(),
                 now_seconds,
             },
             standings,

@@ -2,6 +2,7 @@
 //! and counts nothing, reconciles each of them twice.
 
 use super::account::{Account, Accounts};
+use super::limits::Limits;
 use super::memory::{LastResult, Memory, SharedMemory};
 use super::pool::Pool;
 use super::queue::Queued;
@@ -14,9 +15,11 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, watch};
+use transom_api::policy::Limited;
 use transom_api::{KnownReason, Reason};
 use transom_cluster::kubernetes::Leading;
 use transom_core::failure::Class;
+use transom_core::limits::{self, Kinds};
 use transom_core::plan::fleet::{FleetPlan, Listed, Planned};
 use transom_core::report::End;
 use transom_core::rollout::{self, Faults, Trial};
@@ -82,6 +85,8 @@ impl Controller {
             pool: Pool::new(THREADS),
             at_once: Arc::new(Semaphore::new(AT_ONCE)),
             documents: Arc::clone(&self.documents),
+            // A trial writes nothing.
+            limits: Limits::default(),
             moved: Notify::new(),
             seeds: RandomState::new(),
             current: watch::Sender::new(true),
@@ -150,7 +155,16 @@ impl Controller {
             message: &tried.result.message,
             writes: &tried.account.writes,
         });
+        let mut limited: BTreeMap<Limited, u32> = BTreeMap::new();
+        for tried in first.values() {
+            let changes = tried.account.writes.changes.iter();
+            let kinds: Kinds = changes.filter_map(|one| limits::kind(one.verb)).collect();
+            for kind in kinds {
+                *limited.entry(kind).or_default() += 1;
+            }
+        }
         Trial {
+            limited,
             plan: FleetPlan::of(policy, planned, Listed::default()),
             faults,
             unstable,

@@ -1,5 +1,6 @@
 //! What is known of every policy, and the active revisions. Knows no controller: it hands over changes.
 
+use crate::policies::Approval;
 use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,17 @@ pub(super) struct Known {
     pub(super) broken: Vec<(String, String)>,
     /// Every policy that is written.
     pub(super) written: BTreeSet<String>,
+    /// What is approved of each of them.
+    pub(super) approvals: BTreeMap<Arc<str>, Approvable>,
+}
+
+/// What is approved of a policy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Approvable {
+    /// The approval, if there is one.
+    pub(crate) approval: Option<Approval>,
+    /// The uid of the policy, if it is an object.
+    pub(crate) uid: Option<String>,
 }
 
 impl Default for Active {
@@ -96,6 +108,15 @@ impl Active {
     /// The active revision of a policy.
     pub(crate) fn loaded_of(&self, policy: &str) -> Option<Arc<Loaded>> {
         self.lock().loaded.get(policy).cloned()
+    }
+
+    /// What is approved of a policy.
+    pub(crate) fn approval(&self, policy: &str) -> Approvable {
+        self.lock()
+            .approvals
+            .get(policy)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// The connections that an active policy needs.

@@ -8,7 +8,7 @@ use transom_artifacts::Base;
 use transom_core::object::Object;
 
 /// Every policy that is not being deleted, in order of name. Its place is the object's name; component files lie at
-/// `base`. Only the fields that define a policy are taken, so that a new status does not make it a new policy.
+/// `base`. Only the fields that define a policy are taken, and an approval, so that a new status does not make it a new policy.
 pub(crate) fn written(objects: &[Object], base: &Base) -> Vec<Written> {
     let there = objects.iter().filter(|object| !object.deleting());
     let mut all: Vec<_> = there.map(|object| one(object, base)).collect();
@@ -35,12 +35,14 @@ fn one(object: &Object, base: &Base) -> Written {
     ];
     let approval = approval.map(|label| Some((label.to_owned(), annotations.get(label)?.clone())));
     let annotations: Map<String, Value> = approval.into_iter().flatten().collect();
-    let value = json!({
+    let mut value = json!({
         "apiVersion": reference.api_version, "kind": reference.kind,
-        "metadata": {"name": reference.name, "generation": generation, "creationTimestamp": created, "uid": uid,
-            "annotations": annotations},
+        "metadata": {"name": reference.name, "generation": generation, "creationTimestamp": created, "uid": uid},
         "spec": field("spec"),
     });
+    if !annotations.is_empty() {
+        value["metadata"]["annotations"] = annotations.into();
+    }
     Written {
         place: format!("FleetPolicy {}", reference.name),
         base: base.clone(),
@@ -108,7 +110,15 @@ mod tests {
             (super::status(&before), super::status(&after)),
             (None, Some(PolicyStatus::default()))
         );
+        let annotations = json!({"transom.dev/approved": "sha256:1", "other": "x"});
+        let approved = object("a", &json!({"/metadata/annotations": annotations}));
+        let (before, approved) = (said(&before), said(&approved));
+        assert!(before[0].defines_same(&approved[0]) && before != approved);
+        assert_eq!(
+            approved[0].value["metadata"]["annotations"],
+            json!({"transom.dev/approved": "sha256:1"})
+        );
         let edited = object("a", &json!({"/metadata/generation": 3}));
-        assert_ne!(said(&before), said(&edited));
+        assert!(!before[0].defines_same(&said(&edited)[0]));
     }
 }

@@ -7,7 +7,7 @@ mod reloading;
 pub(crate) mod rollout;
 mod tagging;
 
-use crate::policies::active::{Active, Changes, Known};
+use crate::policies::active::{Active, Approvable, Changes, Known};
 use crate::policies::components::Versions;
 use crate::policies::load::{self, Loaded};
 use crate::policies::loads::{Done, Job, Loads};
@@ -163,15 +163,31 @@ impl Swap {
         let mut changes = self.remove_unwritten(&found, &by_name);
         self.log_broken(found.broken);
         for (name, written) in by_name {
-            let before = self.newest.get(&name);
-            if before.is_none_or(|newest| newest.written != written) {
-                changes.extend(self.take(&name, written));
+            match self.newest.get_mut(&name) {
+                Some(newest) if same(&newest.written, &written) => newest.approve(written),
+                _ => changes.extend(self.take(&name, written)),
             }
         }
+        self.active.lock().approvals = self.approvals();
         changes.extend(self.refuse_overlaps());
         self.active.lock().written = self.newest.keys().map(ToString::to_string).collect();
         self.active.loading(self.loads.count());
         changes
+    }
+
+    /// What is approved of each policy that is an object or stands in one file.
+    fn approvals(&self) -> BTreeMap<Arc<str>, Approvable> {
+        let approval = |(name, newest): (&Arc<str>, &Newest)| {
+            let [written] = newest.written.as_slice() else {
+                return None;
+            };
+            let approval = Approvable {
+                approval: written.approval(),
+                uid: written.uid().map(str::to_owned),
+            };
+            Some((Arc::clone(name), approval))
+        };
+        self.newest.iter().filter_map(approval).collect()
     }
 
     /// The names of the policies of which this is true.
@@ -394,4 +410,10 @@ impl Swap {
             });
         }
     }
+}
+
+/// Whether the manifests define the same policies.
+fn same(one: &[Written], other: &[Written]) -> bool {
+    let mut both = one.iter().zip(other);
+    one.len() == other.len() && both.all(|(one, other)| one.defines_same(other))
 }

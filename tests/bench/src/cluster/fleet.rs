@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use transom_core::metrics::{Metric, WATCH_OBJECTS};
 use transom_e2e::agent::{ADMIN, Agent};
-use transom_e2e::http;
+use transom_e2e::{http, program};
 use transom_support::fleet::Fleet;
 use transom_test_cluster::{Cluster, Options};
 
@@ -99,7 +99,16 @@ impl Scene {
     pub(super) fn start_agent(&self, programs: &Programs) -> Result<Agent> {
         // No other process takes the port in the short time until the agent does.
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
-        let words = ["run", "--kubeconfig", &self.agent, ADMIN, &admin];
+        let policies = unlimited_policies(&self.outputs)?;
+        let words = [
+            "run",
+            "--kubeconfig",
+            &self.agent,
+            "--policies",
+            &policies,
+            ADMIN,
+            &admin,
+        ];
         let agent = process::start(&mut programs.transom(&words))?;
         agent.ready()?;
         Ok(agent)
@@ -168,4 +177,19 @@ pub(super) fn metric(agent: &Agent, metric: &Metric) -> Result<f64> {
 /// The memory that the agent may use for the number of objects in its cache now, in mebibytes.
 pub(super) fn allowance(agent: &Agent) -> Result<f64> {
     Ok(64.0 + metric(agent, &WATCH_OBJECTS)? * 10.0 / 1024.0)
+}
+
+/// The policies that ship, without limits, in a folder beside a file: every cluster changes at once on purpose.
+fn unlimited_policies(beside: &Path) -> Result<String> {
+    let folder = beside.with_file_name("policies");
+    for name in ["external-managed-kubeconfig", "built-in-taints"] {
+        let from = program::policy(name);
+        let text = std::fs::read_to_string(&from)
+            .with_context(|| format!("failed to read `{}`", from.display()))?;
+        let to = folder.join(name);
+        std::fs::create_dir_all(&to).context("failed to make a folder of policies")?;
+        std::fs::write(to.join("policy.yaml"), program::without_limits(&text))
+            .context("failed to write a policy")?;
+    }
+    Ok(folder.display().to_string())
 }

@@ -8,6 +8,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{ListParams, PostParams};
 use kube::core::Request;
 use serde_json::{Value, json};
+use transom_core::rights::LIMITS;
 use transom_test_cluster::LOOSE;
 
 const CRD: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
@@ -97,6 +98,8 @@ impl Stage {
         gone.buffer_unordered(PARALLEL)
             .try_collect::<Vec<()>>()
             .await?;
+        let limits = ("v1", "ConfigMap");
+        self.delete(limits, Some(HOME), LIMITS).await?;
         self.guard().await
     }
 }

@@ -24,6 +24,7 @@ mod fleet;
 mod hostile;
 mod late;
 mod leases;
+mod limits;
 mod managed_keys;
 mod metrics;
 mod network;

@@ -242,6 +242,7 @@ fn settings(
     for (name, template) in given["names"].as_object().into_iter().flatten() {
         manifest["spec"]["grant"]["names"][name.as_str()] = template.clone();
     }
+    manifest["spec"]["limits"] = program::unlimited();
     let folder = stage
         .cluster
         .folder()

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use transom_core::rights::LIMITS;
 use transom_e2e::canary::Canaries;
 use transom_test_cluster::{Line, Mark, Target, User};
 
@@ -280,6 +281,7 @@ fn is_ours(target: Option<&Target>) -> bool {
             name == OUTPUT && namespace.starts_with("klusterlet-") && !namespace.ends_with(NOBODY)
         }
         // Of the world of tests.
+        ("configmaps", "") if namespace == HOME => name == LIMITS,
         ("configmaps", "") => namespace == FACTS && name != "theirs-facts",
         ("managedclusters" | "events", "") | ("fleetpolicies", "status") => true,
         ("leases", "") => namespace == HOME,

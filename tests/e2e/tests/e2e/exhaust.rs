@@ -416,6 +416,8 @@ fn every_command_shows_guest_logs_at_their_level() -> Result<()> {
             &taints_component(&said)?,
         )?;
         for words in commands {
+            // Otherwise the revision of the run before works until the new one was tried.
+            let _ = fs::remove_dir_all(stage.own());
             let output = stage.transom()?.args(words).output()?;
             let told = String::from_utf8_lossy(&output.stderr).into_owned();
             let lines: Vec<&str> = told

@@ -56,7 +56,25 @@ pub(crate) struct Tried {
     policy: Arc<str>,
     number: u64,
     trial: Trial,
+    approval: Option<Approval>,
     approved: Approved,
+}
+
+impl Newest {
+    /// Takes the manifests as they are now, of which only the approval may differ.
+    pub(super) fn approve(&mut self, written: Vec<Written>) {
+        let before = std::mem::replace(&mut self.written, written);
+        if before != self.written
+            && let Some(pending) = &mut self.pending
+        {
+            // One that was refused is not tried again.
+            pending.due = pending.due.map(|_| Instant::now());
+        }
+    }
+
+    fn approval(&self) -> Option<Approval> {
+        self.written.first().and_then(Written::approval)
+    }
 }
 
 impl Due {
@@ -66,6 +84,7 @@ impl Due {
             policy: self.policy,
             number: self.number,
             trial,
+            approval: self.approval,
             approved,
         }
     }
@@ -314,7 +333,7 @@ impl Swap {
         let room = AT_ONCE.saturating_sub(self.newest.values().filter(running).count());
         let mut due: Vec<_> = (self.newest.iter_mut())
             .filter_map(|(name, newest)| {
-                let approval = newest.written.first().and_then(Written::approval);
+                let approval = newest.approval();
                 let pending = newest.pending.as_mut()?;
                 let at = pending.due.filter(|at| *at <= now && !pending.running)?;
                 Some((at, Arc::clone(name), newest.number, approval, pending))
@@ -349,10 +368,14 @@ impl Swap {
             policy: name,
             number,
             trial,
+            approval,
             approved,
         } = tried;
         let counts = |newest: &&mut Newest| newest.number == number;
         let newest = self.newest.get_mut(&name).filter(counts);
+        let outdated = newest
+            .as_ref()
+            .is_some_and(|one| one.approval() != approval);
         let Some(pending) = newest.and_then(|newest| newest.pending.as_mut()) else {
             return Changes::new();
         };
@@ -378,7 +401,8 @@ impl Swap {
             }
             Verdict::Wait(gate, reason, message) => {
                 let candidate = stands(gate, reason, message, trial);
-                pending.due = Some(Instant::now() + AGAIN);
+                let wait = if outdated { Duration::ZERO } else { AGAIN };
+                pending.due = Some(Instant::now() + wait);
                 self.waits(&name, candidate)
             }
             Verdict::Refuse(gate, reason, message) => {

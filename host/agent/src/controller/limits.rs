@@ -1,0 +1,341 @@
+//! Keeps each policy within its limits: asks before each write, records ahead, and follows time and approvals.
+//! `core::limits` decides.
+
+mod store;
+
+use super::queue::Queued;
+use super::{Admitted, Controller};
+use crate::policies::active::Active;
+use crate::telemetry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use store::Store;
+use tokio::sync::Notify;
+use transom_api::policy::LimitsSpec;
+use transom_api::status::LimitsStatus;
+use transom_api::{API_VERSION, KIND, KnownReason};
+use transom_core::failure::{Class, Failure};
+use transom_core::limits::{self, Ask, Kinds, Ledger, Look, Looked, Record, Verdict};
+use transom_core::object::Object;
+use transom_core::plan::{Outcome, Plan};
+use transom_core::policy::Policy;
+use transom_core::reference::{LOCAL, ObjectRef};
+use transom_core::report::{self, End, Reconcile, Schedule};
+use transom_core::rollout::Approved;
+use transom_core::signal::Signal;
+use transom_core::work::{Cause, Key};
+
+/// How often to look at what is withheld.
+const EVERY: Duration = Duration::from_secs(1);
+/// How long the number of a policy's primaries counts, in seconds.
+const COUNTED_SECONDS: i64 = 10;
+
+/// What every policy changed and what is withheld.
+#[derive(Default)]
+pub(super) struct Limits {
+    /// Where it is recorded; `None` when nothing is limited, as in a run that writes nothing.
+    store: Option<Store>,
+    policies: Mutex<BTreeMap<Arc<str>, Kept>>,
+    /// Notified when something is withheld.
+    withheld: Notify,
+}
+
+/// One policy.
+#[derive(Default)]
+struct Kept {
+    ledger: Option<Ledger>,
+    /// How many primaries the policy has, and when they were counted.
+    primaries: Option<(u32, i64)>,
+    /// A record of which the writing failed.
+    unsaved: Option<Record>,
+}
+
+impl Limits {
+    /// Limits that are recorded in an object, or in memory only.
+    pub(super) fn recorded(place: Option<ObjectRef>) -> Self {
+        Self {
+            store: Some(Store::new(place)),
+            ..Self::default()
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Kept>> {
+        self.policies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ledger<R>(&self, policy: &str, take: impl FnOnce(&mut Ledger) -> R) -> Option<R> {
+        let mut policies = self.lock();
+        Some(take(policies.get_mut(policy)?.ledger.as_mut()?))
+    }
+
+    /// Forgets a deleted policy. Its record stays for a while.
+    pub(super) fn forget(&self, policy: &str) {
+        self.lock().remove(policy);
+    }
+
+    /// What is withheld of a policy.
+    pub(super) fn status(&self, policy: &str) -> Option<LimitsStatus> {
+        self.ledger(policy, |ledger| ledger.status().cloned())?
+    }
+
+    /// Nothing is wanted for a primary, or it is gone.
+    pub(super) fn unwanted(&self, key: &Key) {
+        self.ledger(&key.policy, |ledger| ledger.forget(&key.primary));
+    }
+
+    /// Waits until a look is due.
+    async fn due(&self) {
+        let waits = |kept: &Kept| {
+            kept.unsaved.is_some() || kept.ledger.as_ref().is_some_and(Ledger::is_stopping)
+        };
+        let soon = self.lock().values().any(waits);
+        let news = self.withheld.notified();
+        if soon {
+            // Time, an approval, or room may release what is withheld.
+            drop(tokio::time::timeout(EVERY, news).await);
+        } else {
+            news.await;
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+}
+
+impl Controller {
+    /// Limits how much each policy may change, and records that in an object, or in memory only.
+    pub(crate) fn limiting(mut self, place: Option<ObjectRef>) -> Self {
+        self.limits = Limits::recorded(place);
+        self
+    }
+
+    /// Counts what a plan changes before it is carried out. `before` is the primary as it was read.
+    ///
+    /// # Errors
+    /// `LimitReached`, or why it cannot be recorded: then nothing may be written.
+    pub(super) async fn within_limits(
+        &self,
+        admitted: &Admitted,
+        plan: &Plan,
+        before: Option<&Object>,
+    ) -> Result<Kinds, Failure> {
+        let key = &admitted.work.key;
+        let kinds = match &self.limits.store {
+            Some(_) => limits::kinds(&plan.steps, before),
+            None => return Ok(Kinds::new()),
+        };
+        if kinds.is_empty() {
+            self.limits.unwanted(key);
+            return Ok(kinds);
+        }
+        let policy = self.limiting_policy(admitted);
+        if limits::are_off(&policy, &kinds) {
+            self.limits.unwanted(key);
+            return Ok(Kinds::new());
+        }
+        let now_seconds = self.clock.now_seconds();
+        let ask = Ask {
+            primary: &key.primary,
+            kinds: &kinds,
+            limits: &policy,
+            primaries: self.primaries_of(&admitted.loaded.revision.policy, now_seconds),
+            now_seconds,
+        };
+        let admit = || self.limits.ledger(&key.policy, |ledger| ledger.admit(&ask));
+        let verdict = match admit() {
+            None if !ask.is_limited() => return Ok(Kinds::new()),
+            Some(verdict @ (Verdict::Admitted(_) | Verdict::Withheld(_))) => verdict,
+            None | Some(Verdict::Reserve(_)) => self.record_for(key, admit).await?,
+        };
+        match verdict {
+            Verdict::Admitted(counted) => Ok(counted),
+            Verdict::Withheld(failure) => {
+                self.limits.withheld.notify_one();
+                Err(failure)
+            }
+            Verdict::Reserve(_) => {
+                let message =
+                    "the limits of the policy were recorded by another agent all the time";
+                Err(Failure::known(KnownReason::WriteConflict, message))
+            }
+        }
+    }
+
+    /// The limits of the newest active revision.
+    fn limiting_policy(&self, admitted: &Admitted) -> LimitsSpec {
+        let policy = &admitted.loaded.revision.policy;
+        match self.queue(&policy.name) {
+            Some(queue) => queue.loaded().revision.policy.limits.clone(),
+            None => policy.limits.clone(),
+        }
+    }
+
+    /// How many primaries a policy has, including those that are gone and left objects behind.
+    fn primaries_of(&self, policy: &Policy, now_seconds: i64) -> u32 {
+        let counted = self
+            .limits
+            .lock()
+            .get(&policy.name)
+            .and_then(|kept| kept.primaries);
+        if let Some((primaries, at)) = counted
+            && (0..COUNTED_SECONDS).contains(&(now_seconds - at))
+        {
+            return primaries;
+        }
+        let mut primaries: BTreeSet<ObjectRef> = self
+            .connections
+            .primaries(&policy.primary)
+            .into_iter()
+            .collect();
+        {
+            let memory = self.memory.lock();
+            let keys = memory.results.keys().chain(memory.outputs.keys());
+            let keys = keys.filter(|key| key.policy == policy.name);
+            primaries.extend(keys.map(|key| (*key.primary).clone()));
+        }
+        let count = u32::try_from(primaries.len()).unwrap_or(u32::MAX);
+        let mut policies = self.limits.lock();
+        let kept = policies.entry(Arc::clone(&policy.name)).or_default();
+        kept.primaries = Some((count, now_seconds));
+        count
+    }
+
+    /// Takes back what was counted for a primary of which certainly nothing was written.
+    pub(super) fn uncount(&self, key: &Key, counted: &Kinds, outcome: &Outcome) {
+        let unwritten = |result: &Result<(), _>| match result {
+            Ok(()) => false,
+            Err(failure) => limits::is_unwritten(failure),
+        };
+        let mut results = outcome.steps.iter();
+        if !counted.is_empty() && results.all(|step| unwritten(&step.result)) {
+            self.limits.ledger(&key.policy, |ledger| {
+                ledger.give_back(&key.primary, counted);
+            });
+        }
+    }
+
+    /// Looks at what is withheld until the task is aborted.
+    pub(crate) async fn keep_limits(&self, active: &Active) {
+        loop {
+            self.limits.due().await;
+            self.look_at_limits(active).await;
+        }
+    }
+
+    /// Releases what may pass by now. True when anything is reconciled again for that.
+    pub(crate) async fn look_at_limits(&self, active: &Active) -> bool {
+        if !self.leading.leads() {
+            return false;
+        }
+        let policies: Vec<Arc<str>> = self.limits.lock().keys().cloned().collect();
+        let mut released = false;
+        for policy in policies {
+            let approved = self.approved_limits(&policy, active).await;
+            let Some(looked) = self.look_at(&policy, approved.as_deref()) else {
+                continue;
+            };
+            self.tell_limits(&policy, active, &looked);
+            if let Some(queue) = self.queue(&policy) {
+                for primary in &looked.released {
+                    queue.push(primary, Queued::Reconcile(Cause::Released), None);
+                }
+            }
+            released |= !looked.released.is_empty();
+            if looked.over.is_some()
+                && let Some(kept) = self.limits.lock().get_mut(&policy)
+            {
+                kept.unsaved = looked.over;
+            }
+            self.save(&policy).await;
+        }
+        self.statuses.changed();
+        released
+    }
+
+    /// The digest that is approved for what is withheld of a policy, by a user who may.
+    async fn approved_limits(&self, policy: &str, active: &Active) -> Option<String> {
+        let approval = active.approval(policy).approval?;
+        // The API server is asked only about an approval of what is withheld now.
+        let waits = self.limits.status(policy)?.approve;
+        if waits != approval.digest {
+            return None;
+        }
+        match self.approved(policy, &approval).await {
+            Approved::Digest(digest) => Some(digest),
+            Approved::Nothing | Approved::Forbidden(_) => None,
+        }
+    }
+
+    fn look_at(&self, policy: &Arc<str>, approved: Option<&str>) -> Option<Looked> {
+        let queue = self.queue(policy)?;
+        let limits = queue.loaded().revision.policy.limits.clone();
+        let look = Look {
+            policy,
+            limits: &limits,
+            approved,
+            complete: queue.is_idle() && !self.is_unread(policy),
+            now_seconds: self.clock.now_seconds(),
+        };
+        self.limits.ledger(policy, |ledger| ledger.look(&look))
+    }
+
+    /// Whether a primary of the policy could not be read: then it is not known whether something is withheld for it.
+    fn is_unread(&self, policy: &str) -> bool {
+        let memory = self.memory.lock();
+        let mut results = memory
+            .results
+            .iter()
+            .filter(|(key, _)| *key.policy == *policy);
+        results.any(|(_, last)| last.end == End::Ended(Class::Unreachable))
+    }
+
+    fn tell_limits(&self, policy: &Arc<str>, active: &Active, looked: &Looked) {
+        if let Some(digest) = &looked.approved {
+            telemetry::tell(&Signal::Approved {
+                policy: Arc::clone(policy),
+                digest: digest.clone(),
+            });
+        }
+        let Some(status) = self.limits.status(policy).filter(|_| looked.reached) else {
+            return;
+        };
+        let reached = status.changes.iter().filter(|one| one.withheld > 0);
+        let reached =
+            reached.map(|one| format!("{} {} of {}", one.limit.as_str(), one.done, one.most));
+        let reached = reached.collect::<Vec<_>>().join(", ");
+        let message = format!(
+            "spec.limits is reached ({reached}), and the rest is withheld: see status.limits"
+        );
+        telemetry::tell(&Signal::LimitReached {
+            policy: Arc::clone(policy),
+            message: message.clone(),
+        });
+        if let Some(uid) = active.approval(policy).uid {
+            self.warn_about(policy, &message, &uid);
+        }
+    }
+
+    /// An Event on a `FleetPolicy` object.
+    fn warn_about(&self, policy: &Arc<str>, message: &str, uid: &str) {
+        let object = ObjectRef::local(API_VERSION, KIND, None, policy);
+        let is_server = |name: &str| {
+            self.connections
+                .servers()
+                .any(|server| server.name() == name)
+        };
+        if !is_server(LOCAL) {
+            return;
+        }
+        let reason = KnownReason::LimitReached.into();
+        let failure = Failure::new(Class::Invalid, reason, message);
+        let schedule = Schedule {
+            now_seconds: self.clock.now_seconds(),
+            resync_seconds: 0,
+            failures: 0,
+            seed: 0,
+        };
+        let reconcile = Reconcile::new(Key::new(policy, &object));
+        let report = report::of(reconcile, Err(failure), schedule);
+        // An API server never fails here: the Event is sent later.
+        drop(self.connections.publish(&report, uid));
+    }
+}

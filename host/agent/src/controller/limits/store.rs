@@ -1,0 +1,274 @@
+//! Where the limits of all policies are recorded: in one ConfigMap, on an API server or in a directory, or in memory
+//! only. It holds numbers, no names of objects.
+
+use super::{Controller, Kept};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use transom_api::KnownReason;
+use transom_core::failure::{Class, Failure};
+use transom_core::limits::{Ledger, Record, Verdict};
+use transom_core::object::Object;
+use transom_core::plan::{Plan, Step, WriteFailure};
+use transom_core::reference::ObjectRef;
+use transom_core::work::Key;
+
+/// The field manager of the ConfigMap is `transom-limits`.
+const MANAGER: &str = "limits";
+/// How often to try when somebody else writes the ConfigMap.
+const ATTEMPTS: usize = 4;
+/// How long a failure counts: others that wait for the same need not wait for a server that does not answer.
+const FAILED: Duration = Duration::from_secs(5);
+
+/// The place, and what is there.
+pub(super) struct Store {
+    place: Option<ObjectRef>,
+    /// Held while it is read or written.
+    there: Mutex<There>,
+}
+
+#[derive(Default)]
+struct There {
+    /// Whether it was read.
+    known: bool,
+    /// As it was read or written last.
+    object: Option<Object>,
+    failed: Option<(Instant, Failure)>,
+}
+
+impl Store {
+    pub(super) fn new(place: Option<ObjectRef>) -> Self {
+        Self {
+            place,
+            there: Mutex::default(),
+        }
+    }
+}
+
+impl There {
+    fn data(&self) -> Map<String, Value> {
+        let data = self
+            .object
+            .as_ref()
+            .and_then(|object| object.body.get("data"));
+        data.and_then(Value::as_object).cloned().unwrap_or_default()
+    }
+
+    /// What is recorded for a policy.
+    fn record(&self, policy: &str) -> Result<Option<Record>, Failure> {
+        let (Some(object), data) = (&self.object, self.data()) else {
+            return Ok(None);
+        };
+        let Some(text) = data.get(policy) else {
+            return Ok(None);
+        };
+        Record::parse(text.as_str().unwrap_or_default())
+            .map(Some)
+            .map_err(|_| {
+                let message = format!(
+                    "{}: `data.{policy}` is not a record of limits; the agent made it, so remove it",
+                    object.reference
+                );
+                Failure::known(KnownReason::ReadFailed, message)
+            })
+    }
+
+    fn fail(&mut self, failure: Failure) -> Failure {
+        self.known = false;
+        self.failed = Some((Instant::now(), failure.clone()));
+        failure
+    }
+}
+
+impl Controller {
+    /// Records what `admit` asks for, until it asks for nothing more.
+    ///
+    /// # Errors
+    /// Why it cannot be recorded.
+    pub(super) async fn record_for(
+        &self,
+        key: &Key,
+        admit: impl Fn() -> Option<Verdict>,
+    ) -> Result<Verdict, Failure> {
+        let Some(store) = &self.limits.store else {
+            return Ok(Verdict::Admitted(Default::default()));
+        };
+        let mut there = store.there.lock().await;
+        if let Some((at, failure)) = &there.failed
+            && at.elapsed() < FAILED
+        {
+            return Err(failure.clone());
+        }
+        there.failed = None;
+        let mut conflict = None;
+        for _ in 0..ATTEMPTS {
+            self.learn(store, &mut there).await?;
+            self.open_ledger(&key.policy, &there)?;
+            let record = match admit() {
+                Some(Verdict::Reserve(record)) => record,
+                Some(verdict) => return Ok(verdict),
+                None => continue,
+            };
+            match self.write(store, &mut there, &key.policy, &record).await {
+                Ok(()) => self
+                    .limits
+                    .ledger(&key.policy, |ledger| ledger.recorded(record)),
+                Err(failed) if Class::of(failed.reason) == Class::Conflict => {
+                    there.known = false;
+                    conflict = Some(failed);
+                    continue;
+                }
+                Err(failed) => return Err(there.fail(unrecorded(&failed))),
+            };
+            if let Some(verdict) = admit().filter(|verdict| !matches!(verdict, Verdict::Reserve(_)))
+            {
+                return Ok(verdict);
+            }
+        }
+        let unknown = || {
+            Failure::known(
+                KnownReason::WriteConflict,
+                "the limits of the policy changed",
+            )
+        };
+        Err(conflict.map_or_else(unknown, |failed| unrecorded(&failed)))
+    }
+
+    /// Writes a record that ends a stop. A failure is repeated with the next look.
+    pub(super) async fn save(&self, policy: &Arc<str>) {
+        let unsaved = |kept: &Kept| {
+            let now = kept.ledger.as_ref().and_then(Ledger::record).cloned();
+            now.or(kept.unsaved.clone())
+                .filter(|_| kept.unsaved.is_some())
+        };
+        let record = || self.limits.lock().get(policy).and_then(unsaved);
+        let Some(store) = self.limits.store.as_ref().filter(|_| record().is_some()) else {
+            return;
+        };
+        let mut there = store.there.lock().await;
+        let Some(record) = record() else { return };
+        let learnt = self.learn(store, &mut there).await.is_ok();
+        let written = learnt && self.write(store, &mut there, policy, &record).await.is_ok();
+        there.known &= written;
+        if written && let Some(kept) = self.limits.lock().get_mut(policy) {
+            kept.unsaved = None;
+        }
+    }
+
+    /// Reads the ConfigMap if it is not known. What another replica recorded counts for all policies.
+    async fn learn(&self, store: &Store, there: &mut There) -> Result<(), Failure> {
+        let Some(place) = store.place.as_ref().filter(|_| !there.known) else {
+            there.known = true;
+            return Ok(());
+        };
+        match self.connections.read_whole(place).await {
+            Ok(object) => (there.object, there.known) = (object, true),
+            Err(failure) => {
+                let message = format!(
+                    "the limits of the policy cannot be read: {}",
+                    failure.message
+                );
+                return Err(there.fail(Failure { message, ..failure }));
+            }
+        }
+        for (policy, kept) in self.limits.lock().iter_mut() {
+            if let (Some(ledger), Ok(record)) = (&mut kept.ledger, there.record(policy)) {
+                ledger.found_again(record);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the ledger of a policy, if it has none.
+    fn open_ledger(&self, policy: &Arc<str>, there: &There) -> Result<(), Failure> {
+        let mut policies = self.limits.lock();
+        let kept = policies.entry(Arc::clone(policy)).or_default();
+        if kept.ledger.is_none() {
+            kept.ledger = Some(Ledger::found(there.record(policy)?));
+        }
+        Ok(())
+    }
+
+    async fn write(
+        &self,
+        store: &Store,
+        there: &mut There,
+        policy: &str,
+        record: &Record,
+    ) -> Result<(), WriteFailure> {
+        let Some(place) = &store.place else {
+            // In memory a deleted policy that is written again goes on with its record, too.
+            let mut data = there.data();
+            data.insert(policy.to_owned(), record.text().into());
+            there.object = Some(object(
+                &ObjectRef::local("v1", "ConfigMap", None, MANAGER),
+                data,
+            ));
+            return Ok(());
+        };
+        let mut data = there.data();
+        let mut changed = self.drop_old(&mut data);
+        data.insert(policy.to_owned(), record.text().into());
+        changed.push(format!("data.{policy}"));
+        let desired = object(place, data);
+        let step = match &there.object {
+            None => Step::Create { desired },
+            Some(before) => Step::Update {
+                desired: Object {
+                    version: before.version.clone(),
+                    ..desired
+                },
+                changed,
+            },
+        };
+        let plan = Plan {
+            policy: MANAGER.to_owned(),
+            primary: place.clone(),
+            steps: vec![step],
+        };
+        there.object = Some(self.connections.apply_one(plan).await?);
+        Ok(())
+    }
+
+    /// Drops what is recorded for policies that are gone, and over for long; returns the paths.
+    fn drop_old(&self, data: &mut Map<String, Value>) -> Vec<String> {
+        let (policies, now_seconds) = (self.limits.lock(), self.clock.now_seconds());
+        let is_old = |policy: &String, text: &Value| {
+            let record = Record::parse(text.as_str().unwrap_or_default());
+            !policies.contains_key(policy.as_str())
+                && record.is_ok_and(|record| record.is_old(now_seconds))
+        };
+        let old: Vec<String> = data
+            .iter()
+            .filter(|(policy, text)| is_old(policy, text))
+            .map(|(policy, _)| policy.clone())
+            .collect();
+        data.retain(|policy, _| !old.contains(policy));
+        old.iter().map(|policy| format!("data.{policy}")).collect()
+    }
+}
+
+fn object(place: &ObjectRef, data: Map<String, Value>) -> Object {
+    let mut body = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data});
+    body["metadata"] = json!({"name": place.name, "namespace": place.namespace, "labels": {"app.kubernetes.io/name": "transom"}});
+    Object {
+        reference: place.clone(),
+        version: String::new(),
+        body,
+    }
+}
+
+fn unrecorded(failed: &WriteFailure) -> Failure {
+    let message = format!(
+        "the limits of the policy cannot be recorded: {}",
+        failed.message
+    );
+    // No input of the primary mends it, so it is tried again.
+    let class = match Class::of(failed.reason) {
+        class @ (Class::Conflict | Class::Unreachable | Class::Standby) => class,
+        _ => Class::Missing,
+    };
+    Failure::new(class, failed.reason.into(), &message)
+}

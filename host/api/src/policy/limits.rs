@@ -1,0 +1,169 @@
+//! How much a policy may change in an interval: `spec.limits`. The defaults stop an accident, such as a hub that loses
+//! sight of most of its clusters, and let a first install pass: what is created is not limited.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How many primaries a policy may change in an interval, by what is changed. What goes beyond is withheld until it is
+/// approved, or no longer wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LimitsSpec {
+    /// Seconds of an interval. It begins with the first change that counts, and goes on while anything is withheld.
+    #[serde(default = "default_interval_seconds")]
+    pub interval_seconds: u32,
+    /// Primaries for which elements or fields are set in objects that others made, such as taints of a ManagedCluster.
+    #[serde(default = "usual")]
+    pub elements_added: LimitSpec,
+    /// Primaries for which elements are removed from objects that others made.
+    #[serde(default = "usual")]
+    pub elements_removed: LimitSpec,
+    /// Primaries for which an object that the policy made, such as a Secret, gets other content.
+    #[serde(default = "usual")]
+    pub objects_changed: LimitSpec,
+    /// Primaries for which an object that the policy made is deleted.
+    #[serde(default = "strict")]
+    pub objects_pruned: LimitSpec,
+}
+
+/// The larger of a number and a share of the policy's primaries. 100 percent is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LimitSpec {
+    /// Number of primaries.
+    #[serde(default)]
+    pub count: u32,
+    /// Percentage of the policy's primaries.
+    #[serde(default)]
+    pub percent: u32,
+}
+
+/// What a limit counts.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "camelCase")]
+pub enum Limited {
+    /// Elements or fields set in objects that others made.
+    ElementsAdded,
+    /// Elements removed from objects that others made.
+    ElementsRemoved,
+    /// Objects that the policy made, with other content.
+    ObjectsChanged,
+    /// Objects that the policy made, deleted.
+    ObjectsPruned,
+}
+
+impl Limited {
+    /// Everything that has a limit.
+    pub const ALL: [Self; 4] = [
+        Self::ElementsAdded,
+        Self::ElementsRemoved,
+        Self::ObjectsChanged,
+        Self::ObjectsPruned,
+    ];
+
+    /// The name of its field in `spec.limits`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ElementsAdded => "elementsAdded",
+            Self::ElementsRemoved => "elementsRemoved",
+            Self::ObjectsChanged => "objectsChanged",
+            Self::ObjectsPruned => "objectsPruned",
+        }
+    }
+}
+
+impl LimitsSpec {
+    /// The longest interval, in seconds: a day.
+    pub const MAX_INTERVAL_SECONDS: u32 = 86_400;
+
+    /// The limit of something.
+    pub fn of(&self, what: Limited) -> LimitSpec {
+        match what {
+            Limited::ElementsAdded => self.elements_added,
+            Limited::ElementsRemoved => self.elements_removed,
+            Limited::ObjectsChanged => self.objects_changed,
+            Limited::ObjectsPruned => self.objects_pruned,
+        }
+    }
+
+    /// The smaller limit of both for everything, in the longer interval.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let both = |what| {
+            let (one, other) = (self.of(what), other.of(what));
+            LimitSpec {
+                count: one.count.min(other.count),
+                percent: one.percent.min(other.percent),
+            }
+        };
+        Self {
+            interval_seconds: self.interval_seconds.max(other.interval_seconds),
+            elements_added: both(Limited::ElementsAdded),
+            elements_removed: both(Limited::ElementsRemoved),
+            objects_changed: both(Limited::ObjectsChanged),
+            objects_pruned: both(Limited::ObjectsPruned),
+        }
+    }
+}
+
+impl Default for LimitsSpec {
+    fn default() -> Self {
+        Self {
+            interval_seconds: default_interval_seconds(),
+            elements_added: usual(),
+            elements_removed: usual(),
+            objects_changed: usual(),
+            objects_pruned: strict(),
+        }
+    }
+}
+
+/// Ten minutes.
+fn default_interval_seconds() -> u32 {
+    600
+}
+
+fn usual() -> LimitSpec {
+    LimitSpec {
+        count: 10,
+        percent: 30,
+    }
+}
+
+fn strict() -> LimitSpec {
+    LimitSpec {
+        count: 5,
+        percent: 10,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_not_limited_explicitly_has_the_default() {
+        let parse = |value| serde_json::from_value::<LimitsSpec>(value).unwrap();
+        assert_eq!(parse(json!({})), LimitsSpec::default());
+        let one = parse(json!({"elementsAdded": {"percent": 100}}));
+        let off = LimitSpec {
+            count: 0,
+            percent: 100,
+        };
+        assert_eq!((one.elements_added, one.elements_removed), (off, usual()));
+        assert_eq!(one.objects_pruned, strict());
+    }
+
+    #[test]
+    fn two_limits_together_allow_what_both_allow() {
+        let limits = |value| serde_json::from_value::<LimitsSpec>(value).unwrap();
+        let one =
+            limits(json!({"intervalSeconds": 60, "objectsPruned": {"count": 1, "percent": 9}}));
+        let other = limits(json!({"objectsPruned": {"count": 2, "percent": 3}}));
+        let both = limits(json!({"objectsPruned": {"count": 1, "percent": 3}}));
+        assert_eq!((one.and(&other), other.and(&one)), (both.clone(), both));
+    }
+}

@@ -1,0 +1,42 @@
+//! What the limits of a policy withhold, and what lets it go on.
+
+use crate::policy::Limited;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Maximum number of withheld primaries in a status.
+pub const MAX_WITHHELD: usize = 10;
+
+/// What the limits of a policy withhold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitsStatus {
+    /// When the interval began.
+    #[schemars(extend("format" = "date-time"))]
+    pub since: String,
+    /// When it ends, unless something is withheld then.
+    #[schemars(extend("format" = "date-time"))]
+    pub until: String,
+    /// What was changed in this interval, and what is withheld.
+    pub changes: Vec<ChangesStatus>,
+    /// Number of primaries for which something is withheld.
+    pub withheld: u32,
+    /// The first of these primaries, with their namespace if they have one.
+    pub primaries: Vec<String>,
+    /// To let so many more pass in this interval, set the annotation `transom.dev/approved` of the policy to this digest.
+    pub approve: String,
+}
+
+/// What was changed in an interval, of one kind of change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChangesStatus {
+    /// The field of `spec.limits`.
+    pub limit: Limited,
+    /// Number of primaries for which this was changed.
+    pub done: u32,
+    /// Number of primaries for which this may be changed.
+    pub most: u32,
+    /// Number of primaries for which this is withheld.
+    pub withheld: u32,
+}

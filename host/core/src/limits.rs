@@ -1,0 +1,369 @@
+//! How many primaries a policy may change in an interval. [`crate::plan::brake`] limits each object; this limits each
+//! policy, so that an accident of its inputs or its guests cannot change the whole fleet at once.
+//!
+//! Counts primaries, each once in an interval for each kind of change. Counts from a number that was recorded before
+//! (`Record::reserved`), so that a process that ends can only lose a part of the limit.
+
+mod kinds;
+mod look;
+mod record;
+
+pub use kinds::{Kinds, kind, kinds};
+pub use look::{Look, Looked};
+pub use record::Record;
+
+use crate::failure::Failure;
+use crate::plan::WriteFailure;
+use crate::reference::ObjectRef;
+use kinds::opposite;
+use look::Offer;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use transom_api::KnownReason;
+use transom_api::labels::APPROVED;
+use transom_api::policy::{Limited, LimitsSpec};
+use transom_api::status::LimitsStatus;
+
+/// A limit is reserved in so many parts: what a killed process loses at most, and the writes of a record.
+const PARTS: u32 = 5;
+
+/// What is about to be changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The primary.
+    pub primary: &'a Arc<ObjectRef>,
+    /// The answer of [`kinds`].
+    pub kinds: &'a Kinds,
+    /// The limits of the policy.
+    pub limits: &'a LimitsSpec,
+    /// How many primaries the policy has, including those that are gone and left objects behind.
+    pub primaries: u32,
+    /// Seconds since 1970.
+    pub now_seconds: i64,
+}
+
+/// Whether it may be changed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It may, and counts now for these kinds. Call [`Ledger::give_back`] when it is not changed in the end.
+    Admitted(Kinds),
+    /// Record this first, call [`Ledger::recorded`], and ask again.
+    Reserve(Record),
+    /// Not now: `LimitReached`.
+    Withheld(Failure),
+}
+
+/// What a policy changed in the running interval, and what is withheld. In memory; [`Record`] is what is kept.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    /// As it was recorded last; none while no interval runs.
+    record: Option<Record>,
+    /// For how many primaries each kind counts.
+    done: BTreeMap<Limited, u32>,
+    /// How many of these an earlier process reserved, for primaries that are not known now.
+    unknown: BTreeMap<Limited, u32>,
+    changed: HashMap<Arc<ObjectRef>, Changed>,
+    /// The kinds whose limit keeps each primary from being changed.
+    withheld: BTreeMap<Arc<ObjectRef>, Kinds>,
+    complete: bool,
+    /// Whether those that are withheld were reconciled again since there was room.
+    released: bool,
+    offers: Vec<Offer>,
+    status: Option<LimitsStatus>,
+}
+
+/// What was changed for a primary in this interval.
+#[derive(Clone, Debug, Default)]
+struct Changed {
+    counted: Kinds,
+    /// Without what was undone since.
+    standing: Kinds,
+}
+
+fn of(counts: &BTreeMap<Limited, u32>, kind: Limited) -> u32 {
+    counts.get(&kind).copied().unwrap_or_default()
+}
+
+/// How many of so many primaries a limit allows, without what was approved.
+pub fn share(limits: &LimitsSpec, kind: Limited, primaries: u32) -> u32 {
+    let limit = limits.of(kind);
+    let share = u64::from(primaries) * u64::from(limit.percent) / 100;
+    limit.count.max(u32::try_from(share).unwrap_or(u32::MAX))
+}
+
+/// Whether none of these kinds has a limit, however many primaries there are.
+pub fn are_off(limits: &LimitsSpec, kinds: &Kinds) -> bool {
+    let mut kinds = kinds.iter();
+    kinds.all(|kind| limits.of(*kind).percent >= 100)
+}
+
+/// Whether the limit can be reached at all.
+fn is_limited(limits: &LimitsSpec, kind: Limited, primaries: u32) -> bool {
+    share(limits, kind, primaries) < primaries.max(1)
+}
+
+impl Ask<'_> {
+    /// Whether any of it can reach its limit.
+    pub fn is_limited(&self) -> bool {
+        let mut kinds = self.kinds.iter();
+        kinds.any(|kind| is_limited(self.limits, *kind, self.primaries))
+    }
+}
+
+impl Ledger {
+    /// A ledger with what an earlier process, or another replica, recorded. All that was reserved counts as done.
+    pub fn found(record: Option<Record>) -> Self {
+        let reserved = record.as_ref().map(|record| record.reserved.clone());
+        let reserved = reserved.unwrap_or_default();
+        Self {
+            record,
+            done: reserved.clone(),
+            unknown: reserved,
+            ..Self::default()
+        }
+    }
+
+    /// Another replica may have written the record since: takes it if it is not older than ours.
+    pub fn found_again(&mut self, found: Option<Record>) {
+        let Some(found) = found else { return };
+        let same = self.record.as_ref() == Some(&found);
+        let ours = self.record.as_ref().map(|record| record.started_seconds);
+        if !same && ours.is_none_or(|ours| found.started_seconds >= ours) {
+            let withheld = std::mem::take(&mut self.withheld);
+            *self = Self {
+                withheld,
+                ..Self::found(Some(found))
+            };
+        }
+    }
+
+    /// As it was recorded last.
+    pub fn record(&self) -> Option<&Record> {
+        self.record.as_ref()
+    }
+
+    /// Whether something is withheld, so that looks are needed.
+    pub fn is_stopping(&self) -> bool {
+        let reached = self.record.as_ref().is_some_and(|record| record.reached);
+        reached || self.withholds() || self.status.is_some()
+    }
+
+    fn withholds(&self) -> bool {
+        !self.withheld.is_empty()
+    }
+
+    /// What is withheld, as of the last look.
+    pub fn status(&self) -> Option<&LimitsStatus> {
+        self.status.as_ref()
+    }
+
+    /// Whether a primary may be changed now; all of what is planned for it, or nothing.
+    pub fn admit(&mut self, ask: &Ask<'_>) -> Verdict {
+        self.turn(ask.limits, ask.now_seconds);
+        let known = self.record.as_ref().map_or(0, |record| record.primaries);
+        let primaries = known.max(ask.primaries);
+        let counted = self.changed.get(ask.primary).map(|one| &one.counted);
+        let is_new = |kind: &Limited| {
+            let counted = counted.is_some_and(|counted| counted.contains(kind));
+            !counted && is_limited(ask.limits, *kind, primaries)
+        };
+        let new: Kinds = ask.kinds.iter().copied().filter(is_new).collect();
+        let most = |kind| self.most(ask.limits, kind, primaries);
+        let over: Kinds = new
+            .iter()
+            .copied()
+            .filter(|kind| of(&self.done, *kind) >= most(*kind))
+            .collect();
+        if !over.is_empty() {
+            return self.withhold(ask, over, primaries);
+        }
+        let reserved = |kind| {
+            self.record
+                .as_ref()
+                .map_or(0, |record| of(&record.reserved, kind))
+        };
+        let short: Kinds = new
+            .iter()
+            .copied()
+            .filter(|kind| of(&self.done, *kind) >= reserved(*kind))
+            .collect();
+        if !short.is_empty() {
+            return Verdict::Reserve(self.reserving(ask, &short, primaries));
+        }
+        self.withheld.remove(ask.primary);
+        self.count(ask, &new);
+        Verdict::Admitted(new)
+    }
+
+    /// That something is withheld is recorded first: it keeps the interval open, also after a restart.
+    fn withhold(&mut self, ask: &Ask<'_>, over: Kinds, primaries: u32) -> Verdict {
+        if !self.record.as_ref().is_some_and(|record| record.reached) {
+            let mut record = self.reserving(ask, &Kinds::new(), primaries);
+            record.reached = true;
+            return Verdict::Reserve(record);
+        }
+        let failure = self.failure(ask, &over, primaries);
+        self.withheld.insert(Arc::clone(ask.primary), over);
+        self.released = false;
+        Verdict::Withheld(failure)
+    }
+
+    fn count(&mut self, ask: &Ask<'_>, new: &Kinds) {
+        for kind in new {
+            *self.done.entry(*kind).or_default() += 1;
+        }
+        if new.is_empty() && !self.changed.contains_key(ask.primary) {
+            return;
+        }
+        let changed = self.changed.entry(Arc::clone(ask.primary)).or_default();
+        changed.counted.extend(new);
+        for kind in ask.kinds {
+            opposite(*kind).map(|undone| changed.standing.remove(&undone));
+        }
+        changed
+            .standing
+            .extend(ask.kinds.intersection(&changed.counted));
+    }
+
+    /// Nothing was written for a primary after all.
+    pub fn give_back(&mut self, primary: &Arc<ObjectRef>, kinds: &Kinds) {
+        let Some(changed) = self.changed.get_mut(primary) else {
+            return;
+        };
+        for kind in kinds.iter().filter(|kind| changed.counted.remove(*kind)) {
+            changed.standing.remove(kind);
+            let done = self.done.entry(*kind).or_default();
+            *done = done.saturating_sub(1);
+        }
+    }
+
+    /// Nothing is wanted for a primary any more, or it is gone.
+    pub fn forget(&mut self, primary: &ObjectRef) {
+        self.withheld.remove(primary);
+    }
+
+    /// A record was written.
+    pub fn recorded(&mut self, mut record: Record) {
+        if let Some(before) = &self.record
+            && before.started_seconds == record.started_seconds
+        {
+            // Approved while it was being written.
+            record.approved = before.approved.clone();
+            record.ends_seconds = record.ends_seconds.max(before.ends_seconds);
+        }
+        self.record = Some(record);
+    }
+
+    /// The record that reserves more of these kinds.
+    fn reserving(&self, ask: &Ask<'_>, short: &Kinds, primaries: u32) -> Record {
+        let begins = || Record::new(ask.now_seconds, ask.limits.interval_seconds);
+        let mut record = self.record.clone().unwrap_or_else(begins);
+        record.primaries = primaries;
+        for kind in short {
+            let most = self.most(ask.limits, *kind, primaries);
+            let done = of(&self.done, *kind);
+            let part = most.div_ceil(PARTS).max(1);
+            let reserved = done.saturating_add(part).min(most);
+            record.reserved.insert(*kind, reserved);
+        }
+        record
+    }
+
+    /// How many primaries may be changed in this interval, with what was approved.
+    fn most(&self, limits: &LimitsSpec, kind: Limited, primaries: u32) -> u32 {
+        let approved = self
+            .record
+            .as_ref()
+            .map_or(0, |record| of(&record.approved, kind));
+        share(limits, kind, primaries).saturating_add(approved)
+    }
+
+    /// Ends the interval when its time is over and nothing keeps it open.
+    fn turn(&mut self, limits: &LimitsSpec, now_seconds: i64) {
+        let Some(record) = &mut self.record else {
+            return;
+        };
+        // It never lasts longer than from now on: the clock may have been set back.
+        let latest = now_seconds.saturating_add(i64::from(limits.interval_seconds));
+        record.ends_seconds = record.ends_seconds.min(latest);
+        if now_seconds >= record.ends_seconds && !self.is_stopped(limits) {
+            *self = Self {
+                withheld: std::mem::take(&mut self.withheld),
+                complete: self.complete,
+                ..Self::default()
+            };
+        }
+    }
+
+    /// Whether what was changed and still stands, and what is withheld, are together more than the limit: then it is one
+    /// event, and another interval must not go on with it.
+    fn is_stopped(&self, limits: &LimitsSpec) -> bool {
+        let Some(record) = &self.record else {
+            return false;
+        };
+        // Until all were reconciled after a start, what was withheld before may still be withheld.
+        record.reached && (!self.complete || self.exceeds(limits, record.primaries))
+    }
+
+    fn exceeds(&self, limits: &LimitsSpec, primaries: u32) -> bool {
+        Limited::ALL.into_iter().any(|kind| {
+            let withheld = self.withheld_of(kind);
+            let all = self.standing(kind).saturating_add(withheld);
+            let most = self.most(limits, kind, primaries);
+            withheld > 0 && is_limited(limits, kind, primaries) && all > most
+        })
+    }
+
+    fn withheld_of(&self, kind: Limited) -> u32 {
+        let withheld = self.withheld.values().filter(|kinds| kinds.contains(&kind));
+        u32::try_from(withheld.count()).unwrap_or(u32::MAX)
+    }
+
+    /// For how many primaries something was changed in this interval that was not undone.
+    fn standing(&self, kind: Limited) -> u32 {
+        let standing = self
+            .changed
+            .values()
+            .filter(|one| one.standing.contains(&kind));
+        let standing = u32::try_from(standing.count()).unwrap_or(u32::MAX);
+        standing.saturating_add(of(&self.unknown, kind))
+    }
+
+    fn failure(&self, ask: &Ask<'_>, over: &Kinds, primaries: u32) -> Failure {
+        let each = over.iter().map(|kind| {
+            let (done, most) = (
+                of(&self.done, *kind),
+                self.most(ask.limits, *kind, primaries),
+            );
+            format!("{} {done} of {most}", kind.as_str())
+        });
+        let each = each.collect::<Vec<_>>().join(", ");
+        let message = format!(
+            "nothing is written for {}: spec.limits of the policy allows no more changes now ({each}, for {primaries} \
+             primaries); approve what is withheld with the annotation {APPROVED}, raise the limit, or mend the cause",
+            ask.primary
+        );
+        let ends = self.record.as_ref().map(|record| record.ends_seconds);
+        let ends = ends.filter(|ends| *ends > ask.now_seconds);
+        Failure::known(KnownReason::LimitReached, message).until(ends)
+    }
+}
+
+/// Whether a failed write certainly changed nothing.
+pub fn is_unwritten(failure: &WriteFailure) -> bool {
+    use KnownReason as R;
+    matches!(
+        failure.reason,
+        R::WriteConflict
+            | R::WriteForbidden
+            | R::WriteInvalid
+            | R::AdmissionRefused
+            | R::QuotaExceeded
+            | R::KindMissing
+            | R::NotLeading
+            | R::ReadOnly
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! Which kinds of changes that have a limit a plan makes.
+
+use crate::object::Object;
+use crate::plan::Step;
+use crate::plan::effect::{self, Verb};
+use std::collections::BTreeSet;
+use transom_api::policy::Limited;
+
+/// Kinds of changes.
+pub type Kinds = BTreeSet<Limited>;
+
+/// The kinds of changes that steps make and that have a limit. `before` is the primary as it was read. New objects have
+/// no limit, nor do labels and annotations of objects that the policy made.
+pub fn kinds(steps: &[Step], before: Option<&Object>) -> Kinds {
+    steps
+        .iter()
+        .flat_map(|step| of_step(step, before))
+        .collect()
+}
+
+fn of_step(step: &Step, before: Option<&Object>) -> Kinds {
+    let is_content = |path: &String| path != "metadata" && !path.starts_with("metadata.");
+    match step {
+        Step::Create { .. } => Kinds::new(),
+        Step::Update { changed, .. } if !changed.iter().any(is_content) => Kinds::new(),
+        _ => {
+            let before = before.filter(|before| before.reference == *step.target());
+            let effects = effect::of(step, before).into_iter();
+            effects.filter_map(|effect| kind(effect.verb)).collect()
+        }
+    }
+}
+
+/// The kind of change that an effect is, if it has a limit.
+pub fn kind(verb: Verb) -> Option<Limited> {
+    match verb {
+        Verb::Created => None,
+        Verb::Updated => Some(Limited::ObjectsChanged),
+        Verb::Deleted => Some(Limited::ObjectsPruned),
+        Verb::Added | Verb::Replaced | Verb::Set => Some(Limited::ElementsAdded),
+        Verb::Removed => Some(Limited::ElementsRemoved),
+    }
+}
+
+/// What undoes a kind of change.
+pub(super) fn opposite(kind: Limited) -> Option<Limited> {
+    match kind {
+        Limited::ElementsAdded => Some(Limited::ElementsRemoved),
+        Limited::ElementsRemoved => Some(Limited::ElementsAdded),
+        Limited::ObjectsChanged | Limited::ObjectsPruned => None,
+    }
+}

@@ -1,0 +1,164 @@
+//! What happens to withheld changes by time and by approval, and what is told of them.
+
+use super::{Ledger, Record, is_limited, of};
+use crate::digest::Digest;
+use crate::reference::ObjectRef;
+use crate::time::format_rfc3339;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use transom_api::policy::{Limited, LimitsSpec};
+use transom_api::status::{ChangesStatus, LimitsStatus, MAX_WITHHELD};
+
+/// How many digests can be approved: the newest ones, so that an approval may lag a little.
+const OFFERS: usize = 16;
+
+/// What is looked at from time to time.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    /// The policy.
+    pub policy: &'a str,
+    /// Its limits.
+    pub limits: &'a LimitsSpec,
+    /// The digest that is approved, if any.
+    pub approved: Option<&'a str>,
+    /// Whether every primary was reconciled since the start, so that all that is withheld is known.
+    pub complete: bool,
+    /// Seconds since 1970.
+    pub now_seconds: i64,
+}
+
+/// What a look found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Looked {
+    /// Primaries to reconcile again: there is room for them.
+    pub released: Vec<Arc<ObjectRef>>,
+    /// The digest that was approved just now.
+    pub approved: Option<String>,
+    /// Whether something is withheld, and nothing was at the look before.
+    pub reached: bool,
+    /// The record to write, because nothing is withheld any more.
+    pub over: Option<Record>,
+}
+
+/// What an approval lets pass.
+#[derive(Clone, Debug)]
+pub(super) struct Offer {
+    digest: String,
+    more: BTreeMap<Limited, u32>,
+}
+
+impl Ledger {
+    /// Looks at the time and at what is approved.
+    pub fn look(&mut self, look: &Look<'_>) -> Looked {
+        self.complete |= look.complete;
+        self.offer(self.told(look.policy, look.limits).as_ref());
+        let approved = look.approved.and_then(|digest| self.approve(digest, look));
+        let reached = self.record.clone().filter(|record| record.reached);
+        self.turn(look.limits, look.now_seconds);
+        if let Some(record) = self
+            .record
+            .as_mut()
+            .filter(|_| self.complete && self.withheld.is_empty())
+        {
+            record.reached = false;
+        }
+        let still = self.record.as_ref().is_some_and(|record| record.reached);
+        let over = reached.filter(|_| !still);
+        let before = self.status.take();
+        self.status = self.told(look.policy, look.limits);
+        self.offer(self.status.clone().as_ref());
+        Looked {
+            released: self.release(look.limits),
+            approved,
+            reached: self.status.is_some() && before.is_none(),
+            over: over.map(|record| Record {
+                reached: false,
+                ..record
+            }),
+        }
+    }
+
+    /// Lets so many more pass as an offer says, once. The interval begins anew for them.
+    fn approve(&mut self, digest: &str, look: &Look<'_>) -> Option<String> {
+        let offer = self
+            .offers
+            .iter()
+            .find(|offer| offer.digest == digest)?
+            .clone();
+        let record = self.record.as_mut()?;
+        for (kind, more) in offer.more {
+            let approved = record.approved.entry(kind).or_default();
+            *approved = approved.saturating_add(more);
+        }
+        record.ends_seconds = look
+            .now_seconds
+            .saturating_add(i64::from(look.limits.interval_seconds));
+        self.offers.clear();
+        Some(offer.digest)
+    }
+
+    /// Those that are withheld, once there is room for any of them.
+    fn release(&mut self, limits: &LimitsSpec) -> Vec<Arc<ObjectRef>> {
+        let primaries = self.record.as_ref().map_or(0, |record| record.primaries);
+        let none = self.record.is_none();
+        let has_room = |kind: &Limited| {
+            none || of(&self.done, *kind) < self.most(limits, *kind, primaries)
+                || !is_limited(limits, *kind, primaries)
+        };
+        let room = self
+            .withheld
+            .values()
+            .any(|kinds| kinds.iter().all(has_room));
+        if self.released || !room {
+            return Vec::new();
+        }
+        self.released = true;
+        self.withheld.keys().cloned().collect()
+    }
+
+    /// Keeps what the status offers for approval.
+    fn offer(&mut self, status: Option<&LimitsStatus>) {
+        let Some(status) = status else { return };
+        if self
+            .offers
+            .iter()
+            .any(|offer| offer.digest == status.approve)
+        {
+            return;
+        }
+        let more = status.changes.iter().map(|one| (one.limit, one.withheld));
+        self.offers.push(Offer {
+            digest: status.approve.clone(),
+            more: more.collect(),
+        });
+        let surplus = self.offers.len().saturating_sub(OFFERS);
+        self.offers.drain(..surplus);
+    }
+
+    fn told(&self, policy: &str, limits: &LimitsSpec) -> Option<LimitsStatus> {
+        let record = self.record.as_ref().filter(|_| self.withholds())?;
+        let change = |limit| ChangesStatus {
+            limit,
+            done: of(&self.done, limit),
+            most: self.most(limits, limit, record.primaries),
+            withheld: self.withheld_of(limit),
+        };
+        let changes = Limited::ALL.into_iter().map(change);
+        let changes: Vec<_> = changes.filter(|one| one.done + one.withheld > 0).collect();
+        let since = record.started_seconds;
+        let approve = Digest::of(&json!({"policy": policy, "since": since, "changes": changes}));
+        let shown = |primary: &Arc<ObjectRef>| match &primary.namespace {
+            Some(namespace) => format!("{namespace}/{}", primary.name),
+            None => primary.name.clone(),
+        };
+        Some(LimitsStatus {
+            since: format_rfc3339(since),
+            until: format_rfc3339(record.ends_seconds),
+            changes,
+            withheld: u32::try_from(self.withheld.len()).unwrap_or(u32::MAX),
+            primaries: self.withheld.keys().take(MAX_WITHHELD).map(shown).collect(),
+            approve: approve.to_string(),
+        })
+    }
+}

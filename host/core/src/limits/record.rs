@@ -1,0 +1,53 @@
+//! What is kept of the limits of a policy beyond the end of a process: numbers only, no name of an object.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use transom_api::policy::Limited;
+
+/// One interval of a policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Record {
+    /// When it began, in seconds since 1970.
+    pub started_seconds: i64,
+    /// When it ends, unless something is withheld then.
+    pub ends_seconds: i64,
+    /// How many primaries the policy had, at most.
+    pub primaries: u32,
+    /// For how many primaries changes may have been made.
+    pub reserved: BTreeMap<Limited, u32>,
+    /// How many more were approved.
+    pub approved: BTreeMap<Limited, u32>,
+    /// Whether something is withheld.
+    pub reached: bool,
+}
+
+impl Record {
+    /// An interval that begins now, in which nothing was changed.
+    pub(super) fn new(now_seconds: i64, interval_seconds: u32) -> Self {
+        Self {
+            started_seconds: now_seconds,
+            ends_seconds: now_seconds.saturating_add(i64::from(interval_seconds)),
+            ..Self::default()
+        }
+    }
+
+    /// Whether it is over for so long that it says nothing any more.
+    pub fn is_old(&self, now_seconds: i64) -> bool {
+        const DAY: i64 = 86_400;
+        now_seconds.saturating_sub(self.ends_seconds) > DAY
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// When the text is not one.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    /// The text that [`Self::parse`] reads.
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}

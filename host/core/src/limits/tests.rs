@@ -1,0 +1,489 @@
+//! The limits of a fleet as values: what passes, what is withheld, and what outlives an agent that ends at any point.
+
+use super::*;
+use crate::object::Object;
+use crate::plan::Step;
+use crate::sample::hosted;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+const ADDED: Limited = Limited::ElementsAdded;
+const REMOVED: Limited = Limited::ElementsRemoved;
+const PRUNED: Limited = Limited::ObjectsPruned;
+
+/// A fleet under one policy, and what outlives its agent.
+struct Fleet {
+    ledger: Ledger,
+    kept: Option<Record>,
+    /// How often the record was written.
+    writes: usize,
+    limits: LimitsSpec,
+    primaries: u32,
+    now: i64,
+    /// Who was changed, and in which interval.
+    changed: BTreeSet<(i64, Limited, String)>,
+}
+
+impl Fleet {
+    fn new(primaries: u32, limits: Value) -> Self {
+        Self {
+            ledger: Ledger::found(None),
+            kept: None,
+            writes: 0,
+            limits: serde_json::from_value(limits).unwrap(),
+            primaries,
+            now: 1_000,
+            changed: BTreeSet::new(),
+        }
+    }
+
+    /// What a reconcile does: records when that is asked for, and changes what is admitted.
+    fn ask(&mut self, name: &str, kinds: &[Limited]) -> Result<Kinds, Failure> {
+        let (primary, kinds) = (Arc::new(hosted(name)), kinds.iter().copied().collect());
+        loop {
+            let verdict = self.ledger.admit(&Ask {
+                primary: &primary,
+                kinds: &kinds,
+                limits: &self.limits,
+                primaries: self.primaries,
+                now_seconds: self.now,
+            });
+            match verdict {
+                Verdict::Admitted(counted) => {
+                    let since = self
+                        .ledger
+                        .record()
+                        .map_or(0, |record| record.started_seconds);
+                    let each = counted.iter().map(|kind| (since, *kind, name.to_owned()));
+                    self.changed.extend(each);
+                    return Ok(counted);
+                }
+                Verdict::Withheld(failure) => return Err(failure),
+                Verdict::Reserve(record) => {
+                    assert_ne!(Some(&record), self.ledger.record(), "it would ask for ever");
+                    self.kept = Some(record.clone());
+                    self.writes += 1;
+                    self.ledger.recorded(record);
+                }
+            }
+        }
+    }
+
+    /// How many of these primaries are admitted.
+    fn add(&mut self, names: std::ops::Range<u32>) -> usize {
+        let admitted = names.filter(|name| self.ask(&name.to_string(), &[ADDED]).is_ok());
+        admitted.collect::<Vec<_>>().len()
+    }
+
+    fn look(&mut self, approved: Option<&str>) -> Looked {
+        self.ledger.look(&Look {
+            policy: "p",
+            limits: &self.limits,
+            approved,
+            complete: true,
+            now_seconds: self.now,
+        })
+    }
+
+    fn restart(&mut self) {
+        self.ledger = Ledger::found(self.kept.clone());
+    }
+
+    fn status(&self) -> &LimitsStatus {
+        self.ledger.status().unwrap()
+    }
+}
+
+fn object(body: Value) -> Object {
+    let reference = hosted("a");
+    Object {
+        reference,
+        version: String::new(),
+        body,
+    }
+}
+
+fn update(changed: &[&str]) -> Step {
+    Step::Update {
+        desired: object(json!({})),
+        changed: changed.iter().map(|path| (*path).to_owned()).collect(),
+    }
+}
+
+fn patch(before: &Value, after: &Value) -> Kinds {
+    let step = Step::Patch {
+        reference: hosted("a"),
+        version: String::new(),
+        fields: vec![("spec.taints".to_owned(), after.clone())],
+    };
+    kinds(&[step], Some(&object(json!({"spec": {"taints": before}}))))
+}
+
+#[test]
+fn new_objects_and_new_labels_have_no_limit() {
+    let create = Step::Create {
+        desired: object(json!({})),
+    };
+    let labels = update(&["metadata.labels.a", "metadata.annotations.b", "metadata"]);
+    assert_eq!(kinds(&[create, labels], None), Kinds::new());
+    assert_eq!(
+        kinds(&[update(&["metadata.labels.a", "data.k"])], None),
+        [Limited::ObjectsChanged].into()
+    );
+    let delete = Step::Delete {
+        reference: hosted("a"),
+        version: String::new(),
+        uid: String::new(),
+        why: String::new(),
+    };
+    assert_eq!(
+        kinds(&[delete, update(&["data.k"])], None),
+        [Limited::ObjectsChanged, PRUNED].into()
+    );
+}
+
+#[test]
+fn a_replaced_element_counts_as_added() {
+    let taint = |key: &str, effect: &str| json!({"key": key, "effect": effect});
+    let one = json!([taint("a", "NoSelect")]);
+    assert_eq!(patch(&json!(null), &one), [ADDED].into());
+    assert_eq!(patch(&one, &json!(null)), [REMOVED].into());
+    assert_eq!(
+        patch(&one, &json!([taint("a", "NoSelectIfNew")])),
+        [ADDED].into()
+    );
+    assert_eq!(
+        patch(&one, &json!([taint("b", "NoSelect")])),
+        [ADDED, REMOVED].into()
+    );
+}
+
+#[test]
+fn withholds_what_is_beyond_the_larger_of_count_and_share() {
+    for (primaries, most) in [(40, 12), (20, 10), (11, 10)] {
+        let mut fleet = Fleet::new(primaries, json!({}));
+        assert_eq!(fleet.add(0..primaries), most, "of {primaries}");
+        let failure = fleet.ask("late", &[ADDED]).unwrap_err();
+        assert_eq!(failure.reason, KnownReason::LimitReached.into());
+        assert!(
+            failure
+                .message
+                .contains(&format!("elementsAdded {most} of {most}, for {primaries}")),
+            "{failure}"
+        );
+        assert_eq!(failure.ask_again_at, Some(1_600));
+    }
+}
+
+#[test]
+fn a_fleet_no_larger_than_the_number_is_not_limited_and_nothing_is_recorded() {
+    for (primaries, limits) in [
+        (10, json!({})),
+        (5_000, json!({"elementsAdded": {"percent": 100}})),
+        (5_000, json!({"elementsAdded": {"count": 5_000}})),
+    ] {
+        let mut fleet = Fleet::new(primaries, limits);
+        assert_eq!(fleet.add(0..primaries), primaries as usize);
+        assert_eq!((fleet.writes, fleet.ledger.record()), (0, None));
+    }
+    let off: LimitsSpec =
+        serde_json::from_value(json!({"elementsAdded": {"percent": 100}})).unwrap();
+    assert!(are_off(&off, &[ADDED].into()) && !are_off(&off, &[ADDED, REMOVED].into()));
+    let mut none = Fleet::new(0, json!({"elementsAdded": {}}));
+    assert_eq!(none.add(0..1), 0, "no share of nothing");
+}
+
+#[test]
+fn a_primary_counts_once_in_an_interval_for_each_kind() {
+    let mut fleet = Fleet::new(40, json!({}));
+    for _ in 0..50 {
+        assert!(fleet.ask("a", &[ADDED]).is_ok());
+        assert!(fleet.ask("a", &[ADDED, REMOVED]).is_ok());
+    }
+    assert_eq!(fleet.add(0..40), 11);
+}
+
+#[test]
+fn all_of_a_plan_is_withheld_or_nothing() {
+    let mut fleet = Fleet::new(40, json!({"objectsPruned": {"count": 1}}));
+    assert!(fleet.ask("a", &[PRUNED]).is_ok());
+    assert!(fleet.ask("b", &[ADDED, PRUNED]).is_err());
+    assert_eq!(fleet.add(0..40), 12, "b took nothing");
+    assert!(
+        fleet.ask("b", &[]).is_ok(),
+        "what is no longer wanted is not withheld"
+    );
+    assert!(fleet.ask("c", &[ADDED]).is_err());
+    fleet.look(None);
+    assert_eq!(
+        (fleet.status().withheld, fleet.status().primaries.len()),
+        (29, 10)
+    );
+}
+
+#[test]
+fn a_limit_is_recorded_in_few_parts_before_it_is_used() {
+    let mut fleet = Fleet::new(10_000, json!({}));
+    for name in 0..4_000 {
+        if fleet.add(name..name + 1) == 1 {
+            let reserved = fleet.kept.as_ref().unwrap().reserved[&ADDED];
+            assert!(reserved > name, "{name} before it was recorded");
+        }
+    }
+    assert_eq!((fleet.changed.len(), fleet.writes), (3_000, 6));
+}
+
+#[test]
+fn another_interval_begins_with_the_first_change_after_the_last() {
+    let mut fleet = Fleet::new(40, json!({"intervalSeconds": 60}));
+    assert_eq!(fleet.add(0..12), 12);
+    fleet.now += 59;
+    assert_eq!(fleet.add(0..12), 12, "these count already");
+    fleet.now += 41;
+    assert_eq!(fleet.add(12..24), 12);
+    assert_eq!(fleet.kept.as_ref().unwrap().started_seconds, 1_100);
+}
+
+#[test]
+fn an_accident_does_not_go_on_in_another_interval() {
+    let mut fleet = Fleet::new(40, json!({}));
+    assert_eq!(fleet.add(0..32), 12);
+    for _ in 0..10 {
+        fleet.now += 600;
+        assert!(fleet.look(None).released.is_empty());
+        assert_eq!(fleet.add(0..32), 12);
+    }
+    assert_eq!(fleet.changed.len(), 12);
+    // The hub sees most of them again.
+    for name in 0..30 {
+        let undone: &[_] = if name < 12 { &[REMOVED] } else { &[] };
+        assert!(fleet.ask(&name.to_string(), undone).is_ok());
+    }
+    let released = fleet.look(None).released;
+    assert_eq!(released.len(), 2, "the rest goes on by itself");
+    assert_eq!((fleet.add(30..32), fleet.ledger.withholds()), (2, false));
+}
+
+#[test]
+fn within_the_interval_room_is_used_at_once() {
+    let mut fleet = Fleet::new(40, json!({}));
+    assert_eq!(fleet.add(0..13), 12);
+    assert!(fleet.look(None).released.is_empty(), "there is no room");
+    fleet
+        .ledger
+        .give_back(&Arc::new(hosted("3")), &[ADDED].into());
+    assert_eq!(fleet.look(None).released.len(), 1);
+    assert!(fleet.look(None).released.is_empty(), "once");
+    assert_eq!(fleet.add(12..13), 1);
+    fleet.limits.elements_added.percent = 50;
+    assert_eq!(fleet.add(13..40), 8, "the limit was raised");
+}
+
+#[test]
+fn an_approval_lets_exactly_so_many_more_pass_once() {
+    let mut fleet = Fleet::new(40, json!({}));
+    fleet.add(0..32);
+    let looked = fleet.look(None);
+    assert!(looked.reached && !fleet.look(None).reached, "reached once");
+    let digest = fleet.status().approve.clone();
+    assert_eq!(fleet.look(Some("sha256:0")).approved, None);
+    fleet.now += 6_000;
+    let looked = fleet.look(Some(&digest));
+    assert_eq!(
+        (looked.approved.as_ref(), looked.released.len()),
+        (Some(&digest), 20)
+    );
+    // Others are first, and eight more come: twenty pass.
+    assert_eq!(fleet.add(32..40), 8);
+    assert_eq!(fleet.add(12..32), 12);
+    assert_eq!(fleet.look(Some(&digest)).approved, None);
+    assert_eq!(fleet.add(12..32), 12, "not again");
+    assert_ne!(fleet.status().approve, digest);
+    fleet.restart();
+    assert_eq!(fleet.add(0..40), 0);
+    assert_eq!(
+        fleet.look(Some(&digest)).approved,
+        None,
+        "not after a restart"
+    );
+    fleet.kept = None;
+    fleet.restart();
+    fleet.add(0..32);
+    fleet.look(None);
+    let looked = fleet.look(Some(&digest));
+    assert_eq!(looked.approved, None, "not for another interval");
+}
+
+#[test]
+fn what_was_approved_while_no_agent_ran_passes_at_the_next_start() {
+    let mut fleet = Fleet::new(40, json!({}));
+    fleet.add(0..32);
+    fleet.look(None);
+    let digest = fleet.status().approve.clone();
+    fleet.restart();
+    assert_eq!(fleet.add(12..32), 0);
+    assert_eq!(fleet.look(Some(&digest)).released.len(), 20);
+    assert_eq!(fleet.add(12..40), 20);
+}
+
+#[test]
+fn the_digest_is_that_of_what_the_status_shows() {
+    let mut fleet = Fleet::new(40, json!({}));
+    let mut digests = BTreeSet::new();
+    for end in 13..40 {
+        fleet.add(0..end);
+        fleet.look(None);
+        let status = fleet.status();
+        let change = &status.changes[0];
+        assert_eq!(
+            (change.done, change.most, change.withheld),
+            (12, 12, end - 12)
+        );
+        digests.insert(status.approve.clone());
+    }
+    assert_eq!(digests.len(), 27);
+}
+
+#[test]
+fn a_reached_limit_stays_reached_over_a_restart() {
+    let mut fleet = Fleet::new(40, json!({}));
+    fleet.add(0..32);
+    fleet.now += 6_000;
+    fleet.restart();
+    assert_eq!(fleet.add(0..32), 0, "it is not known yet what is withheld");
+    fleet.look(None);
+    assert_eq!((fleet.add(0..32), fleet.status().withheld), (0, 32));
+    // The same, but nothing is withheld any more.
+    fleet.restart();
+    let over = fleet.look(None).over.unwrap();
+    assert!(!over.reached);
+    assert_eq!(fleet.add(0..3), 3);
+}
+
+#[test]
+fn a_limit_that_was_used_up_withholds_nothing_after_a_restart() {
+    let mut fleet = Fleet::new(40, json!({}));
+    assert_eq!(fleet.add(0..12), 12);
+    fleet.restart();
+    fleet.now += 600;
+    assert_eq!(fleet.add(0..12), 12);
+}
+
+#[test]
+fn that_nothing_is_withheld_any_more_is_recorded() {
+    let mut fleet = Fleet::new(40, json!({}));
+    assert_eq!(fleet.add(0..13), 12);
+    assert_eq!(fleet.look(None).over, None);
+    assert!(fleet.ask("12", &[]).is_ok());
+    let over = fleet.look(None).over;
+    assert_eq!(over.as_ref(), fleet.ledger.record(), "the interval goes on");
+    assert!(!over.unwrap().reached && fleet.kept.as_ref().unwrap().reached);
+    assert_eq!(fleet.look(None).over, None, "once");
+}
+
+#[test]
+fn a_killed_agent_loses_at_most_a_part_of_the_limit() {
+    let mut fleet = Fleet::new(1_000, json!({}));
+    assert_eq!(fleet.add(0..61), 61);
+    fleet.restart();
+    assert_eq!(fleet.add(61..1_000), 300 - 120);
+}
+
+#[test]
+fn what_another_replica_recorded_counts() {
+    let mut fleet = Fleet::new(40, json!({}));
+    fleet.add(0..3);
+    let mut other = fleet.kept.clone().unwrap();
+    fleet.ledger.found_again(Some(other.clone()));
+    assert_eq!(fleet.add(0..3), 3, "it is our own");
+    other.reserved.insert(ADDED, 10);
+    fleet.ledger.found_again(Some(other.clone()));
+    assert_eq!(fleet.add(3..40), 2);
+    other.started_seconds -= 1;
+    other.reserved.clear();
+    fleet.ledger.found_again(Some(other));
+    fleet.ledger.found_again(None);
+    assert_eq!(
+        fleet.add(5..6),
+        0,
+        "an older or a deleted record gives nothing back"
+    );
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_stretch_the_interval() {
+    let mut fleet = Fleet::new(40, json!({}));
+    fleet.add(0..12);
+    fleet.now = 10;
+    assert_eq!(fleet.add(12..13), 0);
+    fleet.ledger.forget(&hosted("12"));
+    fleet.look(None);
+    fleet.now += 600;
+    assert_eq!(fleet.add(12..13), 1);
+}
+
+#[test]
+fn a_record_reads_back_and_holds_no_name() {
+    let mut fleet = Fleet::new(40, json!({}));
+    fleet.add(0..13);
+    let record = fleet.kept.unwrap();
+    assert_eq!(Record::parse(&record.text()), Ok(record.clone()));
+    assert_eq!(
+        record.text(),
+        r#"{"startedSeconds":1000,"endsSeconds":1600,"primaries":40,"reserved":{"elementsAdded":12},"approved":{},"reached":true}"#
+    );
+    assert!(Record::parse("{}").is_err() && Record::parse("").is_err());
+    assert!(!record.is_old(1_600) && record.is_old(90_000));
+}
+
+proptest! {
+    #[test]
+    fn no_interval_changes_more_than_its_limit(
+        steps in proptest::collection::vec((0..12_u8, 0..30_u32, 0..4_usize), 1..400),
+        primaries in 1..30_u32, count in 0..10_u32, percent in 0..60_u32,
+    ) {
+        let limit = json!({"count": count, "percent": percent});
+        let limits = json!({"intervalSeconds": 9, "elementsAdded": limit, "elementsRemoved": limit, "objectsChanged": limit, "objectsPruned": limit});
+        let mut fleet = Fleet::new(primaries, limits);
+        let mut approved: BTreeMap<(i64, Limited), u32> = BTreeMap::new();
+        for (what, primary, kind) in steps {
+            let (name, kind) = (primary.min(primaries - 1).to_string(), Limited::ALL[kind]);
+            match what {
+                0 => fleet.now += i64::from(primary),
+                1 => fleet.restart(),
+                2 => drop(fleet.look(None)),
+                3 => {
+                    let status = fleet.ledger.status().cloned();
+                    let since = fleet.ledger.record().map_or(0, |record| record.started_seconds);
+                    let looked = fleet.look(status.as_ref().map(|status| status.approve.as_str()));
+                    if looked.approved.is_some() {
+                        for one in status.unwrap().changes {
+                            *approved.entry((since, one.limit)).or_default() += one.withheld;
+                        }
+                    }
+                }
+                4 => drop(fleet.ask(&name, &[])),
+                5 => drop(fleet.ask(&name, &Limited::ALL)),
+                _ => drop(fleet.ask(&name, &[kind])),
+            }
+            if let Ok(counted) = fleet.ask(&name, &[kind]) && what == 7 {
+                // A conflict.
+                fleet.ledger.give_back(&Arc::new(hosted(&name)), &counted);
+                let since = fleet.ledger.record().map_or(0, |record| record.started_seconds);
+                for kind in counted {
+                    fleet.changed.remove(&(since, kind, name.clone()));
+                }
+            }
+        }
+        let most = share(&fleet.limits, ADDED, primaries);
+        let mut sums: BTreeMap<(i64, Limited), u32> = BTreeMap::new();
+        for (since, kind, _) in &fleet.changed {
+            *sums.entry((*since, *kind)).or_default() += 1;
+        }
+        for (interval, sum) in sums {
+            let more = approved.get(&interval).copied().unwrap_or_default();
+            prop_assert!(sum <= most + more, "{interval:?}: {sum} of {most} and {more}");
+        }
+    }
+}

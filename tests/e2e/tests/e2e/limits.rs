@@ -1,0 +1,82 @@
+//! Limits on a folder of manifests: HostedClusters that are gone, all at once, and the runs after that.
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use transom_e2e::program;
+use transom_e2e::stage::{Stage, put};
+use transom_e2e::tree;
+
+const POLICY: &str = "external-managed-kubeconfig";
+const CLUSTERS: usize = 60;
+/// The file of every secret that the policy makes.
+const SECRET: &str = "Secret.external-managed-kubeconfig.yaml";
+
+/// Runs once at a time of this hour; returns the number of secrets that are left.
+fn run(stage: &Stage, hour: u8) -> Result<usize> {
+    let now = format!("2026-11-21T{hour:02}:00:00Z");
+    let output = stage.run()?.args(["--once", "--now", &now]).output()?;
+    ensure!(output.status.success(), "{output:?}");
+    let objects = tree::contents(&stage.own().join("objects"))?;
+    let secrets = objects.keys().filter(|path| path.ends_with(SECRET));
+    Ok(secrets.count())
+}
+
+fn put_policy(stage: &Stage, approved: Option<&Value>) -> Result<()> {
+    let text = fs::read_to_string(program::policy(POLICY))?;
+    let mut policy: Value = serde_yaml::from_str(&text)?;
+    policy["metadata"]["annotations"] = json!({"transom.dev/approved": approved});
+    let path = stage.policies.join("policy.yaml");
+    put(&path, policy.to_string().as_bytes())
+}
+
+fn limits(stage: &Stage) -> Result<Value> {
+    let text = fs::read_to_string(stage.policy_status(POLICY))?;
+    let mut status: Value = serde_yaml::from_str(&text)?;
+    Ok(status["limits"].take())
+}
+
+#[test]
+fn a_fleet_that_is_gone_loses_no_more_secrets_than_the_limit_until_the_rest_is_approved()
+-> Result<()> {
+    let stage = Stage::new(CLUSTERS, 0)?;
+    put_policy(&stage, None)?;
+    let all = run(&stage, 8)?;
+    ensure!(all > 50 && limits(&stage)?.is_null(), "{all} secrets");
+    for index in 0..CLUSTERS - 5 {
+        fs::remove_file(stage.hosted(index))?;
+    }
+    let left = run(&stage, 8)?;
+    let most = all - left;
+    ensure!((1..=6).contains(&most), "{most} of {all}");
+    let status = limits(&stage)?;
+    ensure!(
+        status["withheld"]
+            .as_u64()
+            .is_some_and(|withheld| withheld > 40),
+        "{status}"
+    );
+    // Neither a start nor another hour lets more pass.
+    ensure!(run(&stage, 8)? == left && run(&stage, 11)? == left);
+    let status = limits(&stage)?;
+    let said = stage
+        .transom()?
+        .args(["status", "--dir"])
+        .arg(&stage.fleet)
+        .arg("--policies")
+        .arg(&stage.policies)
+        .output()?;
+    let said = String::from_utf8(said.stdout)?;
+    let shown = said
+        .lines()
+        .filter(|line| line.starts_with("Held") && line.contains("LimitReached"));
+    ensure!(status["withheld"] == shown.count(), "{said}");
+    ensure!(!said.contains("WouldApply"), "{said}");
+    // Only the digest of the status does.
+    put_policy(&stage, Some(&json!(format!("sha256:{}", "0".repeat(64)))))?;
+    ensure!(run(&stage, 11)? == left);
+    put_policy(&stage, Some(&status["approve"]))?;
+    ensure!(run(&stage, 11)? <= 5, "what was approved is still there");
+    ensure!(limits(&stage)?.is_null());
+    Ok(())
+}
