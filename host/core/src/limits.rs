@@ -159,7 +159,10 @@ impl Ledger {
 
     /// Whether a primary may be changed now; all of what is planned for it, or nothing.
     pub fn admit(&mut self, ask: &Ask<'_>) -> Verdict {
-        self.turn(ask.limits, ask.now_seconds);
+        // While something is withheld, only a look ends the interval: it counts all that is withheld.
+        if !self.withholds() {
+            self.turn(ask.limits, ask.now_seconds);
+        }
         let known = self.record.as_ref().map_or(0, |record| record.primaries);
         let primaries = known.max(ask.primaries);
         let counted = self.changed.get(ask.primary).map(|one| &one.counted);

@@ -6,7 +6,7 @@ use transom_api::policy::Limited;
 
 /// One interval of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Record {
     /// When it began, in seconds since 1970.
     pub started_seconds: i64,
@@ -17,8 +17,10 @@ pub struct Record {
     /// For how many primaries changes may have been made.
     pub reserved: BTreeMap<Limited, u32>,
     /// How many more were approved.
+    #[serde(default)]
     pub approved: BTreeMap<Limited, u32>,
     /// Whether something is withheld.
+    #[serde(default)]
     pub reached: bool,
 }
 

@@ -5,6 +5,7 @@ use crate::admin::from_afar;
 use crate::admitted::Refusal;
 use crate::leases::LEASES;
 use crate::objects::{CLUSTERS, rotated};
+use crate::policies::POLICY;
 use crate::stage::{DEADLINE, HOME, HOSTED, MANAGED, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -220,6 +221,13 @@ fn exactly(run: &[&str], rbac: &[&str]) -> Result<()> {
         stage.delete(LEASES, Some(HOME), LEASE).await?;
         if rbac.contains(&"--policy-objects") {
             stage.install_policies().await?;
+            // Below the number of clusters, so that what is changed is recorded.
+            let limit = json!({"count": MANY - 1});
+            let limits = json!({"elementsAdded": limit, "elementsRemoved": limit});
+            let limited = json!({"spec": {"limits": limits}});
+            stage
+                .patch(POLICY, None, "built-in-taints", limited)
+                .await?;
         }
         use_exactly(stage, run, rbac, |line| line.code == 403 || !line.allowed).await
     })
