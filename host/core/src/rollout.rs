@@ -16,7 +16,7 @@ use transom_api::policy::{Limited, ModeSpec, PolicySpec};
 use transom_api::status::{CandidateStatus, EffectStatus, MAX_LISTED};
 
 /// The fields of a policy's `spec` that count at once, and those for which the bytes of the components stand.
-const NOT_IDENTIFYING: [&str; 5] = ["suspend", "rollout", "limits", "verify", "resyncSeconds"];
+pub const NOT_IDENTIFYING: [&str; 5] = ["suspend", "rollout", "limits", "verify", "resyncSeconds"];
 /// The fields of a guest for which the digest of its component stands.
 const OF_COMPONENT: [&str; 2] = ["component", "digest"];
 /// How many hexadecimal digits tell the revisions of one policy apart.

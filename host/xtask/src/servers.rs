@@ -1,4 +1,4 @@
-//! `cargo xtask servers`: the real kube-apiserver, etcd, kubectl, helm, Prometheus, OCM's registration controller, OCI
+//! `cargo xtask servers`: the real kube-apiserver, etcd, kubectl, helm, Prometheus, Chromium, OCM's registration controller, OCI
 //! registries with oras and cosign, CRDs and libfaketime for the tests. Builds only what is not up to date, in the
 //! versions that `tests/servers` names.
 

@@ -18,7 +18,7 @@ use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::rollout::history::{
     History, OBJECT_API_VERSION, OBJECT_KIND, Record, merge_patch,
 };
-use transom_core::rollout::short;
+use transom_core::rollout::{NOT_IDENTIFYING, short};
 
 /// The name that is part of the field manager of these writes.
 const FIELD_MANAGER: &str = "cli";
@@ -119,6 +119,16 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<E
             );
         };
         let now = object.body.get("spec").cloned().unwrap_or_default();
+        let mut spec = spec;
+        // What is no part of a revision stays as it is.
+        if let Some(spec) = spec.as_object_mut() {
+            for field in NOT_IDENTIFYING {
+                match now.get(field) {
+                    Some(value) => drop(spec.insert(field.to_owned(), value.clone())),
+                    None => drop(spec.remove(field)),
+                }
+            }
+        }
         // When the active revision has failed, its manifest may still be the newest.
         let Value::Object(fields) = merge_patch(&now, &spec) else {
             screen.line(format_args!(

@@ -1,5 +1,5 @@
 //! Prometheus with promtool, and libfaketime: those of the machine, else those of the distribution's packages (Debian
-//! and its kin). Nothing is installed on the machine: downloading a package takes no rights.
+//! and its kin), which are downloaded and not installed. Chromium is installed, which takes the rights of root.
 
 use crate::{files, process, progress};
 use anyhow::{Context as _, Result};
@@ -41,9 +41,40 @@ const WANTED: [Wanted; 2] = [
     },
 ];
 
+/// The names of the browser.
+const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+
 /// Puts all into the folder, if they are missing.
 pub(super) fn prepare(folder: &Path) -> Result<()> {
-    WANTED.iter().try_for_each(|wanted| wanted.prepare(folder))
+    WANTED
+        .iter()
+        .try_for_each(|wanted| wanted.prepare(folder))?;
+    browser()
+}
+
+/// Installs Chromium, if there is no such browser. It needs a hundred libraries, so a downloaded package does not do.
+fn browser() -> Result<()> {
+    if BROWSERS.iter().any(|name| on_path(name).is_some()) {
+        return Ok(());
+    }
+    progress::say(
+        "    installing Chromium (a package of the distribution, 400 MB with its libraries)",
+    );
+    let apt = |words: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        process::run(command.args(words))
+    };
+    let install = [
+        "install",
+        "--yes",
+        "--quiet",
+        "--no-install-recommends",
+        "chromium",
+    ];
+    apt(&install)
+        .or_else(|_| apt(&["update", "--quiet"]).and_then(|()| apt(&install)))
+        .context("no Chromium found, and it cannot be installed: a test looks at the page of `transom plan`; install the package `chromium`")
 }
 
 impl Wanted {

@@ -33,6 +33,7 @@ mod plan;
 mod policies;
 mod races;
 mod rights;
+mod rollout;
 mod rows;
 mod stage;
 mod suspended;

@@ -1,0 +1,251 @@
+//! Candidates, approvals and revisions of a policy on a real API server, with users who may approve and who may not.
+
+use crate::objects::{OUTPUT, home};
+use crate::policies::POLICY;
+use crate::stage::{DEADLINE, HOME, SECRET, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use std::process::{Command, Output};
+use transom_e2e::program;
+use transom_test_cluster::{User, wait};
+
+const NAME: &str = "external-managed-kubeconfig";
+const APPROVAL: &str = include_str!("../../../../host/deploy/approval.yaml");
+/// What the tests add to the objects of the policy.
+const TEAM: &str = "example.com/team";
+const REVISION: (&str, &str) = ("apps/v1", "ControllerRevision");
+
+impl Stage {
+    /// A user who may change policies and, if told so, approve.
+    async fn person(&self, name: &str, approves: bool) -> Result<User> {
+        let user = self.cluster.user(name, &[])?;
+        let group = "rbac.authorization.k8s.io";
+        let mut rules = vec![
+            json!({"apiGroups": ["transom.dev"], "resources": ["fleetpolicies"], "verbs": ["get", "list", "update", "patch"]}),
+            json!({"apiGroups": ["apps"], "resources": ["controllerrevisions"], "verbs": ["list"]}),
+        ];
+        if approves {
+            rules.push(json!({"apiGroups": ["transom.dev"], "resources": ["fleetpolicies/approval"], "verbs": ["update"]}));
+        }
+        let metadata = json!({"name": format!("person-{name}")});
+        let role = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": metadata, "rules": rules});
+        let binding = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": format!("person-{name}")},
+            "subjects": [{"kind": "User", "apiGroup": group, "name": user.name()}]});
+        for object in [role, binding] {
+            self.objects().apply(object).await?;
+        }
+        Ok(user)
+    }
+
+    /// Runs `transom` as a user.
+    fn transom_as(&self, user: &User, words: &[&str]) -> Result<Output> {
+        let mut command = Command::new(program::binary()?);
+        command.args(words).arg("--kubeconfig");
+        command.arg(self.cluster.write_kubeconfig(user)?);
+        Ok(command.output()?)
+    }
+
+    /// Waits until the candidate stands where it waits for approval; returns the digest to approve.
+    async fn approvable(&self, but: &str) -> Result<String> {
+        let status = self
+            .wait_for_status("a candidate to approve", |status| {
+                let digest = status["candidate"]["approve"].as_str();
+                status["candidate"]["gate"] == "Approval" && digest.is_some_and(|one| one != but)
+            })
+            .await?;
+        let digest = status["candidate"]["approve"].as_str();
+        Ok(digest.context("no digest")?.to_owned())
+    }
+
+    /// Waits until the Secret of a HostedCluster has this team, or none.
+    async fn wait_for_team(&self, name: &str, team: Option<&str>) -> Result<()> {
+        wait::until("the team of a Secret", DEADLINE, async || {
+            let secret = self.get(SECRET, Some(&home(name)), OUTPUT).await?;
+            let secret = secret.context("the Secret is gone")?;
+            let found = secret["metadata"]["annotations"][TEAM]
+                .as_str()
+                .map(str::to_owned);
+            Ok((found.as_deref() == team).then_some(()))
+        })
+        .await
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn only_who_may_approve_lets_a_candidate_in_preview_become_active() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("one", true).await?;
+        stage.install_policies().await?;
+        stage.objects().apply_manifest(APPROVAL).await?;
+        let agent = stage.start_agent(&["--policy-objects", "--lease-namespace", HOME])?;
+        stage.wait_for_right("one", 6443).await?;
+        let editor = stage.person("editor", false).await?;
+        let owner = stage.person("owner", true).await?;
+        let change =
+            json!({"spec": {"rollout": {"mode": "Preview"}, "own": {"annotations": {TEAM: "a"}}}});
+        stage.patch(POLICY, None, NAME, change).await?;
+        let digest = stage.approvable("").await?;
+        stage.wait_for_team("one", None).await?;
+
+        // Who may only change policies may not approve, in no name, and not switch approval off.
+        let output = stage.transom_as(&editor, &["approve", NAME, &digest])?;
+        ensure!(
+            !output.status.success() && said(&output).contains("fleetpolicies/approval"),
+            "{}",
+            said(&output)
+        );
+        let kubectl = |user: &User, patch: &Value| -> Result<Output> {
+            let mut command = stage.cluster.kubectl(user)?;
+            command.args([
+                "patch",
+                "fleetpolicy",
+                NAME,
+                "--type=merge",
+                "-p",
+                &patch.to_string(),
+            ]);
+            Ok(command.output()?)
+        };
+        let approve = |by: &str| json!({"metadata": {"annotations": {"transom.dev/approved": digest, "transom.dev/approved-by": by}}});
+        for (user, patch, why) in [
+            (&editor, approve(owner.name()), "fleetpolicies/approval"),
+            (&owner, approve(editor.name()), "approved-by"),
+            (
+                &owner,
+                json!({"metadata": {"annotations": {"transom.dev/approved": digest}}}),
+                "approved-by",
+            ),
+            (
+                &owner,
+                json!({"metadata": {"annotations": {"transom.dev/approved": digest, "transom.dev/approved-by": owner.name(), "transom.dev/approved-groups": "system:masters"}}}),
+                "approved-groups",
+            ),
+            (
+                &editor,
+                json!({"spec": {"rollout": {"mode": "Automatic"}}}),
+                "without approval",
+            ),
+            (
+                &editor,
+                json!({"spec": {"rollout": null}}),
+                "without approval",
+            ),
+        ] {
+            let output = kubectl(user, &patch)?;
+            ensure!(
+                !output.status.success() && said(&output).contains(why),
+                "{patch}: {}",
+                said(&output)
+            );
+        }
+        // Another digest than the one of the plan.
+        let output = stage.transom_as(&owner, &["approve", NAME, "sha256:0"])?;
+        ensure!(
+            !output.status.success() && said(&output).contains(&digest),
+            "{}",
+            said(&output)
+        );
+        // Without the policy of the API server the agent itself asks who approved.
+        let admission = "admissionregistration.k8s.io/v1";
+        for kind in [
+            "ValidatingAdmissionPolicyBinding",
+            "ValidatingAdmissionPolicy",
+        ] {
+            stage
+                .delete(
+                    (admission, kind),
+                    None,
+                    "approval.fleetpolicies.transom.dev",
+                )
+                .await?;
+        }
+        let forged = async || {
+            let output = kubectl(&editor, &approve(editor.name()))?;
+            Ok(output.status.success().then_some(()))
+        };
+        wait::until("an approval that nobody checked", DEADLINE, forged).await?;
+        stage
+            .wait_for_status("a refused approval", |status| {
+                status["candidate"]["reason"] == "ApprovalForbidden"
+            })
+            .await?;
+        stage.wait_for_team("one", None).await?;
+
+        let output = stage.transom_as(&owner, &["approve", NAME, &digest])?;
+        ensure!(output.status.success(), "{}", said(&output));
+        stage.wait_for_team("one", Some("a")).await?;
+        stage
+            .wait_for_status("no candidate", |status| status["candidate"].is_null())
+            .await?;
+
+        // Back to the revision before; it is approved, too.
+        let kept = async || Ok((stage.list(REVISION).await?.len() >= 2).then_some(()));
+        wait::until("two revisions", DEADLINE, kept).await?;
+        let output = stage.transom_as(&owner, &["history", NAME])?;
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(
+            told.contains(" active ") && told.contains(" earlier "),
+            "{told} {}",
+            said(&output)
+        );
+        let output = stage.transom_as(&owner, &["rollback", NAME])?;
+        ensure!(output.status.success(), "{}", said(&output));
+        let back = stage.approvable(&digest).await?;
+        let output = stage.transom_as(&owner, &["approve", NAME, &back])?;
+        ensure!(output.status.success(), "{}", said(&output));
+        stage.wait_for_team("one", None).await?;
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_new_leader_works_on_the_revision_of_the_one_before() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("one", true).await?;
+        stage.install_policies().await?;
+        let words = ["--policy-objects", "--lease-namespace", HOME];
+        let first = stage.start_agent(&words)?;
+        stage.wait_for_right("one", 6443).await?;
+        let change = json!({"spec": {"own": {"annotations": {TEAM: "a"}}}});
+        stage.patch(POLICY, None, NAME, change).await?;
+        stage.wait_for_team("one", Some("a")).await?;
+        let numbers = async || {
+            let all = stage.list(REVISION).await?;
+            let of = all.iter().filter(|one| {
+                one.metadata
+                    .name
+                    .as_deref()
+                    .is_some_and(|name| name.starts_with(NAME))
+            });
+            Ok((of.count() == 2).then_some(()))
+        };
+        wait::until("two revisions", DEADLINE, numbers).await?;
+        let mark = stage.mark()?;
+        // The second one was never asked to swap.
+        let second = stage.another_agent("second").await?;
+        let second = stage.start_command(&mut stage.command_of(
+            &second,
+            &stage.cluster.server(),
+            &words,
+        )?)?;
+        second.ready()?;
+        first.kill()?;
+        stage.ready("two", true).await?;
+        stage.wait_for_team("two", Some("a")).await?;
+        // Nothing was written without the annotation meanwhile.
+        stage.wait_for_team("one", Some("a")).await?;
+        let writes = stage.writes(mark).await?;
+        ensure!(
+            !writes.iter().any(|line| line.contains("klusterlet-one")),
+            "{writes:?}"
+        );
+        second.stop()?;
+        Ok(())
+    })
+}
