@@ -72,16 +72,17 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         drive(&controller, screen).await;
         let active = swap.active().clone();
         while swap.tries() {
-            for due in swap.due() {
+            for due in swap.due(0) {
                 let attempt = Arc::clone(&controller).try_candidate(active.clone(), due);
-                let changes = swap.tried(attempt.await);
+                let mut changes = swap.tried(attempt.await);
+                changes.extend(swap.keep_notes().await.0);
                 Arc::clone(&controller)
                     .begin_policies(active.clone(), changes)
                     .await;
             }
             drive(&controller, screen).await;
         }
-        for (policy, failure) in swap.keep_notes().await {
+        for (policy, failure) in swap.keep_notes().await.1 {
             let why = failure.message;
             screen.note(format_args!(
                 "failed to keep the revision of {policy}: {why}"
@@ -137,7 +138,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let (trying, tried) = (Arc::clone(&controller), active.clone());
     let attempt = move |due| Arc::clone(&trying).try_candidate(tried.clone(), due);
     let (asks, asked) = mpsc::unbounded_channel();
-    let succeeding = tokio::spawn(Arc::clone(&controller).succeed(asks));
+    let succeeding = tokio::spawn(Arc::clone(&controller).succeed(active.clone(), asks));
     let failing = Arc::clone(&controller);
     let faults = move |policy: &str| failing.faults(policy);
     let swapping = tokio::spawn(watch::policies(

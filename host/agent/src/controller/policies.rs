@@ -25,6 +25,8 @@ use transom_core::rights;
 use transom_core::rollout::{Approved, Trial};
 use transom_core::signal::Signal;
 
+/// How often a new leader looks whether its workqueues have the revisions of the one before.
+const LOOK: Duration = Duration::from_millis(20);
 /// How long a new leader waits for the history of its policies.
 const SUCCEED: Duration = Duration::from_secs(15);
 
@@ -150,7 +152,11 @@ impl Controller {
 
     /// Lets this replica work, each time that it becomes the leader, only once its active revisions are those of the
     /// leader before. Without an election it ends at once.
-    pub(crate) async fn succeed(self: Arc<Self>, ask: mpsc::UnboundedSender<oneshot::Sender<()>>) {
+    pub(crate) async fn succeed(
+        self: Arc<Self>,
+        active: Active,
+        ask: mpsc::UnboundedSender<oneshot::Sender<()>>,
+    ) {
         let mut leading = self.leading.clone();
         while leading.is_elected() {
             self.current.send_replace(false);
@@ -160,10 +166,26 @@ impl Controller {
                 return;
             }
             // Without the history another replica could not know better.
-            drop(tokio::time::timeout(SUCCEED, caught_up).await);
+            let ready = async {
+                drop(caught_up.await);
+                // The changes are put to work in another task.
+                while !self.works_on(&active) {
+                    tokio::time::sleep(LOOK).await;
+                }
+            };
+            drop(tokio::time::timeout(SUCCEED, ready).await);
             self.current.send_replace(true);
             leading.lost().await;
         }
+    }
+
+    /// Whether every workqueue has the active revision of its policy.
+    fn works_on(&self, active: &Active) -> bool {
+        let mut queues = self.queues().into_iter();
+        queues.all(|queue| {
+            let loaded = active.loaded_of(&queue.policy);
+            loaded.is_none_or(|loaded| Arc::ptr_eq(&loaded, &queue.loaded()))
+        })
     }
 
     /// Tries a candidate, once its connections are ready and while this replica leads.

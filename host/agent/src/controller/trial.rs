@@ -18,9 +18,11 @@ use tokio::sync::{Notify, Semaphore, watch};
 use transom_api::policy::Limited;
 use transom_api::{KnownReason, Reason};
 use transom_cluster::kubernetes::Leading;
+use transom_core::catalogue::Revision;
 use transom_core::failure::Class;
 use transom_core::limits::{self, Kinds};
 use transom_core::plan::fleet::{FleetPlan, Listed, Planned};
+use transom_core::policy::Policy;
 use transom_core::report::End;
 use transom_core::rollout::{self, Faults, Trial};
 use transom_core::work::{Cause, Key};
@@ -50,17 +52,30 @@ impl Controller {
         let clusters = clusters.map(|(_, cluster)| cluster.to_owned()).collect();
         self.connections.ready(&clusters).await;
         let shadow = Arc::new(self.shadow());
-        shadow.begin(Arc::clone(&candidate));
-        let first = shadow.pass().await;
-        if let Some(queue) = shadow.queue(&policy.name) {
+        // A suspension is no part of a revision: what it would do without it counts.
+        let revision = Arc::new(Revision {
+            policy: Policy {
+                suspend: false,
+                ..policy.clone()
+            },
+            ..(*candidate.revision).clone()
+        });
+        shadow.begin(Arc::new(Loaded {
+            revision,
+            ..(*candidate).clone()
+        }));
+        let (first, cut) = shadow.pass().await;
+        let mut second = None;
+        if let Some(queue) = shadow.queue(&policy.name).filter(|_| !cut) {
+            shadow.memory.lock().results.clear();
             for key in first.keys() {
                 let again = Queued::Reconcile(Cause::Swapped);
                 queue.push(&key.primary, again, None);
             }
+            second = Some(shadow.pass().await.0);
         }
-        let second = shadow.pass().await;
         shadow.stop();
-        self.compare(&policy.name, &first, &second)
+        self.compare(&policy.name, &first, second.as_ref())
     }
 
     /// An agent that only tries: it begins with what this one knows of owners and of what was made.
@@ -94,15 +109,15 @@ impl Controller {
         }
     }
 
-    /// Works until nothing is left to do now, or there are enough faults; returns what was found, and forgets it.
-    async fn pass(&self) -> BTreeMap<Key, Tried> {
+    /// Works until nothing is left to do now, or there are enough faults, which is told; returns what was found, and
+    /// forgets it.
+    async fn pass(&self) -> (BTreeMap<Key, Tried>, bool) {
         let mut idle = std::pin::pin!(self.idle());
-        while tokio::time::timeout(LOOK, &mut idle).await.is_err() {
+        let mut cut = false;
+        while !cut && tokio::time::timeout(LOOK, &mut idle).await.is_err() {
             let memory = self.memory.lock();
             let faults = memory.results.values().filter(|last| fault(last).is_some());
-            if faults.count() >= FAULTS {
-                break;
-            }
+            cut = faults.count() >= FAULTS;
         }
         let results = self.memory.lock().results.clone();
         let accounts = self.accounts.take();
@@ -111,7 +126,7 @@ impl Controller {
             let result = results.get(&key)?.clone();
             Some((key, Tried { account, result }))
         };
-        accounts.into_iter().filter_map(tried).collect()
+        (accounts.into_iter().filter_map(tried).collect(), cut)
     }
 
     /// The primaries of a policy that fail now by a fault of its guest.
@@ -124,29 +139,55 @@ impl Controller {
         &self,
         policy: &str,
         first: &BTreeMap<Key, Tried>,
-        second: &BTreeMap<Key, Tried>,
+        second: Option<&BTreeMap<Key, Tried>>,
     ) -> Trial {
-        let live = self.memory.lock();
+        // What is known of the active revision, copied so that its reconciles go on.
+        let (active_faults, live) = {
+            let memory = self.memory.lock();
+            let live = |key| {
+                let last = memory.results.get(key)?;
+                Some((key, (fault(last).is_some(), is_unreachable(last))))
+            };
+            let live: BTreeMap<&Key, (bool, bool)> = first.keys().filter_map(live).collect();
+            (faults_in(&memory, policy).now.len(), live)
+        };
         let (mut faults, mut unstable, mut incomplete) = (Vec::new(), Vec::new(), None);
         for (key, tried) in first {
-            let active = live.results.get(key);
+            let (faulty, unreachable) = live.get(key).copied().unwrap_or_default();
             let result = &tried.result;
-            let unreachable = |last: &LastResult| last.end == End::Ended(Class::Unreachable);
-            if unreachable(result) && !active.is_some_and(unreachable) {
+            if is_unreachable(result) && !unreachable {
                 let why = format!("{}: {}", key.primary, result.message);
                 let reason = known(result).unwrap_or(KnownReason::ReadFailed);
                 incomplete.get_or_insert((reason, why));
             }
-            if let Some(reason) = fault(result).filter(|_| active.and_then(fault).is_none()) {
-                faults.push(((*key.primary).clone(), reason, result.message.clone()));
+            let again = second.map(|second| second.get(key));
+            match (fault(result), again) {
+                // Without a second pass there were too many faults for one. Otherwise a guest that is only slow now and then
+                // is not to blame.
+                (Some(reason), None) if !faulty => {
+                    faults.push(((*key.primary).clone(), reason, result.message.clone()));
+                }
+                (Some(reason), Some(Some(again))) if !faulty && fault(&again.result).is_some() => {
+                    faults.push(((*key.primary).clone(), reason, result.message.clone()));
+                }
+                (None, Some(Some(again))) if fault(&again.result).is_none() => {
+                    // An object that changed between two passes is another question.
+                    let same = again.account.inputs == tried.account.inputs;
+                    if same && !tried.answers_like(again) {
+                        unstable.push((*key.primary).clone());
+                    }
+                }
+                // It is gone by now, or another try will tell.
+                _ => {}
             }
-            // An object that changed between two passes is another question.
-            let same = |second: &&Tried| second.account.inputs == tried.account.inputs;
-            if let Some(second) = second.get(key).filter(same)
-                && !tried.answers_like(second)
-            {
-                unstable.push((*key.primary).clone());
-            }
+        }
+        let failed = |all: &BTreeMap<Key, Tried>| {
+            let failed = |tried: &&Tried| fault(&tried.result).is_some();
+            all.values().filter(failed).count()
+        };
+        if faults.is_empty() && failed(first).max(second.map_or(0, failed)) >= FAULTS {
+            let why = "the guest of the candidate fails now and then for many primaries";
+            incomplete.get_or_insert((KnownReason::GuestTimedOut, why.to_owned()));
         }
         let planned = first.iter().map(|(key, tried)| Planned {
             key,
@@ -168,7 +209,7 @@ impl Controller {
             plan: FleetPlan::of(policy, planned, Listed::default()),
             faults,
             unstable,
-            active_faults: faults_in(&live, policy).now.len(),
+            active_faults,
             incomplete,
         }
     }
@@ -181,6 +222,10 @@ impl Tried {
         (&one.decision, &one.writes) == (&two.decision, &two.writes)
             && !self.result.differs(&other.result)
     }
+}
+
+fn is_unreachable(last: &LastResult) -> bool {
+    last.end == End::Ended(Class::Unreachable)
 }
 
 /// The reason of a result that only a guest can be blamed for.

@@ -364,7 +364,15 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         newest.is_none_or(|newest: &Loaded| newest.revision.id() != record.id)
     };
     let restored = recorded.filter(other).map(|record| {
-        let restore = || revisions::restore(engine, components, &job.wanted, &gathered, record);
+        let restore = || {
+            revisions::restore(
+                engine,
+                components,
+                (&job.policy, &job.wanted),
+                &gathered,
+                record,
+            )
+        };
         catch_unwind(AssertUnwindSafe(restore))
     });
     let restored = match restored {

@@ -172,24 +172,13 @@ impl Components {
             namespace,
             uid: note.uid.as_deref(),
         };
+        // First what may not become active again: an end in the middle must not forget that.
+        let barred = note.barred.iter();
+        let barred = barred.flat_map(|(record, why)| history.bar(record, why, place));
         let active = note.active.iter();
-        let mut steps: Vec<_> = active
-            .flat_map(|record| history.activate(record, place, note.keep))
-            .collect();
-        // Read again after the first ones, whose versions they need.
-        let barred = |history: &History| -> Vec<Step> {
-            let all = note.barred.iter();
-            all.flat_map(|(record, why)| history.bar(record, why, place))
-                .collect()
-        };
-        loop {
-            let done = steps.is_empty();
-            if done {
-                steps = barred(&history);
-            }
-            if steps.is_empty() {
-                break;
-            }
+        let active = active.flat_map(|record| history.activate(record, place, note.keep));
+        let steps: Vec<Step> = barred.chain(active).collect();
+        if !steps.is_empty() {
             let targets: Vec<_> = steps.iter().map(|step| step.target().clone()).collect();
             let outcome = cluster.apply(plan_of(policy, steps)).await;
             if let Some((_, failure)) = outcome.failure() {
@@ -199,10 +188,6 @@ impl Components {
                 let object = cluster.read_whole(&target).await;
                 let object = object.map_err(|one| unread(one.reason, one.message))?;
                 history.put(&target.name, object.as_ref().and_then(Record::read));
-            }
-            steps = Vec::new();
-            if done {
-                break;
             }
         }
         if let Some(known) = revisions.known().as_mut() {
@@ -224,7 +209,7 @@ fn plan_of(policy: &str, steps: Vec<Step>) -> Plan {
 /// Keeps notes in the background, one at a time for each policy.
 pub(super) struct Keeper {
     components: Components,
-    tasks: JoinSet<(Arc<str>, Option<History>)>,
+    tasks: JoinSet<(Arc<str>, Result<Option<History>, ()>)>,
     busy: BTreeSet<Arc<str>>,
     waiting: BTreeMap<Arc<str>, Note>,
 }
@@ -254,8 +239,15 @@ impl Keeper {
         self.tasks.spawn(keep(self.components.clone(), note));
     }
 
-    /// Waits for the next note that was kept; gives the history of its policy.
-    pub(super) async fn next(&mut self) -> (Arc<str>, Option<History>) {
+    /// Forgets all notes: another leader has kept others since.
+    pub(super) fn forget(&mut self) {
+        self.tasks.abort_all();
+        self.busy.clear();
+        self.waiting.clear();
+    }
+
+    /// Waits for the next note that ended; gives the history of its policy, and an error when the note was not kept.
+    pub(super) async fn next(&mut self) -> (Arc<str>, Result<Option<History>, ()>) {
         let Some(Ok((policy, history))) = self.tasks.join_next().await else {
             return std::future::pending().await;
         };
@@ -268,14 +260,14 @@ impl Keeper {
 }
 
 /// Keeps one note, and tries again as long as that may help.
-async fn keep(components: Components, note: Note) -> (Arc<str>, Option<History>) {
+async fn keep(components: Components, note: Note) -> (Arc<str>, Result<Option<History>, ()>) {
     let mut failures = 0;
     loop {
         match components.keep_note(&note, failures > 0).await {
-            Ok(history) => return (note.policy, history),
+            Ok(history) => return (note.policy, Ok(history)),
             // The leader keeps it.
             Err(failure) if failure.reason == KnownReason::NotLeading => {
-                return (note.policy, None);
+                return (note.policy, Err(()));
             }
             Err(failure) => {
                 if failures == 0 || failure.reason != KnownReason::WriteConflict {
@@ -301,7 +293,7 @@ async fn keep(components: Components, note: Note) -> (Arc<str>, Option<History>)
 pub(super) fn restore(
     engine: &Engine,
     components: &Components,
-    wanted: &Wanted,
+    (newest, wanted): (&Policy, &Wanted),
     read: &Gathered,
     record: &Record,
 ) -> Result<Loaded, Unloaded> {
@@ -313,9 +305,12 @@ pub(super) fn restore(
     };
     let policy = record.policy();
     let policy = policy.map_err(|error| refused(error.to_string()))?;
-    // Whom the policy trusts now counts.
+    // Whom the policy trusts now counts, and all else that is no part of a revision.
     let policy = Policy {
         verify: wanted.verify.clone(),
+        suspend: newest.suspend,
+        limits: newest.limits.clone(),
+        resync_seconds: newest.resync_seconds,
         ..policy
     };
     let guests = [

@@ -24,6 +24,7 @@ use transom_api::KnownReason;
 use transom_artifacts::Location;
 use transom_artifacts::folder::FileIdentity;
 use transom_core::catalogue::{Change, Place, Refusal};
+use transom_core::digest::Digest;
 use transom_core::policy::Policy;
 use transom_core::rollout::history::History;
 use transom_core::signal::Signal;
@@ -48,6 +49,10 @@ pub(crate) struct Swap {
     rolls_out: bool,
     /// The kept revisions of each policy, as they were read or written last.
     histories: BTreeMap<Arc<str>, History>,
+    /// The revisions that may not become active, and why, whether or not that is kept yet.
+    bars: BTreeMap<Arc<str>, BTreeMap<Digest, String>>,
+    /// The policies whose kept revision is to take the place of the active one.
+    recalled: BTreeSet<Arc<str>>,
     /// What is still to be kept.
     notes: BTreeMap<Arc<str>, Note>,
     /// The policies whose active revision is new.
@@ -102,6 +107,8 @@ impl Swap {
             number: 0,
             rolls_out,
             histories: BTreeMap::new(),
+            bars: BTreeMap::new(),
+            recalled: BTreeSet::new(),
             notes: BTreeMap::new(),
             probations: BTreeMap::new(),
         }
@@ -215,6 +222,7 @@ impl Swap {
                 self.newest.remove(&name);
                 self.good.remove(&name);
                 self.histories.remove(&name);
+                self.bars.remove(&name);
                 self.loads.components().forget_history(&name);
                 self.probations.remove(&name);
                 self.loads.cancel(&name);
@@ -295,7 +303,7 @@ impl Swap {
             wanted: Wanted::new(policy, written, of_server),
             gathered: None,
             slow: false,
-            first: !self.good.contains_key(name),
+            first: !self.good.contains_key(name) || self.recalled.contains(name),
             pulls: false,
             history: None,
             recalls: false,

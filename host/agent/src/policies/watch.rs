@@ -76,7 +76,7 @@ pub(crate) async fn policies<T>(
         for note in swap.take_notes() {
             keeper.add(note);
         }
-        for due in swap.due() {
+        for due in swap.due(trials.len()) {
             trials.spawn(attempt(due));
         }
         if let Some((done, _)) = caught_up.take_if(|(_, behind)| !swap.any_loads(behind)) {
@@ -85,6 +85,7 @@ pub(crate) async fn policies<T>(
         }
         let changes = tokio::select! {
             Some(done) = succeeds.recv() => {
+                keeper.forget();
                 let (changes, behind) = swap.catch_up().await;
                 caught_up = Some((done, behind));
                 changes
@@ -97,10 +98,10 @@ pub(crate) async fn policies<T>(
             }
             done = swap.next() => swap.finish(done),
             (policy, history) = keeper.next() => {
-                if let Some(history) = history {
-                    swap.kept(&policy, history);
+                match history {
+                    Ok(history) => swap.kept(&policy, history),
+                    Err(()) => continue,
                 }
-                continue;
             }
             answers = tags.answered() => swap.tags_answered(&answers),
             _ = looks.tick() => {

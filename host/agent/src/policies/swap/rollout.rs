@@ -9,10 +9,11 @@ use crate::policies::{Approval, Source, Written};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use transom_api::KnownReason;
 use transom_api::policy::{ModeSpec, RolloutSpec};
 use transom_core::catalogue::Refusal;
+use transom_core::digest::Digest;
 use transom_core::plan::WriteFailure;
 use transom_core::rollout::history::{History, Record};
 use transom_core::rollout::{self, Approved, Candidate, Faults, Gate, Trial, Verdict};
@@ -21,6 +22,8 @@ use transom_core::rollout::{self, Approved, Candidate, Faults, Gate, Trial, Verd
 const AGAIN: Duration = Duration::from_secs(60);
 /// How long the faults of a new revision are watched after it became active.
 const WINDOW: Duration = Duration::from_secs(600);
+/// How long a new leader waits for the list of all revisions.
+const LISTING: Duration = Duration::from_secs(10);
 /// How many trials run at once.
 const AT_ONCE: usize = 2;
 
@@ -30,6 +33,8 @@ pub(super) struct Pending {
     /// When it is tried next; `None` while a trial runs, and once it was refused.
     due: Option<Instant>,
     running: bool,
+    /// The faults of the active revision, once it passed all gates and is only to be kept as the active one.
+    kept: Option<usize>,
 }
 
 /// An active revision that is new.
@@ -94,29 +99,47 @@ impl Swap {
     /// Takes a revision that was loaded whole: it becomes active, is a candidate first, or is barred.
     pub(super) fn take_loaded(&mut self, name: &Arc<str>, loaded: Arc<Loaded>) -> Changes {
         let id = loaded.revision.id();
-        let history = self.histories.get(name);
-        let known = history.and_then(|history| history.find(&id));
         let active = self.good.get(name).map(|good| good.revision.id());
-        if let Some(why) = known.and_then(|record| record.barred.clone())
+        if let Some(why) = self.barred(name, &id)
             && active != Some(id)
             && self.rolls_out
         {
             return self.refuse_barred(name, &loaded, why);
         }
+        let kept = self.histories.get(name).and_then(History::active);
         let automatic = loaded.revision.policy.spec.rollout.mode == ModeSpec::Automatic;
-        // A revision that may not be restored was active before this one.
-        let first = active.is_none() && history.is_none_or(|history| history.active().is_none());
-        let again = known.is_some_and(|record| record.number > 0);
-        match active == Some(id) || automatic && (first || again) || !self.rolls_out {
+        let is_active = match active {
+            Some(active) => active == id,
+            // The first revision ever, or the one that was active when the agent ended. One that was active and cannot be
+            // restored was active before this one.
+            None => kept.map_or(automatic, |kept| kept.id == id),
+        };
+        match is_active || !self.rolls_out {
             true => self.put_to_work(name, loaded),
             false => self.propose(name, loaded),
         }
     }
 
+    /// Why a revision may not become active.
+    fn barred(&self, name: &Arc<str>, id: &Digest) -> Option<String> {
+        let bars = self.bars.get(name);
+        let bar = bars.and_then(|bars| bars.get(id).cloned());
+        let history = self.histories.get(name);
+        bar.or_else(|| history.and_then(|history| history.find(id))?.barred.clone())
+    }
+
+    /// Bars a revision from becoming active, now and in the history.
+    fn bar(&mut self, name: &Arc<str>, record: Record, why: &str) {
+        let bars = self.bars.entry(Arc::clone(name)).or_default();
+        bars.insert(record.id, why.to_owned());
+        self.note(name, |note| note.barred.push((record, why.to_owned())));
+    }
+
     /// Puts the revision to work that was active when the agent ended.
     pub(super) fn restore(&mut self, name: &Arc<str>, restored: Loaded) -> Changes {
         let mut clusters = restored.revision.policy.clusters();
-        if self.good.contains_key(name)
+        let recalled = self.recalled.remove(name);
+        if (self.good.contains_key(name) && !recalled)
             || !clusters.all(|(_, cluster)| self.connections.contains(cluster))
         {
             return Changes::new();
@@ -163,6 +186,7 @@ impl Swap {
             loaded: Arc::clone(&loaded),
             due: Some(Instant::now()),
             running: false,
+            kept: None,
         });
         let reason = KnownReason::Trying;
         let candidate = Candidate {
@@ -239,26 +263,35 @@ impl Swap {
     /// loaded for that.
     pub(in crate::policies) async fn catch_up(&mut self) -> (Changes, BTreeSet<Arc<str>>) {
         let (mut changes, mut behind) = (Changes::new(), BTreeSet::new());
+        self.notes.clear();
         self.loads.components().forget_histories();
         for name in self.names(|_, _| true) {
-            // A history that cannot be read now is read again when the policy is loaded the next time.
-            let history = self.loads.components().history(&name).await;
-            let Ok(Some(history)) = history else {
-                continue;
+            // All are listed with the first one. A server that does not answer now cannot be written, either.
+            let history = self.loads.components().history(&name);
+            let Ok(Ok(Some(history))) = timeout(LISTING, history).await else {
+                break;
             };
             let active = history.active().map(|active| active.id);
             self.histories.insert(Arc::clone(&name), history);
+            let newest = self.newest.get(&name);
+            let pending = newest.and_then(|newest| newest.pending.as_ref());
+            let pending = pending.map(|pending| Arc::clone(&pending.loaded));
+            if let Some(loaded) = &pending
+                && let Some(why) = self.barred(&name, &loaded.revision.id())
+            {
+                changes.extend(self.refuse_barred(&name, loaded, why));
+            }
             let good = self.good.get(&name).map(|good| good.revision.id());
             if active.is_none() || active == good {
                 continue;
             }
-            let newest = self.newest.get(&name);
-            let pending = newest.and_then(|newest| newest.pending.as_ref());
-            let pending = pending.map(|pending| Arc::clone(&pending.loaded));
             match pending.filter(|loaded| Some(loaded.revision.id()) == active) {
-                Some(loaded) => changes.extend(self.put_to_work(&name, loaded)),
+                Some(loaded) => {
+                    changes.extend(self.put_to_work(&name, loaded));
+                    self.probations.remove(&name);
+                }
                 None => {
-                    self.good.remove(&name);
+                    self.recalled.insert(Arc::clone(&name));
                     self.load(&name);
                     behind.insert(name);
                 }
@@ -273,23 +306,47 @@ impl Swap {
         newest.any(|newest| newest.loading.is_some())
     }
 
-    /// Keeps what is still to be kept, once; returns what failed.
-    pub(crate) async fn keep_notes(&mut self) -> Vec<(Arc<str>, WriteFailure)> {
-        let mut failed = Vec::new();
+    /// Keeps what is still to be kept, once; returns what became active by that, and what failed.
+    pub(crate) async fn keep_notes(&mut self) -> (Changes, Vec<(Arc<str>, WriteFailure)>) {
+        let (mut changes, mut failed) = (Changes::new(), Vec::new());
         for note in self.take_notes() {
             match self.loads.components().keep_note(&note, false).await {
-                Ok(history) => history.map_or((), |history| self.kept(&note.policy, history)),
+                Ok(history) => changes.extend(self.kept(&note.policy, history)),
                 Err(failure) => failed.push((note.policy, failure)),
             }
         }
-        failed
+        (changes, failed)
     }
 
-    /// Records what is kept of a policy now.
-    pub(in crate::policies) fn kept(&mut self, policy: &Arc<str>, history: History) {
-        if self.newest.contains_key(policy) {
+    /// Takes the history of a policy as it is kept now; `None` when it is kept nowhere. A candidate that is kept as the active
+    /// one is put to work.
+    pub(in crate::policies) fn kept(
+        &mut self,
+        policy: &Arc<str>,
+        history: Option<History>,
+    ) -> Changes {
+        let Some(newest) = self.newest.get_mut(policy) else {
+            return Changes::new();
+        };
+        let active = history
+            .as_ref()
+            .map(|history| history.active().map(|one| one.id));
+        if let Some(history) = history {
             self.histories.insert(Arc::clone(policy), history);
         }
+        let passed = newest.pending.as_ref().and_then(|pending| {
+            let id = pending.loaded.revision.id();
+            let is_kept = active.is_none_or(|active| active == Some(id));
+            Some((Arc::clone(&pending.loaded), pending.kept?)).filter(|_| is_kept)
+        });
+        let Some((loaded, faults)) = passed else {
+            return Changes::new();
+        };
+        let changes = self.put_to_work(policy, loaded);
+        if let Some(probation) = self.probations.get_mut(policy) {
+            probation.faults = Some(faults);
+        }
+        changes
     }
 
     /// The policies whose active revision is new, so that its faults are watched.
@@ -312,25 +369,34 @@ impl Swap {
         };
         let before = Arc::clone(&probation.before);
         self.probations.remove(name);
-        let Some(failed) = self.good.get(name).cloned() else {
+        let (Some(failed), Some(newest)) =
+            (self.good.get(name).cloned(), self.newest.get_mut(name))
+        else {
             return Changes::new();
         };
+        // A revision that was active before other signatures were demanded may not satisfy them.
+        let verify = newest.policy.as_ref().and_then(|one| one.verify.as_ref());
+        if verify.is_some() && verify != before.revision.policy.verify.as_ref() {
+            return Changes::new();
+        }
+        // A newer candidate may be the mend: it goes on.
+        let pending = newest.pending.take();
         let mut changes = self.put_to_work(name, before);
         self.probations.remove(name);
-        self.note(name, |note| {
-            note.barred
-                .push((Record::of(&failed.revision), why.clone()));
-        });
-        changes.extend(self.refuse_barred(name, &failed, why));
+        self.bar(name, Record::of(&failed.revision), &why);
+        let Some(pending) = pending else {
+            changes.extend(self.refuse_barred(name, &failed, why));
+            return changes;
+        };
+        changes.extend(self.propose(name, pending.loaded));
         changes
     }
 
-    /// The candidates that are to be tried now, as far as there is room for another trial. Each counts as running until
+    /// The candidates that are to be tried now, as far as there is room beside so many trials. Each counts as running until
     /// [`Swap::tried`].
-    pub(crate) fn due(&mut self) -> Vec<Due> {
+    pub(crate) fn due(&mut self, running: usize) -> Vec<Due> {
         let now = Instant::now();
-        let running = |newest: &&Newest| newest.pending.as_ref().is_some_and(|one| one.running);
-        let room = AT_ONCE.saturating_sub(self.newest.values().filter(running).count());
+        let room = AT_ONCE.saturating_sub(running);
         let mut due: Vec<_> = (self.newest.iter_mut())
             .filter_map(|(name, newest)| {
                 let approval = newest.approval();
@@ -391,13 +457,27 @@ impl Swap {
             trial: Some(Arc::new(trial)),
         };
         match verdict {
+            // An approval that was taken back meanwhile counts no more.
+            Verdict::Activate if outdated => {
+                pending.due = Some(Instant::now());
+                Changes::new()
+            }
             Verdict::Activate => {
-                let (loaded, faults) = (Arc::clone(&pending.loaded), trial.active_faults);
-                let changes = self.put_to_work(&name, loaded);
-                if let Some(probation) = self.probations.get_mut(&name) {
-                    probation.faults = Some(faults);
+                // It is kept as the active one first: another leader would not know that it was.
+                pending.due = None;
+                pending.kept = Some(trial.active_faults);
+                let record = Record::of(&revision);
+                if let Some(why) = self.barred(&name, &record.id) {
+                    let loaded = self
+                        .newest
+                        .get_mut(&name)
+                        .and_then(|one| one.pending.take());
+                    return loaded.map_or_else(Changes::new, |pending| {
+                        self.refuse_barred(&name, &pending.loaded, why)
+                    });
                 }
-                changes
+                self.note(&name, |note| note.active = Some(record));
+                Changes::new()
             }
             Verdict::Wait(gate, reason, message) => {
                 let candidate = stands(gate, reason, message, trial);
@@ -411,7 +491,7 @@ impl Swap {
                 pending.due = None;
                 if reason == KnownReason::AnswerUnstable {
                     // Another trial might not notice.
-                    self.note(&name, |note| note.barred.push((record, message.clone())));
+                    self.bar(&name, record, &message);
                 }
                 let mut changes = self.refuse(&name, Refusal { reason, message }, true);
                 changes.extend(self.change(|known| {
