@@ -58,56 +58,61 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     block_on(work(args, screen))?
 }
 
+/// Reconciles everything once. A candidate is tried, too, and becomes active if it may.
+async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    let Prepared {
+        controller,
+        mut swap,
+        begun,
+        mut opening,
+        ..
+    } = prepare(args).await?;
+    begun.await.context("failed to start the policies")?;
+    drive(&controller, screen).await;
+    let active = swap.active().clone();
+    while swap.tries() {
+        for due in swap.due(0) {
+            let attempt = Arc::clone(&controller).try_candidate(active.clone(), due);
+            let mut changes = swap.tried(attempt.await);
+            changes.extend(swap.keep_notes().await.0);
+            Arc::clone(&controller)
+                .begin_policies(active.clone(), changes)
+                .await;
+        }
+        drive(&controller, screen).await;
+    }
+    for (policy, failure) in swap.keep_notes().await.1 {
+        let why = failure.message;
+        screen.note(format_args!(
+            "failed to keep the revision of {policy}: {why}"
+        ));
+    }
+    if controller.look_at_limits(swap.active()).await {
+        // Something was approved.
+        drive(&controller, screen).await;
+        controller.look_at_limits(swap.active()).await;
+    }
+    // Waits for every connection, so that one that does not answer is reported even if no policy needs it.
+    while opening.join_next().await.is_some() {}
+    if would::is_asked_for(args) {
+        would::print(&controller, screen).await;
+    }
+    controller.tidy_status(&swap.active().names());
+    controller.publish_policies();
+    let _ = tokio::time::timeout(GRACE, controller.connections.finish_policies()).await;
+    controller.stop();
+    let ending = summary::tell(&controller, swap.active(), Done::Written, screen);
+    Ok(if summary::unwritten(&controller, screen) {
+        Ending::Failed
+    } else {
+        ending
+    })
+}
+
 async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     check_policies(&args.reconcile)?;
     if args.once {
-        let Prepared {
-            controller,
-            mut swap,
-            begun,
-            mut opening,
-            ..
-        } = prepare(args).await?;
-        begun.await.context("failed to start the policies")?;
-        drive(&controller, screen).await;
-        let active = swap.active().clone();
-        while swap.tries() {
-            for due in swap.due(0) {
-                let attempt = Arc::clone(&controller).try_candidate(active.clone(), due);
-                let mut changes = swap.tried(attempt.await);
-                changes.extend(swap.keep_notes().await.0);
-                Arc::clone(&controller)
-                    .begin_policies(active.clone(), changes)
-                    .await;
-            }
-            drive(&controller, screen).await;
-        }
-        for (policy, failure) in swap.keep_notes().await.1 {
-            let why = failure.message;
-            screen.note(format_args!(
-                "failed to keep the revision of {policy}: {why}"
-            ));
-        }
-        if controller.look_at_limits(swap.active()).await {
-            // Something was approved.
-            drive(&controller, screen).await;
-            controller.look_at_limits(swap.active()).await;
-        }
-        // Waits for every connection, so that one that does not answer is reported even if no policy needs it.
-        while opening.join_next().await.is_some() {}
-        if would::is_asked_for(args) {
-            would::print(&controller, screen).await;
-        }
-        controller.tidy_status(&swap.active().names());
-        controller.publish_policies();
-        let _ = tokio::time::timeout(GRACE, controller.connections.finish_policies()).await;
-        controller.stop();
-        let ending = summary::tell(&controller, swap.active(), Done::Written, screen);
-        return Ok(if summary::unwritten(&controller, screen) {
-            Ending::Failed
-        } else {
-            ending
-        });
+        return once(args, screen).await;
     }
     // From here on a signal ends the process in order, even during the first lists.
     let mut ending = pin!(stopped()?);
@@ -141,12 +146,15 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let succeeding = tokio::spawn(Arc::clone(&controller).succeed(active.clone(), asks));
     let failing = Arc::clone(&controller);
     let faults = move |policy: &str| failing.faults(policy);
+    let rollouts = watch::Rollouts {
+        attempt,
+        faults,
+        succeeds: asked,
+    };
     let swapping = tokio::spawn(watch::policies(
         swap,
         news,
-        attempt,
-        faults,
-        asked,
+        rollouts,
         changed,
         args.tag_resync_seconds,
     ));

@@ -206,10 +206,13 @@ fn plan_of(policy: &str, steps: Vec<Step>) -> Plan {
     }
 }
 
+/// The policy of a note that ended, with its history, if there is one; an error when the note was not kept.
+pub(super) type Kept = (Arc<str>, Result<Option<History>, ()>);
+
 /// Keeps notes in the background, one at a time for each policy.
 pub(super) struct Keeper {
     components: Components,
-    tasks: JoinSet<(Arc<str>, Result<Option<History>, ()>)>,
+    tasks: JoinSet<Kept>,
     busy: BTreeSet<Arc<str>>,
     waiting: BTreeMap<Arc<str>, Note>,
 }
@@ -247,7 +250,7 @@ impl Keeper {
     }
 
     /// Waits for the next note that ended; gives the history of its policy, and an error when the note was not kept.
-    pub(super) async fn next(&mut self) -> (Arc<str>, Result<Option<History>, ()>) {
+    pub(super) async fn next(&mut self) -> Kept {
         let Some(Ok((policy, history))) = self.tasks.join_next().await else {
             return std::future::pending().await;
         };
@@ -260,7 +263,7 @@ impl Keeper {
 }
 
 /// Keeps one note, and tries again as long as that may help.
-async fn keep(components: Components, note: Note) -> (Arc<str>, Result<Option<History>, ()>) {
+async fn keep(components: Components, note: Note) -> Kept {
     let mut failures = 0;
     loop {
         match components.keep_note(&note, failures > 0).await {

@@ -35,20 +35,34 @@ pub(crate) struct News {
     pub(crate) components: Versions,
 }
 
+/// What candidates need of the controller.
+pub(crate) struct Rollouts<A, F> {
+    /// Tries a candidate.
+    pub(crate) attempt: A,
+    /// The faults of the guests of a policy.
+    pub(crate) faults: F,
+    /// Each message is answered once the active revisions are those that are kept.
+    pub(crate) succeeds: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
+}
+
 /// Follows policies until the task is aborted or nobody takes the changes. `news` tells what changed on the clusters
-/// since the last call, and has these objects followed, which hold components. `attempt` tries a candidate; `faults` tells the faults
-/// of the guests of a policy. Tags are looked at every so many seconds. Answers each message of `succeeds` once the active revisions are those that are kept.
-pub(crate) async fn policies<T>(
+/// since the last call, and has these objects followed, which hold components. Tags are looked at every so many seconds.
+pub(crate) async fn policies<A, F, T>(
     mut swap: Swap,
     mut news: impl AsyncFnMut(BTreeSet<ObjectRef>) -> News,
-    attempt: impl Fn(Due) -> T,
-    faults: impl Fn(&str) -> Faults,
-    mut succeeds: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
+    rollouts: Rollouts<A, F>,
     changed: mpsc::UnboundedSender<Changes>,
     tag_resync_seconds: u32,
 ) where
+    A: Fn(Due) -> T,
+    F: Fn(&str) -> Faults,
     T: Future<Output = Tried> + Send + 'static,
 {
+    let Rollouts {
+        attempt,
+        faults,
+        mut succeeds,
+    } = rollouts;
     let mut trials = JoinSet::new();
     let mut keeper = Keeper::new(swap.loads().components().clone());
     let mut watched = Instant::now();

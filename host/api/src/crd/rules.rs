@@ -4,6 +4,7 @@
 use crate::policy::bounds::{
     ANNOTATION, API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY, TEMPLATE,
 };
+use crate::policy::rollout::HISTORY;
 use crate::policy::{Limited, LimitsSpec};
 use crate::status::{MAX_LISTED, MAX_TOP_FAILURES, MAX_WITHHELD};
 use serde_json::{Map, Value, json};
@@ -98,7 +99,6 @@ fn bounds() -> Vec<(String, Value)> {
     let (names, template) = (names(), format!("^{}$", template()));
     let texts = |value: Value| json!({"maxProperties": FEW, "additionalProperties": value});
     let map = |most: usize, key: &str| json!({"maxItems": most, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]});
-    let atomic = |most: usize| json!({"maxItems": most, "x-kubernetes-list-type": "atomic"});
     let guest = || {
         vec![
             ("component", any(PLACE)),
@@ -183,20 +183,11 @@ fn bounds() -> Vec<(String, Value)> {
         ),
         ("spec.limits", of_limits()),
         (
-            "status.limits",
-            vec![
-                ("changes", atomic(Limited::ALL.len())),
-                ("primaries", atomic(MAX_WITHHELD)),
-            ],
-        ),
-        (
-            "status",
-            vec![
-                ("waiting", atomic(MAX_LISTED)),
-                ("topFailures", atomic(MAX_TOP_FAILURES)),
-                ("watchErrors", atomic(MAX_LISTED)),
-                ("conditions", map(8, "type")),
-            ],
+            "spec.rollout",
+            vec![(
+                "history",
+                json!({"minimum": HISTORY.0, "maximum": HISTORY.1}),
+            )],
         ),
     ];
     let of_place = |(place, fields): (&str, Vec<(&str, Value)>)| -> Vec<_> {
@@ -205,7 +196,33 @@ fn bounds() -> Vec<(String, Value)> {
             .map(|(field, bound)| (format!("{place}.{field}"), bound))
             .collect()
     };
-    places.into_iter().flat_map(of_place).collect()
+    let all = places.into_iter().chain(of_status());
+    all.flat_map(of_place).collect()
+}
+
+/// Those of the status.
+fn of_status() -> Vec<(&'static str, Vec<(&'static str, Value)>)> {
+    let atomic = |most: usize| json!({"maxItems": most, "x-kubernetes-list-type": "atomic"});
+    let conditions = json!({"maxItems": 8, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]});
+    vec![
+        (
+            "status.limits",
+            vec![
+                ("changes", atomic(Limited::ALL.len())),
+                ("primaries", atomic(MAX_WITHHELD)),
+            ],
+        ),
+        ("status.candidate", vec![("effects", atomic(MAX_LISTED))]),
+        (
+            "status",
+            vec![
+                ("waiting", atomic(MAX_LISTED)),
+                ("topFailures", atomic(MAX_TOP_FAILURES)),
+                ("watchErrors", atomic(MAX_LISTED)),
+                ("conditions", conditions),
+            ],
+        ),
+    ]
 }
 
 /// Those of how much may change.

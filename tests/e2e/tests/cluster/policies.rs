@@ -399,20 +399,24 @@ fn columns(stage: &Stage) -> Result<()> {
         .map(|line| line.split_whitespace().collect())
         .collect();
     let head = [
-        "NAME", "PRIMARY", "READY", "REASON", "APPLIED", "WAITING", "HELD", "FAILED", "AGE",
+        "NAME",
+        "PRIMARY",
+        "READY",
+        "REASON",
+        "ACTIVE",
+        "CANDIDATE",
+        "GATE",
+        "APPLIED",
+        "WAITING",
+        "HELD",
+        "FAILED",
+        "AGE",
     ];
-    let row = [
-        NAME,
-        "HostedCluster",
-        "False",
-        "KubeconfigMissing",
-        "1",
-        "2",
-        "1",
-        "12",
-    ];
-    let shown =
-        matches!(words.as_slice(), [first, second] if *first == head && second.starts_with(&row));
+    let row = [NAME, "HostedCluster", "False", "KubeconfigMissing"];
+    // The digest of the active revision stands between; there is no candidate.
+    let counts = ["1", "2", "1", "12"];
+    let shown = matches!(words.as_slice(), [first, second]
+        if *first == head && second.starts_with(&row) && second.get(5..9) == Some(&counts));
     ensure!(shown, "{text}");
     Ok(())
 }

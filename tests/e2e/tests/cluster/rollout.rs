@@ -46,6 +46,58 @@ impl Stage {
         Ok(command.output()?)
     }
 
+    /// Patches the policy with kubectl as a user.
+    fn patch_as(&self, user: &User, patch: &Value) -> Result<Output> {
+        let mut command = self.cluster.kubectl(user)?;
+        let patch = patch.to_string();
+        command.args(["patch", "fleetpolicy", NAME, "--type=merge", "-p", &patch]);
+        Ok(command.output()?)
+    }
+
+    /// Checks that the API server refuses whoever may not approve, or would in another name.
+    fn refuses(&self, editor: &User, owner: &User, digest: &str) -> Result<()> {
+        // Who may only change policies may not approve, in no name, and not switch approval off.
+        let output = self.transom_as(editor, &["approve", NAME, digest])?;
+        ensure!(
+            !output.status.success() && said(&output).contains("fleetpolicies/approval"),
+            "{}",
+            said(&output)
+        );
+        let approve = |by: &str| approval(digest, by);
+        for (user, patch, why) in [
+            (editor, approve(owner.name()), "fleetpolicies/approval"),
+            (owner, approve(editor.name()), "approved-by"),
+            (
+                owner,
+                json!({"metadata": {"annotations": {"transom.dev/approved": digest}}}),
+                "approved-by",
+            ),
+            (
+                owner,
+                json!({"metadata": {"annotations": {"transom.dev/approved": digest, "transom.dev/approved-by": owner.name(), "transom.dev/approved-groups": "system:masters"}}}),
+                "approved-groups",
+            ),
+            (
+                editor,
+                json!({"spec": {"rollout": {"mode": "Automatic"}}}),
+                "without approval",
+            ),
+            (
+                editor,
+                json!({"spec": {"rollout": null}}),
+                "without approval",
+            ),
+        ] {
+            let output = self.patch_as(user, &patch)?;
+            ensure!(
+                !output.status.success() && said(&output).contains(why),
+                "{patch}: {}",
+                said(&output)
+            );
+        }
+        Ok(())
+    }
+
     /// Waits until the candidate stands where it waits for approval; returns the digest to approve.
     async fn approvable(&self, but: &str) -> Result<String> {
         let status = self
@@ -72,6 +124,11 @@ impl Stage {
     }
 }
 
+/// The annotations of an approval.
+fn approval(digest: &str, by: &str) -> Value {
+    json!({"metadata": {"annotations": {"transom.dev/approved": digest, "transom.dev/approved-by": by}}})
+}
+
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -92,57 +149,7 @@ fn only_who_may_approve_lets_a_candidate_in_preview_become_active() -> Result<()
         let digest = stage.approvable("").await?;
         stage.wait_for_team("one", None).await?;
 
-        // Who may only change policies may not approve, in no name, and not switch approval off.
-        let output = stage.transom_as(&editor, &["approve", NAME, &digest])?;
-        ensure!(
-            !output.status.success() && said(&output).contains("fleetpolicies/approval"),
-            "{}",
-            said(&output)
-        );
-        let kubectl = |user: &User, patch: &Value| -> Result<Output> {
-            let mut command = stage.cluster.kubectl(user)?;
-            command.args([
-                "patch",
-                "fleetpolicy",
-                NAME,
-                "--type=merge",
-                "-p",
-                &patch.to_string(),
-            ]);
-            Ok(command.output()?)
-        };
-        let approve = |by: &str| json!({"metadata": {"annotations": {"transom.dev/approved": digest, "transom.dev/approved-by": by}}});
-        for (user, patch, why) in [
-            (&editor, approve(owner.name()), "fleetpolicies/approval"),
-            (&owner, approve(editor.name()), "approved-by"),
-            (
-                &owner,
-                json!({"metadata": {"annotations": {"transom.dev/approved": digest}}}),
-                "approved-by",
-            ),
-            (
-                &owner,
-                json!({"metadata": {"annotations": {"transom.dev/approved": digest, "transom.dev/approved-by": owner.name(), "transom.dev/approved-groups": "system:masters"}}}),
-                "approved-groups",
-            ),
-            (
-                &editor,
-                json!({"spec": {"rollout": {"mode": "Automatic"}}}),
-                "without approval",
-            ),
-            (
-                &editor,
-                json!({"spec": {"rollout": null}}),
-                "without approval",
-            ),
-        ] {
-            let output = kubectl(user, &patch)?;
-            ensure!(
-                !output.status.success() && said(&output).contains(why),
-                "{patch}: {}",
-                said(&output)
-            );
-        }
+        stage.refuses(&editor, &owner, &digest)?;
         // Another digest than the one of the plan.
         let output = stage.transom_as(&owner, &["approve", NAME, "sha256:0"])?;
         ensure!(
@@ -165,7 +172,7 @@ fn only_who_may_approve_lets_a_candidate_in_preview_become_active() -> Result<()
                 .await?;
         }
         let forged = async || {
-            let output = kubectl(&editor, &approve(editor.name()))?;
+            let output = stage.patch_as(&editor, &approval(&digest, editor.name()))?;
             Ok(output.status.success().then_some(()))
         };
         wait::until("an approval that nobody checked", DEADLINE, forged).await?;
