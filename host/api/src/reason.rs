@@ -78,6 +78,14 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// The agent's own reason; `None` for one that a guest declared.
+    pub fn known(&self) -> Option<KnownReason> {
+        match self {
+            Self::Known(word) => Some(*word),
+            Self::Declared(_) => None,
+        }
+    }
+
     /// The reason as text.
     pub fn as_str(&self) -> &str {
         match self {

@@ -11,9 +11,9 @@ use crate::reference::ObjectRef;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use transom_api::KnownReason;
 use transom_api::policy::{Limited, ModeSpec, PolicySpec};
 use transom_api::status::{CandidateStatus, EffectStatus, MAX_LISTED};
+use transom_api::{KnownReason, Reason};
 
 /// The fields of a policy's `spec` that count at once, and those for which the bytes of the components stand.
 pub const NOT_IDENTIFYING: [&str; 5] = ["suspend", "rollout", "limits", "verify", "resyncSeconds"];
@@ -153,6 +153,11 @@ pub fn is_fault(reason: KnownReason) -> bool {
             | K::UnknownReference
             | K::InvalidTargetName
     )
+}
+
+/// The reason of a reconcile that ended by a fault of its guest.
+pub fn fault(reason: &Reason) -> Option<KnownReason> {
+    reason.known().filter(|reason| is_fault(*reason))
 }
 
 /// A revision that is not active yet.

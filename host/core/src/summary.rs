@@ -1,12 +1,15 @@
 //! The status of a policy: counts, why primaries wait, the top failures, and conditions, as one bounded value.
 //! Messages come without credentials and are cut here.
 
+mod concerns;
+
 use crate::catalogue::guest::Guest;
 use crate::catalogue::{Entry, Revision};
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use crate::rollout::{self, Candidate, Gate};
 use crate::time::format_rfc3339;
+use concerns::concerns;
 use std::collections::BTreeMap;
 use transom_api::status::{
     CandidateStatus, Condition, ConditionStatus, ConditionType, Counts, LimitsStatus, MAX_LISTED,
@@ -143,24 +146,6 @@ fn candidate(entry: &Entry) -> Option<CandidateStatus> {
         ..CandidateStatus::default()
     });
     entry.candidate.as_ref().map(Candidate::status).or(stopped)
-}
-
-/// Whether an active policy depends on a watch.
-fn concerns(entry: &Entry, watch: &WatchStatus) -> bool {
-    let Some(policy) = entry.revision.as_ref().map(|revision| &revision.policy) else {
-        return false;
-    };
-    let is = |cluster: &str, api_version: &str, kind: &str| {
-        // A file that cannot be read may hold any kind.
-        let same_kind = watch.api_version == api_version && watch.kind == kind;
-        watch.cluster == cluster && (watch.kind.is_empty() || same_kind)
-    };
-    let mut made = policy.makes().map(|(_, rule)| rule);
-    let mut reads = policy.reads.iter();
-    let primary = &policy.primary;
-    made.any(|rule| is(&rule.cluster, &rule.api_version, &rule.kind))
-        || reads.any(|rule| is(&rule.cluster, &rule.api_version, &rule.kind))
-        || is(&primary.cluster, &primary.api_version, &primary.kind)
 }
 
 /// A condition before [`dated`].

@@ -1,5 +1,7 @@
 //! `transom run`: wires the parts, and drives them until the work is done or the process is told to stop.
 
+mod once;
+
 use crate::admin::{self, AdminOptions};
 use crate::args::ReconcileArgs;
 use crate::args::run::{AdminArgs, LogFormat, RunArgs};
@@ -58,61 +60,10 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     block_on(work(args, screen))?
 }
 
-/// Reconciles everything once. A candidate is tried, too, and becomes active if it may.
-async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let Prepared {
-        controller,
-        mut swap,
-        begun,
-        mut opening,
-        ..
-    } = prepare(args).await?;
-    begun.await.context("failed to start the policies")?;
-    drive(&controller, screen).await;
-    let active = swap.active().clone();
-    while swap.tries() {
-        for due in swap.due(0) {
-            let attempt = Arc::clone(&controller).try_candidate(active.clone(), due);
-            let mut changes = swap.tried(attempt.await);
-            changes.extend(swap.keep_notes().await.0);
-            Arc::clone(&controller)
-                .begin_policies(active.clone(), changes)
-                .await;
-        }
-        drive(&controller, screen).await;
-    }
-    for (policy, failure) in swap.keep_notes().await.1 {
-        let why = failure.message;
-        screen.note(format_args!(
-            "failed to keep the revision of {policy}: {why}"
-        ));
-    }
-    if controller.look_at_limits(swap.active()).await {
-        // Something was approved.
-        drive(&controller, screen).await;
-        controller.look_at_limits(swap.active()).await;
-    }
-    // Waits for every connection, so that one that does not answer is reported even if no policy needs it.
-    while opening.join_next().await.is_some() {}
-    if would::is_asked_for(args) {
-        would::print(&controller, screen).await;
-    }
-    controller.tidy_status(&swap.active().names());
-    controller.publish_policies();
-    let _ = tokio::time::timeout(GRACE, controller.connections.finish_policies()).await;
-    controller.stop();
-    let ending = summary::tell(&controller, swap.active(), Done::Written, screen);
-    Ok(if summary::unwritten(&controller, screen) {
-        Ending::Failed
-    } else {
-        ending
-    })
-}
-
 async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     check_policies(&args.reconcile)?;
     if args.once {
-        return once(args, screen).await;
+        return once::once(args, screen).await;
     }
     // From here on a signal ends the process in order, even during the first lists.
     let mut ending = pin!(stopped()?);

@@ -15,8 +15,8 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, watch};
+use transom_api::KnownReason;
 use transom_api::policy::Limited;
-use transom_api::{KnownReason, Reason};
 use transom_cluster::kubernetes::Leading;
 use transom_core::catalogue::Revision;
 use transom_core::failure::Class;
@@ -230,14 +230,11 @@ fn is_unreachable(last: &LastResult) -> bool {
 
 /// The reason of a result that only a guest can be blamed for.
 fn fault(result: &LastResult) -> Option<KnownReason> {
-    known(result).filter(|reason| rollout::is_fault(*reason))
+    rollout::fault(&result.reason)
 }
 
 fn known(result: &LastResult) -> Option<KnownReason> {
-    match result.reason {
-        Reason::Known(reason) => Some(reason),
-        Reason::Declared(_) => None,
-    }
+    result.reason.known()
 }
 
 fn faults_in(memory: &Memory, policy: &str) -> Faults {

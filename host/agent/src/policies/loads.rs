@@ -2,11 +2,14 @@
 //! takes long is begun again in a queue of its own, one at a time, and holds up no other policy. Components that lie in a
 //! cluster are read before, only so far ahead that few of them are in memory.
 
+mod earlier;
+
 use crate::policies::components::{self, Components, Versions};
 use crate::policies::load::{self, Loaded, Unloaded};
 use crate::policies::revisions;
 use crate::policies::swap::GRACE;
 use crate::policies::wanted::Wanted;
+use earlier::earlier;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -410,42 +413,4 @@ fn may_be_signed(job: &Job, refusal: &Refusal) -> bool {
     let mut images = job.wanted.components.iter().filter_map(Location::image);
     let unsigned = [KnownReason::SignatureMissing, KnownReason::SignatureInvalid];
     unsigned.contains(&refusal.reason) && images.next().is_some()
-}
-
-/// The policy with the components that an earlier run loaded, if nothing is active yet.
-fn earlier(
-    engine: &Engine,
-    components: &Components,
-    job: &Job,
-    gathered: &Gathered,
-) -> Result<Option<Loaded>, Unloaded> {
-    if !job.first {
-        return Ok(None);
-    }
-    let remote = job.wanted.components.iter().filter(|one| one.is_remote());
-    let kept: Option<BTreeMap<_, _>> = remote
-        .map(|one| {
-            let held = components.kept().find(one, job.wanted.asker(one))?;
-            Some((one.clone(), held))
-        })
-        .collect();
-    let Some(kept) = kept.filter(|kept| !kept.is_empty()) else {
-        return Ok(None);
-    };
-    // The trusted keys are those of now.
-    let gathered = Gathered {
-        kept,
-        objects: gathered.objects.clone(),
-        ..Gathered::default()
-    };
-    let inputs = load::Inputs {
-        sources: components.sources(),
-        base: &job.wanted.base,
-        gathered: &gathered,
-    };
-    let load = || load::assemble(engine, job.policy.clone(), inputs);
-    match catch_unwind(AssertUnwindSafe(load)) {
-        Ok(loaded) => loaded.map(Some),
-        Err(_) => Ok(None),
-    }
 }

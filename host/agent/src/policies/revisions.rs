@@ -56,8 +56,8 @@ pub(crate) struct Note {
     pub(super) policy: Arc<str>,
     /// Its uid, if it is an object.
     pub(super) uid: Option<String>,
-    /// The revision that is active.
-    pub(super) active: Option<Record>,
+    /// The revisions that became active, one after the other.
+    pub(super) active: Vec<Record>,
     /// Revisions that may not become active again, and why.
     pub(super) barred: Vec<(Record, String)>,
     /// How many revisions are kept.
@@ -67,10 +67,11 @@ pub(crate) struct Note {
 impl Note {
     /// What is to be kept when this follows another note that was not kept yet.
     pub(super) fn after(mut self, earlier: Self) -> Self {
-        let mut barred = earlier.barred;
+        let (mut barred, mut active) = (earlier.barred, earlier.active);
         barred.append(&mut self.barred);
+        active.append(&mut self.active);
         Self {
-            active: self.active.or(earlier.active),
+            active,
             barred,
             ..self
         }
@@ -175,20 +176,23 @@ impl Components {
         // First what may not become active again: an end in the middle must not forget that.
         let barred = note.barred.iter();
         let barred = barred.flat_map(|(record, why)| history.bar(record, why, place));
-        let active = note.active.iter();
-        let active = active.flat_map(|record| history.activate(record, place, note.keep));
-        let steps: Vec<Step> = barred.chain(active).collect();
-        if !steps.is_empty() {
-            let targets: Vec<_> = steps.iter().map(|step| step.target().clone()).collect();
-            let outcome = cluster.apply(plan_of(policy, steps)).await;
-            if let Some((_, failure)) = outcome.failure() {
-                return Err(failure.clone());
+        let mut plans = vec![barred.collect::<Vec<Step>>()];
+        let mut records = note.active.iter();
+        while let Some(steps) = plans.pop() {
+            if !steps.is_empty() {
+                let targets: Vec<_> = steps.iter().map(|step| step.target().clone()).collect();
+                let outcome = cluster.apply(plan_of(policy, steps)).await;
+                if let Some((_, failure)) = outcome.failure() {
+                    return Err(failure.clone());
+                }
+                for target in targets {
+                    let object = cluster.read_whole(&target).await;
+                    let object = object.map_err(|one| unread(one.reason, one.message))?;
+                    history.put(&target.name, object.as_ref().and_then(Record::read));
+                }
             }
-            for target in targets {
-                let object = cluster.read_whole(&target).await;
-                let object = object.map_err(|one| unread(one.reason, one.message))?;
-                history.put(&target.name, object.as_ref().and_then(Record::read));
-            }
+            let next = records.next();
+            plans.extend(next.map(|record| history.activate(record, place, note.keep)));
         }
         if let Some(known) = revisions.known().as_mut() {
             known.insert(policy.to_owned(), history.clone());

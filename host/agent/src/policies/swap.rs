@@ -3,6 +3,7 @@
 //! wait for a component: results come back as [`Done`].
 
 mod bounding;
+mod keeping;
 mod reloading;
 pub(crate) mod rollout;
 mod tagging;

@@ -2,6 +2,7 @@
 
 use crate::stage::Stage;
 use anyhow::Result;
+use serde_json::Value;
 use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,6 +48,16 @@ impl Stage {
     /// Starts the agent with additional arguments.
     pub(crate) fn start_agent(&self, words: &[&str]) -> Result<Agent> {
         self.start_command(&mut self.command(words)?)
+    }
+
+    /// The file of a bundled policy without limits, for tests that change many objects on purpose.
+    pub(crate) fn unlimited(&self, name: &str) -> Result<String> {
+        let text = fs::read_to_string(program::policy(name))?;
+        let mut policy: Value = serde_yaml::from_str(&text)?;
+        policy["spec"]["limits"] = program::unlimited();
+        let file = self.cluster.folder().join(format!("unlimited-{name}.yaml"));
+        fs::write(&file, policy.to_string())?;
+        Ok(file.display().to_string())
     }
 
     /// Starts the agent on the bundled policy about taints.

@@ -132,7 +132,10 @@ fn no_more_clusters_are_tainted_than_the_limit_until_the_rest_is_approved() -> R
             stage.patched(mark).await? == patched,
             "the start let some pass"
         );
-        let approve = json!({"metadata": {"annotations": {"transom.dev/approved": status["limits"]["approve"]}}});
+        let approve = json!({"metadata": {"annotations": {
+            "transom.dev/approved": status["limits"]["approve"],
+            "transom.dev/approved-by": stage.cluster.admin().name(),
+            "transom.dev/approved-groups": "system:masters"}}});
         let approved = stage.mark()?;
         stage.patch(POLICY, None, TAINTS, approve).await?;
         let all = async || Ok((stage.tainted().await? == FLEET).then_some(()));

@@ -10,7 +10,6 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, ListParams};
 use serde_json::json;
 use std::time::Instant;
-use transom_e2e::program;
 use transom_support::fleet::Fleet;
 use transom_test_cluster::{Carries, Fault, Proxy, Wire, wait};
 
@@ -27,11 +26,6 @@ fn recovers_from_silent_watches_bad_networks_and_wrong_answers() -> Result<()> {
         Ok(())
     })
 }
-
-fn policy(name: &str) -> String {
-    program::policy(name).display().to_string()
-}
-
 /// Open connections stay open without data, as behind a firewall that has dropped their state.
 async fn silence(stage: &Stage) -> Result<()> {
     stage
@@ -44,8 +38,10 @@ async fn silence(stage: &Stage) -> Result<()> {
         .await?;
     let name = "edge-00007";
     let wire = Wire::to(&stage.cluster.server())?;
-    let agent =
-        stage.start_agent_at(&wire.server(), &["--policies", &policy("built-in-taints")])?;
+    let agent = stage.start_agent_at(
+        &wire.server(),
+        &["--policies", &stage.unlimited("built-in-taints")?],
+    )?;
     let wait_for_taint = async |key: &str| {
         wait::until(&format!("the taint {key}"), DEADLINE, async || {
             let taints = json!(stage.taints_of(name).await?);
@@ -71,7 +67,10 @@ async fn bad_wire(stage: &Stage) -> Result<()> {
     let wire = Wire::to(&stage.cluster.server())?;
     let agent = stage.start_agent_at(
         &wire.server(),
-        &["--policies", &policy("external-managed-kubeconfig")],
+        &[
+            "--policies",
+            &stage.unlimited("external-managed-kubeconfig")?,
+        ],
     )?;
     all_right(stage, MANY, 6443).await?;
     ports(stage, 0..MANY / 2, 7443).await?;
@@ -95,7 +94,10 @@ async fn bad_wire(stage: &Stage) -> Result<()> {
 
 async fn wrong_answers(stage: &Stage) -> Result<()> {
     let proxy = Proxy::start(&stage.cluster).await?;
-    let words = ["--policies", &policy("external-managed-kubeconfig")];
+    let words = [
+        "--policies",
+        &stage.unlimited("external-managed-kubeconfig")?,
+    ];
     let mut command = stage.command_of(&stage.agent, &proxy.server(), &words)?;
     let agent = stage.start_command(command.env("RUST_LOG", "debug"))?;
     agent.wait_for_first_pass()?;
@@ -206,7 +208,10 @@ fn writes_everything_with_one_api_server_seat() -> Result<()> {
 async fn crowded(stage: &Stage) -> Result<()> {
     let mark = stage.mark()?;
     // Its first pass may find nothing at all: the server refuses even its lists.
-    let agent = stage.start_agent(&[])?;
+    let agent = stage.start_agent(&[
+        "--policies",
+        &stage.unlimited("external-managed-kubeconfig")?,
+    ])?;
     all_right(stage, CLUSTERS, 6443).await?;
     ports(stage, 0..CLUSTERS, 7443).await?;
     all_right(stage, CLUSTERS, 7443).await?;

@@ -10,7 +10,6 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use transom_e2e::program;
 use transom_test_cluster::{Proxy, wait};
 
 /// Objects that are raced for concurrently; each is reverted once.
@@ -33,11 +32,6 @@ fn sets_a_taint_again_when_removed_before_its_write_was_answered() -> Result<()>
 fn soak() -> Result<()> {
     (0..10).try_for_each(|_| deleted(50).and_then(|()| reverted(50)))
 }
-
-fn policy(name: &str) -> String {
-    program::policy(name).display().to_string()
-}
-
 /// Waits until an object exists that was created later than another one.
 async fn made_again(stage: &Stage, namespace: &str, before: &Value) -> Result<()> {
     wait::until(
@@ -57,7 +51,10 @@ fn deleted(rounds: usize) -> Result<()> {
     on_stage(async |stage| {
         fleet(stage, rounds).await?;
         let proxy = Proxy::start(&stage.cluster).await?;
-        let words = ["--policies", &policy("external-managed-kubeconfig")];
+        let words = [
+            "--policies",
+            &stage.unlimited("external-managed-kubeconfig")?,
+        ];
         let agent = stage.start_agent_at(&proxy.server(), &words)?;
         all_right(stage, rounds, 6443).await?;
         proxy.answer_writes_late(Some(LATE));
@@ -108,8 +105,10 @@ fn reverted(rounds: usize) -> Result<()> {
             .try_collect::<()>()
             .await?;
         let proxy = Proxy::start(&stage.cluster).await?;
-        let agent =
-            stage.start_agent_at(&proxy.server(), &["--policies", &policy("built-in-taints")])?;
+        let agent = stage.start_agent_at(
+            &proxy.server(),
+            &["--policies", &stage.unlimited("built-in-taints")?],
+        )?;
         agent.wait_for_first_pass()?;
         proxy.answer_writes_late(Some(LATE));
         let undone = each().map(|name| async move {

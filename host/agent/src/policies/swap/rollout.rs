@@ -4,17 +4,13 @@
 use super::{Newest, Swap};
 use crate::policies::active::Changes;
 use crate::policies::load::Loaded;
-use crate::policies::revisions::Note;
-use crate::policies::{Approval, Source, Written};
-use std::collections::BTreeSet;
+use crate::policies::{Approval, Written};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use transom_api::KnownReason;
-use transom_api::policy::{ModeSpec, RolloutSpec};
+use transom_api::policy::ModeSpec;
 use transom_core::catalogue::Refusal;
-use transom_core::digest::Digest;
-use transom_core::plan::WriteFailure;
 use transom_core::rollout::history::{History, Record};
 use transom_core::rollout::{self, Approved, Candidate, Faults, Gate, Trial, Verdict};
 
@@ -22,28 +18,26 @@ use transom_core::rollout::{self, Approved, Candidate, Faults, Gate, Trial, Verd
 const AGAIN: Duration = Duration::from_secs(60);
 /// How long the faults of a new revision are watched after it became active.
 const WINDOW: Duration = Duration::from_secs(600);
-/// How long a new leader waits for the list of all revisions.
-const LISTING: Duration = Duration::from_secs(10);
 /// How many trials run at once.
 const AT_ONCE: usize = 2;
 
 /// A revision that was loaded whole and is not active.
 pub(super) struct Pending {
-    loaded: Arc<Loaded>,
+    pub(super) loaded: Arc<Loaded>,
     /// When it is tried next; `None` while a trial runs, and once it was refused.
-    due: Option<Instant>,
-    running: bool,
+    pub(super) due: Option<Instant>,
+    pub(super) running: bool,
     /// The faults of the active revision, once it passed all gates and is only to be kept as the active one.
-    kept: Option<usize>,
+    pub(super) kept: Option<usize>,
 }
 
 /// An active revision that is new.
 pub(super) struct Probation {
-    until: Instant,
+    pub(super) until: Instant,
     /// The revision before it, which stays loaded.
-    before: Arc<Loaded>,
+    pub(super) before: Arc<Loaded>,
     /// How many primaries failed under the revision before by a fault of its guest.
-    faults: Option<usize>,
+    pub(super) faults: Option<usize>,
 }
 
 /// A candidate to try.
@@ -120,21 +114,6 @@ impl Swap {
         }
     }
 
-    /// Why a revision may not become active.
-    fn barred(&self, name: &Arc<str>, id: &Digest) -> Option<String> {
-        let bars = self.bars.get(name);
-        let bar = bars.and_then(|bars| bars.get(id).cloned());
-        let history = self.histories.get(name);
-        bar.or_else(|| history.and_then(|history| history.find(id))?.barred.clone())
-    }
-
-    /// Bars a revision from becoming active, now and in the history.
-    fn bar(&mut self, name: &Arc<str>, record: Record, why: &str) {
-        let bars = self.bars.entry(Arc::clone(name)).or_default();
-        bars.insert(record.id, why.to_owned());
-        self.note(name, |note| note.barred.push((record, why.to_owned())));
-    }
-
     /// Puts the revision to work that was active when the agent ended.
     pub(super) fn restore(&mut self, name: &Arc<str>, restored: Loaded) -> Changes {
         let mut clusters = restored.revision.policy.clusters();
@@ -155,7 +134,12 @@ impl Swap {
         }
     }
 
-    fn refuse_barred(&mut self, name: &Arc<str>, loaded: &Loaded, why: String) -> Changes {
+    pub(super) fn refuse_barred(
+        &mut self,
+        name: &Arc<str>,
+        loaded: &Loaded,
+        why: String,
+    ) -> Changes {
         self.drop_candidate(name);
         let reason = KnownReason::RolledBack;
         let candidate = Candidate {
@@ -219,7 +203,7 @@ impl Swap {
             self.probations.insert(Arc::clone(name), probation);
         }
         self.note(name, |note| {
-            note.active = Some(Record::of(&loaded.revision));
+            note.active.push(Record::of(&loaded.revision));
         });
         self.change(|known| {
             let before = known.catalogue.revision(name);
@@ -229,124 +213,6 @@ impl Swap {
                 known.loaded.insert(Arc::clone(name), loaded);
             }
         })
-    }
-
-    /// Adds to what is to be kept about a policy.
-    fn note(&mut self, name: &Arc<str>, add: impl FnOnce(&mut Note)) {
-        let Some(newest) = self.newest.get(name).filter(|_| self.rolls_out) else {
-            return;
-        };
-        let of_server = matches!(self.source, Source::Given(_));
-        let uid = newest.written.first().and_then(Written::uid);
-        let keep = newest.policy.as_ref().map(|one| one.spec.rollout.history);
-        let mut note = Note {
-            policy: Arc::clone(name),
-            uid: uid.filter(|_| of_server).map(str::to_owned),
-            active: None,
-            barred: Vec::new(),
-            keep: keep.unwrap_or_else(|| RolloutSpec::default().history),
-        };
-        add(&mut note);
-        let note = match self.notes.remove(name) {
-            Some(earlier) => note.after(earlier),
-            None => note,
-        };
-        self.notes.insert(Arc::clone(name), note);
-    }
-
-    /// What is to be kept since the last call.
-    pub(in crate::policies) fn take_notes(&mut self) -> Vec<Note> {
-        std::mem::take(&mut self.notes).into_values().collect()
-    }
-
-    /// Takes over the revisions that the leader before has put to work. Returns the policies whose active revision has to be
-    /// loaded for that.
-    pub(in crate::policies) async fn catch_up(&mut self) -> (Changes, BTreeSet<Arc<str>>) {
-        let (mut changes, mut behind) = (Changes::new(), BTreeSet::new());
-        self.notes.clear();
-        self.loads.components().forget_histories();
-        for name in self.names(|_, _| true) {
-            // All are listed with the first one. A server that does not answer now cannot be written, either.
-            let history = self.loads.components().history(&name);
-            let Ok(Ok(Some(history))) = timeout(LISTING, history).await else {
-                break;
-            };
-            let active = history.active().map(|active| active.id);
-            self.histories.insert(Arc::clone(&name), history);
-            let newest = self.newest.get(&name);
-            let pending = newest.and_then(|newest| newest.pending.as_ref());
-            let pending = pending.map(|pending| Arc::clone(&pending.loaded));
-            if let Some(loaded) = &pending
-                && let Some(why) = self.barred(&name, &loaded.revision.id())
-            {
-                changes.extend(self.refuse_barred(&name, loaded, why));
-            }
-            let good = self.good.get(&name).map(|good| good.revision.id());
-            if active.is_none() || active == good {
-                continue;
-            }
-            match pending.filter(|loaded| Some(loaded.revision.id()) == active) {
-                Some(loaded) => {
-                    changes.extend(self.put_to_work(&name, loaded));
-                    self.probations.remove(&name);
-                }
-                None => {
-                    self.recalled.insert(Arc::clone(&name));
-                    self.load(&name);
-                    behind.insert(name);
-                }
-            }
-        }
-        (changes, behind)
-    }
-
-    /// Whether one of these policies is being loaded.
-    pub(in crate::policies) fn any_loads(&self, policies: &BTreeSet<Arc<str>>) -> bool {
-        let mut newest = policies.iter().filter_map(|name| self.newest.get(name));
-        newest.any(|newest| newest.loading.is_some())
-    }
-
-    /// Keeps what is still to be kept, once; returns what became active by that, and what failed.
-    pub(crate) async fn keep_notes(&mut self) -> (Changes, Vec<(Arc<str>, WriteFailure)>) {
-        let (mut changes, mut failed) = (Changes::new(), Vec::new());
-        for note in self.take_notes() {
-            match self.loads.components().keep_note(&note, false).await {
-                Ok(history) => changes.extend(self.kept(&note.policy, history)),
-                Err(failure) => failed.push((note.policy, failure)),
-            }
-        }
-        (changes, failed)
-    }
-
-    /// Takes the history of a policy as it is kept now; `None` when it is kept nowhere. A candidate that is kept as the active
-    /// one is put to work.
-    pub(in crate::policies) fn kept(
-        &mut self,
-        policy: &Arc<str>,
-        history: Option<History>,
-    ) -> Changes {
-        let Some(newest) = self.newest.get_mut(policy) else {
-            return Changes::new();
-        };
-        let active = history
-            .as_ref()
-            .map(|history| history.active().map(|one| one.id));
-        if let Some(history) = history {
-            self.histories.insert(Arc::clone(policy), history);
-        }
-        let passed = newest.pending.as_ref().and_then(|pending| {
-            let id = pending.loaded.revision.id();
-            let is_kept = active.is_none_or(|active| active == Some(id));
-            Some((Arc::clone(&pending.loaded), pending.kept?)).filter(|_| is_kept)
-        });
-        let Some((loaded, faults)) = passed else {
-            return Changes::new();
-        };
-        let changes = self.put_to_work(policy, loaded);
-        if let Some(probation) = self.probations.get_mut(policy) {
-            probation.faults = Some(faults);
-        }
-        changes
     }
 
     /// The policies whose active revision is new, so that its faults are watched.
@@ -476,7 +342,7 @@ impl Swap {
                         self.refuse_barred(&name, &pending.loaded, why)
                     });
                 }
-                self.note(&name, |note| note.active = Some(record));
+                self.note(&name, |note| note.active.push(record));
                 Changes::new()
             }
             Verdict::Wait(gate, reason, message) => {

@@ -1,0 +1,60 @@
+//! `transom run --once`: reconciles everything, tries candidates, and ends.
+
+use super::{GRACE, Prepared, drive, prepare};
+use crate::args::run::RunArgs;
+use crate::command::summary::Done;
+use crate::command::{summary, would};
+use crate::output::{Ending, Screen};
+use anyhow::Context as _;
+use std::sync::Arc;
+
+/// Reconciles everything once. A candidate is tried, too, and becomes active if it may.
+pub(super) async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
+    let Prepared {
+        controller,
+        mut swap,
+        begun,
+        mut opening,
+        ..
+    } = prepare(args).await?;
+    begun.await.context("failed to start the policies")?;
+    drive(&controller, screen).await;
+    let active = swap.active().clone();
+    while swap.tries() {
+        for due in swap.due(0) {
+            let attempt = Arc::clone(&controller).try_candidate(active.clone(), due);
+            let mut changes = swap.tried(attempt.await);
+            changes.extend(swap.keep_notes().await.0);
+            Arc::clone(&controller)
+                .begin_policies(active.clone(), changes)
+                .await;
+        }
+        drive(&controller, screen).await;
+    }
+    for (policy, failure) in swap.keep_notes().await.1 {
+        let why = failure.message;
+        screen.note(format_args!(
+            "failed to keep the revision of {policy}: {why}"
+        ));
+    }
+    if controller.look_at_limits(swap.active()).await {
+        // Something was approved.
+        drive(&controller, screen).await;
+        controller.look_at_limits(swap.active()).await;
+    }
+    // Waits for every connection, so that one that does not answer is reported even if no policy needs it.
+    while opening.join_next().await.is_some() {}
+    if would::is_asked_for(args) {
+        would::print(&controller, screen).await;
+    }
+    controller.tidy_status(&swap.active().names());
+    controller.publish_policies();
+    let _ = tokio::time::timeout(GRACE, controller.connections.finish_policies()).await;
+    controller.stop();
+    let ending = summary::tell(&controller, swap.active(), Done::Written, screen);
+    Ok(if summary::unwritten(&controller, screen) {
+        Ending::Failed
+    } else {
+        ending
+    })
+}
