@@ -272,6 +272,10 @@ async fn keep(components: Components, note: Note) -> Kept {
     loop {
         match components.keep_note(&note, failures > 0).await {
             Ok(history) => return (note.policy, Ok(history)),
+            // An agent that may not write keeps nothing.
+            Err(failure) if failure.reason == KnownReason::ReadOnly => {
+                return (note.policy, Ok(None));
+            }
             // The leader keeps it.
             Err(failure) if failure.reason == KnownReason::NotLeading => {
                 return (note.policy, Err(()));

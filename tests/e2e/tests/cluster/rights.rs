@@ -193,6 +193,22 @@ async fn change(stage: &Stage, round: usize, late: bool) -> Result<()> {
             rotated(&source, round)?,
         )
         .await?;
+    if stage.has_policies().await? {
+        // Revisions are kept, kept again, and removed beyond two; one waits for an approval that is checked.
+        let namespace = format!("r{}", [0, 1, 0, 2][round % 4]);
+        let revised = json!({"spec": {"rollout": {"history": 2}, "primary": {"namespaces": ["*", namespace]}}});
+        stage
+            .patch(POLICY, None, "built-in-taints", revised)
+            .await?;
+        let annotations =
+            json!({"transom.dev/approved": "sha256:0", "transom.dev/approved-by": "nobody"});
+        let waiting = json!({"metadata": {"annotations": annotations}, "spec": {
+            "rollout": {"mode": "Preview"},
+            "own": {"annotations": {"example.com/round": round.to_string()}}}});
+        stage
+            .patch(POLICY, None, "external-managed-kubeconfig", waiting)
+            .await?;
+    }
     // Others write each cluster while it flips, so that some patch of the agent comes too late.
     let flips = stream::iter(0..MANY).map(|index| async move {
         let name = format!("edge-{index:05}");

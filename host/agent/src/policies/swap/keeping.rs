@@ -84,10 +84,16 @@ impl Swap {
                 changes.extend(self.refuse_barred(&name, loaded, why));
             }
             let good = self.good.get(&name).map(|good| good.revision.id());
-            if active.is_none() || active == good {
+            if active == good {
                 continue;
             }
-            match pending.filter(|loaded| Some(loaded.revision.id()) == active) {
+            let Some(active) = active else {
+                // Nothing is kept yet: what works here is the first.
+                let record = self.good.get(&name).map(|good| Record::of(&good.revision));
+                self.note(&name, |note| note.active.extend(record));
+                continue;
+            };
+            match pending.filter(|loaded| loaded.revision.id() == active) {
                 Some(loaded) => {
                     changes.extend(self.put_to_work(&name, loaded));
                     self.probations.remove(&name);
