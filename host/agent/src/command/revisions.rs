@@ -16,7 +16,7 @@ use transom_core::object::Object;
 use transom_core::plan::{Plan, Step};
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::rollout::history::{
-    History, OBJECT_API_VERSION, OBJECT_KIND, Record, merge_patch,
+    History, OBJECT_API_VERSION, OBJECT_KIND, Record, leaves, merge_patch,
 };
 use transom_core::rollout::{NOT_IDENTIFYING, short};
 
@@ -130,17 +130,16 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<E
             }
         }
         // When the active revision has failed, its manifest may still be the newest.
-        let Value::Object(fields) = merge_patch(&now, &spec) else {
+        let patch = merge_patch(&now, &spec);
+        if patch.is_null() {
             screen.line(format_args!(
                 "{} has the revision {} already",
                 args.policy,
                 short(&record.id)
             ));
             return Ok(Ending::Right);
-        };
-        let fields = fields.into_iter();
-        let fields = fields.map(|(field, value)| (format!("spec.{field}"), value));
-        opened.patch(&object, fields.collect()).await?;
+        }
+        opened.patch(&object, leaves("spec", &patch)).await?;
         screen.line(format_args!(
             "{} goes back to the revision {}",
             args.policy,

@@ -190,6 +190,18 @@ pub fn merge_patch(from: &Value, to: &Value) -> Value {
     }
 }
 
+/// The fields that a merge patch sets or removes, each with its path.
+pub fn leaves(path: &str, patch: &Value) -> Vec<(String, Value)> {
+    match patch {
+        Value::Object(map) if !map.is_empty() => {
+            let below = map.iter();
+            let below = below.map(|(key, value)| leaves(&format!("{path}[\"{key}\"]"), value));
+            below.flatten().collect()
+        }
+        value => vec![(path.to_owned(), value.clone())],
+    }
+}
+
 /// The digest of a revision.
 pub(super) fn id(identity: &Digest, decide: &str, trigger: Option<&str>) -> Digest {
     Digest::of(&json!([identity.to_string(), decide, trigger]))
@@ -482,6 +494,16 @@ mod tests {
             merge_patch(&json!({"a": {"b": 1}}), &json!({"a": {}})),
             json!({"a": {"b": null}})
         );
+    }
+
+    #[test]
+    fn a_patch_has_its_leaves_as_fields() {
+        let patch = json!({"own": {"annotations": null}, "settings": {"a.b": {}, "c": [1]}});
+        let fields = leaves("spec", &patch);
+        let keys: Vec<_> = fields.iter().map(|(path, _)| path::keys(path)).collect();
+        assert_eq!(keys[0], ["spec", "own", "annotations"]);
+        assert_eq!(keys[1], ["spec", "settings", "a.b"]);
+        assert_eq!((fields.len(), &fields[2].1), (3, &json!([1])));
     }
 
     #[test]

@@ -277,13 +277,25 @@ fn granted(objects: &[Value]) -> BTreeSet<String> {
     rules.flat_map(one).collect()
 }
 
+/// What it may do beside, unless it is read-only: it records limits and revisions, and reports the former.
+const RECORDS: [&str; 7] = [
+    "create /configmaps",
+    "create apps/controllerrevisions",
+    "create events.k8s.io/events",
+    "delete apps/controllerrevisions",
+    "patch /configmaps",
+    "patch apps/controllerrevisions",
+    "patch events.k8s.io/events",
+];
+
 /// The agent's own permissions, independent of its policies.
-const OWN: [&str; 10] = [
+const OWN: [&str; 11] = [
     "create authentication.k8s.io/tokenreviews",
     "create authorization.k8s.io/subjectaccessreviews",
     "create coordination.k8s.io/leases",
     "get coordination.k8s.io/leases",
     "list /configmaps",
+    "list apps/controllerrevisions",
     "list transom.dev/fleetpolicies",
     "patch transom.dev/fleetpolicies/status",
     "update coordination.k8s.io/leases",
@@ -326,7 +338,9 @@ fn without_bundled_policies_the_agent_keeps_its_own_permissions() -> Result<()> 
     let neither = "policies.builtInTaints=false,policies.externalManagedKubeconfig=false";
     for reads in ["watch", "strict"] {
         let objects = chart(&["--set", neither, "--set", &format!("secretReads={reads}")])?;
-        assert_eq!(granted(&objects), OWN.map(str::to_owned).into(), "{reads}");
+        let own = OWN.iter().chain(&RECORDS);
+        let own = own.map(|right| (*right).to_owned()).collect();
+        assert_eq!(granted(&objects), own, "{reads}");
     }
     Ok(())
 }

@@ -100,6 +100,26 @@ impl Stage {
             .await?;
         let limits = ("v1", "ConfigMap");
         self.delete(limits, Some(HOME), LIMITS).await?;
+        let revisions = ("apps/v1", "ControllerRevision");
+        for object in self.list(revisions).await? {
+            let name = object.metadata.name.unwrap_or_default();
+            self.delete(revisions, object.metadata.namespace.as_deref(), &name)
+                .await?;
+        }
+        for kind in ["ClusterRoleBinding", "ClusterRole"] {
+            for name in ["person-editor", "person-owner"] {
+                let kind = ("rbac.authorization.k8s.io/v1", kind);
+                self.delete(kind, None, name).await?;
+            }
+        }
+        for kind in [
+            "ValidatingAdmissionPolicyBinding",
+            "ValidatingAdmissionPolicy",
+        ] {
+            let kind = ("admissionregistration.k8s.io/v1", kind);
+            self.delete(kind, None, "approval.fleetpolicies.transom.dev")
+                .await?;
+        }
         self.guard().await
     }
 }

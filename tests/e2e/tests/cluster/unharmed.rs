@@ -284,7 +284,7 @@ fn is_ours(target: Option<&Target>) -> bool {
         ("configmaps", "") if namespace == HOME => name == LIMITS,
         ("configmaps", "") => namespace == FACTS && name != "theirs-facts",
         ("managedclusters" | "events", "") | ("fleetpolicies", "status") => true,
-        ("leases", "") => namespace == HOME,
+        ("leases" | "controllerrevisions", "") => namespace == HOME,
         _ => false,
     }
 }
