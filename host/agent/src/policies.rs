@@ -107,19 +107,14 @@ impl Written {
 
     fn without_approval(&self) -> Cow<'_, Value> {
         let mut value = Cow::Borrowed(&self.value);
-        let approval = [
-            labels::APPROVED,
-            labels::APPROVED_BY,
-            labels::APPROVED_GROUPS,
-        ];
         let annotations = self.value.pointer("/metadata/annotations");
         let has = |label: &&str| annotations.is_some_and(|all| all.get(*label).is_some());
-        if approval.iter().any(has)
+        if labels::APPROVAL.iter().any(has)
             && let Some(metadata) = value.to_mut().pointer_mut("/metadata")
             && let Some(annotations) = metadata.get_mut("annotations")
             && let Some(annotations) = annotations.as_object_mut()
         {
-            for label in approval {
+            for label in labels::APPROVAL {
                 annotations.remove(label);
             }
             let is_empty = annotations.is_empty();

@@ -29,6 +29,8 @@ pub const APPROVED: &str = "transom.dev/approved";
 pub const APPROVED_BY: &str = "transom.dev/approved-by";
 /// Annotation: groups of that user, separated by commas, where the right to approve comes from one.
 pub const APPROVED_GROUPS: &str = "transom.dev/approved-groups";
+/// All annotations of an approval.
+pub const APPROVAL: [&str; 3] = [APPROVED, APPROVED_BY, APPROVED_GROUPS];
 /// Annotation of a kept revision: why it may not become active again.
 pub const BARRED: &str = "transom.dev/barred";
 

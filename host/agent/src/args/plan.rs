@@ -1,13 +1,10 @@
 //! Flags of `plan`: which policy is planned, what is different about it, and on which fleet.
 
 use super::ReconcileArgs;
-use super::run::{
-    AdminArgs, Asked, LogFormat, NamedDir, ReachArgs, RunArgs, ServerArgs, parse_dir,
-};
+use super::run::{Asked, NamedDir, ReachArgs, RunArgs, ServerArgs, parse_dir};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use transom_core::reference::LOCAL;
-use transom_core::share::budget::DEFAULT_MIB;
 
 /// Flags of `plan`.
 #[derive(Debug, Args)]
@@ -73,21 +70,8 @@ impl PlanArgs {
     pub(crate) fn as_run(&self) -> RunArgs {
         let mut reach = self.reach.clone();
         reach.policy_objects |= self.is_served() && self.reconcile.policies.is_none();
-        RunArgs {
-            dir: self.dir.clone(),
-            server: ServerArgs {
-                reach,
-                read_only: true,
-                lease_namespace: None,
-            },
-            reconcile: self.reconcile.clone(),
-            memory_budget: DEFAULT_MIB,
-            once: true,
-            tag_resync_seconds: 0,
-            admin: AdminArgs::default(),
-            log_format: LogFormat::Text,
-            asked: Some(Asked::Effects),
-        }
+        let server = ServerArgs::read_only(reach);
+        RunArgs::asked(&self.dir, server, self.reconcile.clone(), Asked::Effects)
     }
 
     /// Whether the connection `local` is an API server.

@@ -50,6 +50,28 @@ pub(crate) enum Asked {
     Effects,
 }
 
+impl RunArgs {
+    /// A run that ends once this was asked.
+    pub(super) fn asked(
+        dir: &[NamedDir],
+        server: ServerArgs,
+        reconcile: ReconcileArgs,
+        asked: Asked,
+    ) -> Self {
+        Self {
+            dir: dir.to_vec(),
+            server,
+            reconcile,
+            memory_budget: DEFAULT_MIB,
+            tag_resync_seconds: 0,
+            once: true,
+            admin: AdminArgs::default(),
+            log_format: LogFormat::Text,
+            asked: Some(asked),
+        }
+    }
+}
+
 /// Flags of the admin server.
 #[derive(Debug, Default, Args)]
 pub(crate) struct AdminArgs {
@@ -109,26 +131,22 @@ impl WhereArgs {
             name: LOCAL.to_owned(),
             context: context.clone(),
         });
-        RunArgs {
-            dir: self.dir.clone(),
-            server: ServerArgs {
-                reach: ReachArgs {
-                    kubeconfig: self.kubeconfig.clone(),
-                    context: context.collect(),
-                    policy_objects: false,
-                    secret_reads: Reads::Strict,
-                },
-                read_only: false,
-                lease_namespace: None,
+        let server = ServerArgs {
+            reach: ReachArgs {
+                kubeconfig: self.kubeconfig.clone(),
+                context: context.collect(),
+                policy_objects: false,
+                secret_reads: Reads::Strict,
             },
-            reconcile: ReconcileArgs::default(),
-            memory_budget: DEFAULT_MIB,
-            tag_resync_seconds: 0,
-            once: true,
-            admin: AdminArgs::default(),
-            log_format: LogFormat::Text,
-            asked: Some(Asked::Everything),
-        }
+            read_only: false,
+            lease_namespace: None,
+        };
+        RunArgs::asked(
+            &self.dir,
+            server,
+            ReconcileArgs::default(),
+            Asked::Everything,
+        )
     }
 }
 
@@ -196,21 +214,8 @@ pub(crate) struct StatusArgs {
 impl StatusArgs {
     /// The run that would do what is asked about.
     pub(crate) fn as_run(&self) -> RunArgs {
-        RunArgs {
-            dir: self.dir.clone(),
-            server: ServerArgs {
-                reach: self.reach.clone(),
-                read_only: true,
-                lease_namespace: None,
-            },
-            reconcile: self.reconcile.clone(),
-            memory_budget: DEFAULT_MIB,
-            tag_resync_seconds: 0,
-            once: true,
-            admin: AdminArgs::default(),
-            log_format: LogFormat::Text,
-            asked: Some(Asked::Everything),
-        }
+        let server = ServerArgs::read_only(self.reach.clone());
+        RunArgs::asked(&self.dir, server, self.reconcile.clone(), Asked::Everything)
     }
 }
 
@@ -228,6 +233,17 @@ pub(crate) struct ServerArgs {
     /// named `local`.
     #[arg(long, value_name = "NS", conflicts_with = "once", value_parser = parse_label)]
     pub(crate) lease_namespace: Option<String>,
+}
+
+impl ServerArgs {
+    /// Servers that are only read, without an election.
+    pub(super) fn read_only(reach: ReachArgs) -> Self {
+        Self {
+            reach,
+            read_only: true,
+            lease_namespace: None,
+        }
+    }
 }
 
 /// Flags that say which API servers are meant, and what is read there.

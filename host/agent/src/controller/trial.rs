@@ -160,24 +160,25 @@ impl Controller {
                 let reason = known(result).unwrap_or(KnownReason::ReadFailed);
                 incomplete.get_or_insert((reason, why));
             }
-            let again = second.map(|second| second.get(key));
-            match (fault(result), again) {
-                // Without a second pass there were too many faults for one. Otherwise a guest that is only slow now and then
-                // is not to blame.
-                (Some(reason), None) if !faulty => {
+            // Without a second pass there were too many faults for one. Otherwise a guest that is only slow now and then is
+            // not to blame.
+            let again = second.and_then(|second| second.get(key));
+            let faulty_again = again.is_some_and(|again| fault(&again.result).is_some());
+            match fault(result) {
+                Some(reason) if !faulty && (second.is_none() || faulty_again) => {
                     faults.push(((*key.primary).clone(), reason, result.message.clone()));
                 }
-                (Some(reason), Some(Some(again))) if !faulty && fault(&again.result).is_some() => {
-                    faults.push(((*key.primary).clone(), reason, result.message.clone()));
-                }
-                (None, Some(Some(again))) if fault(&again.result).is_none() => {
-                    // An object that changed between two passes is another question.
-                    let same = again.account.inputs == tried.account.inputs;
-                    if same && !tried.answers_like(again) {
+                None if !faulty_again => {
+                    // An object that changed between two passes is another question; one that is gone by now is none.
+                    let same = |again: &&Tried| again.account.inputs == tried.account.inputs;
+                    if again
+                        .filter(same)
+                        .is_some_and(|again| !tried.answers_like(again))
+                    {
                         unstable.push((*key.primary).clone());
                     }
                 }
-                // It is gone by now, or another try will tell.
+                // Another try will tell.
                 _ => {}
             }
         }

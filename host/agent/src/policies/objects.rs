@@ -28,12 +28,8 @@ fn one(object: &Object, base: &Base) -> Written {
     };
     let (generation, created, uid) = (of("generation"), of("creationTimestamp"), of("uid"));
     let annotations = of("annotations");
-    let approval = [
-        labels::APPROVED,
-        labels::APPROVED_BY,
-        labels::APPROVED_GROUPS,
-    ];
-    let approval = approval.map(|label| Some((label.to_owned(), annotations.get(label)?.clone())));
+    let approval =
+        labels::APPROVAL.map(|label| Some((label.to_owned(), annotations.get(label)?.clone())));
     let annotations: Map<String, Value> = approval.into_iter().flatten().collect();
     let mut value = json!({
         "apiVersion": reference.api_version, "kind": reference.kind,

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tokio::runtime::Runtime;
 use transom_conformance::fixture::hostile;
@@ -252,9 +252,8 @@ fn sign(folder: &Path, component: &[u8]) -> Result<String> {
     Ok(STANDARD.encode(signature))
 }
 
-#[test]
-fn a_signature_beside_a_file_or_a_config_map_verifies_without_a_registry() -> Result<()> {
-    let stage = Stage::new(1, 0)?;
+/// The folder of a new key pair of openssl, and its public key.
+fn key_pair(stage: &Stage) -> Result<(PathBuf, Vec<u8>)> {
     let keys = stage.path("keys");
     fs::create_dir(&keys)?;
     openssl(
@@ -262,6 +261,13 @@ fn a_signature_beside_a_file_or_a_config_map_verifies_without_a_registry() -> Re
         &["genpkey", "-algorithm", "ed25519", "-out", "key.pem"],
     )?;
     let public = openssl(&keys, &["pkey", "-in", "key.pem", "-pubout"])?;
+    Ok((keys, public))
+}
+
+#[test]
+fn a_signature_beside_a_file_or_a_config_map_verifies_without_a_registry() -> Result<()> {
+    let stage = Stage::new(1, 0)?;
+    let (keys, public) = key_pair(&stage)?;
     let public = String::from_utf8(public)?;
     let trust = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"namespace": "transom", "name": "trust"}, "data": {"release.pub": public}});
@@ -429,13 +435,7 @@ fn a_hostile_registry_cannot_harm_by_its_signatures() -> Result<()> {
     let stage = Stage::new(0, 60)?;
     stage.put_policy(GOOD, &[])?;
     let address = started.address();
-    let keys = stage.path("keys");
-    fs::create_dir(&keys)?;
-    openssl(
-        &keys,
-        &["genpkey", "-algorithm", "ed25519", "-out", "key.pem"],
-    )?;
-    let public = openssl(&keys, &["pkey", "-in", "key.pem", "-pubout"])?;
+    let (_, public) = key_pair(&stage)?;
     put(&stage.policies.join("release.pub"), &public)?;
     for (case, _) in CASES {
         let named = format!("oci:{address}/{case}/guest:v1");
