@@ -2,7 +2,7 @@
 
 use crate::applied::helm_on;
 use crate::deployed::{DEADLINE, Deployed, kubectl};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -22,6 +22,9 @@ const POLICY: &str = "fleetpolicies.transom.dev/built-in-taints";
 
 /// How the keys of the policy's taints begin.
 const OWNED: &str = "cluster.open-cluster-management.io/un";
+
+/// How many lines of the agent's log an error shows.
+const LAST: usize = 30;
 
 /// Runs a command of the operator: the words of a line of the page.
 fn run(cluster: &Cluster, line: &str) -> Result<String> {
@@ -43,17 +46,32 @@ fn wait_for(cluster: &Cluster, digest: &str) -> Result<()> {
     said(kubectl(cluster)?.args(["wait", &active, &seconds, POLICY])).map(drop)
 }
 
-/// Waits until this is true of the number of ManagedClusters with taints.
-async fn wait_for_tainted(cluster: &Cluster, wanted: impl Fn(usize) -> bool) -> Result<()> {
-    wait::until("the taints", DEADLINE, async || {
+/// Waits until this is true of the number of ManagedClusters with taints. An error shows the policy's status and what
+/// the agent logged last.
+async fn wait_for_tainted(
+    cluster: &Cluster,
+    agent: &Deployed,
+    wanted: impl Fn(usize) -> bool,
+) -> Result<()> {
+    let waited = wait::until("the taints", DEADLINE, async || {
         let all = run(cluster, "get managedclusters --output json")?;
         let all: Value = serde_json::from_str(&all)?;
         let all = all["items"].as_array().context("no list")?;
         let owned = |one: &&Value| one["spec"]["taints"].to_string().contains(OWNED);
         let tainted = all.iter().filter(owned);
         Ok(wanted(tainted.count()).then_some(()))
-    })
-    .await
+    });
+    let Err(why) = waited.await else {
+        return Ok(());
+    };
+    let status = run(
+        cluster,
+        &format!("get {POLICY} --output jsonpath={{.status}}"),
+    )?;
+    let log = agent.log()?;
+    let last: Vec<_> = log.lines().rev().take(LAST).collect();
+    let last: Vec<_> = last.into_iter().rev().collect();
+    bail!("{why:#}\n{status}\n{}", last.join("\n"))
 }
 
 #[tokio::test]
@@ -65,7 +83,7 @@ async fn an_operator_swaps_a_component_with_kubectl_alone() -> Result<()> {
     let install = ["install", "transom", &chart, "--create-namespace"];
     helm_on(&cluster, &install)?;
     let agent = Deployed::start(&cluster).await?;
-    wait_for_tainted(&cluster, |tainted| tainted > 0).await?;
+    wait_for_tainted(&cluster, &agent, |tainted| tainted > 0).await?;
 
     let (file, calm) = put(&cluster, "my-taints.wasm", "calm")?;
     let from = format!("--from-file={}", file.display());
@@ -75,7 +93,7 @@ async fn an_operator_swaps_a_component_with_kubectl_alone() -> Result<()> {
     let merge = ["patch", POLICY, "--type=merge", "--patch", patch];
     said(kubectl(&cluster)?.args(merge))?;
     wait_for(&cluster, &calm)?;
-    wait_for_tainted(&cluster, |tainted| tainted == 0).await?;
+    wait_for_tainted(&cluster, &agent, |tainted| tainted == 0).await?;
 
     let (_, bundled) = put(&cluster, "my-taints.wasm", "taints")?;
     let changed = run(
@@ -89,6 +107,6 @@ async fn an_operator_swaps_a_component_with_kubectl_alone() -> Result<()> {
         &format!("replace --filename {}", manifest.display()),
     )?;
     wait_for(&cluster, &bundled)?;
-    wait_for_tainted(&cluster, |tainted| tainted > 0).await?;
+    wait_for_tainted(&cluster, &agent, |tainted| tainted > 0).await?;
     agent.stop(&cluster).map(drop)
 }
