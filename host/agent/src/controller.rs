@@ -22,6 +22,7 @@ mod workers;
 pub(crate) mod workqueue;
 
 use crate::args::run::Asked;
+use crate::controller::trial::Overlay;
 use crate::policies::load::{Loaded, known_reason};
 use crate::telemetry;
 use account::Accounts;
@@ -99,8 +100,8 @@ pub(crate) struct Controller {
     seeds: RandomState,
     /// Whether the active revisions are those of the leader before; always true without an election.
     current: channel::Sender<bool>,
-    /// Whether its reconciles are those of a trial, which are neither logged nor counted.
-    trial: bool,
+    /// Set when its reconciles are those of a trial, which are neither logged nor counted.
+    trial: Option<Overlay>,
 }
 
 impl Controller {
@@ -123,7 +124,7 @@ impl Controller {
             moved: Notify::new(),
             seeds: RandomState::new(),
             current: channel::Sender::new(true),
-            trial: false,
+            trial: None,
         }
     }
 
@@ -257,7 +258,7 @@ impl Controller {
     /// When the guest was stopped or broke the contract, with the reason.
     fn answer<T>(&self, key: &Key, asked: &'static str, call: Call<T>) -> Result<T, Failure> {
         let reason = call.result.as_ref().err().map(CallFailure::reason);
-        if !self.trial {
+        if self.trial.is_none() {
             telemetry::called(key, asked, &call.receipt, reason);
         }
         call.result

@@ -20,12 +20,14 @@ pub(crate) mod watch;
 
 use anyhow::Context as _;
 use files::Files;
+use serde::Deserialize as _;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use transom_api::labels;
+use transom_api::policy::VerifySpec;
 use transom_artifacts::{Base, Location};
 use transom_cluster::kubernetes::User;
 use transom_core::document::{Limits, flatten_list, parse_many};
@@ -82,6 +84,23 @@ impl Written {
     /// Its uid, if it is an object.
     fn uid(&self) -> Option<&str> {
         self.text("/metadata/uid")
+    }
+
+    /// Whether it suspends the policy, whatever else it says.
+    fn suspends(&self) -> bool {
+        self.value.pointer("/spec/suspend") == Some(&true.into())
+    }
+
+    /// The signatures that it demands, whatever else it says; `None` when that is not understood.
+    fn verify(&self) -> Option<Option<VerifySpec>> {
+        match self.value.pointer("/spec/verify") {
+            None | Some(Value::Null) => Some(None),
+            Some(value) => {
+                let spec = VerifySpec::deserialize(value).ok()?;
+                transom_core::policy::verify::check(&spec).ok()?;
+                Some(Some(spec))
+            }
+        }
     }
 
     /// The approval that the policy has.

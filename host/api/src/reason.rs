@@ -178,8 +178,8 @@ words! {
         "Let a user approve who may update fleetpolicies/approval, with `transom approve POLICY DIGEST`.";
     Shadowing, Held: "The newest revision of the policy is only compared with the live objects, as its mode says.",
         "Set spec.rollout.mode to Preview or Automatic to let it become active.";
-    AnswerUnstable, Invalid: "The candidate gives two answers to the same question.",
-        "Use another version of the guest: its answer may depend on its input only.";
+    AnswerUnstable, Invalid: "The candidate gives two answers to the same question, or would change again what it has changed.",
+        "Use another version of the guest: its answer may depend on its input only, and has to stay when it is written.";
     RolledBack, Held: "The newest revision of the policy failed after it became active, and the one before is active again.",
         "See the cause in the message. Change the policy or its component: this revision does not become active again.";
     Verified, Held: "The components of the policy are signed by the keys that it trusts.", "Nothing to do.";

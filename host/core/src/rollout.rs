@@ -160,6 +160,13 @@ pub fn fault(reason: &Reason) -> Option<KnownReason> {
     reason.known().filter(|reason| is_fault(*reason))
 }
 
+/// The reason of a reconcile that certainly ended by a fault of its guest, after so many failures in a row. A call may
+/// take too long once because the machine is busy: that counts once the retry fails as well.
+pub fn proven(reason: &Reason, failures: u32) -> Option<KnownReason> {
+    let waits = |reason: &KnownReason| *reason == KnownReason::GuestTimedOut && failures < 2;
+    fault(reason).filter(|reason| !waits(reason))
+}
+
 /// A revision that is not active yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
@@ -186,6 +193,8 @@ pub struct Trial {
     pub faults: Vec<(ObjectRef, KnownReason, String)>,
     /// The primaries for which it gives two answers to the same question.
     pub unstable: Vec<ObjectRef>,
+    /// The primaries for which it would write again after it wrote.
+    pub unsettled: Vec<ObjectRef>,
     /// How many primaries fail under the active revision by a fault of its guest.
     pub active_faults: usize,
     /// Why the trial says nothing, as when a primary could not be read.
@@ -200,6 +209,7 @@ impl Trial {
             limited: BTreeMap::new(),
             faults: Vec::new(),
             unstable: Vec::new(),
+            unsettled: Vec::new(),
             active_faults: 0,
             incomplete: Some((reason, why.to_owned())),
         }
@@ -228,6 +238,15 @@ pub enum Approved {
     Forbidden(String),
 }
 
+/// What the approval of a candidate lets pass, by what it counts for the limits of its policy; nothing when its plan was
+/// not approved.
+pub fn approved(revision: &Revision, trial: &Trial, approved: &Approved) -> BTreeMap<Limited, u32> {
+    match *approved == Approved::Digest(approval(&revision.id(), trial)) {
+        true => trial.limited.clone(),
+        false => BTreeMap::new(),
+    }
+}
+
 /// Decides about a candidate.
 pub fn verdict(revision: &Revision, trial: &Trial, approved: &Approved) -> Verdict {
     if let Some((reason, why)) = &trial.incomplete {
@@ -241,13 +260,16 @@ pub fn verdict(revision: &Revision, trial: &Trial, approved: &Approved) -> Verdi
         );
         return Verdict::Refuse(Gate::Answers, *reason, message);
     }
-    if !trial.unstable.is_empty() {
-        let (count, all) = (trial.unstable.len(), trial.plan.primaries.total);
-        let named = names(trial.unstable.iter());
-        let message = format!(
-            "the candidate gives two answers to the same question for {count} of {all} primaries ({named})"
-        );
-        return Verdict::Refuse(Gate::Answers, KnownReason::AnswerUnstable, message);
+    for (primaries, what) in [
+        (&trial.unstable, "gives two answers to the same question"),
+        (&trial.unsettled, "would change again what it has changed"),
+    ] {
+        if !primaries.is_empty() {
+            let (count, all) = (primaries.len(), trial.plan.primaries.total);
+            let named = names(primaries.iter());
+            let message = format!("the candidate {what} for {count} of {all} primaries ({named})");
+            return Verdict::Refuse(Gate::Answers, KnownReason::AnswerUnstable, message);
+        }
     }
     let of = trial.plan.primaries;
     let (changed, all) = (of.would_change, of.total);
@@ -296,7 +318,7 @@ pub fn approval(id: &Digest, trial: &Trial) -> String {
     Digest::of(&json!(["approval", id.to_string(), trial.plan.digest])).to_string()
 }
 
-/// The primaries of a policy that fail now by a fault of its guest.
+/// The primaries of a policy that fail now by a fault of its guest, as [`proven`] counts it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
     /// How many primaries there are.
@@ -380,6 +402,15 @@ mod tests {
     }
 
     #[test]
+    fn a_call_that_took_too_long_once_is_no_fault_yet() {
+        let counts = |reason: KnownReason, failures| proven(&reason.into(), failures).is_some();
+        assert!(!counts(KnownReason::GuestTimedOut, 1));
+        assert!(counts(KnownReason::GuestTimedOut, 2));
+        assert!(counts(KnownReason::GuestTrapped, 1));
+        assert!(!counts(KnownReason::ReadFailed, 5));
+    }
+
+    #[test]
     fn a_revision_is_its_guests_settings_and_grants() {
         let id = |changes: &[(&str, Value)]| revision(changes).id();
         let same = id(&[]);
@@ -446,6 +477,10 @@ mod tests {
             unstable: vec![hosted("a"); 5],
             ..good.clone()
         };
+        let unsettled = Trial {
+            unsettled: vec![hosted("a")],
+            ..good.clone()
+        };
         let incomplete = Trial {
             incomplete: Some((KnownReason::ReadFailed, "why".to_owned())),
             ..faulty.clone()
@@ -465,6 +500,12 @@ mod tests {
                 "Automatic",
                 &unstable,
                 Approved::Nothing,
+                "Answers AnswerUnstable refused",
+            ),
+            (
+                "Preview",
+                &unsettled,
+                digest(&token),
                 "Answers AnswerUnstable refused",
             ),
             (
@@ -579,6 +620,7 @@ mod tests {
             limited: BTreeMap::new(),
             faults: Vec::new(),
             unstable: Vec::new(),
+            unsettled: Vec::new(),
             active_faults: 0,
             incomplete: None,
         }

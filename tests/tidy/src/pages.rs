@@ -1,4 +1,4 @@
-//! Pages name only what exists: every path, metric, flag and CamelCase word in code that a page names exists in the
+//! Pages name only what exists: every path, metric, flag, test and CamelCase word in code that a page names exists in the
 //! tree, and so does every command and flag of `transom` in a command line on a page. Does not check what the page says
 //! about it.
 
@@ -78,6 +78,9 @@ fn span_exists(span: &str, sources: &[Source]) -> bool {
         && span.starts_with(|first: char| first.is_ascii_uppercase())
         && (2..span.len()).contains(&upper)
     {
+        somewhere(span)
+    } else if span.split('_').count() > 3 {
+        // The name of a test.
         somewhere(span)
     } else {
         true

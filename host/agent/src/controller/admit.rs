@@ -112,7 +112,7 @@ impl Controller {
         let schedule = self.schedule(loaded, &key);
         let report = report::of(Reconcile::new(key.clone()), Err(failure), schedule);
         let work = WorkItem { key, cause };
-        if !self.trial {
+        if self.trial.is_none() {
             telemetry::counted(&work, &report, None, request.since.elapsed());
         }
         queue.unless_removed(|| self.publish(&work, &uid, &report));

@@ -95,6 +95,9 @@ impl Controller {
         }
         let before = touched.primary.as_deref();
         self.accounts.planned(key, &plan.steps, before);
+        if let Some(overlay) = &self.trial {
+            overlay.keep(&plan.steps, before);
+        }
         if self.accounts.are_only_asked() {
             return account::as_if_done(&plan.steps);
         }

@@ -58,7 +58,7 @@ impl Controller {
         let mut memory = self.memory.lock();
         let attempt = memory.attempt(policy, counts, admitted.timed, &report);
         drop(memory);
-        if !self.trial {
+        if self.trial.is_none() {
             telemetry::counted(work, &report, attempt, admitted.since.elapsed());
         }
         let there = queue.unless_removed(|| {
@@ -173,7 +173,7 @@ impl Controller {
             None => Some(First::Sight),
             Some(before) => result.differs(&before).then_some(First::Change),
         };
-        if !self.trial {
+        if self.trial.is_none() {
             telemetry::reconciled(work, report, transition);
         }
         // `Unlocated` is part of the agent's start and is not published.
@@ -205,14 +205,14 @@ impl Controller {
         };
         let report = report::of(Reconcile::new(key.clone()), Err(failure), schedule);
         let counts = self.memory.lock().faulted(key, policy, &report);
-        if !self.trial {
+        if self.trial.is_none() {
             telemetry::fault(key, counts);
         }
     }
 
     /// Logs that a trigger guest ignored an update.
     pub(super) fn ignored(&self, key: &Key) {
-        if !self.trial {
+        if self.trial.is_none() {
             telemetry::tell(&Signal::Ignored { key: key.clone() });
         }
     }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::Store;
 use tokio::sync::Notify;
-use transom_api::policy::LimitsSpec;
+use transom_api::policy::{Limited, LimitsSpec};
 use transom_api::status::LimitsStatus;
 use transom_api::{API_VERSION, KIND, KnownReason};
 use transom_core::failure::{Class, Failure};
@@ -49,6 +49,8 @@ struct Kept {
     primaries: Option<(u32, i64)>,
     /// A record of which the writing failed.
     unsaved: Option<Record>,
+    /// The approved plan of the active revision, and when that became active in seconds since 1970; until it is needed.
+    plan: Option<(BTreeMap<Limited, u32>, i64)>,
 }
 
 impl Limits {
@@ -67,6 +69,26 @@ impl Limits {
     fn ledger<R>(&self, policy: &str, take: impl FnOnce(&mut Ledger) -> R) -> Option<R> {
         let mut policies = self.lock();
         Some(take(policies.get_mut(policy)?.ledger.as_mut()?))
+    }
+
+    /// A revision became active because its plan was approved: that much passes, within an interval from now.
+    pub(super) fn plan(&self, policy: &Arc<str>, plan: BTreeMap<Limited, u32>, now_seconds: i64) {
+        let mut policies = self.lock();
+        policies.entry(Arc::clone(policy)).or_default().plan = Some((plan, now_seconds));
+    }
+
+    /// Asks whether a primary may be changed; `None` when it is not known what was changed before.
+    fn admit(&self, policy: &str, ask: &Ask<'_>) -> Option<Verdict> {
+        let mut policies = self.lock();
+        let kept = policies.get_mut(policy)?;
+        let ledger = kept.ledger.as_mut()?;
+        if let Some((plan, since)) = kept.plan.take() {
+            let until = since.saturating_add(i64::from(ask.limits.interval_seconds));
+            if ask.now_seconds < until {
+                ledger.let_pass(&plan, ask.limits, ask.now_seconds);
+            }
+        }
+        Some(ledger.admit(ask))
     }
 
     /// Forgets a deleted policy. Its record stays for a while.
@@ -140,7 +162,7 @@ impl Controller {
             primaries: self.primaries_of(&admitted.loaded.revision.policy, now_seconds),
             now_seconds,
         };
-        let admit = || self.limits.ledger(&key.policy, |ledger| ledger.admit(&ask));
+        let admit = || self.limits.admit(&key.policy, &ask);
         let verdict = match admit() {
             None if !ask.is_limited() => return Ok(Kinds::new()),
             Some(verdict @ (Verdict::Admitted(_) | Verdict::Withheld(_))) => verdict,

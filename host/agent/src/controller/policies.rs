@@ -29,6 +29,8 @@ use transom_core::signal::Signal;
 const LOOK: Duration = Duration::from_millis(20);
 /// How long a new leader waits for the history of its policies.
 const SUCCEED: Duration = Duration::from_secs(15);
+/// How long a trial may take, so that one that is slow does not hold up those of other policies.
+const TRIAL: Duration = Duration::from_secs(600);
 
 impl Controller {
     /// The policies that are objects of an API server, as they are now; component files lie at `base`.
@@ -122,6 +124,9 @@ impl Controller {
             let loaded = active.loaded_of(policy);
             match (change, loaded) {
                 (Change::Loaded | Change::Swapped, Some(loaded)) => {
+                    if let Some(plan) = active.take_plan(policy) {
+                        self.limits.plan(policy, plan, self.clock.now_seconds());
+                    }
                     self.resume(policy, loaded);
                 }
                 // A policy that did not begin yet will begin with the bounded revision.
@@ -188,22 +193,29 @@ impl Controller {
         })
     }
 
-    /// Tries a candidate, once its connections are ready and while this replica leads.
-    pub(crate) async fn try_candidate(self: Arc<Self>, active: Active, due: Due) -> Tried {
+    /// Tries a candidate, once its connections are ready and while this replica leads. Ends early when nobody waits for it
+    /// any more.
+    pub(crate) async fn try_candidate(self: Arc<Self>, active: Active, mut due: Due) -> Tried {
         self.connections.watch(|| active.catalogue());
-        self.leading.clone().gained().await;
-        let trial = AssertUnwindSafe(self.trial(Arc::clone(&due.loaded))).catch_unwind();
-        let trial = trial.await.unwrap_or_else(|_| {
-            let policy = &due.loaded.revision.policy.name;
-            let why = "a bug in the agent made the trial fail";
-            Trial::failed(policy, KnownReason::AgentFailed, why)
-        });
+        let policy = Arc::clone(&due.loaded.revision.policy.name);
+        let failed = |reason, why: &str| Trial::failed(&policy, reason, why);
+        let trial = async {
+            self.leading.clone().gained().await;
+            let trial = tokio::time::timeout(TRIAL, self.trial(Arc::clone(&due.loaded)));
+            let why = "the trial took longer than ten minutes";
+            let trial = trial.await;
+            trial.unwrap_or_else(|_| failed(KnownReason::GuestTimedOut, why))
+        };
+        let trial = AssertUnwindSafe(trial).catch_unwind();
+        let trial = tokio::select! {
+            trial = trial => trial.unwrap_or_else(|_| {
+                failed(KnownReason::AgentFailed, "a bug in the agent made the trial fail")
+            }),
+            _ = &mut due.outdated => failed(KnownReason::Trying, "another candidate took its place"),
+        };
         let approved = match &due.approval {
             None => Approved::Nothing,
-            Some(approval) => {
-                self.approved(&due.loaded.revision.policy.name, approval)
-                    .await
-            }
+            Some(approval) => self.approved(&policy, approval).await,
         };
         due.tried(trial, approved)
     }

@@ -1,5 +1,7 @@
 //! Tries a candidate on the live primaries: an agent of its own on the same connections, which writes, publishes, logs
-//! and counts nothing, reconciles each of them twice.
+//! and counts nothing, reconciles each of them twice; and once more as if it had written what it would write.
+
+mod overlay;
 
 use super::account::{Account, Accounts};
 use super::limits::Limits;
@@ -7,9 +9,10 @@ use super::memory::{LastResult, Memory, SharedMemory};
 use super::pool::Pool;
 use super::queue::Queued;
 use super::statuses::Statuses;
-use super::workqueue::Queues;
+use super::workqueue::{Queues, Workqueue};
 use super::{Clock, Controller};
 use crate::policies::load::Loaded;
+pub(super) use overlay::Overlay;
 use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -23,6 +26,7 @@ use transom_core::failure::Class;
 use transom_core::limits::{self, Kinds};
 use transom_core::plan::fleet::{FleetPlan, Listed, Planned};
 use transom_core::policy::Policy;
+use transom_core::reference::ObjectRef;
 use transom_core::report::End;
 use transom_core::rollout::{self, Faults, Trial};
 use transom_core::work::{Cause, Key};
@@ -33,8 +37,19 @@ const THREADS: usize = 2;
 const AT_ONCE: usize = 8;
 /// A trial ends early after this many faults: they are enough to refuse the candidate.
 const FAULTS: usize = 64;
+/// How often a primary has to be written again to count.
+const TWICE: usize = 2;
 /// How often the faults are counted.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// The agent of a trial, which stops when the trial ends, early or not.
+struct Shadow(Arc<Controller>);
+
+impl Drop for Shadow {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
 
 /// What a trial found for one primary.
 #[derive(PartialEq)]
@@ -51,7 +66,7 @@ impl Controller {
         let clusters = policy.clusters();
         let clusters = clusters.map(|(_, cluster)| cluster.to_owned()).collect();
         self.connections.ready(&clusters).await;
-        let shadow = Arc::new(self.shadow());
+        let shadow = Shadow(Arc::new(self.shadow()));
         // A suspension is no part of a revision: what it would do without it counts.
         let revision = Arc::new(Revision {
             policy: Policy {
@@ -60,22 +75,63 @@ impl Controller {
             },
             ..(*candidate.revision).clone()
         });
-        shadow.begin(Arc::new(Loaded {
+        shadow.0.begin(Arc::new(Loaded {
             revision,
             ..(*candidate).clone()
         }));
-        let (first, cut) = shadow.pass().await;
-        let mut second = None;
-        if let Some(queue) = shadow.queue(&policy.name).filter(|_| !cut) {
-            shadow.memory.lock().results.clear();
-            for key in first.keys() {
-                let again = Queued::Reconcile(Cause::Swapped);
-                queue.push(&key.primary, again, None);
-            }
-            second = Some(shadow.pass().await.0);
+        let (first, cut) = shadow.0.pass().await;
+        let (mut second, mut unsettled) = (None, Vec::new());
+        if let Some(queue) = shadow.0.queue(&policy.name).filter(|_| !cut) {
+            second = Some(shadow.0.again(&queue, first.keys()).await);
+            unsettled = shadow.0.unsettled(&queue, &first).await;
         }
-        shadow.stop();
-        self.compare(&policy.name, &first, second.as_ref())
+        drop(shadow);
+        Trial {
+            unsettled,
+            ..self.compare(&policy.name, &first, second.as_ref())
+        }
+    }
+
+    /// The primaries for which a candidate would write again after it wrote. An object that changes meanwhile may look like
+    /// one, so only those count that do it twice, given the same inputs.
+    async fn unsettled(&self, queue: &Workqueue, first: &BTreeMap<Key, Tried>) -> Vec<ObjectRef> {
+        let Some(overlay) = &self.trial else {
+            return Vec::new();
+        };
+        let mut writes = first
+            .iter()
+            .filter(|(_, tried)| tried.writes())
+            .map(|(key, _)| key.clone())
+            .collect::<Vec<_>>();
+        for _ in 0..TWICE {
+            if writes.is_empty() {
+                break;
+            }
+            overlay.clear();
+            let mut before = self.again(queue, writes.iter()).await;
+            before.retain(|key, tried| {
+                let first = first.get(key).map(|first| &first.account.inputs);
+                tried.writes() && first == Some(&tried.account.inputs)
+            });
+            overlay.show();
+            let after = self.again(queue, before.keys()).await;
+            let still = after.into_iter().filter(|(_, tried)| tried.writes());
+            writes = still.map(|(key, _)| key).collect();
+        }
+        writes.iter().map(|key| (*key.primary).clone()).collect()
+    }
+
+    /// Reconciles these primaries again.
+    async fn again(
+        &self,
+        queue: &Workqueue,
+        keys: impl Iterator<Item = &Key>,
+    ) -> BTreeMap<Key, Tried> {
+        self.memory.lock().results.clear();
+        for key in keys {
+            queue.push(&key.primary, Queued::Reconcile(Cause::Swapped), None);
+        }
+        self.pass().await.0
     }
 
     /// An agent that only tries: it begins with what this one knows of owners and of what was made.
@@ -105,7 +161,7 @@ impl Controller {
             moved: Notify::new(),
             seeds: RandomState::new(),
             current: watch::Sender::new(true),
-            trial: true,
+            trial: Some(Overlay::default()),
         }
     }
 
@@ -210,6 +266,7 @@ impl Controller {
             plan: FleetPlan::of(policy, planned, Listed::default()),
             faults,
             unstable,
+            unsettled: Vec::new(),
             active_faults,
             incomplete,
         }
@@ -217,6 +274,10 @@ impl Controller {
 }
 
 impl Tried {
+    fn writes(&self) -> bool {
+        !self.account.writes.changes.is_empty()
+    }
+
     /// Whether both are the same answer to the same question.
     fn answers_like(&self, other: &Self) -> bool {
         let (one, two) = (&self.account, &other.account);
@@ -243,7 +304,7 @@ fn faults_in(memory: &Memory, policy: &str) -> Faults {
     let of_policy = memory.results.iter();
     for (key, last) in of_policy.filter(|(key, _)| *key.policy == *policy) {
         faults.primaries += 1;
-        if let Some(reason) = fault(last) {
+        if let Some(reason) = rollout::proven(&last.reason, last.failures) {
             let fault = ((*key.primary).clone(), reason, last.message.clone());
             faults.now.push(fault);
         }

@@ -6,6 +6,7 @@ use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
+use transom_api::policy::Limited;
 use transom_core::catalogue::{Catalogue, Change, Entry, Refusal};
 use transom_core::rollout;
 use transom_core::signal::Signal;
@@ -31,7 +32,12 @@ pub(super) struct Known {
     pub(super) written: BTreeSet<String>,
     /// What is approved of each of them.
     pub(super) approvals: BTreeMap<Arc<str>, Approvable>,
+    /// The approved plans of revisions that became active just now.
+    pub(super) plans: BTreeMap<Arc<str>, Plan>,
 }
+
+/// For how many primaries an approved plan makes a kind of change that has a limit.
+pub(crate) type Plan = BTreeMap<Limited, u32>;
 
 /// What is approved of a policy.
 #[derive(Clone, Debug, Default)]
@@ -117,6 +123,11 @@ impl Active {
             .get(policy)
             .cloned()
             .unwrap_or_default()
+    }
+
+    /// Takes the approved plan of the active revision of a policy: it counts once.
+    pub(crate) fn take_plan(&self, policy: &str) -> Option<Plan> {
+        self.lock().plans.remove(policy)
     }
 
     /// The connections that an active policy needs.

@@ -6,10 +6,9 @@ mod earlier;
 
 use crate::policies::components::{self, Components, Versions};
 use crate::policies::load::{self, Loaded, Unloaded};
-use crate::policies::revisions;
 use crate::policies::swap::GRACE;
 use crate::policies::wanted::Wanted;
-use earlier::earlier;
+use earlier::{earlier, restored};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use transom_artifacts::folder::FileIdentity;
 use transom_artifacts::{Gathered, Location, Unread};
 use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
-use transom_core::rollout::history::{History, Record};
+use transom_core::rollout::history::History;
 use transom_engine::Engine;
 
 /// How many jobs of one kind run at once, not counting those that take longer than [`GRACE`].
@@ -34,7 +33,11 @@ const READING: usize = 2;
 /// A policy whose guests are to be fetched and compiled.
 pub(super) struct Job {
     pub(super) number: u64,
-    pub(super) policy: Policy,
+    pub(super) name: Arc<str>,
+    /// `None` when the newest manifest is not valid.
+    pub(super) policy: Option<Policy>,
+    /// Why the newest manifest is refused, if it is. Then only the revision that was active is restored.
+    pub(super) refusal: Option<Refusal>,
     /// What is read for it.
     pub(super) wanted: Wanted,
     /// What lies in a cluster, once it is read.
@@ -151,7 +154,7 @@ impl Loads {
 
     /// Adds a job; it replaces one for the same policy that did not begin.
     pub(super) fn add(&mut self, mut job: Job) {
-        self.cancel(&job.policy.name);
+        self.cancel(&job.name);
         let components = &self.components;
         let must_pull = |one: &Location| components.must_pull(one, job.wanted.asker(one));
         job.pulls = job.wanted.components.iter().any(must_pull);
@@ -162,7 +165,7 @@ impl Loads {
 
     /// Drops the job of a policy if it did not begin, and ends it if it only reads.
     pub(super) fn cancel(&mut self, policy: &str) {
-        self.queue.retain(|queued| *queued.policy.name != *policy);
+        self.queue.retain(|queued| *queued.name != *policy);
         let reads = |kind| matches!(kind, JobKind::Reading | JobKind::Pulling);
         let running = self.running.values_mut();
         for one in running.filter(|one| *one.policy == *policy && reads(one.kind)) {
@@ -199,7 +202,7 @@ impl Loads {
                 Ok(Some(Ok((id, Ran::Again(job))))) => {
                     self.running.remove(&id);
                     // A newer job for the same policy may have been added meanwhile; it replaces this one.
-                    let newer = |other: &Job| other.policy.name == job.policy.name;
+                    let newer = |other: &Job| other.name == job.name;
                     if !self.queue.iter().any(newer) {
                         self.queue.push_back(*job);
                     }
@@ -224,7 +227,7 @@ impl Loads {
                 return;
             };
             let (kind, slow) = (job.kind(), job.slow);
-            let policy = Arc::clone(&job.policy.name);
+            let policy = Arc::clone(&job.name);
             let task = match kind {
                 JobKind::Reading | JobKind::Pulling => {
                     self.tasks.spawn(read(self.components.clone(), job))
@@ -253,7 +256,7 @@ impl Loads {
     /// Whether a job may begin. A policy has one job at a time; builtin guests come first and wait for no file.
     fn may_begin(&self, job: &Job, builtin: bool) -> bool {
         let mut running = self.running.values();
-        if running.any(|running| running.policy == job.policy.name) {
+        if running.any(|running| running.policy == job.name) {
             return false;
         }
         let kind = job.kind();
@@ -287,7 +290,7 @@ async fn read(components: Components, mut job: Job) -> Ran {
     job.pulls |= job.gathered.is_none();
     if job.recalls {
         job.recalls = false;
-        match components.history(&job.policy.name).await {
+        match components.history(&job.name).await {
             Ok(history) => job.history = history,
             // Without the history it is not known what may be active.
             Err(Unread { reason, message }) => return unrecalled(job, Refusal { reason, message }),
@@ -300,9 +303,9 @@ async fn read(components: Components, mut job: Job) -> Ran {
 fn unrecalled(job: Job, refusal: Refusal) -> Ran {
     let fingerprint = |component: &Location| (component.clone(), component.fingerprint());
     Ran::Done(Box::new(Done {
-        policy: Arc::clone(&job.policy.name),
+        policy: Arc::clone(&job.name),
         number: job.number,
-        result: Err(refusal),
+        result: Err(job.refusal.unwrap_or(refusal)),
         refused: None,
         history: None,
         restored: None,
@@ -327,64 +330,16 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
             gathered.kept.insert(component.clone(), held);
         }
     }
-    let inputs = load::Inputs {
-        sources: components.sources(),
-        base: &job.wanted.base,
-        gathered: &gathered,
+    let newest = match (&job.policy, &job.refusal) {
+        (Some(policy), None) => load_newest(engine, components, (&job, policy), &gathered),
+        (_, refusal) => Ok((Err(refusal.clone().unwrap_or_else(bug)), None)),
     };
-    let load = || load::assemble(engine, job.policy.clone(), inputs);
-    let mut refused = None;
-    let result = match catch_unwind(AssertUnwindSafe(load)) {
-        Ok(Ok(loaded)) => {
-            components.keep(&job.wanted, &gathered);
-            Ok(loaded)
-        }
-        // What lies in a cluster is read again: it may be long until its turn.
-        Ok(Err(Unloaded::Slow)) => {
-            job.slow = true;
-            return Ran::Again(Box::new(job));
-        }
-        Ok(Err(Unloaded::Refused(refusal))) => match earlier(engine, components, &job, &gathered) {
-            Ok(Some(loaded)) => {
-                refused = Some(refusal);
-                Ok(loaded)
-            }
-            Ok(None) => Err(refusal),
-            Err(Unloaded::Slow) => {
-                job.slow = true;
-                return Ran::Again(Box::new(job));
-            }
-            Err(Unloaded::Refused(_)) => Err(refusal),
-        },
-        Err(_) => Err(Refusal {
-            reason: KnownReason::AgentFailed,
-            message: "a bug in the agent made loading the policy fail".to_owned(),
-        }),
+    let Ok((result, refused)) = newest else {
+        return again(job);
     };
-    let recorded = job.history.as_ref().and_then(History::active);
-    let other = |record: &&Record| {
-        let newest = result.as_ref().ok();
-        newest.is_none_or(|newest: &Loaded| newest.revision.id() != record.id)
-    };
-    let restored = recorded.filter(other).map(|record| {
-        let restore = || {
-            revisions::restore(
-                engine,
-                components,
-                (&job.policy, &job.wanted),
-                &gathered,
-                record,
-            )
-        };
-        catch_unwind(AssertUnwindSafe(restore))
-    });
-    let restored = match restored {
-        Some(Ok(Err(Unloaded::Slow))) => {
-            job.slow = true;
-            return Ran::Again(Box::new(job));
-        }
-        Some(Ok(Ok(restored))) => Some(restored),
-        _ => None,
+    // What lies in a cluster is read again: it may be long until its turn.
+    let Ok(restored) = restored(engine, components, &job, &gathered, &result) else {
+        return again(job);
     };
     // What was active is better than what was last loaded.
     let (result, refused) = match (refused, &restored) {
@@ -396,7 +351,7 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         || gathered.has_tags()
         || refusal.is_some_and(|refusal| may_be_signed(&job, refusal));
     Ran::Done(Box::new(Done {
-        policy: Arc::clone(&job.policy.name),
+        policy: job.name,
         number: job.number,
         result,
         refused,
@@ -406,6 +361,55 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         versions: components::versions(&gathered),
         incomplete,
     }))
+}
+
+/// A job that takes longer than the engine waited.
+fn again(mut job: Job) -> Ran {
+    job.slow = true;
+    Ran::Again(Box::new(job))
+}
+
+/// What became of the newest manifest: its revision, or one with the components of an earlier run and why its own cannot be
+/// loaded, or only why.
+type Newest = (Result<Loaded, Refusal>, Option<Refusal>);
+
+/// Loads the newest manifest.
+///
+/// # Errors
+/// When it takes longer than the engine waits.
+fn load_newest(
+    engine: &Engine,
+    components: &Components,
+    (job, policy): (&Job, &Policy),
+    gathered: &Gathered,
+) -> Result<Newest, Unloaded> {
+    let inputs = load::Inputs {
+        sources: components.sources(),
+        base: &job.wanted.base,
+        gathered,
+    };
+    let load = || load::assemble(engine, policy.clone(), inputs);
+    let refusal = match catch_unwind(AssertUnwindSafe(load)) {
+        Ok(Ok(loaded)) => {
+            components.keep(&job.wanted, gathered);
+            return Ok((Ok(loaded), None));
+        }
+        Ok(Err(Unloaded::Refused(refusal))) => refusal,
+        Ok(Err(Unloaded::Slow)) => return Err(Unloaded::Slow),
+        Err(_) => return Ok((Err(bug()), None)),
+    };
+    match earlier(engine, components, (job, policy), gathered) {
+        Ok(Some(loaded)) => Ok((Ok(loaded), Some(refusal))),
+        Ok(None) | Err(Unloaded::Refused(_)) => Ok((Err(refusal), None)),
+        Err(Unloaded::Slow) => Err(Unloaded::Slow),
+    }
+}
+
+fn bug() -> Refusal {
+    Refusal {
+        reason: KnownReason::AgentFailed,
+        message: "a bug in the agent made loading the policy fail".to_owned(),
+    }
 }
 
 /// Whether a signature may still come to a registry, which reports nothing.

@@ -297,14 +297,14 @@ async fn keep(components: Components, note: Note) -> Kept {
 }
 
 /// Loads the revision that was active when the agent ended. Its components come from the binary or from what was kept of
-/// earlier loads, each with the digest that it had.
+/// earlier loads, each with the digest that it had. `newest` is the newest manifest, if it is valid.
 ///
 /// # Errors
 /// When a component is not there any more, or the revision may not be loaded any more.
 pub(super) fn restore(
     engine: &Engine,
     components: &Components,
-    (newest, wanted): (&Policy, &Wanted),
+    (newest, wanted): (Option<&Policy>, &Wanted),
     read: &Gathered,
     record: &Record,
 ) -> Result<Loaded, Unloaded> {
@@ -317,12 +317,19 @@ pub(super) fn restore(
     let policy = record.policy();
     let policy = policy.map_err(|error| refused(error.to_string()))?;
     // Whom the policy trusts now counts, and all else that is no part of a revision.
-    let policy = Policy {
-        verify: wanted.verify.clone(),
-        suspend: newest.suspend,
-        limits: newest.limits.clone(),
-        resync_seconds: newest.resync_seconds,
-        ..policy
+    let policy = match newest {
+        Some(newest) => Policy {
+            verify: wanted.verify.clone(),
+            suspend: newest.suspend,
+            limits: newest.limits.clone(),
+            resync_seconds: newest.resync_seconds,
+            ..policy
+        },
+        // A manifest that is not valid may lack the demand by mistake.
+        None => Policy {
+            verify: wanted.verify.clone().or(policy.verify.clone()),
+            ..policy
+        },
     };
     let guests = [
         (Some(&policy.decide), Some(&record.decide)),

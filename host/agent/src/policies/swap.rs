@@ -11,9 +11,8 @@ mod tagging;
 use crate::policies::active::{Active, Approvable, Changes, Known};
 use crate::policies::components::Versions;
 use crate::policies::load::{self, Loaded};
-use crate::policies::loads::{Done, Job, Loads};
+use crate::policies::loads::{Done, Loads};
 use crate::policies::revisions::Note;
-use crate::policies::wanted::Wanted;
 use crate::policies::{Found, Source, Written};
 use crate::telemetry;
 use rollout::{Pending, Probation};
@@ -69,8 +68,8 @@ struct Newest {
     policy: Option<Policy>,
     /// Whether it cannot be loaded.
     failed: bool,
-    /// Whether it is refused because of another policy that it may not work beside.
-    taken: bool,
+    /// Why it is refused before it is loaded: it is not valid, or may not work beside another policy.
+    refusal: Option<Refusal>,
     /// When its components began to be loaded; `None` when they are not being loaded.
     loading: Option<Instant>,
     /// The number of the load that counts; the result of an older one is dropped.
@@ -261,56 +260,25 @@ impl Swap {
                 .and_then(|policy| load::check_connections(policy, &self.connections)),
             _ => Err(load::defined_in_several(&places)),
         };
-        let suspends = |one: &Written| one.value.pointer("/spec/suspend") == Some(&true.into());
-        let suspends = written.iter().any(suspends);
+        let suspends = written.iter().any(Written::suspends);
         let refusal = checked.as_ref().err().cloned();
         let newest = Newest {
             written,
             place,
             policy: checked.ok(),
+            refusal: refusal.clone(),
             ..Newest::default()
         };
         self.newest.insert(Arc::clone(name), newest);
         let mut changes = Changes::new();
         if suspends {
-            changes.extend(self.bound(name, |earlier| Policy {
-                suspend: true,
-                ..earlier.clone()
-            }));
+            changes.extend(self.suspend(name));
         }
-        match refusal {
-            Some(refusal) => changes.extend(self.refuse(name, refusal, true)),
-            None => self.load(name),
+        if let Some(refusal) = refusal {
+            changes.extend(self.refuse(name, refusal, true));
         }
+        self.load(name);
         changes
-    }
-
-    /// Starts to load the newest manifest of a policy.
-    fn load(&mut self, name: &Arc<str>) {
-        // One that is refused because of another policy is loaded when that no longer holds.
-        let Some(newest) = self.newest.get_mut(name).filter(|newest| !newest.taken) else {
-            return;
-        };
-        let (Some(policy), [written]) = (&newest.policy, newest.written.as_slice()) else {
-            return;
-        };
-        let of_server = matches!(self.source, Source::Given(_));
-        self.number += 1;
-        newest.number = self.number;
-        newest.loading = Some(Instant::now());
-        self.loads.add(Job {
-            number: newest.number,
-            policy: policy.clone(),
-            wanted: Wanted::new(policy, written, of_server),
-            gathered: None,
-            slow: false,
-            first: !self.good.contains_key(name) || self.recalled.contains(name),
-            pulls: false,
-            history: None,
-            recalls: false,
-        });
-        newest.retry = None;
-        self.active.loading(self.loads.count());
     }
 
     /// The loads that are queued or running.
@@ -342,7 +310,9 @@ impl Swap {
         newest.fingerprints = done.fingerprints;
         newest.versions = done.versions;
         let unread_before = newest.retry_later(done.incomplete && is_refused, self.number);
-        let failed_before = std::mem::replace(&mut newest.failed, done.result.is_err());
+        let was_loaded = newest.refusal.is_none();
+        let failed = was_loaded && done.result.is_err();
+        let failed_before = std::mem::replace(&mut newest.failed, failed);
         // A policy that could not be loaded until now did not count among the others; what it owns may belong to
         // another one.
         if failed_before && !newest.failed {
@@ -368,7 +338,8 @@ impl Swap {
             Err(refusal) => {
                 self.drop_candidate(&name);
                 changes.extend(self.narrow(&name));
-                changes.extend(self.refuse(&name, refusal, !unread_before));
+                let anew = was_loaded && !unread_before;
+                changes.extend(self.refuse(&name, refusal, anew));
             }
         }
         changes.extend(self.refuse_overlaps());

@@ -44,6 +44,20 @@ impl Wanted {
         }
     }
 
+    /// What is read to restore the revision that was active, when the newest manifest is refused: the keys that it
+    /// trusts. `None` when it is not understood whom it trusts.
+    pub(super) fn to_restore(written: &Written, of_server: bool) -> Option<Self> {
+        let verify = written.verify()?;
+        Some(Self {
+            components: BTreeSet::new(),
+            companions: companions(verify.as_ref(), std::iter::empty(), &written.base),
+            base: written.base.clone(),
+            verify,
+            uid: written.uid().filter(|_| of_server).map(str::to_owned),
+            digests: BTreeMap::new(),
+        })
+    }
+
     /// Everything that is read.
     pub(super) fn all(&self) -> impl Iterator<Item = &Location> {
         self.components.iter().chain(&self.companions)

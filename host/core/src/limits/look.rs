@@ -79,23 +79,34 @@ impl Ledger {
         }
     }
 
-    /// Lets so many more pass as an offer says, once. The interval begins anew for them.
+    /// Lets so many more pass as an offer says, once.
     fn approve(&mut self, digest: &str, look: &Look<'_>) -> Option<String> {
         let offer = self
             .offers
             .iter()
             .find(|offer| offer.digest == digest)?
             .clone();
-        let record = self.record.as_mut()?;
-        for (kind, more) in offer.more {
-            let approved = record.approved.entry(kind).or_default();
-            *approved = approved.saturating_add(more);
-        }
-        record.ends_seconds = look
-            .now_seconds
-            .saturating_add(i64::from(look.limits.interval_seconds));
+        self.record.as_ref()?;
+        self.let_pass(&offer.more, look.limits, look.now_seconds);
         self.offers.clear();
         Some(offer.digest)
+    }
+
+    /// Lets so many more pass, once: they were approved. The interval begins anew for them.
+    pub fn let_pass(
+        &mut self,
+        more: &BTreeMap<Limited, u32>,
+        limits: &LimitsSpec,
+        now_seconds: i64,
+    ) {
+        let begins = || Record::new(now_seconds, limits.interval_seconds);
+        let record = self.record.get_or_insert_with(begins);
+        for (kind, more) in more {
+            let approved = record.approved.entry(*kind).or_default();
+            *approved = approved.saturating_add(*more);
+        }
+        let ends = now_seconds.saturating_add(i64::from(limits.interval_seconds));
+        record.ends_seconds = ends;
     }
 
     /// Those that are withheld, once there is room for any of them.

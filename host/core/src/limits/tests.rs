@@ -281,6 +281,24 @@ fn within_the_interval_room_is_used_at_once() {
 }
 
 #[test]
+fn an_approved_plan_passes_beside_the_limit_and_once() {
+    let mut fleet = Fleet::new(100, json!({}));
+    fleet
+        .ledger
+        .let_pass(&[(ADDED, 50)].into(), &fleet.limits, fleet.now);
+    assert_eq!(fleet.add(0..100), 80, "the plan and the limit");
+    fleet.restart();
+    assert_eq!(fleet.add(80..100), 0, "it is recorded");
+    let mut fleet = Fleet::new(100, json!({}));
+    fleet
+        .ledger
+        .let_pass(&[(ADDED, 50)].into(), &fleet.limits, fleet.now);
+    fleet.add(0..10);
+    fleet.now += 601;
+    assert_eq!(fleet.add(0..100), 30, "not in another interval");
+}
+
+#[test]
 fn an_approval_lets_exactly_so_many_more_pass_once() {
     let mut fleet = Fleet::new(40, json!({}));
     fleet.add(0..32);

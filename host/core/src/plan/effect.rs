@@ -3,6 +3,7 @@
 
 use super::Step;
 use crate::object::Object;
+use crate::projection::path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,9 +96,43 @@ pub fn of(step: &Step, before: Option<&Object>) -> Vec<Effect> {
     }
 }
 
+/// The object of a step as the step leaves it, where nothing else is changed; `before` is the object as it was read. `None`
+/// when it is gone then, or not known.
+pub fn after(step: &Step, before: Option<&Object>) -> Option<Object> {
+    match step {
+        Step::Create { desired } | Step::Update { desired, .. } => Some(desired.clone()),
+        Step::Delete { .. } => None,
+        Step::Patch { fields, .. } => {
+            let mut object = before?.clone();
+            for (dotted, value) in fields {
+                put(&mut object.body, &path::keys(dotted), value);
+            }
+            Some(object)
+        }
+    }
+}
+
+/// Sets the value at a path; null removes it.
+fn put<K: AsRef<str>>(body: &mut Value, path: &[K], value: &Value) {
+    let Some((key, rest)) = path.split_first() else {
+        *body = value.clone();
+        return;
+    };
+    if !body.is_object() {
+        *body = Map::new().into();
+    }
+    let Some(map) = body.as_object_mut() else {
+        return;
+    };
+    match rest.is_empty() && value.is_null() {
+        true => drop(map.remove(key.as_ref())),
+        false => put(map.entry(key.as_ref()).or_insert(Value::Null), rest, value),
+    }
+}
+
 /// The value under a dotted path.
-pub(super) fn at<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
-    crate::projection::path::keys(path)
+pub(super) fn at<'a>(body: &'a Value, dotted: &str) -> Option<&'a Value> {
+    path::keys(dotted)
         .iter()
         .try_fold(body, |value, key| value.get(key))
 }
@@ -161,6 +196,24 @@ mod tests {
             version: "1".to_owned(),
             body,
         }
+    }
+
+    #[test]
+    fn a_patch_sets_and_removes_fields_and_leaves_the_rest() {
+        let before = object(json!({"spec": {"taints": [], "a": 1}, "metadata": {"name": "c"}}));
+        let mut step = patch("spec.taints", json!([{"key": "k"}]));
+        if let Step::Patch { fields, .. } = &mut step {
+            fields.push(("spec.a".to_owned(), Value::Null));
+            fields.push(("metadata.labels[\"x.y/z\"]".to_owned(), json!("v")));
+        }
+        let labels = json!({"name": "c", "labels": {"x.y/z": "v"}});
+        assert_eq!(
+            after(&step, Some(&before)),
+            Some(object(
+                json!({"spec": {"taints": [{"key": "k"}]}, "metadata": labels})
+            ))
+        );
+        assert_eq!(after(&step, None), None);
     }
 
     fn patch(path: &str, value: Value) -> Step {

@@ -26,7 +26,11 @@ pub fn field(index: usize) -> String {
     format!("spec.verify.keys[{index}]")
 }
 
-pub(super) fn check(spec: &VerifySpec) -> Checked<()> {
+/// Checks what a policy demands.
+///
+/// # Errors
+/// Names the field that is wrong.
+pub fn check(spec: &VerifySpec) -> Checked<()> {
     if spec.keys.is_empty() {
         return wrong("spec.verify.keys", "must name at least one key");
     }

@@ -2,7 +2,7 @@
 //! demanded, approved; and taken back when it fails.
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use transom_conformance::fixture::taints_component;
 use transom_e2e::agent::{Agent, DEADLINE};
@@ -60,6 +60,20 @@ fn put_policy(stage: &Stage, more: &str) -> Result<()> {
     )
 }
 
+/// Another component and more of the policy's `spec`, as one change.
+fn put_candidate(stage: &Stage, component: &[u8], more: &Value) -> Result<()> {
+    put(&stage.policies.join(POLICY).join("other.wasm"), component)?;
+    let text = fs::read_to_string(program::policy(POLICY))?;
+    let mut policy: Value = serde_yaml::from_str(&text)?;
+    policy["spec"]["guests"]["decide"]["component"] = json!("other.wasm");
+    policy["spec"]["limits"] = program::unlimited();
+    for (field, value) in more.as_object().into_iter().flatten() {
+        policy["spec"][field] = value.clone();
+    }
+    let path = stage.policies.join(POLICY).join("policy.yaml");
+    put(&path, policy.to_string().as_bytes())
+}
+
 fn put_component(stage: &Stage, component: &[u8]) -> Result<()> {
     put(&stage.policies.join(POLICY).join("decide.wasm"), component)
 }
@@ -106,14 +120,44 @@ fn history(stage: &Stage) -> Result<Vec<String>> {
     Ok(text.lines().skip(1).map(str::to_owned).collect())
 }
 
+/// Approves a digest in the manifest.
+fn approve(stage: &Stage, digest: &str) -> Result<()> {
+    let path = stage.policies.join(POLICY).join("policy.yaml");
+    let mut policy: Value = serde_yaml::from_str(&fs::read_to_string(&path)?)?;
+    policy["metadata"]["annotations"] = json!({"transom.dev/approved": digest});
+    put(&path, policy.to_string().as_bytes())
+}
+
+#[test]
+fn an_approved_plan_passes_the_limits_of_its_policy() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    for name in ["a", "b", "c"] {
+        wait_for_taints(&stage, name, 1)?;
+    }
+    let limits = json!({"elementsRemoved": {"count": 1, "percent": 0}});
+    let careful = json!({"rollout": {"mode": "Preview"}, "limits": limits});
+    put_candidate(&stage, &failing()?, &careful)?;
+    wait_for(&stage, "/candidate/reason", "ApprovalRequired")?;
+    let digest = status(&stage, "/candidate/approve").context("nothing to approve")?;
+    approve(&stage, digest.as_str().unwrap_or_default())?;
+    for name in ["a", "b", "c"] {
+        wait_for_taints(&stage, name, 0)?;
+    }
+    let log = agent.log()?;
+    ensure!(!log.contains("LimitReached"), "{log}");
+    agent.stop()?;
+    Ok(())
+}
+
 #[test]
 fn a_candidate_in_preview_waits_for_the_approval_of_its_plan() -> Result<()> {
     let stage = stage()?;
     let agent = watch(&stage, "log")?;
     wait_for_taints(&stage, "a", 1)?;
     let first = revision(&stage)?;
-    put_policy(&stage, "  rollout: {mode: Preview}\n")?;
-    put_component(&stage, &failing()?)?;
+    let preview = json!({"rollout": {"mode": "Preview"}});
+    put_candidate(&stage, &failing()?, &preview)?;
     wait_for(&stage, "/candidate/reason", "ApprovalRequired")?;
     ensure!(status(&stage, "/candidate/changed") == Some(3.into()));
     ensure!(status(&stage, "/revision/id").as_ref() == Some(&first));
@@ -126,29 +170,19 @@ fn a_candidate_in_preview_waits_for_the_approval_of_its_plan() -> Result<()> {
     wait_for_taints(&stage, "c", 1)?;
     let digest = status(&stage, "/candidate/approve").context("nothing to approve")?;
     let digest = digest.as_str().unwrap_or_default().to_owned();
-    let approve = |digest: &str| {
-        let path = stage.policies.join(POLICY).join("policy.yaml");
-        let text = fs::read_to_string(&path)?;
-        let (_, spec) = text.split_once("spec:").context("no spec")?;
-        let head = "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy";
-        let text = format!(
-            "{head}\nmetadata: {{name: {POLICY}, annotations: {{transom.dev/approved: \"{digest}\"}}}}\nspec:{spec}"
-        );
-        put(&path, text.as_bytes())
-    };
-    approve("sha256:0")?;
+    approve(&stage, "sha256:0")?;
     wait_for(&stage, "/candidate/reason", "PlanChanged")?;
     // The plan is another one as soon as the fleet is.
     put_cluster(&stage, "d")?;
     wait_for_taints(&stage, "d", 1)?;
-    approve(&digest)?;
+    approve(&stage, &digest)?;
     let other = || {
         let now = status(&stage, "/candidate/approve")?;
         (now.as_str()? != digest).then_some(now)
     };
     let now = wait::until("another plan", DEADLINE, other)?;
     ensure!(status(&stage, "/revision/id").as_ref() == Some(&first));
-    approve(now.as_str().unwrap_or_default())?;
+    approve(&stage, now.as_str().unwrap_or_default())?;
     for name in ["a", "b", "c", "d"] {
         wait_for_taints(&stage, name, 0)?;
     }
@@ -195,6 +229,27 @@ fn a_candidate_that_fails_for_a_live_object_never_becomes_active() -> Result<()>
 }
 
 #[test]
+fn a_candidate_that_would_undo_its_own_change_never_becomes_active() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    wait_for_taints(&stage, "a", 1)?;
+    let first = revision(&stage)?;
+    put_component(&stage, &program::component("restless")?)?;
+    wait_for(&stage, "/candidate/reason", "AnswerUnstable")?;
+    ensure!(revision(&stage)? == first);
+    let told = fs::read_to_string(stage.policy_status(POLICY))?;
+    ensure!(
+        told.contains("would change again what it has changed"),
+        "{told}"
+    );
+    for name in ["a", "b", "c"] {
+        wait_for_taints(&stage, name, 1)?;
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
 fn a_revision_that_fails_once_it_is_active_is_taken_back_and_barred() -> Result<()> {
     let stage = stage()?;
     let agent = watch(&stage, "log")?;
@@ -224,6 +279,59 @@ fn a_revision_that_fails_once_it_is_active_is_taken_back_and_barred() -> Result<
     let agent = watch(&stage, "log-2")?;
     wait_for(&stage, "/candidate/reason", "RolledBack")?;
     ensure!(status(&stage, "/revision/id") == Some(first.into()));
+    agent.stop()?;
+    Ok(())
+}
+
+/// Stops the agent, makes the manifest invalid, and starts the agent anew without what it showed before.
+fn restart_with(stage: &Stage, agent: Agent, more: &str) -> Result<Agent> {
+    agent.stop()?;
+    put_policy(stage, more)?;
+    fs::remove_file(stage.policy_status(POLICY))?;
+    watch(stage, "log-2")
+}
+
+#[test]
+fn an_invalid_manifest_leaves_the_active_revision_also_after_a_restart() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    wait_for_taints(&stage, "a", 1)?;
+    let first = revision(&stage)?;
+    let agent = restart_with(&stage, agent, "  unknown: true\n")?;
+    stage.wait_for_text(&stage.policy_status(POLICY), "reason: PolicyInvalid")?;
+    ensure!(revision(&stage)? == first);
+    put_cluster(&stage, "d")?;
+    wait_for_taints(&stage, "d", 1)?;
+    // A suspension counts, whatever else the manifest says.
+    let agent = restart_with(&stage, agent, "  suspend: true\n  unknown: true\n")?;
+    stage.wait_for_text(&stage.policy_status(POLICY), "reason: PolicyInvalid")?;
+    ensure!(revision(&stage)? == first);
+    put_cluster(&stage, "e")?;
+    put_policy(&stage, "")?;
+    wait_for_taints(&stage, "e", 1)?;
+    ensure!(revision(&stage)? == first);
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn nothing_is_restored_when_the_demanded_signatures_are_not_understood() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    wait_for_taints(&stage, "a", 1)?;
+    revision(&stage)?;
+    let agent = restart_with(&stage, agent, "  verify: {keys: []}\n")?;
+    stage.wait_for_text(&stage.policy_status(POLICY), "reason: PolicyInvalid")?;
+    put_cluster(&stage, "d")?;
+    put_policy(&stage, "")?;
+    wait_for_taints(&stage, "d", 1)?;
+    let log = agent.log()?;
+    let refused = log.find("PolicyInvalid").context("no refusal")?;
+    let reconciled = log
+        .find("\"d\"")
+        .or_else(|| log.find("/d"))
+        .unwrap_or(log.len());
+    ensure!(refused < reconciled, "{log}");
     agent.stop()?;
     Ok(())
 }

@@ -169,6 +169,10 @@ impl Reader<'_> {
             true => connections.read_confirmed(reference).await,
             false => connections.read(reference).await,
         }?;
+        let object = match &self.controller.trial {
+            Some(overlay) => overlay.over(reference, object),
+            None => object,
+        };
         if let Some(object) = object.as_ref().filter(|_| !weighed) {
             self.touched
                 .room

@@ -3,16 +3,46 @@
 use super::Job;
 use crate::policies::components::Components;
 use crate::policies::load::{self, Loaded, Unloaded};
+use crate::policies::revisions;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use transom_artifacts::Gathered;
+use transom_core::catalogue::Refusal;
+use transom_core::policy::Policy;
+use transom_core::rollout::history::{History, Record};
 use transom_engine::Engine;
+
+/// The revision that was active when the agent ended, unless the newest manifest has become just that one, or it cannot be
+/// restored.
+pub(super) fn restored(
+    engine: &Engine,
+    components: &Components,
+    job: &Job,
+    gathered: &Gathered,
+    newest: &Result<Loaded, Refusal>,
+) -> Result<Option<Loaded>, Unloaded> {
+    let recorded = job.history.as_ref().and_then(History::active);
+    let other = |record: &&Record| {
+        let newest = newest.as_ref().ok();
+        newest.is_none_or(|newest| newest.revision.id() != record.id)
+    };
+    let Some(record) = recorded.filter(other) else {
+        return Ok(None);
+    };
+    let wanted = (job.policy.as_ref(), &job.wanted);
+    let restore = || revisions::restore(engine, components, wanted, gathered, record);
+    match catch_unwind(AssertUnwindSafe(restore)) {
+        Ok(Ok(restored)) => Ok(Some(restored)),
+        Ok(Err(Unloaded::Slow)) => Err(Unloaded::Slow),
+        Ok(Err(Unloaded::Refused(_))) | Err(_) => Ok(None),
+    }
+}
 
 /// The policy with the components that an earlier run loaded, if nothing is active yet.
 pub(super) fn earlier(
     engine: &Engine,
     components: &Components,
-    job: &Job,
+    (job, policy): (&Job, &Policy),
     gathered: &Gathered,
 ) -> Result<Option<Loaded>, Unloaded> {
     if !job.first {
@@ -39,7 +69,7 @@ pub(super) fn earlier(
         base: &job.wanted.base,
         gathered: &gathered,
     };
-    let load = || load::assemble(engine, job.policy.clone(), inputs);
+    let load = || load::assemble(engine, policy.clone(), inputs);
     match catch_unwind(AssertUnwindSafe(load)) {
         Ok(loaded) => loaded.map(Some),
         Err(_) => Ok(None),

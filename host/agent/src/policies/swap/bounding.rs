@@ -36,21 +36,44 @@ impl Swap {
             let Some(newest) = self.newest.get_mut(&name) else {
                 continue;
             };
-            let before = std::mem::replace(&mut newest.taken, taken.contains_key(&name));
+            // One that is not valid is refused for that.
+            let before = newest.policy.is_some() && newest.refusal.is_some();
             match taken.remove(&name) {
                 Some(refusal) => {
-                    // The result of its running load no longer counts.
-                    newest.number += 1;
-                    newest.loading = None;
+                    newest.refusal = Some(refusal.clone());
                     newest.pending = None;
                     changes.extend(self.narrow(&name));
                     changes.extend(self.refuse(&name, refusal, !before));
+                    if !before {
+                        self.withdraw_load(&name);
+                        self.load(&name);
+                    }
                 }
-                None if before => self.load(&name),
+                None if before => {
+                    newest.refusal = None;
+                    self.load(&name);
+                }
                 None => {}
             }
         }
         changes
+    }
+
+    /// The result of the running load of a policy no longer counts.
+    fn withdraw_load(&mut self, name: &str) {
+        self.number += 1;
+        if let Some(newest) = self.newest.get_mut(name) {
+            newest.number = self.number;
+            newest.loading = None;
+        }
+    }
+
+    /// Suspends the active revision of a policy whose manifest cannot take over, and says so.
+    pub(super) fn suspend(&self, name: &str) -> Changes {
+        self.bound(name, |earlier| Policy {
+            suspend: true,
+            ..earlier.clone()
+        })
     }
 
     /// Bounds the earlier revisions of policies whose components take long.

@@ -145,14 +145,18 @@ impl Swap {
         let passed = newest.pending.as_ref().and_then(|pending| {
             let id = pending.loaded.revision.id();
             let is_kept = active.is_none_or(|active| active == Some(id));
-            Some((Arc::clone(&pending.loaded), pending.kept?)).filter(|_| is_kept)
+            Some((Arc::clone(&pending.loaded), pending.passed.clone()?)).filter(|_| is_kept)
         });
-        let Some((loaded, faults)) = passed else {
+        let Some((loaded, passed)) = passed else {
             return Changes::new();
         };
         let changes = self.put_to_work(policy, loaded);
         if let Some(probation) = self.probations.get_mut(policy) {
-            probation.faults = Some(faults);
+            probation.faults = Some(passed.faults);
+        }
+        if !passed.approved.is_empty() {
+            let mut known = self.active.lock();
+            known.plans.insert(Arc::clone(policy), passed.approved);
         }
         changes
     }

@@ -1,8 +1,10 @@
-//! Loads policies again when their components changed, or could not be read.
+//! Loads policies, and again when their components changed, or could not be read.
 
 use super::{Newest, Swap};
-use crate::policies::Written;
 use crate::policies::components::Versions;
+use crate::policies::loads::Job;
+use crate::policies::wanted::Wanted;
+use crate::policies::{Source, Written};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +31,45 @@ impl Newest {
 }
 
 impl Swap {
+    /// Starts to load the newest manifest of a policy. If that is refused, and nothing of the policy is active, restores the
+    /// revision that was active when the agent ended.
+    pub(super) fn load(&mut self, name: &Arc<str>) {
+        let Some(newest) = self.newest.get_mut(name) else {
+            return;
+        };
+        let [written] = newest.written.as_slice() else {
+            return;
+        };
+        let of_server = matches!(self.source, Source::Given(_));
+        let first = !self.good.contains_key(name) || self.recalled.contains(name);
+        let wanted = match (&newest.policy, &newest.refusal) {
+            (Some(policy), None) => Some(Wanted::new(policy, written, of_server)),
+            _ if !first || !self.rolls_out => None,
+            _ => Wanted::to_restore(written, of_server),
+        };
+        let Some(wanted) = wanted else {
+            return;
+        };
+        self.number += 1;
+        newest.number = self.number;
+        newest.loading = Some(Instant::now());
+        newest.retry = None;
+        self.loads.add(Job {
+            number: newest.number,
+            name: Arc::clone(name),
+            policy: newest.policy.clone(),
+            refusal: newest.refusal.clone(),
+            wanted,
+            gathered: None,
+            slow: false,
+            first,
+            pulls: false,
+            history: None,
+            recalls: false,
+        });
+        self.active.loading(self.loads.count());
+    }
+
     /// Loads the policies again whose components changed.
     pub(in crate::policies) fn load_changed(
         &mut self,

@@ -5,11 +5,13 @@ use super::{Newest, Swap};
 use crate::policies::active::Changes;
 use crate::policies::load::Loaded;
 use crate::policies::{Approval, Written};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use transom_api::KnownReason;
-use transom_api::policy::ModeSpec;
+use transom_api::policy::{Limited, ModeSpec};
 use transom_core::catalogue::Refusal;
 use transom_core::rollout::history::{History, Record};
 use transom_core::rollout::{self, Approved, Candidate, Faults, Gate, Trial, Verdict};
@@ -24,11 +26,27 @@ const AT_ONCE: usize = 2;
 /// A revision that was loaded whole and is not active.
 pub(super) struct Pending {
     pub(super) loaded: Arc<Loaded>,
-    /// When it is tried next; `None` while a trial runs, and once it was refused.
+    /// When it is tried next; `None` once it was refused.
     pub(super) due: Option<Instant>,
-    pub(super) running: bool,
-    /// The faults of the active revision, once it passed all gates and is only to be kept as the active one.
-    pub(super) kept: Option<usize>,
+    /// The trial that runs, which ends when this is dropped.
+    pub(super) running: Option<Running>,
+    /// Once it passed all gates and is only to be kept as the active one.
+    pub(super) passed: Option<Passed>,
+}
+
+/// A trial that runs.
+pub(super) struct Running {
+    number: u64,
+    _end: oneshot::Sender<()>,
+}
+
+/// What a candidate that passed all gates takes with it.
+#[derive(Clone)]
+pub(super) struct Passed {
+    /// How many primaries failed under the active revision by a fault of its guest.
+    pub(super) faults: usize,
+    /// What was approved, by what it counts for the limits; nothing when it needed no approval.
+    pub(super) approved: BTreeMap<Limited, u32>,
 }
 
 /// An active revision that is new.
@@ -48,6 +66,8 @@ pub(crate) struct Due {
     pub(crate) loaded: Arc<Loaded>,
     /// The approval of the policy.
     pub(crate) approval: Option<Approval>,
+    /// Ends when nobody waits for the trial any more.
+    pub(crate) outdated: oneshot::Receiver<()>,
 }
 
 /// A candidate that was tried.
@@ -124,7 +144,13 @@ impl Swap {
             return Changes::new();
         }
         drop(clusters);
-        self.put_to_work(name, Arc::new(restored))
+        let suspends = |newest: &Newest| newest.written.iter().any(Written::suspends);
+        let suspends = self.newest.get(name).is_some_and(suspends);
+        let mut changes = self.put_to_work(name, Arc::new(restored));
+        if suspends {
+            changes.extend(self.suspend(name));
+        }
+        changes
     }
 
     /// The candidate of a policy is none any more.
@@ -169,8 +195,8 @@ impl Swap {
         newest.pending = Some(Pending {
             loaded: Arc::clone(&loaded),
             due: Some(Instant::now()),
-            running: false,
-            kept: None,
+            running: None,
+            passed: None,
         });
         let reason = KnownReason::Trying;
         let candidate = Candidate {
@@ -191,6 +217,7 @@ impl Swap {
             return Changes::new();
         };
         newest.pending = None;
+        self.active.lock().plans.remove(name);
         let place = newest.place.clone();
         let before = self.good.insert(Arc::clone(name), Arc::clone(&loaded));
         let other = |before: &Arc<Loaded>| before.revision.id() != loaded.revision.id();
@@ -267,21 +294,28 @@ impl Swap {
             .filter_map(|(name, newest)| {
                 let approval = newest.approval();
                 let pending = newest.pending.as_mut()?;
-                let at = pending.due.filter(|at| *at <= now && !pending.running)?;
-                Some((at, Arc::clone(name), newest.number, approval, pending))
+                let waits = pending.running.is_none();
+                let at = pending.due.filter(|at| *at <= now && waits)?;
+                Some((at, Arc::clone(name), approval, pending))
             })
             .collect();
         due.sort_by_key(|(at, ..)| *at);
         let taken = due.into_iter().take(room);
+        let numbers = &mut self.number;
         taken
-            .map(|(_, policy, number, approval, pending)| {
-                pending.running = true;
-                let loaded = Arc::clone(&pending.loaded);
+            .map(|(_, policy, approval, pending)| {
+                *numbers += 1;
+                let (end, outdated) = oneshot::channel();
+                pending.running = Some(Running {
+                    number: *numbers,
+                    _end: end,
+                });
                 Due {
                     policy,
-                    number,
-                    loaded,
+                    number: *numbers,
+                    loaded: Arc::clone(&pending.loaded),
                     approval,
+                    outdated,
                 }
             })
             .collect()
@@ -291,7 +325,7 @@ impl Swap {
     pub(crate) fn tries(&self) -> bool {
         let now = Instant::now();
         let mut pending = self.newest.values().filter_map(|one| one.pending.as_ref());
-        pending.any(|one| one.running || one.due.is_some_and(|at| at <= now))
+        pending.any(|one| one.running.is_some() || one.due.is_some_and(|at| at <= now))
     }
 
     /// Takes the result of a trial.
@@ -303,15 +337,16 @@ impl Swap {
             approval,
             approved,
         } = tried;
-        let counts = |newest: &&mut Newest| newest.number == number;
-        let newest = self.newest.get_mut(&name).filter(counts);
+        let newest = self.newest.get_mut(&name);
         let outdated = newest
             .as_ref()
             .is_some_and(|one| one.approval() != approval);
-        let Some(pending) = newest.and_then(|newest| newest.pending.as_mut()) else {
+        let is_ours = |running: &Running| running.number == number;
+        let pending = newest.and_then(|newest| newest.pending.as_mut());
+        let Some(pending) = pending.filter(|one| one.running.as_ref().is_some_and(is_ours)) else {
             return Changes::new();
         };
-        pending.running = false;
+        pending.running = None;
         let revision = &pending.loaded.revision;
         let verdict = rollout::verdict(revision, &trial, &approved);
         let revision = Arc::clone(revision);
@@ -331,7 +366,10 @@ impl Swap {
             Verdict::Activate => {
                 // It is kept as the active one first: another leader would not know that it was.
                 pending.due = None;
-                pending.kept = Some(trial.active_faults);
+                pending.passed = Some(Passed {
+                    faults: trial.active_faults,
+                    approved: rollout::approved(&revision, &trial, &approved),
+                });
                 let record = Record::of(&revision);
                 if let Some(why) = self.barred(&name, &record.id) {
                     let loaded = self
