@@ -33,6 +33,8 @@ pub const APPROVED_GROUPS: &str = "transom.dev/approved-groups";
 pub const APPROVAL: [&str; 3] = [APPROVED, APPROVED_BY, APPROVED_GROUPS];
 /// Annotation of a kept revision: why it may not become active again.
 pub const BARRED: &str = "transom.dev/barred";
+/// Annotation of a kept revision: until when its faults are watched, and how many there were before it became active.
+pub const PROBATION: &str = "transom.dev/probation";
 
 /// Whether a label or annotation is the agent's own to set: [`MANAGED_BY`], and every key of `transom.dev` or below it.
 pub fn is_reserved(key: &str) -> bool {

@@ -8,6 +8,7 @@ use crate::digest::Digest;
 use crate::limits;
 use crate::plan::fleet::{FleetPlan, Listed};
 use crate::reference::ObjectRef;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -318,9 +319,45 @@ pub fn approval(id: &Digest, trial: &Trial) -> String {
     Digest::of(&json!(["approval", id.to_string(), trial.plan.digest])).to_string()
 }
 
+/// How long the faults of a revision are watched after it became active, in seconds.
+const WINDOW_SECONDS: i64 = 600;
+
+/// What is watched for a while after a revision became active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Probation {
+    /// Until when, in seconds since 1970.
+    until_seconds: i64,
+    /// How many primaries failed under the revision before by a fault of its guest.
+    pub faults: usize,
+}
+
+impl Probation {
+    /// That of a revision that becomes active now.
+    pub fn new(now_seconds: i64, faults: usize) -> Self {
+        Self {
+            until_seconds: now_seconds.saturating_add(WINDOW_SECONDS),
+            faults,
+        }
+    }
+
+    /// Whether it is over. It never lasts longer than from now on: the clock may have been set back.
+    pub fn is_over(&self, now_seconds: i64) -> bool {
+        let left = self.until_seconds.saturating_sub(now_seconds);
+        !(1..=WINDOW_SECONDS).contains(&left)
+    }
+
+    /// As it is kept.
+    fn text(self) -> String {
+        json!(self).to_string()
+    }
+}
+
 /// The primaries of a policy that fail now by a fault of its guest, as [`proven`] counts it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
+    /// When they were counted, in seconds since 1970.
+    pub at_seconds: i64,
     /// How many primaries there are.
     pub primaries: usize,
     /// Those that fail.

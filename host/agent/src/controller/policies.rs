@@ -217,7 +217,7 @@ impl Controller {
             None => Approved::Nothing,
             Some(approval) => self.approved(&policy, approval).await,
         };
-        due.tried(trial, approved)
+        due.tried(trial, approved, self.clock.now_seconds())
     }
 
     /// What an approval is worth. Whoever may write the file of a policy may approve; of an object the API server tells.

@@ -187,7 +187,10 @@ impl Controller {
 
     /// The primaries of a policy that fail now by a fault of its guest.
     pub(crate) fn faults(&self, policy: &str) -> Faults {
-        faults_in(&self.memory.lock(), policy)
+        Faults {
+            at_seconds: self.clock.now_seconds(),
+            ..faults_in(&self.memory.lock(), policy)
+        }
     }
 
     /// What two passes found, against the results of the active revision.

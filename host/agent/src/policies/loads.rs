@@ -8,7 +8,7 @@ use crate::policies::components::{self, Components, Versions};
 use crate::policies::load::{self, Loaded, Unloaded};
 use crate::policies::swap::GRACE;
 use crate::policies::wanted::Wanted;
-use earlier::{earlier, restored};
+use earlier::{before, earlier, restored};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -99,6 +99,8 @@ pub(super) struct Done {
     pub(super) history: Option<History>,
     /// The active one of them, if it is not the result.
     pub(super) restored: Option<Loaded>,
+    /// The one before it, while the faults of the active one are watched.
+    pub(super) before: Option<Loaded>,
     /// The components as they were before they were read.
     pub(super) fingerprints: BTreeMap<Location, Option<FileIdentity>>,
     /// What was in the objects that hold components.
@@ -309,6 +311,7 @@ fn unrecalled(job: Job, refusal: Refusal) -> Ran {
         refused: None,
         history: None,
         restored: None,
+        before: None,
         fingerprints: job.wanted.all().map(fingerprint).collect(),
         versions: components::versions(&job.gathered.unwrap_or_default()),
         incomplete: true,
@@ -341,6 +344,9 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
     let Ok(restored) = restored(engine, components, &job, &gathered, &result) else {
         return again(job);
     };
+    let Ok(before) = before(engine, components, &job, &gathered) else {
+        return again(job);
+    };
     // What was active is better than what was last loaded.
     let (result, refused) = match (refused, &restored) {
         (Some(refusal), Some(_)) => (Err(refusal), None),
@@ -357,6 +363,7 @@ fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         refused,
         history: job.history,
         restored,
+        before,
         fingerprints,
         versions: components::versions(&gathered),
         incomplete,

@@ -4,6 +4,7 @@
 
 mod bounding;
 mod keeping;
+mod probation;
 mod reloading;
 pub(crate) mod rollout;
 mod tagging;
@@ -15,7 +16,8 @@ use crate::policies::loads::{Done, Loads};
 use crate::policies::revisions::Note;
 use crate::policies::{Found, Source, Written};
 use crate::telemetry;
-use rollout::{Pending, Probation};
+use probation::Probation;
+use rollout::Pending;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -341,6 +343,9 @@ impl Swap {
                 let anew = was_loaded && !unread_before;
                 changes.extend(self.refuse(&name, refusal, anew));
             }
+        }
+        if let Some(before) = done.before {
+            self.watch_on(&name, Arc::new(before));
         }
         changes.extend(self.refuse_overlaps());
         if let Some(newest) = self.newest.get_mut(&name) {

@@ -10,7 +10,7 @@ use crate::policy::check;
 use crate::policy::manifest::{Manifest, PolicyError};
 use crate::projection::path;
 use crate::reference::ObjectRef;
-use crate::rollout::{identity, short};
+use crate::rollout::{Probation, identity, short};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,6 +43,8 @@ pub struct Record {
     pub barred: Option<String>,
     /// When it was first kept.
     pub created: Option<String>,
+    /// What is watched since it became active.
+    pub probation: Option<Probation>,
     /// The object's version; empty for one that is not kept yet.
     version: String,
 }
@@ -59,6 +61,7 @@ impl Record {
             trigger: (revision.trigger.as_ref()).map(|guest| guest.digest.to_string()),
             barred: None,
             created: None,
+            probation: None,
             version: String::new(),
         }
     }
@@ -82,6 +85,8 @@ impl Record {
             trigger,
             barred: object.annotation(labels::BARRED).map(str::to_owned),
             created: object.meta("creationTimestamp").map(str::to_owned),
+            probation: (object.annotation(labels::PROBATION))
+                .and_then(|text| serde_json::from_str(text).ok()),
             version: object.version.clone(),
         })
         .filter(|record| object.reference.name == record.name())
@@ -156,9 +161,18 @@ impl Record {
             }
         };
         set("/metadata", "ownerReferences", owner);
-        let barred = self.barred.as_ref();
-        let barred = barred.map(|why| json!({labels::BARRED: why}));
-        set("/metadata", "annotations", barred);
+        let barred = self
+            .barred
+            .as_ref()
+            .map(|why| (labels::BARRED, why.clone()));
+        let probation = self.probation.map(|one| (labels::PROBATION, one.text()));
+        let annotations: BTreeMap<_, _> = barred.into_iter().chain(probation).collect();
+        let annotations = Some(annotations).filter(|all| !all.is_empty());
+        set(
+            "/metadata",
+            "annotations",
+            annotations.map(|all| json!(all)),
+        );
         let trigger = self.trigger.as_ref().map(|digest| json!(digest));
         set("/data/components", "trigger", trigger);
         Object {
@@ -286,7 +300,12 @@ impl History {
         let number = self.records.first().map_or(0, |latest| latest.number) + 1;
         let known = self.find(&record.id);
         let mut steps = vec![match known {
-            Some(known) => patch(known, place, vec![("revision".to_owned(), json!(number))]),
+            Some(known) => {
+                let mut fields = vec![("revision".to_owned(), json!(number))];
+                let probation = record.probation.map(Probation::text);
+                fields.extend(probation.map(|text| (annotation(labels::PROBATION), json!(text))));
+                patch(known, place, fields)
+            }
             None => Step::Create {
                 desired: Record {
                     number,
@@ -311,7 +330,7 @@ impl History {
         let why = why
             .get(..why.floor_char_boundary(MESSAGE))
             .unwrap_or_default();
-        let path = format!("metadata.annotations[\"{}\"]", labels::BARRED);
+        let path = annotation(labels::BARRED);
         debug_assert_eq!(path::keys(&path).len(), 3);
         match self.find(&record.id) {
             Some(known) if known.barred.is_some() => Vec::new(),
@@ -325,6 +344,11 @@ impl History {
             }],
         }
     }
+}
+
+/// The path of an annotation.
+fn annotation(key: &str) -> String {
+    format!("metadata.annotations[\"{key}\"]")
 }
 
 fn patch(record: &Record, place: Place<'_>, fields: Vec<(String, Value)>) -> Step {
@@ -360,6 +384,7 @@ mod tests {
             trigger,
             barred: None,
             created: None,
+            probation: None,
             version: String::new(),
         }
     }
@@ -394,6 +419,28 @@ mod tests {
                 (step, at) => panic!("{step:?} {at:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_probation_is_kept_and_that_of_the_last_activation_counts() {
+        let mut objects = Vec::new();
+        for (settings, faults) in [(1, 3), (2, 4), (1, 5)] {
+            let new = Record {
+                probation: Some(Probation::new(1_000, faults)),
+                ..record(settings)
+            };
+            let steps = History::of("external", &objects).activate(&new, PLACE, 10);
+            apply(&mut objects, steps);
+            let history = History::of("external", &objects);
+            let kept = history.active().unwrap().probation;
+            assert_eq!(kept, new.probation);
+        }
+        let probation = Probation::new(1_000, 0);
+        assert!(!probation.is_over(1_000) && !probation.is_over(1_599));
+        assert!(
+            probation.is_over(1_600) && probation.is_over(900),
+            "the clock was set back"
+        );
     }
 
     #[test]

@@ -337,6 +337,26 @@ fn nothing_is_restored_when_the_demanded_signatures_are_not_understood() -> Resu
 }
 
 #[test]
+fn a_new_revision_is_still_watched_after_a_restart() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    wait_for_taints(&stage, "a", 1)?;
+    let first = revision(&stage)?;
+    put_component(&stage, &failing()?)?;
+    wait_for_taints(&stage, "a", 0)?;
+    agent.kill()?;
+    fs::remove_file(stage.policy_status(POLICY))?;
+    let agent = watch(&stage, "log-2")?;
+    ensure!(revision(&stage)? != first);
+    put_cluster(&stage, &"x".repeat(LONGEST + 1))?;
+    wait_for(&stage, "/candidate/reason", "RolledBack")?;
+    ensure!(revision(&stage)? == first);
+    wait_for_taints(&stage, "a", 1)?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
 fn a_policy_in_shadow_writes_nothing_and_is_compared() -> Result<()> {
     let stage = stage()?;
     put_policy(&stage, "  rollout: {mode: Shadow}\n")?;

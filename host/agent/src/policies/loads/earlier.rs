@@ -26,9 +26,37 @@ pub(super) fn restored(
         let newest = newest.as_ref().ok();
         newest.is_none_or(|newest| newest.revision.id() != record.id)
     };
-    let Some(record) = recorded.filter(other) else {
-        return Ok(None);
-    };
+    match recorded.filter(other) {
+        Some(record) => restore(engine, components, job, gathered, record),
+        None => Ok(None),
+    }
+}
+
+/// The revision before the one that was active when the agent ended, where the faults of that one were watched.
+pub(super) fn before(
+    engine: &Engine,
+    components: &Components,
+    job: &Job,
+    gathered: &Gathered,
+) -> Result<Option<Loaded>, Unloaded> {
+    let history = job.history.as_ref();
+    let is_watched = history.is_some_and(|history| {
+        let mut active = history.active().into_iter();
+        active.any(|active| active.probation.is_some())
+    });
+    match history.and_then(History::previous).filter(|_| is_watched) {
+        Some(record) => restore(engine, components, job, gathered, record),
+        None => Ok(None),
+    }
+}
+
+fn restore(
+    engine: &Engine,
+    components: &Components,
+    job: &Job,
+    gathered: &Gathered,
+    record: &Record,
+) -> Result<Option<Loaded>, Unloaded> {
     let wanted = (job.policy.as_ref(), &job.wanted);
     let restore = || revisions::restore(engine, components, wanted, gathered, record);
     match catch_unwind(AssertUnwindSafe(restore)) {

@@ -95,8 +95,12 @@ impl Swap {
             };
             match pending.filter(|loaded| loaded.revision.id() == active) {
                 Some(loaded) => {
+                    let before = self.good.get(&name).cloned();
                     changes.extend(self.put_to_work(&name, loaded));
                     self.probations.remove(&name);
+                    if let Some(before) = before {
+                        self.watch_on(&name, before);
+                    }
                 }
                 None => {
                     self.recalled.insert(Arc::clone(&name));
@@ -152,7 +156,7 @@ impl Swap {
         };
         let changes = self.put_to_work(policy, loaded);
         if let Some(probation) = self.probations.get_mut(policy) {
-            probation.faults = Some(passed.faults);
+            probation.terms = Some(passed.probation);
         }
         if !passed.approved.is_empty() {
             let mut known = self.active.lock();

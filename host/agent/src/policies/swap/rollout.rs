@@ -1,6 +1,7 @@
 //! Candidates: a new revision of an active policy is tried on the live objects before it becomes active, and waits for
 //! approval where its mode says so.
 
+use super::probation::Probation;
 use super::{Newest, Swap};
 use crate::policies::active::Changes;
 use crate::policies::load::Loaded;
@@ -14,12 +15,10 @@ use transom_api::KnownReason;
 use transom_api::policy::{Limited, ModeSpec};
 use transom_core::catalogue::Refusal;
 use transom_core::rollout::history::{History, Record};
-use transom_core::rollout::{self, Approved, Candidate, Faults, Gate, Trial, Verdict};
+use transom_core::rollout::{self, Approved, Candidate, Gate, Trial, Verdict};
 
 /// How often a candidate that waits is compared with the live objects again.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How long the faults of a new revision are watched after it became active.
-const WINDOW: Duration = Duration::from_secs(600);
 /// How many trials run at once.
 const AT_ONCE: usize = 2;
 
@@ -43,19 +42,10 @@ pub(super) struct Running {
 /// What a candidate that passed all gates takes with it.
 #[derive(Clone)]
 pub(super) struct Passed {
-    /// How many primaries failed under the active revision by a fault of its guest.
-    pub(super) faults: usize,
+    /// How long its faults are watched.
+    pub(super) probation: rollout::Probation,
     /// What was approved, by what it counts for the limits; nothing when it needed no approval.
     pub(super) approved: BTreeMap<Limited, u32>,
-}
-
-/// An active revision that is new.
-pub(super) struct Probation {
-    pub(super) until: Instant,
-    /// The revision before it, which stays loaded.
-    pub(super) before: Arc<Loaded>,
-    /// How many primaries failed under the revision before by a fault of its guest.
-    pub(super) faults: Option<usize>,
 }
 
 /// A candidate to try.
@@ -77,6 +67,7 @@ pub(crate) struct Tried {
     trial: Trial,
     approval: Option<Approval>,
     approved: Approved,
+    now_seconds: i64,
 }
 
 impl Newest {
@@ -97,14 +88,15 @@ impl Newest {
 }
 
 impl Due {
-    /// What was found.
-    pub(crate) fn tried(self, trial: Trial, approved: Approved) -> Tried {
+    /// What was found, and when.
+    pub(crate) fn tried(self, trial: Trial, approved: Approved, now_seconds: i64) -> Tried {
         Tried {
             policy: self.policy,
             number: self.number,
             trial,
             approval: self.approval,
             approved,
+            now_seconds,
         }
     }
 }
@@ -222,12 +214,8 @@ impl Swap {
         let before = self.good.insert(Arc::clone(name), Arc::clone(&loaded));
         let other = |before: &Arc<Loaded>| before.revision.id() != loaded.revision.id();
         if let Some(before) = before.filter(other) {
-            let probation = Probation {
-                until: Instant::now() + WINDOW,
-                before,
-                faults: None,
-            };
-            self.probations.insert(Arc::clone(name), probation);
+            self.probations
+                .insert(Arc::clone(name), Probation::after(before));
         }
         self.note(name, |note| {
             note.active.push(Record::of(&loaded.revision));
@@ -240,49 +228,6 @@ impl Swap {
                 known.loaded.insert(Arc::clone(name), loaded);
             }
         })
-    }
-
-    /// The policies whose active revision is new, so that its faults are watched.
-    pub(in crate::policies) fn on_probation(&mut self) -> Vec<Arc<str>> {
-        let now = Instant::now();
-        self.probations.retain(|_, probation| probation.until > now);
-        self.probations.keys().cloned().collect()
-    }
-
-    /// Takes the faults of a policy whose active revision is new. Too many of them put the revision before it to work
-    /// again, and bar the new one.
-    pub(in crate::policies) fn observed(&mut self, name: &Arc<str>, now: &Faults) -> Changes {
-        let Some(probation) = self.probations.get_mut(name) else {
-            return Changes::new();
-        };
-        // The revision before may have had faults, too.
-        let before = probation.faults.get_or_insert(now.now.len());
-        let Some(why) = rollout::rolls_back(*before, now) else {
-            return Changes::new();
-        };
-        let before = Arc::clone(&probation.before);
-        self.probations.remove(name);
-        let (Some(failed), Some(newest)) =
-            (self.good.get(name).cloned(), self.newest.get_mut(name))
-        else {
-            return Changes::new();
-        };
-        // A revision that was active before other signatures were demanded may not satisfy them.
-        let verify = newest.policy.as_ref().and_then(|one| one.verify.as_ref());
-        if verify.is_some() && verify != before.revision.policy.verify.as_ref() {
-            return Changes::new();
-        }
-        // A newer candidate may be the mend: it goes on.
-        let pending = newest.pending.take();
-        let mut changes = self.put_to_work(name, before);
-        self.probations.remove(name);
-        self.bar(name, Record::of(&failed.revision), &why);
-        let Some(pending) = pending else {
-            changes.extend(self.refuse_barred(name, &failed, why));
-            return changes;
-        };
-        changes.extend(self.propose(name, pending.loaded));
-        changes
     }
 
     /// The candidates that are to be tried now, as far as there is room beside so many trials. Each counts as running until
@@ -336,6 +281,7 @@ impl Swap {
             trial,
             approval,
             approved,
+            now_seconds,
         } = tried;
         let newest = self.newest.get_mut(&name);
         let outdated = newest
@@ -366,11 +312,13 @@ impl Swap {
             Verdict::Activate => {
                 // It is kept as the active one first: another leader would not know that it was.
                 pending.due = None;
+                let probation = rollout::Probation::new(now_seconds, trial.active_faults);
                 pending.passed = Some(Passed {
-                    faults: trial.active_faults,
+                    probation,
                     approved: rollout::approved(&revision, &trial, &approved),
                 });
-                let record = Record::of(&revision);
+                let mut record = Record::of(&revision);
+                record.probation = Some(probation);
                 if let Some(why) = self.barred(&name, &record.id) {
                     let loaded = self
                         .newest

@@ -1,0 +1,86 @@
+//! A revision that is new: its faults are watched for a while, and too many of them put the revision before it to work again.
+
+use super::Swap;
+use crate::policies::active::Changes;
+use crate::policies::load::Loaded;
+use std::sync::Arc;
+use transom_core::rollout::history::{History, Record};
+use transom_core::rollout::{self, Faults};
+
+/// An active revision that is new.
+pub(super) struct Probation {
+    /// The revision before it, which stays loaded.
+    pub(super) before: Arc<Loaded>,
+    /// Until when, and how many primaries failed before; `None` until that is observed.
+    pub(super) terms: Option<rollout::Probation>,
+}
+
+impl Probation {
+    /// That of the revision that follows this one.
+    pub(super) fn after(before: Arc<Loaded>) -> Self {
+        Self {
+            before,
+            terms: None,
+        }
+    }
+}
+
+impl Swap {
+    /// Goes on to watch the faults of the active revision as that was kept, after a restart or a change of the leader.
+    pub(super) fn watch_on(&mut self, name: &Arc<str>, before: Arc<Loaded>) {
+        let active = self.histories.get(name).and_then(History::active);
+        let works = self.good.get(name).map(|good| good.revision.id());
+        let kept = active.filter(|active| Some(active.id) == works);
+        if let Some(terms) = kept.and_then(|active| active.probation) {
+            let terms = Some(terms);
+            self.probations
+                .insert(Arc::clone(name), Probation { before, terms });
+        }
+    }
+
+    /// The policies whose active revision is new, so that its faults are watched.
+    pub(in crate::policies) fn on_probation(&self) -> Vec<Arc<str>> {
+        self.probations.keys().cloned().collect()
+    }
+
+    /// Takes the faults of a policy whose active revision is new. Too many of them put the revision before it to work
+    /// again, and bar the new one.
+    pub(in crate::policies) fn observed(&mut self, name: &Arc<str>, now: &Faults) -> Changes {
+        let Some(probation) = self.probations.get_mut(name) else {
+            return Changes::new();
+        };
+        // The revision before may have had faults, too.
+        let begins = || rollout::Probation::new(now.at_seconds, now.now.len());
+        let terms = *probation.terms.get_or_insert_with(begins);
+        if terms.is_over(now.at_seconds) {
+            self.probations.remove(name);
+            return Changes::new();
+        }
+        let Some(why) = rollout::rolls_back(terms.faults, now) else {
+            return Changes::new();
+        };
+        let before = Arc::clone(&probation.before);
+        self.probations.remove(name);
+        let (Some(failed), Some(newest)) =
+            (self.good.get(name).cloned(), self.newest.get_mut(name))
+        else {
+            return Changes::new();
+        };
+        // A revision that was active before other signatures were demanded may not satisfy them.
+        let verify = newest.policy.as_ref().and_then(|one| one.verify.as_ref());
+        if verify.is_some() && verify != before.revision.policy.verify.as_ref() {
+            return Changes::new();
+        }
+        // A newer candidate may be the mend: it goes on.
+        let pending = newest.pending.take();
+        let mut changes = self.put_to_work(name, before);
+        self.probations.remove(name);
+        self.bar(name, Record::of(&failed.revision), &why);
+        let Some(pending) = pending else {
+            changes.extend(self.refuse_barred(name, &failed, why));
+            return changes;
+        };
+        changes.extend(self.propose(name, pending.loaded));
+        changes
+    }
+}
