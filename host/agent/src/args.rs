@@ -7,8 +7,8 @@ pub(crate) mod run;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 pub(crate) use component::{
-    ClusterArgs, DigestArgs, FetchArgs, InspectArgs, PlaceArgs, PullArgs, PushArgs, RegistryArgs,
-    VerifyArgs,
+    BuildArgs, ClusterArgs, DigestArgs, FetchArgs, InspectArgs, PlaceArgs, PullArgs, PushArgs,
+    RegistryArgs, VerifyArgs,
 };
 use plan::PlanArgs;
 use run::{
@@ -66,6 +66,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  transom inspect builtin:taints\n  transom inspect target/guests/kubeconfig.wasm -o json"
     )]
     Inspect(InspectArgs),
+    /// Compile the crate of a guest with cargo, and make its component.
+    #[command(
+        after_help = "Examples:\n  transom build\n  transom build my-guest -o my-guest.wasm\n\nRuns `cargo build --release --target wasm32-unknown-unknown` in the folder, with its build scripts.\n\nExit code: 0 when the component is written; 1 when the agent would not load it, so nothing is written; 2 when it cannot be built."
+    )]
+    Build(BuildArgs),
     /// Turn a core module that was built with the SDK into a component that a policy can name.
     #[command(
         after_help = "Examples:\n  cargo build --release --target wasm32-unknown-unknown\n  transom componentize target/wasm32-unknown-unknown/release/mine.wasm -o target/guests/mine.wasm\n\nExit code: 0 when the component is written; 1 when the agent would not load it, so nothing is written; 2 on a usage error."

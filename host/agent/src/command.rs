@@ -1,6 +1,7 @@
 //! From the command line to an exit code: 0 success, 1 something failed, 2 wrong use, 3 something would change, where
 //! that is asked for.
 
+mod build;
 mod case;
 mod cases;
 mod child;
@@ -71,6 +72,7 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
     match command {
         Command::Run(args) => run::run(&args, screen),
         Command::Inspect(args) => component::inspect(&args, screen),
+        Command::Build(args) => build::build(&args, screen),
         Command::Componentize(args) => component::componentize(&args, screen),
         Command::Completion { shell } => Ok(completion(shell, screen)),
         Command::Version => {

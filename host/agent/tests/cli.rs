@@ -130,7 +130,7 @@ fn bundled_policies_are_valid_and_explained() {
         assert_eq!(code, Some(0));
         assert!(shown.contains("What to do:"), "{shown}");
     }
-    let commands = "run render status test validate inspect explain componentize completion";
+    let commands = "run render status test validate inspect explain build componentize completion";
     for command in words(commands) {
         let (_, help, _) = said(&[command, "--help"]);
         assert!(help.contains("Examples:"), "{command}");
@@ -358,6 +358,8 @@ fn wrong_usage_exits_with_2_and_names_the_attempt_in_one_line() {
         "validate no/such/folder".to_owned(),
         format!("validate {empty}"),
         "inspect no/such/file".to_owned(),
+        "build no/such/folder".to_owned(),
+        format!("build {empty}"),
         "inspect builtin:nobody".to_owned(),
         format!("inspect {text}"),
         "explain Nonsense".to_owned(),

@@ -232,7 +232,7 @@ pub struct Condition {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub enum ConditionType {
-    /// All other conditions are true.
+    /// `Loaded`, `Watched` and `Healthy` are true.
     Ready,
     /// The newest revision is active.
     Loaded,
@@ -245,6 +245,10 @@ pub enum ConditionType {
     TagMoved,
     /// The components of the active revision are signed as the policy demands. Absent when it demands nothing.
     Verified,
+    /// The newest revision is on its way: it is loaded or tried, waits for an approval, or is read again. Absent otherwise.
+    Reconciling,
+    /// The newest revision was refused, and only a change helps. Absent otherwise.
+    Stalled,
 }
 
 /// Status of a condition.

@@ -11,6 +11,7 @@ use crate::rollout::{self, Candidate, Gate};
 use crate::time::format_rfc3339;
 use concerns::concerns;
 use std::collections::BTreeMap;
+use transom_api::reason::Class;
 use transom_api::status::{
     CandidateStatus, Condition, ConditionStatus, ConditionType, Counts, LimitsStatus, MAX_LISTED,
     MAX_MESSAGE, MAX_TOP_FAILURES, PolicyStatus, PrimaryStatus, RevisionStatus, WaitingStatus,
@@ -121,6 +122,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
     };
     let said = std::iter::once(ready(&said)).chain(said);
     let said = said.chain(verified(entry)).chain(tag_moved(entry));
+    let said = said.chain(unfinished(entry));
     watch_errors.truncate(MAX_LISTED);
     for watch in &mut watch_errors {
         watch.message = cut(&watch.message);
@@ -207,6 +209,27 @@ fn tag_moved(entry: &Entry) -> Option<Condition> {
     let reason = KnownReason::TagMoved.as_str();
     let kind = ConditionType::TagMoved;
     (!all.is_empty()).then(|| said(kind, ConditionStatus::True, reason, all.join("; ")))
+}
+
+/// What becomes of a newest revision that is not active, in the two conditions that tools know which wait for any object;
+/// nothing when it is active.
+fn unfinished(entry: &Entry) -> Option<Condition> {
+    let (kind, reason, message) = match (&entry.refused, &entry.candidate) {
+        (Some(refused), _) => {
+            let kind = match Class::of(refused.reason) {
+                Class::Invalid | Class::Held => ConditionType::Stalled,
+                _ => ConditionType::Reconciling,
+            };
+            (kind, refused.reason, &refused.message)
+        }
+        (None, Some(candidate)) => {
+            let kind = ConditionType::Reconciling;
+            (kind, candidate.reason, &candidate.message)
+        }
+        (None, None) => return None,
+    };
+    let (status, reason) = (ConditionStatus::True, reason.as_str());
+    Some(said(kind, status, reason, message.clone()))
 }
 
 /// Whether the components are signed as the policy demands; nothing when it demands nothing.
@@ -706,11 +729,34 @@ mod tests {
             let status = status(entry, None, NOW, primaries);
             let (found, reason, _) = says(&status, ConditionType::Ready);
             assert_eq!((found, reason), expected, "{primaries:?}");
-            assert_eq!(status.conditions.len(), 4);
+            let is_stalled = entry.refused.is_some();
+            assert_eq!(status.conditions.len(), 4 + usize::from(is_stalled));
         }
         let status = watching(&entry, &[watch("Secret")]);
         let (found, reason, _) = says(&status, ConditionType::Ready);
         assert_eq!((found, reason), (ConditionStatus::False, "ReadForbidden"));
+    }
+
+    #[test]
+    fn a_refusal_that_only_a_change_ends_is_stalled_and_any_other_is_reconciling() {
+        use ConditionType::{Reconciling, Stalled};
+        for (reason, expected) in [
+            (KnownReason::PolicyInvalid, Stalled),
+            (KnownReason::GuestTrapped, Stalled),
+            (KnownReason::RolledBack, Stalled),
+            (KnownReason::ComponentNotFound, Reconciling),
+            (KnownReason::SignatureMissing, Reconciling),
+            (KnownReason::RegistryUnavailable, Reconciling),
+        ] {
+            let status = status(&refusing(reason, "why"), None, NOW, &[]);
+            let kinds = status.conditions.iter().map(|condition| condition.kind);
+            let found: Vec<_> = kinds
+                .filter(|kind| [Reconciling, Stalled].contains(kind))
+                .collect();
+            assert_eq!(found, [expected], "{reason:?}");
+        }
+        let done = status(&entry(), None, NOW, &[]);
+        assert_eq!(done.conditions.len(), 4);
     }
 
     #[test]
@@ -790,6 +836,10 @@ mod tests {
         let (holds, reason, message) = says(&status, ConditionType::Loaded);
         assert_eq!((holds, reason), (ConditionStatus::False, "PolicyInvalid"));
         assert!(message.len() <= MAX_MESSAGE && message.ends_with('…'));
+        assert_eq!(
+            says(&status, ConditionType::Stalled).0,
+            ConditionStatus::True
+        );
         assert_eq!(
             (
                 status.observed_generation,

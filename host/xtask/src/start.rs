@@ -75,7 +75,7 @@ pub(crate) struct Bench {
     /// ManagedClusters on the API server
     #[arg(long, default_value_t = 10_000)]
     managed: usize,
-    /// Run only these parts: calls, way, directory, render, watch, memory
+    /// Run only these parts: calls, way, directory, render, plan, watch, memory
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }

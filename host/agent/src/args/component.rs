@@ -113,6 +113,18 @@ pub(crate) struct FetchArgs {
     pub(crate) image: String,
 }
 
+/// Flags of `build`.
+#[derive(Debug, Args)]
+pub(crate) struct BuildArgs {
+    /// The folder of the crate.
+    #[arg(default_value = ".")]
+    pub(crate) folder: PathBuf,
+    /// Where to write the component; an existing file is replaced atomically. Default: `guests/<package>.wasm` in cargo's
+    /// target folder, where `transom test` looks for it.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
 /// Flags of `inspect`.
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {

@@ -162,6 +162,10 @@ async fn refused_and_mended(stage: &Stage) -> Result<()> {
         status["observedGeneration"] == 2 && status["revision"]["generation"] == 1,
         "{status}"
     );
+    ensure!(
+        condition(&status, "Reconciling") == ("True", "ComponentNotFound"),
+        "{status}"
+    );
     stage.move_port("one", 7443).await?;
     stage.wait_for_right("one", 7443).await?;
     stage
@@ -181,6 +185,10 @@ async fn refused_and_mended(stage: &Stage) -> Result<()> {
     stage.patch(POLICY, None, NAME, settings).await?;
     let refused = |status: &Value| condition(status, "Loaded") == ("False", "SettingsRefused");
     let status = stage.wait_for_status("refused settings", refused).await?;
+    ensure!(
+        condition(&status, "Stalled") == ("True", "SettingsRefused"),
+        "{status}"
+    );
     let message = status["conditions"].to_string();
     ensure!(
         message.contains("settings.port: is not a mapping"),
