@@ -37,6 +37,8 @@ const THREADS: usize = 2;
 const AT_ONCE: usize = 8;
 /// A trial ends early after this many faults: they are enough to refuse the candidate.
 const FAULTS: usize = 64;
+/// For how many primaries that a candidate writes it is tried whether it would write again: what it writes is in memory.
+const WRITTEN: usize = 500;
 /// How often a primary has to be written again to count.
 const TWICE: usize = 2;
 /// How often the faults are counted.
@@ -102,12 +104,13 @@ impl Controller {
             .iter()
             .filter(|(_, tried)| tried.writes())
             .map(|(key, _)| key.clone())
+            .take(WRITTEN)
             .collect::<Vec<_>>();
         for _ in 0..TWICE {
             if writes.is_empty() {
                 break;
             }
-            overlay.clear();
+            overlay.begin();
             let mut before = self.again(queue, writes.iter()).await;
             before.retain(|key, tried| {
                 let first = first.get(key).map(|first| &first.account.inputs);

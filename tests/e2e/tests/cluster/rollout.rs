@@ -214,6 +214,30 @@ fn only_who_may_approve_lets_a_candidate_in_preview_become_active() -> Result<()
 }
 
 #[test]
+fn a_candidate_that_creates_objects_becomes_active() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("one", true).await?;
+        stage.install_policies().await?;
+        let agent = stage.start_agent(&["--policy-objects", "--lease-namespace", HOME])?;
+        stage.wait_for_right("one", 6443).await?;
+        let namespaces = |names: Value| json!({"spec": {"primary": {"namespaces": names}}});
+        for (names, generation) in [(json!(["elsewhere"]), 2), (json!(["*"]), 3)] {
+            if generation == 3 {
+                stage.ready("two", true).await?;
+            }
+            stage.patch(POLICY, None, NAME, namespaces(names)).await?;
+            let active = |status: &Value| status["revision"]["generation"] == generation;
+            stage
+                .wait_for_status("another active revision", active)
+                .await?;
+        }
+        stage.wait_for_right("two", 6443).await?;
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+#[test]
 fn a_new_leader_works_on_the_revision_of_the_one_before() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("one", true).await?;

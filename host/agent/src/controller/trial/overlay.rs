@@ -6,14 +6,23 @@ use transom_core::object::Object;
 use transom_core::plan::{Step, effect};
 use transom_core::reference::ObjectRef;
 
-/// The objects that a candidate would change, as it leaves them. Kept while it is not shown.
+/// The objects that a candidate would change, as it leaves them.
 #[derive(Default)]
 pub(crate) struct Overlay(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    is_shown: bool,
+    stage: Stage,
     objects: HashMap<ObjectRef, Option<Object>>,
+}
+
+/// What happens with the objects.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Unused,
+    Kept,
+    Shown,
 }
 
 impl Overlay {
@@ -23,18 +32,21 @@ impl Overlay {
 
     /// Shows what was kept from now on.
     pub(super) fn show(&self) {
-        self.lock().is_shown = true;
+        self.lock().stage = Stage::Shown;
     }
 
-    /// Forgets what was kept, and shows what is there.
-    pub(super) fn clear(&self) {
-        *self.lock() = Kept::default();
+    /// Forgets what was kept, shows what is there, and keeps what follows.
+    pub(super) fn begin(&self) {
+        *self.lock() = Kept {
+            stage: Stage::Kept,
+            objects: HashMap::new(),
+        };
     }
 
     /// Keeps what these steps would leave; `primary` is the primary as it was read.
     pub(in crate::controller) fn keep(&self, steps: &[Step], primary: Option<&Object>) {
         let mut kept = self.lock();
-        if kept.is_shown {
+        if kept.stage != Stage::Kept {
             return;
         }
         for step in steps {
@@ -55,7 +67,8 @@ impl Overlay {
         there: Option<Object>,
     ) -> Option<Object> {
         let kept = self.lock();
-        match kept.objects.get(reference).filter(|_| kept.is_shown) {
+        let shown = kept.objects.get(reference);
+        match shown.filter(|_| kept.stage == Stage::Shown) {
             Some(shown) => shown.clone(),
             None => there,
         }
