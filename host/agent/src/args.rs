@@ -7,8 +7,8 @@ pub(crate) mod run;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 pub(crate) use component::{
-    BuildArgs, ClusterArgs, DigestArgs, FetchArgs, InspectArgs, PlaceArgs, PullArgs, PushArgs,
-    RegistryArgs, VerifyArgs,
+    BuildArgs, ClusterArgs, DigestArgs, FetchArgs, InspectArgs, NewArgs, NewGuest, PlaceArgs,
+    PullArgs, PushArgs, RegistryArgs, VerifyArgs,
 };
 use plan::PlanArgs;
 use run::{
@@ -57,7 +57,7 @@ pub(crate) enum Command {
     Test(TestArgs),
     /// Check policies, with their components and settings.
     #[command(
-        after_help = "Examples:\n  transom validate\n  transom validate policies/built-in-taints/policy.yaml"
+        after_help = "Examples:\n  transom validate\n  transom validate policies/built-in-taints/policy.yaml\n  kubectl get fpol built-in-taints -o yaml | transom validate -f -"
     )]
     Validate(ValidateArgs),
     /// Show the world, description and required capabilities of a component. The objects that it reads are known only at
@@ -66,6 +66,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  transom inspect builtin:taints\n  transom inspect target/guests/kubeconfig.wasm -o json"
     )]
     Inspect(InspectArgs),
+    /// Make the crate of a new guest, with cases and a policy.
+    #[command(
+        after_help = "Examples:\n  transom new taints maintenance\n  transom new trigger on-hold --sdk ../transom/guest/sdk\n\nExit code: 0 when the crate is made; 2 when not, and on a usage error."
+    )]
+    New(NewArgs),
     /// Compile the crate of a guest with cargo, and make its component.
     #[command(
         after_help = "Examples:\n  transom build\n  transom build my-guest -o my-guest.wasm\n\nRuns `cargo build --release --target wasm32-unknown-unknown` in the folder, with its build scripts.\n\nExit code: 0 when the component is written; 1 when the agent would not load it, so nothing is written; 2 when it cannot be built."
@@ -104,7 +109,7 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     /// Explain what a reason means and what to do about it.
     #[command(
-        after_help = "Examples:\n  transom explain OwnedByAnother\n  transom explain Held\n  transom explain --component guest.wasm VersionUnclaimed\n  transom explain"
+        after_help = "Examples:\n  transom explain OwnedByAnother\n  transom explain Held\n  transom explain --component guest.wasm VersionUnclaimed\n  transom explain --policy-objects --context hub VersionUnclaimed\n  transom explain"
     )]
     Explain(ExplainArgs),
     /// Push a component to a registry, as an artifact of one layer.
@@ -170,8 +175,8 @@ pub(crate) enum Command {
 /// Flags of everything that reconciles policies.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReconcileArgs {
-    /// Folder or file with policies. Default: the two bundled policies.
-    #[arg(long, value_name = "PATH")]
+    /// Folder or file with policies; `-` reads standard input once. Default: the two bundled policies.
+    #[arg(short = 'f', long, value_name = "PATH")]
     pub(crate) policies: Option<PathBuf>,
     /// Folder with the component files that policies name. Default: a policy file names components next to itself, below
     /// the folder of policies; `FleetPolicy` objects name builtin components only.
@@ -241,9 +246,12 @@ pub(crate) struct RenderArgs {
 /// Flags of `validate`.
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// Folder or file with policies.
+    /// Folder or file with policies; `-` reads standard input.
     #[arg(default_value = "policies")]
     pub(crate) path: PathBuf,
+    /// The same, as other commands name it.
+    #[arg(short = 'f', long, value_name = "PATH", conflicts_with = "path")]
+    pub(crate) policies: Option<PathBuf>,
     /// As given to `run`: the folder with the component files.
     #[arg(long, value_name = "DIR")]
     pub(crate) components: Option<PathBuf>,
@@ -260,12 +268,19 @@ pub(crate) struct ValidateArgs {
 pub(crate) struct ExplainArgs {
     /// A reason, state, condition or cause. Default: all of them.
     pub(crate) reason: Option<String>,
-    /// Also explain the reasons of this component instead of those of the builtin ones: a file, or `builtin:<name>`.
+    /// Also explain the reasons of this component instead of those of the builtin ones: a file, `builtin:<name>`,
+    /// `oci:REGISTRY/REPOSITORY:TAG`, or `configmap:NAMESPACE/NAME/KEY`. May be repeated.
     #[arg(long, value_name = "COMPONENT")]
-    pub(crate) component: Option<String>,
-    /// Folder or file with policies; also explain the reasons of their components.
-    #[arg(long, value_name = "PATH")]
+    pub(crate) component: Vec<String>,
+    /// Folder or file with policies, `-` for standard input; also explain the reasons of their components.
+    #[arg(short = 'f', long, value_name = "PATH")]
     pub(crate) policies: Option<PathBuf>,
+    /// Also explain the reasons of the components of the `FleetPolicy` objects of an API server.
+    #[arg(long, conflicts_with = "policies")]
+    pub(crate) policy_objects: bool,
+    /// How components and policies are reached.
+    #[command(flatten)]
+    pub(crate) from: PlaceArgs,
 }
 
 /// Flags of `test`.
@@ -300,8 +315,9 @@ pub(crate) struct ComponentizeArgs {
 /// Flags of `rbac`.
 #[derive(Debug, Args)]
 pub(crate) struct RbacArgs {
-    /// Folder or file with policies, also those that will be objects. Default: the two bundled policies.
-    #[arg(long, value_name = "PATH")]
+    /// Folder or file with policies, also those that will be objects; `-` reads standard input. Default: the two bundled
+    /// policies.
+    #[arg(short = 'f', long, value_name = "PATH")]
     pub(crate) policies: Option<PathBuf>,
     /// How to read Secrets whose exact names the policies do not give.
     #[arg(long, value_enum, default_value_t = Reads::Watch)]

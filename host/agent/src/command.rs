@@ -8,6 +8,7 @@ mod child;
 mod component;
 mod connect;
 mod explain;
+mod new;
 mod place;
 mod plan;
 mod rbac;
@@ -72,6 +73,7 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
     match command {
         Command::Run(args) => run::run(&args, screen),
         Command::Inspect(args) => component::inspect(&args, screen),
+        Command::New(args) => new::new(&args, screen),
         Command::Build(args) => build::build(&args, screen),
         Command::Componentize(args) => component::componentize(&args, screen),
         Command::Completion { shell } => Ok(completion(shell, screen)),
@@ -118,10 +120,18 @@ fn replace_file(path: &Path, content: impl AsRef<[u8]>) -> std::io::Result<()> {
     written.inspect_err(|_| drop(fs::remove_file(&draft)))
 }
 
-/// Prints the completion script of a shell.
+/// Prints the completion script of a shell, without the commands that only the agent itself runs: the scripts would
+/// offer hidden ones, too.
 fn completion(shell: clap_complete::Shell, screen: &Screen) -> Ending {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "transom", &mut script);
+    let all = Cli::command();
+    let shown = all
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
+    let mut shown = clap::Command::new("transom")
+        .version("")
+        .subcommands(shown.cloned());
+    clap_complete::generate(shell, &mut shown, "transom", &mut script);
     screen.script(&script);
     Ending::Right
 }

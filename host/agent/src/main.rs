@@ -4,6 +4,7 @@ mod admin;
 mod args;
 mod command;
 mod controller;
+mod input;
 mod metrics;
 mod output;
 mod policies;

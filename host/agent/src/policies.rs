@@ -18,6 +18,7 @@ mod verify;
 mod wanted;
 pub(crate) mod watch;
 
+use crate::input;
 use anyhow::Context as _;
 use files::Files;
 use serde::Deserialize as _;
@@ -60,6 +61,8 @@ pub(crate) enum Source {
     Builtin,
     /// A folder or a file.
     Path(Files),
+    /// Standard input, which was read.
+    Input(Found),
     /// Policies that were read before, such as objects of an API server.
     Given(Found),
 }
@@ -193,10 +196,28 @@ pub(crate) struct Found {
 
 impl Source {
     /// The source that flags name; the binary itself when they name none. `components` is the folder of the components,
-    /// if that is not the folder of the policies.
-    pub(crate) fn new(path: Option<&Path>, components: Option<&Path>) -> Self {
-        path.map_or(Self::Builtin, |path| {
-            Self::Path(Files::new(path, components))
+    /// if that is not the folder of the policies. Standard input (`-`) is read at once; it counts as a file in the
+    /// current folder.
+    ///
+    /// # Errors
+    /// When standard input cannot be read, is too large, or was read before.
+    pub(crate) fn new(path: Option<&Path>, components: Option<&Path>) -> anyhow::Result<Self> {
+        Ok(match path {
+            None => Self::Builtin,
+            Some(path) if input::is_meant(path) => {
+                let text = input::read("the policies", LIMITS.bytes)?;
+                let base = match components {
+                    Some(folder) => Base::Components(folder.to_owned()),
+                    None => Base::Beside {
+                        root: PathBuf::from("."),
+                        below: PathBuf::new(),
+                    },
+                };
+                let mut found = Found::default();
+                found.take("standard input", &base, &text);
+                Self::Input(found)
+            }
+            Some(path) => Self::Path(Files::new(path, components)),
         })
     }
 
@@ -205,6 +226,7 @@ impl Source {
         match self {
             Self::Builtin => "builtin".to_owned(),
             Self::Path(files) => files.path().display().to_string(),
+            Self::Input(_) => "standard input".to_owned(),
             Self::Given(_) => "the API server".to_owned(),
         }
     }
@@ -222,25 +244,18 @@ impl Source {
                 }
                 Ok(found)
             }
-            Self::Given(given) => Ok(given.clone()),
+            Self::Input(found) | Self::Given(found) => Ok(found.clone()),
             Self::Path(files) => files.read_all(),
         }
     }
 }
 
-/// The policies in one text; its components lie at `base`.
-pub(crate) fn in_text(place: &str, base: &Base, text: &[u8]) -> Found {
-    let mut found = Found::default();
-    found.take(place, base, text);
-    found
-}
-
 /// Reads the policies at a path, or else those of the binary, for a command.
 ///
 /// # Errors
-/// As for [`Source::read`]; the error names the path.
+/// As for [`Source::new`] and [`Source::read`]; the error names the path.
 pub(crate) fn read(path: Option<&Path>, components: Option<&Path>) -> anyhow::Result<Found> {
-    let source = Source::new(path, components);
+    let source = Source::new(path, components)?;
     let failed = || format!("failed to read the policies `{}`", source.place());
     source.read().with_context(failed)
 }

@@ -25,7 +25,25 @@ fn words(text: &str) -> Vec<&str> {
 
 /// Exit code and both outputs.
 fn said(words: &[&str]) -> (Option<i32>, String, String) {
-    let output = transom(words);
+    texts(&transom(words))
+}
+
+/// The same with this text on standard input.
+fn said_given(input: &str, words: &[&str]) -> (Option<i32>, String, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_transom"))
+        .args(words)
+        .current_dir(root())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that refuses a large input ends before it has read all of it.
+    drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
+    texts(&child.wait_with_output().unwrap())
+}
+
+fn texts(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (
         output.status.code(),
@@ -153,6 +171,9 @@ fn explains_states_and_reasons_of_other_guests() {
             "{guests}: {told}"
         );
     }
+    let two = "--component builtin:taints --component builtin:trigger";
+    let (code, _, told) = said(&words(&format!("explain {two} NotAvailable")));
+    assert_eq!(code, Some(0), "{told}");
     // With a named component, only its reasons are known.
     assert_eq!(
         said(&["explain", "--component", "builtin:taints", "NotAvailable"]).0,
@@ -190,27 +211,136 @@ fn renders_standard_input_and_several_files_as_one() {
         code == Some(0) && whole.contains("klusterlet-demo/external-managed-kubeconfig"),
         "{told}"
     );
-    let mut child = Command::new(env!("CARGO_BIN_EXE_transom"))
-        .args(["render", "-", "-o", "table"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(text.as_bytes())
-        .unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout),
-        whole
-    );
+    let (_, shown, _) = said_given(&text, &["render", "-", "-o", "table"]);
+    assert_eq!(shown, whole);
     let (code, _, told) = said(&["render", &files[0], "policies"]);
     assert!(
         code == Some(2) && told.contains("a folder must be the only path"),
         "{told}"
     );
+}
+
+#[test]
+fn policies_are_read_from_standard_input() {
+    let policy = fs::read_to_string(root().join("policies/built-in-taints/policy.yaml")).unwrap();
+    for line in ["validate -", "validate -f -", "validate --policies -"] {
+        let (code, shown, told) = said_given(&policy, &words(line));
+        assert_eq!(
+            (code, shown.as_str()),
+            (Some(0), "valid    built-in-taints (standard input)\n"),
+            "{line}: {told}"
+        );
+    }
+    let (code, shown, told) = said_given(&policy, &["rbac", "-f", "-", "-o", "table"]);
+    assert!(
+        code == Some(0) && shown.contains("managedclusters"),
+        "{told}"
+    );
+    assert!(!shown.contains("hostedclusters"), "{shown}");
+    let (code, _, told) = said_given(&policy, &["explain", "-f", "-", "PrimaryDeleting"]);
+    assert_eq!(code, Some(0), "{told}");
+    let case = "policies/built-in-taints/cases/X20-within-the-grace-period/given.yaml";
+    let render = ["render", case, "--now", "2026-11-21T09:00:00Z", "-f", "-"];
+    let (code, _, told) = said_given(&policy, &render);
+    assert_eq!(code, Some(0), "{told}");
+    // A component that it names lies beside it: in the current folder.
+    let beside = policy.replace("builtin:taints", "target/guests/taints.wasm");
+    let (code, shown, told) = said_given(&beside, &["validate", "-"]);
+    assert_eq!(code, Some(0), "{shown}{told}");
+    let outside = policy.replace("builtin:taints", "../taints.wasm");
+    assert_eq!(said_given(&outside, &["validate", "-"]).0, Some(1));
+}
+
+#[test]
+fn standard_input_that_holds_no_policy_is_refused_by_name() {
+    for (input, code, named) in [
+        ("", 2, "failed to find a policy in `-`"),
+        ("kind: Secret\n", 2, "failed to find a policy in `-`"),
+        ("a: [\n", 1, "standard input, document 1"),
+        (
+            "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {name: p}\nspec: {}\n",
+            1,
+            "spec",
+        ),
+    ] {
+        let (found, shown, told) = said_given(input, &["validate", "-"]);
+        let all = format!("{shown}{told}");
+        assert!(found == Some(code) && all.contains(named), "{named}: {all}");
+    }
+    let large = "#".repeat((1 << 20) + 1);
+    for line in [
+        "validate -",
+        "rbac -f -",
+        "plan p -f - --dir policies --settings -",
+    ] {
+        let (code, _, told) = said_given(&large, &words(line));
+        assert!(
+            code == Some(2) && told.contains("from standard input: it has more than 1048576 bytes"),
+            "{line}: {told}"
+        );
+    }
+    let (code, _, told) = said_given("", &["render", "-", "-f", "-"]);
+    assert!(
+        code == Some(2)
+            && told.contains(
+                "the policies from standard input: it is the manifests, and cannot be both"
+            ),
+        "{told}"
+    );
+}
+
+#[test]
+fn new_replaces_nothing_and_checks_the_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let sdk = root().join("guest/sdk").display().to_string();
+    let new = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_transom"))
+            .arg("new")
+            .args(words)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        texts(&output)
+    };
+    let long = "a".repeat(64);
+    for name in [
+        "", "A", "1a", "a_b", "a.b", "a/b", "..", "/tmp/a", "a-", "serde", "test", &long,
+    ] {
+        let (code, _, told) = new(&["taints", name, "--sdk", &sdk]);
+        assert!(
+            code == Some(2) && told.contains("'<NAME>'"),
+            "{name}: {told}"
+        );
+    }
+    let (code, _, told) = new(&["taints", "mine"]);
+    assert!(
+        code == Some(2) && told.contains("`transom/guest/sdk`") && told.contains("--sdk"),
+        "{told}"
+    );
+    assert_eq!(new(&["objects", "mine", "--sdk", &sdk]).0, Some(2));
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        0,
+        "something is left"
+    );
+    let (code, shown, told) = new(&["taints", "mine", "--sdk", &sdk]);
+    assert!(
+        code == Some(0) && shown.contains("mine/policy.yaml"),
+        "{told}"
+    );
+    let library = folder.path().join("mine/src/lib.rs");
+    fs::write(&library, "changed").unwrap();
+    fs::write(folder.path().join("file"), "mine").unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.path().join("link")).unwrap();
+    for name in ["mine", "file", "link"] {
+        let (code, _, told) = new(&["trigger", name, "--sdk", &sdk]);
+        assert!(
+            code == Some(2) && told.contains(&format!("`{name}`: it exists")),
+            "{told}"
+        );
+    }
+    assert_eq!(fs::read_to_string(library).unwrap(), "changed");
+    assert!(!folder.path().join("nowhere").exists());
 }
 
 #[test]
@@ -229,14 +359,39 @@ fn prints_the_version_and_shell_completions() {
         );
     }
     assert_eq!(said(&["completion", "tcsh"]).0, Some(2));
-    let script = transom(&["completion", "bash"]).stdout;
-    let mut bash = Command::new("bash")
-        .arg("-n")
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    bash.stdin.take().unwrap().write_all(&script).unwrap();
-    assert!(bash.wait().unwrap().success());
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("transom.bash");
+    fs::write(&script, transom(&["completion", "bash"]).stdout).unwrap();
+    // What bash offers for the last word of a line.
+    let offered = |line: &str| {
+        let words = line.split(' ').map(|word| format!("'{word}'"));
+        let words = words.collect::<Vec<_>>();
+        let ask = format!(
+            "source {}; COMP_WORDS=({}); COMP_CWORD={}; _transom transom {} {}; echo \"${{COMPREPLY[@]}}\"",
+            script.display(),
+            words.join(" "),
+            words.len() - 1,
+            words[words.len() - 1],
+            words[words.len() - 2],
+        );
+        let output = Command::new("bash").args(["-c", &ask]).output().unwrap();
+        let (code, shown, told) = texts(&output);
+        assert_eq!((code, told.as_str()), (Some(0), ""), "{line}");
+        shown.trim().to_owned()
+    };
+    assert_eq!(offered("transom new k"), "kubeconfig");
+    assert_eq!(offered("transom rollb"), "rollback");
+    assert_eq!(offered("transom rbac --secret-r"), "--secret-reads");
+    assert_eq!(offered("transom rbac --secret-reads s"), "strict");
+    let commands = offered("transom ");
+    let commands: Vec<_> = commands.split(' ').collect();
+    assert!(commands.contains(&"plan"), "{commands:?}");
+    for hidden in ["fetch", "compile", "child"] {
+        assert!(
+            !commands.contains(&hidden),
+            "{hidden} is only for the agent"
+        );
+    }
 }
 
 #[test]

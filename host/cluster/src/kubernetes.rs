@@ -283,17 +283,17 @@ impl Kubernetes {
         self.shared.list_one(reference).await
     }
 
-    /// Requests the objects of the kind and namespace of `like` that have a label, and leaves the cache as it is. Objects
-    /// that cannot be used are left out.
+    /// Requests the objects of the kind and namespace of `like`, or only those that have a label, and leaves the cache as
+    /// it is. Objects that cannot be used are left out.
     ///
     /// # Errors
     /// The errors of [`Kubernetes::confirm`].
     pub async fn list_whole(
         &self,
         like: &ObjectRef,
-        label: (&str, &str),
+        label: Option<(&str, &str)>,
     ) -> Result<Vec<Object>, ReadFailure> {
-        self.shared.list_labelled(like, label).await
+        self.shared.list_whole(like, label).await
     }
 
     /// Reads an object for a resync: requests it when only an answer reported its state, and no watch has confirmed it.

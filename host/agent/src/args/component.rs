@@ -1,9 +1,10 @@
 //! Flags of the commands about one component, wherever it lies.
 
 use super::TableFormat;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use transom_artifacts::registry::Mirror;
+use transom_core::reference::dns::is_label;
 
 /// How registries are reached.
 #[derive(Clone, Debug, Default, Args)]
@@ -37,7 +38,7 @@ pub(crate) struct PlaceArgs {
 /// Which API server has the ConfigMap that holds a component.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ClusterArgs {
-    /// Kubeconfig, for a component in a ConfigMap. Default, in order of precedence: KUBECONFIG, ~/.kube/config, the pod's
+    /// Kubeconfig of the API server, such as for a component in a ConfigMap. Default, in order of precedence: KUBECONFIG, ~/.kube/config, the pod's
     /// service account.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -113,6 +114,31 @@ pub(crate) struct FetchArgs {
     pub(crate) image: String,
 }
 
+/// Flags of `new`.
+#[derive(Debug, Args)]
+pub(crate) struct NewArgs {
+    /// What the guest decides: the taints of a ManagedCluster, a kubeconfig, or when to reconcile.
+    #[arg(value_enum)]
+    pub(crate) guest: NewGuest,
+    /// Name of the guest, of its crate, of its policy and of the new folder.
+    #[arg(value_parser = parse_crate)]
+    pub(crate) name: String,
+    /// Folder of the SDK: `guest/sdk` in a clone of the repository of Transom.
+    #[arg(long, value_name = "DIR", default_value = "transom/guest/sdk")]
+    pub(crate) sdk: PathBuf,
+}
+
+/// What a new guest decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NewGuest {
+    /// Which taints a ManagedCluster has.
+    Taints,
+    /// Where a kubeconfig is written, and its content.
+    Kubeconfig,
+    /// When a primary is reconciled.
+    Trigger,
+}
+
 /// Flags of `build`.
 #[derive(Debug, Args)]
 pub(crate) struct BuildArgs {
@@ -136,4 +162,29 @@ pub(crate) struct InspectArgs {
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
     pub(crate) output: TableFormat,
+}
+
+/// Names that Rust or a dependency of every guest has taken.
+const TAKEN: [&str; 7] = [
+    "alloc",
+    "core",
+    "proc-macro",
+    "serde",
+    "std",
+    "test",
+    "transom-guest",
+];
+
+/// A name that a guest, its crate and its policy may have.
+fn parse_crate(text: &str) -> Result<String, String> {
+    if !is_label(text) || !text.starts_with(|first: char| first.is_ascii_lowercase()) {
+        return Err(
+            "expected lower-case letters, digits and dashes, at most 63, with a letter first"
+                .to_owned(),
+        );
+    }
+    match TAKEN.contains(&text) {
+        true => Err("another crate has this name".to_owned()),
+        false => Ok(text.to_owned()),
+    }
 }

@@ -2,12 +2,12 @@
 
 pub(crate) mod settings;
 
+use crate::input;
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::io::Read as _;
 use std::path::Path;
-use std::{fmt, fs, io};
+use std::{fmt, fs};
 use transom_cluster::directory::Directory;
 use transom_core::document::{Limits, flatten_list, parse_many};
 use transom_core::reference::ObjectRef;
@@ -97,12 +97,7 @@ impl Given {
     /// # Errors
     /// When it cannot be read, is too large, or a document of it cannot be parsed.
     pub(crate) fn from_input() -> anyhow::Result<Self> {
-        let mut bytes = Vec::new();
-        let most = LIMITS.bytes as u64 + 1;
-        io::stdin()
-            .take(most)
-            .read_to_end(&mut bytes)
-            .context("failed to read standard input")?;
+        let bytes = input::read("the manifests", LIMITS.bytes)?;
         Self::parse(&bytes, Path::new("-"))
     }
 

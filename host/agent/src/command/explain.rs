@@ -1,12 +1,13 @@
 //! `transom explain`: what a reason means and what to do about it.
 
 use crate::args::ExplainArgs;
+use crate::command::place;
 use crate::output::{Ending, Screen};
 use crate::policies::{self, Written};
 use anyhow::{Context as _, bail};
 use std::collections::BTreeSet;
 use transom_api::{KnownReason, Reason};
-use transom_artifacts::{Gathered, Location, builtin_names};
+use transom_artifacts::{Location, builtin_names};
 use transom_core::catalogue::guest::Guest;
 use transom_core::contract::description::Description;
 use transom_engine::{Engine, EngineOptions};
@@ -47,10 +48,10 @@ pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<End
     if found.is_empty() {
         bail!(
             "failed to explain `{wanted}`: not a reason, state, condition or cause of the agent, nor a reason of {}; `transom explain` lists all of them",
-            if args.component.is_some() || args.policies.is_some() {
+            if names_guests(args) {
                 "these guests"
             } else {
-                "its builtin guests; use --component or --policies for other guests"
+                "its builtin guests; use --component, --policies or --policy-objects for other guests"
             }
         );
     }
@@ -126,38 +127,54 @@ fn entries(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// How the guests that the flags name describe themselves, each once; without flags, the builtin guests.
+/// How the guests that the flags name describe themselves, each once; without flags, the builtin guests. A component of a
+/// policy that cannot be read is left out with a note, because the others still explain their words.
 fn guests(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Description>> {
-    let mut locations: Vec<_> = match &args.component {
-        Some(component) => vec![Location::anywhere(component).map_err(anyhow::Error::msg)?],
-        None if args.policies.is_some() => Vec::new(),
-        None => builtin_names()
-            .map(|name| Location::Builtin(name.to_owned()))
-            .collect(),
+    let engine = Engine::new(EngineOptions::default())?;
+    let describe = |location: Location| {
+        let failed = format!("failed to read the description of `{location}`");
+        let found = place::read(location, &args.from, false);
+        let described = found.and_then(|found| {
+            let inspected = engine.inspect(&found.artifact.bytes)?;
+            Ok(inspected.description?)
+        });
+        described.context(failed)
     };
-    if let Some(path) = &args.policies {
-        let found = policies::read(Some(path), None)?;
-        let components = found.policies.iter().flat_map(Written::components);
-        let (remote, here): (Vec<_>, Vec<_>) = components.partition(Location::is_remote);
-        locations.extend(here);
-        for component in remote {
-            screen.note(format_args!(
-                "the reasons of `{component}` are left out: this command does not read it"
-            ));
+    let mut named = BTreeSet::new();
+    let mut guests = Vec::new();
+    let components = args.component.iter();
+    let components = components.map(|text| Location::anywhere(text).map_err(anyhow::Error::msg));
+    let builtin = builtin_names().map(|name| Ok(Location::Builtin(name.to_owned())));
+    let builtin = builtin.filter(|_| !names_guests(args));
+    for location in components.chain(builtin) {
+        let location = location?;
+        if named.insert(location.to_string()) {
+            guests.push(describe(location)?);
         }
     }
-    let mut named = BTreeSet::new();
-    locations.retain(|location| named.insert(location.to_string()));
-    let engine = Engine::new(EngineOptions::default())?;
-    let describe = |location: &Location| {
-        let failed = || format!("failed to read the description of `{location}`");
-        let artifact = location
-            .fetch(None, &Gathered::default())
-            .with_context(failed)?;
-        let found = engine.inspect(&artifact.bytes).with_context(failed)?;
-        found.description.with_context(failed)
-    };
-    locations.iter().map(describe).collect()
+    for location in policies(args)?.iter().flat_map(Written::components) {
+        if named.insert(location.to_string()) {
+            match describe(location) {
+                Ok(guest) => guests.push(guest),
+                Err(error) => screen.note(format_args!("its reasons are left out: {error:#}")),
+            }
+        }
+    }
+    Ok(guests)
+}
+
+/// Whether the flags say which guests are explained.
+fn names_guests(args: &ExplainArgs) -> bool {
+    !args.component.is_empty() || args.policies.is_some() || args.policy_objects
+}
+
+/// The policies whose components are explained.
+fn policies(args: &ExplainArgs) -> anyhow::Result<Vec<Written>> {
+    match &args.policies {
+        Some(path) => Ok(policies::read(Some(path), None)?.policies),
+        None if args.policy_objects => place::policies(&args.from.cluster),
+        None => Ok(Vec::new()),
+    }
 }
 
 #[cfg(test)]

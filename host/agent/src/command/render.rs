@@ -12,6 +12,7 @@ use crate::command::session::Session;
 use crate::command::summary::Done;
 use crate::controller::Clock;
 use crate::controller::Controller;
+use crate::input;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
 use crate::policies::loading::Loading;
@@ -69,7 +70,7 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Changes, bo
     let mut source = Source::new(
         args.reconcile.policies.as_deref(),
         args.reconcile.components.as_deref(),
-    );
+    )?;
     if let Some(case) = given.as_ref().and_then(|given| given.case.as_ref()) {
         source = settings::laid(source, case, path)?;
     }
@@ -100,13 +101,13 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Changes, bo
 /// The one path, with the case in it if there is one. For several files, and for standard input: all objects.
 fn given(paths: &[PathBuf]) -> anyhow::Result<(&Path, Option<Given>)> {
     if let [path] = paths
-        && path.as_os_str() != "-"
+        && !input::is_meant(path)
     {
         return Ok((path, Given::with_case(path)));
     }
     let mut all = Given::default();
     for path in paths {
-        let one = match path.as_os_str() == "-" {
+        let one = match input::is_meant(path) {
             true => Given::from_input()?,
             false if path.is_dir() => bail!(
                 "failed to read `{}`: a folder must be the only path",

@@ -10,6 +10,7 @@ use crate::command::{block_on, child};
 use crate::controller::Clock;
 use crate::controller::Controller;
 use crate::controller::connections::Connections;
+use crate::input;
 use crate::output::{Ending, Screen};
 use crate::policies::Source;
 use crate::policies::active::Active;
@@ -160,6 +161,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
             args.reconcile.components.as_deref(),
         )
     });
+    let files = files.transpose()?;
     let names = connect::names(args);
     // Revisions are kept where the agent itself runs.
     let namespace = match args.dir.iter().any(|dir| dir.name == LOCAL) {
@@ -357,7 +359,8 @@ pub(crate) fn cache(what: &str) -> Option<PathBuf> {
 /// # Errors
 /// When there is nothing at the path.
 pub(crate) fn check_policies(args: &ReconcileArgs) -> anyhow::Result<()> {
-    match args.policies.as_ref().filter(|path| !path.exists()) {
+    let missing = |path: &&PathBuf| !input::is_meant(path) && !path.exists();
+    match args.policies.as_ref().filter(missing) {
         Some(path) => {
             anyhow::bail!(
                 "failed to read the policies `{}`: no such file or folder",

@@ -32,11 +32,12 @@ struct Verdict {
 /// # Errors
 /// When the path cannot be read or holds no policy.
 pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let found = policies::read(Some(&args.path), args.components.as_deref())?;
+    let path = args.policies.as_ref().unwrap_or(&args.path);
+    let found = policies::read(Some(path), args.components.as_deref())?;
     if found.policies.is_empty() && found.broken.is_empty() {
         bail!(
             "failed to find a policy in `{}`: expected manifests of kind FleetPolicy ({})",
-            args.path.display(),
+            path.display(),
             transom_api::API_VERSION
         );
     }

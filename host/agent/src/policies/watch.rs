@@ -70,7 +70,7 @@ pub(crate) async fn policies<A, F, T>(
     let mut caught_up: Option<(oneshot::Sender<()>, BTreeSet<Arc<str>>)> = None;
     let files = match swap.source() {
         Source::Path(files) => Some(files.clone()),
-        Source::Builtin | Source::Given(_) => None,
+        Source::Builtin | Source::Input(_) | Source::Given(_) => None,
     };
     let (sender, mut changes_of_files) = mpsc::unbounded_channel();
     let following = Following::start(files, sender).inspect_err(|error| {

@@ -201,7 +201,7 @@ impl Cluster for Server {
         async move {
             // As for `read_whole`.
             drop(self.kubernetes.standing().wait_for(Option::is_some).await);
-            self.kubernetes.list_whole(like, label).await
+            self.kubernetes.list_whole(like, Some(label)).await
         }
         .boxed()
     }

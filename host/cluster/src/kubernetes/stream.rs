@@ -258,15 +258,18 @@ impl Shared {
     }
 
     /// Requests the objects of a kind in a namespace that have a label.
-    pub(super) async fn list_labelled(
+    pub(super) async fn list_whole(
         &self,
         like: &ObjectRef,
-        (label, value): (&str, &str),
+        label: Option<(&str, &str)>,
     ) -> Result<Vec<Object>, ReadFailure> {
         let fail = |cause: Cause| failure(like, &cause.into());
         let path = self.path_of(like).await.map_err(fail)?;
         self.counts.add(Verb::List, Purpose::Work);
-        let params = ListParams::default().labels(&format!("{label}={value}"));
+        let params = match label {
+            Some((label, value)) => ListParams::default().labels(&format!("{label}={value}")),
+            None => ListParams::default(),
+        };
         let answer = page(&self.client, &path, &params).await.map_err(|cause| {
             self.forget(like);
             fail(cause)

@@ -311,3 +311,36 @@ fn a_moved_tag_is_an_event_and_a_condition_of_its_policy() -> Result<()> {
         agent.stop().map(drop)
     })
 }
+
+/// A word of a guest that no binary contains is found by the policy that names the guest.
+#[test]
+fn explain_knows_the_words_of_the_components_of_policy_objects() -> Result<()> {
+    on_stage(async |stage| {
+        stage.install_policies().await?;
+        stage.objects().namespace(PARTS).await?;
+        stage
+            .put_component("mine", &program::component("fixture-answers")?)
+            .await?;
+        let admin = stage.cluster.admin();
+        let words = ["explain", "--policy-objects", "NothingGiven"];
+        let before = stage.transom_as(admin, &words)?;
+        ensure!(before.status.code() == Some(2), "{before:?}");
+        stage.use_component("configmap:parts/mine/k").await?;
+        let known = stage.transom_as(admin, &words)?;
+        let told = String::from_utf8_lossy(&known.stdout).into_owned();
+        ensure!(
+            known.status.success() && told.starts_with("NothingGiven ("),
+            "{known:?}"
+        );
+        // One component that cannot be read hides no word of the others.
+        stage.use_component("configmap:parts/none/k").await?;
+        let words = ["explain", "--policy-objects", "PrimaryDeleting"];
+        let others = stage.transom_as(admin, &words)?;
+        let told = String::from_utf8_lossy(&others.stderr).into_owned();
+        ensure!(
+            others.status.success() && told.contains("`configmap:parts/none/k`"),
+            "{others:?}"
+        );
+        Ok(())
+    })
+}

@@ -39,7 +39,7 @@ impl Stage {
     }
 
     /// Runs `transom` as a user.
-    fn transom_as(&self, user: &User, words: &[&str]) -> Result<Output> {
+    pub(crate) fn transom_as(&self, user: &User, words: &[&str]) -> Result<Output> {
         let mut command = Command::new(program::binary()?);
         command.args(words).arg("--kubeconfig");
         command.arg(self.cluster.write_kubeconfig(user)?);

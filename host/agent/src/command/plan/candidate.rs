@@ -1,6 +1,7 @@
 //! The policies as they are written, with the planned one changed as the command line says.
 
 use crate::args::plan::Candidate;
+use crate::input;
 use crate::policies::{self, Found, Written};
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Map, Value};
@@ -62,11 +63,13 @@ pub(super) fn lay(
     components: Option<&Path>,
 ) -> anyhow::Result<Planned> {
     let stdin = [
-        candidate.policy == "-",
-        candidate.settings.as_deref() == Some(Path::new("-")),
+        Some(Path::new(&candidate.policy)),
+        candidate.settings.as_deref(),
     ];
     ensure!(
-        stdin != [true, true],
+        !stdin
+            .into_iter()
+            .all(|path| path.is_some_and(input::is_meant)),
         "failed to read standard input: it cannot be both the policy and its settings"
     );
     let mut policies = found.clone();
@@ -113,14 +116,7 @@ fn is_file(candidate: &Candidate, found: &Found) -> bool {
 
 /// The one policy in a file.
 fn file(path: &str, components: Option<&Path>) -> anyhow::Result<Written> {
-    let found = match path {
-        "-" => {
-            let base =
-                components.map_or(Base::Nowhere, |folder| Base::Components(folder.to_owned()));
-            policies::in_text("standard input", &base, &input()?)
-        }
-        _ => policies::read(Some(Path::new(path)), components)?,
-    };
+    let found = policies::read(Some(Path::new(path)), components)?;
     if let Some((place, why)) = found.broken.first() {
         bail!("failed to read `{place}`: {why}");
     }
@@ -225,8 +221,8 @@ fn component_text(base: &mut Base, flag: &str, component: &str) -> anyhow::Resul
 /// The settings in a file.
 fn settings(file: &Path) -> anyhow::Result<Value> {
     let failed = || format!("failed to read the settings `{}`", file.display());
-    let text = match file == Path::new("-") {
-        true => input()?,
+    let text = match input::is_meant(file) {
+        true => input::read("the settings", LIMITS.bytes)?,
         false => read(file).with_context(failed)?,
     };
     let value = parse_one(&text, LIMITS).with_context(failed)?;
@@ -240,13 +236,5 @@ fn read(file: &Path) -> std::io::Result<Vec<u8>> {
     std::fs::File::open(PathBuf::from(file))?
         .take(limit)
         .read_to_end(&mut text)?;
-    Ok(text)
-}
-
-fn input() -> anyhow::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    let limit = LIMITS.bytes as u64 + 1;
-    let read = std::io::stdin().lock().take(limit).read_to_end(&mut text);
-    read.context("failed to read standard input")?;
     Ok(text)
 }

@@ -1,0 +1,123 @@
+//! The guest `my-guest`: copies the admin kubeconfig of a HostedCluster into the Secret `<hosted cluster>-my-guest`.
+//! It gets no byte of a credential, only numbers that are valid for one call.
+
+use transom_guest::kubeconfig::{
+    Absence, Answer, AuthoritySource, Cluster, Form, Input, Need, Proposal, ProposedCluster,
+    ProposedUser, Requirement, Source, User, Value,
+};
+use transom_guest::{
+    About, Context, Failure, Guest, Kubeconfig, NoSettings, ObjectRef, Primary, Read, Reason,
+};
+
+/// The role of the admin kubeconfig. The policy grants what may be read under it.
+const SOURCE: &str = "source";
+
+const SOURCE_MISSING: Reason = Reason {
+    name: "SourceMissing",
+    meaning: "The HostedCluster has no admin kubeconfig yet.",
+    remedy: "Wait until its control plane is there.",
+};
+
+pub struct MyGuest;
+
+impl Guest for MyGuest {
+    type Settings = NoSettings;
+
+    const ABOUT: About = About {
+        name: env!("CARGO_PKG_NAME"),
+        version: env!("CARGO_PKG_VERSION"),
+        // Name and namespace of the primary always cross; this guest needs no field of it.
+        reads: &[Read {
+            api_version: "hypershift.openshift.io/v1beta1",
+            kind: "HostedCluster",
+            fields: &[],
+            changes: &[],
+        }],
+        reasons: &[SOURCE_MISSING],
+        ..About::EMPTY
+    };
+}
+
+impl Kubeconfig for MyGuest {
+    fn require(
+        _: &Context<NoSettings>,
+        primary: &Primary,
+        _: &[Input],
+    ) -> Result<Requirement, Failure> {
+        let hosted = &primary.reference;
+        let secret = |end| {
+            let name = [&hosted.name, "-", end].concat();
+            let namespace = hosted.namespace.as_deref().unwrap_or_default();
+            ObjectRef::new(&hosted.cluster, "v1", "Secret", name).in_namespace(namespace)
+        };
+        Ok(Requirement {
+            target: secret("my-guest"),
+            needs: vec![Need {
+                role: SOURCE.into(),
+                reference: secret("admin-kubeconfig"),
+                form: Form::Kubeconfig("kubeconfig".into()),
+                absence: Absence::Wait(SOURCE_MISSING.name.into()),
+            }],
+        })
+    }
+
+    fn transform(
+        _: &Context<NoSettings>,
+        _: &Primary,
+        inputs: Vec<Input>,
+    ) -> Result<Answer, Failure> {
+        let found = inputs.into_iter().find_map(|input| match input.value {
+            Value::Kubeconfig(source) if input.role == SOURCE => Some(source),
+            _ => None,
+        });
+        let missing = || Failure::Missing(SOURCE_MISSING.problem("there is no admin kubeconfig"));
+        Ok(Answer {
+            kubeconfig: copy(found.ok_or_else(missing)?),
+            ask_again_at: None,
+        })
+    }
+}
+
+/// The source as it is, without proxies. An entry of the answer says of which entry of the source it is made.
+fn copy(source: Source) -> Proposal {
+    Proposal {
+        clusters: source.clusters.into_iter().map(cluster).collect(),
+        users: source.users.into_iter().map(user).collect(),
+        contexts: source.contexts,
+        current_context: source.current_context,
+    }
+}
+
+fn cluster(cluster: Cluster) -> ProposedCluster {
+    let authorities = match cluster.authority {
+        AuthoritySource::Data(authority) => vec![authority.reference],
+        AuthoritySource::None | AuthoritySource::File => Vec::new(),
+    };
+    ProposedCluster {
+        entry: cluster.entry,
+        name: cluster.name,
+        server: cluster.server,
+        authorities,
+        insecure: cluster.insecure,
+        proxy: None,
+        tls_server_name: cluster.tls_server_name,
+    }
+}
+
+fn user(user: User) -> ProposedUser {
+    ProposedUser {
+        entry: user.entry,
+        name: user.name,
+        credential: user.credential.reference,
+    }
+}
+
+transom_guest::register!(kubeconfig: MyGuest);
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn cases() -> Result<(), transom_guest::testing::Failed> {
+        transom_guest::testing::kubeconfig::<super::MyGuest>("cases")
+    }
+}
