@@ -22,7 +22,7 @@ mod workers;
 pub(crate) mod workqueue;
 
 use crate::args::run::Asked;
-use crate::controller::trial::Overlay;
+use crate::controller::trial::{Overlay, Rehearsals};
 use crate::policies::load::{Loaded, known_reason};
 use crate::telemetry;
 use account::Accounts;
@@ -102,6 +102,8 @@ pub(crate) struct Controller {
     current: channel::Sender<bool>,
     /// Set when its reconciles are those of a trial, which are neither logged nor counted.
     trial: Option<Overlay>,
+    /// The trials that are told what changes.
+    rehearsals: Rehearsals,
 }
 
 impl Controller {
@@ -125,6 +127,7 @@ impl Controller {
             seeds: RandomState::new(),
             current: channel::Sender::new(true),
             trial: None,
+            rehearsals: Rehearsals::default(),
         }
     }
 

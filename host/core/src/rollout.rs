@@ -2,6 +2,7 @@
 //! about it. Asks no guest and reads no clock.
 
 pub mod history;
+pub mod rehearsal;
 
 use crate::catalogue::Revision;
 use crate::digest::Digest;

@@ -15,7 +15,7 @@ const SOAK: [(&str, &str, &str); 4] = [
     (
         "swap::soak",
         "e2e",
-        "100 swaps of a component over 20 clusters that change constantly",
+        "200 swaps of two policies over 300 and 900 clusters that change constantly",
     ),
     (
         "faults::soak",

@@ -8,6 +8,7 @@ pub mod canary;
 pub mod crash;
 pub mod fuzz;
 pub mod http;
+pub mod load;
 pub mod program;
 pub mod prometheus;
 pub mod secret;

@@ -24,6 +24,8 @@ pub(crate) struct Account {
     pub(crate) writes: Writes,
     /// What of it has a limit.
     pub(crate) limited: Kinds,
+    /// When time alone starts the next reconcile, in milliseconds from then.
+    pub(crate) again_after_ms: Option<u64>,
 }
 
 /// One object that was read.
@@ -144,6 +146,13 @@ impl Accounts {
     pub(crate) fn decided(&self, key: &Key, decision: Option<Value>) {
         if decision.is_some() {
             self.note(key, |account| account.decision = decision);
+        }
+    }
+
+    /// Records when time alone starts the next reconcile.
+    pub(crate) fn asks_again(&self, key: &Key, after_ms: Option<u64>) {
+        if after_ms.is_some() {
+            self.note(key, |account| account.again_after_ms = after_ms);
         }
     }
 

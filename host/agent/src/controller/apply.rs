@@ -118,9 +118,12 @@ impl Controller {
             self.memory.lock().brake.admit(key, plan, now_seconds);
         touched.ask_again(stopped.as_ref().and_then(|stopped| stopped.ask_again_at));
         let steps = plan.steps.clone();
+        self.rehearsals.written(&steps);
         self.memory.lock().about_to_write(key, &steps);
         touched.room.finish();
         let mut outcome = self.connections.apply(plan).await;
+        // A trial may have read them in between.
+        self.rehearsals.written(&steps);
         outcome.stopped = stopped;
         self.uncount(key, &counted, &outcome);
         self.wrote(key, &steps, &outcome);

@@ -52,6 +52,7 @@ impl Controller {
         if unlocated && !self.memory.lock().results.contains_key(key) {
             return;
         }
+        self.accounts.asks_again(key, report.again_after_ms);
         let primary = touched.primary.as_ref();
         let uid = primary.map_or_else(String::new, |primary| primary.uid().to_owned());
         let (policy, counts) = (&loaded.revision.policy, (key, primary.is_some()));

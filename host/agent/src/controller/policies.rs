@@ -127,11 +127,12 @@ impl Controller {
                     if let Some(plan) = active.take_plan(policy) {
                         self.limits.plan(policy, plan, self.clock.now_seconds());
                     }
-                    self.resume(policy, loaded);
+                    let rehearsed = active.take_rehearsed(policy, &loaded);
+                    self.resume(policy, loaded, rehearsed);
                 }
                 // A policy that did not begin yet will begin with the bounded revision.
                 (Change::Bounded, Some(loaded)) if self.queue(policy).is_some() => {
-                    self.resume(policy, loaded);
+                    self.resume(policy, loaded, None);
                 }
                 (Change::Removed, None) => self.remove_queue(policy),
                 (Change::TagMoved, _) => {
@@ -198,7 +199,7 @@ impl Controller {
     pub(crate) async fn try_candidate(self: Arc<Self>, active: Active, mut due: Due) -> Tried {
         self.connections.watch(|| active.catalogue());
         let policy = Arc::clone(&due.loaded.revision.policy.name);
-        let failed = |reason, why: &str| Trial::failed(&policy, reason, why);
+        let failed = |reason, why: &str| (Trial::failed(&policy, reason, why), None);
         let trial = async {
             self.leading.clone().gained().await;
             let trial = tokio::time::timeout(TRIAL, self.trial(Arc::clone(&due.loaded)));

@@ -139,6 +139,11 @@ impl Queue {
         self.running.remove(primary);
     }
 
+    /// Whether a primary is being reconciled.
+    pub(crate) fn runs(&self, primary: &ObjectRef) -> bool {
+        self.running.contains(primary)
+    }
+
     /// Whether a cause of a primary is in the queue.
     pub(crate) fn awaits(&self, primary: &ObjectRef, cause: &Cause) -> bool {
         let causes = self.waiting.get(primary);

@@ -2,6 +2,7 @@
 //! and counts nothing, reconciles each of them twice; and once more as if it had written what it would write.
 
 mod overlay;
+mod rehearsals;
 
 use super::account::{Account, Accounts};
 use super::limits::Limits;
@@ -11,8 +12,10 @@ use super::queue::Queued;
 use super::statuses::Statuses;
 use super::workqueue::{Queues, Workqueue};
 use super::{Clock, Controller};
+use crate::policies::active::Rehearsed;
 use crate::policies::load::Loaded;
 pub(super) use overlay::Overlay;
+pub(super) use rehearsals::Rehearsals;
 use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -62,8 +65,8 @@ struct Tried {
 
 impl Controller {
     /// Reconciles every primary of a policy under a candidate twice, without writing or publishing anything. Waits until
-    /// what the candidate reads is watched.
-    pub(crate) async fn trial(&self, candidate: Arc<Loaded>) -> Trial {
+    /// what the candidate reads is watched. Also gives what was found right as it is, if every primary was reconciled twice.
+    pub(crate) async fn trial(&self, candidate: Arc<Loaded>) -> (Trial, Option<Rehearsed>) {
         let policy = &candidate.revision.policy;
         let clusters = policy.clusters();
         let clusters = clusters.map(|(_, cluster)| cluster.to_owned()).collect();
@@ -82,16 +85,20 @@ impl Controller {
             ..(*candidate).clone()
         }));
         let (first, cut) = shadow.0.pass().await;
-        let (mut second, mut unsettled) = (None, Vec::new());
+        let (mut second, mut unsettled, mut rehearsed) = (None, Vec::new(), None);
         if let Some(queue) = shadow.0.queue(&policy.name).filter(|_| !cut) {
+            rehearsed = Some(self.rehearsals.begin());
             second = Some(shadow.0.again(&queue, first.keys()).await);
             unsettled = shadow.0.unsettled(&queue, &first).await;
         }
-        drop(shadow);
-        Trial {
+        let trial = Trial {
             unsettled,
             ..self.compare(&policy.name, &first, second.as_ref())
+        };
+        if let Some((rehearsed, second)) = rehearsed.as_ref().zip(second) {
+            shadow.0.settle(rehearsed, second);
         }
+        (trial, rehearsed)
     }
 
     /// The primaries for which a candidate would write again after it wrote. An object that changes meanwhile may look like
@@ -165,6 +172,7 @@ impl Controller {
             seeds: RandomState::new(),
             current: watch::Sender::new(true),
             trial: Some(Overlay::default()),
+            rehearsals: Rehearsals::default(),
         }
     }
 

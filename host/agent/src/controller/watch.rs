@@ -44,6 +44,7 @@ impl Controller {
     /// Handles the first answer of a connection that did not answer when its policies began: their primaries are
     /// located before anything is written for one of them, as at a start.
     fn came(&self, name: &str) {
+        self.rehearsals.all_changed();
         for queue in self.queues.all() {
             let loaded = queue.loaded();
             let mut clusters = loaded.revision.policy.clusters();
@@ -61,6 +62,8 @@ impl Controller {
         match observation {
             Observation::Present(object) => {
                 let orphaned = self.memory.lock().observed(&object);
+                self.rehearsals
+                    .changed(&object.reference, Some(&object.version));
                 self.changed(&object.reference, &Queued::Updated, || {
                     Some(fingerprint::of(&object))
                 });
@@ -75,6 +78,7 @@ impl Controller {
                 }
             }
             Observation::Gone(reference) => {
+                self.rehearsals.changed(&reference, None);
                 self.memory.lock().outputs.gone(&reference);
                 self.changed(&reference, &Queued::Reconcile(Cause::Gone), || None);
             }
@@ -87,6 +91,7 @@ impl Controller {
                     objects,
                 } = unreadable;
                 for object in &objects {
+                    self.rehearsals.changed(object, None);
                     self.changed(object, &Queued::Reconcile(Cause::Undecided), || None);
                 }
                 self.statuses.changed();

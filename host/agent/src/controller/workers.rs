@@ -3,6 +3,7 @@
 use crate::controller::Controller;
 use crate::controller::queue::{Queued, Request};
 use crate::controller::workqueue::{Turn, Workqueue};
+use crate::policies::active::Rehearsed;
 use crate::policies::load::Loaded;
 use futures::FutureExt as _;
 use std::panic::AssertUnwindSafe;
@@ -42,12 +43,21 @@ impl Controller {
             .spawn(&policy, keep_going(Arc::clone(self), queue, places));
     }
 
-    /// Activates another revision of a policy. What was last seen under the old one no longer counts.
-    pub(crate) fn resume(self: &Arc<Self>, policy: &str, loaded: Arc<Loaded>) {
+    /// Activates another revision of a policy. What was last seen under the old one no longer counts. Every primary is
+    /// reconciled, except those that the trial of the revision found right as they are.
+    pub(crate) fn resume(
+        self: &Arc<Self>,
+        policy: &str,
+        loaded: Arc<Loaded>,
+        rehearsed: Option<Rehearsed>,
+    ) {
         let Some(queue) = self.queue(policy) else {
             return self.begin(loaded);
         };
         queue.swap(loaded);
+        if let Some(rehearsed) = rehearsed {
+            return self.enqueue_unsettled(&queue, &rehearsed);
+        }
         self.memory
             .lock()
             .last_seen

@@ -159,6 +159,11 @@ impl Workqueue {
         self.queue().awaits(primary, cause)
     }
 
+    /// Whether a primary is being reconciled.
+    pub(crate) fn runs(&self, primary: &ObjectRef) -> bool {
+        self.queue().runs(primary)
+    }
+
     /// Drops a delayed cause that no longer applies.
     pub(crate) fn forget(&self, primary: &ObjectRef, cause: &Cause) {
         self.queue().forget(primary, cause);

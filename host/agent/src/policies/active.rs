@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use transom_api::policy::Limited;
 use transom_core::catalogue::{Catalogue, Change, Entry, Refusal};
 use transom_core::rollout;
+use transom_core::rollout::rehearsal::Rehearsal;
 use transom_core::signal::Signal;
 
 /// The changes of policies, each with the name of its policy.
@@ -34,10 +35,15 @@ pub(super) struct Known {
     pub(super) approvals: BTreeMap<Arc<str>, Approvable>,
     /// The approved plans of revisions that became active just now.
     pub(super) plans: BTreeMap<Arc<str>, Plan>,
+    /// What was found right as it is for revisions that became active just now.
+    pub(super) rehearsed: BTreeMap<Arc<str>, (Arc<Loaded>, Rehearsed)>,
 }
 
 /// For how many primaries an approved plan makes a kind of change that has a limit.
 pub(crate) type Plan = BTreeMap<Limited, u32>;
+
+/// What a trial found right as it is. Its trial notes there what changes meanwhile.
+pub(crate) type Rehearsed = Arc<Mutex<Rehearsal>>;
 
 /// What is approved of a policy.
 #[derive(Clone, Debug, Default)]
@@ -128,6 +134,12 @@ impl Active {
     /// Takes the approved plan of the active revision of a policy: it counts once.
     pub(crate) fn take_plan(&self, policy: &str) -> Option<Plan> {
         self.lock().plans.remove(policy)
+    }
+
+    /// Takes what the trial of a revision found right as it is, if that became active unchanged just now.
+    pub(crate) fn take_rehearsed(&self, policy: &str, loaded: &Arc<Loaded>) -> Option<Rehearsed> {
+        let (tried, rehearsed) = self.lock().rehearsed.remove(policy)?;
+        Arc::ptr_eq(&tried, loaded).then_some(rehearsed)
     }
 
     /// The connections that an active policy needs.

@@ -230,6 +230,7 @@ impl Swap {
                 self.loads.cancel(&name);
                 changes.extend(self.change(|known| {
                     known.loaded.remove(&name);
+                    known.rehearsed.remove(&name);
                     known.catalogue = known.catalogue.without(&name);
                 }));
                 continue;

@@ -21,6 +21,7 @@ mod policies;
 mod registries;
 mod rollout;
 mod service_level;
+mod settled;
 mod signatures;
 mod swap;
 mod tutorial;

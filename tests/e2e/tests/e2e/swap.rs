@@ -20,17 +20,19 @@ use transom_e2e::stage::{Stage, put};
 use transom_e2e::swap::{POLICY, Swap};
 use transom_support::wait;
 
-/// The maximum growth of memory from one half of the swaps to the other.
-const GROWTH_BYTES: u64 = 8 << 20;
+/// By how much memory may grow after the first swaps.
+const GROWTH_BYTES: u64 = 16 << 20;
 
 #[test]
-fn swaps_under_constant_change_lose_and_mix_nothing() -> Result<()> {
+fn swaps_under_constant_change_lose_mix_and_repeat_nothing() -> Result<()> {
     let swapped = Swap {
-        clusters: 8,
-        swaps: 10,
+        clusters: 12,
+        managed: 40,
+        swaps: 8,
     }
     .run()?;
-    ensure!(swapped.edits > 10 && swapped.read > 100, "{swapped:?}");
+    ensure!(swapped.edits > 100 && swapped.read > 100, "{swapped:?}");
+    ensure!(swapped.settled > 0.1, "hardly any was settled: {swapped:?}");
     ensure!(swapped.growth() < GROWTH_BYTES, "memory grew: {swapped:?}");
     Ok(())
 }
@@ -39,11 +41,20 @@ fn swaps_under_constant_change_lose_and_mix_nothing() -> Result<()> {
 #[ignore = "takes minutes: cargo xtask soak"]
 fn soak() -> Result<()> {
     let swap = Swap {
-        clusters: 20,
-        swaps: 100,
+        clusters: 300,
+        managed: 900,
+        swaps: 200,
     };
     let swapped = swap.run()?;
-    println!("{swap:?}: {swapped:?}");
+    println!(
+        "{swap:?}: {:.0} reconciles per second, {} changes, {} secrets read, {:.0} % of the unchanged answers not asked for again, memory grew by {} bytes: {:?}",
+        swapped.rate,
+        swapped.edits,
+        swapped.read,
+        swapped.settled * 100.0,
+        swapped.growth(),
+        swapped.memory,
+    );
     ensure!(swapped.growth() < GROWTH_BYTES, "memory grew");
     Ok(())
 }

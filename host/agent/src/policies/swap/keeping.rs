@@ -154,14 +154,20 @@ impl Swap {
         let Some((loaded, passed)) = passed else {
             return Changes::new();
         };
-        let changes = self.put_to_work(policy, loaded);
+        let changes = self.put_to_work(policy, Arc::clone(&loaded));
         if let Some(probation) = self.probations.get_mut(policy) {
             probation.terms = Some(passed.probation);
         }
+        let mut known = self.active.lock();
         if !passed.approved.is_empty() {
-            let mut known = self.active.lock();
             known.plans.insert(Arc::clone(policy), passed.approved);
         }
+        if let Some(rehearsed) = passed.rehearsed {
+            known
+                .rehearsed
+                .insert(Arc::clone(policy), (loaded, rehearsed));
+        }
+        drop(known);
         changes
     }
 }

@@ -3,7 +3,7 @@
 
 use super::probation::Probation;
 use super::{Newest, Swap};
-use crate::policies::active::Changes;
+use crate::policies::active::{Changes, Rehearsed};
 use crate::policies::load::Loaded;
 use crate::policies::{Approval, Written};
 use std::collections::BTreeMap;
@@ -46,6 +46,8 @@ pub(super) struct Passed {
     pub(super) probation: rollout::Probation,
     /// What was approved, by what it counts for the limits; nothing when it needed no approval.
     pub(super) approved: BTreeMap<Limited, u32>,
+    /// What its trial found right as it is.
+    pub(super) rehearsed: Option<Rehearsed>,
 }
 
 /// A candidate to try.
@@ -65,6 +67,7 @@ pub(crate) struct Tried {
     policy: Arc<str>,
     number: u64,
     trial: Trial,
+    rehearsed: Option<Rehearsed>,
     approval: Option<Approval>,
     approved: Approved,
     now_seconds: i64,
@@ -89,11 +92,17 @@ impl Newest {
 
 impl Due {
     /// What was found, and when.
-    pub(crate) fn tried(self, trial: Trial, approved: Approved, now_seconds: i64) -> Tried {
+    pub(crate) fn tried(
+        self,
+        (trial, rehearsed): (Trial, Option<Rehearsed>),
+        approved: Approved,
+        now_seconds: i64,
+    ) -> Tried {
         Tried {
             policy: self.policy,
             number: self.number,
             trial,
+            rehearsed,
             approval: self.approval,
             approved,
             now_seconds,
@@ -209,7 +218,11 @@ impl Swap {
             return Changes::new();
         };
         newest.pending = None;
-        self.active.lock().plans.remove(name);
+        {
+            let mut known = self.active.lock();
+            known.plans.remove(name);
+            known.rehearsed.remove(name);
+        }
         let place = newest.place.clone();
         let before = self.good.insert(Arc::clone(name), Arc::clone(&loaded));
         let other = |before: &Arc<Loaded>| before.revision.id() != loaded.revision.id();
@@ -279,6 +292,7 @@ impl Swap {
             policy: name,
             number,
             trial,
+            rehearsed,
             approval,
             approved,
             now_seconds,
@@ -316,6 +330,7 @@ impl Swap {
                 pending.passed = Some(Passed {
                     probation,
                     approved: rollout::approved(&revision, &trial, &approved),
+                    rehearsed,
                 });
                 let mut record = Record::of(&revision);
                 record.probation = Some(probation);

@@ -1,0 +1,119 @@
+//! A swap reconciles exactly the primaries whose answer differs; the trial of the new revision has found the others right
+//! as they are, and every later change of what they rest on counts for them.
+
+use crate::admin::start;
+use anyhow::{Result, ensure};
+use std::net::SocketAddr;
+use transom_conformance::fixture::taints_component;
+use transom_e2e::agent::{Agent, DEADLINE};
+use transom_e2e::http::metric;
+use transom_e2e::program;
+use transom_e2e::stage::{Stage, put};
+use transom_support::wait;
+
+const POLICY: &str = "built-in-taints";
+/// Clusters in the folder, and those of them that are not reachable: every 400th.
+const CLUSTERS: usize = 1_000;
+const EACH: usize = 400;
+
+/// A guest that wants no taints.
+fn wanting_none() -> Result<Vec<u8>> {
+    taints_component(
+        r#"(func (export "transom:policy/guest@0.1.0#validate") (param i32 i32) (result i32) (i32.const 1024))
+        (func (export "transom:policy/taints@0.1.0#compute") (param i32) (result i32) (i32.const 1024))"#,
+    )
+}
+
+fn name(index: usize) -> String {
+    format!("cluster-{index:04}")
+}
+
+fn put_cluster(stage: &Stage, index: usize, available: &str) -> Result<()> {
+    let name = name(index);
+    let condition = |kind: &str, status: &str| {
+        format!(
+            "  - {{type: {kind}, status: \"{status}\", reason: R, message: m, lastTransitionTime: \"2026-01-01T00:00:00Z\"}}\n"
+        )
+    };
+    let text = format!(
+        "apiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {{name: {name}}}\n\
+         spec: {{hubAcceptsClient: true}}\nstatus:\n  conditions:\n{}{}",
+        condition("HubAcceptedManagedCluster", "True"),
+        condition("ManagedClusterConditionAvailable", available),
+    );
+    put(&stage.managed(&name), text.as_bytes())
+}
+
+/// How often a primary was reconciled for a cause, in any state.
+fn reconciles(admin: SocketAddr, cause: &str) -> Result<f64> {
+    metric(
+        admin,
+        "transom_reconciles_total",
+        &format!("cause=\"{cause}\""),
+    )
+}
+
+/// Waits until nothing is left to do.
+fn wait_for_rest(admin: SocketAddr) -> Result<()> {
+    let rests = || {
+        let left = metric(admin, "transom_queue_primaries", POLICY).ok()?;
+        (left == 0.0).then_some(())
+    };
+    Ok(wait::until("an empty workqueue", DEADLINE, rests)?)
+}
+
+fn put_component(stage: &Stage, component: &[u8]) -> Result<()> {
+    put(&stage.policies.join(POLICY).join("decide.wasm"), component)
+}
+
+/// Replaces the component, and waits until that was told so many times and is at rest.
+fn swap(
+    stage: &Stage,
+    (agent, admin): (&Agent, SocketAddr),
+    component: &[u8],
+    count: usize,
+) -> Result<()> {
+    put_component(stage, component)?;
+    agent.wait_for_lines(count, &["\"swapped\""])?;
+    wait_for_rest(admin)
+}
+
+#[test]
+fn a_swap_reconciles_exactly_the_primaries_whose_answer_differs() -> Result<()> {
+    let stage = Stage::new(0, 0)?;
+    let away = |index: usize| index % EACH == 7;
+    for index in 0..CLUSTERS {
+        put_cluster(&stage, index, if away(index) { "Unknown" } else { "True" })?;
+    }
+    stage.put_policy(POLICY, &[("builtin:taints", "decide.wasm")])?;
+    put_component(&stage, &wanting_none()?)?;
+    let (agent, admin) = start(&stage, &[])?;
+    agent.wait_for_lines(1, &["\"loaded\""])?;
+    wait_for_rest(admin)?;
+    ensure!(reconciles(admin, "Added")? == CLUSTERS as f64);
+
+    swap(&stage, (&agent, admin), &program::component("taints")?, 1)?;
+    let different = (0..CLUSTERS).filter(|index| away(*index)).count() as f64;
+    let swapped = reconciles(admin, "Swapped")?;
+    ensure!(swapped == different, "{swapped} instead of {different}");
+    for index in (0..CLUSTERS).filter(|index| away(*index)) {
+        ensure!(stage.taints(&name(index))?.len() == 1, "{index}");
+    }
+
+    // One that was not reconciled is known as the new revision sees it: its next change is a change.
+    put_cluster(&stage, 500, "Unknown")?;
+    let tainted = || (stage.taints(&name(500)).ok()?.len() == 1).then_some(());
+    wait::until("the taint of a cluster that was right", DEADLINE, tainted)?;
+    wait_for_rest(admin)?;
+    ensure!(reconciles(admin, "Added")? == CLUSTERS as f64);
+    ensure!(reconciles(admin, "Changed")? == 1.0);
+
+    // Other bytes with the same answers: nothing is reconciled.
+    let mut alike = program::component("taints")?;
+    // A custom section with an empty name.
+    alike.extend([0, 1, 0]);
+    swap(&stage, (&agent, admin), &alike, 2)?;
+    ensure!(reconciles(admin, "Swapped")? == swapped);
+    agent.stop()?;
+    Ok(())
+}
