@@ -52,7 +52,7 @@ pub(crate) enum Command {
     Render(RenderArgs),
     /// Run the cases of policies and guests through the built components.
     #[command(
-        after_help = "Examples:\n  transom test\n  transom test policies/built-in-taints\n  transom test guest/kubeconfig -o json\n  transom test . --component target/guests/mine.wasm\n  transom test policies/mine --update\n\nExit code: 0 when every case passes; 1 when a case fails; 2 on a usage error."
+        after_help = "Examples:\n  transom test\n  transom test policies/built-in-taints\n  transom test guest/kubeconfig -o json\n  transom test target/guests/mine.wasm\n  transom test . --component target/guests/mine.wasm\n  transom test policies/mine --update\n\nExit code: 0 when every case passes; 1 when a case fails; 2 on a usage error."
     )]
     Test(TestArgs),
     /// Check policies, with their components and settings.
@@ -73,7 +73,7 @@ pub(crate) enum Command {
     New(NewArgs),
     /// Compile the crate of a guest with cargo, and make its component.
     #[command(
-        after_help = "Examples:\n  transom build\n  transom build my-guest -o my-guest.wasm\n\nRuns `cargo build --release --target wasm32-unknown-unknown` in the folder, with its build scripts.\n\nExit code: 0 when the component is written; 1 when the agent would not load it, so nothing is written; 2 when it cannot be built."
+        after_help = "Examples:\n  transom build\n  transom build my-guest -o my-guest.wasm\n\nRuns `cargo build --release --target wasm32-unknown-unknown` in the folder, with its build scripts. Puts the cases of the folder `cases` into the component: a policy takes the component only when they pass.\n\nExit code: 0 when the component is written; 1 when the agent would not load it, so nothing is written; 2 when it cannot be built."
     )]
     Build(BuildArgs),
     /// Turn a core module that was built with the SDK into a component that a policy can name.
@@ -286,7 +286,8 @@ pub(crate) struct ExplainArgs {
 /// Flags of `test`.
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {
-    /// Where to search for folders named `cases`.
+    /// Where to search for folders named `cases`; or a component, a file or `builtin:<name>`, whose own cases are run, which
+    /// travel with it.
     #[arg(default_value = "policies")]
     pub(crate) path: PathBuf,
     /// The component of the one guest whose cases are run: a file, or `builtin:<name>`. Default:

@@ -1,6 +1,7 @@
 //! Reads the policies that are written in a folder, a file or the binary itself.
 
 pub(crate) mod active;
+pub(crate) mod cases;
 pub(crate) mod components;
 pub(crate) mod files;
 mod follow;

@@ -333,6 +333,10 @@ words! {
     DescriptionInvalid, Invalid: "The component's self-description breaks the contract.",
         "Use another version of the guest.";
     SettingsRefused, Invalid: "The guest rejects its settings.", "Fix the field of the settings named in the message.";
+    CasesInvalid, Invalid: "The cases that travel with the component cannot be read, or exceed a limit.",
+        "Build the component again with `transom build`.";
+    CasesFailed, Invalid: "A case that travels with the component does not get the answer that it expects.",
+        "Run `transom test COMPONENT`, which shows the difference. Mend the guest or the case, and build the component again.";
     PolicyInvalid, Invalid: "The policy is invalid.", "Fix the field named in the message.";
     TaintKeyTaken, Invalid: "Another policy owns one of this policy's taint keys on the same objects.",
         "Remove the key named in the message from taintKeys of one of the two policies, or delete one of them. The \

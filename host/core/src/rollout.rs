@@ -78,6 +78,8 @@ pub enum Gate {
     Description,
     /// They accept their settings.
     Settings,
+    /// They give the answers that the cases expect which travel with them.
+    Cases,
     /// On the live primaries they answer twice the same, within the limits and the grant.
     Answers,
     /// It changes no more than the limits of the policy allow in an interval, or that is approved.
@@ -99,6 +101,7 @@ impl Gate {
             Self::Compile => "Compile",
             Self::Description => "Description",
             Self::Settings => "Settings",
+            Self::Cases => "Cases",
             Self::Answers => "Answers",
             Self::Limits => "Limits",
             Self::Approval => "Approval",
@@ -122,6 +125,7 @@ impl Gate {
             KnownReason::ComponentInvalid | KnownReason::ComponentTooLarge => Self::Compile,
             KnownReason::DescriptionInvalid => Self::Description,
             KnownReason::SettingsRefused => Self::Settings,
+            KnownReason::CasesInvalid | KnownReason::CasesFailed => Self::Cases,
             reason if is_fault(reason) => Self::Description,
             _ => Self::Manifest,
         }

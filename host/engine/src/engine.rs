@@ -207,6 +207,11 @@ impl Engine {
         }
     }
 
+    /// Whether other work waits for what it loads.
+    pub fn is_hasty(&self) -> bool {
+        self.hasty
+    }
+
     /// Advances deadlines by one millisecond. Only needed with [`Ticker::Manual`].
     pub fn tick(&self) {
         self.inner.tick();

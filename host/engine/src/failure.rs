@@ -50,6 +50,9 @@ pub enum LoadError {
     /// Its self-description breaks the contract.
     #[error("the component's description is invalid: {0}")]
     DescriptionInvalid(String),
+    /// The cases that travel with it cannot be read.
+    #[error("the component's cases are invalid: {0}")]
+    CasesInvalid(String),
     /// It failed to describe itself.
     #[error("failed to get the component's description: {0}")]
     Describe(CallFailure),
@@ -71,6 +74,7 @@ impl LoadError {
             Self::ImportNotGranted(_) => "ImportNotGranted",
             Self::WorldMismatch { .. } => "WorldMismatch",
             Self::DescriptionInvalid(_) => "DescriptionInvalid",
+            Self::CasesInvalid(_) => "CasesInvalid",
             Self::Describe(failure) => failure.reason(),
         }
     }

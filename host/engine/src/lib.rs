@@ -24,6 +24,7 @@ mod private;
 #[cfg(feature = "recorder")]
 mod recorder;
 mod run;
+mod travelling;
 
 pub use compile::digest;
 pub use compiler::{COMPILATION_BYTES, COMPILING_BYTES, Compiler, anonymous_bytes, compile};
@@ -37,3 +38,4 @@ pub use private::PrivateFolder;
 #[cfg(feature = "recorder")]
 pub use recorder::MemoryRecorder;
 pub use run::Call;
+pub use travelling::{travelling_cases, with_cases};

@@ -10,6 +10,7 @@ use crate::imports::{Capabilities, Capability, denied, imports, needs};
 use crate::limits::{Limits, printable};
 use crate::measure::Lift;
 use crate::run::Runnable;
+use crate::travelling::travelling_cases;
 use std::sync::Arc;
 use transom_core::contract::description::{Description, Role};
 use wasmtime::component::{Component, Instance};
@@ -130,6 +131,7 @@ impl Engine {
             )),
         };
         let (digest, size) = (compiled.digest.clone(), compiled.size);
+        let cases = travelling_cases(bytes).map(|cases| cases.len());
         Ok(Inspection {
             digest,
             size,
@@ -139,6 +141,7 @@ impl Engine {
             needs,
             ungrantable,
             description,
+            cases,
         })
     }
 }
@@ -162,6 +165,8 @@ pub struct Inspection {
     pub ungrantable: Vec<String>,
     /// Its self-description, or why it could not be loaded even with what it needs.
     pub description: Result<Description, LoadError>,
+    /// How many cases travel with it, or why they cannot be read.
+    pub cases: Result<usize, LoadError>,
 }
 
 /// Asks the component for its description, after comparing the types of its exports.

@@ -1,9 +1,11 @@
 //! Components for tests: hostile ones from text under `tests/fixtures/hostile`, built ones from `target/guests`, which
 //! `cargo xtask guests` builds.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Error, Result};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
+use transom_core::cases::{Case, SECTION};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
@@ -74,6 +76,44 @@ pub fn taints_component(special: &str) -> Result<Vec<u8>> {
 pub fn taints_module(special: &str) -> Result<Vec<u8>> {
     let common = fs::read_to_string(root().join("tests/fixtures/hostile/common.wat"))?;
     module(&whole(special, &common), "taints-guest")
+}
+
+/// A component with a case that travels with it: the settings `{}` are valid, unless `fails`, which expects a problem.
+///
+/// # Errors
+/// When the bytes are not a component.
+pub fn with_case(component: Vec<u8>, fails: bool) -> Result<Vec<u8>> {
+    let expected = if fails {
+        json!([{"reason": "Never"}])
+    } else {
+        json!([])
+    };
+    let case = Case {
+        name: "settings/none".to_owned(),
+        given: json!({"validate": {}}),
+        expected,
+    };
+    transom_engine::with_cases(component, vec![case]).map_err(Error::msg)
+}
+
+/// A component whose section of cases has this content.
+///
+/// # Errors
+/// When the bytes are not a component.
+pub fn with_section(component: Vec<u8>, content: &[u8]) -> Result<Vec<u8>> {
+    let mut all = component;
+    let name = SECTION.as_bytes();
+    let length = u32::try_from(1 + name.len() + content.len())?;
+    all.push(0);
+    // LEB128 in five bytes.
+    for part in 0..5 {
+        let more = if part < 4 { 0x80 } else { 0 };
+        all.push(u8::try_from((length >> (7 * part)) & 0x7f)? | more);
+    }
+    all.push(u8::try_from(name.len())?);
+    all.extend_from_slice(name);
+    all.extend_from_slice(content);
+    Ok(all)
 }
 
 fn complete(special: &str, common: &str) -> Result<Vec<u8>> {

@@ -1,7 +1,7 @@
 //! `transom build`: has cargo compile the crate of a guest, and makes its component.
 
-use crate::args::{BuildArgs, ComponentizeArgs};
-use crate::command::component;
+use crate::args::BuildArgs;
+use crate::command::{cases, component};
 use crate::output::{Ending, Screen};
 use anyhow::{Context as _, bail};
 use serde_json::Value;
@@ -18,10 +18,10 @@ struct Built {
     module: PathBuf,
 }
 
-/// Compiles the crate, writes its component, and prints what it is.
+/// Compiles the crate, writes its component with the cases of the crate in it, and prints what it is.
 ///
 /// # Errors
-/// When the folder holds no crate of a guest, when it cannot be compiled, and as `componentize`.
+/// When the folder holds no crate of a guest, when it cannot be compiled, when a case cannot be read, and as `componentize`.
 pub(crate) fn build(args: &BuildArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let folder = args.folder.display();
     let Built { package, module } = compile(&args.folder)
@@ -30,7 +30,9 @@ pub(crate) fn build(args: &BuildArgs, screen: &Screen) -> anyhow::Result<Ending>
         Some(output) => output.clone(),
         None => place(&module, &package)?,
     };
-    component::componentize(&ComponentizeArgs { module, output }, screen)
+    let travelling = cases::of_crate(&args.folder, screen)
+        .with_context(|| format!("failed to read the cases of the guest in `{folder}`"))?;
+    component::make(&module, &output, travelling, screen)
 }
 
 /// Where `transom test` looks for the component of a crate: below the target folder.

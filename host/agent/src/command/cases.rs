@@ -4,6 +4,7 @@
 mod compare;
 mod guest;
 mod policy;
+mod travelling;
 mod update;
 
 use crate::args::TableFormat;
@@ -19,6 +20,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use transom_engine::Engine;
+pub(super) use travelling::of_crate;
 use update::Came;
 
 /// The files of a case; the last is for cases of policies, and may be absent.
@@ -52,10 +54,14 @@ struct Warm {
 /// When there is no case, or the engine cannot be made.
 pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
     telemetry::start_beside_output();
+    if let Some(component) = travelling::named(&args.path) {
+        let verdicts = travelling::test(component, args)?;
+        return Ok(report(&verdicts, args.output, screen));
+    }
     let mut cases = Vec::new();
     if !args.path.exists() {
         bail!(
-            "failed to find `{}`: `transom test PATH` runs the cases below PATH; the default is `policies`",
+            "failed to find `{}`: `transom test PATH` runs the cases below PATH, or those that travel with the component PATH; the default is `policies`",
             args.path.display()
         );
     }
@@ -83,19 +89,24 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
         }
         verdicts
     })?;
-    match args.output {
-        TableFormat::Table => table(&verdicts, screen),
+    let ending = report(&verdicts, args.output, screen);
+    for warning in warm.guests.warnings() {
+        let word = screen.tinted("warning", Tint::Yellow, 8);
+        screen.note(format_args!("{word} {warning}"));
+    }
+    Ok(ending)
+}
+
+/// Prints what became of cases.
+fn report(verdicts: &[Verdict], format: TableFormat, screen: &Screen) -> Ending {
+    match format {
+        TableFormat::Table => table(verdicts, screen),
         TableFormat::Json => {
             let rows = verdicts.iter().map(|verdict| json!({"case": verdict.case, "passed": !verdict.failed(), "differences": verdict.differences, "updated": verdict.updated}));
             screen.json(&rows.collect::<Vec<_>>());
         }
     }
-    for warning in warm.guests.warnings() {
-        let word = screen.tinted("warning", Tint::Yellow, 8);
-        screen.note(format_args!("{word} {warning}"));
-    }
-    let failed = verdicts.iter().any(Verdict::failed);
-    Ok(Ending::failed_if(failed))
+    Ending::failed_if(verdicts.iter().any(Verdict::failed))
 }
 
 /// The crate of the one guest that `--component` is for, and the value of the flag.

@@ -2,15 +2,17 @@
 
 use crate::args::{ComponentizeArgs, InspectArgs, TableFormat};
 use crate::command::{place, replace_file};
-use crate::output::{Ending, Screen};
+use crate::output::{Ending, Screen, Tint};
+use crate::policies::cases::{Failed, check};
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 use transom_artifacts::{Location, builtin_names};
+use transom_core::cases::Case;
 use transom_core::contract::description::{Description, Role};
-use transom_engine::{Capability, Engine, EngineOptions, Inspection};
+use transom_engine::{Capability, Engine, EngineOptions, Inspection, with_cases};
 use wit_component::ComponentEncoder;
 
 /// Maximum size of a module in bytes: one with debug information is ten times as large as its component.
@@ -42,7 +44,8 @@ pub(crate) fn inspect(args: &InspectArgs, screen: &Screen) -> anyhow::Result<End
         TableFormat::Json => screen.json(&as_json(&location, &found)),
         TableFormat::Table => print(&location, &found, screen),
     }
-    Ok(Ending::failed_if(found.description.is_err()))
+    let failed = found.description.is_err() || found.cases.is_err();
+    Ok(Ending::failed_if(failed))
 }
 
 /// The names of the capabilities that it would need.
@@ -68,6 +71,10 @@ fn print(location: &Location, found: &Inspection, screen: &Screen) {
     list("imports", &found.imports);
     list("exports", &found.exports);
     list("needs", &needs(found));
+    match &found.cases {
+        Ok(count) => line("cases", &count.to_string()),
+        Err(error) => line("cases", &format!("{}: {error}", error.reason())),
+    }
     if !found.ungrantable.is_empty() {
         line("not grantable:", &found.ungrantable.join(", "));
     }
@@ -107,6 +114,10 @@ fn as_json(location: &Location, found: &Inspection) -> Value {
         }),
         Err(error) => json!({"reason": error.reason(), "message": error.to_string()}),
     };
+    let cases = match &found.cases {
+        Ok(count) => json!(count),
+        Err(error) => json!({"reason": error.reason(), "message": error.to_string()}),
+    };
     json!({
         "component": location.to_string(),
         "digest": found.digest,
@@ -116,20 +127,40 @@ fn as_json(location: &Location, found: &Inspection) -> Value {
         "exports": found.exports,
         "needs": needs(found),
         "ungrantable": found.ungrantable,
+        "cases": cases,
         "description": description,
     })
 }
 
-/// Writes the component, and prints what it is. A component that the agent would not load is not written.
+/// Writes the component of a module, and prints what it is.
 ///
 /// # Errors
-/// When the module cannot be read, is none, or names no world; and when the component cannot be written.
+/// As for [`make`].
 pub(crate) fn componentize(args: &ComponentizeArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let (from, to) = (args.module.display(), args.output.display());
-    let module = read(&args.module).with_context(|| format!("failed to read `{from}`"))?;
+    make(&args.module, &args.output, Vec::new(), screen)
+}
+
+/// Writes the component of a module with the cases that travel with it, and prints what it is. A component that the agent
+/// would not load is not written; one whose cases fail is, because `transom test` needs it to show the difference.
+///
+/// # Errors
+/// When the module cannot be read, is none, or names no world; when the cases exceed a limit; and when the component cannot
+/// be written.
+pub(super) fn make(
+    module: &Path,
+    output: &Path,
+    cases: Vec<Case>,
+    screen: &Screen,
+) -> anyhow::Result<Ending> {
+    let (from, to) = (module.display(), output.display());
+    let module = read(module).with_context(|| format!("failed to read `{from}`"))?;
     let component =
         encode(&module).with_context(|| format!("failed to turn `{from}` into a component"))?;
-    let found = Engine::new(EngineOptions::default())?.inspect(&component);
+    let count = cases.len();
+    let component = with_cases(component, cases)
+        .map_err(|why| anyhow!("failed to put the cases into the component of `{from}`: {why}"))?;
+    let engine = Engine::new(EngineOptions::default())?;
+    let found = engine.inspect(&component);
     let found = found.with_context(|| format!("failed to inspect the component of `{from}`"))?;
     if let Err(error) = &found.description {
         let reason = error.reason();
@@ -138,12 +169,27 @@ pub(crate) fn componentize(args: &ComponentizeArgs, screen: &Screen) -> anyhow::
         ));
         return Ok(Ending::Failed);
     }
-    write(&args.output, &component).with_context(|| format!("failed to write `{to}`"))?;
+    write(output, &component).with_context(|| format!("failed to write `{to}`"))?;
     let (bytes, world) = (component.len(), world(&found).unwrap_or("unknown world"));
+    let cases = match count {
+        0 => String::new(),
+        1 => ", 1 case".to_owned(),
+        count => format!(", {count} cases"),
+    };
     screen.line(format_args!(
-        "{to}  {bytes} bytes, {world}, {}",
+        "{to}  {bytes} bytes, {world}{cases}, {}",
         found.digest
     ));
+    if let Some(role) = found.world {
+        let guest = engine.load(&component, role, &found.needs)?;
+        if let Err(Failed::Refused(reason, why)) = check(&engine, &guest, &component) {
+            let word = screen.tinted("warning", Tint::Yellow, 8);
+            let reason = reason.as_str();
+            screen.note(format_args!(
+                "{word} no policy would begin to use this component: {reason}: {why}"
+            ));
+        }
+    }
     Ok(Ending::Right)
 }
 

@@ -1,5 +1,6 @@
 //! Which components policies may name, and how those are read that lie in a cluster or a registry.
 
+use crate::policies::cases::Passed;
 use crate::policies::images::Images;
 use crate::policies::kept::{Asker, Kept};
 use crate::policies::load::Inputs;
@@ -197,6 +198,7 @@ impl Components {
                             sources: &this.sources,
                             base: &wanted.base,
                             gathered: &gathered,
+                            passed: Passed::All,
                         };
                         let spec = wanted.verify.as_ref();
                         if spec.is_none_or(|spec| verify::is_signed(spec, &component, inputs)) {

@@ -1,6 +1,7 @@
 //! From a policy's manifest to compiled guests with accepted settings. A revision that fails anywhere is refused as a
 //! whole.
 
+use super::cases::{self, Passed};
 use super::{Written, verify};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -43,6 +44,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) base: &'a Base,
     /// What requests gave for what lies in a cluster or a registry.
     pub(crate) gathered: &'a Gathered,
+    /// Which components need not pass their own cases again.
+    pub(crate) passed: Passed<'a>,
 }
 
 /// Checks a manifest, fetches and compiles its guests, and has them check their settings. Reads no cluster.
@@ -58,6 +61,7 @@ pub(crate) fn load(
         sources,
         base: &written.base,
         gathered: &Gathered::default(),
+        passed: Passed::Nothing,
     };
     assemble(engine, check(&written.value)?, inputs).map_err(|unloaded| match unloaded {
         Unloaded::Refused(refusal) => refusal,
@@ -148,7 +152,7 @@ pub(super) fn assemble(
     })
 }
 
-/// Loads one guest: bytes, signatures, code, description, settings.
+/// Loads one guest: bytes, signatures, code, description, settings, its own cases.
 fn guest(
     engine: &Engine,
     role: &str,
@@ -194,6 +198,14 @@ fn guest(
         .map_err(|failure| refused(known_reason(failure.reason.as_str()), &failure.message))?;
     guest.signers = signers.unwrap_or_default();
     check_settings(&compiled, &spec.settings).map_err(|(reason, why)| refused(reason, &why))?;
+    if !inputs.passed.has(compiled.digest()) {
+        cases::check(engine, &compiled, &artifact.bytes).map_err(|failed| match failed {
+            cases::Failed::Slow => Unloaded::Slow,
+            cases::Failed::Refused(reason, why) => {
+                refused(reason, &format_args!("component `{at}`: {why}"))
+            }
+        })?;
+    }
     Ok((compiled, guest))
 }
 
@@ -251,6 +263,7 @@ mod tests {
             "ComponentInvalid",
             "ImportNotGranted",
             "DescriptionInvalid",
+            "CasesInvalid",
         ] {
             assert_eq!(known_reason(spelled).as_str(), spelled);
         }

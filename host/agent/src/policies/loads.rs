@@ -4,6 +4,7 @@
 
 mod earlier;
 
+use crate::policies::cases::Passed;
 use crate::policies::components::{self, Components, Versions};
 use crate::policies::load::{self, Loaded, Unloaded};
 use crate::policies::swap::GRACE;
@@ -390,10 +391,12 @@ fn load_newest(
     (job, policy): (&Job, &Policy),
     gathered: &Gathered,
 ) -> Result<Newest, Unloaded> {
+    let active = job.history.as_ref().and_then(History::active);
     let inputs = load::Inputs {
         sources: components.sources(),
         base: &job.wanted.base,
         gathered,
+        passed: active.map_or(Passed::Nothing, Passed::Of),
     };
     let load = || load::assemble(engine, policy.clone(), inputs);
     let refusal = match catch_unwind(AssertUnwindSafe(load)) {

@@ -1,6 +1,7 @@
 //! Keeps the revisions of policies on the cluster where the agent runs, reads them at a start, and has the active one
 //! restored.
 
+use crate::policies::cases::Passed;
 use crate::policies::components::{Components, Local};
 use crate::policies::load::{self, Loaded, Unloaded};
 use crate::policies::wanted::Wanted;
@@ -366,6 +367,7 @@ pub(super) fn restore(
         sources: components.sources(),
         base: &wanted.base,
         gathered: &gathered,
+        passed: Passed::All,
     };
     let loaded = load::assemble(engine, policy, inputs)?;
     match loaded.revision.id() == record.id {

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fs;
+use transom_conformance::fixture::with_case;
 use transom_core::digest::Digest;
 use transom_e2e::program;
 use transom_test_cluster::{Access, Mark, Registry, Target, wait};
@@ -103,6 +104,35 @@ async fn requests(stage: &Stage, mark: Mark, namespace: &str) -> Result<usize> {
     let of = |target: &Target| target.resource == "configmaps" && target.namespace == namespace;
     let targets = lines.iter().filter_map(|line| line.target.as_ref());
     Ok(targets.filter(|target| of(target)).count())
+}
+
+#[test]
+fn a_component_whose_own_case_fails_never_becomes_active() -> Result<()> {
+    on_stage(async |stage| {
+        stage.install_policies().await?;
+        stage.objects().namespace(PARTS).await?;
+        stage.allow_components().await?;
+        stage.ready("one", true).await?;
+        let first = component(b'a')?;
+        stage.put_component("mine", &first).await?;
+        stage.use_component("configmap:parts/mine/k").await?;
+        let agent = stage.start_agent(&["--policy-objects", "--sources", SOURCES])?;
+        stage.wait_for_component(&first).await?;
+        let failing = with_case(component(b'b')?, true)?;
+        stage.put_component("mine", &failing).await?;
+        let why = "case `settings/none`: the answer is not the expected one";
+        stage.wait_for_message("CasesFailed", why, &first).await?;
+        let at_gate = |status: &Value| status["candidate"]["gate"] == "Cases";
+        stage.wait_for_status("the gate", at_gate).await?;
+        // The active revision goes on; a component whose cases pass takes over.
+        stage.move_port("one", 7443).await?;
+        stage.wait_for_right("one", 7443).await?;
+        let passing = with_case(component(b'b')?, false)?;
+        stage.put_component("mine", &passing).await?;
+        stage.wait_for_component(&passing).await?;
+        agent.stop()?;
+        Ok(())
+    })
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Commands for guest authors: building a component from a module, and the guest's own cases. The modules here are
 //! written as text; `tutorial.rs` compiles one.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Error, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -104,6 +104,50 @@ fn builds_a_component_from_a_module_and_cases_show_its_logs() -> Result<()> {
         "{}",
         stderr(&output)
     );
+    Ok(())
+}
+
+#[test]
+fn the_cases_that_travel_with_a_component_run_without_its_crate() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("guest.wasm");
+    let good = || fixture::hostile("good");
+    for (component, passes, count, told) in [
+        (
+            fixture::with_case(good()?, false)?,
+            true,
+            "cases       1",
+            "1 passed, 0 failed",
+        ),
+        (
+            fixture::with_case(good()?, true)?,
+            false,
+            "cases       1",
+            "expected [{\"reason\":\"Never\"}], got []",
+        ),
+        (good()?, false, "cases       0", "failed to find a case"),
+        (
+            fixture::with_section(good()?, b"{\"version\": 9}")?,
+            false,
+            "CasesInvalid",
+            "its version is not 1",
+        ),
+    ] {
+        fs::write(&path, component)?;
+        let run = |word: &str| {
+            Command::new(program::binary()?)
+                .arg(word)
+                .arg(&path)
+                .output()
+                .map_err(Error::from)
+        };
+        let (inspected, tested) = (run("inspect")?, run("test")?);
+        let said = String::from_utf8_lossy(&inspected.stdout);
+        ensure!(said.contains(count), "{said}");
+        let said = String::from_utf8_lossy(&tested.stdout).into_owned() + &stderr(&tested);
+        ensure!(said.contains(told), "{said}");
+        ensure!((code(&tested) == Some(0)) == passes, "{said}");
+    }
     Ok(())
 }
 

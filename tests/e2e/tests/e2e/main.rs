@@ -12,6 +12,7 @@ mod destination;
 mod escapes;
 mod exhaust;
 mod fuzz;
+mod gates;
 mod limits;
 mod memory;
 mod once;

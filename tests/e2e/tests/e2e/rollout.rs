@@ -11,12 +11,12 @@ use transom_e2e::stage::{Stage, put};
 use transom_support::wait;
 
 /// The policy of these tests; its component is a file.
-const POLICY: &str = "built-in-taints";
+pub(crate) const POLICY: &str = "built-in-taints";
 /// The longest name of a cluster for which [`failing`] does not fail.
-const LONGEST: usize = 40;
+pub(crate) const LONGEST: usize = 40;
 
 /// A guest that wants no taints, and traps for a cluster with a long name.
-fn failing() -> Result<Vec<u8>> {
+pub(crate) fn failing() -> Result<Vec<u8>> {
     taints_component(&format!(
         r#"(func (export "transom:policy/guest@0.1.0#validate") (param i32 i32) (result i32) (i32.const 1024))
         (func (export "transom:policy/taints@0.1.0#compute") (param i32) (result i32)
@@ -26,7 +26,7 @@ fn failing() -> Result<Vec<u8>> {
 }
 
 /// A stage with three clusters that are not reachable.
-fn stage() -> Result<Stage> {
+pub(crate) fn stage() -> Result<Stage> {
     let stage = Stage::new(0, 0)?;
     for name in ["a", "b", "c"] {
         put_cluster(&stage, name)?;
@@ -36,7 +36,7 @@ fn stage() -> Result<Stage> {
     Ok(stage)
 }
 
-fn put_cluster(stage: &Stage, name: &str) -> Result<()> {
+pub(crate) fn put_cluster(stage: &Stage, name: &str) -> Result<()> {
     let condition = |kind: &str, status: &str| {
         format!(
             "  - {{type: {kind}, status: \"{status}\", reason: R, message: m, lastTransitionTime: \"2026-01-01T00:00:00Z\"}}\n"
@@ -78,33 +78,33 @@ fn put_component(stage: &Stage, component: &[u8]) -> Result<()> {
     put(&stage.policies.join(POLICY).join("decide.wasm"), component)
 }
 
-fn watch(stage: &Stage, log: &str) -> Result<Agent> {
+pub(crate) fn watch(stage: &Stage, log: &str) -> Result<Agent> {
     let mut command = stage.run()?;
     command.env("XDG_CACHE_HOME", stage.path("cache"));
     Agent::start(&mut command, stage.path(log))
 }
 
 /// A field of the policy's status.
-fn status(stage: &Stage, pointer: &str) -> Option<Value> {
+pub(crate) fn status(stage: &Stage, pointer: &str) -> Option<Value> {
     let text = fs::read_to_string(stage.policy_status(POLICY)).ok()?;
     let status: Value = serde_yaml::from_str(&text).ok()?;
     status.pointer(pointer).cloned()
 }
 
 /// Waits for an active revision.
-fn revision(stage: &Stage) -> Result<Value> {
+pub(crate) fn revision(stage: &Stage) -> Result<Value> {
     let id = || status(stage, "/revision/id");
     Ok(wait::until("a revision", DEADLINE, id)?)
 }
 
 /// Waits until a field of the policy's status has a value.
-fn wait_for(stage: &Stage, pointer: &str, value: &str) -> Result<()> {
+pub(crate) fn wait_for(stage: &Stage, pointer: &str, value: &str) -> Result<()> {
     let what = format!("{pointer} to be {value}");
     let is = || (status(stage, pointer)?.as_str()? == value).then_some(());
     Ok(wait::until(&what, DEADLINE, is)?)
 }
 
-fn wait_for_taints(stage: &Stage, name: &str, count: usize) -> Result<()> {
+pub(crate) fn wait_for_taints(stage: &Stage, name: &str, count: usize) -> Result<()> {
     let what = format!("{count} taints of {name}");
     let is = || (stage.taints(name).ok()?.len() == count).then_some(());
     Ok(wait::until(&what, DEADLINE, is)?)

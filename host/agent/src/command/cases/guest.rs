@@ -4,6 +4,7 @@
 
 use super::update::Came;
 use crate::command::case::settings::above_cases;
+use crate::policies::cases::ask;
 use crate::telemetry;
 use anyhow::{Context as _, bail};
 use serde_json::Value;
@@ -13,8 +14,9 @@ use std::time::SystemTime;
 use std::{env, fs};
 use toml::Table;
 use transom_artifacts::{Gathered, Location, builtin_names};
+use transom_core::cases::{difference, least};
 use transom_core::document;
-use transom_engine::{Engine, Guest, LogLine};
+use transom_engine::{Engine, Guest};
 
 /// Limits of one file of a case.
 const LIMITS: document::Limits = document::Limits {
@@ -31,9 +33,6 @@ const MAX_BYTES: u64 = 1 << 20;
 const MAX_FILES: usize = 10_000;
 /// Maximum depth of folders that are looked at.
 const MAX_DEPTH: usize = 16;
-
-/// The fields that may be left out although the answer has them: the wording of sentences may change.
-const SENTENCES: [&str; 1] = ["message"];
 
 /// The guests that were loaded.
 #[derive(Default)]
@@ -102,37 +101,43 @@ pub(super) fn run(
         telemetry::logged_in_case(case, line);
     }
     let found = found?;
-    if found != ask(guest, &given, &mut Vec::new())? {
-        bail!("the guest gave two different answers to the same call");
-    }
-    let difference = difference(&expected, &found);
+    let difference = difference(&expected, &found).map(|difference| difference.to_string());
     let differences = difference.into_iter().collect();
     Ok((differences, Came::Whole(least(&found))))
 }
 
-fn read(path: &Path) -> anyhow::Result<Value> {
+/// A file of a case of a guest.
+///
+/// # Errors
+/// When it cannot be read, or exceeds a limit.
+pub(super) fn read(path: &Path) -> anyhow::Result<Value> {
     let failed = || format!("failed to read `{}`", path.display());
     document::parse_one(&fs::read(path).with_context(failed)?, LIMITS).with_context(failed)
 }
 
 fn load(engine: &Engine, location: &Location) -> anyhow::Result<Guest> {
-    let failed = || format!("failed to load `{location}`");
     let artifact = location
         .fetch(None, &Gathered::default())
-        .with_context(failed)?;
-    let found = engine.inspect(&artifact.bytes).with_context(failed)?;
+        .with_context(|| format!("failed to load `{location}`"))?;
+    with_its_needs(engine, location, &artifact.bytes)
+}
+
+/// A component as a guest of its own world, with all that it needs.
+///
+/// # Errors
+/// When it cannot be loaded.
+pub(super) fn with_its_needs(
+    engine: &Engine,
+    location: &Location,
+    component: &[u8],
+) -> anyhow::Result<Guest> {
+    let failed = || format!("failed to load `{location}`");
+    let found = engine.inspect(component).with_context(failed)?;
     let world = found.world.context("it matches no world");
     let world = world.with_context(failed)?;
     engine
-        .load(&artifact.bytes, world, &found.needs)
+        .load(component, world, &found.needs)
         .with_context(failed)
-}
-
-/// Asks the guest the one question of a case, and keeps what it logged. A call without an answer fails its case.
-fn ask(guest: &Guest, given: &Value, log: &mut Vec<LogLine>) -> anyhow::Result<Value> {
-    let call = guest.ask(given.clone()).map_err(anyhow::Error::msg)?;
-    log.extend(call.receipt.log);
-    call.result.context("failed to call the component")
 }
 
 /// The component of a guest crate: the built file, or else the builtin guest of the same name.
@@ -255,145 +260,5 @@ fn files(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
         } else if kind.is_file() && is_source {
             found.push(path);
         }
-    }
-}
-
-/// The first place at which an answer is not what is expected; a field that is left out must be empty.
-fn difference(expected: &Value, found: &Value) -> Option<String> {
-    at("", expected, found).err()
-}
-
-fn at(place: &str, expected: &Value, found: &Value) -> Result<(), String> {
-    match (expected, found) {
-        (Value::Object(expected), Value::Object(found)) => {
-            // A map with one entry is a variant, because every record has more fields. A variant cannot be left out.
-            let chosen = found.len() == 1;
-            for (key, value) in found {
-                let place = child(place, key);
-                match expected.get(key) {
-                    Some(wanted) => at(&place, wanted, value)?,
-                    None if !chosen && may_be_left_out((key, value)) => {}
-                    None => return Err(format!("`{place}`: expected nothing, got {value}")),
-                }
-            }
-            let Some(key) = expected.keys().find(|key| !found.contains_key(*key)) else {
-                return Ok(());
-            };
-            let place = child(place, key);
-            Err(format!(
-                "`{place}`: expected, but an answer has no such field"
-            ))
-        }
-        (Value::Array(wanted), Value::Array(given)) if wanted.len() == given.len() => {
-            for (index, (wanted, given)) in wanted.iter().zip(given).enumerate() {
-                at(&format!("{place}[{index}]"), wanted, given)?;
-            }
-            Ok(())
-        }
-        _ if expected == found => Ok(()),
-        _ if place.is_empty() => Err(format!("expected {expected}, got {found}")),
-        _ => Err(format!("`{place}`: expected {expected}, got {found}")),
-    }
-}
-
-/// The shortest expectation that an answer meets: without what may be left out.
-fn least(found: &Value) -> Value {
-    match found {
-        Value::Object(map) => {
-            let chosen = map.len() == 1;
-            let said = map
-                .iter()
-                .filter(|field| chosen || !may_be_left_out(*field));
-            said.map(|(key, value)| (key.clone(), least(value)))
-                .collect()
-        }
-        Value::Array(items) => items.iter().map(least).collect(),
-        other => other.clone(),
-    }
-}
-
-fn child(place: &str, key: &str) -> String {
-    match place {
-        "" => key.to_owned(),
-        place => format!("{place}.{key}"),
-    }
-}
-
-fn may_be_left_out((key, value): (&String, &Value)) -> bool {
-    SENTENCES.contains(&key.as_str()) || is_default(value)
-}
-
-fn is_default(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(value) => !value,
-        Value::Number(value) => value.as_i64() == Some(0),
-        Value::String(value) => value.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(map) => map.len() != 1 && map.values().all(is_default),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn omitted_fields_must_be_empty_except_messages() {
-        let found = json!({"a": 1, "b": null, "c": [], "d": false, "message": "text", "e": {"f": 0, "g": ""}});
-        assert_eq!(difference(&json!({"a": 1}), &found), None);
-        for (expected, place) in [
-            (json!({}), "`a`: expected nothing"),
-            (json!({"a": 1, "message": "other"}), "`message`"),
-            (json!({"a": 1, "g": null}), "`g`"),
-            (json!({"a": 2}), "`a`: expected 2, got 1"),
-            (json!({"a": 1, "e": {"f": 3}}), "`e.f`"),
-        ] {
-            let difference = difference(&expected, &found).unwrap_or_default();
-            assert!(difference.starts_with(place), "{expected}: {difference}");
-        }
-    }
-
-    #[test]
-    fn a_choice_must_not_be_omitted() {
-        let nested = json!({"ok": {"decision": {"own": []}, "ask-again-at": null}});
-        for found in [json!({"own": []}), nested] {
-            assert_eq!(difference(&found, &found), None);
-            let partial = json!({"ok": {"ask-again-at": null}});
-            for expected in [json!({}), json!({"ok": {}}), partial] {
-                assert!(
-                    difference(&expected, &found).is_some(),
-                    "{expected}: {found}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn the_minimal_expectation_omits_defaults_and_messages() {
-        let fields = json!({"a": 1, "b": null, "c": [], "message": "text"});
-        let decision = json!({"ok": {"decision": {"own": []}, "ask-again-at": null}});
-        let problems = json!([{"reason": "R", "message": "m", "field": ""}]);
-        for (found, expected) in [
-            (fields, json!({"a": 1})),
-            (decision, json!({"ok": {"decision": {"own": []}}})),
-            (problems, json!([{"reason": "R"}])),
-            (json!("ignore"), json!("ignore")),
-        ] {
-            assert_eq!(difference(&expected, &found), None);
-            assert_eq!(least(&found), expected);
-        }
-    }
-
-    #[test]
-    fn lists_are_compared_whole_and_in_order() {
-        assert_eq!(
-            difference(&json!([1, {"a": "b"}]), &json!([1, {"a": "b", "c": ""}])),
-            None
-        );
-        assert!(difference(&json!([1]), &json!([1, 2])).is_some());
-        assert!(difference(&json!([2, 1]), &json!([1, 2])).is_some());
-        assert!(difference(&json!("ignore"), &json!({"run": ["BecameAvailable"]})).is_some());
     }
 }

@@ -1,6 +1,7 @@
 //! What an earlier run loaded, for a policy that has nothing active yet.
 
 use super::Job;
+use crate::policies::cases::Passed;
 use crate::policies::components::Components;
 use crate::policies::load::{self, Loaded, Unloaded};
 use crate::policies::revisions;
@@ -96,6 +97,7 @@ pub(super) fn earlier(
         sources: components.sources(),
         base: &job.wanted.base,
         gathered: &gathered,
+        passed: Passed::All,
     };
     let load = || load::assemble(engine, policy.clone(), inputs);
     match catch_unwind(AssertUnwindSafe(load)) {

@@ -1,0 +1,223 @@
+//! For each gate of a rollout a candidate that fails at just that one: it never becomes active, writes nothing, and the
+//! status says where it stands and why.
+
+use crate::rollout::{
+    LONGEST, POLICY, failing, put_cluster, revision, stage, status, wait_for, wait_for_taints,
+    watch,
+};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use transom_api::KnownReason as Reason;
+use transom_conformance::fixture::{component, hostile, with_case, with_section};
+use transom_core::rollout::Gate;
+use transom_e2e::agent::DEADLINE;
+use transom_e2e::program;
+use transom_e2e::stage::{Stage, put};
+use transom_support::wait;
+
+/// A public key that signed nothing: the example of RFC 8410.
+const KEY: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
+
+/// A guest that describes itself with zeroes: it has no name.
+const NAMELESS: &str = r#"(module
+    (memory (export "memory") 1)
+    (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 4096))
+    (func (export "transom:policy/guest@0.1.0#describe") (result i32) (i32.const 1024))
+    (func (export "transom:policy/guest@0.1.0#validate") (param i32 i32) (result i32) (i32.const 1024))
+    (func (export "transom:policy/taints@0.1.0#compute") (param i32) (result i32) (i32.const 1024)))"#;
+
+/// A change of the policy with another component.
+struct Candidate {
+    component: Vec<u8>,
+    /// Fields of the policy with their values.
+    fields: Vec<(&'static str, Value)>,
+    reason: Reason,
+}
+
+impl Candidate {
+    fn of(component: Vec<u8>, reason: Reason) -> Self {
+        Self {
+            component,
+            fields: Vec::new(),
+            reason,
+        }
+    }
+
+    fn with(mut self, field: &'static str, value: Value) -> Self {
+        self.fields.push((field, value));
+        self
+    }
+
+    /// Makes it the policy, in one change: its component has a file of its own.
+    fn put(&self, stage: &Stage, file: &str) -> Result<()> {
+        let folder = stage.policies.join(POLICY);
+        put(&folder.join(file), &self.component)?;
+        let text = fs::read_to_string(program::policy(POLICY))?;
+        let mut policy: Value = serde_yaml::from_str(&text)?;
+        policy["spec"]["limits"] = program::unlimited();
+        policy["spec"]["guests"]["decide"]["component"] = file.into();
+        for (field, value) in &self.fields {
+            let (parent, field) = field.rsplit_once('/').context("no pointer")?;
+            let parent = policy.pointer_mut(parent).context("no parent")?;
+            parent[field] = value.clone();
+        }
+        put(&folder.join("policy.yaml"), policy.to_string().as_bytes())
+    }
+}
+
+/// A candidate that passes all gates but this one, and the gate after it. The guest that wants no taints would remove one
+/// from each cluster.
+fn failing_at(gate: Gate) -> Result<(Vec<Candidate>, Option<Gate>)> {
+    let good = || program::component("taints");
+    let other = || hostile("good");
+    Ok(match gate {
+        Gate::Manifest => (
+            vec![Candidate::of(good()?, Reason::PolicyInvalid).with("/spec/unknown", json!(true))],
+            Some(Gate::Source),
+        ),
+        Gate::Source => (
+            vec![
+                Candidate::of(good()?, Reason::ComponentNotFound)
+                    .with("/spec/guests/decide/component", json!("absent.wasm")),
+                Candidate::of(good()?, Reason::ComponentNotAllowed).with(
+                    "/spec/guests/decide/component",
+                    json!("oci:registry.example/guests/taints:1"),
+                ),
+            ],
+            Some(Gate::Digest),
+        ),
+        Gate::Digest => (
+            vec![Candidate::of(good()?, Reason::DigestMismatch).with(
+                "/spec/guests/decide/digest",
+                json!(format!("sha256:{}", "0".repeat(64))),
+            )],
+            Some(Gate::Signature),
+        ),
+        Gate::Signature => (
+            vec![Candidate::of(good()?, Reason::SignatureMissing).with(
+                "/spec/verify",
+                json!({"keys": [{"name": "release", "file": "release.pub"}]}),
+            )],
+            Some(Gate::Imports),
+        ),
+        // One more import than the active component has.
+        Gate::Imports => (
+            vec![Candidate::of(
+                hostile("log-lines")?,
+                Reason::ImportNotGranted,
+            )],
+            Some(Gate::Contract),
+        ),
+        Gate::Contract => (
+            vec![Candidate::of(
+                program::component("kubeconfig")?,
+                Reason::WorldMismatch,
+            )],
+            Some(Gate::Compile),
+        ),
+        Gate::Compile => (
+            vec![
+                Candidate::of(b"no component".to_vec(), Reason::ComponentInvalid),
+                Candidate::of(hostile("large-memory")?, Reason::ComponentTooLarge),
+            ],
+            Some(Gate::Description),
+        ),
+        Gate::Description => (
+            vec![Candidate::of(
+                component(NAMELESS, "taints-guest")?,
+                Reason::DescriptionInvalid,
+            )],
+            Some(Gate::Settings),
+        ),
+        Gate::Settings => (
+            vec![Candidate::of(
+                hostile("refuses-settings")?,
+                Reason::SettingsRefused,
+            )],
+            Some(Gate::Cases),
+        ),
+        Gate::Cases => (
+            vec![
+                Candidate::of(with_case(good()?, true)?, Reason::CasesFailed),
+                Candidate::of(with_section(good()?, &[0xff; 9])?, Reason::CasesInvalid),
+            ],
+            Some(Gate::Answers),
+        ),
+        // It traps for one cluster of four, answers without end, wants a taint that is not granted, and would undo what it
+        // did.
+        Gate::Answers => (
+            vec![
+                Candidate::of(failing()?, Reason::GuestTrapped),
+                Candidate::of(hostile("giant-answer")?, Reason::AnswerTooLarge),
+                Candidate::of(hostile("foreign-taint")?, Reason::TaintKeyNotGranted),
+                Candidate::of(program::component("restless")?, Reason::AnswerUnstable),
+            ],
+            Some(Gate::Limits),
+        ),
+        Gate::Limits => (
+            vec![Candidate::of(other()?, Reason::LimitReached).with(
+                "/spec/limits",
+                json!({"elementsRemoved": {"count": 1, "percent": 0}}),
+            )],
+            Some(Gate::Approval),
+        ),
+        Gate::Approval => (
+            vec![
+                Candidate::of(other()?, Reason::ApprovalRequired)
+                    .with("/spec/rollout", json!({"mode": "Preview"})),
+                Candidate::of(other()?, Reason::Shadowing)
+                    .with("/spec/rollout", json!({"mode": "Shadow"})),
+            ],
+            None,
+        ),
+    })
+}
+
+#[test]
+fn each_gate_stops_the_candidates_that_fail_there() -> Result<()> {
+    let stage = stage()?;
+    let long = "x".repeat(LONGEST + 1);
+    put_cluster(&stage, &long)?;
+    put(
+        &stage.policies.join(POLICY).join("release.pub"),
+        KEY.as_bytes(),
+    )?;
+    let clusters = ["a", "b", "c", long.as_str()];
+    let agent = watch(&stage, "log")?;
+    for name in clusters {
+        wait_for_taints(&stage, name, 1)?;
+    }
+    let active = revision(&stage)?;
+    let written = patches(&stage, &clusters)?;
+    let mut next = Some(Gate::Manifest);
+    while let Some(gate) = next {
+        let (candidates, after) = failing_at(gate)?;
+        for (index, candidate) in candidates.iter().enumerate() {
+            let what = format!("{gate:?} {:?}", candidate.reason);
+            candidate.put(&stage, &format!("{}-{index}.wasm", gate.as_str()))?;
+            wait_for(&stage, "/candidate/reason", candidate.reason.as_str()).context(what)?;
+            let (gate, named) = (gate.as_str(), status(&stage, "/candidate/gate"));
+            ensure!(named == Some(gate.into()), "{named:?} instead of {gate}");
+            ensure!(revision(&stage)? == active, "{gate}: it became active");
+        }
+        next = after;
+    }
+    ensure!(
+        patches(&stage, &clusters)? == written,
+        "something was written"
+    );
+    // The way is not blocked: what passes all of them becomes active.
+    let good = with_case(program::component("taints")?, false)?;
+    Candidate::of(good, Reason::InSync).put(&stage, "passes.wasm")?;
+    let is_another = || (revision(&stage).ok()? != active).then_some(());
+    wait::until("another active revision", DEADLINE, is_another)?;
+    agent.stop()?;
+    Ok(())
+}
+
+/// What is written for each cluster, byte by byte.
+fn patches(stage: &Stage, clusters: &[&str]) -> Result<Vec<Vec<u8>>> {
+    let patch = |name: &&str| Ok(fs::read(stage.patch(name))?);
+    clusters.iter().map(patch).collect()
+}
