@@ -90,7 +90,21 @@ impl Registries {
                 return Ok(pulled);
             }
         }
-        self.pull_from(image, &self.0.place(image), signed).await
+        let pulled = self.pull_from(image, &self.0.place(image), signed).await;
+        pulled.map_err(|unread| self.explained(image, unread))
+    }
+
+    /// A refusal says which credential would have been there.
+    fn explained(&self, image: &Image, mut unread: Unread) -> Unread {
+        if unread.reason == KnownReason::RegistryForbidden
+            && let Some(field) = self.0.helper(image)
+        {
+            unread.message += &format!(
+                "; `{field}` in the configuration of docker names a program that would give the credential, which transom does \
+                 not run: put the credential into `auths`"
+            );
+        }
+        unread
     }
 
     async fn pull_from(
@@ -158,7 +172,8 @@ impl Registries {
         let client = self.client_for(image)?;
         let Place { reference, login } = self.0.place(image);
         let digest = client.fetch_manifest_digest(&reference, &login).await;
-        let digest = digest.map_err(|error| failed("look up", image, &error))?;
+        let digest =
+            digest.map_err(|error| self.explained(image, failed("look up", image, &error)))?;
         match Image::parse(&format!("r.r/r@{digest}")) {
             Some(_) => Ok(digest),
             None => Err(broken(image, "the registry names no digest `sha256:HEX`")),
@@ -182,7 +197,7 @@ impl Registries {
                 "a component is pushed under a tag, without a digest",
             ));
         }
-        let failed = |error| failed("push", image, &error);
+        let failed = |error| self.explained(image, failed("push", image, &error));
         let Place { reference, login } = self.0.place(image);
         let client = self.client_for(image)?;
         let layer = Digest::of_bytes(component).to_string();

@@ -24,6 +24,8 @@ const AUTHORITY_BYTES: u64 = 1 << 20;
 pub struct Access {
     /// Registries and repositories, each with its user and password.
     logins: Vec<(String, RegistryAuth)>,
+    /// The registries whose credentials a helper program would give; `None` stands for all others. None is run (ADR 0033).
+    helpers: Vec<Option<String>>,
     authorities: Vec<Certificate>,
     mirrors: Vec<Mirror>,
     plain: Vec<String>,
@@ -116,16 +118,17 @@ impl Access {
                 "`{far}` is not on this machine: only there is TLS not needed"
             ));
         }
-        let logins = config.map(|path| {
+        let config = config.map(|path| {
             let text = small(path, CONFIG_BYTES)
                 .map_err(|error| format!("failed to read `{}`: {error}", path.display()))?;
-            logins(&text).ok_or_else(|| {
+            logins(&text).zip(helpers(&text)).ok_or_else(|| {
                 format!(
                     "failed to read `{}`: it is not a configuration of docker with `auths`",
                     path.display()
                 )
             })
         });
+        let (logins, helpers) = config.transpose()?.unwrap_or_default();
         let authorities = authority.map(|path| {
             let data = small(path, AUTHORITY_BYTES)
                 .map_err(|error| format!("failed to read `{}`: {error}", path.display()))?;
@@ -137,7 +140,8 @@ impl Access {
             })
         });
         Ok(Self {
-            logins: logins.transpose()?.unwrap_or_default(),
+            logins,
+            helpers,
             authorities: authorities.transpose()?.unwrap_or_default(),
             mirrors: mirrors.to_vec(),
             plain: plain.to_vec(),
@@ -174,6 +178,18 @@ impl Access {
         let longest = matching.max_by_key(|(key, _)| key.len());
         longest.map_or(RegistryAuth::Anonymous, |(_, login)| login.clone())
     }
+
+    /// The field of the configuration that names a program for the credential of an image, if there is no other one.
+    pub(super) fn helper(&self, image: &Image) -> Option<&'static str> {
+        if self.login(image) != RegistryAuth::Anonymous {
+            return None;
+        }
+        let of = |registry: Option<&str>| self.helpers.iter().any(|one| one.as_deref() == registry);
+        match of(Some(&image.registry)) {
+            true => Some("credHelpers"),
+            false => of(None).then_some("credsStore"),
+        }
+    }
 }
 
 /// Reads a small file, also through a link, as kubelet makes them for mounted Secrets.
@@ -186,10 +202,22 @@ fn small(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     }
 }
 
+/// The registries for which a configuration of docker names a program; `None` for all that have no other one.
+fn helpers(text: &[u8]) -> Option<Vec<Option<String>>> {
+    let config: Value = serde_json::from_slice(text).ok()?;
+    let names = |program: &Value| program.as_str().is_some_and(|name| !name.is_empty());
+    let all = config.get("credsStore").filter(|program| names(program));
+    let each = config.get("credHelpers").and_then(Value::as_object);
+    let each = each.into_iter().flatten();
+    let each = each.filter(|(_, program)| names(program));
+    let each = each.map(|(registry, _)| Some(place(registry)));
+    Some(all.map(|_| None).into_iter().chain(each).collect())
+}
+
 /// The credentials of a configuration of docker.
 fn logins(text: &[u8]) -> Option<Vec<(String, RegistryAuth)>> {
     let config: Value = serde_json::from_slice(text).ok()?;
-    // Helpers, which are not run, may hold all credentials.
+    // Helpers may hold all credentials.
     let Some(auths) = config.as_object()?.get("auths") else {
         return Some(Vec::new());
     };
@@ -274,6 +302,7 @@ mod tests {
     fn with(config: &Value) -> Access {
         Access {
             logins: logins(config.to_string().as_bytes()).unwrap(),
+            helpers: helpers(config.to_string().as_bytes()).unwrap(),
             ..Access::default()
         }
     }
@@ -284,6 +313,25 @@ mod tests {
             RegistryAuth::Bearer(token) => Some(format!("token {token}")),
             RegistryAuth::Anonymous => None,
         }
+    }
+
+    #[test]
+    fn a_helper_that_is_not_run_is_named_where_there_is_no_other_credential() {
+        let access = with(&json!({
+            "auths": {"own.example": {"auth": STANDARD.encode("u:p")}, "store.example": {}},
+            "credHelpers": {"https://cloud.example": "cloud", "none.example": ""},
+            "credsStore": "desktop",
+        }));
+        let field = |name: &str| access.helper(&image(&format!("{name}/r:t")));
+        assert_eq!(field("own.example"), None);
+        assert_eq!(field("cloud.example"), Some("credHelpers"));
+        assert_eq!(field("store.example"), Some("credsStore"));
+        let one = with(&json!({"credHelpers": {"cloud.example": "cloud"}}));
+        assert_eq!(one.helper(&image("other.example/r:t")), None);
+        assert_eq!(
+            with(&json!({"credsStore": 7})).helper(&image("o.example/r:t")),
+            None
+        );
     }
 
     #[test]

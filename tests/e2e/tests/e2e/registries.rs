@@ -219,6 +219,20 @@ fn components_go_to_a_registry_and_back_with_clients_of_others() -> Result<()> {
         !refused.status.success() && text.contains("refuses access"),
         "{text}"
     );
+    // A program that would give it is not run: the message names the field.
+    let program = stage.path("ran");
+    put(
+        &stage.path("docker.json"),
+        serde_json::json!({"credsStore": format!("x; touch {}", program.display())})
+            .to_string()
+            .as_bytes(),
+    )?;
+    let refused = reach.run(&stage, &["pull", &place, "-o", &file])?;
+    let text = String::from_utf8_lossy(&refused.stderr);
+    ensure!(
+        text.contains("refuses access") && text.contains("`credsStore`") && !program.exists(),
+        "{text}"
+    );
     Ok(())
 }
 
@@ -236,6 +250,12 @@ fn answer(path: &str, component: &[u8], elsewhere: &str) -> Answer {
         "" => Answer::new(200, ""),
         "silent" | "mute" => Answer::slow("x", Duration::from_secs(3_600)),
         "denied" => Answer::new(401, "").header("www-authenticate", "Basic realm=\"x\""),
+        // A token for each request, and none of them is enough.
+        "again" => Answer::new(401, "").header(
+            "www-authenticate",
+            format!("Bearer realm=\"{elsewhere}/v2/token/x\",service=\"x\""),
+        ),
+        "token" => Answer::new(200, r#"{"token": "canary"}"#),
         "loop" => Answer::redirect(&format!("{elsewhere}{path}")),
         "down" => Answer::new(503, "canary of the registry"),
         "busy" => Answer::new(
@@ -255,8 +275,9 @@ fn answer(path: &str, component: &[u8], elsewhere: &str) -> Answer {
 
 #[test]
 fn a_hostile_registry_gives_a_reason_and_harms_no_other_policy() -> Result<()> {
-    const CASES: [(&str, &str); 11] = [
+    const CASES: [(&str, &str); 12] = [
         ("denied", "RegistryForbidden"),
+        ("again", "RegistryForbidden"),
         ("loop", "RegistryUnavailable"),
         ("down", "RegistryUnavailable"),
         ("busy", "RegistryUnavailable"),
