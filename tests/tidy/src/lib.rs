@@ -4,6 +4,7 @@
 pub mod dependencies;
 pub mod files;
 pub mod pages;
+pub mod released;
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

@@ -2,7 +2,7 @@
 
 use std::{fs, io, process::Command};
 use transom_tidy::files::{self, CONTROLLER, SLEEPING, UNSAFE, sleeps};
-use transom_tidy::{Source, dependencies, pages, root, sources};
+use transom_tidy::{Source, dependencies, pages, released, root, sources};
 
 /// Fails with what a rule says about the sources.
 fn hold(rule: impl Fn(&Source) -> Option<String>) -> io::Result<()> {
@@ -90,6 +90,12 @@ fn the_top_level_has_only_known_names() -> io::Result<()> {
             "{name}: put it below host, guest, wit, policies or tests"
         );
     }
+    Ok(())
+}
+
+#[test]
+fn released_contracts_never_change() -> io::Result<()> {
+    none(&released::check(&sources()?));
     Ok(())
 }
 
