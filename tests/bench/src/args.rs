@@ -2,7 +2,7 @@
 
 use crate::process::Programs;
 use crate::table::Table;
-use crate::{calls, cluster, directory, floor, plan, scene, watch, way};
+use crate::{calls, cluster, directory, floor, load, plan, scene, watch, way};
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -51,6 +51,7 @@ struct Run {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     Calls,
+    Load,
     Way,
     Directory,
     Render,
@@ -88,6 +89,9 @@ impl Run {
             if wanted(Part::Plan) {
                 plan::measure(&programs, &scene, &self.work, &mut table)?;
             }
+        }
+        if wanted(Part::Load) {
+            load::measure(&self.guests, &self.work, &mut table)?;
         }
         if wanted(Part::Directory) {
             directory::once(&programs, &self.work, &mut table)?;

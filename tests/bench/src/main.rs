@@ -5,6 +5,7 @@ mod calls;
 mod cluster;
 mod directory;
 mod floor;
+mod load;
 mod plan;
 mod process;
 mod rounds;
