@@ -1,6 +1,7 @@
 //! What a component imports, read from its binary, and what of it may be granted. Names ungranted imports before
 //! anything is linked, instead of relying on the linker.
 
+use crate::bindings;
 use std::collections::BTreeSet;
 use wasmtime::component::Component;
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
@@ -31,21 +32,13 @@ impl Capability {
 
     /// The capability that an imported interface needs; `None` when it cannot be granted.
     fn of(import: &str) -> Option<Self> {
-        is_ours(import, "transom:policy/log").then_some(Self::Log)
+        bindings::is_ours(import, "transom:policy/log").then_some(Self::Log)
     }
 }
 
 /// Whether every guest may import it: the panic message, which only goes into the message of the failure.
 fn is_free(import: &str) -> bool {
-    is_ours(import, "transom:policy/panic")
-}
-
-/// Whether an import is this interface, in the generation that is served.
-fn is_ours(import: &str, interface: &str) -> bool {
-    let ours = |(named, version): (&str, &str)| {
-        named == interface && (version == "0.1" || version.starts_with("0.1."))
-    };
-    import.split_once('@').is_some_and(ours)
+    bindings::is_ours(import, "transom:policy/panic")
 }
 
 impl Capabilities {

@@ -1,10 +1,7 @@
 //! Compiles, limits and calls guests; the only crate that uses wasmtime. Does not print: log lines and receipts are
 //! returned.
 
-/// The generations of the contract that are served, one file each.
-mod bindings {
-    pub(crate) mod v0_1;
-}
+mod bindings;
 mod call;
 mod case;
 mod compile;

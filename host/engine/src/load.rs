@@ -2,10 +2,11 @@
 //! for the description. A component runs only after its imports were checked. Also describes one without a grant.
 
 use crate::bindings::v0_1::{self, About, Decide, trigger};
+use crate::bindings::{self, Located};
 use crate::call::CallState;
 use crate::engine::Engine;
 use crate::failure::{CallFailure, LoadError};
-use crate::guest::{Find, Guest, Loaded};
+use crate::guest::{Guest, Loaded};
 use crate::imports::{Capabilities, Capability, denied, imports, needs};
 use crate::limits::{Limits, printable};
 use crate::measure::Lift;
@@ -22,15 +23,9 @@ pub(crate) enum Exports {
     Decide(Arc<dyn Decide>),
 }
 
-/// Finds the functions by name; the error says what is missing.
-fn locate(component: &Component, role: Role) -> Result<(About, Exports), String> {
-    let find = Find(component);
-    let about = About::locate(&find)?;
-    let exports = match role {
-        Role::Trigger => Exports::Trigger(trigger::Functions::locate(&find)?),
-        Role::Decide(world) => Exports::Decide(v0_1::binding(world)?.locate(&find)?),
-    };
-    Ok((about, exports))
+/// Finds the functions by name, in the generation of the component; the error says what is missing.
+fn locate(component: &Component, role: Role) -> Result<Located, String> {
+    (bindings::of(component)?.locate)(component, role)
 }
 
 /// Compares the types of all functions with the contract; a call compares only its own.

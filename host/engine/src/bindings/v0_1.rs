@@ -9,10 +9,12 @@ mod shared;
 mod taints;
 pub(crate) mod trigger;
 
+use crate::bindings::Located;
 use crate::call::CallState;
 use crate::case::Given;
 use crate::guest::{Decided, Find, Guest, Question};
 use crate::limits::Limits;
+use crate::load::Exports;
 use crate::run::Call;
 use serde_json::Value;
 use std::any::Any;
@@ -22,7 +24,7 @@ use transom_core::contract::description::{Read, Role};
 use transom_core::contract::{Context, Primary, Refusal, Timed};
 use transom_core::failure::Failure;
 use transom_core::world::{Answer, World};
-use wasmtime::component::Instance;
+use wasmtime::component::{Component, Instance};
 use wasmtime::{Result as WasmResult, Store};
 
 mod generated {
@@ -57,6 +59,17 @@ const BINDINGS: &[&dyn Binding] = &[
 pub(crate) fn roles() -> impl Iterator<Item = Role> {
     let deciding = BINDINGS.iter().map(|binding| Role::Decide(binding.world()));
     std::iter::once(Role::Trigger).chain(deciding)
+}
+
+/// Finds the functions of a role by name; the error says what is missing.
+pub(super) fn locate(component: &Component, role: Role) -> Result<Located, String> {
+    let find = Find(component);
+    let about = About::locate(&find)?;
+    let exports = match role {
+        Role::Trigger => Exports::Trigger(trigger::Functions::locate(&find)?),
+        Role::Decide(world) => Exports::Decide(binding(world)?.locate(&find)?),
+    };
+    Ok((about, exports))
 }
 
 /// The binding of a world; the error says that there is none.

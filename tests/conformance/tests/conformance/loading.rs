@@ -156,6 +156,20 @@ fn an_export_of_another_type_is_a_mismatch() {
 }
 
 #[test]
+fn refuses_a_component_of_a_generation_that_is_not_served() {
+    let text = r#"(component
+        (core module $m (func (export "f") (result i32) i32.const 0))
+        (core instance $i (instantiate $m))
+        (func $f (result u32) (canon lift (core func $i "f")))
+        (instance $guest (export "describe" (func $f)) (export "validate" (func $f)))
+        (export "transom:policy/guest@0.7.0" (instance $guest)))"#;
+    let error = refuse_alike(&wat::parse_str(text).unwrap(), Role::Decide(TAINTS));
+    assert_eq!(error.reason(), "WorldMismatch", "{error}");
+    let said = "the generation 0.7.0 of the contract; this agent serves 0.1";
+    assert!(error.to_string().contains(said), "{error}");
+}
+
+#[test]
 fn refuses_a_description_that_breaks_the_contract() {
     // A description of zeros has no name.
     let text = r#"(module
