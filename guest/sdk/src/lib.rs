@@ -1,8 +1,8 @@
 //! The SDK for guests: a guest is a component that answers one of the agent's questions as a pure function.
 //! It gives a guest no clock, no file and no network; a guest has only its arguments.
 //!
-//! A guest is a type with a self-description ([`Guest`]) and one of [`Trigger`], [`Kubeconfig`] or [`Taints`],
-//! registered by [`register!`]. `guest/README.md` builds one in ten minutes.
+//! A guest is a type with a self-description ([`Guest`]) and one of [`Trigger`], [`Kubeconfig`], [`Taints`] or
+//! [`Objects`], registered by [`register!`]. `guest/README.md` builds one in ten minutes.
 //!
 //! ```
 //! use transom_guest::taints::{Answer, Decision, ManagedCluster};
@@ -39,6 +39,7 @@ mod context;
 pub mod facts;
 pub mod kubeconfig;
 pub mod log;
+pub mod objects;
 mod settings;
 pub mod taints;
 #[cfg(feature = "testing")]
@@ -54,6 +55,7 @@ pub use bindings::guest::transom::policy::types::{
 };
 pub use context::Context;
 pub use kubeconfig::Kubeconfig;
+pub use objects::Objects;
 pub use settings::NoSettings;
 pub use taints::Taints;
 pub use trigger::Trigger;

@@ -15,6 +15,8 @@
 //! | `context`, `change` | `evaluate` | `run: [...]` or `ignore` |
 //! | `context`, `primary`, `found` (kubeconfig guest) | `require` | `ok: {target, needs}` or `err: {...}` |
 //! | `context`, `primary`, `inputs` | `transform` | `ok: {kubeconfig, ask-again-at}` or `err: {...}` |
+//! | `context`, `primary`, `found` (objects guest) | `require` | `ok: [needs]` or `err: {...}` |
+//! | `context`, `primary`, `inputs` | `reconcile` | `ok: {apply, wait, ask-again-at}` or `err: {...}` |
 //! | `context`, `cluster` | `compute` | `ok: {decision, ask-again-at}` or `err: {...}` |
 //! | `validate` (settings) | `validate` | a list of problems |
 //!
@@ -22,8 +24,8 @@
 //! primary, of an object or of a managed cluster is absent. It also refuses a taints guest that declares a path which
 //! fills no field of the record.
 //!
-//! In `given.yaml`, settings, the `fields` of a primary and the value of a form `object` are written as YAML, not as
-//! JSON in a text. Absent fields have their default: empty, zero, false, absent; a lease lasts 60 seconds. Without
+//! Settings, the `fields` of a primary, the value of a form `object` and the `content` that a guest wants are written as
+//! YAML, not as JSON in a text. Absent fields have their default: empty, zero, false, absent; a lease lasts 60 seconds. Without
 //! `agent`, the agent works for the hub's own cluster.
 //!
 //! In `expected.yaml`, a field that is left out must have its default in the answer; the case of a variant must always
@@ -37,13 +39,15 @@ mod given;
 
 use crate::bindings::guest::exports::transom::policy::guest::Guest as GuestExports;
 use crate::kubeconfig::bindings::exports::transom::policy::kubeconfig::Guest as KubeconfigExports;
+use crate::objects::bindings::exports::transom::policy::objects::Guest as ObjectsExports;
 use crate::taints::bindings::exports::transom::policy::taints::Guest as TaintsExports;
 use crate::trigger::bindings::exports::transom::policy::trigger::Guest as TriggerExports;
-use crate::{Guest, Kubeconfig, ObjectRef, Primary, Taints, Trigger};
+use crate::{Guest, Kubeconfig, ObjectRef, Objects, Primary, Taints, Trigger};
 use declared::Declared;
 use given::{Given, cut_inputs};
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
@@ -97,17 +101,71 @@ pub fn kubeconfig<G: Kubeconfig>(folder: impl AsRef<Path>) -> Result<(), Failed>
         );
         let require =
             |found| <G as KubeconfigExports>::require(context.clone(), primary.clone(), found);
+        let needs = |found| {
+            Ok(kinds(require(found)?.needs, |need| {
+                (need.role, need.reference)
+            }))
+        };
         if let Some(found) = found {
-            return answer(result(require(cut_inputs(&G::ABOUT, found, require)?)));
+            return answer(result(require(cut_inputs(&G::ABOUT, found, needs)?)));
         }
         let inputs = inputs.ok_or("there is neither `found` nor `inputs`")?;
-        let inputs = cut_inputs(&G::ABOUT, inputs, require)?;
+        let inputs = cut_inputs(&G::ABOUT, inputs, needs)?;
         answer(result(<G as KubeconfigExports>::transform(
             context.clone(),
             primary.clone(),
             inputs,
         )))
     })
+}
+
+/// Runs the cases of an objects guest.
+///
+/// # Errors
+/// The failed cases; also an error if there is no case.
+pub fn objects<G: Objects>(folder: impl AsRef<Path>) -> Result<(), Failed> {
+    run::<G>(folder.as_ref(), |given| {
+        let primary = primary::<G>(given)?.ok_or("there is no `primary`")?;
+        let (found, inputs, context) = (
+            given.inputs("found")?,
+            given.inputs("inputs")?,
+            given.context()?,
+        );
+        let require =
+            |found| <G as ObjectsExports>::require(context.clone(), primary.clone(), found);
+        let needs = |found| Ok(kinds(require(found)?, |need| (need.role, need.reference)));
+        if let Some(found) = found {
+            return answer(result(require(cut_inputs(&G::ABOUT, found, needs)?)));
+        }
+        let inputs = cut_inputs(&G::ABOUT, inputs.unwrap_or_default(), needs)?;
+        let mut answer = answer(result(<G as ObjectsExports>::reconcile(
+            context.clone(),
+            primary.clone(),
+            inputs,
+        )))?;
+        let desired = answer
+            .pointer_mut("/ok/apply")
+            .and_then(Value::as_array_mut);
+        for desired in desired.into_iter().flatten() {
+            parse_content(desired)?;
+        }
+        Ok(answer)
+    })
+}
+
+/// Replaces the content of a desired object by the JSON in its text.
+fn parse_content(desired: &mut Value) -> Result<(), String> {
+    let Some(content) = desired.get_mut("content") else {
+        return Ok(());
+    };
+    let parsed = serde_json::from_str(content.as_str().unwrap_or_default());
+    *content = parsed.map_err(|error| format!("the `content` is not JSON: {error}"))?;
+    Ok(())
+}
+
+/// The role and the object of each need.
+fn kinds<N>(needs: Vec<N>, kind: impl Fn(N) -> (String, ObjectRef)) -> BTreeMap<String, ObjectRef> {
+    needs.into_iter().map(kind).collect()
 }
 
 /// The declarations of a guest for the kind of an object.

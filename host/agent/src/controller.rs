@@ -43,7 +43,7 @@ use tokio::time::Instant;
 use transom_cluster::kubernetes::Leading;
 use transom_core::contract::AgentFacts;
 use transom_core::digest::Digest;
-use transom_core::failure::Failure;
+use transom_core::failure::{Class, Failure};
 use transom_core::fingerprint;
 use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::object::Object;
@@ -237,8 +237,18 @@ impl Touched {
         self.ask_again_at = [self.ask_again_at, at].into_iter().flatten().min();
     }
 
+    /// Has a change of each object that is waited for call for another reconcile, whether it was read or not.
+    fn waits_for(&mut self, objects: &[ObjectRef]) {
+        for object in objects {
+            self.objects.entry(object.clone()).or_default();
+        }
+    }
+
     /// Ends the reconcile with a failure.
-    fn end(self, failure: Failure) -> Box<Ended> {
+    fn end(mut self, failure: Failure) -> Box<Ended> {
+        if failure.class == Class::Waiting {
+            self.waits_for(&failure.objects);
+        }
         Box::new(Ended {
             failure,
             touched: self,

@@ -264,9 +264,10 @@ mod tests {
             let expected = match kind {
                 "object" => {
                     let known = schema.get("properties").is_some();
-                    let texts = schema["additionalProperties"]["type"] == "string"
-                        && schema.get("maxProperties").is_some();
-                    known != texts || place == ".metadata" || place.ends_with(".settings")
+                    let each = &schema["additionalProperties"];
+                    let bounded = each["type"] == "string" || each.get("maxItems").is_some();
+                    let entries = bounded && schema.get("maxProperties").is_some();
+                    known != entries || place == ".metadata" || place.ends_with(".settings")
                 }
                 "array" => schema.get("items").is_some(),
                 "string" | "integer" | "boolean" => true,

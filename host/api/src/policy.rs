@@ -219,6 +219,11 @@ pub struct WriteGrant {
     pub verbs: Vec<Verb>,
     /// Dotted paths of the fields that may be written.
     pub fields: Vec<String>,
+    /// For a guest that writes any fields: which values a field, or a part of one, may get, by its path. In texts `*` and
+    /// templates stand for what they stand for in names; null allows removing the field. Of a list every element must
+    /// be allowed. A field that is not listed may get any value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, Vec<Value>>,
     /// Keys of taints that the policy owns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taint_keys: Vec<String>,

@@ -225,6 +225,8 @@ words! {
         "Add the object to grant.read, or use another guest.";
     WriteNotGranted, Invalid: "The guest proposed a write that the policy does not grant.",
         "Add the target to grant.write, or use another guest.";
+    ValueNotGranted, Invalid: "The guest proposed a value that the policy does not grant for this field.",
+        "Add the value to the field's list in grant.write.values, or use another guest or other settings.";
     ServerNotGranted, Invalid: "The guest proposed a server that the policy does not grant.",
         "Use a guest that keeps to the Service, or grant the server.";
     CANotGranted, Invalid: "The guest proposed a certificate authority that does not come from a granted input.",

@@ -4,6 +4,7 @@
 pub mod credentials;
 pub mod decide;
 pub mod description;
+pub mod objects;
 pub mod taints;
 
 use crate::reference::ObjectRef;

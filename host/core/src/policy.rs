@@ -4,6 +4,7 @@ pub mod bound;
 pub mod check;
 pub mod component;
 pub mod manifest;
+pub mod values;
 pub mod verify;
 
 use crate::digest::Digest;
@@ -20,6 +21,7 @@ use transom_api::policy::{
     GuestSpec, KubeconfigGrant, LimitsSpec, OwnSpec, PolicySpec, Verb, VerifySpec,
 };
 use transom_api::{KnownReason, labels};
+use values::ValueRule;
 
 /// A checked policy; made by [`check::policy`].
 #[derive(Clone, Debug, PartialEq)]
@@ -149,6 +151,8 @@ pub struct WriteRule {
     pub verbs: BTreeSet<Verb>,
     /// The fields that may be written.
     pub fields: Vec<Path>,
+    /// The values that fields may get; a field without a rule may get any.
+    pub values: Vec<ValueRule>,
     /// The keys of taints that the policy owns.
     pub taint_keys: BTreeSet<String>,
     /// Where the credential of a kubeconfig may go.
@@ -265,6 +269,11 @@ impl Policy {
     /// The read grant of a role.
     pub fn read(&self, role: &str) -> Option<&ReadRule> {
         self.reads.iter().find(|rule| rule.role == role)
+    }
+
+    /// Whether the policy makes objects, which more than one primary may want.
+    pub fn has_targets(&self) -> bool {
+        self.makes().next().is_some()
     }
 
     /// The rules for objects that the policy makes, each with its index among all write rules.

@@ -1,8 +1,8 @@
 //! Checks what a guest asks for against the grant of its policy, round by round.
 
 use crate::catalogue::guest::Guest;
-use crate::contract::Refusal;
 use crate::contract::decide::{Form, Need, Requirement};
+use crate::contract::{Problem, Refusal};
 use crate::failure::{Class, Failure};
 use crate::pattern::TemplateData;
 use crate::policy::Policy;
@@ -86,7 +86,9 @@ fn bind(policy: &Policy, data: &TemplateData<'_>, answer: &Requirement) -> Resul
         );
         return Err(Failure::known(KnownReason::ContractBroken, message));
     }
-    target(policy, data, &answer.target)?;
+    if let Some(wanted) = &answer.target {
+        target(policy, data, wanted)?;
+    }
     let mut seen = BTreeSet::new();
     for need in &answer.needs {
         bind_need(policy, data, need)?;
@@ -194,11 +196,26 @@ pub fn refused(
     match refusal {
         Refusal::Missing(problem) => guest.failure(Class::Missing, &problem),
         Refusal::Invalid(problem) => guest.failure(Class::Invalid, &problem),
-        Refusal::Waiting(problem, objects) => match bind_waiting(policy, data, &objects) {
-            Ok(()) => guest.failure(Class::Waiting, &problem).about(objects),
-            Err(failure) => failure,
-        },
+        Refusal::Waiting(problem, objects) => {
+            waits(policy, data, guest, &problem, &objects).unwrap_or_else(|failure| failure)
+        }
     }
+}
+
+/// What a guest waits for, as the end of a reconcile.
+///
+/// # Errors
+/// `ReadNotGranted` for an object that it may not read, `ContractBroken` for too many.
+pub fn waits(
+    policy: &Policy,
+    data: &TemplateData<'_>,
+    guest: &Guest,
+    problem: &Problem,
+    objects: &[ObjectRef],
+) -> Result<Failure, Failure> {
+    bind_waiting(policy, data, objects)?;
+    let failure = guest.failure(Class::Waiting, problem);
+    Ok(failure.about(objects.iter().cloned()))
 }
 
 #[cfg(test)]
@@ -243,7 +260,7 @@ mod tests {
 
     fn answer(needs: Vec<Need>) -> Requirement {
         Requirement {
-            target: target("demo"),
+            target: Some(target("demo")),
             needs,
         }
     }
@@ -395,7 +412,10 @@ mod tests {
         ] {
             for target in targets {
                 let (target, needs) = (target.clone(), vec![]);
-                let reason = refused_with(Requirement { target, needs });
+                let reason = refused_with(Requirement {
+                    target: Some(target),
+                    needs,
+                });
                 assert_eq!(reason, Some(word.into()));
             }
         }

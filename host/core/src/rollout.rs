@@ -149,6 +149,7 @@ pub fn is_fault(reason: KnownReason) -> bool {
             | K::TooManyRounds
             | K::ReadNotGranted
             | K::WriteNotGranted
+            | K::ValueNotGranted
             | K::ServerNotGranted
             | K::CANotGranted
             | K::InsecureNotGranted

@@ -55,6 +55,26 @@ pub(crate) fn taints_manifest() -> Value {
     })
 }
 
+/// The manifest of a policy that writes labels and a field of the spec, with any value for some of them.
+pub(crate) fn objects_manifest() -> Value {
+    json!({
+        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "sets"},
+        "spec": {
+            "primary": {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"},
+            "guests": {"decide": {"component": "builtin:cluster-sets"}},
+            "grant": {"write": [{
+                "target": "primary", "verbs": ["patch"],
+                "fields": ["metadata.labels", "spec.hubAcceptsClient", "spec.clients"],
+                "values": {
+                    r#"metadata.labels["a.b/set"]"#: ["prod", "{primary.name}-*", null],
+                    "spec.hubAcceptsClient": [true],
+                    "spec.clients": [{"url": "https://*", "ca": ["x"]}],
+                },
+            }]},
+        },
+    })
+}
+
 /// A manifest with values set at some pointers.
 pub(crate) fn with(mut manifest: Value, changes: &[(&str, Value)]) -> Value {
     for (pointer, value) in changes {

@@ -5,11 +5,13 @@
 #[cfg(feature = "facts")]
 mod facts;
 mod kubeconfig;
+mod objects;
 mod taints;
 
 #[cfg(feature = "facts")]
 pub use facts::{FACTS, Facts};
 pub use kubeconfig::KUBECONFIG;
+pub use objects::OBJECTS;
 pub use taints::TAINTS;
 
 use crate::catalogue::guest::Guest;
@@ -33,6 +35,7 @@ pub const ALL: &[&dyn World] = &[
     #[cfg(feature = "facts")]
     FACTS,
     TAINTS,
+    OBJECTS,
 ];
 
 /// A kind of guest that decides.
@@ -50,7 +53,7 @@ pub trait World: fmt::Debug + Sync {
     fn rule(&self, grant: &Granted<'_>) -> Result<WriteRule, PolicyError>;
 
     /// Whether the guest is asked what it needs and which object it wants to write. One that is not asked needs
-    /// nothing, and its target is the primary.
+    /// nothing. Where no object is named, the target is the primary.
     fn requires(&self) -> bool;
 
     /// The kinds that the agent lists for this world, whatever the guests read: group, plural, and why.
@@ -89,6 +92,14 @@ pub trait Answer: fmt::Debug + Send {
     /// # Errors
     /// The reason, when the answer is not granted, makes no sense, or says to hold.
     fn lower<'a>(&'a self, given: &Lowering<'a>) -> Result<Vec<Desired<'a>>, Failure>;
+
+    /// What the answer waits for once it is applied; `None` when it is complete.
+    ///
+    /// # Errors
+    /// `ReadNotGranted`, `ContractBroken`.
+    fn waits(&self, _given: &Lowering<'_>) -> Result<Option<Failure>, Failure> {
+        Ok(None)
+    }
 
     /// The answer for people, without what may hide a credential. `None` when there is nothing to show.
     fn shown(&self) -> Option<Value>;

@@ -60,7 +60,7 @@ fn refused(data: &TemplateData<'_>, cluster: &str) -> Option<String> {
             &shipped(),
             data,
             Requirement {
-                target: target(cluster),
+                target: Some(target(cluster)),
                 needs,
             },
         )
@@ -155,7 +155,14 @@ fn a_refusal_names_what_is_granted() {
         agent: &agent,
     };
     let end = |target, needs| {
-        let end = Rounds::default().answer(&shipped(), &data, Requirement { target, needs });
+        let end = Rounds::default().answer(
+            &shipped(),
+            &data,
+            Requirement {
+                target: Some(target),
+                needs,
+            },
+        );
         end.err().map(|failure| failure.message).unwrap_or_default()
     };
     assert_eq!(

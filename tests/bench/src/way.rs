@@ -117,11 +117,12 @@ impl<'a> Objects<'a> {
             {
                 Next::Complete(complete) => {
                     let source = source.context("failed to find the kubeconfig among the needs")?;
+                    let target = complete.target;
                     return Ok(Gathered {
                         view,
                         inputs: crossed,
                         source,
-                        target: complete.target,
+                        target: target.context("the guest names no target")?,
                     });
                 }
                 Next::Read(needs) => (crossed, source) = self.read(needs)?,

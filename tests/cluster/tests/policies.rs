@@ -38,8 +38,22 @@ fn accepted() -> Result<Vec<Value>> {
     worn["spec"]["own"]["labels"] =
         json!({"team": "blue", "example.com/tier_1.a": "", "x-transom.dev/a": "1"});
     worn["spec"]["own"]["annotations"] = json!({"example.com/note": "a b: ä"});
-    let mut all = vec![worn];
-    for name in ["external-managed-kubeconfig", "built-in-taints"] {
+    let mut valued = shipped("cluster-sets-by-rule")?;
+    valued["metadata"]["name"] = json!("valued");
+    let write = &mut valued["spec"]["grant"]["write"][0];
+    write["fields"] = json!(["metadata.labels", "spec.clients"]);
+    write["values"] = json!({
+        r#"metadata.labels["a.b/c"]"#: ["team-*", null],
+        "spec.clients": [{"url": "https://*", "ca": ["x"]}, 7, true],
+    });
+    valued["spec"]["guests"]["decide"]["settings"]["rules"] =
+        json!([{"set": null}, {"set": "a", "claims": {"b": ["*"]}}]);
+    let mut all = vec![worn, valued];
+    for name in [
+        "external-managed-kubeconfig",
+        "built-in-taints",
+        "cluster-sets-by-rule",
+    ] {
         all.push(shipped(name)?);
         for case in std::fs::read_dir(policies().join(name).join("cases"))? {
             let given = std::fs::read_to_string(case?.path().join("given.yaml"))?;
@@ -135,8 +149,8 @@ async fn accepts_what_a_directory_accepts_and_reads_it_back_equal() -> Result<()
     Ok(())
 }
 
-/// Of everything that `core::policy::check` refuses, only the stars of `keepUntilAbsent` are left to the agent:
-/// counting them costs more than a rule may. The bundled policy (`k`ubeconfig or `t`aints), the path, and the new value
+/// Of everything that `core::policy::check` refuses, only the stars of `keepUntilAbsent` are left to the agent (counting
+/// them costs more than a rule may), and which fields and values an objects guest may write. The bundled policy (`k`ubeconfig or `t`aints), the path, and the new value
 /// (null removes the field).
 const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/metadata/name", r#""A""#),

@@ -3,10 +3,10 @@
 
 use super::declared::{Declared, LEASE_SECONDS};
 use crate::bindings::guest::transom::policy::types::{Agent, Context};
-use crate::kubeconfig::{Input, Need, Requirement, Value as InputValue};
 use crate::taints::ManagedCluster;
 use crate::trigger::Change;
-use crate::{About, Failure, Primary};
+use crate::{About, Failure, ObjectRef, Primary};
+use crate::{kubeconfig, objects};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -94,7 +94,7 @@ impl Given {
         self.take("cluster")
     }
 
-    pub(super) fn inputs(&mut self, word: &str) -> Result<Option<Vec<Input>>, String> {
+    pub(super) fn inputs<I: Found>(&mut self, word: &str) -> Result<Option<Vec<I>>, String> {
         if let Some(Value::Array(inputs)) = self.0.get_mut(word) {
             for input in inputs {
                 as_text(input.get_mut("value"), "object", false);
@@ -135,58 +135,86 @@ fn as_text(value: Option<&mut Value>, word: &str, always: bool) {
     }
 }
 
+/// An input of a case, in any world that has inputs.
+pub(super) trait Found: Clone + DeserializeOwned {
+    /// The role under which it was asked for.
+    fn role(&self) -> &str;
+    /// The JSON of an object; `None` for another form.
+    fn object(&mut self) -> Option<&mut String>;
+}
+
+impl Found for kubeconfig::Input {
+    fn role(&self) -> &str {
+        &self.role
+    }
+
+    fn object(&mut self) -> Option<&mut String> {
+        match &mut self.value {
+            kubeconfig::Value::Object(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl Found for objects::Input {
+    fn role(&self) -> &str {
+        &self.role
+    }
+
+    fn object(&mut self) -> Option<&mut String> {
+        match &mut self.value {
+            objects::Value::Object(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
 /// The inputs of a case, with only declared fields in their objects; inputs of other forms stay whole. Asks the guest for
 /// its needs, as the host does, to learn the kind of each role's object.
 ///
 /// # Errors
 /// When no need names the role of an object.
-pub(super) fn cut_inputs(
+pub(super) fn cut_inputs<I: Found>(
     about: &About,
-    given: Vec<Input>,
-    require: impl Fn(Vec<Input>) -> Result<Requirement, Failure>,
-) -> Result<Vec<Input>, String> {
-    let is_object = |input: &&Input| matches!(input.value, InputValue::Object(_));
-    if !given.iter().any(|input| is_object(&input)) {
+    mut given: Vec<I>,
+    needs: impl Fn(Vec<I>) -> Result<BTreeMap<String, ObjectRef>, Failure>,
+) -> Result<Vec<I>, String> {
+    if given.iter_mut().all(|input| input.object().is_none()) {
         return Ok(given);
     }
-    let mut needs: BTreeMap<String, Need> = BTreeMap::new();
+    let mut kinds = BTreeMap::new();
     let mut found = Vec::new();
     for _ in 0..ROUNDS {
-        let Ok(required) = require(found) else { break };
-        needs.extend(
-            required
-                .needs
-                .into_iter()
-                .map(|need| (need.role.clone(), need)),
-        );
-        let asked = given.iter().filter(|input| needs.contains_key(&input.role));
+        let Ok(needed) = needs(found) else { break };
+        kinds.extend(needed);
+        let asked = given
+            .iter()
+            .filter(|input| kinds.contains_key(input.role()));
         found = asked
-            .map(|input| cut_input(about, input, &needs))
+            .map(|input| cut_input(about, input, &kinds))
             .collect::<Result<_, _>>()?;
     }
     given
         .iter()
-        .map(|input| cut_input(about, input, &needs))
+        .map(|input| cut_input(about, input, &kinds))
         .collect()
 }
 
-fn cut_input(
+fn cut_input<I: Found>(
     about: &About,
-    input: &Input,
-    needs: &BTreeMap<String, Need>,
-) -> Result<Input, String> {
-    let InputValue::Object(text) = &input.value else {
-        return Ok(input.clone());
+    input: &I,
+    kinds: &BTreeMap<String, ObjectRef>,
+) -> Result<I, String> {
+    let (mut input, role) = (input.clone(), input.role().to_owned());
+    let Some(text) = input.object() else {
+        return Ok(input);
     };
-    let role = &input.role;
-    let need = needs
-        .get(role)
+    let kind = kinds
+        .get(&role)
         .ok_or_else(|| format!("no need of the guest names the role `{role}` of an object"))?;
     let value = serde_json::from_str(text)
         .map_err(|error| format!("failed to read the object `{role}`: {error}"))?;
-    let declared = Declared::of(about, (&need.reference.api_version, &need.reference.kind))?;
-    Ok(Input {
-        role: role.clone(),
-        value: InputValue::Object(declared.project(&value).to_string()),
-    })
+    let declared = Declared::of(about, (&kind.api_version, &kind.kind))?;
+    *text = declared.project(&value).to_string();
+    Ok(input)
 }

@@ -106,7 +106,7 @@ impl Controller {
             None => memory.last_seen.remove(key),
         };
         let over = matches!(report.end, End::Gone | End::Ended(Class::Left));
-        if revision.policy.world.requires() && report.target.is_none() && !over {
+        if revision.policy.has_targets() && report.target.is_none() && !over {
             let stamped = memory.outputs.of(key).next().cloned();
             let contender = Contender::of(key, touched.primary.as_deref());
             let released = memory.ownership.keep(contender, stamped.as_ref());

@@ -165,7 +165,7 @@ impl Reader<'_> {
     /// name the target, an earlier claim stays. The guest of a suspended policy is not asked.
     fn locate(&self, primary: &Arc<Object>) {
         let policy = &self.loaded.revision.policy;
-        if !policy.world.requires() || policy.suspend {
+        if !policy.has_targets() || policy.suspend {
             return;
         }
         let located = inputs::primary(primary, &self.loaded.revision.decide).and_then(|view| {
@@ -176,7 +176,7 @@ impl Reader<'_> {
                 .answer(policy, &data, asked)
                 .map(|_| target)
         });
-        if let Ok(target) = located {
+        if let Ok(Some(target)) = located {
             let contender = Contender::of(self.key, Some(primary));
             let released = self
                 .controller
@@ -233,7 +233,7 @@ impl Reader<'_> {
             let target = asked.target.clone();
             let data = controller.template_data(&primary);
             let next = rounds.answer(&self.loaded.revision.policy, &data, asked)?;
-            let (existing, ownership) = self.claim(&primary, &target).await?;
+            let (target, existing, ownership) = self.target(&primary, target).await?;
             let needs = match next {
                 Next::Complete(_) => break (target, existing, ownership),
                 Next::Read(needs) => needs,
@@ -266,6 +266,21 @@ impl Reader<'_> {
             kubeconfigs,
             room_before,
         })
+    }
+
+    /// The target that the guest names, claimed and read; where it names none, the primary.
+    async fn target(
+        &mut self,
+        primary: &Arc<Object>,
+        named: Option<ObjectRef>,
+    ) -> Result<(ObjectRef, Option<Object>, Ownership), Failure> {
+        if let Some(target) = named {
+            let (existing, ownership) = self.claim(primary, &target).await?;
+            return Ok((target, existing, ownership));
+        }
+        let target = primary.reference.clone();
+        self.touched.reconcile.target = Some(target.clone());
+        Ok((target, None, Ownership::Owner { sole: true }))
     }
 
     fn require(

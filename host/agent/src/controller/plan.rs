@@ -23,7 +23,7 @@ pub(super) struct Planned {
     pub(super) fields: Vec<Fields>,
     /// Who sets these times.
     pub(super) time_added: TimeAdded,
-    /// Why something that is no longer desired stays.
+    /// Why something that is no longer desired stays, or what the guest waits for.
     pub(super) kept: Option<Failure>,
     /// What was read.
     pub(super) touched: Touched,
@@ -37,10 +37,10 @@ impl Controller {
         let admitted = gathered.admitted;
         let key = &admitted.work.key;
         let (mut plan, mut fields) = (Plan::new(key, None), Vec::new());
-        let mut time_added = TimeAdded::SetByCluster;
+        let (mut time_added, mut waits) = (TimeAdded::SetByCluster, None);
         if let Some((subject, answer)) = gathered.subject.zip(answer) {
             match self.desired(&admitted, &subject, &*answer, &mut touched) {
-                Ok((desired, own)) => (plan, fields) = (desired, own),
+                Ok(desired) => (plan, fields, waits) = desired,
                 Err(failure) => return Err(touched.end(failure)),
             }
             time_added = subject.time_added;
@@ -61,19 +61,19 @@ impl Controller {
             plan,
             fields,
             time_added,
-            kept,
+            kept: kept.or(waits),
             touched,
         })
     }
 
-    /// The steps to what is desired, and the desired fields of the primary.
+    /// The steps to what is desired, the desired fields of the primary, and what the guest waits for.
     fn desired(
         &self,
         admitted: &Admitted,
         subject: &Subject,
         answer: &dyn Answer,
         touched: &mut Touched,
-    ) -> Result<(Plan, Vec<Fields>), Failure> {
+    ) -> Result<(Plan, Vec<Fields>, Option<Failure>), Failure> {
         let revision = &admitted.loaded.revision;
         let now_seconds = self.clock.now_seconds();
         let lowering = Lowering {
@@ -91,6 +91,10 @@ impl Controller {
             _ => failure,
         };
         let desired = answer.lower(&lowering).map_err(held)?;
+        let waits = answer.waits(&lowering)?;
+        if let Some(waits) = &waits {
+            touched.waits_for(&waits.objects);
+        }
         let (digest, component) = (&touched.reconcile.inputs, &revision.decide.digest);
         let digest = digest.as_deref().unwrap_or_default();
         let stamp = Stamp::of(&admitted.work.key, &subject.primary, digest, component);
@@ -110,7 +114,7 @@ impl Controller {
                 Desired::Fields(one) => fields.push(one),
             }
         }
-        Ok((plan, fields))
+        Ok((plan, fields, waits))
     }
 
     /// The step to the fields of a primary that the cluster left without a time: now the agent sets it.

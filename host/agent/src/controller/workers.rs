@@ -88,7 +88,7 @@ impl Controller {
             .filter(|key| key.policy == policy.name)
             .cloned()
             .collect();
-        if !policy.world.requires() {
+        if !policy.has_targets() {
             return (primaries, left);
         }
         memory.ownership.reaches(policy);
@@ -118,7 +118,7 @@ impl Controller {
         for queue in self.queues() {
             let loaded = queue.loaded();
             let policy = &loaded.revision.policy;
-            if !policy.world.requires() {
+            if !policy.has_targets() {
                 continue;
             }
             let primaries = self.connections.primaries(&policy.primary);

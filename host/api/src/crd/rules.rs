@@ -30,7 +30,6 @@ const KEY: &str = "^[-_.A-Za-z0-9]+$";
 /// A key of a ConfigMap: `NAMESPACE/NAME/KEY`.
 const KEY_PLACE: &str = "^[-a-z0-9]+/[-.a-z0-9]+/[-_.A-Za-z0-9]+$";
 const LABEL_VALUE: &str = "^([A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?)?$";
-const FIELD: &str = r"^(spec\.taints|data\.[-_.A-Za-z0-9]+)$";
 /// Keys of labels and annotations that Kubernetes allows, except those of `labels::is_reserved`.
 const META_KEYS: &str = r"self.all(k, size(k) <= 317 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$') && !k.matches('^(app[.]kubernetes[.]io/managed-by$|([^/]*[.])?transom[.]dev/)'))";
 const SERVER: &str = r##"^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?|[Hh][Tt][Tt][Pp][Ss]?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[!$-;=A-\[\]-~]*)?)$"##;
@@ -112,6 +111,9 @@ fn bounds() -> Vec<(String, Value)> {
         json!({"type": "string", "minLength": 1, "maxLength": TEMPLATE, "pattern": template});
     let label = json!({"type": "string", "maxLength": LABEL, "pattern": LABEL_VALUE});
     let annotation = json!({"type": "string", "maxLength": ANNOTATION});
+    let value = json!({"x-kubernetes-preserve-unknown-fields": true, "nullable": true});
+    let value = json!({"type": "array", "maxItems": MANY, "items": value});
+    let values = json!({"maxProperties": MANY, "additionalProperties": value});
     let verbs = json!({"maxItems": 4, "minItems": 1, "x-kubernetes-list-type": "set"});
     let places = [
         (
@@ -156,8 +158,9 @@ fn bounds() -> Vec<(String, Value)> {
                 ("namespace", text(&names, PATTERN)),
                 ("name", text(&names, PATTERN)),
                 ("verbs", verbs),
-                ("fields", list(1)),
-                ("fields[]", text(FIELD, "data.".len() + DATA_KEY)),
+                ("fields", list(MANY)),
+                ("fields[]", any(TEMPLATE)),
+                ("values", values),
                 ("taintKeys", set(MANY)),
                 ("taintKeys[]", any(TAINT_KEY)),
             ],
@@ -288,7 +291,7 @@ const RULES: [(&str, &str, &str); 25] = [
     ),
     (
         "spec",
-        "self.primary.apiVersion == 'cluster.open-cluster-management.io/v1' && self.primary.kind == 'ManagedCluster' || !self.grant.write.exists(w, has(w.target))",
+        "self.primary.apiVersion == 'cluster.open-cluster-management.io/v1' && self.primary.kind == 'ManagedCluster' || !self.grant.write.exists(w, has(w.taintKeys) && size(w.taintKeys) > 0)",
         "only a ManagedCluster of cluster.open-cluster-management.io/v1 has taints",
     ),
     (
@@ -369,13 +372,13 @@ const RULES: [(&str, &str, &str); 25] = [
     ),
     (
         "spec.grant.write[]",
-        "!has(self.target) || self.verbs == ['patch'] && self.fields == ['spec.taints']",
-        "with `target: primary`, verbs must be [patch] and fields must be [spec.taints]",
+        "!has(self.target) || self.verbs == ['patch']",
+        "with `target: primary`, verbs must be [patch]",
     ),
     (
         "spec.grant.write[]",
-        "has(self.target) == (has(self.taintKeys) && size(self.taintKeys) > 0)",
-        "with `target: primary`, taintKeys must not be empty; other write grants must have no taintKeys",
+        "(has(self.target) && self.fields == ['spec.taints']) == (has(self.taintKeys) && size(self.taintKeys) > 0)",
+        "taintKeys must not be empty where `target: primary` has the fields [spec.taints], and are for that only",
     ),
     (
         "spec.grant.write[]",
@@ -384,7 +387,7 @@ const RULES: [(&str, &str, &str); 25] = [
     ),
     (
         "spec.grant.write[]",
-        "!has(self.kubeconfig) || !('patch' in self.verbs) && self.fields[0].startsWith('data.')",
+        "!has(self.kubeconfig) || !('patch' in self.verbs) && size(self.fields) == 1 && self.fields[0].startsWith('data.')",
         "a kubeconfig grant allows the verbs create, update and delete, and exactly one field, a key of data",
     ),
     (

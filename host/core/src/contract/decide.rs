@@ -1,9 +1,9 @@
-//! What a kubeconfig guest needs and answers.
+//! What guests need, and what a kubeconfig guest answers.
 
 use super::Reference;
 use super::credentials::{Proposal, SourceView};
 use crate::reference::ObjectRef;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 /// In which form an input crosses.
@@ -51,11 +51,18 @@ pub struct Need {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Requirement {
-    /// The object to write.
-    #[serde(with = "Reference")]
-    pub target: ObjectRef,
+    /// The object to write; `None` in a world whose guests name it in their answer.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "target")]
+    pub target: Option<ObjectRef>,
     /// What to read.
     pub needs: Vec<Need>,
+}
+
+fn target<S: Serializer>(target: &Option<ObjectRef>, serializer: S) -> Result<S::Ok, S::Error> {
+    match target {
+        Some(target) => Reference::serialize(target, serializer),
+        None => serializer.serialize_none(),
+    }
 }
 
 /// One input as the guest sees it.

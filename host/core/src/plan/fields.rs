@@ -24,7 +24,8 @@ pub(super) fn plan(
     let object = wanting.primary;
     let (mut changed, mut before, mut after) = (Vec::new(), Vec::new(), Vec::new());
     for (path, field) in &desired.fields {
-        if desired.object != object.reference || !wanting.policy.primary_fields().contains(path) {
+        let granted = wanting.policy.primary_fields();
+        if desired.object != object.reference || !granted.iter().any(|field| field.covers(path)) {
             let message = format!(
                 "the policy does not grant writing `{path}` of {}",
                 desired.object

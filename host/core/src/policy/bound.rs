@@ -95,13 +95,9 @@ fn writes(earlier: &[WriteRule], newest: &[WriteRule]) -> Vec<WriteRule> {
 
 /// The objects that both rules let the policy make.
 fn made(one: &WriteRule, other: &WriteRule) -> Option<WriteRule> {
-    let same = (&one.cluster, &one.api_version, &one.kind, &one.fields)
-        == (
-            &other.cluster,
-            &other.api_version,
-            &other.kind,
-            &other.fields,
-        );
+    let same = (&one.cluster, &one.api_version, &one.kind)
+        == (&other.cluster, &other.api_version, &other.kind)
+        && (&one.fields, &one.values) == (&other.fields, &other.values);
     let ((namespace, name), (others_namespace, others_name)) = (one.named()?, other.named()?);
     same.then_some(WriteRule {
         target: Target::Named {
@@ -127,6 +123,10 @@ fn fields(one: &WriteRule, newest: &[WriteRule]) -> WriteRule {
     let fields = |path: &Path| others.iter().any(|other| other.fields.contains(path));
     let taint_keys = |key: &String| others.iter().any(|other| other.taint_keys.contains(key));
     narrowed.fields.retain(fields);
+    // Which of two lists of values is the narrower one is not decided: with another list nothing may be written.
+    if others.iter().any(|other| other.values != one.values) {
+        narrowed.fields.clear();
+    }
     narrowed.taint_keys.retain(taint_keys);
     narrowed
 }

@@ -79,6 +79,11 @@ impl Path {
         &self.0
     }
 
+    /// Whether another path leads to the same place, or below it.
+    pub fn covers(&self, other: &Self) -> bool {
+        other.0.starts_with(&self.0)
+    }
+
     /// The path of a key below it.
     pub fn child(&self, key: &str) -> Self {
         let mut segments = self.0.clone();

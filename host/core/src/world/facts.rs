@@ -66,6 +66,7 @@ impl World for FactsWorld {
             target,
             verbs: grant.verbs.iter().copied().collect::<BTreeSet<Verb>>(),
             fields: fields.map_err(|error| PolicyError::new(field, error.to_string()))?,
+            values: Vec::new(),
             taint_keys: BTreeSet::new(),
             kubeconfig: None,
         })

@@ -84,6 +84,7 @@ impl World for Kubeconfig {
             target: Target::Named { namespace, name },
             verbs: grant.verbs.iter().copied().collect(),
             fields: vec![Path::key("data").child(key)],
+            values: Vec::new(),
             taint_keys: std::collections::BTreeSet::new(),
             kubeconfig: Some(kubeconfig.clone()),
         })

@@ -31,7 +31,10 @@ impl World for Taints {
     }
 
     fn takes(&self, grants: &[WriteGrant]) -> bool {
-        grants.iter().any(|grant| grant.target.is_some())
+        let is_taints =
+            |grant: &WriteGrant| !grant.taint_keys.is_empty() || grant.fields == [FIELD];
+        let mut grants = grants.iter().filter(|grant| grant.target.is_some());
+        grants.any(is_taints)
     }
 
     fn rule(&self, granted: &Granted<'_>) -> Result<WriteRule, PolicyError> {
@@ -59,6 +62,7 @@ impl World for Taints {
             fields: vec![
                 Path::parse(FIELD).map_err(|error| PolicyError::new(field, error.to_string()))?,
             ],
+            values: Vec::new(),
             taint_keys: grant.taint_keys.iter().cloned().collect(),
             kubeconfig: None,
         })

@@ -5,6 +5,7 @@
 #[cfg(feature = "facts")]
 mod facts;
 mod kubeconfig;
+mod objects;
 mod shared;
 mod taints;
 pub(crate) mod trigger;
@@ -53,6 +54,7 @@ const BINDINGS: &[&dyn Binding] = &[
     #[cfg(feature = "facts")]
     facts::BINDING,
     taints::BINDING,
+    objects::BINDING,
 ];
 
 /// Every role that a component can be loaded for.

@@ -17,6 +17,8 @@ mod limits;
 #[cfg(test)]
 mod loading;
 #[cfg(test)]
+mod objects;
+#[cfg(test)]
 #[path = "../../../../host/core/src/sample/planned.rs"]
 mod planned;
 #[cfg(test)]

@@ -35,6 +35,7 @@ mod races;
 mod rights;
 mod rollout;
 mod rows;
+mod sets;
 mod stage;
 mod suspended;
 mod traced;

@@ -35,6 +35,11 @@ pub(crate) struct Right {
 }
 
 impl Right {
+    /// Whether it is one of these, by resource and verb.
+    pub(crate) fn is_one_of(&self, some: &[(&str, &str)]) -> bool {
+        some.contains(&(self.resource.as_str(), self.verb.as_str()))
+    }
+
     /// Whether a request used it.
     fn served(&self, line: &Line) -> bool {
         let Some(target) = &line.target else {
@@ -110,7 +115,7 @@ impl Stage {
     }
 
     /// The permissions that the agent has not used since a mark.
-    fn unused(&self, rights: &[Right], since: Mark) -> Result<Vec<Right>> {
+    pub(crate) fn unused(&self, rights: &[Right], since: Mark) -> Result<Vec<Right>> {
         let lines = self.asked(since)?;
         Ok(rights
             .iter()

@@ -30,13 +30,18 @@ pub(super) fn writes(
         let Some(world) = world.filter(|world| world.takes(std::slice::from_ref(grant))) else {
             return Err(unusable(&field, grant));
         };
-        rules.push(world.rule(&Granted {
+        let rule = world.rule(&Granted {
             field: &field,
             grant,
             primary: &spec.primary,
             reads,
             names,
-        })?);
+        })?;
+        if rule.values.len() != grant.values.len() {
+            let why = "is for guests that write any fields";
+            return wrong(format!("{field}.values"), why);
+        }
+        rules.push(rule);
     }
     let primaries = rules.iter().filter(|rule| rule.named().is_none());
     if primaries.count() > 1 {
@@ -58,8 +63,12 @@ fn unusable(field: &str, grant: &WriteGrant) -> PolicyError {
             "RBAC kinds cannot be granted: write access to them is cluster-admin access",
         );
     }
+    if grant.kubeconfig.is_some() && grant.target.is_some() {
+        let why = "cannot be used with `target: primary`";
+        return PolicyError::new(format!("{field}.kubeconfig"), why);
+    }
     if grant.kubeconfig.is_some() || grant.target.is_some() {
-        let why = "grants taints and something else; use two policies";
+        let why = "grants writes for guests of different worlds; use a policy for each";
         return PolicyError::new("spec.grant.write", why);
     }
     PolicyError::new(

@@ -130,7 +130,7 @@ impl Functions {
 impl Lift<'_> {
     fn published_in(&mut self, answer: Required) -> Result<Requirement, Refusal> {
         self.answer(answer, |lift, target| Requirement {
-            target: lift.reference(target),
+            target: Some(lift.reference(target)),
             needs: Vec::new(),
         })
     }

@@ -199,7 +199,7 @@ impl Lower {
 impl Lift<'_> {
     fn requirement(&mut self, answer: Required) -> Result<Requirement, Refusal> {
         self.answer(answer, |lift, requirement| Requirement {
-            target: lift.reference(requirement.target),
+            target: Some(lift.reference(requirement.target)),
             needs: lift.list(requirement.needs, Self::need),
         })
     }

@@ -93,12 +93,18 @@ impl Lift<'_> {
         }
     }
 
+    /// Why a guest waits, and for which objects.
+    pub(super) fn waiting(&mut self, waiting: wit::Waiting) -> (Problem, Vec<ObjectRef>) {
+        let problem = self.problem(waiting.problem);
+        (problem, self.list(waiting.objects, Self::reference))
+    }
+
     fn refusal(&mut self, failure: wit::Failure) -> Refusal {
         match failure {
-            wit::Failure::Waiting(waiting) => Refusal::Waiting(
-                self.problem(waiting.problem),
-                self.list(waiting.objects, Self::reference),
-            ),
+            wit::Failure::Waiting(waiting) => {
+                let (problem, objects) = self.waiting(waiting);
+                Refusal::Waiting(problem, objects)
+            }
             wit::Failure::Missing(problem) => Refusal::Missing(self.problem(problem)),
             wit::Failure::Invalid(problem) => Refusal::Invalid(self.problem(problem)),
         }

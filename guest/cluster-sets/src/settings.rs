@@ -1,0 +1,64 @@
+//! The settings of the guest `cluster-sets`: rules, of which the first that fits decides.
+
+use crate::decide::LABEL;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use transom_guest::Problem;
+
+/// The rules. Without one, no cluster is changed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// In order: the first one that fits a cluster decides.
+    pub rules: Vec<Rule>,
+}
+
+/// Which clusters belong to a set. A rule without labels and claims fits every cluster.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rule {
+    /// The set; `None` puts the clusters into no set.
+    pub set: Option<String>,
+    /// Labels that a cluster must have, each with one of these values; `*` is any value.
+    pub labels: BTreeMap<String, Vec<String>>,
+    /// Cluster claims that it must have, likewise.
+    pub claims: BTreeMap<String, Vec<String>>,
+}
+
+impl Settings {
+    /// Refuses sets that are no value of a label, conditions without a value, and a rule about the label that it sets.
+    pub(crate) fn check(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (index, rule) in self.rules.iter().enumerate() {
+            let field = |name: &str| ["rules[", &index.to_string(), "].", name].concat();
+            if !rule.set.as_deref().is_none_or(is_label_value) {
+                let why = "not a name of 1 to 63 letters, digits, dashes, dots and underscores";
+                problems.push(Problem::in_settings(&field("set"), why));
+            }
+            for (name, wanted) in [("labels", &rule.labels), ("claims", &rule.claims)] {
+                if wanted.values().any(Vec::is_empty) {
+                    let why = "has a key without values, which no cluster could have";
+                    problems.push(Problem::in_settings(&field(name), why));
+                }
+            }
+            if rule.labels.contains_key(LABEL) {
+                let why = "depends on the label that the rule sets";
+                problems.push(Problem::in_settings(&field("labels"), why));
+            }
+        }
+        problems
+    }
+}
+
+/// Whether a text is a value that a label can have, and not empty.
+fn is_label_value(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let ends = [bytes.first(), bytes.last()];
+    text.len() <= 63
+        && ends
+            .iter()
+            .all(|end| end.is_some_and(u8::is_ascii_alphanumeric))
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}

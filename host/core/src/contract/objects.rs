@@ -1,0 +1,56 @@
+//! What an objects guest answers: what it wants objects to say, and what it waits for.
+
+use super::{Problem, Reference, waiting};
+use crate::reference::ObjectRef;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+/// The most objects of one answer.
+pub const MAX_OBJECTS: usize = 64;
+
+/// What an objects guest wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Objects {
+    /// What is wanted, in order.
+    pub apply: Vec<Apply>,
+    /// Why the answer is not complete, and the objects that it waits for.
+    #[serde(serialize_with = "wait")]
+    pub wait: Option<(Problem, Vec<ObjectRef>)>,
+}
+
+/// What is wanted of one object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Apply {
+    /// Which object.
+    #[serde(with = "Reference")]
+    pub object: ObjectRef,
+    /// Its fields, as JSON in a text.
+    #[serde(serialize_with = "json")]
+    pub content: String,
+}
+
+impl Apply {
+    /// The fields; `None` when the text is not one JSON object.
+    pub fn fields(&self) -> Option<Map<String, Value>> {
+        serde_json::from_str(&self.content).ok()
+    }
+}
+
+fn wait<S: Serializer>(
+    wait: &Option<(Problem, Vec<ObjectRef>)>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match wait {
+        Some((problem, objects)) => waiting(problem, objects, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// The JSON in a text; a text that is none, as it is.
+fn json<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    match serde_json::from_str::<Value>(text) {
+        Ok(value) => value.serialize(serializer),
+        Err(_) => serializer.serialize_str(text),
+    }
+}

@@ -1,0 +1,486 @@
+//! The objects world: a guest says which fields of objects have which values, within the granted paths and values.
+
+use super::{Answer, Granted, Lowering, World};
+use crate::contract::objects::{Apply, MAX_OBJECTS, Objects};
+use crate::failure::Failure;
+use crate::plan::desired::{Desired, Field, Fields};
+use crate::policy::check::{at_most, unique};
+use crate::policy::manifest::PolicyError;
+use crate::policy::values::{self, ValueRule};
+use crate::policy::{Target, WriteRule};
+use crate::projection::path::Path;
+use crate::requirements;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use transom_api::policy::bounds::MANY;
+use transom_api::policy::{Verb, WriteGrant};
+use transom_api::{KnownReason, labels};
+
+type Checked<T> = Result<T, PolicyError>;
+
+/// The objects world.
+pub const OBJECTS: &dyn World = &ObjectsWorld;
+
+#[derive(Debug)]
+struct ObjectsWorld;
+
+impl World for ObjectsWorld {
+    fn name(&self) -> &'static str {
+        "objects-guest"
+    }
+
+    fn takes(&self, grants: &[WriteGrant]) -> bool {
+        let any_field = |grant: &WriteGrant| {
+            grant.target.is_some() && grant.kubeconfig.is_none() && grant.taint_keys.is_empty()
+        };
+        grants.iter().any(any_field)
+    }
+
+    fn rule(&self, granted: &Granted<'_>) -> Checked<WriteRule> {
+        let Granted { field, grant, .. } = *granted;
+        let at = |name: &str| format!("{field}.{name}");
+        for (name, given) in [
+            ("kind", &grant.kind),
+            ("namespace", &grant.namespace),
+            ("name", &grant.name),
+        ] {
+            if given.is_some() {
+                let why = "must be absent with `target: primary`";
+                return Err(PolicyError::new(at(name), why));
+            }
+        }
+        if grant.verbs != [Verb::Patch] {
+            return Err(PolicyError::new(
+                at("verbs"),
+                "a primary can only be patched",
+            ));
+        }
+        if granted.primary.api_version.starts_with(RBAC) {
+            let why = "RBAC kinds cannot be granted: write access to them is cluster-admin access";
+            return Err(PolicyError::new("spec.primary.kind", why));
+        }
+        let fields = fields(&at("fields"), &grant.fields)?;
+        Ok(WriteRule {
+            cluster: granted.primary.cluster.clone(),
+            api_version: granted.primary.api_version.clone(),
+            kind: granted.primary.kind.clone(),
+            target: Target::Primary,
+            verbs: BTreeSet::from([Verb::Patch]),
+            values: ValueRule::parse(field, &grant.values, &fields, granted.names)?,
+            fields,
+            taint_keys: BTreeSet::new(),
+            kubeconfig: None,
+        })
+    }
+
+    fn requires(&self) -> bool {
+        true
+    }
+}
+
+/// The group of the kinds that give rights.
+const RBAC: &str = "rbac.authorization.k8s.io/";
+
+/// Reads granted fields, and checks that a policy may own each of them.
+fn fields(field: &str, texts: &[String]) -> Checked<Vec<Path>> {
+    at_most(field, texts, MANY)?;
+    unique(field, texts.iter())?;
+    if texts.is_empty() {
+        return Err(PolicyError::new(
+            field,
+            "is empty, so nothing could be written",
+        ));
+    }
+    let mut paths = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        let field = format!("{field}[{index}]");
+        let path =
+            Path::parse(text).map_err(|error| PolicyError::new(&field, error.to_string()))?;
+        match unownable(&path) {
+            Some(why) => return Err(PolicyError::new(field, why)),
+            None => paths.push(path),
+        }
+    }
+    Ok(paths)
+}
+
+/// Why no policy may own a field, if so.
+fn unownable(path: &Path) -> Option<&'static str> {
+    let Some(keys) = path.keys() else {
+        return Some("leads through an element of a list; name the whole list");
+    };
+    match keys.as_slice() {
+        ["apiVersion" | "kind", ..] => Some("says which object it is"),
+        ["status", ..] => Some("is part of the status, which other controllers write"),
+        ["metadata", "labels" | "annotations", key, ..] if labels::is_reserved(key) => {
+            Some("is reserved for the agent")
+        }
+        ["metadata", "labels" | "annotations"] | ["metadata", "labels" | "annotations", _] => None,
+        ["metadata", ..] => Some("is not a label, an annotation, or all of them"),
+        _ => None,
+    }
+}
+
+impl Answer for Objects {
+    fn lower<'a>(&'a self, given: &Lowering<'a>) -> Result<Vec<Desired<'a>>, Failure> {
+        if self.apply.len() > MAX_OBJECTS {
+            let message = format!(
+                "the guest wants {} objects; the limit is {MAX_OBJECTS}",
+                self.apply.len()
+            );
+            return Err(Failure::known(KnownReason::ContractBroken, message));
+        }
+        let mut seen = BTreeSet::new();
+        let mut desired = Vec::new();
+        for apply in &self.apply {
+            if !seen.insert(&apply.object) {
+                let message = format!("the guest wants {} twice", apply.object);
+                return Err(Failure::known(KnownReason::ContractBroken, message));
+            }
+            desired.push(Desired::Fields(wanted(apply, given)?));
+        }
+        Ok(desired)
+    }
+
+    fn waits(&self, given: &Lowering<'_>) -> Result<Option<Failure>, Failure> {
+        let waiting = |(problem, objects): &(_, Vec<_>)| {
+            requirements::waits(given.policy, &given.data, given.guest, problem, objects)
+        };
+        self.wait.as_ref().map(waiting).transpose()
+    }
+
+    fn shown(&self) -> Option<Value> {
+        let shown = |apply: &Apply| {
+            let fields = apply.fields().map(Value::Object).unwrap_or_default();
+            json!({"object": apply.object.to_string(), "content": fields})
+        };
+        Some(self.apply.iter().map(shown).collect())
+    }
+}
+
+/// The fields that a guest wants of one object, each granted with its value.
+fn wanted(apply: &Apply, given: &Lowering<'_>) -> Result<Fields, Failure> {
+    let object = &apply.object;
+    let rule = given.policy.writes.iter();
+    let rule = rule.filter(|rule| rule.target == Target::Primary);
+    let mut rule = rule.filter(|_| *object == given.primary.reference);
+    let Some(rule) = rule.next() else {
+        let message = format!("the policy does not grant writing {object}");
+        return Err(Failure::known(KnownReason::WriteNotGranted, message));
+    };
+    let content = Value::Object(content(apply)?);
+    let mut fields = Vec::new();
+    for (path, value) in values::fields(&content) {
+        let text = path.to_string();
+        if Path::parse(&text).as_ref() != Ok(&path) {
+            let message = format!("the content for {object} has a field that is nested too deep");
+            return Err(Failure::known(KnownReason::ContractBroken, message));
+        }
+        let granted = rule.fields.iter().any(|field| field.covers(&path));
+        // All labels or all annotations at once would be those of others as well.
+        let all = matches!(path.keys().as_deref(), Some(["metadata", _]));
+        if !granted || all || unownable(&path).is_some() {
+            let paths: Vec<String> = rule.fields.iter().map(Path::to_string).collect();
+            let paths = paths.join(", ");
+            let message =
+                format!("the policy does not grant writing `{text}` of {object}; granted: {paths}");
+            return Err(Failure::known(KnownReason::WriteNotGranted, message));
+        }
+        fields.push((path, Field::Value(value)));
+    }
+    let mut rules = rule.values.iter();
+    if let Some(rule) = rules.find(|rule| !rule.admits(&content, &given.data)) {
+        let (path, allowed) = (&rule.path, rule.shown(&given.data));
+        let message = format!(
+            "the policy does not grant the value of `{path}` of {object}; granted: {allowed}"
+        );
+        return Err(Failure::known(KnownReason::ValueNotGranted, message));
+    }
+    Ok(Fields {
+        object: object.clone(),
+        fields,
+    })
+}
+
+/// The content without what says which object it is.
+fn content(apply: &Apply) -> Result<Map<String, Value>, Failure> {
+    let object = &apply.object;
+    let broken = |why: &str| {
+        let message = format!("the content for {object} {why}");
+        Failure::known(KnownReason::ContractBroken, message)
+    };
+    let fields = apply.fields();
+    let mut fields = fields.ok_or_else(|| broken("is not one JSON object"))?;
+    let strip = |map: &mut Map<String, Value>, key: &str, own: Option<&str>| {
+        let said = map.remove(key);
+        match said.is_none_or(|said| said.as_str() == own && own.is_some()) {
+            true => Ok(()),
+            false => Err(broken(&format!("has another `{key}`"))),
+        }
+    };
+    strip(&mut fields, "apiVersion", Some(&object.api_version))?;
+    strip(&mut fields, "kind", Some(&object.kind))?;
+    if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+        strip(metadata, "name", Some(&object.name))?;
+        strip(metadata, "namespace", object.namespace.as_deref())?;
+    }
+    Ok(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{Primary, Problem};
+    use crate::inputs::kubeconfigs::Kubeconfigs;
+    use crate::kubeconfig::KubeconfigLimits;
+    use crate::pattern::TemplateData;
+    use crate::policy::{check, manifest};
+    use crate::reference::ObjectRef;
+    use crate::sample::{agent, guest, object, objects_manifest, policy, with};
+
+    fn cluster(name: &str) -> ObjectRef {
+        let api_version = "cluster.open-cluster-management.io/v1";
+        ObjectRef::local(api_version, "ManagedCluster", None, name)
+    }
+
+    fn apply(content: &Value) -> Apply {
+        Apply {
+            object: cluster("c1"),
+            content: content.to_string(),
+        }
+    }
+
+    /// What becomes of an answer, or the reason and the message of its refusal.
+    fn lowered(objects: &Objects) -> Result<Vec<Fields>, (String, String)> {
+        let (policy, agent) = (policy(&objects_manifest()), agent("hub", true));
+        let guest = guest(&[], &[]);
+        let primary = object(cluster("c1"), json!({"metadata": {"name": "c1"}}));
+        let view = Primary {
+            reference: cluster("c1"),
+            ..Primary::default()
+        };
+        let given = Lowering {
+            policy: &policy,
+            guest: &guest,
+            data: TemplateData {
+                object: &primary,
+                agent: &agent,
+            },
+            primary: &view,
+            target: &primary.reference,
+            inputs: &[],
+            kubeconfigs: &Kubeconfigs::new(KubeconfigLimits::default()),
+            now_seconds: 0,
+        };
+        let told = |failure: Failure| (failure.reason.to_string(), failure.message);
+        objects.waits(&given).map_err(told)?;
+        let desired = objects.lower(&given).map_err(told)?;
+        let fields = desired.into_iter().filter_map(|one| match one {
+            Desired::Fields(fields) => Some(fields),
+            Desired::Whole(_) => None,
+        });
+        Ok(fields.collect())
+    }
+
+    fn one(content: &Value) -> Result<Vec<Fields>, (String, String)> {
+        lowered(&Objects {
+            apply: vec![apply(content)],
+            wait: None,
+        })
+    }
+
+    fn refused(content: &Value) -> (String, String) {
+        one(content).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn each_value_of_a_content_becomes_a_field() {
+        let content = json!({
+            "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+            "metadata": {"name": "c1", "labels": {"x": "1", "a.b/set": null}},
+            "spec": {"hubAcceptsClient": true, "clients": [{"url": "https://a", "ca": ["x"]}]},
+        });
+        let fields = one(&content).unwrap();
+        let fields = fields[0].fields.iter();
+        let fields: Vec<_> = fields.map(|(path, _)| path.to_string()).collect();
+        assert_eq!(
+            fields,
+            [
+                r#"metadata.labels["a.b/set"]"#,
+                "metadata.labels.x",
+                "spec.clients",
+                "spec.hubAcceptsClient"
+            ]
+        );
+        assert_eq!(one(&json!({"spec": {}})).unwrap()[0].fields, []);
+    }
+
+    #[test]
+    fn refuses_fields_that_are_not_granted_and_names_them() {
+        for (content, named) in [
+            (json!({"spec": {"taints": []}}), "`spec.taints`"),
+            (json!({"spec": null}), "`spec`"),
+            (json!({"metadata": null}), "`metadata`"),
+            (json!({"metadata": {"labels": null}}), "`metadata.labels`"),
+            (
+                json!({"metadata": {"labels": {"a.b/set": {"prod": "prod"}}}}),
+                "a.b/set",
+            ),
+            (json!({"status": {"conditions": []}}), "`status.conditions`"),
+            (json!({"metadata": {"finalizers": ["x"]}}), "finalizers"),
+            (
+                json!({"metadata": {"labels": {"transom.dev/policy": "x"}}}),
+                "transom.dev",
+            ),
+            (
+                json!({"metadata": {"annotations": {"a": "b"}}}),
+                "annotations",
+            ),
+            (json!({"data": {"password": "x"}}), "`data.password`"),
+        ] {
+            let (reason, message) = refused(&content);
+            assert_eq!(reason, "WriteNotGranted", "{content}");
+            assert!(message.contains(named), "{message}");
+        }
+    }
+
+    #[test]
+    fn refuses_values_that_are_not_granted_and_names_the_field() {
+        let labels = |value: Value| json!({"metadata": {"labels": {"a.b/set": value}}});
+        for value in [json!("prod"), json!("c1-eu"), json!(null)] {
+            assert!(one(&labels(value)).is_ok());
+        }
+        let client = |value: Value| json!({"spec": {"clients": value}});
+        for content in [
+            labels(json!("other")),
+            labels(json!("c2-eu")),
+            labels(json!("c1")),
+            labels(json!(1)),
+            json!({"spec": {"hubAcceptsClient": false}}),
+            json!({"spec": {"hubAcceptsClient": null}}),
+            json!({"spec": {"hubAcceptsClient": "true"}}),
+            client(json!(null)),
+            client(json!([{"url": "https://a", "ca": ["x"]}, {"url": "http://a", "ca": ["x"]}])),
+            client(json!([{"url": "https://a", "ca": ["x", "y"]}])),
+            client(json!([{"url": "https://a", "ca": ["x"], "more": 1}])),
+            client(json!([{"url": "https://a"}])),
+            client(json!([{"url": format!("https://{}", "a".repeat(5000)), "ca": ["x"]}])),
+        ] {
+            let (reason, message) = refused(&content);
+            assert_eq!(reason, "ValueNotGranted", "{content}");
+            assert!(message.contains("granted: ["), "{message}");
+        }
+    }
+
+    #[test]
+    fn refuses_an_answer_that_breaks_the_contract() {
+        let another = |name: &str| Apply {
+            object: cluster(name),
+            content: "{}".to_owned(),
+        };
+        let text = |content: &str| Apply {
+            object: cluster("c1"),
+            content: content.to_owned(),
+        };
+        let deep = (0..20).fold(json!(1), |inner, _| json!({"a": inner}));
+        let many = (0..10_000).map(|number| another(&number.to_string()));
+        for (apply, reason) in [
+            (vec![another("c2")], "WriteNotGranted"),
+            (vec![another("c1"), another("c1")], "ContractBroken"),
+            (many.collect(), "ContractBroken"),
+            (vec![text("")], "ContractBroken"),
+            (vec![text("[]")], "ContractBroken"),
+            (vec![text(&"[".repeat(100_000))], "ContractBroken"),
+            (vec![text(r#"{"kind": "Secret"}"#)], "ContractBroken"),
+            (
+                vec![text(r#"{"metadata": {"name": "c2"}}"#)],
+                "ContractBroken",
+            ),
+            (
+                vec![text(r#"{"metadata": {"namespace": "x"}}"#)],
+                "ContractBroken",
+            ),
+            (
+                vec![apply(&json!({"metadata": {"labels": deep}}))],
+                "ContractBroken",
+            ),
+        ] {
+            let answer = Objects { apply, wait: None };
+            let refusal = lowered(&answer).err();
+            assert_eq!(refusal.map(|(reason, _)| reason).as_deref(), Some(reason));
+        }
+    }
+
+    #[test]
+    fn waits_only_for_objects_that_it_may_read() {
+        let problem = Problem {
+            reason: "Told".to_owned(),
+            message: String::new(),
+            field: None,
+        };
+        let waiting = |objects| Objects {
+            apply: Vec::new(),
+            wait: Some((problem.clone(), objects)),
+        };
+        assert!(lowered(&waiting(Vec::new())).is_ok());
+        let (reason, _) = lowered(&waiting(vec![cluster("c2")])).unwrap_err();
+        assert_eq!(reason, "ReadNotGranted");
+    }
+
+    #[test]
+    fn refuses_grants_that_no_policy_may_have() {
+        let write = "/spec/grant/write/0";
+        let refused = |change: (&str, Value)| {
+            let pointer = format!("{write}{}", change.0);
+            let manifest = with(objects_manifest(), &[(&pointer, change.1)]);
+            check::policy(manifest::parse(&manifest).unwrap())
+                .err()
+                .map(|error| error.field.replace("spec.grant.write[0]", ""))
+        };
+        for (change, field) in [
+            (("/kind", json!("ManagedCluster")), ".kind"),
+            (("/name", json!("*")), ".name"),
+            (("/verbs", json!(["patch", "delete"])), ".verbs"),
+            (("/fields", json!([])), ".fields"),
+            (("/fields", json!(["spec.a", "spec.a"])), ".fields"),
+            (("/fields", json!(["status.conditions"])), ".fields[0]"),
+            (("/fields", json!(["metadata"])), ".fields[0]"),
+            (("/fields", json!(["metadata.finalizers"])), ".fields[0]"),
+            (
+                (
+                    "/fields",
+                    json!([r#"metadata.labels["transom.dev/policy"]"#]),
+                ),
+                ".fields[0]",
+            ),
+            (("/fields", json!(["spec.a[b]"])), ".fields[0]"),
+            (
+                ("/values", json!({"spec.other": ["x"]})),
+                ".values[\"spec.other\"]",
+            ),
+            (("/values", json!({"spec": ["x"]})), ".values[\"spec\"]"),
+            (
+                ("/values", json!({"spec.clients[x]": ["x"]})),
+                ".values[\"spec.clients[x]\"]",
+            ),
+            (
+                ("/values", json!({"spec.clients": ["{nothing}"]})),
+                ".values[\"spec.clients\"][0]",
+            ),
+        ] {
+            assert_eq!(
+                refused(change.clone()).as_deref(),
+                Some(field),
+                "{change:?}"
+            );
+        }
+        let role = with(
+            objects_manifest(),
+            &[(
+                "/spec/primary",
+                json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}),
+            )],
+        );
+        assert!(check::policy(manifest::parse(&role).unwrap()).is_err());
+    }
+}

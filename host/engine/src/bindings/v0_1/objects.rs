@@ -1,0 +1,203 @@
+//! The objects world: its functions, and the conversion of their arguments and answers.
+
+use super::{Binding, Decide, decided, wit};
+use crate::call::CallState;
+use crate::case::{Given, inputs, outcome};
+use crate::guest::{Decided, Find, Function, Guest, Question};
+use crate::limits::Limits;
+use crate::measure::{Lift, Lower};
+use crate::run::Call;
+use generated::exports::transom::policy::objects as wit_objects;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use transom_core::contract::decide::{Absence, Form, Input, InputValue, Need, Requirement};
+use transom_core::contract::objects::{Apply, Objects};
+use transom_core::contract::{Context, Primary, Refusal, Timed};
+use transom_core::failure::Failure;
+use transom_core::world::{OBJECTS, World};
+use wasmtime::component::Instance;
+use wasmtime::{Result as WasmResult, Store};
+
+mod generated {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        inline: "
+            package transom:host;
+            world objects {
+                export transom:policy/objects@0.1.0;
+            }
+        ",
+        with: { "transom:policy/types@0.1.0": crate::bindings::v0_1::generated::transom::policy::types },
+    });
+}
+
+const INTERFACE: &str = "transom:policy/objects@0.1.0";
+
+/// The binding of this world.
+pub(super) const BINDING: &dyn Binding = &ObjectsBinding;
+
+struct ObjectsBinding;
+
+impl Binding for ObjectsBinding {
+    fn world(&self) -> &'static dyn World {
+        OBJECTS
+    }
+
+    fn locate(&self, find: &Find<'_>) -> Result<Arc<dyn Decide>, String> {
+        Ok(Arc::new(Functions {
+            require: find.function(INTERFACE, "require")?,
+            reconcile: find.function(INTERFACE, "reconcile")?,
+        }))
+    }
+}
+
+struct Functions {
+    /// Returns what must be read.
+    require: Function<Arguments, Required>,
+    /// Returns what objects are to say.
+    reconcile: Function<Arguments, Reconciled>,
+}
+
+/// The arguments of both functions: context, primary, and what was found.
+type Arguments = (wit::Context, wit::Primary, Vec<wit_objects::Input>);
+type Required = Result<Vec<wit_objects::Need>, wit::Failure>;
+type Reconciled = Result<wit_objects::Answer, wit::Failure>;
+
+impl Decide for Functions {
+    fn check(&self, store: &mut Store<CallState>, instance: &Instance) -> WasmResult<()> {
+        self.require.check(store, instance)?;
+        self.reconcile.check(store, instance).map(drop)
+    }
+
+    fn require(
+        &self,
+        guest: &Guest,
+        limits: &Limits,
+        context: &Context,
+        primary: &Primary,
+        found: &[Input],
+    ) -> Call<Result<Requirement, Refusal>> {
+        guest.call(
+            limits,
+            &self.require,
+            |lower| lower.for_objects(context, primary, found),
+            Lift::needs,
+        )
+    }
+
+    fn decides_by(&self) -> &'static str {
+        "reconcile"
+    }
+
+    fn decide(
+        &self,
+        guest: &Guest,
+        limits: &Limits,
+        question: &Question<'_>,
+    ) -> Result<Call<Decided>, Failure> {
+        let Question {
+            context,
+            primary,
+            inputs,
+            ..
+        } = *question;
+        let call = self.reconcile(guest, limits, context, primary, inputs);
+        Ok(call.map(decided))
+    }
+
+    fn ask(&self, guest: &Guest, given: &mut Given) -> Result<Call<Value>, String> {
+        let (limits, context) = (Limits::default(), given.context()?);
+        let primary = given.primary(guest)?.ok_or("`primary` is missing")?;
+        if let Some(found) = given.take("found")? {
+            let found = inputs(guest, &context, &primary, found)?;
+            let call = guest.require(&limits, &context, &primary, &found);
+            return Ok(call.map(|answer| outcome(&answer, |required| json!(required.needs))));
+        }
+        let given: Vec<Input> = given.take("inputs")?.unwrap_or_default();
+        let inputs = inputs(guest, &context, &primary, given)?;
+        let call = self.reconcile(guest, &limits, &context, &primary, &inputs);
+        let shown = |timed: &Timed<Objects>| {
+            let mut shown = json!(timed.answer);
+            shown["ask-again-at"] = json!(timed.ask_again_at);
+            shown
+        };
+        Ok(call.map(|answer| outcome(&answer, shown)))
+    }
+}
+
+impl Functions {
+    fn reconcile(
+        &self,
+        guest: &Guest,
+        limits: &Limits,
+        context: &Context,
+        primary: &Primary,
+        inputs: &[Input],
+    ) -> Call<Result<Timed<Objects>, Refusal>> {
+        guest.call(
+            limits,
+            &self.reconcile,
+            |lower| lower.for_objects(context, primary, inputs),
+            Lift::objects,
+        )
+    }
+}
+
+impl Lower {
+    fn for_objects(&mut self, context: &Context, primary: &Primary, inputs: &[Input]) -> Arguments {
+        let input = |lower: &mut Self, input: &Input| wit_objects::Input {
+            role: lower.text(&input.role),
+            value: match &input.value {
+                InputValue::Object(fields) => wit_objects::Value::Object(lower.json(fields)),
+                InputValue::Absent => wit_objects::Value::Absent,
+                // No guest of this world can ask for another form.
+                InputValue::Present | InputValue::Service(_) | InputValue::Kubeconfig(_) => {
+                    wit_objects::Value::Present
+                }
+            },
+        };
+        (
+            self.context(context),
+            self.primary(primary),
+            self.list(inputs, input),
+        )
+    }
+}
+
+impl Lift<'_> {
+    fn needs(&mut self, answer: Required) -> Result<Requirement, Refusal> {
+        self.answer(answer, |lift, needs| Requirement {
+            target: None,
+            needs: lift.list(needs, Self::need_of_object),
+        })
+    }
+
+    fn need_of_object(&mut self, need: wit_objects::Need) -> Need {
+        Need {
+            role: self.text(need.role),
+            reference: self.reference(need.reference),
+            form: match need.form {
+                wit_objects::Form::Presence => Form::Presence,
+                wit_objects::Form::Object => Form::Object,
+            },
+            absence: match need.absence {
+                wit_objects::Absence::Wait(reason) => Absence::Wait(self.reason(reason)),
+                wit_objects::Absence::Fail(reason) => Absence::Fail(self.reason(reason)),
+                wit_objects::Absence::Fine => Absence::Fine,
+            },
+        }
+    }
+
+    fn objects(&mut self, answer: Reconciled) -> Result<Timed<Objects>, Refusal> {
+        self.answer(answer, |lift, answer| Timed {
+            answer: Objects {
+                apply: lift.list(answer.apply, |lift, desired| Apply {
+                    object: lift.reference(desired.object),
+                    content: lift.text(desired.content),
+                }),
+                wait: answer.wait.map(|waiting| lift.waiting(waiting)),
+            },
+            ask_again_at: answer.ask_again_at,
+        })
+    }
+}
