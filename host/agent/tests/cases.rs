@@ -76,7 +76,17 @@ fn all_cases_of_policies_pass() {
 
 #[test]
 fn all_cases_of_guests_pass_as_components() {
-    all_pass("guest");
+    // A folder without a manifest is no crate: the templates of `transom new` are tested once they are filled in.
+    let crates = fs::read_dir(top().join("guest")).unwrap();
+    let crates = crates.map(|entry| entry.unwrap().path());
+    let guests: Vec<_> = crates
+        .filter(|path| path.join("Cargo.toml").is_file() && path.join("cases").is_dir())
+        .collect();
+    assert!(guests.len() > 3, "{guests:?}");
+    for guest in guests {
+        let name = guest.file_name().unwrap().to_str().unwrap();
+        all_pass(&format!("guest/{name}"));
+    }
 }
 
 /// One case of a guest in its own crate, with some words of its files replaced.
