@@ -83,7 +83,7 @@ fn another_component_is_planned_against_what_is_there_and_nothing_is_written() -
     );
     let yaml = text(&plan(&stage, &[&words[..], &["-o", "yaml"]].concat())?);
     let again: Value = serde_yaml::from_str(&yaml)?;
-    ensure!(again == told, "YAML and JSON differ");
+    ensure!(again == told, "YAML and JSON differ: {yaml} {told:#}");
     ensure!(yaml.starts_with("policy: "), "{yaml}");
     let fewer = data(&stage, &[&words[..], &["--limit", "1"]].concat())?;
     ensure!(
