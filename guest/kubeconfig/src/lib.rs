@@ -1,6 +1,7 @@
 //! The guest `kubeconfig`: decides where `external-managed-kubeconfig` is written, and its content.
 //! It gets no byte of a credential, only numbers that are valid for one call.
 
+mod grant;
 mod port;
 mod reasons;
 mod require;
@@ -30,6 +31,7 @@ impl Guest for Kubeconfig {
         }],
         reasons: &reasons::ALL,
         settings_schema: include_str!("../settings.schema.json"),
+        grant: grant::GRANT,
     };
 
     fn check(settings: &Settings) -> Vec<Problem> {

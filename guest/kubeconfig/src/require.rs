@@ -14,7 +14,7 @@ pub(crate) const SOURCE: &str = "source";
 /// Role of the Service in front of the API server.
 pub(crate) const SERVICE: &str = "service";
 /// Role of the namespace of the target.
-const HOME: &str = "home";
+pub(crate) const HOME: &str = "home";
 
 /// Target and needs. They depend only on the primary, so one round is enough.
 pub(crate) fn require(

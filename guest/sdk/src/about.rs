@@ -12,12 +12,14 @@ pub struct About {
     pub name: &'static str,
     /// Its version; `env!("CARGO_PKG_VERSION")` is the usual value.
     pub version: &'static str,
-    /// The fields that it reads, by kind. The host passes no others.
+    /// The fields that it reads, by kind, that of the primary first. The host passes no others.
     pub reads: &'static [Read],
     /// Every reason that it may answer with. The host refuses other reasons.
     pub reasons: &'static [Reason],
     /// JSON Schema of the settings, for people and editors; [`Guest::check`] and the type of the settings judge them.
     pub settings_schema: &'static str,
+    /// What it asks a policy to grant. It grants nothing by itself: `transom policy init` writes a manifest with it.
+    pub grant: Grant,
 }
 
 impl About {
@@ -28,6 +30,7 @@ impl About {
         reads: &[],
         reasons: &[],
         settings_schema: r#"{"type":"object","additionalProperties":false}"#,
+        grant: Grant::NONE,
     };
 }
 
@@ -43,6 +46,98 @@ pub struct Read {
     pub fields: &'static [&'static str],
     /// Paths of which the guest gets only the path when they change, and not the value.
     pub changes: &'static [&'static str],
+}
+
+/// What a guest asks a policy to grant, unless the settings say otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant {
+    /// The objects that it asks for, by role.
+    pub read: &'static [ReadGrant],
+    /// What it writes; a trigger guest writes nothing.
+    pub write: &'static [WriteGrant],
+}
+
+impl Grant {
+    /// No grant at all.
+    pub const NONE: Self = Self {
+        read: &[],
+        write: &[],
+    };
+}
+
+/// Objects, as a grant of a policy names them: `*` matches any text, `{primary.namespace}` and `{primary.name}` are those
+/// of the primary.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectPattern {
+    /// Group and version, such as `v1`.
+    pub api_version: &'static str,
+    /// Kind, such as `Secret`.
+    pub kind: &'static str,
+    /// Pattern of the namespace; absent for a kind that is cluster-scoped.
+    pub namespace: Option<&'static str>,
+    /// Pattern of the name.
+    pub name: &'static str,
+}
+
+/// Objects that a guest asks for under a role.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadGrant {
+    /// The role, as in the needs of the guest.
+    pub role: &'static str,
+    /// Which objects.
+    pub object: ObjectPattern,
+    /// The keys of a Secret's data that it asks for.
+    pub keys: &'static [&'static str],
+    /// What it needs them for, in one sentence.
+    pub why: &'static str,
+}
+
+/// What a guest writes.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteGrant {
+    /// Which objects; absent for the primary itself.
+    pub object: Option<ObjectPattern>,
+    /// Dotted paths of the fields that it writes.
+    pub fields: &'static [&'static str],
+    /// Keys of the taints that it owns.
+    pub taint_keys: &'static [&'static str],
+    /// Roles of which the server of a kubeconfig may come, or URLs.
+    pub servers: &'static [&'static str],
+    /// Roles of which the certificate authorities of a kubeconfig may come.
+    pub authorities: &'static [&'static str],
+    /// What it writes, in one sentence.
+    pub why: &'static str,
+}
+
+impl WriteGrant {
+    /// The taints of the primary with these keys.
+    pub const fn taints(keys: &'static [&'static str], why: &'static str) -> Self {
+        Self {
+            object: None,
+            fields: &["spec.taints"],
+            taint_keys: keys,
+            servers: &[],
+            authorities: &[],
+            why,
+        }
+    }
+
+    /// The key `kubeconfig` of Secrets, with servers and certificate authorities of these roles.
+    pub const fn kubeconfig(
+        secret: ObjectPattern,
+        servers: &'static [&'static str],
+        authorities: &'static [&'static str],
+        why: &'static str,
+    ) -> Self {
+        Self {
+            object: Some(secret),
+            fields: &["data.kubeconfig"],
+            taint_keys: &[],
+            servers,
+            authorities,
+            why,
+        }
+    }
 }
 
 /// A reason that a guest may answer with.
@@ -100,6 +195,10 @@ impl<T: Guest> wit::Guest for T {
                 .map(Into::into)
                 .collect(),
             settings_schema: about.settings_schema.into(),
+            grant: wit::SuggestedGrant {
+                read: about.grant.read.iter().map(Into::into).collect(),
+                write: about.grant.write.iter().map(Into::into).collect(),
+            },
         }
     }
 
@@ -112,9 +211,47 @@ impl<T: Guest> wit::Guest for T {
     }
 }
 
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+impl From<&ObjectPattern> for wit::ObjectPattern {
+    fn from(object: &ObjectPattern) -> Self {
+        Self {
+            api_version: object.api_version.into(),
+            kind: object.kind.into(),
+            namespace: object.namespace.map(Into::into),
+            name: object.name.into(),
+        }
+    }
+}
+
+impl From<&ReadGrant> for wit::ReadGrant {
+    fn from(grant: &ReadGrant) -> Self {
+        Self {
+            role: grant.role.into(),
+            object: (&grant.object).into(),
+            keys: owned(grant.keys),
+            why: grant.why.into(),
+        }
+    }
+}
+
+impl From<&WriteGrant> for wit::WriteGrant {
+    fn from(grant: &WriteGrant) -> Self {
+        Self {
+            object: grant.object.as_ref().map(Into::into),
+            fields: owned(grant.fields),
+            taint_keys: owned(grant.taint_keys),
+            servers: owned(grant.servers),
+            authorities: owned(grant.authorities),
+            why: grant.why.into(),
+        }
+    }
+}
+
 impl From<&Read> for wit::Read {
     fn from(read: &Read) -> Self {
-        let owned = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
         Self {
             api_version: read.api_version.into(),
             kind: read.kind.into(),

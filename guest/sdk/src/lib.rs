@@ -46,7 +46,7 @@ pub mod taints;
 pub mod testing;
 pub mod trigger;
 
-pub use about::{About, Guest, Read, Reason};
+pub use about::{About, Grant, Guest, ObjectPattern, Read, ReadGrant, Reason, WriteGrant};
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 pub use arena::Arena;

@@ -6,7 +6,7 @@ mod settings;
 
 pub use settings::{Settings, TaintEffect, TaintSettings};
 use transom_guest::taints::{Answer, ManagedCluster};
-use transom_guest::{About, Context, Failure, Guest, Problem, Read};
+use transom_guest::{About, Context, Failure, Grant, Guest, Problem, Read, WriteGrant};
 
 /// The guest `taints`.
 pub struct Taints;
@@ -28,6 +28,16 @@ impl Guest for Taints {
         }],
         reasons: &[decide::PRIMARY_DELETING],
         settings_schema: include_str!("../settings.schema.json"),
+        grant: Grant {
+            read: &[],
+            write: &[WriteGrant::taints(
+                &[
+                    "cluster.open-cluster-management.io/unavailable",
+                    "cluster.open-cluster-management.io/unreachable",
+                ],
+                "The taints that tell whether a cluster is available and reachable.",
+            )],
+        },
     };
 
     fn check(settings: &Settings) -> Vec<Problem> {

@@ -6,7 +6,8 @@ use transom_guest::kubeconfig::{
     ProposedUser, Requirement, Source, User, Value,
 };
 use transom_guest::{
-    About, Context, Failure, Guest, Kubeconfig, NoSettings, ObjectRef, Primary, Read, Reason,
+    About, Context, Failure, Grant, Guest, Kubeconfig, NoSettings, ObjectPattern, ObjectRef,
+    Primary, Read, ReadGrant, Reason, WriteGrant,
 };
 
 /// The role of the admin kubeconfig. The policy grants what may be read under it.
@@ -34,8 +35,33 @@ impl Guest for MyGuest {
             changes: &[],
         }],
         reasons: &[SOURCE_MISSING],
+        // For `transom policy init`; a policy grants it, or it does not.
+        grant: Grant {
+            read: &[ReadGrant {
+                role: SOURCE,
+                object: secret("{primary.name}-admin-kubeconfig"),
+                keys: &["kubeconfig"],
+                why: "The admin kubeconfig, which is copied.",
+            }],
+            write: &[WriteGrant::kubeconfig(
+                secret("{primary.name}-my-guest"),
+                &[SOURCE],
+                &[SOURCE],
+                "The copy.",
+            )],
+        },
         ..About::EMPTY
     };
+}
+
+/// Secrets in the namespace of the HostedCluster.
+const fn secret(name: &'static str) -> ObjectPattern {
+    ObjectPattern {
+        api_version: "v1",
+        kind: "Secret",
+        namespace: Some("{primary.namespace}"),
+        name,
+    }
 }
 
 impl Kubeconfig for MyGuest {

@@ -2,7 +2,9 @@
 
 use serde::Deserialize;
 use transom_guest::taints::{Answer, Decision, Effect, ManagedCluster, Wanted};
-use transom_guest::{About, Context, Failure, Guest, Problem, Read, Reason, Taints};
+use transom_guest::{
+    About, Context, Failure, Grant, Guest, Problem, Read, Reason, Taints, WriteGrant,
+};
 
 /// The label that counts, and the key of the taint. The policy grants the key.
 const LABEL: &str = "example.com/my-guest";
@@ -50,6 +52,11 @@ impl Guest for MyGuest {
             "additionalProperties": false,
             "properties": {"value": {"type": "string", "minLength": 1, "default": "yes"}}
         }"#,
+        // For `transom policy init`; a policy grants it, or it does not.
+        grant: Grant {
+            read: &[],
+            write: &[WriteGrant::taints(&[LABEL], "The taint of this guest.")],
+        },
     };
 
     fn check(settings: &Settings) -> Vec<Problem> {

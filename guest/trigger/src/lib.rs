@@ -7,7 +7,7 @@ mod settings;
 
 pub use settings::{Changes, Settings};
 use transom_guest::trigger::{Change, ReadyAnswer, Verdict};
-use transom_guest::{About, Context, Guest, Primary, Problem, Read};
+use transom_guest::{About, Context, Grant, Guest, Primary, Problem, Read};
 
 /// The guest `trigger`.
 pub struct Trigger;
@@ -30,6 +30,7 @@ impl Guest for Trigger {
         }],
         reasons: &reasons::ALL,
         settings_schema: include_str!("../settings.schema.json"),
+        grant: Grant::NONE,
     };
 
     fn check(settings: &Settings) -> Vec<Problem> {

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 pub(crate) use component::{
     BuildArgs, ClusterArgs, DigestArgs, FetchArgs, InspectArgs, NewArgs, NewGuest, PlaceArgs,
-    PullArgs, PushArgs, RegistryArgs, VerifyArgs,
+    PolicyCommand, PullArgs, PushArgs, RegistryArgs, VerifyArgs,
 };
 use plan::PlanArgs;
 use run::{
@@ -71,6 +71,12 @@ pub(crate) enum Command {
         after_help = "Examples:\n  transom new taints maintenance\n  transom new trigger on-hold --sdk ../transom/guest/sdk\n\nExit code: 0 when the crate is made; 2 when not, and on a usage error."
     )]
     New(NewArgs),
+    /// Write the manifest of a policy.
+    Policy {
+        /// What is written.
+        #[command(subcommand)]
+        command: PolicyCommand,
+    },
     /// Compile the crate of a guest with cargo, and make its component.
     #[command(
         after_help = "Examples:\n  transom build\n  transom build my-guest -o my-guest.wasm\n\nRuns `cargo build --release --target wasm32-unknown-unknown` in the folder, with its build scripts. Puts the cases of the folder `cases` into the component: a policy takes the component only when they pass.\n\nExit code: 0 when the component is written; 1 when the agent would not load it, so nothing is written; 2 when it cannot be built."

@@ -11,6 +11,7 @@ mod explain;
 mod new;
 mod place;
 mod plan;
+mod policy;
 mod rbac;
 mod registry;
 mod render;
@@ -23,7 +24,7 @@ mod validate;
 mod verify;
 mod would;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, PolicyCommand};
 use crate::output::{Ending, Screen};
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser as _};
@@ -74,6 +75,9 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
         Command::Run(args) => run::run(&args, screen),
         Command::Inspect(args) => component::inspect(&args, screen),
         Command::New(args) => new::new(&args, screen),
+        Command::Policy {
+            command: PolicyCommand::Init(args),
+        } => policy::init(&args, screen),
         Command::Build(args) => build::build(&args, screen),
         Command::Componentize(args) => component::componentize(&args, screen),
         Command::Completion { shell } => Ok(completion(shell, screen)),

@@ -463,6 +463,23 @@ fn validate_refuses_duplicates_and_shows_what_a_grant_reaches() {
 }
 
 #[test]
+fn inspect_shows_what_a_component_asks_a_policy_to_grant() {
+    let (code, shown, told) = said(&["inspect", "builtin:kubeconfig"]);
+    assert_eq!(code, Some(0), "{told}");
+    for line in [
+        "asks for    v1 Secret {primary.namespace}/{primary.name}-admin-kubeconfig as `source`, keys kubeconfig\n",
+        "  server of service\n",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    let (_, shown, _) = said(&["inspect", "builtin:taints", "-o", "json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let write = &shown["description"]["grant"]["write"][0];
+    assert_eq!(write["fields"], serde_json::json!(["spec.taints"]));
+    assert_eq!(write["object"], serde_json::Value::Null);
+}
+
+#[test]
 fn inspect_fails_on_a_component_that_cannot_be_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("empty.wasm");

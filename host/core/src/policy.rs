@@ -4,6 +4,7 @@ pub mod bound;
 pub mod check;
 pub mod component;
 pub mod manifest;
+pub mod suggest;
 pub mod values;
 pub mod verify;
 

@@ -6,7 +6,7 @@ pub(crate) use planned::planned;
 
 use crate::catalogue::guest::Guest;
 use crate::contract::AgentFacts;
-use crate::contract::description::{DeclaredReason, Description, Read};
+use crate::contract::description::{DeclaredReason, Description, Read, SuggestedGrant};
 use crate::failure::Failure;
 use crate::object::Object;
 use crate::policy::{Policy, check, manifest};
@@ -176,6 +176,7 @@ pub(crate) fn guest(fields: &[&str], changes: &[&str]) -> Guest {
         reads: vec![read(HOSTED.0, HOSTED.1), read("v1", "Namespace")],
         reasons: vec![reason("Told"), reason("NoClusters")],
         settings_schema: "{}".to_owned(),
+        grant: SuggestedGrant::default(),
     };
     Guest::load("sha256:1", description, &serde_json::Map::new()).unwrap()
 }

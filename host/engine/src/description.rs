@@ -5,7 +5,8 @@ use crate::failure::LoadError;
 use crate::limits::printable;
 use std::collections::BTreeSet;
 use transom_core::contract::description::{
-    Description, MAX_READS, MAX_REASONS, MAX_WORD, Read, Role,
+    Description, MAX_GRANTS, MAX_PATTERN, MAX_READS, MAX_REASONS, MAX_WORD, ObjectPattern, Read,
+    ReadGrant, Role, SuggestedGrant,
 };
 use transom_core::projection::Declared;
 
@@ -20,6 +21,7 @@ pub(crate) fn check(description: &Description, role: Role) -> Result<BTreeSet<St
         .iter()
         .try_for_each(|read| check_read(read, role))?;
     schema(&description.settings_schema)?;
+    grant(&description.grant)?;
     let mut words = BTreeSet::new();
     for reason in &description.reasons {
         if !is_reason(&reason.name) {
@@ -66,6 +68,59 @@ fn check_read(read: &Read, role: Role) -> Result<(), LoadError> {
     }
 }
 
+/// Checks the size and the letters of what it asks a policy to grant. Whether a policy can grant it is for the policy to
+/// say.
+fn grant(grant: &SuggestedGrant) -> Result<(), LoadError> {
+    at_most("grants to read", grant.read.len(), MAX_READS)?;
+    at_most("grants to write", grant.write.len(), MAX_GRANTS)?;
+    for ReadGrant {
+        role, object, keys, ..
+    } in &grant.read
+    {
+        patterns("role of a grant", std::slice::from_ref(role))?;
+        patterns("keys of a grant", keys)?;
+        object_pattern(object)?;
+    }
+    for one in &grant.write {
+        one.object.iter().try_for_each(object_pattern)?;
+        patterns("fields of a grant", &one.fields)?;
+        patterns("taint keys of a grant", &one.taint_keys)?;
+        patterns("servers of a grant", &one.servers)?;
+        patterns("authorities of a grant", &one.authorities)?;
+    }
+    Ok(())
+}
+
+fn object_pattern(object: &ObjectPattern) -> Result<(), LoadError> {
+    let ObjectPattern {
+        api_version,
+        kind,
+        namespace,
+        name,
+    } = object;
+    let all = [
+        Some(api_version),
+        Some(kind),
+        namespace.as_ref(),
+        Some(name),
+    ];
+    let all: Vec<String> = all.into_iter().flatten().cloned().collect();
+    patterns("pattern of a grant", &all)
+}
+
+/// Checks that each text has printable letters of ASCII, and not too many.
+fn patterns(what: &str, texts: &[String]) -> Result<(), LoadError> {
+    at_most(what, texts.len(), MAX_GRANTS)?;
+    let printable = |text: &String| text.chars().all(|c| c.is_ascii_graphic() || c == ' ');
+    let fits = |text: &String| (1..=MAX_PATTERN).contains(&text.len()) && printable(text);
+    match texts.iter().all(fits) {
+        true => Ok(()),
+        false => refuse(format!(
+            "its {what} must have 1 to {MAX_PATTERN} printable characters"
+        )),
+    }
+}
+
 /// Checks that a text is printable, not empty and not too long.
 fn named(what: &str, text: &str) -> Result<(), LoadError> {
     if text.is_empty() || text.len() > MAX_WORD || !text.chars().all(|c| c.is_ascii_graphic()) {
@@ -103,7 +158,7 @@ fn refuse<T>(why: String) -> Result<T, LoadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use transom_core::contract::description::DeclaredReason;
+    use transom_core::contract::description::{DeclaredReason, WriteGrant};
     use transom_core::world::{KUBECONFIG, TAINTS};
 
     fn good() -> Description {
@@ -118,6 +173,7 @@ mod tests {
             }],
             reasons: vec![declared("NotReady")],
             settings_schema: "{}".to_owned(),
+            grant: SuggestedGrant::default(),
         }
     }
 
@@ -126,6 +182,21 @@ mod tests {
             name: word.to_owned(),
             meaning: String::new(),
             remedy: String::new(),
+        }
+    }
+
+    fn ask() -> ReadGrant {
+        let word = || "a".to_owned();
+        let object = ObjectPattern {
+            api_version: word(),
+            kind: word(),
+            namespace: None,
+            name: word(),
+        };
+        ReadGrant {
+            role: word(),
+            object,
+            ..ReadGrant::default()
         }
     }
 
@@ -143,7 +214,7 @@ mod tests {
     #[test]
     fn names_each_error() {
         type Fault = fn(&mut Description);
-        let faults: [(Fault, &str); 11] = [
+        let faults: [(Fault, &str); 18] = [
             (|d| d.name.clear(), "its name"),
             (|d| d.version = "a b".to_owned(), "its version"),
             (
@@ -165,6 +236,59 @@ mod tests {
                 "CamelCase",
             ),
             (|d| d.reasons.push(declared("NotReady")), "twice"),
+            (
+                |d| d.grant.read = vec![ask(); MAX_READS + 1],
+                "65 grants to read",
+            ),
+            (
+                |d| d.grant.write = vec![WriteGrant::default(); MAX_GRANTS + 1],
+                "17 grants to write",
+            ),
+            (
+                |d| {
+                    d.grant.read = vec![ReadGrant {
+                        role: "a\nb".to_owned(),
+                        ..ask()
+                    }];
+                },
+                "its role of a grant",
+            ),
+            (
+                |d| {
+                    d.grant.read = vec![ReadGrant {
+                        keys: vec!["k".to_owned(); MAX_GRANTS + 1],
+                        ..ask()
+                    }];
+                },
+                "17 keys of a grant",
+            ),
+            (
+                |d| {
+                    d.grant.read = vec![ReadGrant {
+                        object: ObjectPattern::default(),
+                        ..ask()
+                    }];
+                },
+                "its pattern of a grant",
+            ),
+            (
+                |d| {
+                    d.grant.write = vec![WriteGrant {
+                        taint_keys: vec!["k".repeat(MAX_PATTERN + 1)],
+                        ..WriteGrant::default()
+                    }];
+                },
+                "its taint keys of a grant",
+            ),
+            (
+                |d| {
+                    d.grant.write = vec![WriteGrant {
+                        fields: vec!["\u{202e}".to_owned()],
+                        ..WriteGrant::default()
+                    }];
+                },
+                "its fields of a grant",
+            ),
             (|d| d.settings_schema = "[]".to_owned(), "not a JSON object"),
             (|d| d.settings_schema = "{".to_owned(), "not JSON: line 1"),
         ];

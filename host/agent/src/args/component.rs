@@ -1,7 +1,7 @@
 //! Flags of the commands about one component, wherever it lies.
 
 use super::TableFormat;
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use transom_artifacts::registry::Mirror;
 use transom_core::reference::dns::is_label;
@@ -137,6 +137,30 @@ pub(crate) enum NewGuest {
     Kubeconfig,
     /// When a primary is reconciled.
     Trigger,
+}
+
+/// What `policy` writes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Print a policy for a component, which grants what the component asks for and nothing else. Read it before you apply
+    /// it.
+    #[command(
+        after_help = "Examples:\n  transom policy init target/guests/mine.wasm > policy.yaml\n  transom policy init builtin:taints --name tainted | transom validate -f -\n\nExit code: 0 when the policy is printed; 2 when the component cannot be read or does not say what it needs, and on a usage error."
+    )]
+    Init(PolicyInitArgs),
+}
+
+/// Flags of `policy init`.
+#[derive(Debug, Args)]
+pub(crate) struct PolicyInitArgs {
+    /// A file, `builtin:<name>`, `oci:REGISTRY/REPOSITORY:TAG`, or `configmap:NAMESPACE/NAME/KEY`.
+    pub(crate) component: String,
+    /// Name of the policy. Default: the name of the guest.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// How the component is reached.
+    #[command(flatten)]
+    pub(crate) from: PlaceArgs,
 }
 
 /// Flags of `build`.

@@ -2,7 +2,7 @@
 //! component under the same digest.
 
 use crate::contract::Problem;
-use crate::contract::description::{Description, MAX_READS, MAX_REASONS, MAX_WORD};
+use crate::contract::description::{Description, MAX_GRANTS, MAX_READS, MAX_REASONS, MAX_WORD};
 use crate::failure::{Class, Failure};
 use crate::projection::Declared;
 use serde_json::{Map, Value};
@@ -106,6 +106,9 @@ fn check(description: &Description) -> Result<(), String> {
     }
     if description.reads.len() > MAX_READS || description.reasons.len() > MAX_REASONS {
         return Err("it reads more than 64 kinds or declares more than 128 reasons".to_owned());
+    }
+    if description.grant.read.len() > MAX_READS || description.grant.write.len() > MAX_GRANTS {
+        return Err("it asks for more than 64 grants to read or 16 to write".to_owned());
     }
     Ok(())
 }

@@ -6,6 +6,10 @@ use crate::world::World;
 pub const MAX_READS: usize = 64;
 /// The most reasons that a guest may declare.
 pub const MAX_REASONS: usize = 128;
+/// The most grants for writing that a guest may ask for, and the most fields, keys and roles of one grant.
+pub const MAX_GRANTS: usize = 16;
+/// The most bytes of a pattern, a path, a key and a role of a grant.
+pub const MAX_PATTERN: usize = 512;
 /// The most bytes of a reason, of the name and of the version.
 pub const MAX_WORD: usize = 64;
 
@@ -52,6 +56,58 @@ pub struct DeclaredReason {
     pub remedy: String,
 }
 
+/// Objects, as a grant of a policy names them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectPattern {
+    /// Group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Pattern of the namespace; absent for a kind that is cluster-scoped.
+    pub namespace: Option<String>,
+    /// Pattern of the name.
+    pub name: String,
+}
+
+/// Objects that a guest asks for under a role.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadGrant {
+    /// The role.
+    pub role: String,
+    /// Which objects.
+    pub object: ObjectPattern,
+    /// Keys of a Secret's data.
+    pub keys: Vec<String>,
+    /// What it needs them for.
+    pub why: String,
+}
+
+/// What a guest writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteGrant {
+    /// Which objects; absent for the primary itself.
+    pub object: Option<ObjectPattern>,
+    /// Paths of the fields.
+    pub fields: Vec<String>,
+    /// Keys of taints.
+    pub taint_keys: Vec<String>,
+    /// Roles of which the server of a kubeconfig may come, or URLs.
+    pub servers: Vec<String>,
+    /// Roles of which its certificate authorities may come.
+    pub authorities: Vec<String>,
+    /// What it writes.
+    pub why: String,
+}
+
+/// What a guest asks a policy to grant, by default. It grants nothing by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SuggestedGrant {
+    /// What it asks for.
+    pub read: Vec<ReadGrant>,
+    /// What it writes.
+    pub write: Vec<WriteGrant>,
+}
+
 /// A guest's self-description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
@@ -59,12 +115,14 @@ pub struct Description {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// What it reads.
+    /// What it reads; the kind of the primary first.
     pub reads: Vec<Read>,
     /// Which reasons it may answer with.
     pub reasons: Vec<DeclaredReason>,
     /// JSON Schema of its settings, for people.
     pub settings_schema: String,
+    /// What it asks a policy to grant.
+    pub grant: SuggestedGrant,
 }
 
 impl Description {

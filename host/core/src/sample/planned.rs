@@ -3,7 +3,7 @@
 use serde_json::Map;
 use transom_core::catalogue::guest::Guest;
 use transom_core::contract::AgentFacts;
-use transom_core::contract::description::Description;
+use transom_core::contract::description::{Description, SuggestedGrant};
 use transom_core::failure::Failure;
 use transom_core::inputs::kubeconfigs::Kubeconfigs;
 use transom_core::kubeconfig::KubeconfigLimits;
@@ -37,6 +37,7 @@ pub(crate) fn planned(
         reads: Vec::new(),
         reasons: Vec::new(),
         settings_schema: "{}".to_owned(),
+        grant: SuggestedGrant::default(),
     };
     let guest = Guest::load("sha256:1", description, &Map::new())?;
     let view = guest.declared("", "").primary(primary);

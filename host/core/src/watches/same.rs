@@ -4,7 +4,7 @@ use super::{Keep, SecretReads, of};
 use crate::catalogue::guest::Guest;
 use crate::catalogue::{Catalogue, Revision};
 use crate::contract::decide::{Absence, Form, Need};
-use crate::contract::description::{Description, Read};
+use crate::contract::description::{Description, Read, SuggestedGrant};
 use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, Wanted};
 use crate::inputs::{self, Found};
 use crate::managed_cluster;
@@ -38,6 +38,7 @@ fn guest(reads: &[Reads<'_>]) -> Guest {
         reads: reads.iter().map(read).collect(),
         reasons: vec![],
         settings_schema: "{}".to_owned(),
+        grant: SuggestedGrant::default(),
     };
     Guest::load("sha256:1", description, &Map::new()).unwrap()
 }

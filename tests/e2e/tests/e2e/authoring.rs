@@ -2,10 +2,12 @@
 //! written as text; `tutorial.rs` compiles one.
 
 use anyhow::{Context as _, Error, Result, ensure};
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use transom_conformance::fixture;
+use transom_core::document::{Limits, parse_one};
 use transom_e2e::program;
 use transom_e2e::program::{code, stderr};
 
@@ -218,5 +220,78 @@ fn refuses_a_file_that_is_not_a_guest_and_keeps_the_old_output() -> Result<()> {
         .collect::<Result<_>>()?;
     ensure!(left.len() == 2, "drafts are left: {left:?}");
     component.metadata().context("it is gone")?;
+    Ok(())
+}
+
+/// Runs `transom`; gives the exit code and both outputs.
+fn transom(words: &[&str]) -> Result<(Option<i32>, String, String)> {
+    let output = Command::new(program::binary()?).args(words).output()?;
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok((code(&output), shown, stderr(&output)))
+}
+
+/// The first grant to write of the policy in a file.
+fn write_grant(path: &Path) -> Result<Value> {
+    let limits = Limits {
+        bytes: 1 << 20,
+        nodes: 10_000,
+        depth: 64,
+    };
+    let mut policy = parse_one(&fs::read(path)?, limits)?;
+    Ok(policy["spec"]["grant"]["write"][0].take())
+}
+
+#[test]
+fn policy_init_grants_what_a_bundled_guest_needs_as_the_shipped_policy_does() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let own = folder.path().join("policy.yaml");
+    let at = own.to_str().context("a path that is no text")?;
+    for (component, name, case) in [
+        ("builtin:taints", "built-in-taints", "T02-not-available"),
+        (
+            "builtin:kubeconfig",
+            "external-managed-kubeconfig",
+            "T01-port-443",
+        ),
+    ] {
+        let (code, policy, told) = transom(&["policy", "init", component, "--name", name])?;
+        ensure!(
+            (code, told.as_str()) == (Some(0), ""),
+            "{component}: {told}"
+        );
+        fs::write(&own, &policy)?;
+        let (code, shown, told) = transom(&["validate", "-f", at])?;
+        let valid = format!("valid    {name} (");
+        ensure!(
+            code == Some(0) && shown.starts_with(&valid),
+            "{shown}{told}"
+        );
+        let shipped = program::root().join("policies").join(name);
+        let (mine, theirs) = (
+            write_grant(&own)?,
+            write_grant(&shipped.join("policy.yaml"))?,
+        );
+        for field in ["fields", "taintKeys", "verbs"] {
+            ensure!(mine[field] == theirs[field], "{field}: {mine} {theirs}");
+        }
+        // It is enough to do what the shipped policy does.
+        let given = shipped.join("cases").join(case).join("given.yaml");
+        let given = given.to_str().context("a path that is no text")?;
+        let render = |policies: &str| transom(&["render", given, "-f", policies, "-o", "table"]);
+        let (code, shown, told) = render(at)?;
+        let (_, expected, _) = render(shipped.to_str().context("a path that is no text")?)?;
+        ensure!(
+            code == Some(0) && shown == expected,
+            "{shown}{expected}{told}"
+        );
+        ensure!(told.contains("1  would be Applied"), "{told}");
+    }
+    let (code, shown, told) = transom(&["policy", "init", "builtin:trigger"])?;
+    ensure!(
+        code == Some(2) && shown.is_empty() && told.contains("`spec.guests.trigger`"),
+        "{told}"
+    );
+    let (code, _, told) = transom(&["policy", "init", "builtin:taints", "--name", "A b"])?;
+    ensure!(code == Some(2) && told.contains("metadata.name"), "{told}");
     Ok(())
 }

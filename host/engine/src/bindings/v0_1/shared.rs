@@ -6,7 +6,9 @@ use super::wit;
 use crate::call::CallState;
 use crate::guest::{Find, Function};
 use crate::measure::{Lift, Lower};
-use transom_core::contract::description::{DeclaredReason, Description, Read};
+use transom_core::contract::description::{
+    DeclaredReason, Description, ObjectPattern, Read, ReadGrant, SuggestedGrant, WriteGrant,
+};
 use transom_core::contract::{Context, Primary, Problem, Refusal};
 use transom_core::reference::ObjectRef;
 use wasmtime::component::Instance;
@@ -129,6 +131,39 @@ impl Lift<'_> {
             reads: self.list(description.reads, Self::read),
             reasons: self.list(description.reasons, Self::declared_reason),
             settings_schema: self.text(description.settings_schema),
+            grant: SuggestedGrant {
+                read: self.list(description.grant.read, Self::read_grant),
+                write: self.list(description.grant.write, Self::write_grant),
+            },
+        }
+    }
+
+    fn object_pattern(&mut self, pattern: guest::ObjectPattern) -> ObjectPattern {
+        ObjectPattern {
+            api_version: self.text(pattern.api_version),
+            kind: self.text(pattern.kind),
+            namespace: self.maybe(pattern.namespace),
+            name: self.text(pattern.name),
+        }
+    }
+
+    fn read_grant(&mut self, grant: guest::ReadGrant) -> ReadGrant {
+        ReadGrant {
+            role: self.text(grant.role),
+            object: self.object_pattern(grant.object),
+            keys: self.list(grant.keys, Self::text),
+            why: self.sentence(grant.why),
+        }
+    }
+
+    fn write_grant(&mut self, grant: guest::WriteGrant) -> WriteGrant {
+        WriteGrant {
+            object: grant.object.map(|object| self.object_pattern(object)),
+            fields: self.list(grant.fields, Self::text),
+            taint_keys: self.list(grant.taint_keys, Self::text),
+            servers: self.list(grant.servers, Self::text),
+            authorities: self.list(grant.authorities, Self::text),
+            why: self.sentence(grant.why),
         }
     }
 
