@@ -6,7 +6,7 @@ mod settings;
 
 pub use settings::{Rule, Settings};
 use transom_guest::objects::{Answer, Input};
-use transom_guest::{About, Context, Failure, Guest, Primary, Problem, Read};
+use transom_guest::{About, Context, Failure, Grant, Guest, Primary, Problem, Read, WriteGrant};
 
 /// The guest `cluster-sets`.
 pub struct ClusterSets;
@@ -25,6 +25,13 @@ impl Guest for ClusterSets {
         }],
         reasons: &[],
         settings_schema: include_str!("../settings.schema.json"),
+        grant: Grant {
+            read: &[],
+            write: &[WriteGrant::fields(
+                &[r#"metadata.labels["cluster.open-cluster-management.io/clusterset"]"#],
+                "The label that puts the cluster into a set.",
+            )],
+        },
     };
 
     fn check(settings: &Settings) -> Vec<Problem> {

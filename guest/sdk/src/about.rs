@@ -122,6 +122,18 @@ impl WriteGrant {
         }
     }
 
+    /// These fields of the primary.
+    pub const fn fields(fields: &'static [&'static str], why: &'static str) -> Self {
+        Self {
+            object: None,
+            fields,
+            taint_keys: &[],
+            servers: &[],
+            authorities: &[],
+            why,
+        }
+    }
+
     /// The key `kubeconfig` of Secrets, with servers and certificate authorities of these roles.
     pub const fn kubeconfig(
         secret: ObjectPattern,
