@@ -72,7 +72,7 @@ fn write(
     }
     let mut text = format!(
         "\
-# Puts the guest `{}` {} to work, a {}.
+# Puts the guest `{}` {} to work; its world is `{}`.
 # Made by `transom policy init` of what the guest says about itself: read the grant before you apply it.
 apiVersion: {}
 kind: {}
