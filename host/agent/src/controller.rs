@@ -5,6 +5,7 @@ mod admit;
 mod apply;
 pub(crate) mod connections;
 mod documents;
+mod fallback;
 mod finish;
 mod gather;
 mod invoke;
@@ -31,6 +32,7 @@ use connections::Connections;
 use documents::{Documents, Room};
 use limits::Limits;
 use memory::SharedMemory;
+use plan::Planned;
 use pool::Pool;
 use queue::Request;
 use statuses::Statuses;
@@ -66,10 +68,17 @@ impl Controller {
     }
 
     async fn attempt(&self, admitted: Arc<Admitted>) -> Result<Applied, Box<Ended>> {
+        let planned = match self.decide(Arc::clone(&admitted)).await {
+            Ok(planned) => planned,
+            Err(ended) => self.fall_back(admitted, ended).await?,
+        };
+        self.apply(planned).await
+    }
+
+    async fn decide(&self, admitted: Arc<Admitted>) -> Result<Planned, Box<Ended>> {
         let gathered = self.gather(admitted).await?;
         let proposed = self.invoke(gathered)?;
-        let planned = self.plan(proposed)?;
-        self.apply(planned).await
+        self.plan(proposed)
     }
 }
 
@@ -205,6 +214,8 @@ struct Touched {
     resyncs: bool,
     /// When an answer may change by time alone, in seconds since 1970.
     ask_again_at: Option<i64>,
+    /// Whether the guest that decides answered.
+    answered: bool,
     /// The room that this reconcile holds for what it reads.
     room: Room,
     /// When the first certificate expires in what is desired, in seconds since 1970.
@@ -221,6 +232,7 @@ impl Touched {
             last_seen: None,
             resyncs: work.cause == Cause::Resync,
             ask_again_at: None,
+            answered: false,
             room,
             ends_seconds: None,
         }

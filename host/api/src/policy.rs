@@ -1,11 +1,13 @@
 //! The kind `FleetPolicy`: its primaries, its guests, what they may read and write, and what the policy owns.
 //! The shape only: unknown fields are refused here, everything else is validated in `core`.
 
+pub mod failure;
 pub mod kubeconfig;
 pub mod limits;
 pub mod rollout;
 pub mod verify;
 
+pub use failure::{FailureMode, OnFailureSpec};
 pub use kubeconfig::{AddressGrant, CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 pub use limits::{LimitSpec, Limited, LimitsSpec};
 pub use rollout::{ModeSpec, RolloutSpec};
@@ -62,6 +64,9 @@ pub struct PolicySpec {
     /// How much may change in an interval.
     #[serde(default)]
     pub limits: LimitsSpec,
+    /// What becomes of what was applied for a primary while its guest fails.
+    #[serde(default)]
+    pub on_failure: OnFailureSpec,
     /// Seconds between two resyncs of a primary, with jitter; 0 disables resync.
     #[serde(default = "default_resync_seconds")]
     pub resync_seconds: u32,
@@ -336,6 +341,7 @@ mod tests {
             }
         );
         assert_eq!(spec.limits, LimitsSpec::default());
+        assert_eq!(spec.on_failure, OnFailureSpec::default());
         let grant: KubeconfigGrant =
             serde_json::from_value(json!({"server": [], "ca": []})).unwrap();
         assert_eq!(
@@ -377,6 +383,8 @@ mod tests {
                 json!({"grant": {"write": [{"verbs": ["approve"], "fields": []}]}}),
             ),
             ("", json!({"limits": {"x": 1}})),
+            ("", json!({"onFailure": {"x": 1}})),
+            ("", json!({"onFailure": {"mode": "Ignore"}})),
             ("", json!({"limits": {"elementsAdded": {"share": 1}}})),
             ("", json!({"own": {"x": 1}})),
             ("", json!({"own": {"prune": "Always"}})),

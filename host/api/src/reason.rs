@@ -189,6 +189,16 @@ words! {
         "Look at status.limits of the policy. If the changes are right, set the annotation transom.dev/approved of the \
          policy to the digest that stands there, or raise the limit. If they are not, mend their cause: what is no \
          longer wanted is not written.";
+    // What was applied, while a guest fails.
+    Stale, Invalid:
+        "The guest has failed for this primary for longer than spec.onFailure allows. What was applied stays as it is, and \
+         may be wrong by now.",
+        "Mend what the message says about the guest: use another version of it, or other settings. The agent asks it again \
+         when an input, the policy or the component changes.";
+    Withdrawn, Invalid:
+        "The guest has failed for this primary for longer than spec.onFailure allows, so what was applied was taken back.",
+        "Mend what the message says about the guest: use another version of it, or other settings. What the guest wants then \
+         is applied again.";
     // Waiting.
     InputTerminating, Waiting: "A required object is being deleted.",
         "Nothing to do: the primary is reconciled again when the object is gone or recreated.";

@@ -1,8 +1,10 @@
 //! The status of a policy. `core::summary` computes it. It contains no credentials.
 
+pub mod failing;
 pub mod limits;
 
 use crate::State;
+pub use failing::FailingStatus;
 pub use limits::{ChangesStatus, LimitsStatus, MAX_WITHHELD};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,6 +44,9 @@ pub struct PolicyStatus {
     /// What `spec.limits` withholds; absent when it withholds nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitsStatus>,
+    /// The primaries whose guest fails by its own fault; absent when there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing: Option<FailingStatus>,
     /// `Ready` and its parts: `Loaded`, `Watched` and `Healthy`; `Verified`, when the policy demands signatures;
     /// `TagMoved`, while a tag of its components means something else than when it was pulled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -185,6 +190,14 @@ pub struct PrimaryStatus {
     /// Since when it has been in this state for this reason.
     #[schemars(extend("format" = "date-time"))]
     pub since: String,
+    /// Since when its guest fails by its own fault, so that what was applied for it gets older; absent when it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub failing_since: Option<String>,
+    /// When what was applied for it becomes stale, or is withdrawn, as `spec.onFailure` says; absent when it never does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub expires: Option<String>,
 }
 
 /// A watch that does not work.
@@ -247,7 +260,8 @@ pub enum ConditionType {
     Verified,
     /// The newest revision is on its way: it is loaded or tried, waits for an approval, or is read again. Absent otherwise.
     Reconciling,
-    /// The newest revision was refused, and only a change helps. Absent otherwise.
+    /// The newest revision was refused, or the guest fails and `spec.onFailure.mode` is `Fail`: only a change helps. Absent
+    /// otherwise.
     Stalled,
 }
 

@@ -438,6 +438,7 @@ fn report(reason: KnownReason) -> Report {
         target: None,
         writes: Vec::new(),
         inputs: None,
+        failing: None,
         observed_generation: None,
         at_seconds: 0,
         again_after_ms: None,

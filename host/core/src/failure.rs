@@ -1,5 +1,7 @@
 //! Why a reconcile ends without a result, classed by the host's reaction. Holds no value of a document.
 
+pub mod failing;
+
 use crate::object::Object;
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;

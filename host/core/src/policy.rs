@@ -19,7 +19,7 @@ use component::Source;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::policy::{
-    GuestSpec, KubeconfigGrant, LimitsSpec, OwnSpec, PolicySpec, Verb, VerifySpec,
+    GuestSpec, KubeconfigGrant, LimitsSpec, OnFailureSpec, OwnSpec, PolicySpec, Verb, VerifySpec,
 };
 use transom_api::{KnownReason, labels};
 use values::ValueRule;
@@ -49,6 +49,8 @@ pub struct Policy {
     pub own: OwnSpec,
     /// How much may change in an interval.
     pub limits: LimitsSpec,
+    /// What becomes of what was applied for a primary while its guest fails.
+    pub on_failure: OnFailureSpec,
     /// Seconds between two resyncs, 0 for none.
     pub resync_seconds: u32,
     /// What it was made from.

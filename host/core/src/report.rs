@@ -1,6 +1,7 @@
 //! The result of one reconcile: state, reason, message, and when to reconcile again.
 
 use crate::backoff;
+use crate::failure::failing::FailingSince;
 use crate::failure::{Class, Failure};
 use crate::plan::{Outcome, WriteKind};
 use crate::redact::visible::visible;
@@ -65,6 +66,8 @@ pub struct Report {
     pub writes: Vec<(WriteKind, ObjectRef)>,
     /// Digest of the inputs that were reconciled, when they were gathered.
     pub inputs: Option<String>,
+    /// Since when the guest fails for it by its own fault, if it does.
+    pub failing: Option<FailingSince>,
     /// Generation of the primary that was reconciled, when it has one.
     pub observed_generation: Option<i64>,
     /// When this was found, in seconds since 1970.
@@ -96,6 +99,8 @@ pub struct Reconcile {
     pub inputs: Option<String>,
     /// `metadata.generation` of the primary, when it has one.
     pub observed_generation: Option<i64>,
+    /// Since when the guest fails for it by its own fault, if it does.
+    pub failing: Option<FailingSince>,
 }
 
 impl Reconcile {
@@ -106,6 +111,7 @@ impl Reconcile {
             target: None,
             inputs: None,
             observed_generation: None,
+            failing: None,
         }
     }
 }
@@ -164,6 +170,7 @@ pub fn of(reconcile: Reconcile, result: Result<Success, Failure>, schedule: Sche
         target: reconcile.target,
         writes: writes.map(|step| (step.kind, step.target)).collect(),
         inputs: reconcile.inputs,
+        failing: reconcile.failing,
         observed_generation: reconcile.observed_generation,
         at_seconds: schedule.now_seconds,
         again_after_ms: [retry_ms, asked_ms].into_iter().flatten().min(),
@@ -275,6 +282,7 @@ mod tests {
             target: Some(target("demo")),
             inputs: None,
             observed_generation: Some(3),
+            failing: None,
         };
         of(
             reconcile,

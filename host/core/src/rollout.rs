@@ -6,6 +6,7 @@ pub mod rehearsal;
 
 use crate::catalogue::Revision;
 use crate::digest::Digest;
+use crate::failure::failing::is_fault;
 use crate::limits;
 use crate::plan::fleet::{FleetPlan, Listed};
 use crate::reference::ObjectRef;
@@ -13,12 +14,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use transom_api::KnownReason;
 use transom_api::policy::{Limited, ModeSpec, PolicySpec};
 use transom_api::status::{CandidateStatus, EffectStatus, MAX_LISTED};
-use transom_api::{KnownReason, Reason};
 
 /// The fields of a policy's `spec` that count at once, and those for which the bytes of the components stand.
-pub const NOT_IDENTIFYING: [&str; 5] = ["suspend", "rollout", "limits", "verify", "resyncSeconds"];
+pub const NOT_IDENTIFYING: [&str; 6] = [
+    "suspend",
+    "rollout",
+    "limits",
+    "onFailure",
+    "verify",
+    "resyncSeconds",
+];
 /// The fields of a guest for which the digest of its component stands.
 const OF_COMPONENT: [&str; 2] = ["component", "digest"];
 /// How many hexadecimal digits tell the revisions of one policy apart.
@@ -130,48 +138,6 @@ impl Gate {
             _ => Self::Manifest,
         }
     }
-}
-
-/// Whether a guest is to blame when a reconcile ends for this reason, whatever its inputs are.
-pub fn is_fault(reason: KnownReason) -> bool {
-    use KnownReason as K;
-    matches!(
-        reason,
-        K::GuestTimedOut
-            | K::GuestMemoryExceeded
-            | K::GuestTablesExceeded
-            | K::GuestStackOverflowed
-            | K::GuestTrapped
-            | K::AnswerTooLarge
-            | K::LogFlooded
-            | K::HostCallsExceeded
-            | K::ContractBroken
-            | K::TooManyRounds
-            | K::ReadNotGranted
-            | K::WriteNotGranted
-            | K::ValueNotGranted
-            | K::ServerNotGranted
-            | K::CANotGranted
-            | K::InsecureNotGranted
-            | K::ProxyNotGranted
-            | K::ServerNameNotGranted
-            | K::CredentialNotGranted
-            | K::TaintKeyNotGranted
-            | K::UnknownReference
-            | K::InvalidTargetName
-    )
-}
-
-/// The reason of a reconcile that ended by a fault of its guest.
-pub fn fault(reason: &Reason) -> Option<KnownReason> {
-    reason.known().filter(|reason| is_fault(*reason))
-}
-
-/// The reason of a reconcile that certainly ended by a fault of its guest, after so many failures in a row. A call may
-/// take too long once because the machine is busy: that counts once the retry fails as well.
-pub fn proven(reason: &Reason, failures: u32) -> Option<KnownReason> {
-    let waits = |reason: &KnownReason| *reason == KnownReason::GuestTimedOut && failures < 2;
-    fault(reason).filter(|reason| !waits(reason))
 }
 
 /// A revision that is not active yet.
@@ -445,21 +411,13 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_took_too_long_once_is_no_fault_yet() {
-        let counts = |reason: KnownReason, failures| proven(&reason.into(), failures).is_some();
-        assert!(!counts(KnownReason::GuestTimedOut, 1));
-        assert!(counts(KnownReason::GuestTimedOut, 2));
-        assert!(counts(KnownReason::GuestTrapped, 1));
-        assert!(!counts(KnownReason::ReadFailed, 5));
-    }
-
-    #[test]
     fn a_revision_is_its_guests_settings_and_grants() {
         let id = |changes: &[(&str, Value)]| revision(changes).id();
         let same = id(&[]);
         for (field, value) in [
             ("/spec/suspend", json!(true)),
             ("/spec/resyncSeconds", json!(7)),
+            ("/spec/onFailure", json!({"mode": "Withdraw"})),
             ("/spec/rollout", json!({"mode": "Preview", "history": 3})),
             ("/spec/guests/decide/component", json!("builtin:other")),
             ("/spec/own", json!({})),

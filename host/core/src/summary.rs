@@ -6,6 +6,7 @@ mod revision;
 
 use crate::catalogue::Entry;
 use crate::catalogue::guest::Guest;
+use crate::failure::failing::{self, FailingSince};
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use crate::rollout::{self, Candidate, Gate};
@@ -14,10 +15,11 @@ use concerns::concerns;
 pub use revision::signers;
 use revision::{loaded, tag_moved, unfinished, verified};
 use std::collections::BTreeMap;
+use transom_api::policy::FailureMode;
 use transom_api::status::{
-    CandidateStatus, Condition, ConditionStatus, ConditionType, Counts, LimitsStatus, MAX_LISTED,
-    MAX_MESSAGE, MAX_TOP_FAILURES, PolicyStatus, PrimaryStatus, RevisionStatus, WaitingStatus,
-    WatchStatus,
+    CandidateStatus, Condition, ConditionStatus, ConditionType, Counts, FailingStatus,
+    LimitsStatus, MAX_LISTED, MAX_MESSAGE, MAX_TOP_FAILURES, PolicyStatus, PrimaryStatus,
+    RevisionStatus, WaitingStatus, WatchStatus,
 };
 use transom_api::{KnownReason, Reason, State};
 
@@ -41,6 +43,8 @@ pub struct Standing<'a> {
     pub message: &'a str,
     /// Since when it is in this state for this reason, in seconds since 1970.
     pub since_seconds: i64,
+    /// Since when its guest fails by its own fault, if it does.
+    pub failing: Option<FailingSince>,
 }
 
 /// What is known of a policy besides its primaries.
@@ -54,6 +58,8 @@ pub struct Known<'a> {
     pub before: Option<&'a PolicyStatus>,
     /// What its limits withhold.
     pub limits: Option<&'a LimitsStatus>,
+    /// The primaries whose guest fails by its own fault.
+    pub failing: Option<&'a FailingStatus>,
     /// Seconds since 1970.
     pub now_seconds: i64,
 }
@@ -122,9 +128,21 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
             [loaded(entry), watched(&watch_errors), healthy]
         }
     };
-    let said = std::iter::once(ready(&said)).chain(said);
+    let unfinished = unfinished(entry);
+    let stalled = stalled(entry, &sum);
+    let ready = match &stalled {
+        Some(stalled) => Condition {
+            kind: ConditionType::Ready,
+            status: ConditionStatus::False,
+            ..stalled.clone()
+        },
+        None => ready(&said),
+    };
+    let said = std::iter::once(ready).chain(said);
     let said = said.chain(verified(entry)).chain(tag_moved(entry));
-    let said = said.chain(unfinished(entry));
+    let has_one = |one: &Condition| one.kind == ConditionType::Stalled;
+    let stalled = stalled.filter(|_| !unfinished.as_ref().is_some_and(has_one));
+    let said = said.chain(unfinished).chain(stalled);
     watch_errors.truncate(MAX_LISTED);
     for watch in &mut watch_errors {
         watch.message = cut(&watch.message);
@@ -139,6 +157,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
         waiting: sum.waiting(),
         watch_errors,
         limits: known.limits.cloned(),
+        failing: known.failing.cloned(),
     }
 }
 
@@ -150,6 +169,23 @@ fn candidate(entry: &Entry) -> Option<CandidateStatus> {
         ..CandidateStatus::default()
     });
     entry.candidate.as_ref().map(Candidate::status).or(stopped)
+}
+
+/// That the guest fails by its own fault, where the policy says that this is a failure of the policy.
+fn stalled(entry: &Entry, sum: &Sum<'_>) -> Option<Condition> {
+    let policy = &entry.revision.as_ref()?.policy;
+    let fails = policy.on_failure.mode == FailureMode::Fail;
+    let groups = sum.largest(&[State::Failed]).into_iter();
+    let faults = groups.filter(|(_, reason, _)| failing::fault(reason).is_some());
+    let faults: Vec<_> = faults.filter(|_| fails).collect();
+    let (_, reason, _) = faults.first()?;
+    let count: u32 = faults.iter().map(|(_, _, group)| group.count).sum();
+    let message = format!(
+        "The guest fails for {count} of {} primaries, and spec.onFailure.mode is Fail.",
+        sum.counts.total
+    );
+    let (kind, status) = (ConditionType::Stalled, ConditionStatus::True);
+    Some(said(kind, status, reason.as_str(), message))
 }
 
 /// A condition before [`dated`].
@@ -291,6 +327,10 @@ impl<'a> Sum<'a> {
             reason: standing.reason.to_string(),
             message: cut(standing.message),
             since: format_rfc3339(standing.since_seconds),
+            failing_since: standing.failing.map(|at| format_rfc3339(at.since_seconds)),
+            expires: (standing.failing)
+                .and_then(|at| at.expires_seconds)
+                .map(format_rfc3339),
         };
         self.top_failures.values().map(shown).collect()
     }
@@ -427,6 +467,7 @@ mod tests {
                 reason,
                 message: "told",
                 since_seconds: *since,
+                failing: None,
             });
         of(
             Known {
@@ -434,10 +475,49 @@ mod tests {
                 watch_errors: &[],
                 before,
                 limits: None,
+                failing: None,
                 now_seconds: now,
             },
             standings,
         )
+    }
+
+    #[test]
+    fn a_policy_that_is_to_fail_is_stalled_by_a_fault_of_its_guest_and_by_nothing_else() {
+        let mut entry = entry();
+        let stalled = |entry: &Entry, reason: KnownReason| {
+            let primaries = [
+                ("a", State::Failed, reason.into(), NOW),
+                ("b", State::Failed, KnownReason::ReadFailed.into(), NOW),
+                ("c", State::Failed, KnownReason::ReadFailed.into(), NOW),
+            ];
+            let conditions = status(entry, None, NOW, &primaries).conditions;
+            let reason = |kind| {
+                let mut all = conditions.iter().filter(|one| one.kind == kind);
+                let reason = all.next().map(|one| one.reason.clone());
+                assert!(all.next().is_none(), "{kind:?} twice");
+                reason
+            };
+            (reason(ConditionType::Stalled), reason(ConditionType::Ready))
+        };
+        let texts = |stalled: Option<&str>, ready: &str| {
+            (stalled.map(str::to_owned), Some(ready.to_owned()))
+        };
+        let trapped = KnownReason::GuestTrapped;
+        assert_eq!(stalled(&entry, trapped), texts(None, "ReadFailed"));
+        let revision = Arc::make_mut(entry.revision.as_mut().unwrap());
+        revision.policy.on_failure.mode = FailureMode::Fail;
+        let both = texts(Some("GuestTrapped"), "GuestTrapped");
+        assert_eq!(stalled(&entry, trapped), both);
+        let missing = KnownReason::InputTerminating;
+        assert_eq!(stalled(&entry, missing), texts(None, "ReadFailed"));
+        // One condition, also when the newest revision is refused.
+        entry.refused = Some(Refusal {
+            reason: KnownReason::SettingsRefused,
+            message: "why".to_owned(),
+        });
+        let refused = texts(Some("SettingsRefused"), "GuestTrapped");
+        assert_eq!(stalled(&entry, trapped), refused);
     }
 
     #[test]
@@ -512,6 +592,7 @@ mod tests {
             entry,
             watch_errors,
             limits: None,
+            failing: None,
             before: None,
             now_seconds: NOW,
         };
@@ -712,6 +793,7 @@ mod tests {
             watch_errors: &[],
             before: None,
             limits: Some(&limits),
+            failing: None,
             now_seconds: NOW,
         };
         let status = of(known, std::iter::empty());

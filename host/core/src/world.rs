@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::inputs::kubeconfigs::Kubeconfigs;
 use crate::pattern::TemplateData;
 use crate::pattern::template::Names;
-use crate::plan::desired::Desired;
+use crate::plan::desired::{Desired, Fields};
 use crate::policy::manifest::PolicyError;
 use crate::policy::{Policy, ReadRule, WriteRule};
 use crate::reference::ObjectRef;
@@ -55,6 +55,17 @@ pub trait World: fmt::Debug + Sync {
     /// Whether the guest is asked what it needs and which object it wants to write. One that is not asked needs
     /// nothing. Where no object is named, the target is the primary.
     fn requires(&self) -> bool;
+
+    /// The fields of the primary that a policy owns, with nothing wanted: how they are when all is taken back. None when a
+    /// guest of this world only makes objects.
+    fn nothing(&self, _policy: &Policy, _primary: &ObjectRef) -> Vec<Fields> {
+        Vec::new()
+    }
+
+    /// Whether what a policy wrote can be told from what others wrote, so that it can be taken back.
+    fn withdraws(&self) -> bool {
+        true
+    }
 
     /// The kinds that the agent lists for this world, whatever the guests read: group, plural, and why.
     fn lists(&self) -> &'static [(&'static str, &'static str, &'static str)] {

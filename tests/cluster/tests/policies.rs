@@ -459,6 +459,8 @@ async fn a_status_reads_back_equal_and_is_displayed() -> Result<()> {
             reason: "GuestTrapped".to_owned(),
             message: "told".to_owned(),
             since: time.clone(),
+            failing_since: None,
+            expires: None,
         }],
         conditions: vec![
             condition(ConditionType::Ready, ConditionStatus::False, "GuestTrapped"),

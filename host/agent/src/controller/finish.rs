@@ -44,6 +44,10 @@ impl Controller {
         if let Err(failure) = &result {
             touched.ask_again(failure.ask_again_at);
         }
+        if touched.answered {
+            self.guest_answered(key);
+        }
+        touched.reconcile.failing = self.failing_since(key, &loaded.revision);
         let schedule = self.schedule(loaded, key);
         let report = report::of(touched.reconcile.clone(), result, schedule);
         // At the start of the agent only the target is known yet. The last primary that is located enqueues this one

@@ -1,6 +1,7 @@
 //! Keeps each policy within its limits: asks before each write, records ahead, and follows time and approvals.
 //! `core::limits` decides.
 
+mod failing;
 mod store;
 
 use super::queue::Queued;
@@ -12,9 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::Store;
 use tokio::sync::Notify;
-use transom_api::policy::{Limited, LimitsSpec};
+use transom_api::policy::Limited;
 use transom_api::status::LimitsStatus;
 use transom_api::{API_VERSION, KIND, KnownReason};
+use transom_core::failure::failing::Failing;
 use transom_core::failure::{Class, Failure};
 use transom_core::limits::{self, Ask, Kinds, Ledger, Look, Looked, Record, Verdict};
 use transom_core::object::Object;
@@ -37,7 +39,7 @@ pub(super) struct Limits {
     /// Where it is recorded; `None` when nothing is limited, as in a run that writes nothing.
     store: Option<Store>,
     policies: Mutex<BTreeMap<Arc<str>, Kept>>,
-    /// Notified when something is withheld.
+    /// Notified when something is withheld, or a guest fails.
     withheld: Notify,
 }
 
@@ -49,6 +51,8 @@ struct Kept {
     primaries: Option<(u32, i64)>,
     /// A record of which the writing failed.
     unsaved: Option<Record>,
+    /// Since when the guest of the policy fails, for each primary for which it does.
+    failing: Failing,
     /// The approved plan of the active revision, and when that became active in seconds since 1970; until it is needed.
     plan: Option<(BTreeMap<Limited, u32>, i64)>,
 }
@@ -106,10 +110,17 @@ impl Limits {
         self.ledger(&key.policy, |ledger| ledger.forget(&key.primary));
     }
 
+    /// Has a look follow soon: a policy began.
+    pub(super) fn changed(&self) {
+        self.withheld.notify_one();
+    }
+
     /// Waits until a look is due.
     async fn due(&self) {
         let waits = |kept: &Kept| {
-            kept.unsaved.is_some() || kept.ledger.as_ref().is_some_and(Ledger::is_stopping)
+            kept.unsaved.is_some()
+                || kept.failing.is_unsaved()
+                || kept.ledger.as_ref().is_some_and(Ledger::is_stopping)
         };
         let soon = self.lock().values().any(waits);
         let news = self.withheld.notified();
@@ -149,8 +160,9 @@ impl Controller {
             self.limits.unwanted(key);
             return Ok(kinds);
         }
-        let policy = self.limiting_policy(admitted);
-        if limits::are_off(&policy, &kinds) {
+        let newest = self.newest(admitted);
+        let policy = &newest.policy.limits;
+        if limits::are_off(policy, &kinds) {
             self.limits.unwanted(key);
             return Ok(Kinds::new());
         }
@@ -158,7 +170,7 @@ impl Controller {
         let ask = Ask {
             primary: &key.primary,
             kinds: &kinds,
-            limits: &policy,
+            limits: policy,
             primaries: self.primaries_of(&admitted.loaded.revision.policy, now_seconds),
             now_seconds,
         };
@@ -179,15 +191,6 @@ impl Controller {
                     "the limits of the policy were recorded by another agent all the time";
                 Err(Failure::known(KnownReason::WriteConflict, message))
             }
-        }
-    }
-
-    /// The limits of the newest active revision.
-    fn limiting_policy(&self, admitted: &Admitted) -> LimitsSpec {
-        let policy = &admitted.loaded.revision.policy;
-        match self.queue(&policy.name) {
-            Some(queue) => queue.loaded().revision.policy.limits.clone(),
-            None => policy.limits.clone(),
         }
     }
 
@@ -248,9 +251,11 @@ impl Controller {
         if !self.leading.leads() {
             return false;
         }
+        self.learn_failing().await;
         let policies: Vec<Arc<str>> = self.limits.lock().keys().cloned().collect();
         let mut released = false;
         for policy in policies {
+            self.save_failing(&policy).await;
             let approved = self.approved_limits(&policy, active).await;
             let Some(looked) = self.look_at(&policy, approved.as_deref()) else {
                 continue;

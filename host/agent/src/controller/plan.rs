@@ -55,6 +55,7 @@ impl Controller {
             kept,
         } = self.undesired(&admitted, gathered.undesired);
         self.accounts.would_write(key, &removal.steps, []);
+        touched.answered = true;
         plan.steps.extend(removal.steps);
         Ok(Planned {
             admitted,
@@ -134,7 +135,7 @@ impl Controller {
         plan::plan(&wanting, &fields, &mut self.memory.lock().contentions)
     }
 
-    fn wanting<'a>(
+    pub(super) fn wanting<'a>(
         &'a self,
         admitted: &'a Admitted,
         primary: &'a Object,
@@ -154,7 +155,7 @@ impl Controller {
     }
 
     /// The removal of what is no longer desired.
-    fn undesired(&self, admitted: &Admitted, leftovers: Leftovers) -> Pruned {
+    pub(super) fn undesired(&self, admitted: &Admitted, leftovers: Leftovers) -> Pruned {
         let Leftovers {
             why,
             candidates,

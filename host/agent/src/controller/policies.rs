@@ -146,6 +146,7 @@ impl Controller {
             active.tell(policy, *change);
             self.tell_reach(active, policy, *change);
         }
+        self.limits.changed();
         let catalogue = active.catalogue();
         telemetry::policies(active.loaded().len(), active.refused());
         // Called without a change, too: a refusal ends when the active manifest is put back.
@@ -167,6 +168,7 @@ impl Controller {
         while leading.is_elected() {
             self.current.send_replace(false);
             leading.gained().await;
+            self.forget_failing();
             let (done, caught_up) = oneshot::channel();
             if ask.send(done).is_err() {
                 return;

@@ -223,6 +223,8 @@ impl Controller {
         watch_errors: &[WatchStatus],
         before: Option<&PolicyStatus>,
     ) -> PolicyStatus {
+        let now_seconds = self.clock.now_seconds();
+        let (failing, since) = self.failing_of(policy, now_seconds);
         let memory = self.memory.lock();
         let primaries = memory
             .results
@@ -234,14 +236,15 @@ impl Controller {
             reason: &last.reason,
             message: &last.message,
             since_seconds: last.since_seconds,
+            failing: since(&key.primary),
         });
-        let now_seconds = self.clock.now_seconds();
         summary::of(
             summary::Known {
                 entry,
                 watch_errors,
                 before,
                 limits: self.limits.status(policy).as_ref(),
+                failing: failing.as_ref(),
                 now_seconds,
             },
             standings,

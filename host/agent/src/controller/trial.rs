@@ -26,12 +26,13 @@ use transom_api::policy::Limited;
 use transom_cluster::kubernetes::Leading;
 use transom_core::catalogue::Revision;
 use transom_core::failure::Class;
+use transom_core::failure::failing;
 use transom_core::limits::{self, Kinds};
 use transom_core::plan::fleet::{FleetPlan, Listed, Planned};
 use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::report::End;
-use transom_core::rollout::{self, Faults, Trial};
+use transom_core::rollout::{Faults, Trial};
 use transom_core::work::{Cause, Key};
 
 /// How many threads a trial has, so that the active policies keep theirs.
@@ -306,7 +307,7 @@ fn is_unreachable(last: &LastResult) -> bool {
 
 /// The reason of a result that only a guest can be blamed for.
 fn fault(result: &LastResult) -> Option<KnownReason> {
-    rollout::fault(&result.reason)
+    failing::fault(&result.reason)
 }
 
 fn known(result: &LastResult) -> Option<KnownReason> {
@@ -318,7 +319,7 @@ fn faults_in(memory: &Memory, policy: &str) -> Faults {
     let of_policy = memory.results.iter();
     for (key, last) in of_policy.filter(|(key, _)| *key.policy == *policy) {
         faults.primaries += 1;
-        if let Some(reason) = rollout::proven(&last.reason, last.failures) {
+        if let Some(reason) = failing::proven(&last.reason, last.failures) {
             let fault = ((*key.primary).clone(), reason, last.message.clone());
             faults.now.push(fault);
         }

@@ -323,6 +323,7 @@ pub(super) fn restore(
             verify: wanted.verify.clone(),
             suspend: newest.suspend,
             limits: newest.limits.clone(),
+            on_failure: newest.on_failure,
             resync_seconds: newest.resync_seconds,
             ..policy
         },

@@ -5,7 +5,7 @@ use crate::policy::bounds::{
     ANNOTATION, API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY, TEMPLATE,
 };
 use crate::policy::rollout::HISTORY;
-use crate::policy::{Limited, LimitsSpec};
+use crate::policy::{Limited, LimitsSpec, OnFailureSpec};
 use crate::status::{MAX_LISTED, MAX_TOP_FAILURES, MAX_WITHHELD};
 use serde_json::{Map, Value, json};
 
@@ -185,6 +185,7 @@ fn bounds() -> Vec<(String, Value)> {
             ],
         ),
         ("spec.limits", of_limits()),
+        ("spec.onFailure", of_on_failure()),
         (
             "spec.rollout",
             vec![(
@@ -226,6 +227,12 @@ fn of_status() -> Vec<(&'static str, Vec<(&'static str, Value)>)> {
             ],
         ),
     ]
+}
+
+/// Those of what becomes of what was applied while a guest fails.
+fn of_on_failure() -> Vec<(&'static str, Value)> {
+    let most = json!({"maximum": OnFailureSpec::MAX_STALE_AFTER_SECONDS});
+    vec![("staleAfterSeconds", most)]
 }
 
 /// Those of how much may change.

@@ -33,6 +33,10 @@ const OWN_LIMITS: Limits = Limits {
 };
 /// The most bytes that are read of an own file that contains no object.
 const OWN_BYTES: u64 = 16 << 20;
+/// Since when a guest fails for a primary, in the file of that.
+const FAILING_SINCE: &str = "failingSince";
+/// When what was applied for it is stale, or withdrawn.
+const EXPIRES: &str = "expires";
 /// How the first line of a primary's status file starts.
 const MARK: &str = "# transom ";
 
@@ -57,6 +61,14 @@ pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
         "inputs",
         report.inputs.as_ref().map(|inputs| json!(inputs)),
     );
+    let failing = report.failing;
+    let times = [
+        (FAILING_SINCE, failing.map(|at| at.since_seconds)),
+        (EXPIRES, failing.and_then(|at| at.expires_seconds)),
+    ];
+    for (field, at) in times {
+        insert(&mut body, field, at.map(|at| json!(format_rfc3339(at))));
+    }
     let message = match (&report.reason, report.state) {
         (Reason::Known(word), State::Applied) => word.meaning(),
         _ => report.message.as_str(),
@@ -143,15 +155,16 @@ pub(super) fn reported(
     let state = body
         .get("state")
         .and_then(|state| serde_json::from_value(state.clone()).ok());
-    let told = (
+    let said = (
         state,
         text("/conditions/0/reason"),
         text("/conditions/0/message"),
         text("/conditions/0/lastTransitionTime"),
     );
-    let (Some(state), Some(reason), Some(message), Some(since)) = told else {
+    let (Some(state), Some(reason), Some(message), Some(since)) = said else {
         return Ok(None);
     };
+    let told = |field: &str| body.get(field).and_then(Value::as_str).map(str::to_owned);
     Ok(Some(PrimaryStatus {
         namespace: primary.namespace.clone(),
         name: primary.name.clone(),
@@ -159,6 +172,8 @@ pub(super) fn reported(
         reason,
         message,
         since,
+        failing_since: told(FAILING_SINCE),
+        expires: told(EXPIRES),
     }))
 }
 

@@ -212,6 +212,7 @@ pub(crate) fn report(primary: &str, end: End, state: State) -> Report {
         target: None,
         writes: Vec::new(),
         inputs: None,
+        failing: None,
         observed_generation: None,
         at_seconds: 0,
         again_after_ms: None,

@@ -285,6 +285,7 @@ fn report(state: State, message: &str, at_seconds: i64) -> Report {
     Report {
         message: message.to_owned(),
         target: Some(secret_ref("s")),
+        failing: None,
         observed_generation: Some(3),
         at_seconds,
         ..support::report("a", End::InSync, state)

@@ -27,6 +27,7 @@ fn report(primary: &ObjectRef, state: State, reason: KnownReason, message: &str)
         target: None,
         writes: Vec::new(),
         inputs: None,
+        failing: None,
         observed_generation: None,
         at_seconds: 0,
         again_after_ms: None,

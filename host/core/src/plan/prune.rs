@@ -31,6 +31,8 @@ pub enum Undesired {
     SourceDeleted,
     /// The primary wants another target now.
     TargetMoved,
+    /// Its guest has failed for too long.
+    Withdrawn,
 }
 
 /// What is to be pruned for one key, and what has to stay.
@@ -39,7 +41,8 @@ pub struct Pruned {
     /// The steps; empty when nothing can be removed now.
     pub plan: Plan,
     /// Why an output that is no longer desired stays; for [`crate::report::Success::kept`]. `StillNeeded` with every
-    /// object that keeps an output, `WriteNotGranted`, or `SourceDeleted` (held) when the policy removes nothing.
+    /// object that keeps an output, `WriteNotGranted`, or `SourceDeleted` (held) when the policy removes nothing. What is
+    /// withdrawn has a reason of its own ([`crate::failure::failing`]), which takes the message of this one.
     pub kept: Option<Failure>,
 }
 
@@ -99,7 +102,7 @@ pub fn plan(
         if policy.own.prune == PruneSpec::Never {
             let target = &candidate.object.reference;
             let message = format!("{target} is kept: spec.own.prune is Never");
-            pruned.kept = (why == Undesired::SourceDeleted)
+            pruned.kept = (why != Undesired::TargetMoved)
                 .then(|| Failure::known(KnownReason::SourceDeleted, message));
             return pruned;
         }
@@ -144,6 +147,7 @@ fn delete(object: &Object, why: Undesired) -> Step {
     let why = match why {
         Undesired::SourceDeleted => "its source was deleted",
         Undesired::TargetMoved => "its source now has another target",
+        Undesired::Withdrawn => "its guest has failed for too long",
     };
     Step::Delete {
         reference: object.reference.clone(),

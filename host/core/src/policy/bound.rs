@@ -16,6 +16,7 @@ pub fn bounded(earlier: &Policy, newest: &Policy) -> Policy {
         reads: reads(&earlier.reads, &newest.reads),
         writes: writes(&earlier.writes, &newest.writes),
         limits: earlier.limits.and(&newest.limits),
+        on_failure: earlier.on_failure.and(&newest.on_failure),
         ..earlier.clone()
     };
     let narrowed = (&bounded.primary, &bounded.reads, &bounded.writes)

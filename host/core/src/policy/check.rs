@@ -9,13 +9,15 @@ use crate::pattern::Pattern;
 use crate::pattern::template::{Names, Template};
 use crate::reference::dns;
 use crate::rollout;
+use crate::world::World;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 use transom_api::policy::bounds::{self, FEW, LABEL, MANY};
 use transom_api::policy::rollout::HISTORY;
 use transom_api::policy::{
-    GrantSpec, GuestSpec, Limited, LimitsSpec, PolicySpec, PrimarySpec, ReadGrant,
+    FailureMode, GrantSpec, GuestSpec, Limited, LimitsSpec, OnFailureSpec, PolicySpec, PrimarySpec,
+    ReadGrant,
 };
 
 pub(crate) type Checked<T> = Result<T, PolicyError>;
@@ -56,6 +58,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     dependents(&spec, &reads, &writes)?;
     write::managed_keys(&spec.own, &writes)?;
     limits(&spec.limits)?;
+    on_failure(spec.on_failure, world)?;
     Ok(Policy {
         name: name.into(),
         suspend: spec.suspend,
@@ -68,6 +71,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
         writes,
         own: spec.own,
         limits: spec.limits,
+        on_failure: spec.on_failure,
         resync_seconds: spec.resync_seconds,
         spec: written,
         identity,
@@ -85,6 +89,18 @@ fn limits(spec: &LimitsSpec) -> Checked<()> {
             "is more than 100",
         ),
         None => Ok(()),
+    }
+}
+
+fn on_failure(spec: OnFailureSpec, world: &dyn World) -> Checked<()> {
+    if spec.mode == FailureMode::Withdraw && !world.withdraws() {
+        let why = "is Withdraw, but others may have written the fields that are granted here: what the policy wrote \
+                   cannot be told from that";
+        return wrong("spec.onFailure.mode", why);
+    }
+    match spec.stale_after_seconds > OnFailureSpec::MAX_STALE_AFTER_SECONDS {
+        true => wrong("spec.onFailure.staleAfterSeconds", "is more than 31536000"),
+        false => Ok(()),
     }
 }
 
@@ -349,6 +365,18 @@ mod tests {
     }
 
     #[test]
+    fn only_a_policy_that_owns_what_it_writes_may_withdraw_it() {
+        let withdraw = json!({"mode": "Withdraw"});
+        for manifest in [kubeconfig_manifest(), taints_manifest()] {
+            assert!(checked(manifest, "spec.onFailure", withdraw.clone()).is_ok());
+        }
+        let objects = crate::sample::objects_manifest();
+        assert!(checked(objects.clone(), "spec.onFailure", json!({"mode": "Fail"})).is_ok());
+        let field = refused(objects, "spec.onFailure", withdraw);
+        assert_eq!(field, "spec.onFailure.mode");
+    }
+
+    #[test]
     fn the_grant_decides_the_world() {
         let kubeconfig = checked(kubeconfig_manifest(), "spec.suspend", json!(true)).unwrap();
         assert_eq!((kubeconfig.world, kubeconfig.suspend), (KUBECONFIG, true));
@@ -428,6 +456,11 @@ mod tests {
                 ("grant.read[1].keys", json!(["a"]), ""),
                 ("grant.read[2].name", json!("{name}"), ""),
                 ("grant.write", json!([]), ""),
+                (
+                    "onFailure",
+                    json!({"staleAfterSeconds": 31_536_001}),
+                    ".staleAfterSeconds",
+                ),
                 ("limits", json!({"intervalSeconds": 0}), ".intervalSeconds"),
                 (
                     "limits",

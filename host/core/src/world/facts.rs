@@ -6,8 +6,9 @@ use crate::failure::Failure;
 use crate::plan::desired::{Content, Desired, Field, Fields, Whole};
 use crate::policy::check::pattern;
 use crate::policy::manifest::PolicyError;
-use crate::policy::{Target, WriteRule};
+use crate::policy::{Policy, Target, WriteRule};
 use crate::projection::path::Path;
+use crate::reference::ObjectRef;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::KnownReason;
@@ -74,6 +75,15 @@ impl World for FactsWorld {
 
     fn requires(&self) -> bool {
         true
+    }
+
+    fn nothing(&self, _: &Policy, primary: &ObjectRef) -> Vec<Fields> {
+        let label = Path::parse(LABEL).into_iter();
+        let fields = label.map(|path| (path, Field::Value(Value::Null)));
+        vec![Fields {
+            object: primary.clone(),
+            fields: fields.collect(),
+        }]
     }
 }
 

@@ -76,6 +76,11 @@ impl World for ObjectsWorld {
     fn requires(&self) -> bool {
         true
     }
+
+    fn withdraws(&self) -> bool {
+        // Any field of a granted one may have been written by others before.
+        false
+    }
 }
 
 /// The group of the kinds that give rights.

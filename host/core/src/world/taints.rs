@@ -6,8 +6,9 @@ use crate::failure::{Class, Failure};
 use crate::plan::desired::{Desired, Elements, Field, Fields};
 use crate::policy::check::{at_most, unique};
 use crate::policy::manifest::PolicyError;
-use crate::policy::{Target, WriteRule};
+use crate::policy::{Policy, Target, WriteRule};
 use crate::projection::path::Path;
+use crate::reference::ObjectRef;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use transom_api::KnownReason;
@@ -72,6 +73,11 @@ impl World for Taints {
         false
     }
 
+    fn nothing(&self, policy: &Policy, primary: &ObjectRef) -> Vec<Fields> {
+        let rule = owned(policy).into_iter();
+        rule.map(|rule| fields(rule, primary, &[])).collect()
+    }
+
     fn lists(&self) -> &'static [(&'static str, &'static str, &'static str)] {
         &[(
             "admissionregistration.k8s.io",
@@ -122,30 +128,12 @@ impl Answer for Decision {
             Self::Own(wanted) => wanted,
             Self::Hold(problem) => return Err(given.guest.failure(Class::Held, problem)),
         };
-        let owned = &given
-            .policy
-            .writes
-            .iter()
-            .find(|rule| rule.target == Target::Primary);
-        let Some(rule) = owned else {
+        let Some(rule) = owned(given.policy) else {
             let message = format!("the policy does not grant the taints of {}", given.target);
             return Err(Failure::known(KnownReason::WriteNotGranted, message));
         };
         check(wanted, &rule.taint_keys)?;
-        let elements = Elements {
-            key: "key",
-            owned: rule.taint_keys.clone(),
-            compared: &["value", "effect"],
-            time: "timeAdded",
-            wanted: wanted.iter().map(taint).collect(),
-        };
-        let fields = rule.fields.iter().cloned();
-        Ok(vec![Desired::Fields(Fields {
-            object: given.target.clone(),
-            fields: fields
-                .map(|path| (path, Field::Elements(elements.clone())))
-                .collect(),
-        })])
+        Ok(vec![Desired::Fields(fields(rule, given.target, wanted))])
     }
 
     fn shown(&self) -> Option<Value> {
@@ -156,6 +144,30 @@ impl Answer for Decision {
                          effect: kind,
                      }: &Wanted| json!({"key": key, "value": value, "effect": effect(*kind)});
         Some(json!({"taints": wanted.iter().map(taint).collect::<Vec<_>>()}))
+    }
+}
+
+/// The grant of the taints.
+fn owned(policy: &Policy) -> Option<&WriteRule> {
+    let mut rules = policy.writes.iter();
+    rules.find(|rule| rule.target == Target::Primary)
+}
+
+/// The field of a ManagedCluster with these of the owned taints.
+fn fields(rule: &WriteRule, object: &ObjectRef, wanted: &[Wanted]) -> Fields {
+    let elements = Elements {
+        key: "key",
+        owned: rule.taint_keys.clone(),
+        compared: &["value", "effect"],
+        time: "timeAdded",
+        wanted: wanted.iter().map(taint).collect(),
+    };
+    let fields = rule.fields.iter().cloned();
+    Fields {
+        object: object.clone(),
+        fields: fields
+            .map(|path| (path, Field::Elements(elements.clone())))
+            .collect(),
     }
 }
 

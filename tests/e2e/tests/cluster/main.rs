@@ -19,6 +19,7 @@ mod connect;
 mod contest;
 mod dependents;
 mod facts;
+mod failing;
 mod faults;
 mod fleet;
 mod hostile;

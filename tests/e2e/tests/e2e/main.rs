@@ -11,6 +11,7 @@ mod crash;
 mod destination;
 mod escapes;
 mod exhaust;
+mod failing;
 mod fuzz;
 mod gates;
 mod limits;

@@ -1,6 +1,7 @@
 //! Reading for one reconcile: within its room, and so that every change of what is read calls for another reconcile.
 
 use super::{Leftovers, Reader};
+use crate::controller::{Admitted, Controller, Touched};
 use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::failure::Failure;
@@ -9,6 +10,24 @@ use transom_core::ownership::Ownership;
 use transom_core::plan::prune::{self, Candidate, Handover, Undesired};
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
+
+impl Controller {
+    /// Every output of a primary, whatever it wants now.
+    pub(in crate::controller) async fn outputs(
+        &self,
+        admitted: &Admitted,
+        touched: Touched,
+    ) -> (Touched, Result<Vec<Candidate>, Failure>) {
+        let mut reader = Reader {
+            controller: self,
+            loaded: &admitted.loaded,
+            key: &admitted.work.key,
+            touched,
+        };
+        let read = reader.outputs_except(None).await;
+        (reader.touched, read)
+    }
+}
 
 impl Reader<'_> {
     /// Checks whether a target that was made for another primary may be taken over now.

@@ -26,11 +26,11 @@ const FAILED: Duration = Duration::from_secs(5);
 pub(super) struct Store {
     place: Option<ObjectRef>,
     /// Held while it is read or written.
-    there: Mutex<There>,
+    pub(super) there: Mutex<There>,
 }
 
 #[derive(Default)]
-struct There {
+pub(super) struct There {
     /// Whether it was read.
     known: bool,
     /// As it was read or written last.
@@ -75,7 +75,32 @@ impl There {
             })
     }
 
-    fn fail(&mut self, failure: Failure) -> Failure {
+    /// The text of an entry.
+    pub(super) fn text(&self, entry: &str) -> Option<String> {
+        self.data().get(entry)?.as_str().map(str::to_owned)
+    }
+
+    /// How many bytes the entries with this prefix have, without one of them.
+    pub(super) fn bytes(&self, prefix: &str, without: &str) -> usize {
+        let data = self.data().into_iter();
+        let others = data.filter(|(entry, _)| entry.starts_with(prefix) && entry != without);
+        others
+            .map(|(_, text)| text.as_str().map_or(0, str::len))
+            .sum()
+    }
+
+    /// Whether a failure was so recent that it still counts.
+    pub(super) fn has_failed(&self) -> bool {
+        let failed = self.failed.as_ref();
+        failed.is_some_and(|(at, _)| at.elapsed() < FAILED)
+    }
+
+    /// Somebody else may have written it: it is read before the next use.
+    pub(super) fn outdate(&mut self) {
+        self.known = false;
+    }
+
+    pub(super) fn fail(&mut self, failure: Failure) -> Failure {
         self.known = false;
         self.failed = Some((Instant::now(), failure.clone()));
         failure
@@ -158,7 +183,7 @@ impl Controller {
     }
 
     /// Reads the ConfigMap if it is not known. What another replica recorded counts for all policies.
-    async fn learn(&self, store: &Store, there: &mut There) -> Result<(), Failure> {
+    pub(super) async fn learn(&self, store: &Store, there: &mut There) -> Result<(), Failure> {
         let Some(place) = store.place.as_ref().filter(|_| !there.known) else {
             there.known = true;
             return Ok(());
@@ -198,20 +223,36 @@ impl Controller {
         policy: &str,
         record: &Record,
     ) -> Result<(), WriteFailure> {
-        let Some(place) = &store.place else {
+        self.put(store, there, policy, Some(record.text())).await
+    }
+
+    /// Writes an entry, or removes it.
+    pub(super) async fn put(
+        &self,
+        store: &Store,
+        there: &mut There,
+        entry: &str,
+        text: Option<String>,
+    ) -> Result<(), WriteFailure> {
+        let mut data = there.data();
+        if text.as_deref() == data.get(entry).and_then(Value::as_str) {
+            return Ok(());
+        }
+        let mut changed = match store.place {
+            Some(_) => self.drop_old(&mut data),
             // In memory a deleted policy that is written again goes on with its record, too.
-            let mut data = there.data();
-            data.insert(policy.to_owned(), record.text().into());
-            there.object = Some(object(
-                &ObjectRef::local("v1", "ConfigMap", None, MANAGER),
-                data,
-            ));
+            None => Vec::new(),
+        };
+        match text {
+            Some(text) => drop(data.insert(entry.to_owned(), text.into())),
+            None => drop(data.remove(entry)),
+        }
+        changed.push(format!("data.{entry}"));
+        let Some(place) = &store.place else {
+            let place = ObjectRef::local("v1", "ConfigMap", None, MANAGER);
+            there.object = Some(object(&place, data));
             return Ok(());
         };
-        let mut data = there.data();
-        let mut changed = self.drop_old(&mut data);
-        data.insert(policy.to_owned(), record.text().into());
-        changed.push(format!("data.{policy}"));
         let desired = object(place, data);
         let step = match &there.object {
             None => Step::Create { desired },

@@ -1,0 +1,138 @@
+//! Where a guest failed by its own fault: what was applied stays, is stale, or is taken back. `core::failing` decides.
+
+use crate::controller::gather::Leftovers;
+use crate::controller::plan::Planned;
+use crate::controller::{Admitted, Controller, Ended, Touched};
+use std::sync::Arc;
+use transom_core::failure::Failure;
+use transom_core::failure::failing::{self, Reaction};
+use transom_core::plan::desired::{Desired, Fields};
+use transom_core::plan::prune::{Pruned, Undesired};
+use transom_core::plan::{self, Plan, TimeAdded};
+use transom_core::stamp::Stamp;
+use transom_core::work::Key;
+
+impl Controller {
+    /// What follows when nothing could be planned: the failure, or, when its guest has failed for too long and the policy
+    /// says so, a plan that takes back what was applied.
+    pub(super) async fn fall_back(
+        &self,
+        admitted: Arc<Admitted>,
+        ended: Box<Ended>,
+    ) -> Result<Planned, Box<Ended>> {
+        let Ended {
+            failure,
+            mut touched,
+        } = *ended;
+        let key = &admitted.work.key;
+        // A reason that the guest declared is an answer.
+        touched.answered = failure.reason.known().is_none();
+        if self.trial.is_some() || !self.is_fault(key, &failure) {
+            return Err(touched.end(failure));
+        }
+        let since = self.guest_failed(key).await;
+        let spec = self.newest(&admitted).policy.on_failure;
+        match failing::reaction(&spec, since, self.clock.now_seconds()) {
+            Reaction::Hold(until) => {
+                touched.ask_again(until);
+                let soonest = [failure.ask_again_at, until].into_iter().flatten().min();
+                Err(touched.end(failure.until(soonest)))
+            }
+            Reaction::Stale => Err(touched.end(failing::stale(&failure, None))),
+            Reaction::Withdraw => self.withdraw(admitted, touched, &failure).await,
+        }
+    }
+
+    /// Whether the guest failed by its own fault. A call that took too long counts once its retry did as well, or when it
+    /// was so before.
+    fn is_fault(&self, key: &Key, failure: &Failure) -> bool {
+        let before = {
+            let memory = self.memory.lock();
+            memory.results.get(key).map_or(0, |last| last.failures)
+        };
+        let fault = match self.is_failing(key) {
+            true => failing::fault(&failure.reason),
+            false => failing::proven(&failure.reason, before.saturating_add(1)),
+        };
+        fault.is_some()
+    }
+
+    /// Plans that nothing is left of what was applied.
+    async fn withdraw(
+        &self,
+        admitted: Arc<Admitted>,
+        touched: Touched,
+        why: &Failure,
+    ) -> Result<Planned, Box<Ended>> {
+        let (touched, made) = self.made(&admitted, touched).await;
+        let fields = match &touched.primary {
+            Some(primary) => {
+                let policy = &admitted.loaded.revision.policy;
+                policy.world.nothing(policy, &primary.reference)
+            }
+            None => Vec::new(),
+        };
+        let mut plan = match self.without(&admitted, &touched, &fields) {
+            Ok(plan) => plan,
+            Err(failure) => return Err(touched.end(failing::stale(why, Some(&failure)))),
+        };
+        let Pruned {
+            plan: removal,
+            kept,
+        } = self.undesired(&admitted, made);
+        plan.steps.extend(removal.steps);
+        let before = touched.primary.iter().map(|primary| &**primary);
+        self.accounts
+            .would_write(&admitted.work.key, &plan.steps, before);
+        Ok(Planned {
+            kept: Some(match &kept {
+                Some(kept) => failing::stale(why, Some(kept)),
+                None => failing::withdrawn(why),
+            }),
+            admitted,
+            plan,
+            fields,
+            time_added: TimeAdded::SetByCluster,
+            touched,
+        })
+    }
+
+    /// The steps to a primary without what the policy owns of it.
+    fn without(
+        &self,
+        admitted: &Admitted,
+        touched: &Touched,
+        fields: &[Fields],
+    ) -> Result<Plan, Failure> {
+        let key = &admitted.work.key;
+        let Some(primary) = &touched.primary else {
+            return Ok(Plan::new(key, None));
+        };
+        let stamp = Stamp::of(key, primary, "", "");
+        let wanting = self.wanting(admitted, primary, &stamp);
+        let fields: Vec<_> = fields.iter().cloned().map(Desired::Fields).collect();
+        plan::plan(&wanting, &fields, &mut self.memory.lock().contentions)
+    }
+
+    /// What was made for a primary, to be taken back.
+    async fn made(&self, admitted: &Admitted, mut touched: Touched) -> (Touched, Leftovers) {
+        loop {
+            let (back, read) = self.outputs(admitted, touched).await;
+            touched = back;
+            if !touched.room.lacks() {
+                let (candidates, unread) = match read {
+                    Ok(candidates) => (candidates, None),
+                    Err(failure) => (Vec::new(), Some(failure)),
+                };
+                let leftovers = Leftovers {
+                    why: Undesired::Withdrawn,
+                    candidates,
+                    unread,
+                };
+                return (touched, leftovers);
+            }
+            let empty = self.documents.room(&admitted.work.key.policy);
+            touched.room = std::mem::replace(&mut touched.room, empty).again().await;
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Since when guests fail, beyond the end of a process: beside the records of limits, read before the first use and
+//! written a moment after it changed. `core::failing` decides what is kept.
+
+use super::Controller;
+use crate::controller::Admitted;
+use crate::telemetry;
+use std::sync::Arc;
+use transom_api::KnownReason;
+use transom_api::status::FailingStatus;
+use transom_core::catalogue::Revision;
+use transom_core::failure::Failure;
+use transom_core::failure::failing::{Failing, FailingSince};
+use transom_core::reference::ObjectRef;
+use transom_core::signal::Signal;
+use transom_core::time::parse_rfc3339;
+use transom_core::work::Key;
+
+/// How the entries of these records begin; no name of a policy has an underscore.
+const PREFIX: &str = "failing_";
+/// How many bytes these records may have together.
+const ROOM: usize = 512 * 1024;
+
+/// The entry of a policy.
+fn entry(policy: &str) -> String {
+    format!("{PREFIX}{policy}")
+}
+
+impl Controller {
+    /// The revision of the policy that counts now, also for a reconcile that began under an earlier one.
+    pub(in crate::controller) fn newest(&self, admitted: &Admitted) -> Arc<Revision> {
+        let queue = self.queue(&admitted.work.key.policy);
+        match queue {
+            Some(queue) => Arc::clone(&queue.loaded().revision),
+            None => Arc::clone(&admitted.loaded.revision),
+        }
+    }
+
+    /// Records that the guest failed for a primary by its own fault; returns since when, in seconds since 1970.
+    pub(in crate::controller) async fn guest_failed(&self, key: &Key) -> i64 {
+        self.learn_failing().await;
+        let now_seconds = self.clock.now_seconds();
+        // A command does not read the record; the running agent published this.
+        let asked = self.accounts.are_only_asked();
+        let told = asked.then(|| self.reported(key)?.failing_since).flatten();
+        let told = told.and_then(|since| parse_rfc3339(&since));
+        let since = self.failing(&key.policy, |failing| {
+            failing.failed(&key.primary, now_seconds)
+        });
+        self.limits.withheld.notify_one();
+        told.map_or(since, |told| told.min(since))
+    }
+
+    /// Records that the guest answered for a primary, or that the primary is gone.
+    pub(in crate::controller) fn guest_answered(&self, key: &Key) {
+        // Without a record there is nothing to clear.
+        if self.limits.store.is_some()
+            && self.failing(&key.policy, |failing| failing.answered(&key.primary))
+        {
+            self.limits.withheld.notify_one();
+        }
+    }
+
+    /// Whether the guest failed for a primary when it was asked last.
+    pub(in crate::controller) fn is_failing(&self, key: &Key) -> bool {
+        self.failing(&key.policy, |failing| failing.is_failing(&key.primary))
+    }
+
+    /// Since when the guest fails for a primary, if it does.
+    pub(in crate::controller) fn failing_since(
+        &self,
+        key: &Key,
+        revision: &Revision,
+    ) -> Option<FailingSince> {
+        let spec = &revision.policy.on_failure;
+        let policies = self.limits.lock();
+        policies.get(&key.policy)?.failing.since(&key.primary, spec)
+    }
+
+    /// Of how many primaries of a policy the guest fails, and since when it does for each.
+    pub(in crate::controller) fn failing_of(
+        &self,
+        policy: &str,
+        now_seconds: i64,
+    ) -> (
+        Option<FailingStatus>,
+        impl Fn(&ObjectRef) -> Option<FailingSince>,
+    ) {
+        let spec = self
+            .queue(policy)
+            .map(|queue| queue.loaded().revision.policy.on_failure);
+        let spec = spec.unwrap_or_default();
+        let policies = self.limits.lock();
+        let failing = policies
+            .get(policy)
+            .map(|kept| kept.failing.clone())
+            .unwrap_or_default();
+        let status = failing.status(&spec, now_seconds);
+        (status, move |primary: &ObjectRef| {
+            failing.since(primary, &spec)
+        })
+    }
+
+    /// Another replica may have led until now.
+    pub(in crate::controller) fn forget_failing(&self) {
+        for kept in self.limits.lock().values_mut() {
+            kept.failing.unknown();
+        }
+        self.limits.withheld.notify_one();
+    }
+
+    fn failing<R>(&self, policy: &Arc<str>, take: impl FnOnce(&mut Failing) -> R) -> R {
+        let mut policies = self.limits.lock();
+        take(&mut policies.entry(Arc::clone(policy)).or_default().failing)
+    }
+
+    /// Reads what is kept of every policy of which that was not read since this replica leads. When it cannot be read,
+    /// time counts from now on, and it is read with the next failure.
+    pub(super) async fn learn_failing(&self) {
+        let unknown = || {
+            let policies = self
+                .queues()
+                .into_iter()
+                .map(|queue| Arc::clone(&queue.policy));
+            let mut policies: Vec<_> = policies.collect();
+            policies.retain(|policy| !self.failing(policy, |failing| failing.is_known()));
+            policies
+        };
+        let Some(store) = self.limits.store.as_ref().filter(|_| !unknown().is_empty()) else {
+            return;
+        };
+        let mut there = store.there.lock().await;
+        let policies = unknown();
+        if there.has_failed() || policies.is_empty() {
+            return;
+        }
+        there.outdate();
+        let read = self.learn(store, &mut there).await;
+        let found = read.and_then(|()| {
+            let now_seconds = self.clock.now_seconds();
+            let each = policies.iter().map(|policy| {
+                let text = there.text(&entry(policy));
+                let found = self.failing(policy, |failing| {
+                    failing.found(text.as_deref(), now_seconds)
+                });
+                found.map_err(|why| unreadable(policy, &why))
+            });
+            each.collect::<Vec<_>>().into_iter().collect()
+        });
+        if let Err::<(), Failure>(failure) = found {
+            telemetry::tell(&Signal::Unreadable {
+                place: "since when guests fail".to_owned(),
+                reason: failure.reason.known().unwrap_or(KnownReason::ReadFailed),
+                message: failure.message,
+            });
+        }
+    }
+
+    /// Writes what changed of a policy since it was written; what cannot be written is tried again with the next look.
+    pub(super) async fn save_failing(&self, policy: &Arc<str>) {
+        let queue = self.queue(policy);
+        if queue.is_some_and(|queue| queue.is_idle() && !self.is_unread(policy)) {
+            self.failing(policy, Failing::complete);
+        }
+        let unsaved = || {
+            let policies = self.limits.lock();
+            let failing = &policies.get(policy)?.failing;
+            failing.is_unsaved().then(|| failing.text())
+        };
+        let Some(store) = self.limits.store.as_ref().filter(|_| unsaved().is_some()) else {
+            return;
+        };
+        let mut there = store.there.lock().await;
+        if there.has_failed() || self.learn(store, &mut there).await.is_err() {
+            return;
+        }
+        let (entry, Some(text)) = (entry(policy), unsaved()) else {
+            return;
+        };
+        // The limits lie in the same object, which must not become too large for them.
+        let room = ROOM.saturating_sub(there.bytes(PREFIX, &entry));
+        let kept = text.clone().filter(|text| text.len() <= room);
+        match self.put(store, &mut there, &entry, kept).await {
+            Ok(()) => self.failing(policy, |failing| failing.saved(text.as_deref())),
+            Err(_) => there.outdate(),
+        }
+    }
+}
+
+fn unreadable(policy: &str, why: &str) -> Failure {
+    let entry = entry(policy);
+    let message = format!("`data.{entry}` is no record: {why}; the agent made it, so remove it");
+    Failure::known(KnownReason::ReadFailed, message)
+}
