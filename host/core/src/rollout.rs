@@ -325,7 +325,7 @@ impl Probation {
     }
 }
 
-/// The primaries of a policy that fail now by a fault of its guest, as [`proven`] counts it.
+/// The primaries of a policy that fail now by a fault of its guest, as [`crate::failure::failing::proven`] counts it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
     /// When they were counted, in seconds since 1970.
