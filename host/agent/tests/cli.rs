@@ -156,6 +156,36 @@ fn bundled_policies_are_valid_and_explained() {
 }
 
 #[test]
+fn validates_a_budget_against_what_the_agent_allows() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = fs::read_to_string(root().join("policies/built-in-taints/policy.yaml")).unwrap();
+    let asking = policy.replacen(
+        "\nspec:",
+        "\nspec:\n  budget: {timeMilliseconds: 251, logLines: 1}",
+        1,
+    );
+    let file = folder.path().join("policy.yaml");
+    fs::write(&file, asking).unwrap();
+    let file = file.to_str().unwrap();
+    let (code, shown, _) = said(&["validate", file]);
+    let why =
+        "BudgetNotAllowed: `spec.budget.timeMilliseconds`: 251 is more than the agent allows, 250";
+    assert!(code == Some(1) && shown.contains(why), "{shown}");
+    let allowing = |limit: &str| said(&["validate", file, "--call-limit", limit]);
+    assert_eq!(allowing("timeMilliseconds=251").0, Some(0));
+    assert_eq!(allowing("memoryBytes=33554432").0, Some(1));
+    for (wrong, expected) in [
+        ("patience=1", "NAME one of timeMilliseconds, memoryBytes"),
+        ("timeMilliseconds=0", "a number from 1 to 60000"),
+        ("timeMilliseconds=60001", "a number from 1 to 60000"),
+        ("timeMilliseconds", "expected NAME=NUMBER"),
+    ] {
+        let (code, _, told) = allowing(wrong);
+        assert!(code == Some(2) && told.contains(expected), "{told}");
+    }
+}
+
+#[test]
 fn explains_states_and_reasons_of_other_guests() {
     for word in ["Held", "wouldapply", "Healthy", "Swapped"] {
         let (code, shown, _) = said(&["explain", word]);

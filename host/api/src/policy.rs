@@ -2,12 +2,14 @@
 //! The shape only: unknown fields are refused here, everything else is validated in `core`.
 
 pub mod failure;
+pub mod budget;
 pub mod kubeconfig;
 pub mod limits;
 pub mod rollout;
 pub mod verify;
 
 pub use failure::{FailureMode, OnFailureSpec};
+pub use budget::{BudgetSpec, Budgeted};
 pub use kubeconfig::{AddressGrant, CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 pub use limits::{LimitSpec, Limited, LimitsSpec};
 pub use rollout::{ModeSpec, RolloutSpec};
@@ -67,6 +69,9 @@ pub struct PolicySpec {
     /// What becomes of what was applied for a primary while its guest fails.
     #[serde(default)]
     pub on_failure: OnFailureSpec,
+    /// What one call of the guests may use.
+    #[serde(default, skip_serializing_if = "BudgetSpec::is_empty")]
+    pub budget: BudgetSpec,
     /// Seconds between two resyncs of a primary, with jitter; 0 disables resync.
     #[serde(default = "default_resync_seconds")]
     pub resync_seconds: u32,
@@ -340,8 +345,11 @@ mod tests {
                 annotations: BTreeMap::new(),
             }
         );
-        assert_eq!(spec.limits, LimitsSpec::default());
         assert_eq!(spec.on_failure, OnFailureSpec::default());
+        assert_eq!(
+            (spec.limits, spec.budget),
+            (LimitsSpec::default(), BudgetSpec::default())
+        );
         let grant: KubeconfigGrant =
             serde_json::from_value(json!({"server": [], "ca": []})).unwrap();
         assert_eq!(
@@ -385,6 +393,8 @@ mod tests {
             ("", json!({"limits": {"x": 1}})),
             ("", json!({"onFailure": {"x": 1}})),
             ("", json!({"onFailure": {"mode": "Ignore"}})),
+            ("", json!({"budget": {"x": 1}})),
+            ("", json!({"budget": {"logLines": -1}})),
             ("", json!({"limits": {"elementsAdded": {"share": 1}}})),
             ("", json!({"own": {"x": 1}})),
             ("", json!({"own": {"prune": "Always"}})),

@@ -289,7 +289,7 @@ words! {
         "Choose a shorter name without dots for the managed cluster.";
     ObjectTooLarge, Invalid: "An object is larger than the limit.", "Make the object smaller.";
     // Guests.
-    GuestTimedOut, Missing: "The guest did not answer within its time limit.",
+    GuestTimedOut, Missing: "The guest did not answer within its limit of processor time.",
         "Look for a loop in the guest, or use its previous version.";
     GuestMemoryExceeded, Invalid: "The guest tried to use more memory than its limit.",
         "Use another version of the guest.";
@@ -307,7 +307,7 @@ words! {
     ContractBroken, Invalid: "The guest's answer breaks the contract.", "Use another version of the guest.";
     TooManyRounds, Invalid: "The guest still asked for more objects after three rounds.",
         "Use another version of the guest.";
-    EngineBusy, Missing: "No guest instance became free within the time limit of the call.",
+    EngineBusy, Missing: "No guest instance became free in time, or the guest got no processor: the machine has too much to do.",
         "Nothing to do: the call is tried again.";
     // Components and policies.
     ComponentNotFound, Missing: "The component cannot be read.",
@@ -316,6 +316,8 @@ words! {
     ComponentNotAllowed, Missing: "The policy names a component, or a key of spec.verify, that it is not allowed to name.",
         "Name one from a source that the agent's flag `--sources` allows. Put a file below the folder that \
          `--components` names, or next to the policy's own file, and name it by a relative path that stays there.";
+    BudgetNotAllowed, Invalid: "The policy asks for more for one call of its guests than the agent allows.",
+        "Lower the named field of spec.budget, or raise the limit with the agent's flag `--call-limit`.";
     ComponentInvalid, Invalid: "The bytes are not a component that can be compiled.", "Build the guest again.";
     ComponentTooLarge, Invalid: "The component is larger than the limit.", "Make the component smaller.";
     DigestMismatch, Invalid: "The component's digest differs from the one that the policy names.",

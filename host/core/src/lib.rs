@@ -10,6 +10,7 @@
 extern crate self as transom_core;
 
 pub mod backoff;
+pub mod call;
 pub mod cases;
 pub mod catalogue;
 pub mod contract;

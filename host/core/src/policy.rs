@@ -19,7 +19,8 @@ use component::Source;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::policy::{
-    GuestSpec, KubeconfigGrant, LimitsSpec, OnFailureSpec, OwnSpec, PolicySpec, Verb, VerifySpec,
+    BudgetSpec, GuestSpec, KubeconfigGrant, LimitsSpec, OnFailureSpec, OwnSpec, PolicySpec, Verb,
+    VerifySpec,
 };
 use transom_api::{KnownReason, labels};
 use values::ValueRule;
@@ -51,6 +52,8 @@ pub struct Policy {
     pub limits: LimitsSpec,
     /// What becomes of what was applied for a primary while its guest fails.
     pub on_failure: OnFailureSpec,
+    /// What one call of its guests may use, within what the agent allows.
+    pub budget: BudgetSpec,
     /// Seconds between two resyncs, 0 for none.
     pub resync_seconds: u32,
     /// What it was made from.

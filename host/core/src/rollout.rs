@@ -35,7 +35,7 @@ const SHORT: usize = 10;
 const NAMED: usize = 3;
 
 /// Digest of what makes a revision, without the bytes of its components: guests' settings and capabilities, primaries,
-/// grants and ownership.
+/// grants, ownership and budget.
 pub fn identity(spec: &PolicySpec) -> Digest {
     let mut spec = serde_json::to_value(spec).unwrap_or_default();
     let remove = |value: Option<&mut Value>, fields: &[&str]| {

@@ -5,12 +5,14 @@ use crate::bindings::v0_1::{log, panic};
 use crate::config::{CORE_INSTANCES, LARGEST_MEMORY};
 use crate::failure::CallFailure;
 use crate::limits::{Limits, LogLevel, LogLine, Receipt, printable};
+use crate::time::Time;
 use wasmtime::ResourceLimiter;
 
 /// The data of one store.
 pub(crate) struct CallState {
     limits: Limits,
     pub(crate) receipt: Receipt,
+    pub(crate) time: Time,
     /// The guest's panic message.
     pub(crate) panicked: Option<String>,
 }
@@ -20,6 +22,7 @@ impl CallState {
         Self {
             limits,
             receipt,
+            time: Time::start(),
             panicked: None,
         }
     }

@@ -7,11 +7,12 @@ use crate::compiler::{self, Allowed, Compiler};
 use crate::config::{MEMORIES, TABLES};
 use crate::engine::{EngineOptions, Inner};
 use crate::failure::LoadError;
-use crate::limits::{MEMORY_BYTES, printable};
+use crate::limits::printable;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use transom_core::call::MEMORY_BYTES;
 use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
 use wasmtime::component::Component;
 
@@ -23,7 +24,8 @@ const REMEMBERED: usize = 64;
 
 /// Bytes that a slow machine fills or copies in a millisecond.
 const BYTES_OF_A_MILLISECOND: u64 = 4 << 20;
-/// How much later than its deadline a call may be stopped: about four times its default time.
+/// How much later than its deadline a call may be stopped: about four times its default time, and four times that under
+/// an agent that allows the largest memory.
 const LATE_MS: u64 = 1_024;
 /// The most range operations in one function; each may cover about all the memory that a call has.
 const MOST: u64 = LATE_MS * BYTES_OF_A_MILLISECOND / MEMORY_BYTES;
@@ -269,10 +271,10 @@ fn within_pool(component: &Component, options: &EngineOptions) -> Result<(), Loa
     at_most(
         "its initial memory in bytes",
         memory,
-        options.max_memory_bytes,
+        options.limits.memory_bytes,
     )?;
     let table = required.max_initial_table_size.unwrap_or(0);
-    if table > options.max_table_elements {
+    if table > options.limits.table_elements {
         return Err(invalid(&format!("its initial table has {table} elements")));
     }
     Ok(())

@@ -85,7 +85,7 @@ fn pool(options: &EngineOptions) -> PoolingAllocationConfig {
         .total_tables(calls.saturating_mul(TABLES))
         .max_tables_per_module(TABLES)
         .max_memory_size(LARGEST_MEMORY)
-        .table_elements(usize::try_from(options.max_table_elements).unwrap_or(usize::MAX))
+        .table_elements(usize::try_from(options.limits.table_elements).unwrap_or(usize::MAX))
         .max_unused_warm_slots(calls);
     if PoolingAllocationConfig::is_pagemap_scan_available() {
         // Without the scan the kernel cannot say which pages were written, and keeping them costs more than it saves.

@@ -9,6 +9,7 @@ use crate::compiler::Compiler;
 use crate::config::config;
 use crate::failure::{EngineError, LoadError};
 use crate::gate::Gate;
+use crate::limits::Limits;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,10 +28,8 @@ pub struct EngineOptions {
     pub ticker: Ticker,
     /// Bytes of stack for one call, an eighth of a usual thread's.
     pub stack_bytes: usize,
-    /// The most that [`Limits::memory_bytes`](crate::Limits::memory_bytes) can allow.
-    pub max_memory_bytes: u64,
-    /// The most that [`Limits::table_elements`](crate::Limits::table_elements) can allow.
-    pub max_table_elements: u64,
+    /// The most that the limits of a call can allow.
+    pub limits: Limits,
     /// The most bytes of a component.
     pub max_component_bytes: u64,
     /// The most bytes of code of all components that guests use at a time, without trusted ones.
@@ -50,8 +49,14 @@ impl Default for EngineOptions {
             allocate: Allocate::PoolIfPossible,
             ticker: Ticker::EveryMillisecond,
             stack_bytes: 256 << 10,
-            max_memory_bytes: 64 << 20,
-            max_table_elements: 10_000,
+            limits: Limits {
+                time_ms: u64::MAX,
+                argument_bytes: u64::MAX,
+                answer_bytes: u64::MAX,
+                log_lines: u64::MAX,
+                host_calls: u64::MAX,
+                ..Limits::LARGEST
+            },
             max_component_bytes: 8 << 20,
             max_code_bytes: 64 << 20,
             code_cache: None,
@@ -73,10 +78,13 @@ pub enum Allocate {
 /// What drives the ticks that deadlines count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ticker {
-    /// A thread of the engine, which ends with it.
+    /// A thread of the engine, which ends with it. At a tick the processor time of a call is looked at.
     EveryMillisecond,
-    /// [`Engine::tick`], for tests that prove which limit fired.
+    /// [`Engine::tick`], which counts as a millisecond of every call; for tests that prove which limit fired.
     Manual,
+    /// [`Engine::tick`], at which the processor time of a call is looked at; for tests of a machine that is so busy that
+    /// much time passes in which a call gets none.
+    ManualOfProcessor,
 }
 
 /// The way of allocating that was possible when the engine was made.
@@ -212,9 +220,14 @@ impl Engine {
         self.hasty
     }
 
-    /// Advances deadlines by one millisecond. Only needed with [`Ticker::Manual`].
+    /// Advances time by one tick. Only needed with a manual ticker.
     pub fn tick(&self) {
         self.inner.tick();
+    }
+
+    /// The most that the limits of a call can allow.
+    pub fn limits(&self) -> &Limits {
+        &self.inner.options.limits
     }
 
     /// How instances get their memory on this machine.

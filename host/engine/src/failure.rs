@@ -83,8 +83,8 @@ impl LoadError {
 /// Why a call gave no answer: which budget stopped it, or what it broke.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallFailure {
-    /// It ran longer than its time.
-    #[error("the guest did not answer within {allowed_ms} ms")]
+    /// It used more processor time than it has.
+    #[error("the guest did not answer within {allowed_ms} ms of processor time")]
     TimedOut {
         /// Its time in milliseconds.
         allowed_ms: u64,
@@ -158,6 +158,16 @@ pub enum CallFailure {
         /// How long was waited.
         allowed_ms: u64,
     },
+    /// The thread of the call got too little processor time.
+    #[error(
+        "the guest had {used_ms} ms of processor time within {passed_ms} ms, and had not answered"
+    )]
+    NoProcessor {
+        /// What it got.
+        used_ms: u64,
+        /// How long it took.
+        passed_ms: u64,
+    },
     /// The machine had no memory left for an instance.
     #[error("failed to create an instance: {0}")]
     NoRoom(String),
@@ -178,7 +188,7 @@ impl CallFailure {
             Self::Trapped(_) => "GuestTrapped",
             Self::ContractBroken(_) | Self::Unstartable(_) => "ContractBroken",
             Self::WrongWorld(_) => "WorldMismatch",
-            Self::Busy { .. } | Self::NoRoom(_) => "EngineBusy",
+            Self::Busy { .. } | Self::NoProcessor { .. } | Self::NoRoom(_) => "EngineBusy",
         }
     }
 }

@@ -21,6 +21,7 @@ mod private;
 #[cfg(feature = "recorder")]
 mod recorder;
 mod run;
+mod time;
 mod travelling;
 
 pub use compile::digest;

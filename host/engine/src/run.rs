@@ -3,13 +3,13 @@
 
 use crate::call::CallState;
 use crate::compile::Compiled;
-use crate::engine::Inner;
+use crate::engine::{Inner, Ticker};
 use crate::failure::CallFailure;
 use crate::limits::{Limits, Receipt, printable};
 use crate::measure::{Lift, Lower};
+use crate::time;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
 use wasmtime::component::{Instance, InstancePre};
 use wasmtime::{Store, Trap, WasmBacktrace};
 
@@ -50,7 +50,7 @@ impl Runnable {
         ask: impl FnOnce(&mut Store<CallState>, &Instance, A) -> wasmtime::Result<R>,
         lift: impl FnOnce(&mut Lift<'d>, R) -> T,
     ) -> Call<T> {
-        let limits = self.within_engine(limits);
+        let limits = limits.and(&self.engine.options.limits);
         let mut arguments = Lower::new(limits.argument_bytes);
         let lowered = lower(&mut arguments);
         let mut receipt = Receipt {
@@ -78,16 +78,6 @@ impl Runnable {
         Call { result, receipt }
     }
 
-    /// Caps the limits of a call at those of the engine.
-    fn within_engine(&self, limits: &Limits) -> Limits {
-        let options = &self.engine.options;
-        let mut limits = limits.clone();
-        limits.memory_bytes = limits.memory_bytes.min(options.max_memory_bytes);
-        limits.table_elements = limits.table_elements.min(options.max_table_elements);
-        limits.log_bytes = limits.log_bytes.min(LARGEST_LOG);
-        limits
-    }
-
     /// Runs the guest in an instance of its own.
     fn run<R>(
         &self,
@@ -101,13 +91,13 @@ impl Runnable {
                 allowed_ms: patience,
             });
         };
-        let started = Instant::now();
         let mut store = Store::new(
             &self.engine.wasm,
             CallState::new(limits.clone(), std::mem::take(receipt)),
         );
         store.limiter(|state| state);
-        store.set_epoch_deadline(limits.time_ms.min(FOR_EVER));
+        let of_processor = self.engine.options.ticker != Ticker::Manual;
+        time::limit(&mut store, limits.time_ms, of_processor);
         // One bound for everything that a guest can make the host copy at once; `classify` finds out which budget it
         // broke.
         store.set_hostcall_fuel(
@@ -123,13 +113,14 @@ impl Runnable {
         });
         let CallState {
             receipt: used,
+            time,
             panicked,
             ..
         } = store.into_data();
         *receipt = used;
         let answer =
             answer.map_err(|(error, other)| classify(&error, limits, panicked.as_deref(), other));
-        receipt.micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        receipt.micros = u64::try_from(time.used().as_micros()).unwrap_or(u64::MAX);
         receipt.stack_overflowed = matches!(answer, Err(CallFailure::StackOverflowed));
         answer
     }
@@ -137,12 +128,6 @@ impl Runnable {
 
 /// A call waits for a free instance for so many times its own time limit.
 const PATIENCE: u64 = 40;
-
-/// The most bytes of log that a call can be allowed: one line crosses whole before it is cut.
-const LARGEST_LOG: u64 = 1 << 20;
-
-/// More ticks than any engine lives, and few enough to be added to the current tick.
-const FOR_EVER: u64 = u64::MAX / 2;
 
 /// Converts an answer, measures it, and checks what a type cannot express.
 fn take<'d, T>(

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use transom_engine::Engine;
+use transom_engine::{Engine, Limits};
 pub(super) use travelling::of_crate;
 use update::Came;
 
@@ -72,7 +72,8 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
             args.path.display()
         );
     }
-    let engine = run::engine()?;
+    // The agent that will run the policies may allow more than the default.
+    let engine = run::engine(Limits::LARGEST)?;
     let named = args
         .component
         .as_deref()

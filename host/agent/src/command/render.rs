@@ -78,7 +78,7 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Changes, bo
         Controller::new(connections, clock, facts).limited(args.reconcile.max_kubeconfig_bytes)
     };
     let loading = Loading::start(
-        run::engine()?,
+        run::engine(args.reconcile.calls.limits())?,
         source,
         [LOCAL.to_owned()].into(),
         args.reconcile.reading_without_files(),

@@ -153,7 +153,7 @@ pub(crate) struct Prepared {
 /// When a cluster, the policies or the engine cannot be used at all.
 pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     let budget = budget(args)?;
-    let engine = engine_within(&budget)?;
+    let engine = engine_within(&budget, args.reconcile.calls.limits())?;
     // Policies in files are loaded while the clusters are opened; those in objects can be read only after that.
     let files = (!args.server.reach.policy_objects).then(|| {
         Source::new(
@@ -297,7 +297,7 @@ fn controller(connections: Connections, args: &ReconcileArgs) -> Controller {
 fn budget(args: &RunArgs) -> anyhow::Result<Budget> {
     let document = (args.reconcile.max_kubeconfig_bytes as u64).saturating_mul(COST as u64);
     let costs = Costs {
-        call: transom_engine::Limits::default().bytes(),
+        call: args.reconcile.calls.limits().bytes(),
         compilation: COMPILING_BYTES,
         document,
     };
@@ -310,15 +310,15 @@ fn budget(args: &RunArgs) -> anyhow::Result<Budget> {
     })
 }
 
-/// An engine with the usual options.
+/// An engine with the usual options, which allows no call more than these limits.
 ///
 /// # Errors
 /// When it cannot be made.
-pub(crate) fn engine() -> anyhow::Result<Engine> {
-    engine_within(&Budget::default())
+pub(crate) fn engine(limits: transom_engine::Limits) -> anyhow::Result<Engine> {
+    engine_within(&Budget::default(), limits)
 }
 
-fn engine_within(budget: &Budget) -> anyhow::Result<Engine> {
+fn engine_within(budget: &Budget, limits: transom_engine::Limits) -> anyhow::Result<Engine> {
     let concurrency = u32::try_from(budget.calls).unwrap_or(u32::MAX);
     let compiler = Some(Compiler {
         program: child::PROGRAM.into(),
@@ -335,6 +335,7 @@ fn engine_within(budget: &Budget) -> anyhow::Result<Engine> {
         .collect();
     let options = EngineOptions {
         concurrency,
+        limits,
         code_cache: cache("code"),
         compiler,
         trusted,

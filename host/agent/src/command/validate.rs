@@ -41,7 +41,7 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
             transom_api::API_VERSION
         );
     }
-    let engine = run::engine()?;
+    let engine = run::engine(args.calls.limits())?;
     let all = &found.policies;
     let loaded: Vec<_> = all
         .iter()
@@ -96,6 +96,7 @@ fn checked(
         load::load(engine, written, sources)?;
         return Ok((policy, warnings));
     }
+    load::limits(engine, &policy)?;
     for component in remote.iter().chain(&here) {
         component.check(sources).map_err(|error| Refusal {
             reason: error.reason(),

@@ -14,7 +14,6 @@ use transom_core::report::{self, Reconcile};
 use transom_core::share::often::PutOff;
 use transom_core::trigger::{self, PredicateResult};
 use transom_core::work::{Cause, Key, WorkItem};
-use transom_engine::Limits;
 
 impl Controller {
     /// Puts off a primary that is reconciled too often, and asks the trigger guest about an update; everything else is
@@ -85,7 +84,7 @@ impl Controller {
             return Ok(Verdict::Run(Vec::new()));
         };
         let context = self.context(described);
-        let call = guest.evaluate(&Limits::default(), &context, change);
+        let call = guest.evaluate(&loaded.limits, &context, change);
         self.answer(key, "evaluate", call)
     }
 

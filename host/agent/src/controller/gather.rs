@@ -21,7 +21,6 @@ use transom_core::reference::ObjectRef;
 use transom_core::requirements::{self, Next, Rounds};
 use transom_core::stamp::Stamp;
 use transom_core::work::Key;
-use transom_engine::Limits;
 
 /// How long after its beginning a policy waits for the primaries of other policies that may want the same targets. Once
 /// they are located, the oldest contender is known, whichever policy was loaded first. The limit keeps a guest that
@@ -147,7 +146,7 @@ impl Reader<'_> {
         };
         let view = inputs::primary(primary, described)?;
         let context = self.controller.context(described);
-        let call = guest.ready(&Limits::default(), &context, &view);
+        let call = guest.ready(&self.loaded.limits, &context, &view);
         let Timed {
             answer: readiness,
             ask_again_at,
@@ -291,7 +290,7 @@ impl Reader<'_> {
     ) -> Result<Requirement, Failure> {
         let (guest, described) = (&self.loaded.decide, &self.loaded.revision.decide);
         let context = self.controller.context(described);
-        let call = guest.require(&Limits::default(), &context, view, inputs);
+        let call = guest.require(&self.loaded.limits, &context, view, inputs);
         self.controller
             .answer(self.key, "require", call)?
             .map_err(|refusal| {

@@ -8,7 +8,7 @@ use transom_core::catalogue::guest::Guest;
 use transom_core::contract::{Context, Timed};
 use transom_core::requirements;
 use transom_core::world::Answer;
-use transom_engine::{Limits, Question};
+use transom_engine::Question;
 
 /// What the guest wants, unchecked.
 pub(super) struct Proposed {
@@ -38,7 +38,7 @@ impl Controller {
             inputs: &subject.inputs,
         };
         let asked = guest
-            .decide(&Limits::default(), &question)
+            .decide(&loaded.limits, &question)
             .and_then(|call| self.answer(key, guest.decides_by(), call))
             .and_then(|answered| {
                 let data = self.template_data(&subject.primary);

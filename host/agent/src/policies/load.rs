@@ -25,6 +25,8 @@ pub(crate) struct Loaded {
     pub(crate) trigger: Option<transom_engine::Guest>,
     /// The compiled guest that decides what.
     pub(crate) decide: transom_engine::Guest,
+    /// What one call of a guest may use.
+    pub(crate) limits: Limits,
 }
 
 /// Why a policy is not loaded.
@@ -81,6 +83,17 @@ pub(crate) fn check(value: &Value) -> Result<Policy, Refusal> {
     checked.map_err(|error| invalid(error.to_string()))
 }
 
+/// What one call of a policy's guests may use.
+///
+/// # Errors
+/// When the policy asks for more than the engine allows.
+pub(crate) fn limits(engine: &Engine, policy: &Policy) -> Result<Limits, Refusal> {
+    Limits::of_policy(&policy.budget, engine.limits()).map_err(|error| Refusal {
+        reason: KnownReason::BudgetNotAllowed,
+        message: error.to_string(),
+    })
+}
+
 fn invalid(message: String) -> Refusal {
     Refusal {
         reason: KnownReason::PolicyInvalid,
@@ -127,11 +140,18 @@ pub(super) fn assemble(
     policy: Policy,
     inputs: Inputs<'_>,
 ) -> Result<Loaded, Unloaded> {
+    let limits = limits(engine, &policy).map_err(Unloaded::Refused)?;
     let demand = policy.verify.as_ref();
     let demand = demand.map(|spec| verify::demand(spec, inputs)).transpose();
     let demand = demand.map_err(Unloaded::Refused)?;
     let load = |role: &str, spec: &GuestSpec, built_for| {
-        guest(engine, role, spec, built_for, demand.as_ref(), inputs)
+        let load = Load {
+            engine,
+            limits: &limits,
+            demand: demand.as_ref(),
+            inputs,
+        };
+        load.guest(role, spec, built_for)
     };
     let world = Role::Decide(policy.world);
     let (decide, decide_guest) = load("decide", &policy.decide, world)?;
@@ -149,64 +169,80 @@ pub(super) fn assemble(
         revision,
         trigger,
         decide,
+        limits,
     })
 }
 
-/// Loads one guest: bytes, signatures, code, description, settings, its own cases.
-fn guest(
-    engine: &Engine,
-    role: &str,
-    spec: &GuestSpec,
-    built_for: Role,
-    demand: Option<&Demand>,
-    inputs: Inputs<'_>,
-) -> Result<(transom_engine::Guest, Guest), Unloaded> {
-    let refused = |reason: KnownReason, why: &dyn std::fmt::Display| {
-        Unloaded::Refused(Refusal {
-            reason,
-            message: format!("spec.guests.{role}: {why}"),
-        })
-    };
-    let at = Location::parse(&spec.component, inputs.base).map_err(|why| {
-        refused(
-            KnownReason::PolicyInvalid,
-            &format_args!("component: {why}"),
-        )
-    })?;
-    let artifact = fetch(&at, spec, inputs).map_err(|error| {
-        // With the causes of the error, on one line.
-        refused(
-            error.reason(),
-            &format_args!("{:#}", anyhow::Error::new(error)),
-        )
-    })?;
-    let signers = demand.map(|demand| verify::signers(demand, &at, &artifact.digest, inputs));
-    let signers = signers.transpose();
-    let signers = signers.map_err(|(reason, why)| refused(reason, &why))?;
-    let granted = spec.capabilities.iter();
-    let granted = granted.map(|Capability::Log| transom_engine::Capability::Log);
-    let loaded = engine.load(&artifact.bytes, built_for, &Capabilities::of(granted));
-    let compiled = loaded.map_err(|error| match error {
-        LoadError::Slow => Unloaded::Slow,
-        error => refused(
-            known_reason(error.reason()),
-            &format_args!("component `{at}`: {error}"),
-        ),
-    })?;
-    let description = compiled.description().clone();
-    let mut guest = Guest::load(compiled.digest(), description, &spec.settings)
-        .map_err(|failure| refused(known_reason(failure.reason.as_str()), &failure.message))?;
-    guest.signers = signers.unwrap_or_default();
-    check_settings(&compiled, &spec.settings).map_err(|(reason, why)| refused(reason, &why))?;
-    if !inputs.passed.has(compiled.digest()) {
-        cases::check(engine, &compiled, &artifact.bytes).map_err(|failed| match failed {
-            cases::Failed::Slow => Unloaded::Slow,
-            cases::Failed::Refused(reason, why) => {
-                refused(reason, &format_args!("component `{at}`: {why}"))
-            }
+/// What the guests of a policy are loaded with.
+struct Load<'a> {
+    engine: &'a Engine,
+    limits: &'a Limits,
+    demand: Option<&'a Demand>,
+    inputs: Inputs<'a>,
+}
+
+impl Load<'_> {
+    /// Loads one guest: bytes, signatures, code, description, settings, its own cases.
+    fn guest(
+        &self,
+        role: &str,
+        spec: &GuestSpec,
+        built_for: Role,
+    ) -> Result<(transom_engine::Guest, Guest), Unloaded> {
+        let &Self {
+            engine,
+            limits,
+            demand,
+            inputs,
+        } = self;
+        let refused = |reason: KnownReason, why: &dyn std::fmt::Display| {
+            Unloaded::Refused(Refusal {
+                reason,
+                message: format!("spec.guests.{role}: {why}"),
+            })
+        };
+        let at = Location::parse(&spec.component, inputs.base).map_err(|why| {
+            refused(
+                KnownReason::PolicyInvalid,
+                &format_args!("component: {why}"),
+            )
         })?;
+        let artifact = fetch(&at, spec, inputs).map_err(|error| {
+            // With the causes of the error, on one line.
+            refused(
+                error.reason(),
+                &format_args!("{:#}", anyhow::Error::new(error)),
+            )
+        })?;
+        let signers = demand.map(|demand| verify::signers(demand, &at, &artifact.digest, inputs));
+        let signers = signers.transpose();
+        let signers = signers.map_err(|(reason, why)| refused(reason, &why))?;
+        let granted = spec.capabilities.iter();
+        let granted = granted.map(|Capability::Log| transom_engine::Capability::Log);
+        let loaded = engine.load(&artifact.bytes, built_for, &Capabilities::of(granted));
+        let compiled = loaded.map_err(|error| match error {
+            LoadError::Slow => Unloaded::Slow,
+            error => refused(
+                known_reason(error.reason()),
+                &format_args!("component `{at}`: {error}"),
+            ),
+        })?;
+        let description = compiled.description().clone();
+        let mut guest = Guest::load(compiled.digest(), description, &spec.settings)
+            .map_err(|failure| refused(known_reason(failure.reason.as_str()), &failure.message))?;
+        guest.signers = signers.unwrap_or_default();
+        check_settings(&compiled, limits, &spec.settings)
+            .map_err(|(reason, why)| refused(reason, &why))?;
+        if !inputs.passed.has(compiled.digest()) {
+            cases::check(engine, &compiled, &artifact.bytes).map_err(|failed| match failed {
+                cases::Failed::Slow => Unloaded::Slow,
+                cases::Failed::Refused(reason, why) => {
+                    refused(reason, &format_args!("component `{at}`: {why}"))
+                }
+            })?;
+        }
+        Ok((compiled, guest))
     }
-    Ok((compiled, guest))
 }
 
 /// The bytes of a component, if it may come from there.
@@ -218,10 +254,11 @@ fn fetch(at: &Location, spec: &GuestSpec, inputs: Inputs<'_>) -> Result<Artifact
 /// Has a guest check its settings.
 fn check_settings(
     guest: &transom_engine::Guest,
+    limits: &Limits,
     settings: &Map<String, Value>,
 ) -> Result<(), (KnownReason, String)> {
     let text = Value::Object(settings.clone()).to_string();
-    let problems = guest.validate(&Limits::default(), &text).result;
+    let problems = guest.validate(limits, &text).result;
     let problems =
         problems.map_err(|failure| (known_reason(failure.reason()), failure.to_string()))?;
     let Some(problem) = problems.first() else {

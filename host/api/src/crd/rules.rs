@@ -187,6 +187,10 @@ fn bounds() -> Vec<(String, Value)> {
         ("spec.limits", of_limits()),
         ("spec.onFailure", of_on_failure()),
         (
+            "spec.budget",
+            vec![("timeMilliseconds", json!({"minimum": 1}))],
+        ),
+        (
             "spec.rollout",
             vec![(
                 "history",

@@ -59,6 +59,9 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     write::managed_keys(&spec.own, &writes)?;
     limits(&spec.limits)?;
     on_failure(spec.on_failure, world)?;
+    if spec.budget.time_milliseconds == Some(0) {
+        return wrong("spec.budget.timeMilliseconds", "is not at least 1");
+    }
     Ok(Policy {
         name: name.into(),
         suspend: spec.suspend,
@@ -72,6 +75,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
         own: spec.own,
         limits: spec.limits,
         on_failure: spec.on_failure,
+        budget: spec.budget,
         resync_seconds: spec.resync_seconds,
         spec: written,
         identity,

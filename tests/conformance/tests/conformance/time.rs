@@ -1,8 +1,14 @@
 //! Guests that run forever, stopped by time that advances only when the test says so; meanwhile good ones keep running.
+//! And guests on a machine on which much time passes in which they get no processor.
 
-use crate::support::{compute, engine, engine_with, load, no_taints, unlimited};
+use crate::support::{Answer, compute, engine, engine_with, load, no_taints, unlimited};
 use std::sync::atomic::{AtomicBool, Ordering};
-use transom_engine::{Allocate, CallFailure, EngineOptions, Limits};
+use transom_conformance::fixture::hostile;
+use transom_core::contract::description::Role;
+use transom_core::world::TAINTS;
+use transom_engine::{
+    Allocate, Call, CallFailure, Capabilities, Engine, EngineOptions, Limits, Ticker,
+};
 
 /// Runs a guest that would run forever while a good guest keeps answering. Then advances the time by hand.
 fn stops_with_time_only(fixture: &str, allocate: Allocate) {
@@ -108,4 +114,51 @@ fn a_full_pool_makes_calls_wait_and_reports_it() {
         );
         assert_eq!(second.join().unwrap().result.unwrap(), no_taints());
     });
+}
+
+/// Calls a guest while ticks pass as fast as they can, many more than its time has milliseconds.
+fn while_time_flies(fixture: &str, time_ms: u64) -> Call<Answer> {
+    let engine = Engine::new(EngineOptions {
+        ticker: Ticker::ManualOfProcessor,
+        ..EngineOptions::default()
+    })
+    .unwrap();
+    let bytes = hostile(fixture).unwrap();
+    let guest = engine
+        .load(&bytes, Role::Decide(TAINTS), &Capabilities::default())
+        .unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| {
+            let limits = Limits {
+                time_ms,
+                ..unlimited()
+            };
+            let call = compute(&guest, &limits);
+            done.store(true, Ordering::SeqCst);
+            call
+        });
+        while !done.load(Ordering::SeqCst) {
+            engine.tick();
+        }
+        call.join().unwrap()
+    })
+}
+
+#[test]
+fn a_guest_on_a_busy_machine_is_not_failed_for_time_that_it_did_not_get() {
+    let call = while_time_flies("slow", 60_000);
+    assert_eq!(call.result.unwrap(), no_taints());
+}
+
+#[test]
+fn an_endless_loop_is_stopped_once_it_has_used_its_processor_time() {
+    let call = while_time_flies("endless-loop", 50);
+    let failure = call.result.unwrap_err();
+    assert_eq!(failure, CallFailure::TimedOut { allowed_ms: 50 });
+    assert!(
+        call.receipt.micros >= 50_000,
+        "stopped after {} us",
+        call.receipt.micros
+    );
 }

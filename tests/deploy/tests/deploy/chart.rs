@@ -334,6 +334,21 @@ fn the_operator_bounds_the_sources_of_components() -> Result<()> {
 }
 
 #[test]
+fn the_operator_raises_what_one_call_may_use() -> Result<()> {
+    let flags = |objects: &[Value]| Value::Array(objects.to_vec()).to_string();
+    assert!(!flags(&chart(&[])?).contains("--call-limit"));
+    let limits = "callLimits.timeMilliseconds=1000,callLimits.memoryBytes=33554432";
+    let raised = flags(&chart(&["--set", limits])?);
+    for flag in ["timeMilliseconds=1000", "memoryBytes=33554432"] {
+        assert!(raised.contains(&format!("\"--call-limit={flag}\"")));
+    }
+    for wrong in ["callLimits.timeMilliseconds=0", "callLimits.patience=1"] {
+        assert!(chart(&["--set", wrong]).is_err(), "{wrong}");
+    }
+    Ok(())
+}
+
+#[test]
 fn without_bundled_policies_the_agent_keeps_its_own_permissions() -> Result<()> {
     let neither = "policies.builtInTaints=false,policies.externalManagedKubeconfig=false";
     for reads in ["watch", "strict"] {

@@ -182,6 +182,34 @@ fn refuses_a_component_outside_the_folder_and_blocks_no_other() -> Result<()> {
 }
 
 #[test]
+fn a_budget_is_tried_like_any_revision_and_stays_within_what_the_agent_allows() -> Result<()> {
+    let (stage, policy, _) = stage()?;
+    let (agent, status) = (stage.watch()?, stage.policy_status(POLICY));
+    stage.wait_for_secret(0, "the secret", |_| true)?;
+    stage.wait_for_text(&status, "reason: Loaded")?;
+    edit(
+        &policy,
+        "\nspec:",
+        "\nspec:\n  budget: {memoryBytes: 16777217}",
+    )?;
+    stage.wait_for_text(&status, "reason: BudgetNotAllowed")?;
+    let message = "`spec.budget.memoryBytes`: 16777217 is more than the agent allows, 16777216";
+    stage.wait_for_text(&status, message)?;
+    // A budget that is too small for the answers of the guest never becomes active.
+    edit(&policy, "memoryBytes: 16777217", "answerBytes: 10")?;
+    stage.wait_for_text(&status, "reason: AnswerTooLarge")?;
+    stage.wait_for_text(&status, "gate: Answers")?;
+    stage.set_port(0, 7443)?;
+    stage.wait_for_secret(0, "the new port, by the active revision", |secret| {
+        secret.server.ends_with(":7443")
+    })?;
+    edit(&policy, "answerBytes: 10", "answerBytes: 100000")?;
+    stage.wait_for_text(&status, "reason: Loaded")?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
 fn folders_that_are_links_to_each_other_end() -> Result<()> {
     let (stage, _, _) = stage()?;
     for (target, link) in [
