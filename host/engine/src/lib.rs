@@ -21,6 +21,7 @@ mod private;
 #[cfg(feature = "recorder")]
 mod recorder;
 mod run;
+mod self_check;
 mod time;
 mod travelling;
 
@@ -36,4 +37,5 @@ pub use private::PrivateFolder;
 #[cfg(feature = "recorder")]
 pub use recorder::MemoryRecorder;
 pub use run::Call;
+pub use self_check::SelfCheckError;
 pub use travelling::{travelling_cases, with_cases};

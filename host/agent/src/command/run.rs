@@ -154,6 +154,9 @@ pub(crate) struct Prepared {
 pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     let budget = budget(args)?;
     let engine = engine_within(&budget, args.reconcile.calls.limits())?;
+    if args.asked.is_none() {
+        check_limits(&engine, &Engine::STRICT)?;
+    }
     // Policies in files are loaded while the clusters are opened; those in objects can be read only after that.
     let files = (!args.server.reach.policy_objects).then(|| {
         Source::new(
@@ -290,6 +293,16 @@ fn controller(connections: Connections, args: &ReconcileArgs) -> Controller {
     Controller::new(connections, Clock::new(args.now), facts).limited(args.max_kubeconfig_bytes)
 }
 
+/// Sees that every limit stops a hostile guest before any other guest runs.
+///
+/// # Errors
+/// The limit that does not.
+fn check_limits(engine: &Engine, strict: &transom_engine::Limits) -> anyhow::Result<()> {
+    engine
+        .self_check(strict)
+        .context("failed to start: guests cannot be run safely on this machine")
+}
+
 /// Shares out the memory budget.
 ///
 /// # Errors
@@ -407,4 +420,25 @@ fn stopped() -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
             _ = terminate.recv() => Ok(()),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_does_not_stop_a_guest_stops_the_start() {
+        let engine = Engine::new(EngineOptions::default()).unwrap();
+        assert!(check_limits(&engine, &Engine::STRICT).is_ok());
+        let loose = transom_engine::Limits {
+            memory_bytes: 16 << 20,
+            ..Engine::STRICT
+        };
+        let error = check_limits(&engine, &loose).unwrap_err();
+        let told = format!("{error:#}");
+        assert!(
+            told.contains("the limit of memory does not stop a guest: it answered"),
+            "{told}"
+        );
+    }
 }

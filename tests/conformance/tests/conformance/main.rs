@@ -22,6 +22,8 @@ mod objects;
 #[path = "../../../../host/core/src/sample/planned.rs"]
 mod planned;
 #[cfg(test)]
+mod self_check;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod time;
