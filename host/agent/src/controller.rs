@@ -281,10 +281,18 @@ impl Controller {
     ///
     /// # Errors
     /// When the guest was stopped or broke the contract, with the reason.
-    fn answer<T>(&self, key: &Key, asked: &'static str, call: Call<T>) -> Result<T, Failure> {
+    fn answer<T>(
+        &self,
+        loaded: &Loaded,
+        key: &Key,
+        asked: &'static str,
+        call: Call<T>,
+    ) -> Result<T, Failure> {
         let reason = call.result.as_ref().err().map(CallFailure::reason);
         if self.trial.is_none() {
             telemetry::called(key, asked, &call.receipt, reason);
+            let used = |what| call.receipt.used(what, &loaded.limits);
+            loaded.usage().add(used);
         }
         call.result
             .map_err(|failure| Failure::known(known_reason(failure.reason()), failure.to_string()))

@@ -3,7 +3,7 @@
 
 mod meters;
 
-use crate::controller::snapshot::{PrimaryCount, ServerSnapshot, Snapshot};
+use crate::controller::snapshot::{PolicySnapshot, PrimaryCount, ServerSnapshot, Snapshot};
 use anyhow::Context as _;
 use meters::{Meters, family};
 use prometheus::TextEncoder;
@@ -73,11 +73,12 @@ fn of_snapshot(snapshot: &Snapshot) -> Vec<MetricFamily> {
     all
 }
 
-fn of_policies(snapshot: &Snapshot) -> [MetricFamily; 5] {
+fn of_policies(snapshot: &Snapshot) -> [MetricFamily; 6] {
     let (policies, counts) = (snapshot.policies.iter(), snapshot.primaries.iter());
     let left = policies
         .clone()
         .map(|one| (labels([&one.policy]), one.left as f64));
+    let used = policies.clone().flat_map(used);
     let oldest = policies.map(|one| (labels([&one.policy]), one.oldest.as_secs_f64()));
     let row = |one: &PrimaryCount, count: usize| {
         let labels = labels([&one.policy, one.state.as_str(), &one.reason]);
@@ -95,7 +96,19 @@ fn of_policies(snapshot: &Snapshot) -> [MetricFamily; 5] {
         family(&metrics::PRIMARIES, primaries),
         family(&metrics::OVERDUE, overdue),
         family(&metrics::EXPIRY, expiry),
+        family(&metrics::CALL_USAGE, used),
     ]
+}
+
+/// How much of each budget a policy uses, in three quantiles.
+fn used(one: &PolicySnapshot) -> impl Iterator<Item = (Vec<String>, f64)> {
+    one.usage.iter().flat_map(|usage| {
+        let quantiles = [("0.5", usage.p50), ("0.99", usage.p99), ("1", usage.max)];
+        quantiles.map(|(quantile, percent)| {
+            let labels = labels([&one.policy, usage.budget.as_str(), quantile]);
+            (labels, f64::from(percent) / 100.0)
+        })
+    })
 }
 
 /// Requests and watches of API servers.
@@ -187,6 +200,9 @@ mod tests {
     fn a_snapshot_of_a_leader_has_a_row_for_each_state_and_reason() {
         let expected = [
             "transom_certificate_earliest_expiry_timestamp_seconds{policy=\"p\"} 1000",
+            "transom_guest_budget_used_ratio{policy=\"p\",budget=\"memoryBytes\",quantile=\"0.5\"} 0.05",
+            "transom_guest_budget_used_ratio{policy=\"p\",budget=\"memoryBytes\",quantile=\"0.99\"} 0.1",
+            "transom_guest_budget_used_ratio{policy=\"p\",budget=\"memoryBytes\",quantile=\"1\"} 1",
             "transom_leading 1",
             "transom_primaries{policy=\"p\",state=\"Applied\",reason=\"InSync\"} 5",
             "transom_primaries{policy=\"p\",state=\"Held\",reason=\"Paused\"} 2",

@@ -2,12 +2,14 @@
 
 pub mod failing;
 pub mod limits;
+pub mod usage;
 
 use crate::State;
 pub use failing::FailingStatus;
 pub use limits::{ChangesStatus, LimitsStatus, MAX_WITHHELD};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use usage::UsageStatus;
 
 /// Maximum number of primaries in a status.
 pub const MAX_TOP_FAILURES: usize = 10;
@@ -47,6 +49,9 @@ pub struct PolicyStatus {
     /// The primaries whose guest fails by its own fault; absent when there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing: Option<FailingStatus>,
+    /// How much of its budget the active revision uses; what it never used is not listed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<UsageStatus>,
     /// `Ready` and its parts: `Loaded`, `Watched` and `Healthy`; `Verified`, when the policy demands signatures;
     /// `TagMoved`, while a tag of its components means something else than when it was pulled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -54,7 +59,8 @@ pub struct PolicyStatus {
 }
 
 impl PolicyStatus {
-    /// Whether both are equal except for times: a status that differs only in times is not written.
+    /// Whether both are equal except for times, and for use that is far from the budget: a status that differs only in these
+    /// is not written.
     pub fn same_but_times(&self, other: &Self) -> bool {
         self.timeless() == other.timeless()
     }
@@ -65,6 +71,8 @@ impl PolicyStatus {
             .waiting
             .iter_mut()
             .for_each(|waiting| waiting.since.clear());
+        let near = status.usage.into_iter().filter_map(UsageStatus::near);
+        status.usage = near.collect();
         status
             .top_failures
             .iter_mut()

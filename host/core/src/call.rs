@@ -1,7 +1,10 @@
 //! What one call of a guest may use: the budget of its policy, within the limits of the agent.
 
+pub mod usage;
+
 use crate::policy::manifest::PolicyError;
-use transom_api::policy::{BudgetSpec, Budgeted};
+use transom_api::policy::BudgetSpec;
+pub use transom_api::policy::Budgeted;
 
 /// What one call may use. Each limit stops a guest that exceeds it with its own reason.
 #[derive(Clone, Debug, PartialEq, Eq)]

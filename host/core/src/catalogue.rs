@@ -26,6 +26,14 @@ pub struct Revision {
 }
 
 impl Revision {
+    /// Whether both are the same revision, though perhaps bounded in other ways.
+    pub fn is(&self, other: &Self) -> bool {
+        let (ours, others) = (self.guests(), other.guests());
+        let ours = ours.map(|guest| &guest.digest);
+        let same = ours.eq(others.map(|guest| &guest.digest));
+        same && self.policy.identity == other.policy.identity
+    }
+
     /// Its guests, that of the trigger first.
     pub fn guests(&self) -> impl Iterator<Item = &Guest> {
         self.trigger.iter().chain([&self.decide])

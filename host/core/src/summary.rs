@@ -4,6 +4,7 @@
 mod concerns;
 mod revision;
 
+use crate::call::usage::Usage;
 use crate::catalogue::Entry;
 use crate::catalogue::guest::Guest;
 use crate::failure::failing::{self, FailingSince};
@@ -60,6 +61,8 @@ pub struct Known<'a> {
     pub limits: Option<&'a LimitsStatus>,
     /// The primaries whose guest fails by its own fault.
     pub failing: Option<&'a FailingStatus>,
+    /// What the calls of the active revision used of their budget.
+    pub usage: Option<&'a Usage>,
     /// Seconds since 1970.
     pub now_seconds: i64,
 }
@@ -147,8 +150,18 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
     for watch in &mut watch_errors {
         watch.message = cut(&watch.message);
     }
+    // Another revision has another budget, or other guests.
+    let id = |revision: &Option<RevisionStatus>| revision.as_ref().map(|one| one.id.clone());
+    let before = known
+        .before
+        .filter(|before| id(&before.revision) == id(&revision));
+    let before = before.map(|before| before.usage.as_slice());
+    let usage = known
+        .usage
+        .map(|usage| usage.status(before.unwrap_or_default()));
     PolicyStatus {
         observed_generation: entry.place.generation,
+        usage: usage.unwrap_or_default(),
         revision,
         candidate: candidate(entry),
         counts: sum.counts,
@@ -476,6 +489,7 @@ mod tests {
                 before,
                 limits: None,
                 failing: None,
+                usage: None,
                 now_seconds: now,
             },
             standings,
@@ -593,6 +607,7 @@ mod tests {
             watch_errors,
             limits: None,
             failing: None,
+            usage: None,
             before: None,
             now_seconds: NOW,
         };
@@ -794,6 +809,7 @@ mod tests {
             before: None,
             limits: Some(&limits),
             failing: None,
+            usage: None,
             now_seconds: NOW,
         };
         let status = of(known, std::iter::empty());

@@ -1,6 +1,7 @@
 //! What one call used, with the log lines that it wrote. Its limits belong to the call, not to the compiled code; each
 //! stops a guest that exceeds it with its own [`CallFailure`](crate::CallFailure).
 
+use transom_core::call::Budgeted;
 pub use transom_core::call::Limits;
 use transom_core::redact::visible::visible;
 
@@ -28,6 +29,25 @@ pub struct Receipt {
     pub stack_overflowed: bool,
     /// The lines themselves.
     pub log: Vec<LogLine>,
+}
+
+impl Receipt {
+    /// What was used of a budget, and the budget, in the same unit.
+    pub fn used(&self, what: Budgeted, limits: &Limits) -> (u64, u64) {
+        let used = match what {
+            Budgeted::TimeMilliseconds => {
+                return (self.micros, limits.time_ms.saturating_mul(1_000));
+            }
+            Budgeted::MemoryBytes => self.memory_bytes,
+            Budgeted::TableElements => self.table_elements,
+            Budgeted::ArgumentBytes => self.argument_bytes,
+            Budgeted::AnswerBytes => self.answer_bytes,
+            Budgeted::LogLines => self.log_lines,
+            Budgeted::LogBytes => self.log_bytes,
+            Budgeted::HostCalls => self.host_calls,
+        };
+        (used, limits.of(what))
+    }
 }
 
 /// One captured line: at most [`LINE_CHARS`] characters, control characters escaped.

@@ -10,7 +10,7 @@ use crate::controller::Controller;
 use crate::controller::account::Account;
 use crate::output::{Ending, Screen};
 use anyhow::{Context as _, bail};
-use transom_api::status::PrimaryStatus;
+use transom_api::status::{PrimaryStatus, UsageStatus};
 use transom_api::{KnownReason, Reason, State};
 use transom_core::reference::ObjectRef;
 use transom_core::summary as core_summary;
@@ -26,6 +26,8 @@ struct Row {
     remedy: String,
     /// Who signed the components, when the policy demands it.
     verified: Option<String>,
+    /// How much of its budget the policy uses, as the running agent last published it.
+    used: Vec<UsageStatus>,
     /// What the running agent last published about it.
     reported: Option<PrimaryStatus>,
     account: Account,
@@ -162,7 +164,9 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
     };
     let queue = controller.queue(&key.policy);
     let verified = queue.and_then(|queue| core_summary::signers(&queue.loaded().revision));
+    let used = controller.used(&key.policy);
     Row {
+        used,
         key,
         standing,
         reason: reason.as_str().to_owned(),

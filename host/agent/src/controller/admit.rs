@@ -85,7 +85,7 @@ impl Controller {
         };
         let context = self.context(described);
         let call = guest.evaluate(&loaded.limits, &context, change);
-        self.answer(key, "evaluate", call)
+        self.answer(loaded, key, "evaluate", call)
     }
 
     /// Puts a request back into the queue until the primary may be reconciled again, and reports that once. Asks no

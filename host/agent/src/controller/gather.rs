@@ -150,7 +150,9 @@ impl Reader<'_> {
         let Timed {
             answer: readiness,
             ask_again_at,
-        } = self.controller.answer(self.key, "ready", call)?;
+        } = self
+            .controller
+            .answer(self.loaded, self.key, "ready", call)?;
         self.touched.ask_again(ask_again_at);
         match readiness {
             Readiness::Ready => Ok(()),
@@ -292,7 +294,7 @@ impl Reader<'_> {
         let context = self.controller.context(described);
         let call = guest.require(&self.loaded.limits, &context, view, inputs);
         self.controller
-            .answer(self.key, "require", call)?
+            .answer(self.loaded, self.key, "require", call)?
             .map_err(|refusal| {
                 let data = self.controller.template_data(primary);
                 requirements::refused(&self.loaded.revision.policy, &data, described, refusal)

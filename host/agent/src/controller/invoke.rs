@@ -39,7 +39,7 @@ impl Controller {
         };
         let asked = guest
             .decide(&loaded.limits, &question)
-            .and_then(|call| self.answer(key, guest.decides_by(), call))
+            .and_then(|call| self.answer(loaded, key, guest.decides_by(), call))
             .and_then(|answered| {
                 let data = self.template_data(&subject.primary);
                 let policy = &loaded.revision.policy;

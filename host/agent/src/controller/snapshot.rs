@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use transom_api::State;
+use transom_api::status::UsageStatus;
 use transom_cluster::kubernetes::{Kubernetes, Purpose, Verb, WatchHealth};
 use transom_core::summary;
 use transom_core::work::Key;
@@ -58,6 +59,8 @@ pub(crate) struct PolicySnapshot {
     pub(crate) left: usize,
     /// How long the primary that waits longest has waited.
     pub(crate) oldest: Duration,
+    /// How much of its budget its calls used.
+    pub(crate) usage: Vec<UsageStatus>,
 }
 
 /// One API server.
@@ -106,7 +109,8 @@ impl Snapshots for Controller {
             )
         };
         let policies = self.queues().into_iter().map(|queue| {
-            let revision = &queue.loaded().revision;
+            let loaded = queue.loaded();
+            let revision = &loaded.revision;
             let trigger = revision.trigger.as_ref();
             PolicySnapshot {
                 policy: Arc::clone(&queue.policy),
@@ -115,6 +119,7 @@ impl Snapshots for Controller {
                 trigger: trigger.map(|guest| Arc::clone(&guest.digest)),
                 left: queue.left(),
                 oldest: queue.oldest(),
+                usage: loaded.usage().status(&[]),
             }
         });
         Snapshot {
@@ -185,6 +190,7 @@ fn first_ends(ends: &BTreeMap<Key, i64>) -> BTreeMap<Arc<str>, i64> {
 pub(crate) mod tests {
     use super::*;
     use transom_api::KnownReason;
+    use transom_api::policy::Budgeted;
     use transom_core::failure::Class;
     use transom_core::reference::ObjectRef;
     use transom_core::report::End;
@@ -216,6 +222,12 @@ pub(crate) mod tests {
             trigger: None,
             left: 3,
             oldest: Duration::from_millis(1_500),
+            usage: vec![UsageStatus {
+                budget: Budgeted::MemoryBytes,
+                p50: 5,
+                p99: 10,
+                max: 100,
+            }],
         };
         let count = |state, reason: &str, primaries, overdue| PrimaryCount {
             policy: "p".into(),

@@ -13,7 +13,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 use transom_api::KnownReason;
-use transom_api::status::{LimitsStatus, PolicyStatus, PrimaryStatus, WaitingStatus, WatchStatus};
+use transom_api::status::{
+    LimitsStatus, PolicyStatus, PrimaryStatus, UsageStatus, WaitingStatus, WatchStatus,
+};
 use transom_core::backoff;
 use transom_core::catalogue::{Catalogue, Entry};
 use transom_core::object::Object;
@@ -157,6 +159,13 @@ impl Controller {
             .limits
     }
 
+    /// How much of its budget a policy uses, as the running agent last published it.
+    pub(crate) fn used(&self, policy: &str) -> Vec<UsageStatus> {
+        let found = self.statuses.lock().found.get(policy).cloned();
+        let status = found.or_else(|| self.connections.policy_status(policy));
+        status.map(|status| status.usage).unwrap_or_default()
+    }
+
     /// Publishes the status of every policy whose status changed.
     pub(crate) fn publish_policies(&self) {
         if !self.leading.leads() || self.accounts.are_only_asked() {
@@ -238,6 +247,13 @@ impl Controller {
             since_seconds: last.since_seconds,
             failing: since(&key.primary),
         });
+        let loaded = self.queue(policy).map(|queue| queue.loaded());
+        // A queue may have another revision for a moment.
+        let loaded = loaded.filter(|loaded| {
+            let active = entry.revision.as_ref();
+            active.is_some_and(|active| active.is(&loaded.revision))
+        });
+        let usage = loaded.map(|loaded| loaded.usage().clone());
         summary::of(
             summary::Known {
                 entry,
@@ -245,6 +261,7 @@ impl Controller {
                 before,
                 limits: self.limits.status(policy).as_ref(),
                 failing: failing.as_ref(),
+                usage: usage.as_ref(),
                 now_seconds,
             },
             standings,

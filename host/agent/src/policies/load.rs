@@ -5,11 +5,12 @@ use super::cases::{self, Passed};
 use super::{Written, verify};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::KnownReason;
 use transom_api::policy::{Capability, GuestSpec};
 use transom_artifacts::signature::Demand;
 use transom_artifacts::{Artifact, Base, FetchError, Gathered, Location, Sources};
+use transom_core::call::usage::Usage;
 use transom_core::catalogue::guest::Guest;
 use transom_core::catalogue::{Refusal, Revision};
 use transom_core::contract::description::Role;
@@ -27,6 +28,15 @@ pub(crate) struct Loaded {
     pub(crate) decide: transom_engine::Guest,
     /// What one call of a guest may use.
     pub(crate) limits: Limits,
+    /// What the calls used so far.
+    pub(crate) usage: Arc<Mutex<Usage>>,
+}
+
+impl Loaded {
+    /// What the calls used so far.
+    pub(crate) fn usage(&self) -> MutexGuard<'_, Usage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Why a policy is not loaded.
@@ -170,6 +180,7 @@ pub(super) fn assemble(
         trigger,
         decide,
         limits,
+        usage: Arc::default(),
     })
 }
 

@@ -5,7 +5,7 @@ use crate::policy::bounds::{
     ANNOTATION, API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY, TEMPLATE,
 };
 use crate::policy::rollout::HISTORY;
-use crate::policy::{Limited, LimitsSpec, OnFailureSpec};
+use crate::policy::{Budgeted, Limited, LimitsSpec, OnFailureSpec};
 use crate::status::{MAX_LISTED, MAX_TOP_FAILURES, MAX_WITHHELD};
 use serde_json::{Map, Value, json};
 
@@ -227,6 +227,7 @@ fn of_status() -> Vec<(&'static str, Vec<(&'static str, Value)>)> {
                 ("waiting", atomic(MAX_LISTED)),
                 ("topFailures", atomic(MAX_TOP_FAILURES)),
                 ("watchErrors", atomic(MAX_LISTED)),
+                ("usage", atomic(Budgeted::ALL.len())),
                 ("conditions", conditions),
             ],
         ),

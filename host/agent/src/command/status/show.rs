@@ -9,6 +9,7 @@ use crate::output::{Screen, columns};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use transom_api::status::UsageStatus;
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::plan::Step;
 use transom_core::redact::{Marks, redact};
@@ -26,6 +27,11 @@ pub(super) fn print(rows: &[Row], one: bool, form: OutputFormat, screen: &Screen
             let signed: BTreeMap<_, _> = rows.iter().filter_map(signed).collect();
             for (policy, verified) in signed {
                 screen.line(format_args!("verified {policy}: {verified}"));
+            }
+            let each = |row: &Row| Some((Arc::clone(&row.key.policy), used(row)?));
+            let each: BTreeMap<_, _> = rows.iter().filter_map(each).collect();
+            for (policy, used) in each {
+                screen.line(format_args!("used of the budget {policy}: {used}"));
             }
         }
         OutputFormat::Json => screen.json(&data.collect::<Value>()),
@@ -57,6 +63,7 @@ fn details(row: &Row, screen: &Screen) {
         ("means", &row.meaning),
         ("to do", &row.remedy),
         ("verified", row.verified.as_ref().unwrap_or(&String::new())),
+        ("budget", &used(row).unwrap_or_default()),
     ] {
         if !text.is_empty() {
             line(label, text);
@@ -78,6 +85,21 @@ fn details(row: &Row, screen: &Screen) {
         (_, Standing::Applied) => line("plan", "nothing to do"),
         _ => line("plan", "nothing, as long as this state lasts"),
     }
+}
+
+/// `timeMilliseconds 1/2/5 %, memoryBytes 10/10/10 %`: what half of the calls, 99 of 100, and all used at most.
+fn used(row: &Row) -> Option<String> {
+    let one = |one: &UsageStatus| {
+        let UsageStatus {
+            budget,
+            p50,
+            p99,
+            max,
+        } = one;
+        format!("{} {p50}/{p99}/{max} %", budget.as_str())
+    };
+    let each: Vec<_> = row.used.iter().map(one).collect();
+    (!each.is_empty()).then(|| each.join(", "))
 }
 
 fn input(read: &Read) -> [String; 3] {
@@ -147,6 +169,9 @@ fn data(row: &Row, marks: &Marks) -> Value {
     }
     if let Some(verified) = &row.verified {
         value["verified"] = verified.as_str().into();
+    }
+    if !row.used.is_empty() {
+        value["usage"] = json!(row.used);
     }
     if let Some(decision) = &row.account.decision {
         value["decision"] = decision.clone();
