@@ -104,6 +104,7 @@ impl Run {
         }
         if wanted(Part::Memory) {
             directory::memory(&programs, &self.work, &mut table)?;
+            directory::idle_policies(&programs, &self.work, &mut table)?;
         }
         if self.only.contains(&Part::Cluster) {
             let sizes = cluster::Sizes {

@@ -8,6 +8,7 @@ use crate::way::rewrite;
 use crate::way::{Objects, SERVER};
 use anyhow::{Result, anyhow, bail};
 use std::hint::black_box;
+use transom_core::call::usage::Usage;
 use transom_core::contract::taints::ManagedCluster;
 use transom_core::contract::{Change, Context, Verdict};
 use transom_core::managed_cluster;
@@ -31,7 +32,9 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
         })?));
         Ok(())
     };
-    let [base, transformed, reconciled, computed, native] = times([
+    let receipt = scene.calm.guest.compute(&limits, &calm, &empty).receipt;
+    let mut usage = Usage::default();
+    let [base, transformed, reconciled, computed, native, counted] = times([
         &mut || compute(&scene.calm, &calm, &empty),
         &mut || {
             gathered
@@ -50,6 +53,12 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
         },
         &mut || compute(&scene.taints, &taints, &cluster),
         &mut || rewrite(scene.text(), SERVER).map(|text| drop(black_box(text))),
+        &mut || {
+            for _ in 0..COUNTED {
+                usage.add(|what| black_box(&receipt).used(what, &limits));
+            }
+            Ok(())
+        },
     ])?;
     let named = |what: &str, times: Times, against: &str, floor: Times, target| Row {
         what: format!("call with a fresh instance: {what}"),
@@ -66,6 +75,14 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
         base,
         3.0,
     ))?;
+    table.add(Row {
+        what: "counting the receipt of a call for the usage of its policy".to_owned(),
+        figure: Figure::Micros(counted.median / f64::from(COUNTED)),
+        against: EMPTY.to_owned(),
+        floor: Figure::Micros(base.median),
+        fastest: Some(counted.min / f64::from(COUNTED) / base.min),
+        target: Some(0.03),
+    })?;
     table.add(named("trigger `evaluate`", reconciled, EMPTY, base, 3.0))?;
     table.add(named("taints `compute`", computed, EMPTY, base, 2.0))?;
     table.add(named(
@@ -76,6 +93,9 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
         0.1,
     ))
 }
+
+/// Receipts that are counted in one run: one alone is shorter than a look at the clock.
+const COUNTED: u32 = 100;
 
 /// The baseline of calls.
 const EMPTY: &str = "empty call";

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use transom_support::fleet::{Fleet, Written};
 
+/// The policy of which idle ones are copies.
+const TAINTS: &str = include_str!("../../../policies/built-in-taints/policy.yaml");
 /// Runs of each.
 const RUNS: usize = 7;
 /// HostedClusters.
@@ -128,6 +130,44 @@ pub(crate) fn memory(programs: &Programs, work: &Path, table: &mut Table) -> Res
         figure: Figure::Mebibytes(peak),
         against: "3 times the bytes of the manifests and 64 MiB".to_owned(),
         floor: Figure::Mebibytes(3.0 * manifests + 64.0),
+        fastest: None,
+        target: Some(1.0),
+    })
+}
+
+/// Policies of the measurement of idle ones.
+const POLICIES: u32 = 200;
+
+/// Memory of each policy that has nothing to do and shares its component with the others.
+pub(crate) fn idle_policies(programs: &Programs, work: &Path, table: &mut Table) -> Result<()> {
+    let (fleet, policies) = (work.join("empty"), work.join("idle"));
+    fs::create_dir_all(&fleet)?;
+    let peak = |count: u32| -> Result<f64> {
+        remove(&policies)?;
+        remove(&fleet.join(".transom"))?;
+        fs::create_dir_all(&policies)?;
+        for at in 0..count {
+            let policy = TAINTS
+                .replace("name: built-in-taints", &format!("name: idle-{at}"))
+                .replace("/unavailable", &format!("/unavailable-{at}"))
+                .replace("/unreachable", &format!("/unreachable-{at}"));
+            fs::write(policies.join(format!("idle-{at}.yaml")), policy)?;
+        }
+        process::peak(&mut programs.transom(&[
+            "run",
+            "--once",
+            "--dir",
+            &shown(&fleet),
+            "--policies",
+            &shown(&policies),
+        ]))
+    };
+    let (one, all) = (peak(1)?, peak(1 + POLICIES)?);
+    table.add(Row {
+        what: "memory of a policy that has nothing to do, beyond its code".to_owned(),
+        figure: Figure::Mebibytes((all - one) / f64::from(POLICIES)),
+        against: "256 KiB".to_owned(),
+        floor: Figure::Mebibytes(0.25),
         fastest: None,
         target: Some(1.0),
     })
