@@ -10,7 +10,6 @@
 extern crate self as transom_core;
 
 pub mod backoff;
-pub mod call;
 pub mod cases;
 pub mod catalogue;
 pub mod contract;

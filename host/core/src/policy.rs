@@ -1,6 +1,7 @@
 //! A policy that has been checked: patterns parsed, grants sorted by purpose. The catalogue has its components.
 
 pub mod bound;
+pub mod budget;
 pub mod check;
 pub mod component;
 pub mod manifest;

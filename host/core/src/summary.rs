@@ -4,10 +4,10 @@
 mod concerns;
 mod revision;
 
-use crate::call::usage::Usage;
 use crate::catalogue::Entry;
 use crate::catalogue::guest::Guest;
 use crate::failure::failing::{self, FailingSince};
+use crate::policy::budget::usage::Usage;
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use crate::rollout::{self, Candidate, Gate};

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use transom_core::call::MEMORY_BYTES;
+use transom_core::policy::budget::MEMORY_BYTES;
 use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
 use wasmtime::component::Component;
 

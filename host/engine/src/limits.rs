@@ -1,8 +1,8 @@
 //! What one call used, with the log lines that it wrote. Its limits belong to the call, not to the compiled code; each
 //! stops a guest that exceeds it with its own [`CallFailure`](crate::CallFailure).
 
-use transom_core::call::Budgeted;
-pub use transom_core::call::Limits;
+use transom_core::policy::budget::Budgeted;
+pub use transom_core::policy::budget::Limits;
 use transom_core::redact::visible::visible;
 
 /// What a call used of each budget. All but `micros` is the same for the same call on any engine.

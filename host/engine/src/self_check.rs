@@ -146,7 +146,7 @@ impl Probe {
 mod tests {
     use super::*;
     use crate::engine::{Allocate, EngineOptions};
-    use transom_core::call::MEMORY_BYTES;
+    use transom_core::policy::budget::MEMORY_BYTES;
 
     fn engine(options: EngineOptions) -> Engine {
         Engine::new(options).unwrap()

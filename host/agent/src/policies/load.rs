@@ -10,10 +10,10 @@ use transom_api::KnownReason;
 use transom_api::policy::{Capability, GuestSpec};
 use transom_artifacts::signature::Demand;
 use transom_artifacts::{Artifact, Base, FetchError, Gathered, Location, Sources};
-use transom_core::call::usage::Usage;
 use transom_core::catalogue::guest::Guest;
 use transom_core::catalogue::{Refusal, Revision};
 use transom_core::contract::description::Role;
+use transom_core::policy::budget::usage::Usage;
 use transom_core::policy::{Policy, check, manifest};
 use transom_engine::{Capabilities, Engine, Limits, LoadError};
 

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
 use transom_artifacts::{Gathered, Location};
 use transom_core::cases::{Case, difference};
-use transom_engine::{Guest, travelling_cases};
+use transom_engine::{Guest, Limits, travelling_cases};
 
 /// The folder of a crate with its cases.
 const CASES: &str = "cases";
@@ -40,7 +40,7 @@ pub(super) fn test(component: &str, args: &TestArgs) -> anyhow::Result<Vec<Verdi
     if cases.is_empty() {
         bail!("failed to find a case in `{location}`: `transom build` puts those of a crate there");
     }
-    let engine = run::engine()?;
+    let engine = run::engine(Limits::LARGEST)?;
     let guest = guest::with_its_needs(&engine, &location, &artifact.bytes)?;
     Ok(cases.iter().map(|case| one(&guest, case)).collect())
 }
