@@ -1,15 +1,15 @@
 //! The kind `FleetPolicy`: its primaries, its guests, what they may read and write, and what the policy owns.
 //! The shape only: unknown fields are refused here, everything else is validated in `core`.
 
-pub mod failure;
 pub mod budget;
+pub mod failure;
 pub mod kubeconfig;
 pub mod limits;
 pub mod rollout;
 pub mod verify;
 
-pub use failure::{FailureMode, OnFailureSpec};
 pub use budget::{BudgetSpec, Budgeted};
+pub use failure::{FailureMode, OnFailureSpec};
 pub use kubeconfig::{AddressGrant, CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 pub use limits::{LimitSpec, Limited, LimitsSpec};
 pub use rollout::{ModeSpec, RolloutSpec};

@@ -167,14 +167,7 @@ fn bounds() -> Vec<(String, Value)> {
         ),
         ("spec.grant.write[].kubeconfig", of_kubeconfig()),
         ("spec.verify", vec![("keys", keys)]),
-        (
-            "spec.verify.keys[]",
-            vec![
-                ("name", text(CONNECTION, LABEL)),
-                ("configMap", text(KEY_PLACE, PLACE)),
-                ("file", any(PLACE)),
-            ],
-        ),
+        ("spec.verify.keys[]", of_key()),
         (
             "spec.own",
             vec![
@@ -206,6 +199,15 @@ fn bounds() -> Vec<(String, Value)> {
     };
     let all = places.into_iter().chain(of_status());
     all.flat_map(of_place).collect()
+}
+
+/// Those of a key of signatures.
+fn of_key() -> Vec<(&'static str, Value)> {
+    vec![
+        ("name", text(CONNECTION, LABEL)),
+        ("configMap", text(KEY_PLACE, PLACE)),
+        ("file", any(PLACE)),
+    ]
 }
 
 /// Those of the status.
