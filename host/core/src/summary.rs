@@ -109,11 +109,8 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
     watch_errors.sort();
     watch_errors.dedup();
     let waits = entry.candidate.as_ref().map(|candidate| candidate.reason);
-    let inactive = entry
-        .refused
-        .as_ref()
-        .map(|refused| refused.reason)
-        .or(waits);
+    let refused = entry.refused.as_ref().map(|refused| refused.reason);
+    let inactive = refused.or(waits);
     let said = match (&entry.revision, inactive) {
         // Never active: its needs and its health are unknown.
         (None, Some(reason)) => {
