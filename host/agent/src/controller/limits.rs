@@ -307,10 +307,7 @@ impl Controller {
     /// Whether a primary of the policy could not be read: then it is not known whether something is withheld for it.
     fn is_unread(&self, policy: &str) -> bool {
         let memory = self.memory.lock();
-        let mut results = memory
-            .results
-            .iter()
-            .filter(|(key, _)| *key.policy == *policy);
+        let mut results = memory.results_of(policy);
         results.any(|(_, last)| last.end == End::Ended(Class::Unreachable))
     }
 

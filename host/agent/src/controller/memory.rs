@@ -151,10 +151,18 @@ impl Memory {
         concerned
     }
 
+    /// The results of the primaries of a policy, in order of their name.
+    pub(crate) fn results_of(&self, policy: &str) -> impl Iterator<Item = (&Key, &LastResult)> {
+        // Keys are in order of their policy, and a reference without any name is the first of all.
+        let first = Key::new(&policy.into(), &ObjectRef::default());
+        let from = self.results.range(first..);
+        from.take_while(move |(key, _)| *key.policy == *policy)
+    }
+
     /// Forgets all that is known for a deleted policy; returns the keys whose target it released.
     pub(crate) fn remove_policy(&mut self, policy: &str) -> Vec<Key> {
-        let keys = self.results.keys().filter(|key| *key.policy == *policy);
-        for key in keys.cloned().collect::<Vec<_>>() {
+        let keys = self.results_of(policy).map(|(key, _)| key.clone());
+        for key in keys.collect::<Vec<_>>() {
             self.remove(&key);
             self.results.remove(&key);
         }

@@ -111,7 +111,7 @@ impl Statuses {
 impl Controller {
     /// Sets the policies that statuses are published for: others are active, or refused.
     pub(crate) fn catalogue_changed(&self, catalogue: &Catalogue) {
-        let listed = |policy: &str| catalogue.entries().any(|(name, _)| **name == *policy);
+        let listed = |policy: &str| catalogue.entry(policy).is_some();
         {
             let mut policies = self.statuses.lock();
             policies.catalogue = catalogue.clone();
@@ -235,11 +235,7 @@ impl Controller {
         let now_seconds = self.clock.now_seconds();
         let (failing, since) = self.failing_of(policy, now_seconds);
         let memory = self.memory.lock();
-        let primaries = memory
-            .results
-            .iter()
-            .filter(|(key, _)| *key.policy == *policy);
-        let standings = primaries.map(|(key, last)| Standing {
+        let standings = memory.results_of(policy).map(|(key, last)| Standing {
             primary: &key.primary,
             state: last.state,
             reason: &last.reason,

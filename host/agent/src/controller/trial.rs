@@ -316,8 +316,7 @@ fn known(result: &LastResult) -> Option<KnownReason> {
 
 fn faults_in(memory: &Memory, policy: &str) -> Faults {
     let mut faults = Faults::default();
-    let of_policy = memory.results.iter();
-    for (key, last) in of_policy.filter(|(key, _)| *key.policy == *policy) {
+    for (key, last) in memory.results_of(policy) {
         faults.primaries += 1;
         if let Some(reason) = failing::proven(&last.reason, last.failures) {
             let fault = ((*key.primary).clone(), reason, last.message.clone());
