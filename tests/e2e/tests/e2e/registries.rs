@@ -5,6 +5,7 @@ use crate::exhaust::{GOOD, put_hostile, works_on};
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::process::Output;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use transom_conformance::fixture::hostile;
@@ -271,6 +272,82 @@ fn answer(path: &str, component: &[u8], elsewhere: &str) -> Answer {
         "truncated" => Answer::truncated(component[..size / 2].to_vec(), size as u64),
         _ => Answer::new(404, "canary"),
     }
+}
+
+#[test]
+fn a_redirect_elsewhere_gets_no_credential_and_its_bytes_count_by_digest() -> Result<()> {
+    let (runtime, component) = (Runtime::new()?, hostile("good")?);
+    let (right, size) = (digest(&component), component.len());
+    // What the other places were asked with.
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (elsewhere, registry) = runtime.block_on(async {
+        let (own, seen) = (component.clone(), Arc::clone(&seen));
+        let elsewhere = Hostile::start(move |parts| {
+            let named = parts.headers.contains_key("authorization");
+            seen.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(named);
+            match parts.uri.path().contains("/moved/") {
+                true => Answer::new(200, own.clone()),
+                false => Answer::new(200, vec![0; own.len()]),
+            }
+        })
+        .await?;
+        let (there, digest) = (elsewhere.address(), right.clone());
+        let registry = Hostile::start(move |parts| {
+            let path = parts.uri.path();
+            let layer = serde_json::json!({"mediaType": WASM, "digest": digest, "size": size});
+            let manifest = serde_json::json!({"schemaVersion": 2, "layers": [layer],
+                "config": {"mediaType": COMPONENT, "digest": digest, "size": size}});
+            match path.contains("/blobs/") {
+                _ if path == "/v2/" => {
+                    Answer::new(401, "").header("www-authenticate", "Basic realm=\"x\"")
+                }
+                true => Answer::redirect(&format!("http://{there}{path}")),
+                false => Answer::new(200, manifest.to_string()),
+            }
+        })
+        .await?;
+        anyhow::Ok((elsewhere, registry))
+    })?;
+    let stage = Stage::new(0, 0)?;
+    let address = registry.address();
+    let config = stage.path("docker.json");
+    let login = serde_json::json!({"auths": {&address: {"username": "u", "password": "canary"}}});
+    put(&config, login.to_string().as_bytes())?;
+    let pull = |repository: &str| -> Result<(bool, String)> {
+        let image = format!("oci:{address}/{repository}/guest:v1");
+        let mut command = stage.transom()?;
+        command.args([
+            "pull",
+            &image,
+            "--registry-http",
+            &address,
+            "--registry-config",
+        ]);
+        let output = command
+            .arg(&config)
+            .arg("-o")
+            .arg(stage.path(repository))
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Ok((output.status.success(), said))
+    };
+    let (pulled, said) = pull("moved")?;
+    ensure!(
+        pulled && fs::read(stage.path("moved"))? == component,
+        "{said}"
+    );
+    let (pulled, said) = pull("swapped")?;
+    ensure!(
+        !pulled && said.contains("sent a layer with the digest"),
+        "{said}"
+    );
+    ensure!(!stage.path("swapped").exists());
+    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    ensure!(seen.len() >= 2 && !seen.contains(&true), "{seen:?}");
+    drop((elsewhere, registry));
+    Ok(())
 }
 
 #[test]
