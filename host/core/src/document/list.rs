@@ -144,8 +144,11 @@ impl<'t> List<'t> {
     }
 }
 
+/// Counts in a byte for each run of bytes: the compiler then counts many bytes with one instruction.
 fn newlines(text: &str) -> usize {
-    text.bytes().filter(|byte| *byte == b'\n').count()
+    let runs = text.as_bytes().chunks(usize::from(u8::MAX));
+    let each = runs.map(|run| run.iter().map(|byte| u8::from(*byte == b'\n')).sum::<u8>());
+    each.map(usize::from).sum()
 }
 
 fn indent_of(line: &str) -> usize {
