@@ -100,12 +100,12 @@ fn of_policies(snapshot: &Snapshot) -> [MetricFamily; 6] {
     ]
 }
 
-/// How much of each budget a policy uses, in three quantiles.
+/// How much of each budget a policy uses, in three percentiles.
 fn used(one: &PolicySnapshot) -> impl Iterator<Item = (Vec<String>, f64)> {
     one.usage.iter().flat_map(|usage| {
-        let quantiles = [("0.5", usage.p50), ("0.99", usage.p99), ("1", usage.max)];
-        quantiles.map(|(quantile, percent)| {
-            let labels = labels([&one.policy, usage.budget.as_str(), quantile]);
+        let percentiles = [("50", usage.p50), ("99", usage.p99), ("100", usage.max)];
+        percentiles.map(|(percentile, percent)| {
+            let labels = labels([&one.policy, usage.budget.as_str(), percentile]);
             (labels, f64::from(percent) / 100.0)
         })
     })
@@ -200,9 +200,9 @@ mod tests {
     fn a_snapshot_of_a_leader_has_a_row_for_each_state_and_reason() {
         let expected = [
             "transom_certificate_earliest_expiry_timestamp_seconds{policy=\"p\"} 1000",
-            "transom_guest_budget_used_ratio{policy=\"p\",budget=\"memoryBytes\",quantile=\"0.5\"} 0.05",
-            "transom_guest_budget_used_ratio{policy=\"p\",budget=\"memoryBytes\",quantile=\"0.99\"} 0.1",
-            "transom_guest_budget_used_ratio{policy=\"p\",budget=\"memoryBytes\",quantile=\"1\"} 1",
+            "transom_guest_budget_used_ratio{policy=\"p\",budget=\"memoryBytes\",percentile=\"50\"} 0.05",
+            "transom_guest_budget_used_ratio{policy=\"p\",budget=\"memoryBytes\",percentile=\"99\"} 0.1",
+            "transom_guest_budget_used_ratio{policy=\"p\",budget=\"memoryBytes\",percentile=\"100\"} 1",
             "transom_leading 1",
             "transom_primaries{policy=\"p\",state=\"Applied\",reason=\"InSync\"} 5",
             "transom_primaries{policy=\"p\",state=\"Held\",reason=\"Paused\"} 2",

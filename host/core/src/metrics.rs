@@ -152,9 +152,9 @@ metrics! {
         "Peak memory of a guest call: the sum of all its linear memories.";
     CALL_ANSWER: Histogram(ANSWER_BYTES), "transom_guest_answer_bytes", "bytes", ["policy", "call"],
         "Size of a guest's answer.";
-    CALL_USAGE: Gauge, "transom_guest_budget_used_ratio", "share", ["policy", "budget", "quantile"],
+    CALL_USAGE: Gauge, "transom_guest_budget_used_ratio", "share", ["policy", "budget", "percentile"],
         "Share of each budget of `spec.budget` that the calls of the active revision used: the most of its step, 0.01, \
-         0.02, 0.05, 0.1, 0.2, 0.5 or 1, for the quantiles 0.5, 0.99 and 1. Reported by the leader.";
+         0.02, 0.05, 0.1, 0.2, 0.5 or 1, for the percentiles 50, 99 and 100. Reported by the leader.";
     CALL_LOG_LINES: Counter, "transom_guest_log_lines_total", "lines", ["policy", "call"],
         "Log lines that guests wrote, without dropped ones.";
     CALL_FAILURES: Counter, "transom_guest_failures_total", "calls", ["policy", "call", "reason"],
