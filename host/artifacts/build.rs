@@ -6,7 +6,13 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// The guests that ship with the agent.
-const BUILTIN: [&str; 4] = ["cluster-sets", "kubeconfig", "taints", "trigger"];
+const BUILTIN: [&str; 5] = [
+    "cluster-acceptance",
+    "cluster-sets",
+    "kubeconfig",
+    "taints",
+    "trigger",
+];
 
 fn main() -> io::Result<()> {
     let folder = guests_folder();

@@ -1,6 +1,7 @@
 //! The least rights that policies need on the cluster of one connection, each with its reasons. Plain values: verbs
 //! and resources are named one by one, without wildcards.
 
+mod admission;
 pub mod kinds;
 mod least;
 
@@ -266,6 +267,16 @@ impl Needed<'_> {
                 let objects = Objects::all(group, resource);
                 self.add(objects, &[Verb::List], because(policy, line));
             }
+            for (group, resource, verb, why) in admission::reviews(rule) {
+                if !self.asked.read_only {
+                    let line = format!("{} ({why})", plan::write_line(index));
+                    self.add(
+                        Objects::all(group, resource),
+                        &[verb],
+                        because(policy, line),
+                    );
+                }
+            }
         }
     }
 
@@ -411,7 +422,7 @@ fn because(policy: &Policy, line: String) -> BTreeSet<Because> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{kubeconfig_manifest, policy, taints_manifest, with};
+    use crate::sample::{kubeconfig_manifest, objects_manifest, policy, taints_manifest, with};
     use serde_json::{Value, json};
 
     const OWN: Own<'static> = Own {
@@ -543,6 +554,28 @@ mod tests {
                 "default/events.events.k8s.io/*: create patch"
             ]
         );
+    }
+
+    #[test]
+    fn fields_that_a_webhook_reviews_need_the_right_that_it_asks_for() {
+        let join = "*/managedclustersets/join.cluster.open-cluster-management.io/*: create";
+        let accept = "*/managedclusters/accept.register.open-cluster-management.io/*: update";
+        for (field, needed) in [
+            (
+                r#"metadata.labels["cluster.open-cluster-management.io/clusterset"]"#,
+                vec![join],
+            ),
+            ("metadata.labels", vec![join]),
+            ("metadata.labels.other", vec![]),
+            ("spec.hubAcceptsClient", vec![accept]),
+            ("spec", vec![accept]),
+        ] {
+            let grant = json!({"target": "primary", "verbs": ["patch"], "fields": [field]});
+            let manifest = with(objects_manifest(), &[("/spec/grant/write/0", grant)]);
+            let mut rights = shown(&rights(&[manifest], LOCAL, SecretReads::Strict));
+            rights.retain(|right| right == join || right == accept);
+            assert_eq!(rights, needed, "{field}");
+        }
     }
 
     #[test]

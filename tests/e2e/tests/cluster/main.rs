@@ -6,6 +6,7 @@
     reason = "how long it took to recover is for people to read"
 )]
 
+mod acceptance;
 mod admin;
 mod admitted;
 mod agent;

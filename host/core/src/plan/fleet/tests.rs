@@ -222,6 +222,25 @@ fn the_digest_is_of_what_is_written_and_of_nothing_else() {
 }
 
 #[test]
+fn a_text_that_is_a_time_is_no_part_of_the_digest() {
+    let of = |text: &str| {
+        let before = managed("a", json!([]));
+        let mut after = Writes::default();
+        let path = "metadata.annotations.on".to_owned();
+        let step = Step::Patch {
+            reference: before.reference.clone(),
+            fields: vec![(path, json!(text))],
+            version: before.version.clone(),
+        };
+        after.add([(&step, Some(&before))]);
+        after.digest
+    };
+    assert_eq!(of("2026-03-02T09:10:00Z"), of("2026-03-02T09:10:01Z"));
+    assert_ne!(of("2026-03-02T09:10:00Z"), of("yes"));
+    assert_ne!(of("no"), of("yes"));
+}
+
+#[test]
 fn an_updated_kubeconfig_is_shown_by_its_fields_and_never_by_its_credential() {
     let before = secret("https://a:6443", TOKEN);
     let moved = updated(&before, &secret("https://b:6443", TOKEN));

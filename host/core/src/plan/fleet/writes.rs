@@ -7,6 +7,7 @@ use crate::kubeconfig::difference::{self, Parts};
 use crate::object::Object;
 use crate::plan::Step;
 use crate::plan::effect::{self, Effect, KEYS, TIMES, Verb};
+use crate::time::parse_rfc3339;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
@@ -199,9 +200,11 @@ fn elements(list: &Value, names: &[&str]) -> Value {
     all.filter(is_named).cloned().collect()
 }
 
-/// A value without its times.
+/// A value without its times. A text that is a time is one, whatever field holds it: a guest that notes when it decided
+/// answers with another one at each call.
 fn timeless(value: &Value) -> Value {
     match value {
+        Value::String(text) if parse_rfc3339(text).is_some() => Value::from("(time)"),
         Value::Array(items) => items.iter().map(timeless).collect(),
         Value::Object(map) => {
             let kept = map.iter().filter(|(key, _)| !TIMES.contains(&key.as_str()));

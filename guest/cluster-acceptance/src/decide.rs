@@ -1,0 +1,74 @@
+//! Decides whether a managed cluster is accepted. Pure function.
+
+use crate::settings::{Rule, Settings};
+use crate::time::rfc3339;
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::BTreeMap;
+use transom_guest::objects::{Answer, Desired};
+use transom_guest::{Context, Primary, Problem};
+
+/// The annotation that an automatic acceptance leaves, as Open Cluster Management's own: whoever finds it, with any
+/// value, does not accept the cluster again.
+const ACCEPTED_ON: &str = "open-cluster-management.io/automatically-accepted-on";
+/// The annotation that says which program made a ManagedCluster.
+const CREATED_VIA: &str = "open-cluster-management/created-via";
+
+/// What is read of a ManagedCluster.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Cluster {
+    metadata: Metadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+}
+
+/// Accepts a cluster that a rule names and that was not accepted automatically before.
+pub(crate) fn reconcile(context: &Context<Settings>, primary: &Primary) -> Result<Answer, Problem> {
+    let Cluster { metadata } = primary.read()?;
+    let known = metadata.annotations.contains_key(ACCEPTED_ON);
+    let mut rules = context.settings.rules.iter();
+    let accepted = !primary.deleting
+        && !known
+        && rules.any(|rule| fits(rule, &primary.reference.name, &metadata));
+    let apply = accepted.then(|| {
+        let content = json!({
+            "metadata": {"annotations": {(ACCEPTED_ON): rfc3339(context.now_seconds)}},
+            "spec": {"hubAcceptsClient": true},
+        });
+        Desired::fields(&primary.reference, &content)
+    });
+    Ok(Answer {
+        apply: apply.into_iter().collect(),
+        ..Answer::default()
+    })
+}
+
+/// Whether a cluster has a name, a creator and every label that a rule wants; what a rule leaves out fits every cluster.
+fn fits(rule: &Rule, name: &str, metadata: &Metadata) -> bool {
+    let created_via = metadata.annotations.get(CREATED_VIA);
+    let any = |wanted: &[String], value: Option<&String>| {
+        value.is_some_and(|value| wanted.iter().any(|one| matches(one, value)))
+    };
+    (rule.names.is_empty() || rule.names.iter().any(|one| matches(one, name)))
+        && (rule.created_via.is_empty() || any(&rule.created_via, created_via))
+        && rule
+            .labels
+            .iter()
+            .all(|(key, wanted)| any(wanted, metadata.labels.get(key)))
+}
+
+/// Whether a text is what a pattern says; the one star of a pattern stands for any text.
+fn matches(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, end)) => text
+            .strip_prefix(start)
+            .is_some_and(|rest| rest.ends_with(end)),
+    }
+}

@@ -1,0 +1,59 @@
+//! The guest `cluster-acceptance`: accepts the ManagedClusters that a rule names, once each. A later denial stands.
+
+mod decide;
+mod settings;
+mod time;
+
+pub use settings::{Rule, Settings};
+use transom_guest::objects::{Answer, Input};
+use transom_guest::{About, Context, Failure, Grant, Guest, Primary, Problem, Read, WriteGrant};
+
+/// The guest `cluster-acceptance`.
+pub struct ClusterAcceptance;
+
+impl Guest for ClusterAcceptance {
+    type Settings = Settings;
+
+    const ABOUT: About = About {
+        name: "cluster-acceptance",
+        version: env!("CARGO_PKG_VERSION"),
+        reads: &[Read {
+            api_version: "cluster.open-cluster-management.io/v1",
+            kind: "ManagedCluster",
+            fields: &[
+                "metadata.labels",
+                r#"metadata.annotations["open-cluster-management.io/automatically-accepted-on"]"#,
+                r#"metadata.annotations["open-cluster-management/created-via"]"#,
+            ],
+            changes: &[],
+        }],
+        reasons: &[],
+        settings_schema: include_str!("../settings.schema.json"),
+        grant: Grant {
+            read: &[],
+            write: &[WriteGrant::fields(
+                &[
+                    "spec.hubAcceptsClient",
+                    r#"metadata.annotations["open-cluster-management.io/automatically-accepted-on"]"#,
+                ],
+                "Accepts the cluster, and notes when, so that it is done once.",
+            )],
+        },
+    };
+
+    fn check(settings: &Settings) -> Vec<Problem> {
+        settings.check()
+    }
+}
+
+impl transom_guest::Objects for ClusterAcceptance {
+    fn reconcile(
+        context: &Context<Settings>,
+        primary: &Primary,
+        _: Vec<Input>,
+    ) -> Result<Answer, Failure> {
+        decide::reconcile(context, primary).map_err(Failure::Invalid)
+    }
+}
+
+transom_guest::register!(objects: ClusterAcceptance);
