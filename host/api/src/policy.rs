@@ -4,6 +4,7 @@
 pub mod budget;
 pub mod failure;
 pub mod kubeconfig;
+pub mod labels;
 pub mod limits;
 pub mod rollout;
 pub mod verify;
@@ -11,6 +12,7 @@ pub mod verify;
 pub use budget::{BudgetSpec, Budgeted};
 pub use failure::{FailureMode, OnFailureSpec};
 pub use kubeconfig::{AddressGrant, CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
+pub use labels::{LabelExpression, LabelOperator, LabelSelectorSpec};
 pub use limits::{LimitSpec, Limited, LimitsSpec};
 pub use rollout::{ModeSpec, RolloutSpec};
 use schemars::JsonSchema;
@@ -114,6 +116,9 @@ pub struct PrimarySpec {
     /// Patterns of namespaces; `*` matches any text. Ignored for cluster-scoped kinds.
     #[serde(default = "everywhere")]
     pub namespaces: Vec<String>,
+    /// Which labels they have. An object that loses one of them is treated like one that is gone.
+    #[serde(default, skip_serializing_if = "LabelSelectorSpec::is_empty")]
+    pub labels: LabelSelectorSpec,
 }
 
 /// The guests of a policy by role.

@@ -10,6 +10,7 @@ use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
 use transom_core::plan::{Outcome, Plan};
+use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::watches::Watches;
@@ -46,8 +47,8 @@ pub trait Cluster: Send + Sync {
     /// What cannot be followed now, as a policy's status names it: kinds, or files, which may hold any kind.
     fn watch_errors(&self) -> Vec<WatchStatus>;
 
-    /// The objects of a kind; sorted.
-    fn list(&self, api_version: &str, kind: &str) -> Vec<ObjectRef>;
+    /// The objects of a kind whose labels are selected; sorted.
+    fn list(&self, api_version: &str, kind: &str, labels: &Selector) -> Vec<ObjectRef>;
 
     /// Those of them that the agent made.
     fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef>;

@@ -49,6 +49,7 @@ use tokio::time::timeout;
 use transom_api::KnownReason;
 use transom_core::object::Object;
 use transom_core::observation::Unreadable;
+use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
 use transom_core::watches::{Keep, Scope, Watches};
@@ -313,7 +314,9 @@ impl Kubernetes {
 
     /// The watched objects of a kind, in a namespace or in all; sorted.
     pub fn list(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Vec<ObjectRef> {
-        self.shared.cache().list(api_version, kind, namespace)
+        let every = Selector::default();
+        let cache = self.shared.cache();
+        cache.list(api_version, kind, namespace, &every)
     }
 
     /// The watched objects that carry the agent's stamp.

@@ -18,6 +18,7 @@ use transom_core::failure::Class;
 use transom_core::object::Object;
 use transom_core::observation::Observation;
 use transom_core::plan::{Plan, Step};
+use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{End, Report};
 use transom_core::stamp::Stamp;
@@ -107,14 +108,18 @@ async fn observes(side: &mut Side) -> Result<()> {
     side.put(secret).await?;
     side.put(map("a", "1")).await?;
     same(side.told().await?, "a 1")?;
-    side.put(map("b", "1")).await?;
+    let mut labelled = map("b", "1");
+    labelled["metadata"]["labels"] = json!({"of": "b"});
+    side.put(labelled).await?;
     same(side.told().await?, "b 1")
 }
 
 async fn reads(side: &mut Side) -> Result<()> {
     let (a, absent) = (map_ref("a"), map_ref("absent"));
     let cluster = &side.cluster;
-    same(cluster.list("v1", "ConfigMap"), [a.clone(), map_ref("b")])?;
+    let list = |labels: &Selector| cluster.list("v1", "ConfigMap", labels);
+    same(list(&Selector::default()), [a.clone(), map_ref("b")])?;
+    same(list(&Selector::equal("of", "b")), [map_ref("b")])?;
     let object = side.there(&a).await?;
     same(cluster.read_confirmed(&a).await, Ok(Some(object.clone())))?;
     same(cluster.confirm(&a).await, Ok(Some(object)))?;

@@ -5,6 +5,7 @@ pub mod budget;
 pub mod check;
 pub mod component;
 pub mod manifest;
+pub mod selector;
 pub mod suggest;
 pub mod values;
 pub mod verify;
@@ -17,6 +18,7 @@ use crate::projection::path::{Path, Segment};
 use crate::reference::{LOCAL, ObjectRef};
 use crate::world::World;
 use component::Source;
+use selector::Selector;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::policy::{
@@ -122,6 +124,8 @@ pub struct PrimaryRule {
     pub kind: String,
     /// Patterns of namespaces; ignored for objects without one.
     pub namespaces: Vec<Pattern>,
+    /// Which labels they have.
+    pub labels: Selector,
 }
 
 /// Objects that may be read under one role.
@@ -181,12 +185,17 @@ pub enum Target {
 }
 
 impl PrimaryRule {
-    /// Whether an object is a primary.
+    /// Whether an object is a primary if its labels are selected.
     pub fn admits(&self, object: &ObjectRef) -> bool {
         let mut patterns = self.namespaces.iter();
         let namespace = object.namespace.as_deref();
         object.is(&self.cluster, &self.api_version, &self.kind)
             && namespace.is_none_or(|name| patterns.any(|pattern| pattern.matches_text(name)))
+    }
+
+    /// Whether an object is a primary. One that was one before and is not any more is gone for the policy.
+    pub fn selects(&self, object: &Object) -> bool {
+        self.admits(&object.reference) && self.labels.matches(object)
     }
 }
 

@@ -4,6 +4,7 @@
 mod admission;
 pub mod kinds;
 mod least;
+mod own;
 
 pub use least::every_secret;
 
@@ -14,7 +15,6 @@ use kinds::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use transom_api::GROUP;
 use transom_api::policy::Verb as Granted;
 
 /// Name of the Lease by which replicas elect their leader.
@@ -184,6 +184,7 @@ pub fn of(policies: &[&Policy], asked: Asked<'_>) -> Rights {
         needed.scope(&scope, &[Verb::List, Verb::Watch], &because);
     }
     for policy in policies {
+        needed.primaries(policy);
         needed.reads(policy);
         needed.writes(policy);
         if !asked.read_only {
@@ -235,6 +236,18 @@ impl Needed<'_> {
             name: scope.name.clone(),
         };
         self.add(objects, verbs, because.iter().cloned());
+    }
+
+    /// A primary that a watch by labels no longer has is read by exact name: it may be there without the labels.
+    fn primaries(&mut self, policy: &Policy) {
+        let primary = &policy.primary;
+        if primary.cluster != self.asked.connection || primary.labels.is_empty() {
+            return;
+        }
+        let because = because(policy, "spec.primary".to_owned());
+        for (scope, _) in plan::primary(policy, None) {
+            self.scope(&scope, &[Verb::Get], &because);
+        }
     }
 
     /// Secrets are read by exact name where no watch shows for certain whether they exist.
@@ -331,74 +344,6 @@ impl Needed<'_> {
             };
             let because = because(policy, "spec.primary (warnings)".to_owned());
             self.add(objects, &[Verb::Create, Verb::Patch], because);
-        }
-    }
-
-    /// Adds what the agent itself does, whatever the policies say.
-    fn own(&mut self, own: Own<'_>) {
-        use Verb::{Create, Delete, Get, List, Patch, Update, Watch};
-        let writes = !self.asked.read_only;
-        let is_local = self.asked.connection == LOCAL;
-        let mut add = |objects, verbs, why| self.add(objects, verbs, [Because::Agent(why)]);
-        if let Some(namespace) = own.lease {
-            let lease = Objects {
-                namespace: Some(namespace.to_owned()),
-                name: Some(LEASE.to_owned()),
-                ..Objects::all("coordination.k8s.io", "leases")
-            };
-            add(lease, &[Get, Create, Update], "runs leader election");
-        }
-        if let Some(namespace) = own.lease.filter(|_| is_local) {
-            let revisions = Objects {
-                namespace: Some(namespace.to_owned()),
-                ..Objects::all("apps", "controllerrevisions")
-            };
-            let verbs: &[Verb] = match writes {
-                true => &[List, Create, Patch, Delete],
-                false => &[List],
-            };
-            add(revisions, verbs, "keeps the revisions of its policies");
-        }
-        if let Some(namespace) = own.lease.filter(|_| writes) {
-            let limits = Objects {
-                namespace: Some(namespace.to_owned()),
-                name: Some(LIMITS.to_owned()),
-                ..Objects::all("", "configmaps")
-            };
-            let why = "records how much its policies changed";
-            add(limits, &[List, Create, Patch], why);
-        }
-        if own.policies {
-            let policies = Objects::all(GROUP, "fleetpolicies");
-            add(policies, &[List, Watch], "watches its policies");
-        }
-        if own.policies && writes {
-            let status = Objects::all(GROUP, "fleetpolicies/status");
-            add(status, &[Patch], "writes the status of its policies");
-            let events = Objects {
-                namespace: Some(EVENTS_OF_CLUSTER.to_owned()),
-                ..Objects::all("events.k8s.io", "events")
-            };
-            let why = "reports limits that its policies reach";
-            add(events, &[Create, Patch], why);
-        }
-        if own.policies && is_local {
-            let access = Objects::all("authorization.k8s.io", "subjectaccessreviews");
-            add(access, &[Create], "checks who approved a plan");
-        }
-        for AnyOf { namespace, name } in own.components.iter().filter(|_| is_local) {
-            let config_maps = Objects {
-                namespace: namespace.clone(),
-                name: name.clone(),
-                ..Objects::all("", "configmaps")
-            };
-            add(config_maps, &[List, Watch], "reads components");
-        }
-        if own.reviews {
-            let tokens = Objects::all("authentication.k8s.io", "tokenreviews");
-            add(tokens, &[Create], "authenticates readers of its metrics");
-            let access = Objects::all("authorization.k8s.io", "subjectaccessreviews");
-            add(access, &[Create], "authorizes readers of its metrics");
         }
     }
 }

@@ -8,6 +8,7 @@ pub use plan::of;
 
 use crate::digest::Digest;
 use crate::object::Object;
+use crate::policy::selector::Selector;
 use crate::projection::Paths;
 use crate::reference::ObjectRef;
 use serde_json::Value;
@@ -42,7 +43,7 @@ pub struct Scope {
     /// Further field selector, as `type=Opaque`.
     pub fields: Option<String>,
     /// Label selector.
-    pub labels: Option<String>,
+    pub labels: Option<Selector>,
 }
 
 impl Scope {
@@ -61,11 +62,12 @@ impl Scope {
     /// Whether it covers another scope: each of its bounds is also one of the other.
     fn holds(&self, other: &Self) -> bool {
         let within = |mine: &Option<String>, other| mine.is_none() || mine == other;
+        let selected = self.labels.is_none() || self.labels == other.labels;
         (&self.api_version, &self.kind) == (&other.api_version, &other.kind)
             && within(&self.namespace, &other.namespace)
             && within(&self.name, &other.name)
             && within(&self.fields, &other.fields)
-            && within(&self.labels, &other.labels)
+            && selected
     }
 }
 

@@ -54,6 +54,9 @@ impl Controller {
         let Ok(Some(primary)) = self.connections.read(&key.primary).await else {
             return Some(Cause::Undecided);
         };
+        if !loaded.revision.policy.primary.selects(&primary) {
+            return self.memory.lock().knows(key).then_some(Cause::Gone);
+        }
         let before = self.memory.lock().last_seen.get(key).cloned();
         let observed = trigger::observe(loaded.revision.predicate(), before.as_ref(), &primary);
         let (cause, last_seen) = match observed {

@@ -18,6 +18,7 @@ use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::plan::{Outcome, Plan, StepOutcome, TimeAdded, WriteFailure};
 use transom_core::policy::PrimaryRule;
+use transom_core::policy::selector::Selector;
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::report::Report;
 use transom_core::rights;
@@ -118,8 +119,9 @@ impl Connections {
     pub(crate) async fn policy_objects(&self) -> (Vec<Object>, Vec<(ObjectRef, Failure)>) {
         let (mut objects, mut unread) = (Vec::new(), Vec::new());
         let cluster = self.by_name.get(LOCAL).filter(|_| self.policy_objects);
+        let every = Selector::default();
         let all = cluster
-            .map(|cluster| cluster.list(transom_api::API_VERSION, transom_api::KIND))
+            .map(|cluster| cluster.list(transom_api::API_VERSION, transom_api::KIND, &every))
             .unwrap_or_default();
         for reference in all {
             match self.read(&reference).await {
@@ -229,7 +231,7 @@ impl Connections {
         let Some(cluster) = self.by_name.get(&rule.cluster) else {
             return Vec::new();
         };
-        let mut primaries = cluster.list(&rule.api_version, &rule.kind);
+        let mut primaries = cluster.list(&rule.api_version, &rule.kind, &rule.labels);
         let made = cluster.made(&rule.api_version, &rule.kind);
         primaries.retain(|primary| rule.admits(primary) && !made.contains(primary));
         primaries

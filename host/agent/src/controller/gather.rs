@@ -115,10 +115,11 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     async fn all(&mut self) -> Result<(Option<Subject>, Leftovers), Failure> {
-        let Some(primary) = self.look_at(&self.key.primary.clone()).await? else {
+        let (controller, policy) = (self.controller, &self.loaded.revision.policy);
+        let primary = self.look_at(&self.key.primary.clone()).await?;
+        let Some(primary) = primary.filter(|there| policy.primary.selects(there)) else {
             return Ok((None, self.of_gone().await?));
         };
-        let (controller, policy) = (self.controller, &self.loaded.revision.policy);
         let accounts = &controller.accounts;
         accounts.read(self.key, "primary", &self.key.primary, Some(&primary));
         let generation = primary.body.pointer("/metadata/generation");

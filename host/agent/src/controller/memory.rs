@@ -151,6 +151,11 @@ impl Memory {
         concerned
     }
 
+    /// Whether a key was reconciled before, or something was made for it.
+    pub(crate) fn knows(&self, key: &Key) -> bool {
+        self.results.contains_key(key) || self.outputs.of(key).next().is_some()
+    }
+
     /// The results of the primaries of a policy, in order of their name.
     pub(crate) fn results_of(&self, policy: &str) -> impl Iterator<Item = (&Key, &LastResult)> {
         // Keys are in order of their policy, and a reference without any name is the first of all.

@@ -6,6 +6,7 @@ use crate::controller::workqueue::{Turn, Workqueue};
 use crate::policies::active::Rehearsed;
 use crate::policies::load::Loaded;
 use futures::FutureExt as _;
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,18 +77,19 @@ impl Controller {
         }
     }
 
-    /// The primaries of a policy, and those that are gone but left outputs behind. They are to be located before an
+    /// The primaries of a policy, and those that are gone but left outputs or a result behind. They are to be located before an
     /// unstamped target that they may want is written. `at_first`: the policy has not worked yet.
     pub(crate) fn expect(&self, loaded: &Loaded, at_first: bool) -> (Vec<ObjectRef>, Vec<Key>) {
         let policy = &loaded.revision.policy;
         let primaries = self.connections.primaries(&policy.primary);
         let mut memory = self.memory.lock();
-        let left: Vec<Key> = memory
-            .outputs
-            .keys()
-            .filter(|key| key.policy == policy.name)
-            .cloned()
-            .collect();
+        let known: BTreeSet<&ObjectRef> = primaries.iter().collect();
+        let results = memory.results_of(&policy.name).map(|(key, _)| key);
+        let results = results.filter(|key| !known.contains(&*key.primary));
+        let outputs = memory.outputs.keys();
+        let outputs = outputs.filter(|key| key.policy == policy.name);
+        let left: BTreeSet<Key> = outputs.chain(results).cloned().collect();
+        let left: Vec<Key> = left.into_iter().collect();
         if !policy.has_targets() {
             return (primaries, left);
         }

@@ -1,12 +1,15 @@
 //! Bounds, patterns and CEL rules that the types do not express, so that the API server rejects what the agent would
 //! reject. Never stricter than `core::policy::check`, which also checks what a schema cannot express.
 
+mod fields;
+
 use crate::policy::bounds::{
     ANNOTATION, API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY, TEMPLATE,
 };
 use crate::policy::rollout::HISTORY;
 use crate::policy::{Budgeted, Limited, LimitsSpec, OnFailureSpec};
 use crate::status::{MAX_LISTED, MAX_TOP_FAILURES, MAX_WITHHELD};
+use fields::*;
 use serde_json::{Map, Value, json};
 
 const CONNECTION: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
@@ -126,6 +129,15 @@ fn bounds() -> Vec<(String, Value)> {
                 ("namespaces[]", text(NAMESPACES, PATTERN)),
             ],
         ),
+        ("spec.primary.labels", of_labels(&label)),
+        (
+            "spec.primary.labels.matchExpressions[]",
+            vec![
+                ("key", any(TAINT_KEY)),
+                ("values", set(MANY)),
+                ("values[]", label.clone()),
+            ],
+        ),
         ("spec.guests.decide", guest()),
         ("spec.guests.trigger", guest()),
         (
@@ -136,19 +148,7 @@ fn bounds() -> Vec<(String, Value)> {
                 ("write", list(FEW)),
             ],
         ),
-        (
-            "spec.grant.read[]",
-            vec![
-                ("role", text(ROLE, LABEL)),
-                ("cluster", text(CONNECTION, LABEL)),
-                ("apiVersion", text(VERSION, API_VERSION)),
-                ("kind", text(KIND, LABEL)),
-                ("namespace", text(&names, PATTERN)),
-                ("name", text(&names, PATTERN)),
-                ("keys", set(MANY)),
-                ("keys[]", text(KEY, DATA_KEY)),
-            ],
-        ),
+        ("spec.grant.read[]", of_read(&names)),
         (
             "spec.grant.write[]",
             vec![
@@ -199,96 +199,6 @@ fn bounds() -> Vec<(String, Value)> {
     };
     let all = places.into_iter().chain(of_status());
     all.flat_map(of_place).collect()
-}
-
-/// Those of a key of signatures.
-fn of_key() -> Vec<(&'static str, Value)> {
-    vec![
-        ("name", text(CONNECTION, LABEL)),
-        ("configMap", text(KEY_PLACE, PLACE)),
-        ("file", any(PLACE)),
-    ]
-}
-
-/// Those of the status.
-fn of_status() -> Vec<(&'static str, Vec<(&'static str, Value)>)> {
-    let atomic = |most: usize| json!({"maxItems": most, "x-kubernetes-list-type": "atomic"});
-    let conditions = json!({"maxItems": 8, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]});
-    vec![
-        (
-            "status.limits",
-            vec![
-                ("changes", atomic(Limited::ALL.len())),
-                ("primaries", atomic(MAX_WITHHELD)),
-            ],
-        ),
-        ("status.candidate", vec![("effects", atomic(MAX_LISTED))]),
-        (
-            "status",
-            vec![
-                ("waiting", atomic(MAX_LISTED)),
-                ("topFailures", atomic(MAX_TOP_FAILURES)),
-                ("watchErrors", atomic(MAX_LISTED)),
-                ("usage", atomic(Budgeted::ALL.len())),
-                ("conditions", conditions),
-            ],
-        ),
-    ]
-}
-
-/// Those of what becomes of what was applied while a guest fails.
-fn of_on_failure() -> Vec<(&'static str, Value)> {
-    let most = json!({"maximum": OnFailureSpec::MAX_STALE_AFTER_SECONDS});
-    vec![("staleAfterSeconds", most)]
-}
-
-/// Those of how much may change.
-fn of_limits() -> Vec<(&'static str, Value)> {
-    let interval = json!({"minimum": 1, "maximum": LimitsSpec::MAX_INTERVAL_SECONDS});
-    let percent = json!({"maximum": 100});
-    vec![
-        ("intervalSeconds", interval),
-        ("elementsAdded.percent", percent.clone()),
-        ("elementsRemoved.percent", percent.clone()),
-        ("objectsChanged.percent", percent.clone()),
-        ("objectsPruned.percent", percent),
-    ]
-}
-
-/// Those of what a written kubeconfig may say.
-fn of_kubeconfig() -> Vec<(&'static str, Value)> {
-    let few = json!({"maxItems": FEW});
-    let port = json!({"format": "int32", "minimum": 1, "maximum": u16::MAX});
-    vec![
-        ("server", few.clone()),
-        ("server[]", text(SERVER, PLACE)),
-        ("addresses", few),
-        ("addresses[].role", text(ROLE, LABEL)),
-        ("addresses[].host", text(HOST, PATTERN)),
-        ("addresses[].field", any(TEMPLATE)),
-        ("addresses[].primaryField", any(TEMPLATE)),
-        ("addresses[].port", port),
-        ("ca", list(FEW)),
-        ("ca[]", text(ROLE, LABEL)),
-        ("credentials", set(6)),
-        ("clusterDomain", text(DOMAIN, DATA_KEY)),
-    ]
-}
-
-fn text(pattern: &str, most: usize) -> Value {
-    json!({"pattern": pattern, "minLength": 1, "maxLength": most})
-}
-
-fn any(most: usize) -> Value {
-    json!({"minLength": 1, "maxLength": most})
-}
-
-fn list(most: usize) -> Value {
-    json!({"maxItems": most, "minItems": 1})
-}
-
-fn set(most: usize) -> Value {
-    json!({"maxItems": most, "x-kubernetes-list-type": "set"})
 }
 
 /// Place, CEL rule, and the message when the rule does not hold.

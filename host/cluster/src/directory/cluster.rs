@@ -18,6 +18,7 @@ use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
 use transom_core::plan::{Outcome, Plan};
+use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::stamp::Stamp;
@@ -61,8 +62,19 @@ impl Cluster for Directory {
         files.map(error).collect()
     }
 
-    fn list(&self, api_version: &str, kind: &str) -> Vec<ObjectRef> {
-        Directory::list(self, api_version, kind, None)
+    fn list(&self, api_version: &str, kind: &str, labels: &Selector) -> Vec<ObjectRef> {
+        let all = Directory::list(self, api_version, kind, None);
+        if labels.is_empty() {
+            return all;
+        }
+        let selected = |one: &ObjectRef| {
+            let object = self.shared.read_one(one).ok().flatten();
+            object.is_some_and(|object| labels.matches(&object))
+        };
+        let selected = on_each(all.iter(), selected);
+        let all = all.into_iter().zip(selected);
+        all.filter_map(|(one, selected)| selected.then_some(one))
+            .collect()
     }
 
     fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {

@@ -5,10 +5,12 @@ mod change;
 #[path = "cache/model/tests.rs"]
 mod model;
 
+use super::decode;
 use super::store::{Content, Fault, Kept, Moment, key, newer, parts};
 use super::watched::Watched;
 use transom_core::object::Object;
 use transom_core::observation::Unreadable;
+use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::watches::Scope;
 
@@ -113,15 +115,17 @@ impl Cache {
         self.watches.iter().filter(covers)
     }
 
-    /// The objects of a kind in a namespace, or in all; without duplicates.
+    /// The objects of a kind in a namespace, or in all, whose labels are selected; without duplicates.
     pub(super) fn list(
         &self,
         api_version: &str,
         kind: &str,
         namespace: Option<&str>,
+        labels: &Selector,
     ) -> Vec<ObjectRef> {
         let of_kind = |scope: &Scope| scope.kind == kind && scope.api_version == api_version;
-        self.objects(namespace, of_kind, |_| true)
+        let selected = |kept: &Kept| labels.is_empty() || selects(labels, kept);
+        self.objects(namespace, of_kind, selected)
     }
 
     /// The objects that carry the agent's label; without duplicates.
@@ -192,11 +196,12 @@ impl Cache {
             cluster => format!("{cluster}: "),
         };
         place += &format!("watch of {} ({})", scope.kind, scope.api_version);
+        let labels = scope.labels.as_ref().map(ToString::to_string);
         let bounds = [
             ("namespace", &scope.namespace),
             ("name", &scope.name),
             ("fields", &scope.fields),
-            ("labels", &scope.labels),
+            ("labels", &labels),
         ];
         for (what, bound) in bounds {
             if let Some(bound) = bound {
@@ -205,6 +210,15 @@ impl Cache {
         }
         place
     }
+}
+
+/// Whether the labels of an object are selected; false for one that cannot be used.
+fn selects(labels: &Selector, kept: &Kept) -> bool {
+    let Content::Body(bytes) = &kept.content else {
+        return false;
+    };
+    let there = decode::labels(bytes);
+    labels.selects(|key| there.get(key).map(AsRef::as_ref))
 }
 
 /// The newer of two states of an object.
@@ -219,7 +233,6 @@ fn later<'a>(one: &'a Kept, other: &'a Kept) -> &'a Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::decode;
     use crate::kubernetes::shared::{News, Topic};
     use crate::kubernetes::store::{Item, Store};
     use serde_json::json;
@@ -323,7 +336,10 @@ mod tests {
             panic!()
         };
         assert_eq!(
-            (&*version, cache.list("v1", "Secret", None)),
+            (
+                &*version,
+                cache.list("v1", "Secret", None, &Selector::default())
+            ),
             ("6", vec![secret("made")])
         );
         // Its type changed, but the watch of its name still covers it.

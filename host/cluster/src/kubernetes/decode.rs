@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use transom_api::{KnownReason, labels};
 use transom_core::object::Object;
 use transom_core::projection::{Paths, read};
@@ -164,6 +165,23 @@ pub(super) fn kept(object: Object, keep: &Keep) -> Item {
         content: Content::Body(bytes.into()),
         ours,
     }
+}
+
+/// The labels of an object of which [`kept`] made these bytes.
+pub(super) fn labels(bytes: &[u8]) -> BTreeMap<Cow<'_, str>, Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Labelled<'a> {
+        #[serde(borrow)]
+        metadata: Labels<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Labels<'a> {
+        #[serde(borrow, default)]
+        labels: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+    }
+    let read: Option<Labelled<'_>> = serde_json::from_slice(bytes).ok();
+    read.and_then(|read| read.metadata.labels)
+        .unwrap_or_default()
 }
 
 /// The object of which [`kept`] made these bytes.

@@ -118,12 +118,16 @@ impl Follow {
 
     fn params(&self) -> WatchParams {
         WatchParams {
-            label_selector: self.scope.labels.clone(),
+            label_selector: self.labels(),
             field_selector: self.fields(),
             timeout: Some(watch_seconds()),
             bookmarks: true,
             send_initial_events: false,
         }
+    }
+
+    fn labels(&self) -> Option<String> {
+        self.scope.labels.as_ref().map(ToString::to_string)
     }
 
     fn fields(&self) -> Option<String> {
@@ -138,7 +142,7 @@ impl Follow {
 
     /// Lists page by page; returns the version of the list.
     async fn list(&self, path: &str, page_size: &mut Option<u32>) -> Result<String, Cause> {
-        let labels = self.scope.labels.clone();
+        let labels = self.labels();
         let mut params = ListParams {
             label_selector: labels,
             field_selector: self.fields(),

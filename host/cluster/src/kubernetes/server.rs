@@ -16,6 +16,7 @@ use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
 use transom_core::plan::{Outcome, Plan, StepOutcome, WriteFailure};
+use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{self, Reconcile, Report, Schedule};
 use transom_core::watches::Watches;
@@ -156,8 +157,9 @@ impl Cluster for Server {
         watches.into_iter().filter_map(error).collect()
     }
 
-    fn list(&self, api_version: &str, kind: &str) -> Vec<ObjectRef> {
-        self.kubernetes.list(api_version, kind, None)
+    fn list(&self, api_version: &str, kind: &str, labels: &Selector) -> Vec<ObjectRef> {
+        let cache = self.kubernetes.shared.cache();
+        cache.list(api_version, kind, None, labels)
     }
 
     fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
@@ -236,7 +238,9 @@ impl Cluster for Server {
     }
 
     fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> io::Result<()> {
-        let mut policies = self.list(API_VERSION, KIND).into_iter();
+        let mut policies = self
+            .list(API_VERSION, KIND, &Selector::default())
+            .into_iter();
         if policies.any(|object| object.name == policy) {
             self.statuses.publish(policy, json!(status));
         }

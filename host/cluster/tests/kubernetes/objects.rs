@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use transom_api::KnownReason;
 use transom_cluster::kubernetes::{Observations, Purpose, Verb};
 use transom_core::observation::Observation;
+use transom_core::policy::selector::Selector;
 use transom_core::projection::Paths;
 use transom_core::reference::ObjectRef;
 use transom_core::watches::{Keep, Scope, Watches};
@@ -220,7 +221,7 @@ async fn finds_managed_objects_by_label_until_it_is_removed() -> Result<()> {
         .objects
         .create(secret_of(&scene, "other", "Opaque", &json!({})))
         .await?;
-    let labels = Some("app.kubernetes.io/managed-by=transom".to_owned());
+    let labels = Some(Selector::equal("app.kubernetes.io/managed-by", "transom"));
     scene
         .watch([Scope {
             labels,

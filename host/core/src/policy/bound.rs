@@ -55,6 +55,7 @@ fn primary(earlier: &PrimaryRule, newest: &PrimaryRule) -> PrimaryRule {
     };
     let mut bounded = PrimaryRule {
         namespaces: earlier.namespaces.iter().flat_map(within).collect(),
+        labels: earlier.labels.and(&newest.labels),
         ..earlier.clone()
     };
     // The kind alone admits objects without a namespace, so another kind must be emptied, not only its patterns.

@@ -7,6 +7,7 @@ use super::manifest::{Manifest, PolicyError};
 use super::{Policy, PrimaryRule, ReadRule, WriteRule, verify};
 use crate::pattern::Pattern;
 use crate::pattern::template::{Names, Template};
+use crate::policy::selector::Selector;
 use crate::reference::dns;
 use crate::rollout;
 use crate::world::World;
@@ -134,6 +135,7 @@ fn primary(spec: &PrimarySpec) -> Checked<PrimaryRule> {
         api_version: spec.api_version.clone(),
         kind: spec.kind.clone(),
         namespaces,
+        labels: Selector::parse("spec.primary.labels", &spec.labels)?,
     })
 }
 

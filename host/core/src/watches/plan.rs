@@ -3,6 +3,7 @@
 use super::{Keep, Scope, SecretReads, Watches};
 use crate::catalogue::{Catalogue, Revision};
 use crate::pattern::Pattern;
+use crate::policy::selector::Selector;
 use crate::policy::{Policy, ReadRule, WriteRule};
 use crate::projection::Paths;
 use crate::projection::path::Path;
@@ -143,13 +144,17 @@ pub(crate) fn primary(policy: &Policy, revision: Option<&Revision>) -> Bounds {
     let fields = revision
         .filter(|_| !whole(&rule.api_version, &rule.kind))
         .map(declared);
-    bound(
+    let mut all = bound(
         &rule.api_version,
         &rule.kind,
         &namespaces(policy),
         &["*".to_owned()],
         fields.as_ref(),
-    )
+    );
+    for (scope, _) in &mut all {
+        scope.labels = Some(rule.labels.clone()).filter(|labels| !labels.is_empty());
+    }
+    all
 }
 
 /// The fields of a primary that the guests read, and those that the policy writes.
@@ -209,7 +214,7 @@ pub(crate) fn target(policy: &Policy, rule: &WriteRule) -> Bounds {
         None,
     );
     for (scope, _) in all.iter_mut().filter(|(scope, _)| scope.name.is_none()) {
-        scope.labels = Some(format!("{}={}", labels::MANAGED_BY, labels::MANAGER));
+        scope.labels = Some(Selector::equal(labels::MANAGED_BY, labels::MANAGER));
     }
     all
 }
@@ -390,10 +395,11 @@ mod tests {
             }
         };
         let one = |(scope, keep): (&Scope, &Keep)| {
+            let labels = scope.labels.as_ref().map(ToString::to_string);
             let selectors: String = scope
                 .fields
                 .iter()
-                .chain(&scope.labels)
+                .chain(&labels)
                 .map(|selector| format!(" {selector}"))
                 .collect();
             let fields = keep.fields.as_ref().map_or_else(
@@ -533,6 +539,26 @@ mod tests {
         let expected =
             "Secret */* app.kubernetes.io/managed-by=transom: *-kubeconfig in klusterlet-*, whole";
         assert_eq!(watched([target], SecretReads::Strict)[3], expected);
+    }
+
+    #[test]
+    fn labels_of_primaries_limit_a_watch_that_no_other_policy_needs() {
+        let labels = |labels: Value| ("/spec/primary/labels", labels);
+        let expressions = json!([{"key": "b", "operator": "In", "values": ["c", "d"]}]);
+        let selected = labels(json!({"matchLabels": {"a": ""}, "matchExpressions": expressions}));
+        let one = with(taints_manifest(), std::slice::from_ref(&selected));
+        let alone = ["ManagedCluster */* a=,b in (c,d): * in *, spec.taints"];
+        assert_eq!(watched([one.clone()], SecretReads::Watch), alone);
+        let named = |name: &str| ("/metadata/name", json!(name));
+        let other = labels(json!({"matchLabels": {"e": "f"}}));
+        let two = with(taints_manifest(), &[named("two"), other]);
+        let each = [alone[0], "ManagedCluster */* e=f: * in *, spec.taints"];
+        assert_eq!(watched([one.clone(), two], SecretReads::Watch), each);
+        let every = with(taints_manifest(), &[named("every")]);
+        assert_eq!(
+            watched([one, every], SecretReads::Watch),
+            ["ManagedCluster */*: * in *, spec.taints"]
+        );
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod races;
 mod rights;
 mod rollout;
 mod rows;
+mod selected;
 mod sets;
 mod stage;
 mod suspended;

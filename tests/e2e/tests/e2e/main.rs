@@ -22,6 +22,7 @@ mod plan;
 mod policies;
 mod registries;
 mod rollout;
+mod selected;
 mod service_level;
 mod settled;
 mod signatures;

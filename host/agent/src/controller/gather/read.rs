@@ -67,7 +67,14 @@ impl Reader<'_> {
             );
             return Err(Failure::known(KnownReason::ReadFailed, message));
         }
-        if made && connections.confirm(&key.primary).await?.is_some() {
+        let rule = &self.loaded.revision.policy.primary;
+        let is_primary = |there: Object| rule.selects(&there);
+        if made
+            && connections
+                .confirm(&key.primary)
+                .await?
+                .is_some_and(is_primary)
+        {
             let message = format!(
                 "{} exists, although no watch event has reported it yet",
                 key.primary

@@ -87,12 +87,8 @@ struct World {
     restored: bool,
 }
 
-fn scope(labels: Option<&str>) -> Arc<Scope> {
-    let (api_version, kind, labels) = (
-        "v1".to_owned(),
-        "Secret".to_owned(),
-        labels.map(str::to_owned),
-    );
+fn scope(labels: Option<Selector>) -> Arc<Scope> {
+    let (api_version, kind) = ("v1".to_owned(), "Secret".to_owned());
     Arc::new(Scope {
         api_version,
         kind,
@@ -144,7 +140,10 @@ fn seen(watch: usize, stored: Option<Stored>) -> Option<Stored> {
 impl World {
     fn new() -> Self {
         let mut cache = Cache::new("local");
-        for (number, labels) in WATCHES.into_iter().zip([None, Some("l=1")]) {
+        for (number, labels) in WATCHES
+            .into_iter()
+            .zip([None, Some(Selector::equal("l", "1"))])
+        {
             cache
                 .watches
                 .push(Watched::new(number, scope(labels), Keep::default()));

@@ -1,0 +1,113 @@
+//! Bounds of the fields of each part of a policy and of its status.
+
+use super::*;
+
+/// Those of a read grant.
+pub(super) fn of_read(names: &str) -> Vec<(&'static str, Value)> {
+    vec![
+        ("role", text(ROLE, LABEL)),
+        ("cluster", text(CONNECTION, LABEL)),
+        ("apiVersion", text(VERSION, API_VERSION)),
+        ("kind", text(KIND, LABEL)),
+        ("namespace", text(names, PATTERN)),
+        ("name", text(names, PATTERN)),
+        ("keys", set(MANY)),
+        ("keys[]", text(KEY, DATA_KEY)),
+    ]
+}
+
+/// Those of a selector of labels.
+pub(super) fn of_labels(label: &Value) -> Vec<(&'static str, Value)> {
+    let labels = json!({"maxProperties": FEW, "additionalProperties": label});
+    vec![("matchLabels", labels), ("matchExpressions", list(FEW))]
+}
+
+/// Those of a key of signatures.
+pub(super) fn of_key() -> Vec<(&'static str, Value)> {
+    vec![
+        ("name", text(CONNECTION, LABEL)),
+        ("configMap", text(KEY_PLACE, PLACE)),
+        ("file", any(PLACE)),
+    ]
+}
+
+/// Those of the status.
+pub(super) fn of_status() -> Vec<(&'static str, Vec<(&'static str, Value)>)> {
+    let atomic = |most: usize| json!({"maxItems": most, "x-kubernetes-list-type": "atomic"});
+    let conditions = json!({"maxItems": 8, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]});
+    vec![
+        (
+            "status.limits",
+            vec![
+                ("changes", atomic(Limited::ALL.len())),
+                ("primaries", atomic(MAX_WITHHELD)),
+            ],
+        ),
+        ("status.candidate", vec![("effects", atomic(MAX_LISTED))]),
+        (
+            "status",
+            vec![
+                ("waiting", atomic(MAX_LISTED)),
+                ("topFailures", atomic(MAX_TOP_FAILURES)),
+                ("watchErrors", atomic(MAX_LISTED)),
+                ("usage", atomic(Budgeted::ALL.len())),
+                ("conditions", conditions),
+            ],
+        ),
+    ]
+}
+
+/// Those of what becomes of what was applied while a guest fails.
+pub(super) fn of_on_failure() -> Vec<(&'static str, Value)> {
+    let most = json!({"maximum": OnFailureSpec::MAX_STALE_AFTER_SECONDS});
+    vec![("staleAfterSeconds", most)]
+}
+
+/// Those of how much may change.
+pub(super) fn of_limits() -> Vec<(&'static str, Value)> {
+    let interval = json!({"minimum": 1, "maximum": LimitsSpec::MAX_INTERVAL_SECONDS});
+    let percent = json!({"maximum": 100});
+    vec![
+        ("intervalSeconds", interval),
+        ("elementsAdded.percent", percent.clone()),
+        ("elementsRemoved.percent", percent.clone()),
+        ("objectsChanged.percent", percent.clone()),
+        ("objectsPruned.percent", percent),
+    ]
+}
+
+/// Those of what a written kubeconfig may say.
+pub(super) fn of_kubeconfig() -> Vec<(&'static str, Value)> {
+    let few = json!({"maxItems": FEW});
+    let port = json!({"format": "int32", "minimum": 1, "maximum": u16::MAX});
+    vec![
+        ("server", few.clone()),
+        ("server[]", text(SERVER, PLACE)),
+        ("addresses", few),
+        ("addresses[].role", text(ROLE, LABEL)),
+        ("addresses[].host", text(HOST, PATTERN)),
+        ("addresses[].field", any(TEMPLATE)),
+        ("addresses[].primaryField", any(TEMPLATE)),
+        ("addresses[].port", port),
+        ("ca", list(FEW)),
+        ("ca[]", text(ROLE, LABEL)),
+        ("credentials", set(6)),
+        ("clusterDomain", text(DOMAIN, DATA_KEY)),
+    ]
+}
+
+pub(super) fn text(pattern: &str, most: usize) -> Value {
+    json!({"pattern": pattern, "minLength": 1, "maxLength": most})
+}
+
+pub(super) fn any(most: usize) -> Value {
+    json!({"minLength": 1, "maxLength": most})
+}
+
+pub(super) fn list(most: usize) -> Value {
+    json!({"maxItems": most, "minItems": 1})
+}
+
+pub(super) fn set(most: usize) -> Value {
+    json!({"maxItems": most, "x-kubernetes-list-type": "set"})
+}

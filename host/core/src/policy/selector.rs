@@ -1,0 +1,217 @@
+//! A selector of labels: which labels an object must have, as Kubernetes means it.
+
+use crate::object::Object;
+use crate::policy::check::{at_most, unique};
+use crate::policy::manifest::PolicyError;
+use crate::reference::dns;
+use std::collections::BTreeSet;
+use std::fmt;
+use transom_api::policy::bounds::{FEW, MANY};
+use transom_api::policy::{LabelExpression, LabelOperator, LabelSelectorSpec};
+
+/// A checked selector. Its text is that of the API: `a=b,c in (d,e),!f`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Selector(BTreeSet<Term>);
+
+/// What the label of one key must fulfil.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Term {
+    key: Box<str>,
+    operator: LabelOperator,
+    values: BTreeSet<Box<str>>,
+}
+
+impl Selector {
+    /// Selects the objects that have a label with a value.
+    pub fn equal(key: &str, value: &str) -> Self {
+        Self(BTreeSet::from([Term {
+            key: key.into(),
+            operator: LabelOperator::In,
+            values: BTreeSet::from([value.into()]),
+        }]))
+    }
+
+    /// Checks a selector; `field` is its path.
+    ///
+    /// # Errors
+    /// The first key or value that no label can have, an expression without the values that it needs, or too many.
+    pub fn parse(field: &str, spec: &LabelSelectorSpec) -> Result<Self, PolicyError> {
+        let labels: Vec<_> = spec.match_labels.iter().collect();
+        at_most(&format!("{field}.matchLabels"), &labels, FEW)?;
+        let expressions = format!("{field}.matchExpressions");
+        at_most(&expressions, &spec.match_expressions, FEW)?;
+        let mut terms = BTreeSet::new();
+        for (key, value) in labels {
+            let one = LabelExpression {
+                key: key.clone(),
+                operator: LabelOperator::In,
+                values: vec![value.clone()],
+            };
+            terms.insert(term(&format!("{field}.matchLabels"), &one)?);
+        }
+        for (index, one) in spec.match_expressions.iter().enumerate() {
+            terms.insert(term(&format!("{expressions}[{index}]"), one)?);
+        }
+        Ok(Self(terms))
+    }
+
+    /// Whether it selects every object.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Selects what both select.
+    pub fn and(&self, other: &Self) -> Self {
+        Self(self.0.union(&other.0).cloned().collect())
+    }
+
+    /// Whether it selects an object.
+    pub fn matches(&self, object: &Object) -> bool {
+        self.selects(|key| object.label(key))
+    }
+
+    /// Whether it selects an object by its labels.
+    pub fn selects<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.0.iter().all(|term| {
+            let value = label(&term.key);
+            match term.operator {
+                LabelOperator::In => value.is_some_and(|value| term.values.contains(value)),
+                LabelOperator::NotIn => value.is_none_or(|value| !term.values.contains(value)),
+                LabelOperator::Exists => value.is_some(),
+                LabelOperator::DoesNotExist => value.is_none(),
+            }
+        })
+    }
+}
+
+fn term(field: &str, one: &LabelExpression) -> Result<Term, PolicyError> {
+    let wrong = |field: &str, why: String| Err(PolicyError::new(field, why));
+    if !dns::is_qualified_name(&one.key) {
+        return wrong(field, format!("`{}` is not the key of a label", one.key));
+    }
+    at_most(&format!("{field}.values"), &one.values, MANY)?;
+    unique(&format!("{field}.values"), one.values.iter())?;
+    let fits = |value: &String| value.is_empty() || dns::is_label_value(value);
+    if let Some(value) = one.values.iter().find(|value| !fits(value)) {
+        return wrong(field, format!("`{value}` is not the value of a label"));
+    }
+    let compares = matches!(one.operator, LabelOperator::In | LabelOperator::NotIn);
+    match (compares, one.values.is_empty()) {
+        (true, true) => wrong(
+            field,
+            format!("{:?} needs at least one value", one.operator),
+        ),
+        (false, false) => wrong(field, format!("{:?} has no values", one.operator)),
+        _ => Ok(Term {
+            key: one.key.as_str().into(),
+            operator: one.operator,
+            values: one
+                .values
+                .iter()
+                .map(|value| value.as_str().into())
+                .collect(),
+        }),
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (
+            index,
+            Term {
+                key,
+                operator,
+                values,
+            },
+        ) in self.0.iter().enumerate()
+        {
+            if index > 0 {
+                f.write_str(",")?;
+            }
+            let values: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
+            match (operator, values.as_slice()) {
+                (LabelOperator::In, [value]) => write!(f, "{key}={value}")?,
+                (LabelOperator::In, values) => write!(f, "{key} in ({})", values.join(","))?,
+                (LabelOperator::NotIn, values) => write!(f, "{key} notin ({})", values.join(","))?,
+                (LabelOperator::Exists, _) => write!(f, "{key}")?,
+                (LabelOperator::DoesNotExist, _) => write!(f, "!{key}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{hosted, object};
+    use serde_json::{Value, json};
+
+    fn selector(spec: Value) -> Result<Selector, String> {
+        let spec = serde_json::from_value(spec).unwrap();
+        Selector::parse("s", &spec).map_err(|error| error.field)
+    }
+
+    fn expression(key: &str, operator: &str, values: &[&str]) -> Value {
+        json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]})
+    }
+
+    #[test]
+    fn selects_as_kubernetes_does() {
+        let labels = |labels: Value| object(hosted("x"), json!({"metadata": {"labels": labels}}));
+        let (a, b) = (labels(json!({"k": "a"})), labels(json!({"k": "b"})));
+        let none = object(hosted("x"), json!({"metadata": {}}));
+        for (spec, text, expected) in [
+            (json!({}), "", [true, true, true]),
+            (
+                json!({"matchLabels": {"k": "a"}}),
+                "k=a",
+                [true, false, false],
+            ),
+            (
+                expression("k", "In", &["a", "c"]),
+                "k in (a,c)",
+                [true, false, false],
+            ),
+            (
+                expression("k", "NotIn", &["a"]),
+                "k notin (a)",
+                [false, true, true],
+            ),
+            (expression("k", "Exists", &[]), "k", [true, true, false]),
+            (
+                expression("k", "DoesNotExist", &[]),
+                "!k",
+                [false, false, true],
+            ),
+        ] {
+            let selector = selector(spec).unwrap();
+            assert_eq!(selector.to_string(), text);
+            assert_eq!(
+                [&a, &b, &none].map(|one| selector.matches(one)),
+                expected,
+                "{text}"
+            );
+        }
+        let both = Selector::equal("k", "a").and(&Selector::equal("l", ""));
+        assert_eq!(both.to_string(), "k=a,l=");
+        assert!(!both.matches(&a) && both.matches(&labels(json!({"k": "a", "l": ""}))));
+    }
+
+    #[test]
+    fn names_what_no_label_can_be() {
+        for (spec, field) in [
+            (json!({"matchLabels": {"a b": "c"}}), "s.matchLabels"),
+            (json!({"matchLabels": {"a": "-"}}), "s.matchLabels"),
+            (expression("", "Exists", &[]), "s.matchExpressions[0]"),
+            (expression("k", "Exists", &["a"]), "s.matchExpressions[0]"),
+            (expression("k", "In", &[]), "s.matchExpressions[0]"),
+            (
+                expression("k", "In", &["a", "a"]),
+                "s.matchExpressions[0].values",
+            ),
+        ] {
+            assert_eq!(selector(spec).unwrap_err(), field);
+        }
+    }
+}
