@@ -111,6 +111,7 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
         Command::Render(args) => render::render(&args, screen),
         Command::Plan(args) => plan::plan(&args, screen),
         Command::Status(args) => status::status(&args, screen),
+        Command::Bench(args) => cases::bench(&args, screen),
         Command::Test(args) => cases::test(&args, screen),
         Command::Validate(args) => validate::validate(&args, screen),
         Command::Verify(args) => verify::verify(&args, screen),

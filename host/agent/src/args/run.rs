@@ -1,6 +1,7 @@
 //! Flags of `run` and `status`: which objects are worked on, and how.
 
-use super::{OutputFormat, ReconcileArgs, is_connection, parse_label};
+use super::name::{is_connection, parse_label};
+use super::{OutputFormat, ReconcileArgs};
 use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;

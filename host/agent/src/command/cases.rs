@@ -1,19 +1,20 @@
 //! `transom test`: runs the cases of policies and guests through the built components; those of policies also through
 //! the agent's own controller, in memory. Changes an expectation only with `--update`.
 
+mod bench;
 mod compare;
 mod guest;
 mod policy;
 mod travelling;
 mod update;
 
-use crate::args::TableFormat;
-use crate::args::TestArgs;
+use crate::args::{TableFormat, TestArgs};
 use crate::command::block_on;
 use crate::command::run;
 use crate::output::{Ending, Screen, Tint};
 use crate::telemetry;
 use anyhow::{Context as _, bail};
+pub(super) use bench::bench;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
 //! `transom policy init`: the manifest of a policy for a component.
 
-use crate::args::component::PolicyInitArgs;
+use crate::args::PolicyInitArgs;
 use crate::command::component::needs;
 use crate::command::place;
 use crate::output::{Ending, Screen};

@@ -154,6 +154,86 @@ fn the_cases_that_travel_with_a_component_run_without_its_crate() -> Result<()> 
 }
 
 #[test]
+fn bench_measures_the_cases_of_every_world_and_names_those_that_fail() -> Result<()> {
+    for (guest, case) in [
+        ("taints", "T02-not-available"),
+        ("kubeconfig", "target-with-dash"),
+        ("trigger", "unreadable-after"),
+        ("cluster-sets", "S07-fits-every-cluster"),
+    ] {
+        let component = format!("builtin:{guest}");
+        let cases = program::root().join(format!("guest/{guest}/cases/{case}"));
+        let cases = cases.to_str().context("a path that is no text")?;
+        let (code, said, told) = transom(&["bench", &component, "--cases", cases, "-o", "json"])?;
+        ensure!(code == Some(0), "{guest}: {said}{told}");
+        let found: Value = serde_json::from_str(&said)?;
+        let one = &found["cases"][0];
+        let time = |word: &str| one["microseconds"][word].as_u64().context("no time");
+        ensure!(
+            time("min")? <= time("median")? && time("median")? <= time("p99")?,
+            "{said}"
+        );
+        let memory = one["used"]["memoryBytes"].as_u64().unwrap_or_default();
+        let budget = found["budget"]["memoryBytes"].as_u64().unwrap_or_default();
+        ensure!((1..budget).contains(&memory), "{said}");
+        ensure!(one["calls"].as_u64() > Some(0), "{said}");
+    }
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("guest.wasm");
+    let at = path.to_str().context("a path that is no text")?;
+    for (fails, expected, told) in [
+        (false, 0, "1 passed, 0 failed"),
+        (true, 1, "expected [{\"reason\":\"Never\"}], got []"),
+    ] {
+        fs::write(&path, fixture::with_case(fixture::hostile("good")?, fails)?)?;
+        let (code, said, _) = transom(&["bench", at])?;
+        ensure!(code == Some(expected) && said.contains(told), "{said}");
+    }
+    fs::write(&path, fixture::hostile("good")?)?;
+    let (code, _, told) = transom(&["bench", at])?;
+    ensure!(
+        code == Some(2) && told.contains("no case travels with it"),
+        "{told}"
+    );
+    Ok(())
+}
+
+#[test]
+fn bench_shows_the_budget_that_stopped_a_guest_beside_cases_that_cannot_be_read() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    guest(folder.path())?;
+    let path = folder.path().join("guest.wasm");
+    let text = fs::read_to_string(program::root().join("tests/fixtures/hostile/log-lines.wat"))?;
+    fs::write(&path, fixture::taints_component(&text)?)?;
+    let [broken, misspelt] =
+        ["broken", "misspelt"].map(|name| folder.path().join("cases").join(name));
+    for case in [&broken, &misspelt] {
+        fs::create_dir_all(case)?;
+        fs::write(case.join("expected.yaml"), "")?;
+    }
+    fs::write(broken.join("given.yaml"), "[")?;
+    fs::write(misspelt.join("given.yaml"), "clutser: {}")?;
+    let words = [
+        "bench".as_ref(),
+        path.as_os_str(),
+        "--cases".as_ref(),
+        folder.path().as_os_str(),
+    ];
+    let output = Command::new(program::binary()?).args(words).output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    ensure!(code(&output) == Some(1), "{said}{}", stderr(&output));
+    for part in [
+        "100 % logLines",
+        "cases/broken",
+        "`cluster` is missing",
+        "0 passed, 3 failed",
+    ] {
+        ensure!(said.contains(part), "{part}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
 fn refuses_a_file_that_is_not_a_guest_and_keeps_the_old_output() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (module, component) = (

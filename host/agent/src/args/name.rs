@@ -1,0 +1,17 @@
+//! Names that flags take.
+
+use transom_core::reference::dns::is_label;
+
+/// Whether a connection may have this name.
+pub(super) fn is_connection(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
+
+/// A name that a namespace may have.
+pub(super) fn parse_label(text: &str) -> Result<String, String> {
+    let fits = is_label(text).then(|| text.to_owned());
+    fits.ok_or_else(|| "expected a DNS label: lower-case letters, digits and dashes".to_owned())
+}
