@@ -5,7 +5,10 @@ use crate::{Context, Failure, Guest, ObjectRef, Primary};
 use bindings::exports::transom::policy::objects as wit;
 use serde_json::Value as Json;
 
-pub use wit::{Absence, Answer, Desired, Form, Input, Need, Value};
+pub use wit::{
+    Absence, Age, Answer, Desired, Form, Input, LabelTerm, Member, Need, Operator, Outcome, Query,
+    Value, Wake,
+};
 
 #[doc(hidden)]
 pub use Objects as World;
@@ -24,6 +27,13 @@ pub mod bindings {
         additional_type_attributes: {
             "transom:policy/objects@0.1.0/form": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/absence": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/age": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/query": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/label-term": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/operator": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/wake": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/member": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/outcome": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/need": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/value": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/input": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
@@ -89,6 +99,74 @@ impl Desired {
             content: content.to_string(),
         }
     }
+}
+
+impl Need {
+    /// One object with the declared fields of its kind. Without it the guest is called as well; every change of it calls for
+    /// another reconcile.
+    pub fn object(role: &str, reference: ObjectRef) -> Self {
+        Self {
+            role: role.to_owned(),
+            reference,
+            form: Form::Object,
+            absence: Absence::Fine,
+            wake: Wake::Change,
+        }
+    }
+
+    /// Only whether an object is there.
+    pub fn presence(role: &str, reference: ObjectRef) -> Self {
+        Self {
+            form: Form::Presence,
+            wake: Wake::Presence,
+            ..Self::object(role, reference)
+        }
+    }
+
+    /// How old a time in a declared field of an object is.
+    pub fn age(role: &str, reference: ObjectRef, field: &str, seconds: u32) -> Self {
+        let field = field.to_owned();
+        Self {
+            form: Form::Age(Age { field, seconds }),
+            ..Self::object(role, reference)
+        }
+    }
+
+    /// All objects of a kind, in the namespace of `place` if it has one; the name of `place` is empty.
+    pub fn every(role: &str, place: ObjectRef, labels: Vec<LabelTerm>) -> Self {
+        let names_only = false;
+        Self {
+            form: Form::Every(Query { labels, names_only }),
+            ..Self::object(role, place)
+        }
+    }
+
+    /// How the last reconcile of the primary ended.
+    pub fn outcome(role: &str, primary: &Primary) -> Self {
+        Self {
+            form: Form::Outcome,
+            wake: Wake::Never,
+            ..Self::object(role, primary.reference.clone())
+        }
+    }
+
+    /// With another meaning of its absence.
+    #[must_use]
+    pub fn or(self, absence: Absence) -> Self {
+        Self { absence, ..self }
+    }
+
+    /// With another wake.
+    #[must_use]
+    pub fn waking(self, wake: Wake) -> Self {
+        Self { wake, ..self }
+    }
+}
+
+/// What was found for a role; absent when nothing was.
+pub fn found<'a>(inputs: &'a [Input], role: &str) -> &'a Value {
+    let input = inputs.iter().find(|input| input.role == role);
+    input.map_or(&Value::Absent, |input| &input.value)
 }
 
 impl Default for Value {

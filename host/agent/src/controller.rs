@@ -44,9 +44,9 @@ use tokio::sync::{Notify, Semaphore, watch as channel};
 use tokio::time::Instant;
 use transom_cluster::kubernetes::Leading;
 use transom_core::contract::AgentFacts;
-use transom_core::digest::Digest;
 use transom_core::failure::{Class, Failure};
-use transom_core::fingerprint;
+use transom_core::inputs::seen::Seen;
+use transom_core::inputs::sets::SeenSet;
 use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
@@ -203,8 +203,10 @@ struct Admitted {
 struct Touched {
     /// For the report.
     reconcile: Reconcile,
-    /// Every object whose change calls for another reconcile, with its fingerprint where it was read.
-    objects: BTreeMap<ObjectRef, Option<Digest>>,
+    /// Every object whose change calls for another reconcile, with what was seen of it.
+    objects: BTreeMap<ObjectRef, Seen>,
+    /// The sets whose change calls for another reconcile.
+    sets: Vec<SeenSet>,
     /// The primary as it was read.
     primary: Option<Arc<Object>>,
     /// The primary as this reconcile saw it. `None` when it wrote the primary and does not know the state after the
@@ -228,6 +230,7 @@ impl Touched {
         Self {
             reconcile: Reconcile::new(work.key.clone()),
             objects: BTreeMap::new(),
+            sets: Vec::new(),
             primary: None,
             last_seen: None,
             resyncs: work.cause == Cause::Resync,
@@ -238,10 +241,14 @@ impl Touched {
         }
     }
 
-    /// Records an object that was read, or looked for and not found.
+    /// Records an object that was read, or looked for and not found: every change of it counts.
     fn read(&mut self, reference: &ObjectRef, object: Option<&Object>) {
-        let fingerprint = object.map(fingerprint::of);
-        self.objects.insert(reference.clone(), fingerprint);
+        self.saw(reference, Seen::whole(object));
+    }
+
+    /// Records what was seen of an object.
+    fn saw(&mut self, reference: &ObjectRef, seen: Seen) {
+        self.objects.entry(reference.clone()).or_default().add(seen);
     }
 
     /// Keeps the earliest of all times that were asked for.
@@ -252,7 +259,8 @@ impl Touched {
     /// Has a change of each object that is waited for call for another reconcile, whether it was read or not.
     fn waits_for(&mut self, objects: &[ObjectRef]) {
         for object in objects {
-            self.objects.entry(object.clone()).or_default();
+            let seen = self.objects.entry(object.clone());
+            seen.or_insert_with(Seen::pending);
         }
     }
 

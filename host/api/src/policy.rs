@@ -2,6 +2,7 @@
 //! The shape only: unknown fields are refused here, everything else is validated in `core`.
 
 pub mod budget;
+mod every;
 pub mod failure;
 pub mod kubeconfig;
 pub mod labels;
@@ -10,6 +11,7 @@ pub mod rollout;
 pub mod verify;
 
 pub use budget::{BudgetSpec, Budgeted};
+pub use every::EverySpec;
 pub use failure::{FailureMode, OnFailureSpec};
 pub use kubeconfig::{AddressGrant, CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 pub use labels::{LabelExpression, LabelOperator, LabelSelectorSpec};
@@ -206,6 +208,9 @@ pub struct ReadGrant {
     /// Keys of a Secret's data that may be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
+    /// Allows to ask for all objects of the kind at once, in one namespace or in all; the name is then `*`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<EverySpec>,
 }
 
 /// Objects that may be written, and how.

@@ -13,7 +13,7 @@ use transom_core::plan::{Outcome, Plan};
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
-use transom_core::watches::Watches;
+use transom_core::watches::{Scope, Watches};
 
 /// The result of a read; `None` when the object does not exist.
 pub type Read = Result<Option<Object>, ReadFailure>;
@@ -47,8 +47,14 @@ pub trait Cluster: Send + Sync {
     /// What cannot be followed now, as a policy's status names it: kinds, or files, which may hold any kind.
     fn watch_errors(&self) -> Vec<WatchStatus>;
 
-    /// The objects of a kind whose labels are selected; sorted.
+    /// The objects of a kind whose labels are selected, or cannot be read; sorted.
     fn list(&self, api_version: &str, kind: &str, labels: &Selector) -> Vec<ObjectRef>;
+
+    /// Checks that every object of a scope is known, so that one that is not listed is not there.
+    ///
+    /// # Errors
+    /// Why objects may be missing.
+    fn complete(&self, scope: &Scope) -> Result<(), ReadFailure>;
 
     /// Those of them that the agent made.
     fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef>;

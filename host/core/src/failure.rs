@@ -84,6 +84,16 @@ pub struct InvalidField {
     pub expected: &'static str,
 }
 
+impl InvalidField {
+    /// A declared path leads through something of another shape.
+    pub(crate) fn shape(path: String) -> Self {
+        Self {
+            path,
+            expected: "a mapping or a list as its kind requires",
+        }
+    }
+}
+
 /// Makes one line: line breaks and tabs become spaces, invisible characters are escaped, long text is cut.
 pub fn one_line(text: &str) -> String {
     let text = text

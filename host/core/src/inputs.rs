@@ -1,18 +1,23 @@
 //! The inputs found for a guest's needs: absence, the form in which each crosses (a Service as a record), and their
 //! digest. The digest covers neither credential bytes nor the time.
 
+pub mod age;
 pub mod kubeconfigs;
+pub mod seen;
+pub mod sets;
 
+use self::age::Freshness;
 use crate::catalogue::guest::Guest;
 use crate::contract::Primary;
 use crate::contract::credentials::SourceView;
-use crate::contract::decide::{Absence, Form, Input, InputValue, Need};
+use crate::contract::decide::{Absence, Age, Form, Input, InputValue, Member, Need, Outcome};
 use crate::contract::decide::{Protocol, Service, ServicePort};
 use crate::digest::Digest;
 use crate::failure::{Class, Failure, InvalidField};
 use crate::object::Object;
 use crate::object::field::{self, Place};
 use crate::projection::Declared;
+use crate::projection::path::Path;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_api::KnownReason;
@@ -24,9 +29,23 @@ pub struct Found {
     pub need: Need,
     /// The object, even when it is being deleted.
     pub object: Option<Arc<Object>>,
+    /// The members of a set; none for another form.
+    pub members: Vec<Member>,
+    /// How the last reconcile ended, if that is asked for and there was one.
+    pub outcome: Option<Outcome>,
 }
 
 impl Found {
+    /// One object, or its absence.
+    pub fn one(need: Need, object: Option<Arc<Object>>) -> Self {
+        Self {
+            need,
+            object,
+            members: Vec::new(),
+            outcome: None,
+        }
+    }
+
     /// The object, unless it is being deleted.
     pub fn living(&self) -> Option<&Arc<Object>> {
         self.object.as_ref().filter(|object| !object.deleting())
@@ -42,6 +61,7 @@ pub fn check_present(found: &[Found], guest: &Guest) -> Result<(), Failure> {
     found
         .iter()
         .filter(|found| found.living().is_none())
+        .filter(|found| !matches!(found.need.form, Form::Every(_) | Form::Outcome))
         .try_for_each(|found| absent(found, guest))
 }
 
@@ -62,20 +82,28 @@ fn absent(found: &Found, guest: &Guest) -> Result<(), Failure> {
     Err(failure.about([reference.clone()]))
 }
 
-/// The inputs as the guest sees them, in the order of its needs. `kubeconfig` makes the view of the kubeconfig under
+/// The inputs as the guest sees them, in the order of its needs; takes the members of sets. `kubeconfig` makes the view of the kubeconfig under
 /// a need's key of a Secret, and keeps the values that its references stand for.
 ///
 /// # Errors
 /// The errors of `kubeconfig`; `InvalidObject` for a Service or a declared field of another shape.
 pub fn cross(
-    found: &[Found],
+    found: &mut [Found],
     guest: &Guest,
+    now_seconds: i64,
     mut kubeconfig: impl FnMut(&Found, &Object, &str) -> Result<SourceView, Failure>,
 ) -> Result<Vec<Input>, Failure> {
     let mut inputs = Vec::with_capacity(found.len());
     for found in found {
+        let members = std::mem::take(&mut found.members);
         let value = match (found.living(), &found.need.form) {
+            (_, Form::Every(_)) => InputValue::Every(members),
+            (_, Form::Outcome) => match found.outcome.take() {
+                Some(outcome) => InputValue::Outcome(outcome),
+                None => InputValue::Absent,
+            },
             (None, _) => InputValue::Absent,
+            (Some(object), Form::Age(limit)) => age(object, limit, guest, now_seconds)?,
             (Some(_), Form::Presence) => InputValue::Present,
             (Some(object), Form::Object) => InputValue::Object(fields(object, guest)?),
             (Some(object), Form::Service) => {
@@ -93,6 +121,33 @@ pub fn cross(
         });
     }
     Ok(inputs)
+}
+
+/// On which side of its limit a declared time is.
+fn age(
+    object: &Object,
+    limit: &Age,
+    guest: &Guest,
+    now_seconds: i64,
+) -> Result<InputValue, Failure> {
+    let declared = guest.declared(&object.reference.api_version, &object.reference.kind);
+    let covered = Path::parse(&limit.field)
+        .is_ok_and(|path| declared.fields.list().iter().any(|one| one.covers(&path)));
+    if !covered {
+        let message = format!(
+            "the guest asks for the age of `{}` of {}, which its description does not declare",
+            limit.field, object.reference
+        );
+        return Err(Failure::known(KnownReason::ContractBroken, message));
+    }
+    let freshness = Freshness::of(Some(object), limit, now_seconds);
+    let freshness = freshness.map_err(|invalid| Failure::invalid_object(object, &invalid))?;
+    Ok(match freshness {
+        Freshness::Absent => InputValue::Absent,
+        Freshness::Fresh { until } => InputValue::Fresh(until),
+        Freshness::Stale { since } => InputValue::Stale(since),
+        Freshness::Ahead { until } => InputValue::Ahead(until),
+    })
 }
 
 /// The declared fields of an object.
@@ -115,24 +170,23 @@ pub fn primary(object: &Object, guest: &Guest) -> Result<Primary, Failure> {
 fn shaped(object: &Object, declared: &Declared) -> Result<(), Failure> {
     match declared.misfit(object) {
         None => Ok(()),
-        Some(path) => {
-            let invalid = InvalidField {
-                path,
-                expected: "a mapping or a list as its kind requires",
-            };
-            Err(Failure::invalid_object(object, &invalid))
-        }
+        Some(path) => Err(Failure::invalid_object(object, &InvalidField::shape(path))),
     }
 }
 
 /// The digest of everything that a decision rests on: the primary and the inputs as the guest sees them, and their
-/// references. Numbers that are valid for one call are left out.
+/// references. Numbers that are valid for one call are left out, and so is the end of a time that only goes on.
 pub fn digest(primary: &Primary, found: &[Found], inputs: &[Input]) -> Digest {
-    let views: Vec<Value> = found
-        .iter()
-        .zip(inputs)
-        .map(|(found, input)| json!({"role": input.role, "object": found.need.reference, "value": input.value}))
-        .collect();
+    let view = |(found, input): (&Found, &Input)| {
+        let value = match &input.value {
+            InputValue::Fresh(_) => json!("Fresh"),
+            InputValue::Ahead(_) => json!("Ahead"),
+            _ if found.need.form == Form::Outcome => json!("Outcome"),
+            value => json!(value),
+        };
+        json!({"role": input.role, "object": found.need.reference, "value": value})
+    };
+    let views: Vec<Value> = found.iter().zip(inputs).map(view).collect();
     Digest::of(&json!({
         "primary": {
             "object": primary.reference,
@@ -214,6 +268,7 @@ fn target_port(place: &Place<'_>) -> Result<Option<String>, InvalidField> {
 mod tests {
     use super::*;
     use crate::contract::credentials::{Authority, AuthoritySource, ClusterView, Url};
+    use crate::contract::decide::Wake;
     use crate::reference::ObjectRef;
     use crate::sample::{guest, hosted, object};
 
@@ -224,11 +279,9 @@ mod tests {
             reference: reference.clone(),
             form,
             absence,
+            wake: Wake::Change,
         };
-        Found {
-            need,
-            object: body.map(|body| Arc::new(object(reference, body))),
-        }
+        Found::one(need, body.map(|body| Arc::new(object(reference, body))))
     }
 
     #[test]
@@ -277,8 +330,9 @@ mod tests {
     #[test]
     fn inputs_reach_the_guest_in_the_requested_form() {
         let namespace = json!({"metadata": {"labels": {"a": "b"}, "name": "n"}, "status": "odd"});
-        let cross_one =
-            |guest: &Guest, form, body| cross(&[found(Absence::Fine, form, body)], guest, none);
+        let cross_one = |guest: &Guest, form, body| {
+            cross(&mut [found(Absence::Fine, form, body)], guest, 0, none)
+        };
         let labels = guest(&["metadata.labels"], &[]);
         for (form, body, value) in [
             (Form::Presence, None, InputValue::Absent),

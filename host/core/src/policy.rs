@@ -145,6 +145,17 @@ pub struct ReadRule {
     pub name: Pattern,
     /// Keys of a Secret's data that may be read.
     pub keys: BTreeSet<String>,
+    /// How many objects may be read at once as a set, if any.
+    pub every: Option<EveryRule>,
+}
+
+/// The limits of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EveryRule {
+    /// How many objects it may have.
+    pub objects: usize,
+    /// How many bytes of names and declared fields they may have together.
+    pub bytes: usize,
 }
 
 /// Objects that a policy may write, and how.
@@ -210,6 +221,18 @@ impl ReadRule {
         object.is(&self.cluster, &self.api_version, &self.kind)
             && namespace
             && self.name.matches(&object.name, data)
+    }
+
+    /// Whether a set of objects may be read for a primary: all of the kind, in a namespace if one is named.
+    pub fn admits_every(&self, place: &ObjectRef, data: &TemplateData<'_>) -> Option<EveryRule> {
+        let namespace = match (&self.namespace, &place.namespace) {
+            (None, None) => true,
+            (Some(pattern), None) => pattern.to_string() == "*",
+            (Some(pattern), Some(name)) => pattern.matches(name, data),
+            (None, Some(_)) => false,
+        };
+        let admitted = place.is(&self.cluster, &self.api_version, &self.kind) && namespace;
+        self.every.filter(|_| admitted)
     }
 
     /// What it admits for a primary, for people: `Secret clusters/demo-admin-kubeconfig`.

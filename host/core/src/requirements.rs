@@ -1,11 +1,12 @@
 //! Checks what a guest asks for against the grant of its policy, round by round.
 
 use crate::catalogue::guest::Guest;
-use crate::contract::decide::{Form, Need, Requirement};
+use crate::contract::decide::{Age, Form, Need, Requirement};
 use crate::contract::{Problem, Refusal};
 use crate::failure::{Class, Failure};
 use crate::pattern::TemplateData;
 use crate::policy::Policy;
+use crate::projection::path::Path;
 use crate::reference::ObjectRef;
 use crate::reference::dns;
 use std::collections::BTreeSet;
@@ -109,6 +110,17 @@ fn target(policy: &Policy, data: &TemplateData<'_>, target: &ObjectRef) -> Resul
     policy.whole(target, data).map(drop)
 }
 
+/// Checks that Kubernetes allows the name of a namespace.
+fn namespace_possible(place: &ObjectRef) -> Result<(), Failure> {
+    match place.namespace.as_deref().is_none_or(dns::is_label) {
+        true => Ok(()),
+        false => Err(Failure::known(
+            KnownReason::InvalidTargetName,
+            format!("{place}: Kubernetes does not allow this namespace"),
+        )),
+    }
+}
+
 /// Checks that Kubernetes allows the names of an object.
 fn possible(object: &ObjectRef) -> Result<(), Failure> {
     let namespace = object.namespace.as_deref();
@@ -126,7 +138,22 @@ fn possible(object: &ObjectRef) -> Result<(), Failure> {
 }
 
 fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<(), Failure> {
-    possible(&need.reference)?;
+    let place = &need.reference;
+    match &need.form {
+        Form::Outcome if *place == data.object.reference => return Ok(()),
+        Form::Outcome => {
+            let message = format!("the guest asks for the outcome of {place}, not of its primary");
+            return Err(Failure::known(KnownReason::ContractBroken, message));
+        }
+        Form::Every(_) if place.name.is_empty() => {
+            namespace_possible(place)?;
+        }
+        Form::Every(_) => {
+            let message = format!("the guest asks for every object, and names {place}");
+            return Err(Failure::known(KnownReason::ContractBroken, message));
+        }
+        _ => possible(place)?,
+    }
     let refused = |why: &str| {
         let message = format!(
             "the policy does not grant reading {} as `{}`{why}",
@@ -143,6 +170,13 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
         };
         return refused(&format!("; its roles are {roles}"));
     };
+    if matches!(need.form, Form::Every(_)) {
+        return match (rule.admits_every(place, data), rule.every) {
+            (Some(_), _) => Ok(()),
+            (None, Some(_)) => refused(&format!("; granted: {}", rule.shown(data))),
+            (None, None) => refused(": the role does not grant sets; add `every`"),
+        };
+    }
     if !rule.admits(&need.reference, data) {
         return refused(&format!("; granted: {}", rule.shown(data)));
     }
@@ -155,10 +189,29 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
             refused(&format!("; granted keys: {}", keys.join(", ")))
         }
         Form::Service if rule.kind == "Service" && rule.api_version == "v1" => Ok(()),
-        Form::Object if !secret => Ok(()),
-        Form::Object => refused(": guests never see the fields of a Secret"),
-        Form::Kubeconfig(_) | Form::Service => refused(": its kind cannot be read in this form"),
+        Form::Object | Form::Age(_) if secret => {
+            refused(": guests never see the fields of a Secret")
+        }
+        Form::Object => Ok(()),
+        Form::Age(age) => of_age(age),
+        Form::Kubeconfig(_) | Form::Service | Form::Every(_) | Form::Outcome => {
+            refused(": its kind cannot be read in this form")
+        }
     }
+}
+
+/// Checks that an age is one of a single field.
+fn of_age(age: &Age) -> Result<(), Failure> {
+    let path = Path::parse(&age.field).ok();
+    if age.seconds > 0 && path.as_ref().and_then(Path::keys).is_some() {
+        return Ok(());
+    }
+    let field: String = age.field.chars().take(80).collect();
+    let message = format!(
+        "the guest asks for the age of `{field}` with a limit of {} s",
+        age.seconds
+    );
+    Err(Failure::known(KnownReason::ContractBroken, message))
 }
 
 /// Checks the objects that a guest waits for: the policy must grant to read each under some role.
@@ -221,9 +274,9 @@ pub fn waits(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::decide::Absence;
+    use crate::contract::decide::{Absence, Query, Wake};
     use crate::contract::{AgentFacts, Problem};
-    use crate::sample::{guest, hosted, kubeconfig_manifest, object, policy, target};
+    use crate::sample::{guest, hosted, kubeconfig_manifest, object, policy, target, with};
     use serde_json::json;
     use transom_api::Reason;
 
@@ -237,6 +290,7 @@ mod tests {
             reference: ObjectRef::local(version, kind, namespace, name),
             form,
             absence: Absence::Fine,
+            wake: Wake::Change,
         }
     }
 
@@ -418,6 +472,111 @@ mod tests {
                 });
                 assert_eq!(reason, Some(word.into()));
             }
+        }
+    }
+
+    #[test]
+    fn a_set_needs_a_grant_of_its_own_and_an_age_a_field_and_a_limit() {
+        let every = |at: usize| (format!("/spec/grant/read/{at}/every"), json!({}));
+        let any = |at: usize| (format!("/spec/grant/read/{at}/name"), json!("*"));
+        let changes = [every(2), any(2), every(1), any(1)];
+        let changes = changes
+            .each_ref()
+            .map(|(place, value)| (place.as_str(), value.clone()));
+        let policy = policy(&with(kubeconfig_manifest(), &changes));
+        let object = object(hosted("demo"), json!({}));
+        let agent = &AgentFacts::new("local-cluster", None);
+        let object = &object;
+        let data = &TemplateData { object, agent };
+        let set = || {
+            let labels = Vec::new();
+            Form::Every(Query {
+                labels,
+                names_only: true,
+            })
+        };
+        let age = |field: &str, seconds| {
+            let field = field.to_owned();
+            Form::Age(Age { field, seconds })
+        };
+        let (home, service) = (
+            need("home", "Namespace", None, "", set()),
+            Some("clusters-demo"),
+        );
+        let demo = || need("home", "Namespace", None, "demo", set());
+        let own = |reference| Need {
+            reference,
+            form: Form::Outcome,
+            ..demo()
+        };
+        for (need, reason) in [
+            (home.clone(), None),
+            (need("service", "Service", service, "", set()), None),
+            (
+                need("service", "Service", Some("other"), "", set()),
+                Some("ReadNotGranted"),
+            ),
+            (
+                need("service", "Service", None, "", set()),
+                Some("ReadNotGranted"),
+            ),
+            (
+                need("klusterlet", "Klusterlet", None, "", set()),
+                Some("ReadNotGranted"),
+            ),
+            (
+                need("source", "Secret", Some("clusters"), "", set()),
+                Some("ReadNotGranted"),
+            ),
+            (
+                need("service", "Service", Some("../x"), "", set()),
+                Some("InvalidTargetName"),
+            ),
+            (demo(), Some("ContractBroken")),
+            (
+                Need {
+                    form: age("spec.x", 1),
+                    ..demo()
+                },
+                None,
+            ),
+            (
+                Need {
+                    form: age("spec.x", 0),
+                    ..demo()
+                },
+                Some("ContractBroken"),
+            ),
+            (
+                Need {
+                    form: age("spec..x", 1),
+                    ..demo()
+                },
+                Some("ContractBroken"),
+            ),
+            (
+                Need {
+                    form: age("spec.a[b]", 1),
+                    ..demo()
+                },
+                Some("ContractBroken"),
+            ),
+            (
+                Need {
+                    form: age("data.x", 1),
+                    ..source()
+                },
+                Some("ReadNotGranted"),
+            ),
+            (own(hosted("demo")), None),
+            (own(hosted("other")), Some("ContractBroken")),
+        ] {
+            let told = format!("{need:?}");
+            let end = Rounds::default()
+                .answer(&policy, data, answer(vec![need]))
+                .err();
+            let end = end.map(|failure| failure.reason);
+            assert_eq!(end.as_ref().map(Reason::as_str), reason, "{told}");
         }
     }
 

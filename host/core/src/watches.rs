@@ -59,8 +59,16 @@ impl Scope {
         }
     }
 
+    /// All objects of a kind, in a namespace if the place has one.
+    pub fn of(place: &ObjectRef) -> Self {
+        Self {
+            namespace: place.namespace.clone(),
+            ..Self::all(&place.api_version, &place.kind)
+        }
+    }
+
     /// Whether it covers another scope: each of its bounds is also one of the other.
-    fn holds(&self, other: &Self) -> bool {
+    pub fn holds(&self, other: &Self) -> bool {
         let within = |mine: &Option<String>, other| mine.is_none() || mine == other;
         let selected = self.labels.is_none() || self.labels == other.labels;
         (&self.api_version, &self.kind) == (&other.api_version, &other.kind)

@@ -67,6 +67,8 @@ pub enum Cause {
     Gone,
     /// A time that a guest asked for has come.
     Timer,
+    /// A time in an object that it reads got as old as its limit.
+    Expired,
     /// An earlier reconcile failed.
     Retry,
     /// The jittered resync.
@@ -87,6 +89,7 @@ impl Cause {
             Self::Released => "Released",
             Self::Gone => "Gone",
             Self::Timer => "Timer",
+            Self::Expired => "Expired",
             Self::Retry => "Retry",
             Self::Resync => "Resync",
             Self::Swapped => "Swapped",

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use std::path::Path;
 use transom_core::contract::AgentFacts;
-use transom_core::contract::decide::{Absence, Form, Need, Requirement};
+use transom_core::contract::decide::{Absence, Form, Need, Requirement, Wake};
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
 use transom_core::plan::prune;
@@ -54,6 +54,7 @@ fn refused(data: &TemplateData<'_>, cluster: &str) -> Option<String> {
         reference,
         form: Form::Presence,
         absence: Absence::Fine,
+        wake: Wake::Change,
     };
     let ask = |needs| {
         Rounds::default().answer(
@@ -175,6 +176,7 @@ fn a_refusal_names_what_is_granted() {
         reference,
         form: Form::Presence,
         absence: Absence::Fine,
+        wake: Wake::Change,
     };
     let service =
         |namespace: &str| ObjectRef::local("v1", "Service", Some(namespace), "kube-apiserver");

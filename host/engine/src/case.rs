@@ -140,7 +140,8 @@ pub(crate) fn inputs(
     primary: &Primary,
     given: Vec<Input>,
 ) -> Result<Vec<Input>, String> {
-    let is_object = |input: &Input| matches!(input.value, InputValue::Object(_));
+    let is_object =
+        |input: &Input| matches!(input.value, InputValue::Object(_) | InputValue::Every(_));
     if !given.iter().any(is_object) {
         return Ok(given);
     }
@@ -169,18 +170,24 @@ pub(crate) fn inputs(
 }
 
 fn cut(guest: &Guest, input: &Input, needs: &BTreeMap<String, Need>) -> Result<Input, String> {
-    let InputValue::Object(value) = &input.value else {
+    if !matches!(input.value, InputValue::Object(_) | InputValue::Every(_)) {
         return Ok(input.clone());
-    };
+    }
     let role = &input.role;
     let need = needs.get(role).ok_or_else(|| {
         format!("no requirement of the guest names the role `{role}` of an object")
     })?;
     let declared = declared(guest, &need.reference)?;
-    Ok(Input {
-        role: role.clone(),
-        value: InputValue::Object(declared.fields.project(value)),
-    })
+    let mut input = input.clone();
+    match &mut input.value {
+        InputValue::Object(value) => *value = declared.fields.project(value),
+        InputValue::Every(members) => {
+            let fields = members.iter_mut().map(|member| &mut member.fields);
+            fields.for_each(|fields| *fields = declared.fields.project(fields));
+        }
+        _ => {}
+    }
+    Ok(input)
 }
 
 /// `ok` or `err`.

@@ -138,16 +138,14 @@ impl<'a> Objects<'a> {
                 .find(|object| object.reference == need.reference)
                 .cloned()
         };
-        let found: Vec<Found> = needs
-            .into_iter()
-            .map(|need| Found {
-                object: object(&need),
-                need,
-            })
-            .collect();
+        let one = |need: Need| {
+            let there = object(&need);
+            Found::one(need, there)
+        };
+        let mut found: Vec<Found> = needs.into_iter().map(one).collect();
         let described = &self.scene.kubeconfig.described;
         inputs::check_present(&found, described).map_err(told)?;
-        let inputs = inputs::cross(&found, described, |_, object, key| {
+        let inputs = inputs::cross(&mut found, described, 0, |_, object, key| {
             let bytes = object.secret_bytes(key).unwrap_or_default();
             let parsed = Source::parse(&bytes, &KubeconfigLimits::default())
                 .map_err(|error| Failure::known(error.reason, error.to_string()))?;

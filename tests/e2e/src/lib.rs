@@ -2,6 +2,7 @@
 //! agent as a black box: checks its exit codes, its output and its files.
 
 pub mod agent;
+pub mod asking;
 pub mod bound;
 pub mod browser;
 pub mod canary;

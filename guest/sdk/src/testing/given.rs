@@ -98,6 +98,10 @@ impl Given {
         if let Some(Value::Array(inputs)) = self.0.get_mut(word) {
             for input in inputs {
                 as_text(input.get_mut("value"), "object", false);
+                let every = input.pointer_mut("/value/every");
+                for member in every.and_then(Value::as_array_mut).into_iter().flatten() {
+                    as_text(Some(member), "fields", true);
+                }
             }
         }
         self.take(word)
@@ -139,8 +143,8 @@ fn as_text(value: Option<&mut Value>, word: &str, always: bool) {
 pub(super) trait Found: Clone + DeserializeOwned {
     /// The role under which it was asked for.
     fn role(&self) -> &str;
-    /// The JSON of an object; `None` for another form.
-    fn object(&mut self) -> Option<&mut String>;
+    /// The JSON of its objects; none for another form.
+    fn objects(&mut self) -> Vec<&mut String>;
 }
 
 impl Found for kubeconfig::Input {
@@ -148,10 +152,10 @@ impl Found for kubeconfig::Input {
         &self.role
     }
 
-    fn object(&mut self) -> Option<&mut String> {
+    fn objects(&mut self) -> Vec<&mut String> {
         match &mut self.value {
-            kubeconfig::Value::Object(text) => Some(text),
-            _ => None,
+            kubeconfig::Value::Object(text) => vec![text],
+            _ => Vec::new(),
         }
     }
 }
@@ -161,10 +165,14 @@ impl Found for objects::Input {
         &self.role
     }
 
-    fn object(&mut self) -> Option<&mut String> {
+    fn objects(&mut self) -> Vec<&mut String> {
         match &mut self.value {
-            objects::Value::Object(text) => Some(text),
-            _ => None,
+            objects::Value::Object(text) => vec![text],
+            objects::Value::Every(members) => members
+                .iter_mut()
+                .map(|member| &mut member.fields)
+                .collect(),
+            _ => Vec::new(),
         }
     }
 }
@@ -179,7 +187,7 @@ pub(super) fn cut_inputs<I: Found>(
     mut given: Vec<I>,
     needs: impl Fn(Vec<I>) -> Result<BTreeMap<String, ObjectRef>, Failure>,
 ) -> Result<Vec<I>, String> {
-    if given.iter_mut().all(|input| input.object().is_none()) {
+    if given.iter_mut().all(|input| input.objects().is_empty()) {
         return Ok(given);
     }
     let mut kinds = BTreeMap::new();
@@ -206,15 +214,17 @@ fn cut_input<I: Found>(
     kinds: &BTreeMap<String, ObjectRef>,
 ) -> Result<I, String> {
     let (mut input, role) = (input.clone(), input.role().to_owned());
-    let Some(text) = input.object() else {
+    if input.objects().is_empty() {
         return Ok(input);
-    };
+    }
     let kind = kinds
         .get(&role)
         .ok_or_else(|| format!("no need of the guest names the role `{role}` of an object"))?;
-    let value = serde_json::from_str(text)
-        .map_err(|error| format!("failed to read the object `{role}`: {error}"))?;
     let declared = Declared::of(about, (&kind.api_version, &kind.kind))?;
-    *text = declared.project(&value).to_string();
+    for text in input.objects() {
+        let value = serde_json::from_str(text)
+            .map_err(|error| format!("failed to read the object `{role}`: {error}"))?;
+        *text = declared.project(&value).to_string();
+    }
     Ok(input)
 }

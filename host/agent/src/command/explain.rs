@@ -92,6 +92,7 @@ cause Input: An input of the last answer was changed, created or deleted.
 cause Released: A target that another primary owned is free.
 cause Gone: The primary was deleted.
 cause Timer: The guest requested a requeue at this time.
+cause Expired: A time in an object that the guest asked about got as old as its limit.
 cause Retry: The previous attempt failed; the agent retries automatically.
 cause Resync: The agent reconciles every primary periodically, even without a watch event.
 cause Swapped: The policy or one of its components changed.";
@@ -196,6 +197,7 @@ mod tests {
             Cause::Released,
             Cause::Gone,
             Cause::Timer,
+            Cause::Expired,
             Cause::Retry,
             Cause::Resync,
             Cause::Swapped,

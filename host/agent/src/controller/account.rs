@@ -28,6 +28,14 @@ pub(crate) struct Account {
     pub(crate) again_after_ms: Option<u64>,
 }
 
+impl Account {
+    fn read(&mut self, read: Read) {
+        let same = |known: &Read| (&known.role, &known.object) == (&read.role, &read.object);
+        self.inputs.retain(|known| !same(known));
+        self.inputs.push(read);
+    }
+}
+
 /// One object that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Read {
@@ -120,6 +128,21 @@ impl Accounts {
         }
     }
 
+    /// Records a set that was read; `version` stands for its members.
+    pub(crate) fn read_set(&self, key: &Key, role: &str, place: &ObjectRef, version: String) {
+        let all = ObjectRef {
+            name: "*".to_owned(),
+            ..place.clone()
+        };
+        let read = Read {
+            role: role.to_owned(),
+            object: all,
+            version: Some(version),
+            deleting: false,
+        };
+        self.note(key, |account| account.read(read));
+    }
+
     /// Records an object that was read, or looked for and not found.
     pub(crate) fn read(
         &self,
@@ -129,16 +152,12 @@ impl Accounts {
         object: Option<&Object>,
     ) {
         self.note(key, |account| {
-            let read = Read {
+            account.read(Read {
                 role: role.to_owned(),
                 object: reference.clone(),
                 version: object.map(|object| object.version.clone()),
                 deleting: object.is_some_and(Object::deleting),
-            };
-            account
-                .inputs
-                .retain(|known| (&known.role, &known.object) != (&read.role, &read.object));
-            account.inputs.push(read);
+            });
         });
     }
 

@@ -145,7 +145,7 @@ impl Controller {
             if let Some(before) = touched.objects.get_mut(step.target()) {
                 // Replaces the fingerprint from before the write. When the new one is not known, any later state is a
                 // change.
-                *before = fingerprint;
+                before.written(fingerprint);
             }
         }
         outcome

@@ -2,6 +2,7 @@
 
 mod components;
 mod opening;
+mod reading;
 
 pub(crate) use opening::server;
 
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 use transom_api::KnownReason;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
 use transom_cluster::kubernetes::{Approvals, Kubernetes, Leadership, Leading, Server};
-use transom_cluster::{Cluster, ReadFailure};
+use transom_cluster::Cluster;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::plan::{Outcome, Plan, StepOutcome, TimeAdded, WriteFailure};
@@ -184,47 +185,6 @@ impl Connections {
         self.servers().next().is_some()
     }
 
-    /// Reads one object; `None` when it does not exist.
-    ///
-    /// # Errors
-    /// When it cannot be read, with the reason.
-    pub(crate) async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>, Failure> {
-        let read = self.cluster(reference)?.read(reference);
-        read.await.map_err(unread(reference))
-    }
-
-    /// An upper bound of an object's size in bytes; `None` when the size is known only after reading it.
-    pub(crate) fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
-        self.by_name.get(&reference.cluster)?.weigh(reference)
-    }
-
-    /// As [`Connections::read`], for a resync: what the agent knows only from an answer to its own request, and no
-    /// watch has confirmed, is requested again.
-    ///
-    /// # Errors
-    /// As for [`Connections::read`].
-    pub(crate) async fn read_confirmed(
-        &self,
-        reference: &ObjectRef,
-    ) -> Result<Option<Object>, Failure> {
-        let read = self.cluster(reference)?.read_confirmed(reference);
-        read.await.map_err(unread(reference))
-    }
-
-    /// An object as its cluster has it now, whatever the cache says. For actions that cannot be undone.
-    ///
-    /// # Errors
-    /// When the request fails, with the reason.
-    pub(crate) async fn confirm(&self, object: &ObjectRef) -> Result<Option<Object>, Failure> {
-        let confirm = self.cluster(object)?.confirm(object);
-        confirm.await.map_err(unread(object))
-    }
-
-    /// A place that cannot be read, where an object that was not found may be.
-    pub(crate) fn unread(&self, object: &ObjectRef) -> Option<String> {
-        self.by_name.get(&object.cluster)?.unread(object)
-    }
-
     /// The primary objects of a policy, on the connection that its rule names. An object that the agent made itself is
     /// never a primary.
     pub(crate) fn primaries(&self, rule: &PrimaryRule) -> Vec<ObjectRef> {
@@ -286,15 +246,6 @@ impl Connections {
         // A directory keeps every object.
         let there = self.read_whole(&target).await.ok().flatten();
         there.ok_or_else(|| gone(&target))
-    }
-
-    /// An object with all its fields, as its cluster has it now.
-    ///
-    /// # Errors
-    /// As for [`Connections::read`].
-    pub(super) async fn read_whole(&self, object: &ObjectRef) -> Result<Option<Object>, Failure> {
-        let read = self.cluster(object)?.read_whole(object);
-        read.await.map_err(unread(object))
     }
 
     /// Where the agent records the limits of its policies: with the Lease, or else in a directory.
@@ -407,16 +358,14 @@ impl Connections {
     }
 
     fn cluster(&self, reference: &ObjectRef) -> Result<&dyn Cluster, Failure> {
-        let name = &reference.cluster;
+        self.named(&reference.cluster)
+    }
+
+    fn named(&self, name: &str) -> Result<&dyn Cluster, Failure> {
         let known = self.by_name.get(name).map(Arc::as_ref);
         known.ok_or_else(|| {
             let message = format!("no connection has the name `{name}`");
             Failure::known(KnownReason::ReadFailed, message)
         })
     }
-}
-
-/// Turns a failure to read an object into one that names it.
-fn unread(object: &ObjectRef) -> impl FnOnce(ReadFailure) -> Failure {
-    move |failure| Failure::known(failure.reason, failure.message).about([object.clone()])
 }

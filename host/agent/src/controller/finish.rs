@@ -97,7 +97,8 @@ impl Controller {
         let mut lock = self.memory.lock();
         let memory = &mut *lock;
         memory.dependencies.set(key, touched.objects.keys());
-        memory.fingerprints.insert(key.clone(), touched.objects);
+        memory.seen.insert(key.clone(), touched.objects);
+        memory.sets.set(key, touched.sets);
         if let (State::Applied, Some(ends)) = (report.state, touched.ends_seconds) {
             memory.ends.insert(key.clone(), ends);
         }
@@ -131,8 +132,9 @@ impl Controller {
                 _ => queue.push_again(&key.primary, after, admitted.since),
             }
         }
+        self.expire(queue, key);
         // Retries and timers do not move a scheduled resync, so that frequent ones cannot defer it forever.
-        let timed = matches!(cause, Cause::Timer | Cause::Retry);
+        let timed = matches!(cause, Cause::Timer | Cause::Expired | Cause::Retry);
         let keeps = timed && queue.awaits(&key.primary, &Cause::Resync);
         match report.resync_after_ms.map(Duration::from_millis) {
             Some(_) if keeps => {}
@@ -143,6 +145,22 @@ impl Controller {
         if report.end == End::Ended(Class::Standby) {
             reconcile(Cause::Retry, None);
         }
+    }
+
+    /// Has a primary reconciled when a time in an object that it depends on gets as old as its limit.
+    pub(super) fn expire(&self, queue: &Workqueue, key: &Key) {
+        let at = self.memory.lock().expires(key);
+        match at {
+            Some(at) => self.expire_at(queue, key, at),
+            None => queue.forget(&key.primary, &Cause::Expired),
+        }
+    }
+
+    /// The same, for a time that is known.
+    pub(super) fn expire_at(&self, queue: &Workqueue, key: &Key, at: i64) {
+        let left = at.saturating_sub(self.clock.now_seconds()).max(0);
+        let after = Duration::from_secs(left.unsigned_abs());
+        queue.push(&key.primary, Queued::Reconcile(Cause::Expired), Some(after));
     }
 
     /// Publishes to the cluster and the log, each transition once.

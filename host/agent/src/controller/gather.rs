@@ -1,17 +1,18 @@
 //! Stages 3 and 4, gather: reads the primary, asks whether it is ready and what the guest needs, and reads that.
 //! Failures name an object and a path, never the content of a Secret.
 
+mod needs;
 mod read;
 
 use crate::controller::{Admitted, Controller, Ended, Touched};
 use crate::policies::load::Loaded;
 use std::sync::Arc;
 use std::time::Duration;
-use transom_core::contract::decide::{Input, Need, Requirement};
+use transom_core::contract::decide::{Input, Requirement};
 use transom_core::contract::{Primary, Readiness, Timed};
 use transom_core::failure::{Class, Failure};
+use transom_core::inputs;
 use transom_core::inputs::kubeconfigs::Kubeconfigs;
-use transom_core::inputs::{self, Found};
 use transom_core::object::Object;
 use transom_core::ownership::{Contender, Ownership};
 use transom_core::pattern::TemplateData;
@@ -251,7 +252,8 @@ impl Reader<'_> {
             self.touched.room.take_up_to(kubeconfigs.cost(&found))?;
             inputs::check_present(&found, described)?;
             let mut read = |found: &_, object: &_, key: &_| kubeconfigs.read(found, object, key);
-            inputs = inputs::cross(&found, described, &mut read)?;
+            let now_seconds = controller.clock.now_seconds();
+            inputs = inputs::cross(&mut found, described, now_seconds, &mut read)?;
         };
         let digest = inputs::digest(&view, &found, &inputs);
         self.touched.reconcile.inputs = Some(digest.to_string());
@@ -300,17 +302,6 @@ impl Reader<'_> {
                 let data = self.controller.template_data(primary);
                 requirements::refused(&self.loaded.revision.policy, &data, described, refusal)
             })
-    }
-
-    async fn read(&mut self, needs: Vec<Need>) -> Result<Vec<Found>, Failure> {
-        let references: Vec<ObjectRef> = needs.iter().map(|need| need.reference.clone()).collect();
-        let objects = self.look(&references).await?;
-        let accounts = &self.controller.accounts;
-        for (need, object) in needs.iter().zip(&objects) {
-            accounts.read(self.key, &need.role, &need.reference, object.as_deref());
-        }
-        let found = needs.into_iter().zip(objects);
-        Ok(found.map(|(need, object)| Found { need, object }).collect())
     }
 
     /// Claims the target for the primary and reads it; returns whether the primary may have it.

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::{Reason, State};
 use transom_core::dependencies::{DependencyIndex, Outputs};
 use transom_core::digest::Digest;
+use transom_core::inputs::seen::{Meaning, Observed, Seen};
+use transom_core::inputs::sets::Sets;
 use transom_core::metrics::{self, Attempt, Counted};
 use transom_core::object::Object;
 use transom_core::ownership::OwnershipIndex;
@@ -20,8 +22,24 @@ use transom_core::share::often::Often;
 use transom_core::trigger::LastSeen;
 use transom_core::work::{Cause, Key};
 
-/// What a watch reported of an object: its fingerprint, or `None` when it is gone or unreadable.
-type Observed = Option<Digest>;
+/// What a change of an object concerns.
+#[derive(Debug, Default)]
+pub(crate) struct Concerned {
+    /// The reconciles that it calls for.
+    pub(crate) keys: Vec<Key>,
+    /// Those that it calls for later, when a time that it moved gets too old, in seconds since 1970.
+    pub(crate) moved: Vec<(Key, i64)>,
+}
+
+/// The fingerprint of an observed object, made when it is first needed; none when it is gone or unreadable.
+#[derive(Default)]
+struct Fingerprint(Option<Option<Digest>>);
+
+impl Fingerprint {
+    fn of(&mut self, observed: Observed<'_>) -> Option<Digest> {
+        *self.0.get_or_insert_with(|| observed.fingerprint())
+    }
+}
 
 /// Ownership, dependencies, own outputs, and the state and result of each primary's last reconcile.
 #[derive(Default)]
@@ -30,8 +48,10 @@ pub(crate) struct Memory {
     pub(crate) ownership: OwnershipIndex,
     /// Which reconcile depends on which object.
     pub(crate) dependencies: DependencyIndex,
-    /// The fingerprint of each object that a reconcile depends on, as it was read.
-    pub(crate) fingerprints: HashMap<Key, BTreeMap<ObjectRef, Option<Digest>>>,
+    /// What each reconcile saw of the objects that it depends on.
+    pub(crate) seen: HashMap<Key, BTreeMap<ObjectRef, Seen>>,
+    /// Which reconcile depends on which set of objects.
+    pub(crate) sets: Sets,
     /// Which objects bear the agent's stamp.
     pub(crate) outputs: Outputs,
     /// Each primary as its policy saw it last.
@@ -43,7 +63,7 @@ pub(crate) struct Memory {
     /// How often each primary was reconciled in the last minute.
     pub(crate) often: Often,
     /// Which key is writing an object now, and what a watch last reported of the object since then.
-    writing: HashMap<ObjectRef, (Key, Option<Observed>)>,
+    writing: HashMap<ObjectRef, (Key, Option<Option<Digest>>)>,
     /// The objects that were written, and the policies that wrote them.
     pub(crate) written: BTreeMap<ObjectRef, BTreeSet<Arc<str>>>,
     /// The reconciles and their causes; `None` unless a command records them.
@@ -68,10 +88,15 @@ impl Memory {
     }
 
     /// Whether a key is writing an object now. If so, keeps the observation.
-    fn is_writing(&mut self, key: &Key, object: &ObjectRef, observed: Observed) -> bool {
+    fn is_writing(
+        &mut self,
+        key: &Key,
+        object: &ObjectRef,
+        observed: impl FnOnce() -> Option<Digest>,
+    ) -> bool {
         let writing = self.writing.get_mut(object);
         let ours = writing.filter(|(writer, _)| writer == key);
-        ours.map(|(_, last)| *last = Some(observed)).is_some()
+        ours.map(|(_, last)| *last = Some(observed())).is_some()
     }
 
     /// Ends a key's write of an object, successful or not; `fingerprint` is the object's now, if known. True when a watch
@@ -82,10 +107,9 @@ impl Memory {
         object: &ObjectRef,
         fingerprint: Option<Digest>,
     ) -> bool {
-        if let Some(seen) = self.fingerprints.get_mut(key)
-            && fingerprint.is_some()
-        {
-            seen.insert(object.clone(), fingerprint);
+        let seen = self.seen.get_mut(key).filter(|_| fingerprint.is_some());
+        if let Some(seen) = seen {
+            seen.entry(object.clone()).or_default().written(fingerprint);
         }
         let writing = self.writing.get(object);
         if writing.is_none_or(|(writer, _)| writer != key) {
@@ -129,26 +153,44 @@ impl Memory {
         concerned.all(|key| key != owner).then(|| owner.clone())
     }
 
-    /// Whether any reconcile depends on an object.
-    pub(crate) fn is_dependency(&self, object: &ObjectRef) -> bool {
-        self.dependencies.concerned(object).next().is_some()
+    /// The reconciles that a change of an object concerns. A reconcile that saw this very state has nothing to do. Of an
+    /// object that is being written, the observation is kept for [`Self::end_of_write`] instead.
+    pub(crate) fn concerned(
+        &mut self,
+        object: &ObjectRef,
+        observed: Observed<'_>,
+        now_seconds: i64,
+    ) -> Concerned {
+        let mut concerned = Concerned::default();
+        let mut fingerprint = Fingerprint::default();
+        let dependent: Vec<Key> = self.dependencies.concerned(object).cloned().collect();
+        for key in dependent {
+            let seen = self
+                .seen
+                .get_mut(&key)
+                .and_then(|seen| seen.get_mut(object));
+            let meaning = match seen {
+                Some(seen) => seen.observe(observed, || fingerprint.of(observed), now_seconds),
+                None => Meaning::Wakes,
+            };
+            match meaning {
+                Meaning::Wakes if self.is_writing(&key, object, || fingerprint.of(observed)) => {}
+                Meaning::Wakes => concerned.keys.push(key),
+                Meaning::Moves => concerned
+                    .moved
+                    .extend(self.expires(&key).map(|at| (key, at))),
+                Meaning::Nothing => {}
+            }
+        }
+        let of_sets = self.sets.concerned(object, observed).into_iter();
+        concerned.keys.extend(of_sets);
+        concerned
     }
 
-    /// The reconciles that depend on a changed object and did not see it with this fingerprint. Of an object that is
-    /// being written, the observation is kept for [`Self::end_of_write`] instead.
-    pub(crate) fn concerned(&mut self, object: &ObjectRef, observed: Observed) -> Vec<Key> {
-        // A reconcile that saw this very state has nothing to do.
-        let news = |key: &&Key| {
-            let seen = self
-                .fingerprints
-                .get(*key)
-                .and_then(|seen| seen.get(object));
-            observed.is_none() || seen != Some(&observed)
-        };
-        let all = self.dependencies.concerned(object);
-        let mut concerned: Vec<Key> = all.filter(news).cloned().collect();
-        concerned.retain(|key| !self.is_writing(key, object, observed));
-        concerned
+    /// When a time in an object that a reconcile depends on gets as old as its limit, in seconds since 1970.
+    pub(crate) fn expires(&self, key: &Key) -> Option<i64> {
+        let seen = self.seen.get(key)?.values();
+        seen.filter_map(Seen::until).min()
     }
 
     /// Whether a key was reconciled before, or something was made for it.
@@ -180,7 +222,8 @@ impl Memory {
     /// Forgets what a primary depends on and what was made for it.
     pub(crate) fn remove(&mut self, key: &Key) {
         self.dependencies.remove(key);
-        self.fingerprints.remove(key);
+        self.seen.remove(key);
+        self.sets.remove(key);
         self.ends.remove(key);
     }
 
@@ -188,8 +231,8 @@ impl Memory {
     /// restores the object as the reconcile before saw it.
     pub(crate) fn about_to_read(&mut self, key: &Key, objects: &[ObjectRef]) {
         self.dependencies.add(key, objects.iter().cloned());
-        if let Some(fingerprints) = self.fingerprints.get_mut(key) {
-            fingerprints.retain(|object, _| !objects.contains(object));
+        if let Some(seen) = self.seen.get_mut(key) {
+            seen.retain(|object, _| !objects.contains(object));
         }
     }
 

@@ -40,9 +40,12 @@ pub(crate) struct Request {
 impl Request {
     /// Whether time alone calls for it: a retry, or a time that a guest asked for.
     pub(crate) fn is_timed(&self) -> bool {
-        self.causes
-            .iter()
-            .all(|cause| matches!(cause, Queued::Reconcile(Cause::Retry | Cause::Timer)))
+        self.causes.iter().all(|cause| {
+            matches!(
+                cause,
+                Queued::Reconcile(Cause::Retry | Cause::Timer | Cause::Expired)
+            )
+        })
     }
 
     /// Why it is reconciled without asking the trigger guest; `None` when only updates put it here.

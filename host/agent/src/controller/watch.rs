@@ -10,9 +10,8 @@ use futures::StreamExt as _;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 use transom_cluster::{Cluster, Patience};
-use transom_core::digest::Digest;
 use transom_core::failure::Class;
-use transom_core::fingerprint;
+use transom_core::inputs::seen::Observed;
 use transom_core::observation::{Observation, Unreadable};
 use transom_core::reference::ObjectRef;
 use transom_core::report::End;
@@ -64,9 +63,8 @@ impl Controller {
                 let orphaned = self.memory.lock().observed(&object);
                 self.rehearsals
                     .changed(&object.reference, Some(&object.version));
-                self.changed(&object.reference, &Queued::Updated, || {
-                    Some(fingerprint::of(&object))
-                });
+                let observed = Observed::Present(&object);
+                self.changed(&object.reference, &Queued::Updated, observed);
                 // A stamp may name any object; only a primary of the policy is enqueued.
                 let queue = orphaned.as_ref().and_then(|key| self.queue(&key.policy));
                 let admits = |(queue, key): &(Arc<Workqueue>, Key)| {
@@ -80,7 +78,7 @@ impl Controller {
             Observation::Gone(reference) => {
                 self.rehearsals.changed(&reference, None);
                 self.memory.lock().outputs.gone(&reference);
-                self.changed(&reference, &Queued::Reconcile(Cause::Gone), || None);
+                self.changed(&reference, &Queued::Reconcile(Cause::Gone), Observed::Gone);
             }
             Observation::Synced => {}
             Observation::Unreadable(unreadable) => {
@@ -92,7 +90,8 @@ impl Controller {
                 } = unreadable;
                 for object in &objects {
                     self.rehearsals.changed(object, None);
-                    self.changed(object, &Queued::Reconcile(Cause::Undecided), || None);
+                    let undecided = Queued::Reconcile(Cause::Undecided);
+                    self.changed(object, &undecided, Observed::Unreadable);
                 }
                 self.statuses.changed();
                 telemetry::tell(&Signal::Unreadable {
@@ -111,12 +110,7 @@ impl Controller {
     }
 
     /// Enqueues the reconciles of a changed object and those that depend on it.
-    fn changed(
-        &self,
-        object: &ObjectRef,
-        as_primary: &Queued,
-        fingerprint: impl FnOnce() -> Option<Digest>,
-    ) {
+    fn changed(&self, object: &ObjectRef, as_primary: &Queued, observed: Observed<'_>) {
         self.connections.policy_changed(object);
         self.connections.component_changed(object);
         for queue in self.queues.all() {
@@ -124,12 +118,16 @@ impl Controller {
                 queue.push(object, as_primary.clone(), None);
             }
         }
-        if !self.memory.lock().is_dependency(object) {
-            return;
+        let now_seconds = self.clock.now_seconds();
+        let mut memory = self.memory.lock();
+        let concerned = memory.concerned(object, observed, now_seconds);
+        drop(memory);
+        for (key, at) in concerned.moved {
+            if let Some(queue) = self.queue(&key.policy) {
+                self.expire_at(&queue, &key, at);
+            }
         }
-        let fingerprint = fingerprint();
-        let concerned = self.memory.lock().concerned(object, fingerprint);
-        for key in concerned {
+        for key in concerned.keys {
             let cause = Cause::Input(object.clone());
             self.queues.push(&key, Queued::Reconcile(cause));
         }

@@ -286,10 +286,6 @@ mod tests {
             .await;
         assert_eq!(files(&status), 0, "the status came back");
         let memory = controller.memory.lock();
-        assert!(
-            memory.results.is_empty()
-                && memory.last_seen.is_empty()
-                && memory.fingerprints.is_empty()
-        );
+        assert!(memory.results.is_empty() && memory.last_seen.is_empty() && memory.seen.is_empty());
     }
 }

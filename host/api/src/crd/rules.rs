@@ -7,7 +7,7 @@ use crate::policy::bounds::{
     ANNOTATION, API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY, TEMPLATE,
 };
 use crate::policy::rollout::HISTORY;
-use crate::policy::{Budgeted, Limited, LimitsSpec, OnFailureSpec};
+use crate::policy::{Budgeted, EverySpec, Limited, LimitsSpec, OnFailureSpec};
 use crate::status::{MAX_LISTED, MAX_TOP_FAILURES, MAX_WITHHELD};
 use fields::*;
 use serde_json::{Map, Value, json};
@@ -202,7 +202,7 @@ fn bounds() -> Vec<(String, Value)> {
 }
 
 /// Place, CEL rule, and the message when the rule does not hold.
-const RULES: [(&str, &str, &str); 25] = [
+const RULES: [(&str, &str, &str); 26] = [
     (
         "spec.verify.keys[]",
         "has(self.configMap) != has(self.file)",
@@ -273,6 +273,11 @@ const RULES: [(&str, &str, &str); 25] = [
         "spec.grant.read[]",
         "(self.kind == 'Secret' && self.apiVersion == 'v1') == (has(self.keys) && size(self.keys) > 0)",
         "a read grant for Secrets must list the keys that may be read; other read grants must have no keys",
+    ),
+    (
+        "spec.grant.read[]",
+        "!has(self.every) || self.name == '*' && !(self.kind == 'Secret' && self.apiVersion == 'v1')",
+        "every needs the name `*`, and is not for Secrets",
     ),
     (
         "spec.grant.read[]",

@@ -13,6 +13,7 @@ use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _};
 use std::collections::BTreeSet;
 use std::io;
+use transom_api::KnownReason;
 use transom_api::labels;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
 use transom_core::object::Object;
@@ -22,7 +23,7 @@ use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::stamp::Stamp;
-use transom_core::watches::Watches;
+use transom_core::watches::{Scope, Watches};
 
 /// Maximum number of unreadable files in a status.
 const FILES: usize = 1_000;
@@ -68,13 +69,25 @@ impl Cluster for Directory {
             return all;
         }
         let selected = |one: &ObjectRef| {
-            let object = self.shared.read_one(one).ok().flatten();
-            object.is_some_and(|object| labels.matches(&object))
+            let read = self.shared.read_one(one);
+            read.map_or(true, |object| {
+                object.is_some_and(|object| labels.matches(&object))
+            })
         };
         let selected = on_each(all.iter(), selected);
         let all = all.into_iter().zip(selected);
         all.filter_map(|(one, selected)| selected.then_some(one))
             .collect()
+    }
+
+    /// Any file may hold an object of the scope.
+    fn complete(&self, scope: &Scope) -> Result<(), ReadFailure> {
+        let store = self.shared.store();
+        store.unread().map_or(Ok(()), |place| {
+            let message = format!("`{place}` cannot be read, and may hold a {}", scope.kind);
+            let reason = KnownReason::ReadFailed;
+            Err(ReadFailure { reason, message })
+        })
     }
 
     fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {

@@ -8,6 +8,8 @@ mod model;
 use super::decode;
 use super::store::{Content, Fault, Kept, Moment, key, newer, parts};
 use super::watched::Watched;
+use crate::ReadFailure;
+use transom_api::KnownReason;
 use transom_core::object::Object;
 use transom_core::observation::Unreadable;
 use transom_core::policy::selector::Selector;
@@ -128,6 +130,27 @@ impl Cache {
         self.objects(namespace, of_kind, selected)
     }
 
+    /// Checks that a watch that covers a scope was listed completely.
+    pub(super) fn complete(&self, scope: &Scope) -> Result<(), ReadFailure> {
+        let mut covering = self.watches.iter().filter(|one| one.scope.holds(scope));
+        let failed = |reason, why: &str| {
+            let message = format!("failed to list {}: {why}", scope.kind);
+            Err(ReadFailure { reason, message })
+        };
+        match covering.next() {
+            Some(watched) if watched.is_missing() => Ok(()),
+            Some(watched) => match &watched.failure {
+                Some(fault) => failed(fault.reason, &fault.message),
+                None if watched.synced => Ok(()),
+                None => failed(
+                    KnownReason::ServerUnavailable,
+                    "the list is not complete yet",
+                ),
+            },
+            None => failed(KnownReason::ServerUnavailable, "it is not watched yet"),
+        }
+    }
+
     /// The objects that carry the agent's label; without duplicates.
     pub(super) fn ours(&self) -> Vec<ObjectRef> {
         self.objects(None, |_| true, |kept| kept.ours)
@@ -212,10 +235,10 @@ impl Cache {
     }
 }
 
-/// Whether the labels of an object are selected; false for one that cannot be used.
+/// Whether the labels of an object are selected; true for one that cannot be used, because they are not known.
 fn selects(labels: &Selector, kept: &Kept) -> bool {
     let Content::Body(bytes) = &kept.content else {
-        return false;
+        return true;
     };
     let there = decode::labels(bytes);
     labels.selects(|key| there.get(key).map(AsRef::as_ref))
@@ -237,7 +260,6 @@ mod tests {
     use crate::kubernetes::store::{Item, Store};
     use serde_json::json;
     use std::sync::Arc;
-    use transom_api::KnownReason;
     use transom_core::watches::Keep;
 
     const OPAQUE: u64 = 1;

@@ -19,7 +19,7 @@ use transom_core::plan::{Outcome, Plan, StepOutcome, WriteFailure};
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{self, Reconcile, Report, Schedule};
-use transom_core::watches::Watches;
+use transom_core::watches::{Scope, Watches};
 use transom_core::work::Key;
 
 /// Called with a policy whose status could not be written, and why.
@@ -160,6 +160,10 @@ impl Cluster for Server {
     fn list(&self, api_version: &str, kind: &str, labels: &Selector) -> Vec<ObjectRef> {
         let cache = self.kubernetes.shared.cache();
         cache.list(api_version, kind, None, labels)
+    }
+
+    fn complete(&self, scope: &Scope) -> Result<(), ReadFailure> {
+        self.kubernetes.shared.cache().complete(scope)
     }
 
     fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {

@@ -5,6 +5,7 @@ use super::credentials::{Proposal, SourceView};
 use crate::reference::ObjectRef;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
+pub use transom_api::policy::LabelOperator;
 
 /// In which form an input crosses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -18,6 +19,67 @@ pub enum Form {
     Service,
     /// The kubeconfig under this key of a Secret's data.
     Kubeconfig(String),
+    /// How old a time in a field is.
+    Age(Age),
+    /// All objects of the kind, in the namespace if there is one.
+    Every(Query),
+    /// How the last reconcile of the primary ended.
+    Outcome,
+}
+
+/// A time, and the limit of its age.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Age {
+    /// Path of the field that holds the time.
+    pub field: String,
+    /// The limit.
+    pub seconds: u32,
+}
+
+/// Which objects of a kind, and what of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Query {
+    /// What their labels must fulfil.
+    pub labels: Vec<LabelTerm>,
+    /// Whether only names cross, and no fields.
+    pub names_only: bool,
+}
+
+/// What the label of one key must fulfil.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct LabelTerm {
+    /// Key of the label.
+    pub key: String,
+    /// How its value is compared.
+    #[serde(serialize_with = "operator")]
+    pub operator: LabelOperator,
+    /// The values of `In` and `NotIn`.
+    pub values: Vec<String>,
+}
+
+fn operator<S: Serializer>(operator: &LabelOperator, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match operator {
+        LabelOperator::In => "in",
+        LabelOperator::NotIn => "not-in",
+        LabelOperator::Exists => "exists",
+        LabelOperator::DoesNotExist => "does-not-exist",
+    })
+}
+
+/// Which change of an input calls for another reconcile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wake {
+    /// Every change; of an age, only that it gets to another side of its limit.
+    #[default]
+    Change,
+    /// That it appears or goes.
+    Presence,
+    /// None.
+    Never,
 }
 
 /// What it means when an object is missing; the word is the reason to show.
@@ -45,6 +107,9 @@ pub struct Need {
     pub form: Form,
     /// What its absence means.
     pub absence: Absence,
+    /// Which change of it calls for another reconcile. A world whose guests do not say has the default.
+    #[serde(skip)]
+    pub wake: Wake,
 }
 
 /// Where the result goes and what must be read for it.
@@ -90,6 +155,42 @@ pub enum InputValue {
     Service(Service),
     /// A kubeconfig by reference.
     Kubeconfig(SourceView),
+    /// A time that is younger than its limit, and until when.
+    Fresh(i64),
+    /// A time that is as old as its limit or older, and since when.
+    Stale(i64),
+    /// A time that lies further in the future than its limit, and until when.
+    Ahead(i64),
+    /// All objects of a kind.
+    Every(Vec<Member>),
+    /// How the last reconcile ended.
+    Outcome(Outcome),
+}
+
+/// How the last reconcile of a primary ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Outcome {
+    /// `Applied`, `Held`, `Waiting` or `Failed`.
+    pub state: String,
+    /// Why.
+    pub reason: String,
+    /// Since when it is so, in seconds since 1970.
+    pub since_seconds: i64,
+    /// How many reconciles in a row failed.
+    pub failures: u32,
+}
+
+/// One object of a set.
+#[derive(Clone, Debug, PartialEq, Serialize, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Member {
+    /// Its namespace, if it has one.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Its declared fields; empty when only names cross.
+    pub fields: Value,
 }
 
 /// A Service, with the fields that a decision may depend on.

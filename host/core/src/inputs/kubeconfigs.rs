@@ -41,7 +41,7 @@ impl Kubeconfigs {
     pub fn cost(&self, found: &[Found]) -> usize {
         let text = |found: &Found| match &found.need.form {
             Form::Kubeconfig(key) => found.object.as_ref()?.data(key)?.as_str().map(str::len),
-            Form::Presence | Form::Object | Form::Service => None,
+            _ => None,
         };
         let most = self.limits.bytes.saturating_mul(2);
         found

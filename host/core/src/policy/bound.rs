@@ -1,7 +1,7 @@
 //! Narrows the last good revision when a newer manifest allows less but cannot take over yet: the result allows only
 //! what both allow.
 
-use super::{Policy, PrimaryRule, ReadRule, Target, WriteRule};
+use super::{EveryRule, Policy, PrimaryRule, ReadRule, Target, WriteRule};
 use crate::pattern::Pattern;
 use crate::projection::path::Path;
 use transom_api::policy::{AdoptSpec, CarryGrant, InsecureGrant, KubeconfigGrant, PruneSpec};
@@ -81,6 +81,10 @@ fn reads(earlier: &[ReadRule], newest: &[ReadRule]) -> Vec<ReadRule> {
             namespace,
             name: pattern(&rule.name, &other.name)?,
             keys,
+            every: rule.every.zip(other.every).map(|(one, other)| EveryRule {
+                objects: one.objects.min(other.objects),
+                bytes: one.bytes.min(other.bytes),
+            }),
             ..rule.clone()
         })
     };

@@ -4,7 +4,7 @@ mod write;
 
 use super::component::Source;
 use super::manifest::{Manifest, PolicyError};
-use super::{Policy, PrimaryRule, ReadRule, WriteRule, verify};
+use super::{EveryRule, Policy, PrimaryRule, ReadRule, WriteRule, verify};
 use crate::pattern::Pattern;
 use crate::pattern::template::{Names, Template};
 use crate::policy::selector::Selector;
@@ -17,8 +17,8 @@ use std::sync::Arc;
 use transom_api::policy::bounds::{self, FEW, LABEL, MANY};
 use transom_api::policy::rollout::HISTORY;
 use transom_api::policy::{
-    FailureMode, GrantSpec, GuestSpec, Limited, LimitsSpec, OnFailureSpec, PolicySpec, PrimarySpec,
-    ReadGrant,
+    EverySpec, FailureMode, GrantSpec, GuestSpec, Limited, LimitsSpec, OnFailureSpec, PolicySpec,
+    PrimarySpec, ReadGrant,
 };
 
 pub(crate) type Checked<T> = Result<T, PolicyError>;
@@ -233,6 +233,30 @@ fn read(field: &str, spec: &ReadGrant, names: &Names) -> Checked<ReadRule> {
         namespace: namespace.map(|text| named("namespace", text)).transpose()?,
         name: named("name", &spec.name)?,
         keys: spec.keys.iter().cloned().collect(),
+        every: spec
+            .every
+            .map(|limits| every(field, spec, limits))
+            .transpose()?,
+    })
+}
+
+/// The limits of the sets that a role may read.
+fn every(field: &str, spec: &ReadGrant, limits: EverySpec) -> Checked<EveryRule> {
+    let field = format!("{field}.every");
+    if spec.kind == "Secret" && spec.api_version == "v1" {
+        return wrong(field, "is not for Secrets");
+    }
+    if spec.name != "*" {
+        let why = "needs the name `*`: a set has all objects of a kind and namespace";
+        return wrong(field, why);
+    }
+    let within = |name: &str, number: u32, most: u32| match (1..=most).contains(&number) {
+        true => Ok(number as usize),
+        false => wrong(format!("{field}.{name}"), format!("is not 1 to {most}")),
+    };
+    Ok(EveryRule {
+        objects: within("objects", limits.objects, EverySpec::MAX_OBJECTS)?,
+        bytes: within("bytes", limits.bytes, EverySpec::MAX_BYTES)?,
     })
 }
 
@@ -395,6 +419,36 @@ mod tests {
         let grant = &kubeconfig_manifest()["spec"]["grant"]["write"][0];
         let two = json!([grant, grant]);
         assert!(checked(kubeconfig_manifest(), "spec.grant.write", two).is_ok());
+    }
+
+    #[test]
+    fn a_set_has_limits_and_is_no_set_of_secrets() {
+        let every = json!({"every": {}, "name": "*", "role": "home", "kind": "Namespace"});
+        let at = "spec.grant.read[2]";
+        let rule = checked(kubeconfig_manifest(), at, every.clone())
+            .unwrap()
+            .reads[2]
+            .every;
+        let default = EveryRule {
+            objects: 1_000,
+            bytes: 1 << 20,
+        };
+        assert_eq!(rule, Some(default));
+        for (field, value, refused_at) in [
+            ("name", json!("klusterlet-*"), ""),
+            ("kind", json!("Secret"), ""),
+            ("every", json!({"objects": 0}), ".objects"),
+            ("every", json!({"objects": 100_001}), ".objects"),
+            ("every", json!({"bytes": 0}), ".bytes"),
+        ] {
+            let mut every = every.clone();
+            every[field] = value;
+            if every["kind"] == "Secret" {
+                (every["keys"], every["namespace"]) = (json!(["a"]), json!("n"));
+            }
+            let field = refused(kubeconfig_manifest(), at, every);
+            assert_eq!(field, format!("{at}.every{refused_at}"));
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A selector of labels: which labels an object must have, as Kubernetes means it.
 
+use crate::contract::decide::LabelTerm;
 use crate::object::Object;
 use crate::policy::check::{at_most, unique};
 use crate::policy::manifest::PolicyError;
@@ -53,6 +54,23 @@ impl Selector {
             terms.insert(term(&format!("{expressions}[{index}]"), one)?);
         }
         Ok(Self(terms))
+    }
+
+    /// Checks what a guest asks for; `place` names it in an error.
+    ///
+    /// # Errors
+    /// As for [`Selector::parse`].
+    pub fn of(place: &str, terms: &[LabelTerm]) -> Result<Self, PolicyError> {
+        at_most(place, terms, FEW)?;
+        let one = |one: &LabelTerm| {
+            let one = LabelExpression {
+                key: one.key.clone(),
+                operator: one.operator,
+                values: one.values.clone(),
+            };
+            term(place, &one)
+        };
+        terms.iter().map(one).collect::<Result<_, _>>().map(Self)
     }
 
     /// Whether it selects every object.

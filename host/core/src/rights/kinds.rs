@@ -35,6 +35,7 @@ const KNOWN: &[(&str, &[&str], &[&str])] = &[
         &["ManagedCluster", "ManagedClusterSet"],
     ),
     ("config.openshift.io", &[], &["Ingress"]),
+    ("coordination.k8s.io", &["Lease"], &[]),
     (
         "hypershift.openshift.io",
         &["HostedCluster", "HostedControlPlane", "NodePool"],
@@ -94,7 +95,7 @@ mod tests {
         plurals.sort();
         let expected = "appliedmanifestworks clustermanagementaddons clustermanagers configmaps deployments \
                         endpoints hostedclusters hostedcontrolplanes ingresses ingresses \
-                        klusterlets managedclusteraddons managedclusters managedclustersets manifestworks \
+                        klusterlets leases managedclusteraddons managedclusters managedclustersets manifestworks \
                         namespaces nodepools nodes persistentvolumes pods \
                         secrets serviceaccounts services";
         assert_eq!(plurals.join(" "), expected);

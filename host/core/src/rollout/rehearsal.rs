@@ -1,7 +1,7 @@
 //! What the trial of a candidate found right as it is: primaries that need no reconcile when the candidate becomes active,
 //! unless something that was read for them changed since.
 
-use crate::digest::Digest;
+use crate::inputs::seen::Seen;
 use crate::reference::ObjectRef;
 use crate::trigger::LastSeen;
 use crate::work::Key;
@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 /// the active revision.
 #[derive(Clone, Debug)]
 pub struct Settled {
-    /// Every object whose change calls for another reconcile, with its fingerprint as it was read; without the primary.
-    pub objects: BTreeMap<ObjectRef, Option<Digest>>,
+    /// Every object whose change calls for another reconcile, with what was seen of it; without the primary.
+    pub objects: BTreeMap<ObjectRef, Seen>,
     /// The primary as the candidate saw it.
     pub last_seen: LastSeen,
     /// What it wants to write, where that is an object of its own.
@@ -40,7 +40,7 @@ impl Settled {
     /// A primary with the versions of it and of its inputs, each as it was read.
     pub fn new(
         last_seen: LastSeen,
-        objects: BTreeMap<ObjectRef, Option<Digest>>,
+        objects: BTreeMap<ObjectRef, Seen>,
         read: impl IntoIterator<Item = (ObjectRef, Option<String>)>,
     ) -> Self {
         let mut versions = Versions::new();
@@ -122,7 +122,10 @@ mod tests {
         ];
         let settled = Settled::new(
             LastSeen::of(&primary, predicate),
-            objects.into_iter().map(|object| (object, None)).collect(),
+            objects
+                .into_iter()
+                .map(|object| (object, Seen::pending()))
+                .collect(),
             read,
         );
         let mut rehearsal = Rehearsal::default();

@@ -3,7 +3,7 @@
 use super::{Keep, SecretReads, of};
 use crate::catalogue::guest::Guest;
 use crate::catalogue::{Catalogue, Revision};
-use crate::contract::decide::{Absence, Form, Need};
+use crate::contract::decide::{Absence, Form, Need, Wake};
 use crate::contract::description::{Description, Read, SuggestedGrant};
 use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, Wanted};
 use crate::inputs::{self, Found};
@@ -185,9 +185,9 @@ proptest! {
         let whole = object(reference.clone(), damaged(body, &damages));
         let cross = |object: &Object, form| {
             let (role, reference) = ("klusterlet".to_owned(), reference.clone());
-            let need = Need { role, reference, form, absence: Absence::Fine };
-            let found = [Found { need, object: Some(Arc::new(object.clone())) }];
-            inputs::cross(&found, &revision.decide, |_, _, _| panic!("it is no Secret"))
+            let need = Need { role, reference, form, absence: Absence::Fine, wake: Wake::Change };
+            let mut found = [Found::one(need, Some(Arc::new(object.clone())))];
+            inputs::cross(&mut found, &revision.decide, 0, |_, _, _| panic!("it is no Secret"))
         };
         let kept = kept(&keep(&revision, KLUSTERLET.1), &whole);
         for form in [Form::Object, Form::Presence] {

@@ -24,6 +24,7 @@ mod failing;
 mod faults;
 mod fleet;
 mod hostile;
+mod inputs;
 mod late;
 mod leases;
 mod limits;

@@ -14,6 +14,7 @@ mod exhaust;
 mod failing;
 mod fuzz;
 mod gates;
+mod inputs;
 mod limits;
 mod memory;
 mod once;

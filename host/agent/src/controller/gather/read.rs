@@ -5,6 +5,7 @@ use crate::controller::{Admitted, Controller, Touched};
 use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::failure::Failure;
+use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
 use transom_core::ownership::Ownership;
 use transom_core::plan::prune::{self, Candidate, Handover, Undesired};
@@ -146,8 +147,9 @@ impl Reader<'_> {
         let objects: Vec<ObjectRef> = objects.into_iter().cloned().collect();
         let memory = &mut self.controller.memory.lock();
         memory.about_to_read(self.key, &objects);
-        let unknown = objects.into_iter().map(|object| (object, None));
-        self.touched.objects.extend(unknown);
+        for object in objects {
+            self.touched.objects.insert(object, Seen::pending());
+        }
     }
 
     /// Reads objects, in the order of `references`; `None` for an absent one.
@@ -156,14 +158,24 @@ impl Reader<'_> {
         references: &[ObjectRef],
     ) -> Result<Vec<Option<Arc<Object>>>, Failure> {
         self.depend_on(references);
+        let objects = self.look_only(references).await?;
+        for (reference, object) in references.iter().zip(&objects) {
+            self.touched.read(reference, object.as_deref());
+        }
+        Ok(objects)
+    }
+
+    /// The same, without a word about which of their changes count.
+    pub(super) async fn look_only(
+        &mut self,
+        references: &[ObjectRef],
+    ) -> Result<Vec<Option<Arc<Object>>>, Failure> {
         // Takes room for all of them before the first one is decoded.
         let weighed: Vec<_> = references.iter().map(|one| self.room_for(one)).collect();
         let mut objects = Vec::with_capacity(references.len());
         let weighed = weighed.into_iter().collect::<Result<Vec<_>, _>>()?;
         for (reference, weighed) in references.iter().zip(weighed) {
-            let object = self.look_within(reference, weighed).await?.map(Arc::new);
-            self.touched.read(reference, object.as_deref());
-            objects.push(object);
+            objects.push(self.look_within(reference, weighed).await?.map(Arc::new));
         }
         Ok(objects)
     }

@@ -64,13 +64,14 @@ impl Controller {
         let (mut lock, now_seconds) = (self.memory.lock(), self.clock.now_seconds());
         let (memory, mut rehearsal) = (&mut *lock, self::lock(rehearsed));
         for (key, tried) in tried {
-            if tried.result.state != State::Applied || tried.writes() {
+            // Of a set, an object that is new would not be noticed.
+            let has_sets = memory.sets.has(&key);
+            if tried.result.state != State::Applied || tried.writes() || has_sets {
                 continue;
             }
-            let (Some(last_seen), Some(objects)) = (
-                memory.last_seen.remove(&key),
-                memory.fingerprints.remove(&key),
-            ) else {
+            let (Some(last_seen), Some(objects)) =
+                (memory.last_seen.remove(&key), memory.seen.remove(&key))
+            else {
                 continue;
             };
             let read = tried.account.inputs.into_iter();
@@ -131,13 +132,15 @@ impl Controller {
                 return false;
             }
             memory.dependencies.set(key, settled.objects.keys());
-            memory.fingerprints.insert(key.clone(), settled.objects);
+            memory.seen.insert(key.clone(), settled.objects);
+            memory.sets.remove(key);
             memory.last_seen.insert(key.clone(), settled.last_seen);
             if let Some(ends) = settled.ends_seconds {
                 memory.ends.insert(key.clone(), ends);
             }
             settled.ask_again_at
         };
+        self.expire(queue, key);
         queue.forget(&key.primary, &Cause::Timer);
         if let Some(at) = ask_again_at {
             let after = at.saturating_sub(self.clock.now_seconds()).max(0);

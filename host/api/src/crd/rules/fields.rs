@@ -13,7 +13,14 @@ pub(super) fn of_read(names: &str) -> Vec<(&'static str, Value)> {
         ("name", text(names, PATTERN)),
         ("keys", set(MANY)),
         ("keys[]", text(KEY, DATA_KEY)),
+        ("every.objects", number(EverySpec::MAX_OBJECTS)),
+        ("every.bytes", number(EverySpec::MAX_BYTES)),
     ]
+}
+
+/// A number from 1 on.
+fn number(most: u32) -> Value {
+    json!({"minimum": 1, "maximum": most})
 }
 
 /// Those of a selector of labels.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_core::contract::decide::{
     Absence, Form, Input, InputValue, KubeconfigAnswer, Need, Protocol, Requirement, Service,
-    ServicePort,
+    ServicePort, Wake,
 };
 use transom_core::contract::{Context, Primary, Refusal, Timed};
 use transom_core::failure::Failure;
@@ -162,6 +162,12 @@ impl Lower {
             InputValue::Object(fields) => wit_kubeconfig::Value::Object(self.json(fields)),
             InputValue::Service(service) => wit_kubeconfig::Value::Service(self.service(service)),
             InputValue::Kubeconfig(view) => wit_kubeconfig::Value::Kubeconfig(self.source(view)),
+            // No guest of this world can ask for another form.
+            InputValue::Fresh(_)
+            | InputValue::Stale(_)
+            | InputValue::Ahead(_)
+            | InputValue::Every(_)
+            | InputValue::Outcome(_) => wit_kubeconfig::Value::Present,
         };
         wit_kubeconfig::Input {
             role: self.text(&input.role),
@@ -226,6 +232,7 @@ impl Lift<'_> {
                 wit_kubeconfig::Absence::Fail(reason) => Absence::Fail(self.reason(reason)),
                 wit_kubeconfig::Absence::Fine => Absence::Fine,
             },
+            wake: Wake::Change,
         }
     }
 }

@@ -10,7 +10,10 @@ use crate::run::Call;
 use generated::exports::transom::policy::objects as wit_objects;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use transom_core::contract::decide::{Absence, Form, Input, InputValue, Need, Requirement};
+use transom_core::contract::decide::{
+    Absence, Age, Form, Input, InputValue, LabelOperator, LabelTerm, Member, Need, Query,
+    Requirement, Wake,
+};
 use transom_core::contract::objects::{Apply, Objects};
 use transom_core::contract::{Context, Primary, Refusal, Timed};
 use transom_core::failure::Failure;
@@ -111,7 +114,11 @@ impl Decide for Functions {
         if let Some(found) = given.take("found")? {
             let found = inputs(guest, &context, &primary, found)?;
             let call = guest.require(&limits, &context, &primary, &found);
-            return Ok(call.map(|answer| outcome(&answer, |required| json!(required.needs))));
+            return Ok(call.map(|answer| {
+                outcome(&answer, |required| {
+                    required.needs.iter().map(shown).collect()
+                })
+            }));
         }
         let given: Vec<Input> = given.take("inputs")?.unwrap_or_default();
         let inputs = inputs(guest, &context, &primary, given)?;
@@ -143,6 +150,13 @@ impl Functions {
     }
 }
 
+/// A need as cases write it.
+fn shown(need: &Need) -> Value {
+    let mut shown = json!(need);
+    shown["wake"] = json!(need.wake);
+    shown
+}
+
 impl Lower {
     fn for_objects(&mut self, context: &Context, primary: &Primary, inputs: &[Input]) -> Arguments {
         let input = |lower: &mut Self, input: &Input| wit_objects::Input {
@@ -150,6 +164,18 @@ impl Lower {
             value: match &input.value {
                 InputValue::Object(fields) => wit_objects::Value::Object(lower.json(fields)),
                 InputValue::Absent => wit_objects::Value::Absent,
+                InputValue::Fresh(until) => wit_objects::Value::Fresh(*until),
+                InputValue::Stale(since) => wit_objects::Value::Stale(*since),
+                InputValue::Ahead(until) => wit_objects::Value::Ahead(*until),
+                InputValue::Every(members) => {
+                    wit_objects::Value::Every(lower.list(members, Self::member))
+                }
+                InputValue::Outcome(outcome) => wit_objects::Value::Outcome(wit_objects::Outcome {
+                    state: lower.text(&outcome.state),
+                    reason: lower.text(&outcome.reason),
+                    since_seconds: outcome.since_seconds,
+                    failures: outcome.failures,
+                }),
                 // No guest of this world can ask for another form.
                 InputValue::Present | InputValue::Service(_) | InputValue::Kubeconfig(_) => {
                     wit_objects::Value::Present
@@ -161,6 +187,14 @@ impl Lower {
             self.primary(primary),
             self.list(inputs, input),
         )
+    }
+
+    fn member(&mut self, member: &Member) -> wit_objects::Member {
+        wit_objects::Member {
+            namespace: self.maybe(member.namespace.as_deref()),
+            name: self.text(&member.name),
+            fields: self.json(&member.fields),
+        }
     }
 }
 
@@ -179,12 +213,39 @@ impl Lift<'_> {
             form: match need.form {
                 wit_objects::Form::Presence => Form::Presence,
                 wit_objects::Form::Object => Form::Object,
+                wit_objects::Form::Age(age) => Form::Age(Age {
+                    field: self.text(age.field),
+                    seconds: age.seconds,
+                }),
+                wit_objects::Form::Every(query) => Form::Every(Query {
+                    labels: self.list(query.labels, Self::label_term),
+                    names_only: query.names_only,
+                }),
+                wit_objects::Form::Outcome => Form::Outcome,
             },
             absence: match need.absence {
                 wit_objects::Absence::Wait(reason) => Absence::Wait(self.reason(reason)),
                 wit_objects::Absence::Fail(reason) => Absence::Fail(self.reason(reason)),
                 wit_objects::Absence::Fine => Absence::Fine,
             },
+            wake: match need.wake {
+                wit_objects::Wake::Change => Wake::Change,
+                wit_objects::Wake::Presence => Wake::Presence,
+                wit_objects::Wake::Never => Wake::Never,
+            },
+        }
+    }
+
+    fn label_term(&mut self, term: wit_objects::LabelTerm) -> LabelTerm {
+        LabelTerm {
+            key: self.text(term.key),
+            operator: match term.operator {
+                wit_objects::Operator::In => LabelOperator::In,
+                wit_objects::Operator::NotIn => LabelOperator::NotIn,
+                wit_objects::Operator::Exists => LabelOperator::Exists,
+                wit_objects::Operator::DoesNotExist => LabelOperator::DoesNotExist,
+            },
+            values: self.list(term.values, Self::text),
         }
     }
 

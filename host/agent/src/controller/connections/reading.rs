@@ -1,0 +1,85 @@
+//! Reads objects, each on the connection that its reference names. A failure names the object.
+
+use super::Connections;
+use transom_cluster::ReadFailure;
+use transom_core::failure::Failure;
+use transom_core::object::Object;
+use transom_core::policy::selector::Selector;
+use transom_core::reference::ObjectRef;
+use transom_core::watches::Scope;
+
+impl Connections {
+    /// Reads one object; `None` when it does not exist.
+    ///
+    /// # Errors
+    /// When it cannot be read, with the reason.
+    pub(crate) async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>, Failure> {
+        let read = self.cluster(reference)?.read(reference);
+        read.await.map_err(unread(reference))
+    }
+
+    /// An upper bound of an object's size in bytes; `None` when the size is known only after reading it.
+    pub(crate) fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
+        self.by_name.get(&reference.cluster)?.weigh(reference)
+    }
+
+    /// As [`Connections::read`], for a resync: what the agent knows only from an answer to its own request, and no
+    /// watch has confirmed, is requested again.
+    ///
+    /// # Errors
+    /// As for [`Connections::read`].
+    pub(crate) async fn read_confirmed(
+        &self,
+        reference: &ObjectRef,
+    ) -> Result<Option<Object>, Failure> {
+        let read = self.cluster(reference)?.read_confirmed(reference);
+        read.await.map_err(unread(reference))
+    }
+
+    /// An object as its cluster has it now, whatever the cache says. For actions that cannot be undone.
+    ///
+    /// # Errors
+    /// When the request fails, with the reason.
+    pub(crate) async fn confirm(&self, object: &ObjectRef) -> Result<Option<Object>, Failure> {
+        let confirm = self.cluster(object)?.confirm(object);
+        confirm.await.map_err(unread(object))
+    }
+
+    /// A place that cannot be read, where an object that was not found may be.
+    pub(crate) fn unread(&self, object: &ObjectRef) -> Option<String> {
+        self.by_name.get(&object.cluster)?.unread(object)
+    }
+
+    /// Every object of a scope whose labels are selected, or cannot be read; sorted.
+    ///
+    /// # Errors
+    /// Why objects may be missing.
+    pub(crate) fn every(
+        &self,
+        scope: &Scope,
+        cluster: &str,
+        labels: &Selector,
+    ) -> Result<Vec<ObjectRef>, Failure> {
+        let cluster = self.named(cluster)?;
+        let missing = |failure: ReadFailure| Failure::known(failure.reason, failure.message);
+        cluster.complete(scope).map_err(missing)?;
+        Ok(cluster.list(&scope.api_version, &scope.kind, labels))
+    }
+
+    /// An object with all its fields, as its cluster has it now.
+    ///
+    /// # Errors
+    /// As for [`Connections::read`].
+    pub(in crate::controller) async fn read_whole(
+        &self,
+        object: &ObjectRef,
+    ) -> Result<Option<Object>, Failure> {
+        let read = self.cluster(object)?.read_whole(object);
+        read.await.map_err(unread(object))
+    }
+}
+
+/// Turns a failure to read an object into one that names it.
+fn unread(object: &ObjectRef) -> impl FnOnce(ReadFailure) -> Failure {
+    move |failure| Failure::known(failure.reason, failure.message).about([object.clone()])
+}

@@ -1,0 +1,121 @@
+//! Reads what a guest needs, in the form that each need asks for, and records which changes of it count.
+
+use super::Reader;
+use std::sync::Arc;
+use transom_core::contract::decide::{Form, Member, Need, Outcome, Query, Wake};
+use transom_core::failure::Failure;
+use transom_core::inputs::Found;
+use transom_core::inputs::seen::Seen;
+use transom_core::inputs::sets::{Question, SeenSet};
+use transom_core::object::Object;
+use transom_core::policy::EveryRule;
+use transom_core::reference::ObjectRef;
+use transom_core::watches::Scope;
+
+impl Reader<'_> {
+    /// What was found for each need, in their order.
+    pub(super) async fn read(&mut self, needs: Vec<Need>) -> Result<Vec<Found>, Failure> {
+        let is_one = |need: &&Need| !matches!(need.form, Form::Every(_) | Form::Outcome);
+        let ones: Vec<&Need> = needs.iter().filter(is_one).collect();
+        let mut objects = self.look_for(&ones).await?.into_iter();
+        let mut found = Vec::with_capacity(needs.len());
+        for need in needs {
+            let object = if is_one(&&need) {
+                objects.next().flatten()
+            } else {
+                None
+            };
+            let mut one = Found::one(need, object);
+            match &one.need.form {
+                Form::Every(query) => one.members = self.every(&one.need, query).await?,
+                Form::Outcome => one.outcome = self.outcome(),
+                _ => {
+                    let Need {
+                        role, reference, ..
+                    } = &one.need;
+                    let accounts = &self.controller.accounts;
+                    accounts.read(self.key, role, reference, one.object.as_deref());
+                }
+            }
+            found.push(one);
+        }
+        Ok(found)
+    }
+
+    /// The objects of needs. Each is registered before it is read, so that no change is missed meanwhile.
+    async fn look_for(&mut self, needs: &[&Need]) -> Result<Vec<Option<Arc<Object>>>, Failure> {
+        let wakes = needs.iter().filter(|need| need.wake != Wake::Never);
+        let wakes: Vec<ObjectRef> = wakes.map(|need| need.reference.clone()).collect();
+        self.depend_on(&wakes);
+        let references: Vec<_> = needs.iter().map(|need| need.reference.clone()).collect();
+        let objects = self.look_only(&references).await?;
+        let now_seconds = self.controller.clock.now_seconds();
+        for (need, object) in needs.iter().zip(&objects) {
+            let seen = Seen::of(need, object.as_deref(), now_seconds);
+            if seen.counts() {
+                self.touched.saw(&need.reference, seen);
+            }
+        }
+        Ok(objects)
+    }
+
+    /// How the last reconcile ended; nothing before the first one.
+    fn outcome(&self) -> Option<Outcome> {
+        let memory = self.controller.memory.lock();
+        let last = memory.results.get(self.key)?;
+        Some(Outcome {
+            state: last.state.as_str().to_owned(),
+            reason: last.reason.as_str().to_owned(),
+            since_seconds: last.since_seconds,
+            failures: last.failures,
+        })
+    }
+
+    /// The members of a set, all of them.
+    async fn every(&mut self, need: &Need, query: &Query) -> Result<Vec<Member>, Failure> {
+        let revision = &self.loaded.revision;
+        let place = &need.reference;
+        let declared = revision.decide.declared(&place.api_version, &place.kind);
+        let question = Arc::new(Question::of(need, query, declared)?);
+        // Without a rule the need was refused before.
+        let nothing = EveryRule {
+            objects: 0,
+            bytes: 0,
+        };
+        let most = revision.policy.read(&need.role).and_then(|rule| rule.every);
+        let most = most.unwrap_or(nothing);
+        let at = self.pend(&question, need.wake);
+        let connections = &self.controller.connections;
+        let scope = Scope::of(place);
+        let mut there = connections.every(&scope, &place.cluster, &question.labels)?;
+        there.retain(|one| question.may_have(one));
+        question.within(there.len(), most)?;
+        let objects = self.look_only(&there).await?;
+        let objects: Vec<_> = objects.into_iter().flatten().collect();
+        let found = question.members(objects.iter().map(AsRef::as_ref), most)?;
+        let version = found.digest().to_string();
+        self.controller
+            .accounts
+            .read_set(self.key, &need.role, place, version);
+        if let Some(set) = at.and_then(|at| self.touched.sets.get_mut(at)) {
+            *set = set.clone().with(found.seen);
+        }
+        Ok(found.members)
+    }
+
+    /// Registers a set before it is read; none when no change of it counts.
+    fn pend(&mut self, question: &Arc<Question>, wake: Wake) -> Option<usize> {
+        if wake == Wake::Never {
+            return None;
+        }
+        let set = SeenSet::pending(Arc::clone(question), wake);
+        let mut memory = self.controller.memory.lock();
+        memory.sets.add(self.key, set.clone());
+        let same = |known: &SeenSet| known.is_about(question);
+        let known = self.touched.sets.iter().position(same);
+        if known.is_none() {
+            self.touched.sets.push(set);
+        }
+        known.or(self.touched.sets.len().checked_sub(1))
+    }
+}

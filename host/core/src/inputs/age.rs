@@ -1,0 +1,139 @@
+//! How old a time in a field of an object is, against a limit. A heartbeat moves such a time, and only when it gets to
+//! another side of the limit is there something new to say.
+
+use crate::contract::decide::Age;
+use crate::failure::InvalidField;
+use crate::object::Object;
+use crate::projection::path::Path;
+use crate::time::parse_rfc3339;
+
+/// On which side of its limit a time is; all times in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// There is no such time: the object or the field is not there, or the object is being deleted.
+    Absent,
+    /// It is younger than the limit.
+    Fresh {
+        /// From when on it is stale.
+        until: i64,
+    },
+    /// It is as old as the limit, or older.
+    Stale {
+        /// Since when.
+        since: i64,
+    },
+    /// It lies at least the limit in the future: the clock that it comes from is ahead.
+    Ahead {
+        /// From when on it does not.
+        until: i64,
+    },
+}
+
+impl Freshness {
+    /// The side on which a time is now.
+    ///
+    /// # Errors
+    /// When the field is there and not a time.
+    pub fn of(object: Option<&Object>, age: &Age, now_seconds: i64) -> Result<Self, InvalidField> {
+        let keys = Path::parse(&age.field).ok();
+        let keys = keys.as_ref().and_then(Path::keys).unwrap_or_default();
+        let living = object.filter(|object| !object.deleting());
+        let value = living.and_then(|object| {
+            let mut keys = keys.iter();
+            let value = keys.try_fold(&object.body, |value, key| value.get(key));
+            value.filter(|value| !value.is_null())
+        });
+        let Some(value) = value else {
+            return Ok(Self::Absent);
+        };
+        let time = value.as_str().and_then(parse_rfc3339);
+        let time = time.ok_or_else(|| InvalidField {
+            path: age.field.clone(),
+            expected: "a time like 2026-11-21T08:15:30Z",
+        })?;
+        let seconds = i64::from(age.seconds);
+        let (ends, begins) = (time.saturating_add(seconds), time.saturating_sub(seconds));
+        Ok(match now_seconds {
+            now if now >= ends => Self::Stale { since: ends },
+            now if now <= begins => Self::Ahead {
+                until: begins.saturating_add(1),
+            },
+            _ => Self::Fresh { until: ends },
+        })
+    }
+
+    /// When time alone changes it.
+    pub fn until(self) -> Option<i64> {
+        match self {
+            Self::Fresh { until } | Self::Ahead { until } => Some(until),
+            Self::Absent | Self::Stale { .. } => None,
+        }
+    }
+
+    /// Whether it says something new to who saw it before: it is on another side, or a newer time is stale as well.
+    pub fn is_news(self, before: Self) -> bool {
+        match (before, self) {
+            (Self::Fresh { .. }, Self::Fresh { .. }) | (Self::Ahead { .. }, Self::Ahead { .. }) => {
+                false
+            }
+            (before, now) => before != now,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{hosted, object};
+    use serde_json::{Value, json};
+
+    fn age(renewed: Value, now_seconds: i64) -> Result<Freshness, String> {
+        let lease = object(hosted("x"), json!({"spec": {"renewTime": renewed}}));
+        let limit = Age {
+            field: "spec.renewTime".to_owned(),
+            seconds: 300,
+        };
+        Freshness::of(Some(&lease), &limit, now_seconds).map_err(|invalid| invalid.path)
+    }
+
+    #[test]
+    fn a_time_is_on_one_side_of_its_limit() {
+        let renewed = || json!("1970-01-01T00:16:40.500000Z");
+        for (now, side) in [
+            (700, Freshness::Ahead { until: 701 }),
+            (701, Freshness::Fresh { until: 1_300 }),
+            (1_299, Freshness::Fresh { until: 1_300 }),
+            (1_300, Freshness::Stale { since: 1_300 }),
+            (i64::MAX, Freshness::Stale { since: 1_300 }),
+        ] {
+            assert_eq!(age(renewed(), now), Ok(side), "{now}");
+        }
+        assert_eq!(age(Value::Null, 0), Ok(Freshness::Absent));
+        assert_eq!(age(json!("soon"), 0), Err("spec.renewTime".to_owned()));
+        assert_eq!(age(json!(5), 0), Err("spec.renewTime".to_owned()));
+        let limit = Age {
+            field: "spec.renewTime".to_owned(),
+            seconds: 1,
+        };
+        assert_eq!(Freshness::of(None, &limit, 0), Ok(Freshness::Absent));
+    }
+
+    #[test]
+    fn a_heartbeat_is_no_news_while_it_comes_in_time() {
+        let (fresh, stale) = (
+            |until| Freshness::Fresh { until },
+            |since| Freshness::Stale { since },
+        );
+        assert!(!fresh(2).is_news(fresh(1)));
+        assert!(!Freshness::Ahead { until: 2 }.is_news(Freshness::Ahead { until: 1 }));
+        assert!(!stale(1).is_news(stale(1)) && !Freshness::Absent.is_news(Freshness::Absent));
+        assert!(stale(1).is_news(fresh(1)) && fresh(1).is_news(stale(1)));
+        assert!(
+            stale(2).is_news(stale(1)),
+            "a heartbeat that was too late when it came"
+        );
+        assert!(
+            fresh(1).is_news(Freshness::Absent) && fresh(1).is_news(Freshness::Ahead { until: 1 })
+        );
+    }
+}

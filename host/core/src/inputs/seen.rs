@@ -1,0 +1,271 @@
+//! What a reconcile saw of an object, as far as a change of it calls for another one: all of it, whether it is there, or
+//! the age of a time.
+
+use crate::contract::decide::{Age, Form, Need, Wake};
+use crate::digest::Digest;
+use crate::fingerprint;
+use crate::inputs::age::Freshness;
+use crate::object::Object;
+
+/// What was seen of one object. By default nothing of it counts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// It is not known yet what counts, so everything does.
+    pending: bool,
+    /// The fingerprint, if every change counts; none inside for an object that was not there, or whose state is not known.
+    content: Option<Option<Digest>>,
+    /// Whether it was there, if that counts.
+    presence: Option<bool>,
+    ages: Vec<(Age, Freshness)>,
+}
+
+/// What is observed of an object.
+#[derive(Clone, Copy, Debug)]
+pub enum Observed<'a> {
+    /// It is there.
+    Present(&'a Object),
+    /// It is gone.
+    Gone,
+    /// It cannot be read now.
+    Unreadable,
+}
+
+/// What an observation means to a reconcile that saw the object before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// It calls for another reconcile.
+    Wakes,
+    /// Only a time moved, which calls for one later.
+    Moves,
+    /// Nothing.
+    Nothing,
+}
+
+impl<'a> Observed<'a> {
+    /// The object, if it is there.
+    pub fn object(self) -> Option<&'a Object> {
+        match self {
+            Self::Present(object) => Some(object),
+            Self::Gone | Self::Unreadable => None,
+        }
+    }
+
+    /// Its fingerprint, if it is there.
+    pub fn fingerprint(self) -> Option<Digest> {
+        self.object().map(fingerprint::of)
+    }
+
+    fn living(self) -> Option<&'a Object> {
+        self.object().filter(|object| !object.deleting())
+    }
+}
+
+impl Seen {
+    /// An object that is about to be read, or waited for: any change counts.
+    pub fn pending() -> Self {
+        Self {
+            pending: true,
+            ..Self::default()
+        }
+    }
+
+    /// The whole object, or its absence.
+    pub fn whole(object: Option<&Object>) -> Self {
+        Self {
+            content: Some(object.map(fingerprint::of)),
+            ..Self::default()
+        }
+    }
+
+    /// The object of a need, as far as the need wakes. A time that cannot be read counts as the whole object does.
+    pub fn of(need: &Need, object: Option<&Object>, now_seconds: i64) -> Self {
+        let there = object.is_some_and(|object| !object.deleting());
+        match (need.wake, &need.form) {
+            (Wake::Never, _) => Self::default(),
+            (Wake::Presence, _) => Self {
+                presence: Some(there),
+                ..Self::default()
+            },
+            (Wake::Change, Form::Age(age)) => match Freshness::of(object, age, now_seconds) {
+                Ok(freshness) => Self {
+                    ages: vec![(age.clone(), freshness)],
+                    ..Self::default()
+                },
+                Err(_) => Self::whole(object),
+            },
+            (Wake::Change, _) => Self::whole(object),
+        }
+    }
+
+    /// Adds what was seen of the same object later.
+    pub fn add(&mut self, later: Self) {
+        self.pending = false;
+        self.content = later.content.or(self.content);
+        self.presence = later.presence.or(self.presence);
+        self.ages
+            .retain(|(age, _)| later.ages.iter().all(|(other, _)| other != age));
+        self.ages.extend(later.ages);
+    }
+
+    /// Whether a change of the object may count.
+    pub fn counts(&self) -> bool {
+        *self != Self::default()
+    }
+
+    /// Replaces the fingerprint of an object that was written since; none when its state is not known.
+    pub fn written(&mut self, fingerprint: Option<Digest>) {
+        self.content = Some(fingerprint);
+    }
+
+    /// What an observation means; `fingerprint` is the one of the observed object. Takes in times that only moved.
+    pub fn observe(
+        &mut self,
+        observed: Observed<'_>,
+        fingerprint: impl FnOnce() -> Option<Digest>,
+        now_seconds: i64,
+    ) -> Meaning {
+        if self.pending || matches!(observed, Observed::Unreadable) && self.counts() {
+            return Meaning::Wakes;
+        }
+        let same = |seen: Option<Digest>, now: Option<Digest>| now.is_some() && now == seen;
+        if self.content.is_some_and(|seen| !same(seen, fingerprint())) {
+            return Meaning::Wakes;
+        }
+        let there = observed.living().is_some();
+        if self.presence.is_some_and(|seen| seen != there) {
+            return Meaning::Wakes;
+        }
+        let mut meaning = Meaning::Nothing;
+        for (age, seen) in &mut self.ages {
+            match Freshness::of(observed.object(), age, now_seconds) {
+                Ok(now) if !now.is_news(*seen) => {
+                    if now != *seen {
+                        meaning = Meaning::Moves;
+                    }
+                    *seen = now;
+                }
+                _ => return Meaning::Wakes,
+            }
+        }
+        meaning
+    }
+
+    /// When time alone calls for another reconcile, in seconds since 1970.
+    pub fn until(&self) -> Option<i64> {
+        self.ages.iter().filter_map(|(_, seen)| seen.until()).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::decide::Absence;
+    use crate::reference::ObjectRef;
+    use crate::sample::object;
+    use serde_json::json;
+
+    fn lease(renewed: &str) -> Object {
+        let reference = ObjectRef::local("coordination.k8s.io/v1", "Lease", Some("n"), "l");
+        object(
+            reference,
+            json!({"spec": {"renewTime": renewed}, "metadata": {}}),
+        )
+    }
+
+    fn need(form: Form, wake: Wake) -> Need {
+        Need {
+            role: "lease".to_owned(),
+            reference: lease("").reference,
+            form,
+            absence: Absence::Fine,
+            wake,
+        }
+    }
+
+    fn age() -> Form {
+        Form::Age(Age {
+            field: "spec.renewTime".to_owned(),
+            seconds: 300,
+        })
+    }
+
+    fn meaning(seen: &mut Seen, observed: Observed<'_>, now_seconds: i64) -> Meaning {
+        seen.observe(observed, || observed.fingerprint(), now_seconds)
+    }
+
+    #[test]
+    fn each_wake_counts_what_it_says() {
+        let (one, other) = (lease("1970-01-01T00:00:10Z"), lease("1970-01-01T00:00:20Z"));
+        let mut dying = one.clone();
+        dying.body["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:30Z");
+        for (wake, changed, gone) in [
+            (Wake::Change, Meaning::Wakes, Meaning::Wakes),
+            (Wake::Presence, Meaning::Nothing, Meaning::Wakes),
+            (Wake::Never, Meaning::Nothing, Meaning::Nothing),
+        ] {
+            let mut seen = Seen::of(&need(Form::Object, wake), Some(&one), 0);
+            assert_eq!(seen.counts(), wake != Wake::Never);
+            for (observed, expected) in [
+                (Observed::Present(&one), Meaning::Nothing),
+                (Observed::Present(&other), changed),
+                (Observed::Present(&dying), gone),
+                (Observed::Gone, gone),
+                (Observed::Unreadable, gone),
+            ] {
+                assert_eq!(
+                    meaning(&mut seen, observed, 0),
+                    expected,
+                    "{wake:?} {observed:?}"
+                );
+            }
+        }
+        let mut absent = Seen::of(&need(Form::Presence, Wake::Presence), None, 0);
+        assert_eq!(meaning(&mut absent, Observed::Gone, 0), Meaning::Nothing);
+        assert_eq!(
+            meaning(&mut absent, Observed::Present(&one), 0),
+            Meaning::Wakes
+        );
+        assert_eq!(
+            meaning(&mut Seen::pending(), Observed::Present(&one), 0),
+            Meaning::Wakes
+        );
+    }
+
+    #[test]
+    fn a_heartbeat_moves_the_time_and_wakes_nobody() {
+        let mut seen = Seen::of(
+            &need(age(), Wake::Change),
+            Some(&lease("1970-01-01T00:01:00Z")),
+            100,
+        );
+        assert_eq!(seen.until(), Some(360));
+        for (renewed, now, expected, until) in [
+            ("1970-01-01T00:02:00Z", 130, Meaning::Moves, Some(420)),
+            ("1970-01-01T00:02:00Z", 140, Meaning::Nothing, Some(420)),
+            ("1970-01-01T00:02:00Z", 420, Meaning::Wakes, Some(420)),
+            ("never", 140, Meaning::Wakes, Some(420)),
+        ] {
+            let observed = lease(renewed);
+            let said = meaning(&mut seen, Observed::Present(&observed), now);
+            assert_eq!(
+                (said, seen.until()),
+                (expected, until),
+                "{renewed} at {now}"
+            );
+        }
+        assert_eq!(meaning(&mut seen, Observed::Gone, 140), Meaning::Wakes);
+    }
+
+    #[test]
+    fn several_needs_of_one_object_count_together() {
+        let mut seen = Seen::pending();
+        seen.add(Seen::of(&need(age(), Wake::Change), None, 0));
+        seen.add(Seen::of(&need(Form::Presence, Wake::Presence), None, 0));
+        assert_eq!(meaning(&mut seen, Observed::Gone, 0), Meaning::Nothing);
+        seen.add(Seen::whole(Some(&lease(""))));
+        assert_eq!(
+            meaning(&mut seen, Observed::Present(&lease("x")), 0),
+            Meaning::Wakes
+        );
+    }
+}

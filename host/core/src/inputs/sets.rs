@@ -1,0 +1,475 @@
+//! Sets of objects: all of a kind and a namespace whose labels are selected, cut to what the guest declared; and which
+//! reconciles a change of one member concerns.
+
+use crate::contract::decide::{Member, Need, Query, Wake};
+use crate::digest::Digest;
+use crate::failure::{Failure, InvalidField};
+use crate::inputs::seen::Observed;
+use crate::object::Object;
+use crate::policy::EveryRule;
+use crate::policy::selector::Selector;
+use crate::projection::{Declared, Paths};
+use crate::reference::ObjectRef;
+use crate::work::Key;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use transom_api::KnownReason;
+
+/// Which objects a set has, and what of them crosses.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// Cluster, version and kind of the objects, and their namespace if it is one; the name is empty.
+    pub place: ObjectRef,
+    /// Which labels they have.
+    pub labels: Selector,
+    /// What the guest declared of the kind; absent when only names cross.
+    fields: Option<Paths>,
+}
+
+/// The members of a set as they were seen, each with the digest of what crossed of it.
+pub type Members = BTreeMap<Box<str>, Digest>;
+
+/// A set that a reconcile asked for.
+#[derive(Clone, Debug)]
+pub struct SeenSet {
+    question: Arc<Question>,
+    /// Which change of a member counts.
+    wake: Wake,
+    /// What was found; none while it is being read.
+    members: Option<Arc<Members>>,
+}
+
+/// What was found of a set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The members as the guest sees them, by namespace and name.
+    pub members: Vec<Member>,
+    /// The same for [`SeenSet`].
+    pub seen: Arc<Members>,
+}
+
+impl Question {
+    /// What a need asks for.
+    ///
+    /// # Errors
+    /// `ContractBroken` for labels that no selector can have.
+    pub fn of(need: &Need, query: &Query, declared: &Declared) -> Result<Self, Failure> {
+        let labels = Selector::of(&need.role, &query.labels).map_err(|error| {
+            Failure::known(
+                KnownReason::ContractBroken,
+                format!("the guest asks for {error}"),
+            )
+        })?;
+        Ok(Self {
+            place: need.reference.clone(),
+            labels,
+            fields: (!query.names_only).then(|| declared.fields.clone()),
+        })
+    }
+
+    /// Whether an object is a member.
+    fn has(&self, object: &Object) -> bool {
+        self.may_have(&object.reference) && !object.deleting() && self.labels.matches(object)
+    }
+
+    /// Whether an object is a member if its labels are selected.
+    pub fn may_have(&self, object: &ObjectRef) -> bool {
+        let place = &self.place;
+        object.is(&place.cluster, &place.api_version, &place.kind)
+            && (place.namespace.is_none() || place.namespace == object.namespace)
+    }
+
+    /// What crosses of a member.
+    fn member(&self, object: &Object) -> Member {
+        Member {
+            namespace: object.reference.namespace.clone(),
+            name: object.reference.name.clone(),
+            fields: match &self.fields {
+                Some(fields) => fields.project(&object.body),
+                None => serde_json::json!({}),
+            },
+        }
+    }
+
+    /// The members among objects, in their order.
+    ///
+    /// # Errors
+    /// `InvalidObject` for a declared field of another shape, `TooManyInputs` beyond what the grant allows.
+    pub fn members<'a>(
+        &self,
+        objects: impl IntoIterator<Item = &'a Object>,
+        most: EveryRule,
+    ) -> Result<Found, Failure> {
+        let (mut members, mut seen, mut bytes) = (Vec::new(), Members::new(), 0);
+        for object in objects.into_iter().filter(|object| self.has(object)) {
+            let misfit = |fields: &Paths| fields.misfit(&object.body);
+            if let Some(path) = self.fields.as_ref().and_then(misfit) {
+                let invalid = InvalidField::shape(path);
+                return Err(Failure::invalid_object(object, &invalid));
+            }
+            let member = self.member(object);
+            bytes += member.name.len() + member.fields.to_string().len();
+            if bytes > most.bytes {
+                return Err(self.too_many(&format!("more than {} bytes", most.bytes)));
+            }
+            seen.insert(key(&object.reference), Digest::of(&member.fields));
+            members.push(member);
+        }
+        self.within(members.len(), most)?;
+        let seen = Arc::new(seen);
+        Ok(Found { members, seen })
+    }
+
+    /// Checks a number of members against the grant.
+    ///
+    /// # Errors
+    /// `TooManyInputs`.
+    pub fn within(&self, members: usize, most: EveryRule) -> Result<(), Failure> {
+        match members <= most.objects {
+            true => Ok(()),
+            false => Err(self.too_many(&format!("{members}, more than {}", most.objects))),
+        }
+    }
+
+    fn too_many(&self, how_many: &str) -> Failure {
+        let message = format!("{self} are {how_many} that the grant allows");
+        Failure::known(KnownReason::TooManyInputs, message)
+    }
+}
+
+/// `Namespace objects with the labels a=b`, for people.
+impl std::fmt::Display for Question {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the objects of kind {}", self.place.kind)?;
+        if let Some(namespace) = &self.place.namespace {
+            write!(f, " in {namespace}")?;
+        }
+        if self.labels.is_empty() {
+            return Ok(());
+        }
+        write!(f, " with the labels {}", self.labels)
+    }
+}
+
+impl Found {
+    /// A digest of the members.
+    pub fn digest(&self) -> Digest {
+        let members = self.seen.iter();
+        let members = members.map(|(name, digest)| format!("{name} {digest}\n"));
+        Digest::of_bytes(members.collect::<String>().as_bytes())
+    }
+}
+
+impl SeenSet {
+    /// Whether it is what a question asks for.
+    pub fn is_about(&self, question: &Question) -> bool {
+        *self.question == *question
+    }
+
+    /// A set that is about to be read: any change that may be one of it counts.
+    pub fn pending(question: Arc<Question>, wake: Wake) -> Self {
+        Self {
+            question,
+            wake,
+            members: None,
+        }
+    }
+
+    /// What was found.
+    #[must_use]
+    pub fn with(self, members: Arc<Members>) -> Self {
+        Self {
+            members: Some(members),
+            ..self
+        }
+    }
+
+    fn concerns(&self, object: &ObjectRef, observed: Observed<'_>) -> bool {
+        if !self.question.may_have(object) {
+            return false;
+        }
+        let Some(members) = &self.members else {
+            return true;
+        };
+        let before = members.get(&key(object));
+        match (before, observed) {
+            (_, Observed::Unreadable) => true,
+            (None, Observed::Gone) => false,
+            (Some(_), Observed::Gone) => true,
+            (before, Observed::Present(object)) => match (before, self.question.has(object)) {
+                (None, false) => false,
+                (Some(seen), true) => {
+                    let member = || self.question.member(object);
+                    self.wake == Wake::Change && Digest::of(&member().fields) != *seen
+                }
+                _ => true,
+            },
+        }
+    }
+}
+
+/// Namespace and name of a member.
+fn key(object: &ObjectRef) -> Box<str> {
+    let namespace = object.namespace.as_deref().unwrap_or_default();
+    [namespace, "/", &object.name].concat().into()
+}
+
+/// The index from kinds to the keys that asked for sets of them. A plain value that the caller keeps.
+#[derive(Debug, Default)]
+pub struct Sets {
+    by_kind: HashMap<(String, String), BTreeSet<Key>>,
+    by_key: HashMap<Key, Vec<SeenSet>>,
+    /// The last answer to each question, which keys share that saw the same.
+    answers: HashMap<(ObjectRef, Selector), Answers>,
+}
+
+/// Questions about one place and labels, each with its last answer.
+type Answers = Vec<(Arc<Question>, Arc<Members>)>;
+
+impl Sets {
+    /// Adds a set that a key is about to read, so that a change before its reconcile ends is not missed.
+    pub fn add(&mut self, key: &Key, set: SeenSet) {
+        let kind = kind(&set.question.place);
+        self.by_kind.entry(kind).or_default().insert(key.clone());
+        self.by_key.entry(key.clone()).or_default().push(set);
+    }
+
+    /// Replaces the sets of a key by those that its reconcile saw.
+    pub fn set(&mut self, key: &Key, sets: Vec<SeenSet>) {
+        self.remove(key);
+        for mut set in sets {
+            self.share(&mut set);
+            self.add(key, set);
+        }
+    }
+
+    /// Makes keys that saw the same answer to the same question hold it once.
+    fn share(&mut self, set: &mut SeenSet) {
+        let Some(members) = &mut set.members else {
+            return;
+        };
+        let about = (set.question.place.clone(), set.question.labels.clone());
+        let answers = self.answers.entry(about).or_default();
+        let known = answers.iter_mut().find(|(one, _)| *one == set.question);
+        match known {
+            Some((question, answer)) => {
+                set.question = Arc::clone(question);
+                match answer == members {
+                    true => *members = Arc::clone(answer),
+                    false => *answer = Arc::clone(members),
+                }
+            }
+            None => {
+                let answer = (Arc::clone(&set.question), Arc::clone(members));
+                answers.push(answer);
+            }
+        }
+    }
+
+    /// Forgets a key.
+    pub fn remove(&mut self, key: &Key) {
+        for set in self.by_key.remove(key).unwrap_or_default() {
+            let kind = kind(&set.question.place);
+            if let Some(keys) = self.by_kind.get_mut(&kind) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.by_kind.remove(&kind);
+                }
+            }
+            self.forget(set);
+        }
+    }
+
+    /// Drops a set, and its answer if no other key holds it.
+    fn forget(&mut self, set: SeenSet) {
+        let about = (set.question.place.clone(), set.question.labels.clone());
+        drop(set);
+        if let Some(answers) = self.answers.get_mut(&about) {
+            answers.retain(|(_, answer)| Arc::strong_count(answer) > 1);
+            if answers.is_empty() {
+                self.answers.remove(&about);
+            }
+        }
+    }
+
+    /// Whether a key asked for a set.
+    pub fn has(&self, key: &Key) -> bool {
+        self.by_key.contains_key(key)
+    }
+
+    /// The keys that a change of an object concerns, in order.
+    pub fn concerned(&self, object: &ObjectRef, observed: Observed<'_>) -> Vec<Key> {
+        let keys = self.by_kind.get(&kind(object)).into_iter().flatten();
+        let concerned = |key: &&Key| {
+            let sets = self.by_key.get(*key).into_iter().flatten();
+            sets.into_iter().any(|set| set.concerns(object, observed))
+        };
+        keys.filter(concerned).cloned().collect()
+    }
+}
+
+fn kind(object: &ObjectRef) -> (String, String) {
+    (object.api_version.clone(), object.kind.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::decide::{Absence, Form, LabelTerm};
+    use crate::contract::description::Read;
+    use crate::sample::object;
+    use serde_json::{Value, json};
+    use transom_api::policy::LabelOperator;
+
+    const MOST: EveryRule = EveryRule {
+        objects: 3,
+        bytes: 1_000,
+    };
+
+    fn query(names_only: bool) -> Query {
+        Query {
+            labels: vec![LabelTerm {
+                key: "l".to_owned(),
+                operator: LabelOperator::Exists,
+                values: vec![],
+            }],
+            names_only,
+        }
+    }
+
+    fn question(names_only: bool) -> Arc<Question> {
+        let declared = Declared::compile(&Read {
+            api_version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            fields: vec!["data.x".to_owned()],
+            changes: vec![],
+        });
+        let need = Need {
+            role: "maps".to_owned(),
+            reference: ObjectRef::local("v1", "ConfigMap", Some("n"), ""),
+            form: Form::Every(query(names_only)),
+            absence: Absence::Fine,
+            wake: Wake::Change,
+        };
+        Question::of(&need, &query(names_only), &declared.unwrap())
+            .unwrap()
+            .into()
+    }
+
+    fn map(name: &str, labels: Value, data: Value) -> Object {
+        let reference = ObjectRef::local("v1", "ConfigMap", Some("n"), name);
+        object(
+            reference,
+            json!({"metadata": {"labels": labels}, "data": data}),
+        )
+    }
+
+    fn labelled(name: &str, x: u8) -> Object {
+        map(name, json!({"l": ""}), json!({"x": x, "y": x}))
+    }
+
+    #[test]
+    fn has_the_selected_objects_with_their_declared_fields() {
+        let mut dying = labelled("dying", 1);
+        dying.body["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let others = [map("other", json!({}), json!({})), dying];
+        let all = [labelled("a", 1), labelled("b", 2)];
+        let found = question(false)
+            .members(all.iter().chain(&others), MOST)
+            .unwrap();
+        let shown: Vec<_> = found
+            .members
+            .iter()
+            .map(|one| (&*one.name, &one.fields))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("a", &json!({"data": {"x": 1}})),
+                ("b", &json!({"data": {"x": 2}}))
+            ]
+        );
+        let found = question(true).members(&all, MOST).unwrap();
+        assert_eq!(found.members[0].fields, json!({}));
+    }
+
+    #[test]
+    fn a_set_beyond_the_grant_is_refused_and_never_cut() {
+        let many: Vec<_> = (0..4).map(|at| labelled(&at.to_string(), 1)).collect();
+        let large = map("large", json!({"l": ""}), json!({"x": "x".repeat(1_000)}));
+        for objects in [&many[..], &[large]] {
+            let failure = question(false).members(objects, MOST).unwrap_err();
+            assert_eq!(
+                failure.reason,
+                KnownReason::TooManyInputs.into(),
+                "{failure}"
+            );
+        }
+        assert!(question(false).members(&many[1..], MOST).is_ok());
+        let odd = map("odd", json!({"l": ""}), json!("x"));
+        let failure = question(false).members([&odd], MOST).unwrap_err();
+        assert_eq!(failure.reason, KnownReason::InvalidObject.into());
+    }
+
+    #[test]
+    fn only_what_a_guest_would_see_differently_wakes() {
+        let key = Key::new(&"p".into(), &ObjectRef::local("v1", "Node", None, "x"));
+        let concerned = |sets: &Sets, object: &Object| {
+            !sets
+                .concerned(&object.reference, Observed::Present(object))
+                .is_empty()
+        };
+        let (member, other) = (labelled("a", 1), map("other", json!({}), json!({})));
+        let unseen = map("a", json!({"l": "", "m": ""}), json!({"x": 1, "y": 9}));
+        for (names_only, wake, changed) in [
+            (false, Wake::Change, true),
+            (true, Wake::Change, false),
+            (false, Wake::Presence, false),
+        ] {
+            let question = question(names_only);
+            let pending = SeenSet::pending(Arc::clone(&question), wake);
+            let mut sets = Sets::default();
+            sets.add(&key, pending.clone());
+            assert!(
+                concerned(&sets, &other),
+                "while it is read, anything may matter"
+            );
+            let found = question.members([&member], MOST).unwrap();
+            sets.set(&key, vec![pending.with(found.seen)]);
+            assert!(!concerned(&sets, &member) && !concerned(&sets, &unseen));
+            assert!(!concerned(&sets, &other) && concerned(&sets, &labelled("new", 1)));
+            assert_eq!(concerned(&sets, &labelled("a", 2)), changed);
+            assert!(
+                concerned(&sets, &map("a", json!({}), json!({"x": 1}))),
+                "it left"
+            );
+            let gone = |name: &str| {
+                let object = labelled(name, 1).reference;
+                !sets.concerned(&object, Observed::Gone).is_empty()
+            };
+            assert!(gone("a") && !gone("other"));
+            let elsewhere = ObjectRef::local("v1", "ConfigMap", Some("m"), "a");
+            assert!(sets.concerned(&elsewhere, Observed::Gone).is_empty());
+            sets.remove(&key);
+            assert!(sets.by_kind.is_empty() && !concerned(&sets, &labelled("new", 1)));
+        }
+    }
+
+    #[test]
+    fn keys_that_saw_the_same_hold_it_once() {
+        let key = |name: &str| Key::new(&"p".into(), &ObjectRef::local("v1", "Node", None, name));
+        let mut sets = Sets::default();
+        for name in ["a", "b"] {
+            let question = question(false);
+            let found = question.members([&labelled("m", 1)], MOST).unwrap();
+            let set = SeenSet::pending(question, Wake::Change).with(found.seen);
+            sets.set(&key(name), vec![set]);
+        }
+        let members = |name: &str| sets.by_key[&key(name)][0].members.clone().unwrap();
+        assert!(Arc::ptr_eq(&members("a"), &members("b")));
+        sets.remove(&key("a"));
+        assert_eq!(sets.answers.len(), 1);
+        sets.remove(&key("b"));
+        assert!(sets.answers.is_empty());
+    }
+}

@@ -1,0 +1,72 @@
+//! A policy whose guest asks for what its settings say: the fixture `asks` writes in a label of each ManagedCluster in
+//! which form its inputs came.
+
+use crate::program;
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+/// The label.
+pub const SEEN: &str = "example.com/seen";
+/// The name of the policy.
+pub const POLICY: &str = "asks";
+
+/// A lease of the primary's name in the namespace `default`, as the grant and the guest name it.
+pub fn lease() -> Value {
+    json!({"api-version": "coordination.k8s.io/v1", "kind": "Lease", "cluster": "local", "namespace": "default", "name": "NAME"})
+}
+
+/// The ConfigMaps of the namespace `default`.
+pub fn maps() -> Value {
+    json!({"api-version": "v1", "kind": "ConfigMap", "cluster": "local", "namespace": "default", "name": ""})
+}
+
+/// A need in the names of `wit/`; without a word about its absence and with the wake `change`.
+pub fn need(role: &str, reference: &Value, form: &Value) -> Value {
+    json!({"role": role, "reference": reference, "form": form, "absence": "fine", "wake": "change"})
+}
+
+/// The form of an age of the lease.
+pub fn age(seconds: u32) -> Value {
+    json!({"age": {"field": "spec.renewTime", "seconds": seconds}})
+}
+
+/// The form of a set with the label `of`, which has one of these values.
+pub fn every(values: &[&str]) -> Value {
+    let labels = json!([{"key": "of", "operator": "in", "values": values}]);
+    json!({"every": {"labels": labels, "names-only": false}})
+}
+
+/// Puts the policy and its component into a folder; a set may have three objects.
+///
+/// # Errors
+/// When the component is not built, or the folder cannot be written.
+pub fn put_policy(folder: &Path, needs: &[Value]) -> Result<()> {
+    let policy = json!({
+        "apiVersion": "transom.dev/v1alpha1",
+        "kind": "FleetPolicy",
+        "metadata": {"name": POLICY},
+        "spec": {
+            "primary": {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"},
+            "limits": program::unlimited(),
+            "guests": {"decide": {"component": "asks.wasm", "settings": {"needs": needs}}},
+            "grant": {
+                "read": [
+                    {"role": "lease", "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "namespace": "default", "name": "{primary.name}"},
+                    {"role": "maps", "kind": "ConfigMap", "namespace": "default", "name": "*", "every": {"objects": 3}},
+                ],
+                "write": [{"target": "primary", "verbs": ["patch"], "fields": [format!("metadata.labels[\"{SEEN}\"]")]}],
+            },
+        },
+    });
+    fs::create_dir_all(folder)?;
+    fs::write(
+        folder.join("asks.wasm"),
+        program::component("fixture-asks")?,
+    )?;
+    // Renamed into place, so that the agent never reads a half of it.
+    let written = folder.join("policy.new");
+    fs::write(&written, policy.to_string())?;
+    fs::rename(&written, folder.join("policy.yaml")).context("failed to put the policy")
+}

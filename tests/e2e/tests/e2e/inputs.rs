@@ -1,0 +1,105 @@
+//! The forms of the objects world in a folder: a heartbeat that stops is noticed by time alone, and a set follows files.
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+use transom_core::time::format_rfc3339;
+use transom_e2e::agent::DEADLINE;
+use transom_e2e::asking::{age, every, lease, maps, need, put_policy};
+use transom_e2e::stage::{Stage, put};
+use transom_support::wait;
+
+/// Waits until the label of the ManagedCluster says in which form the inputs came.
+fn wait_for_seen(stage: &Stage, seen: &str) -> Result<()> {
+    let patch = stage.patch("one");
+    let says = || {
+        let text = fs::read_to_string(&patch).ok()?;
+        text.lines()
+            .any(|line| line.trim().ends_with(seen))
+            .then_some(())
+    };
+    let came = wait::until("what a guest saw", DEADLINE, says);
+    came.with_context(|| {
+        format!(
+            "{seen} in {}",
+            fs::read_to_string(&patch).unwrap_or_default()
+        )
+    })
+}
+
+fn put_object(stage: &Stage, file: &str, object: &Value) -> Result<()> {
+    put(&stage.fleet.join(file), object.to_string().as_bytes())
+}
+
+/// The lease, renewed so many seconds after now.
+fn beat(stage: &Stage, after: i64) -> Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let renewed = format_rfc3339(i64::try_from(now)? + after);
+    let metadata = json!({"name": "one", "namespace": "default"});
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": {"renewTime": renewed}});
+    put_object(stage, "lease.yaml", &lease)
+}
+
+fn map(stage: &Stage, name: &str, of: &str) -> Result<()> {
+    let metadata = json!({"name": name, "namespace": "default", "labels": {"of": of}});
+    let map =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": "1"}});
+    put_object(stage, &format!("map-{name}.yaml"), &map)
+}
+
+fn stage(needs: &[Value]) -> Result<Stage> {
+    let stage = Stage::new(0, 0)?;
+    put_policy(&stage.policies, needs)?;
+    let cluster = json!({"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster", "metadata": {"name": "one"}});
+    put_object(&stage, "one.yaml", &cluster)?;
+    Ok(stage)
+}
+
+#[test]
+fn a_heartbeat_that_stops_is_noticed_by_time_alone() -> Result<()> {
+    let stage = stage(&[need("lease", &lease(), &age(3))])?;
+    let agent = stage.watch()?;
+    wait_for_seen(&stage, "absent")?;
+    beat(&stage, 0)?;
+    wait_for_seen(&stage, "fresh")?;
+    wait_for_seen(&stage, "stale")?;
+    // A beat before the limit moves the time at which it is noticed.
+    beat(&stage, 0)?;
+    wait_for_seen(&stage, "fresh")?;
+    beat(&stage, 1)?;
+    wait_for_seen(&stage, "stale")?;
+    // A clock that is ahead is caught up with.
+    beat(&stage, 5)?;
+    wait_for_seen(&stage, "ahead")?;
+    wait_for_seen(&stage, "fresh")?;
+    fs::remove_file(stage.fleet.join("lease.yaml"))?;
+    wait_for_seen(&stage, "absent")?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_set_follows_the_files_and_is_not_made_of_some_of_them() -> Result<()> {
+    let stage = stage(&[need("maps", &maps(), &every(&["x", "y"]))])?;
+    map(&stage, "a", "x")?;
+    map(&stage, "other", "z")?;
+    let agent = stage.watch()?;
+    wait_for_seen(&stage, "every-1-1")?;
+    map(&stage, "b", "y")?;
+    wait_for_seen(&stage, "every-2-2")?;
+    // A file that cannot be read may hold one more.
+    put(&stage.fleet.join("broken.yaml"), b"kind: [")?;
+    map(&stage, "c", "y")?;
+    let status = stage.own().join("status/asks/_cluster.one.yaml");
+    stage.wait_for_text(&status, "reason: ReadFailed")?;
+    fs::remove_file(stage.fleet.join("broken.yaml"))?;
+    wait_for_seen(&stage, "every-3-3")?;
+    map(&stage, "d", "x")?;
+    stage.wait_for_text(&status, "reason: TooManyInputs")?;
+    map(&stage, "a", "z")?;
+    map(&stage, "b", "z")?;
+    wait_for_seen(&stage, "every-2-2")?;
+    agent.stop()?;
+    Ok(())
+}
