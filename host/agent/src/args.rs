@@ -21,8 +21,9 @@ pub(crate) use component::{
 };
 pub(crate) use form::{OutputFormat, Reveal, TableFormat};
 use plan::PlanArgs;
-pub(crate) use policies::{ExplainArgs, RbacArgs, ValidateArgs};
+pub(crate) use policies::{ExplainArgs, RbacArgs, RbacFormat, ValidateArgs};
 pub(crate) use reconcile::{ReconcileArgs, RenderArgs};
+pub(crate) use run::Reads;
 use run::{ApproveArgs, HistoryArgs, RollbackArgs, RunArgs, StatusArgs};
 use std::ffi::OsString;
 
@@ -182,7 +183,7 @@ pub(crate) enum Command {
     },
     /// Print the least-privilege RBAC of the agent for its policies, with the reason for each rule.
     #[command(
-        after_help = "Examples:\n  transom rbac --policies my-policies --name transom-my-policies | kubectl apply --server-side -f -\n  transom rbac --policies policies --secret-reads strict --namespace my-transom\n  transom rbac -o table\n\nExit code: 0 when the roles are printed; 1 when a policy is refused, so nothing is printed; 2 on a usage error."
+        after_help = "Examples:\n  transom rbac --policies my-policies --name transom-my-policies | kubectl apply --server-side -f -\n  transom rbac --policies policies --secret-reads strict --namespace my-transom\n  transom rbac -o table\n  transom rbac --policies my-policies -o values > own.yaml; helm upgrade transom host/deploy/chart -f own.yaml\n\nExit code: 0 when the roles are printed; 1 when a policy is refused, so nothing is printed; 2 on a usage error."
     )]
     Rbac(RbacArgs),
 }

@@ -154,9 +154,6 @@ mod tests {
     fn the_committed_crd_matches_the_generated_one() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crd.yaml");
         let committed = std::fs::read_to_string(path).unwrap();
-        assert!(
-            committed == super::crd(),
-            "run `cargo run -p transom -- crd > host/deploy/crd.yaml`"
-        );
+        assert!(committed == super::crd(), "run `cargo xtask deploy`");
     }
 }

@@ -43,9 +43,10 @@ pub struct Generated {
 /// # Errors
 /// When the binary cannot be built or fails, or a policy cannot be read.
 pub fn all() -> Result<Vec<Generated>> {
-    let crd = read("host/deploy/crd.yaml")?;
+    let crd = rendered::said(Command::new(program::binary()?).arg("crd"))?;
     let approval = read("host/deploy/approval.yaml")?;
     let mut all = vec![
+        Generated::new("host/deploy/crd.yaml", &crd),
         Generated::new("host/deploy/base/crd.yaml", &crd),
         Generated::new("host/deploy/chart/crds/crd.yaml", &crd),
         Generated::new("host/deploy/base/approval.yaml", &approval),

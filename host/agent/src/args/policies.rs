@@ -3,8 +3,8 @@
 use super::call::CallArgs;
 use super::name::parse_label;
 use super::run::{NamedContext, Reads, parse_context};
-use super::{OutputFormat, PlaceArgs, TableFormat};
-use clap::Args;
+use super::{PlaceArgs, TableFormat};
+use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use transom_artifacts::Sources;
@@ -95,6 +95,19 @@ pub(crate) struct RbacArgs {
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Form of the output.
-    #[arg(short, long, value_enum, default_value_t = OutputFormat::Yaml)]
-    pub(crate) output: OutputFormat,
+    #[arg(short, long, value_enum, default_value_t = RbacFormat::Yaml)]
+    pub(crate) output: RbacFormat,
+}
+
+/// Form of permissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RbacFormat {
+    /// For `kubectl`.
+    Yaml,
+    /// For programs.
+    Json,
+    /// For people.
+    Table,
+    /// Values of the chart: the policies with their permissions, for a release of helm.
+    Values,
 }

@@ -1,8 +1,11 @@
 //! `transom rbac`: the least rights that the agent needs for its policies, as roles and bindings.
 
-use crate::args::{OutputFormat, RbacArgs};
+mod values;
+
+use crate::args::{RbacArgs, RbacFormat};
 use crate::output::{Ending, Screen};
 use crate::policies::{self, Written};
+use anyhow::bail;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,11 +22,17 @@ const API_GROUP: &str = "rbac.authorization.k8s.io";
 /// Prints the rights that the policies need on one connection.
 ///
 /// # Errors
-/// When the policies cannot be read at all.
+/// When the policies cannot be read at all, or values are asked for without them.
 pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let Some(policies) = policies(args, screen)? else {
+    if args.output == RbacFormat::Values && args.policies.is_none() {
+        bail!(
+            "failed to print values: name your own policies with --policies; the chart has the bundled ones"
+        );
+    }
+    let Some(found) = policies(args, screen)? else {
         return Ok(Ending::Failed);
     };
+    let (policies, manifests): (Vec<Policy>, Vec<Value>) = found.into_iter().unzip();
     let others: BTreeSet<&String> = policies
         .iter()
         .flat_map(named)
@@ -58,15 +67,16 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
         .unwrap_or_else(|| format!("{}-policies", args.service_account));
     let roles = roles(&rights, &name, &args.namespace, &args.service_account);
     match args.output {
-        OutputFormat::Yaml => {
+        RbacFormat::Yaml => {
             let documents: Vec<_> = roles.iter().map(Role::yaml).collect();
             screen.text(&documents.join("---\n"));
         }
-        OutputFormat::Json => {
+        RbacFormat::Json => {
             let items: Vec<_> = roles.iter().flat_map(Role::objects).collect();
             screen.json(&json!({"apiVersion": "v1", "kind": "List", "items": items}));
         }
-        OutputFormat::Table => {
+        RbacFormat::Values => screen.text(&values::yaml(args, manifests, &roles)),
+        RbacFormat::Table => {
             let heading = ["NAMESPACE", "OBJECTS", "VERBS", "BECAUSE"];
             screen.table(heading, rights.iter().flat_map(rows));
         }
@@ -87,12 +97,12 @@ fn own<'a>(args: &'a RbacArgs, components: &'a [AnyOf]) -> Own<'a> {
     }
 }
 
-/// Every policy, checked but without its components, on which no right depends. `None` when one is refused: applying
+/// Every policy with its manifest, checked but without its components, on which no right depends. `None` when one is refused: applying
 /// incomplete rights would take the missing ones away.
-fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<Policy>>> {
+fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<(Policy, Value)>>> {
     let found = policies::read(args.policies.as_deref(), None)?;
     let mut refused = found.broken;
-    let mut policies: BTreeMap<Arc<str>, Policy> = BTreeMap::new();
+    let mut policies: BTreeMap<Arc<str>, (Policy, Value)> = BTreeMap::new();
     for written in found.policies {
         let Written { place, value, .. } = &written;
         let allowed = |one: Location| one.check(&args.sources).map_err(|error| error.to_string());
@@ -111,7 +121,9 @@ fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<Polic
                 let why = format!("metadata.name: the policy `{name}` is defined in two places");
                 refused.push((place, why));
             }
-            Ok(policy) => drop(policies.insert(Arc::clone(&policy.name), policy)),
+            Ok(policy) => {
+                policies.insert(Arc::clone(&policy.name), (policy, written.value));
+            }
             Err(error) => refused.push((place, error.to_string())),
         }
     }

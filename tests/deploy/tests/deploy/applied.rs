@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Instant;
 use transom_e2e::program;
-use transom_support::fleet::Fleet;
+use transom_support::fleet::{Fleet, managed_name};
 use transom_test_cluster::{Cluster, Options, helm, wait};
 use transom_test_deploy::generated;
 use transom_test_deploy::rendered::{self, folder, kustomization, said};
@@ -298,6 +298,70 @@ async fn grants_permissions_for_own_policies_beside_the_chart() -> Result<()> {
         rules("clusterrole/transom")? != shipped,
         "the upgrade changed nothing"
     );
+    Ok(())
+}
+
+/// Values of the chart for own policies, as `transom rbac` prints them.
+fn own_values(cluster: &Cluster, policies: &str) -> Result<String> {
+    let [own, values] = ["own.yaml", "values.yaml"].map(|name| cluster.folder().join(name));
+    fs::write(&own, policies)?;
+    let mut transom = Command::new(program::binary()?);
+    let printed = transom.args(["rbac", "--output", "values", "--policies"]);
+    fs::write(&values, said(printed.arg(&own))?)?;
+    Ok(values.display().to_string())
+}
+
+#[tokio::test]
+async fn the_chart_installs_own_policies_with_their_rights() -> Result<()> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    cluster.install_crds(&CRDS).await?;
+    cluster.install_fleet(FLEET).await?;
+    said(kubectl(&cluster)?.args(["create", "namespace", "widgets"]))?;
+    let text = fs::read_to_string(program::policy("cluster-sets-by-rule"))?;
+    let text = text.replace("rules: []", "rules: [{set: eu, labels: {env: [prod]}}]");
+    let values = own_values(&cluster, &format!("{text}---\n{OWN}"))?;
+    let chart = folder("chart").display().to_string();
+    let none = "policies.builtInTaints=false,policies.externalManagedKubeconfig=false";
+    let install = [
+        "install",
+        "transom",
+        &chart,
+        "--create-namespace",
+        "--set",
+        none,
+    ];
+    helm_on(&cluster, &[&install[..], &["--values", &values]].concat())?;
+    let agent = Deployed::start(&cluster).await?;
+    let (name, set) = (
+        managed_name(0),
+        "cluster.open-cluster-management.io/clusterset",
+    );
+    let clusters = "managedclusters.cluster.open-cluster-management.io";
+    said(kubectl(&cluster)?.args(["label", clusters, &name, "env=prod"]))?;
+    let api = cluster.objects().api(
+        "cluster.open-cluster-management.io/v1",
+        "ManagedCluster",
+        None,
+    );
+    let api = api.await?;
+    wait::until("the set of a cluster", DEADLINE, async || {
+        let labels = api.get(&name).await?.metadata.labels.unwrap_or_default();
+        Ok((labels.get(set).map(String::as_str) == Some("eu")).then_some(()))
+    })
+    .await?;
+    // No request was denied, of either policy.
+    agent.stop(&cluster)?;
+    let asked = |words: &str| may(&cluster, &words.split(' ').collect::<Vec<_>>());
+    ensure!(asked("create secrets/copy -n widgets")? && !asked("delete secrets/copy -n widgets")?);
+    // Without them their rights go, too.
+    let upgrade = ["upgrade", "transom", &chart, "--set", none];
+    helm_on(&cluster, &upgrade)?;
+    for words in [
+        format!("patch {clusters}"),
+        "create secrets/copy -n widgets".to_owned(),
+    ] {
+        ensure!(!asked(&words)?, "the agent may still {words}");
+    }
     Ok(())
 }
 

@@ -255,7 +255,9 @@ fn every_alert_has_a_duration_a_severity_and_a_section_on_the_page() -> Result<(
         let section = sections
             .get(name)
             .with_context(|| format!("no section {name}"))?;
-        let row = format!("| {severity} | `{}` | {lasting} |", text(alert, "/expr")?);
+        // In a table a bar ends the cell, in code, too.
+        let expression = text(alert, "/expr")?.replace('|', "\\|");
+        let row = format!("| {severity} | `{expression}` | {lasting} |");
         ensure!(section.contains(&row), "section {name} lacks {row}");
         ensure!(
             section.contains("\nCause: ") && section.contains("\nFix: "),
