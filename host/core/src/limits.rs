@@ -7,11 +7,13 @@
 mod kinds;
 mod look;
 mod record;
+mod turn;
 
 pub use kinds::{Kinds, kind, kinds};
 pub use look::{Look, Looked};
 pub use record::Record;
 
+use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::plan::WriteFailure;
 use crate::reference::ObjectRef;
@@ -36,6 +38,8 @@ pub struct Ask<'a> {
     pub kinds: &'a Kinds,
     /// The limits of the policy.
     pub limits: &'a LimitsSpec,
+    /// The active revision: only what was approved for it counts.
+    pub revision: Digest,
     /// How many primaries the policy has, including those that are gone and left objects behind.
     pub primaries: u32,
     /// Seconds since 1970.
@@ -68,6 +72,10 @@ pub struct Ledger {
     complete: bool,
     /// Whether those that are withheld were reconciled again since there was room.
     released: bool,
+    /// The active revision, as far as it is known here.
+    revision: Option<Digest>,
+    /// Whether what was approved has ended, and that is not recorded yet.
+    ended: bool,
     offers: Vec<Offer>,
     status: Option<LimitsStatus>,
 }
@@ -132,6 +140,7 @@ impl Ledger {
             let withheld = std::mem::take(&mut self.withheld);
             *self = Self {
                 withheld,
+                revision: self.revision,
                 ..Self::found(Some(found))
             };
         }
@@ -142,10 +151,10 @@ impl Ledger {
         self.record.as_ref()
     }
 
-    /// Whether something is withheld, so that looks are needed.
+    /// Whether looks are needed: something is withheld, or has to be recorded.
     pub fn is_stopping(&self) -> bool {
         let reached = self.record.as_ref().is_some_and(|record| record.reached);
-        reached || self.withholds() || self.status.is_some()
+        reached || self.ended || self.withholds() || self.status.is_some()
     }
 
     fn withholds(&self) -> bool {
@@ -159,6 +168,7 @@ impl Ledger {
 
     /// Whether a primary may be changed now; all of what is planned for it, or nothing.
     pub fn admit(&mut self, ask: &Ask<'_>) -> Verdict {
+        self.begin(&ask.revision, ask.limits);
         // While something is withheld, only a look ends the interval: it counts all that is withheld.
         if !self.withholds() {
             self.turn(ask.limits, ask.now_seconds);
@@ -252,6 +262,7 @@ impl Ledger {
         {
             // Approved while it was being written.
             record.approved = before.approved.clone();
+            record.approved_for = before.approved_for.clone();
             record.ends_seconds = record.ends_seconds.max(before.ends_seconds);
         }
         self.record = Some(record);
@@ -279,42 +290,6 @@ impl Ledger {
             .as_ref()
             .map_or(0, |record| of(&record.approved, kind));
         share(limits, kind, primaries).saturating_add(approved)
-    }
-
-    /// Ends the interval when its time is over and nothing keeps it open.
-    fn turn(&mut self, limits: &LimitsSpec, now_seconds: i64) {
-        let Some(record) = &mut self.record else {
-            return;
-        };
-        // It never lasts longer than from now on: the clock may have been set back.
-        let latest = now_seconds.saturating_add(i64::from(limits.interval_seconds));
-        record.ends_seconds = record.ends_seconds.min(latest);
-        if now_seconds >= record.ends_seconds && !self.is_stopped(limits) {
-            *self = Self {
-                withheld: std::mem::take(&mut self.withheld),
-                complete: self.complete,
-                ..Self::default()
-            };
-        }
-    }
-
-    /// Whether what was changed and still stands, and what is withheld, are together more than the limit: then it is one
-    /// event, and another interval must not go on with it.
-    fn is_stopped(&self, limits: &LimitsSpec) -> bool {
-        let Some(record) = &self.record else {
-            return false;
-        };
-        // Until all were reconciled after a start, what was withheld before may still be withheld.
-        record.reached && (!self.complete || self.exceeds(limits, record.primaries))
-    }
-
-    fn exceeds(&self, limits: &LimitsSpec, primaries: u32) -> bool {
-        Limited::ALL.into_iter().any(|kind| {
-            let withheld = self.withheld_of(kind);
-            let all = self.standing(kind).saturating_add(withheld);
-            let most = self.most(limits, kind, primaries);
-            withheld > 0 && is_limited(limits, kind, primaries) && all > most
-        })
     }
 
     fn withheld_of(&self, kind: Limited) -> u32 {

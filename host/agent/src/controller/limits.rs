@@ -1,6 +1,7 @@
 //! Keeps each policy within its limits: asks before each write, records ahead, and follows time and approvals.
 //! `core::limits` decides.
 
+mod approved;
 mod failing;
 mod store;
 
@@ -8,12 +9,12 @@ use super::queue::Queued;
 use super::{Admitted, Controller};
 use crate::policies::active::Active;
 use crate::telemetry;
+use approved::ApprovedPlan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::Store;
 use tokio::sync::Notify;
-use transom_api::policy::Limited;
 use transom_api::status::LimitsStatus;
 use transom_api::{API_VERSION, KIND, KnownReason};
 use transom_core::failure::failing::Failing;
@@ -24,7 +25,6 @@ use transom_core::plan::{Outcome, Plan};
 use transom_core::policy::Policy;
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::report::{self, End, Reconcile, Schedule};
-use transom_core::rollout::Approved;
 use transom_core::signal::Signal;
 use transom_core::work::{Cause, Key};
 
@@ -53,8 +53,8 @@ struct Kept {
     unsaved: Option<Record>,
     /// Since when the guest of the policy fails, for each primary for which it does.
     failing: Failing,
-    /// The approved plan of the active revision, and when that became active in seconds since 1970; until it is needed.
-    plan: Option<(BTreeMap<Limited, u32>, i64)>,
+    /// The approved plan of the active revision, until it is needed.
+    plan: Option<ApprovedPlan>,
 }
 
 impl Limits {
@@ -75,23 +75,12 @@ impl Limits {
         Some(take(policies.get_mut(policy)?.ledger.as_mut()?))
     }
 
-    /// A revision became active because its plan was approved: that much passes, within an interval from now.
-    pub(super) fn plan(&self, policy: &Arc<str>, plan: BTreeMap<Limited, u32>, now_seconds: i64) {
-        let mut policies = self.lock();
-        policies.entry(Arc::clone(policy)).or_default().plan = Some((plan, now_seconds));
-    }
-
     /// Asks whether a primary may be changed; `None` when it is not known what was changed before.
     fn admit(&self, policy: &str, ask: &Ask<'_>) -> Option<Verdict> {
         let mut policies = self.lock();
         let kept = policies.get_mut(policy)?;
         let ledger = kept.ledger.as_mut()?;
-        if let Some((plan, since)) = kept.plan.take() {
-            let until = since.saturating_add(i64::from(ask.limits.interval_seconds));
-            if ask.now_seconds < until {
-                ledger.let_pass(&plan, ask.limits, ask.now_seconds);
-            }
-        }
+        ApprovedPlan::let_pass(&mut kept.plan, ledger, ask);
         Some(ledger.admit(ask))
     }
 
@@ -171,6 +160,7 @@ impl Controller {
             primary: &key.primary,
             kinds: &kinds,
             limits: policy,
+            revision: newest.id(),
             primaries: self.primaries_of(&admitted.loaded.revision.policy, now_seconds),
             now_seconds,
         };
@@ -278,25 +268,13 @@ impl Controller {
         released
     }
 
-    /// The digest that is approved for what is withheld of a policy, by a user who may.
-    async fn approved_limits(&self, policy: &str, active: &Active) -> Option<String> {
-        let approval = active.approval(policy).approval?;
-        // An API server is asked only while something is withheld.
-        if self.connections.approvals().is_some() && self.limits.status(policy).is_none() {
-            return None;
-        }
-        match self.approved(policy, &approval).await {
-            Approved::Digest(digest) => Some(digest),
-            Approved::Nothing | Approved::Forbidden(_) => None,
-        }
-    }
-
     fn look_at(&self, policy: &Arc<str>, approved: Option<&str>) -> Option<Looked> {
         let queue = self.queue(policy)?;
-        let limits = queue.loaded().revision.policy.limits.clone();
+        let loaded = queue.loaded();
         let look = Look {
             policy,
-            limits: &limits,
+            limits: &loaded.revision.policy.limits,
+            revision: loaded.revision.id(),
             approved,
             complete: queue.is_idle() && !self.is_unread(policy),
             now_seconds: self.clock.now_seconds(),

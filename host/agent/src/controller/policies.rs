@@ -124,9 +124,8 @@ impl Controller {
             let loaded = active.loaded_of(policy);
             match (change, loaded) {
                 (Change::Loaded | Change::Swapped, Some(loaded)) => {
-                    if let Some(plan) = active.take_plan(policy) {
-                        self.limits.plan(policy, plan, self.clock.now_seconds());
-                    }
+                    let (plan, now_seconds) = (active.take_plan(policy), self.clock.now_seconds());
+                    self.limits.begin(&loaded.revision, plan, now_seconds);
                     let rehearsed = active.take_rehearsed(policy, &loaded);
                     self.resume(policy, loaded, rehearsed);
                 }

@@ -20,6 +20,8 @@ pub struct Look<'a> {
     pub policy: &'a str,
     /// Its limits.
     pub limits: &'a LimitsSpec,
+    /// The active revision.
+    pub revision: Digest,
     /// The digest that is approved, if any.
     pub approved: Option<&'a str>,
     /// Whether every primary was reconciled since the start, so that all that is withheld is known.
@@ -37,7 +39,7 @@ pub struct Looked {
     pub approved: Option<String>,
     /// Whether something is withheld, and nothing was at the look before.
     pub reached: bool,
-    /// The record to write, because nothing is withheld any more.
+    /// The record to write, because nothing is withheld any more, or what was approved has ended.
     pub over: Option<Record>,
 }
 
@@ -52,6 +54,9 @@ impl Ledger {
     /// Looks at the time and at what is approved.
     pub fn look(&mut self, look: &Look<'_>) -> Looked {
         self.complete |= look.complete;
+        self.begin(&look.revision, look.limits);
+        let ended = std::mem::take(&mut self.ended);
+        let ended = self.record.clone().filter(|_| ended);
         self.offer(self.told(look.policy, look.limits).as_ref());
         let approved = look.approved.and_then(|digest| self.approve(digest, look));
         let reached = self.record.clone().filter(|record| record.reached);
@@ -72,10 +77,12 @@ impl Ledger {
             released: self.release(look.limits),
             approved,
             reached: self.status.is_some() && before.is_none(),
-            over: over.map(|record| Record {
-                reached: false,
-                ..record
-            }),
+            over: over
+                .map(|record| Record {
+                    reached: false,
+                    ..record
+                })
+                .or(ended),
         }
     }
 
@@ -87,24 +94,27 @@ impl Ledger {
             .find(|offer| offer.digest == digest)?
             .clone();
         self.record.as_ref()?;
-        self.let_pass(&offer.more, look.limits, look.now_seconds);
+        self.let_pass(&offer.more, &look.revision, look.limits, look.now_seconds);
         self.offers.clear();
         Some(offer.digest)
     }
 
-    /// Lets so many more pass, once: they were approved. The interval begins anew for them.
+    /// Lets so many more pass under a revision, once: they were approved for it. The interval begins anew for them.
     pub fn let_pass(
         &mut self,
         more: &BTreeMap<Limited, u32>,
+        revision: &Digest,
         limits: &LimitsSpec,
         now_seconds: i64,
     ) {
+        self.begin(revision, limits);
         let begins = || Record::new(now_seconds, limits.interval_seconds);
         let record = self.record.get_or_insert_with(begins);
         for (kind, more) in more {
             let approved = record.approved.entry(*kind).or_default();
             *approved = approved.saturating_add(*more);
         }
+        record.approved_for = Some(revision.to_string());
         let ends = now_seconds.saturating_add(i64::from(limits.interval_seconds));
         record.ends_seconds = ends;
     }
@@ -158,7 +168,10 @@ impl Ledger {
         let changes = Limited::ALL.into_iter().map(change);
         let changes: Vec<_> = changes.filter(|one| one.done + one.withheld > 0).collect();
         let since = record.started_seconds;
-        let approve = Digest::of(&json!({"policy": policy, "since": since, "changes": changes}));
+        let revision = self.revision.map(|revision| revision.to_string());
+        let approve = Digest::of(
+            &json!({"policy": policy, "revision": revision, "since": since, "changes": changes}),
+        );
         let shown = |primary: &Arc<ObjectRef>| match &primary.namespace {
             Some(namespace) => format!("{namespace}/{}", primary.name),
             None => primary.name.clone(),

@@ -19,6 +19,9 @@ pub struct Record {
     /// How many more were approved.
     #[serde(default)]
     pub approved: BTreeMap<Limited, u32>,
+    /// The digest of the revision that it was approved for: it ends with that revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved_for: Option<String>,
     /// Whether something is withheld.
     #[serde(default)]
     pub reached: bool,

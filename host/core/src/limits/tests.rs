@@ -20,9 +20,12 @@ struct Fleet {
     writes: usize,
     limits: LimitsSpec,
     primaries: u32,
+    revision: Digest,
     now: i64,
-    /// Who was changed, and in which interval.
-    changed: BTreeSet<(i64, Limited, String)>,
+    /// How often what was approved ended with its revision.
+    ended: u32,
+    /// Who was changed, in which interval, and how often an approval had ended by then.
+    changed: BTreeSet<(i64, u32, Limited, String)>,
 }
 
 impl Fleet {
@@ -33,7 +36,9 @@ impl Fleet {
             writes: 0,
             limits: serde_json::from_value(limits).unwrap(),
             primaries,
+            revision: Digest::of_bytes(b"one"),
             now: 1_000,
+            ended: 0,
             changed: BTreeSet::new(),
         }
     }
@@ -46,6 +51,7 @@ impl Fleet {
                 primary: &primary,
                 kinds: &kinds,
                 limits: &self.limits,
+                revision: self.revision,
                 primaries: self.primaries,
                 now_seconds: self.now,
             });
@@ -55,7 +61,10 @@ impl Fleet {
                         .ledger
                         .record()
                         .map_or(0, |record| record.started_seconds);
-                    let each = counted.iter().map(|kind| (since, *kind, name.to_owned()));
+                    let ended = self.ended;
+                    let each = counted
+                        .iter()
+                        .map(|kind| (since, ended, *kind, name.to_owned()));
                     self.changed.extend(each);
                     return Ok(counted);
                 }
@@ -80,10 +89,28 @@ impl Fleet {
         self.ledger.look(&Look {
             policy: "p",
             limits: &self.limits,
+            revision: self.revision,
             approved,
             complete: true,
             now_seconds: self.now,
         })
+    }
+
+    fn let_pass(&mut self, more: u32) {
+        let (more, limits) = ([(ADDED, more)].into(), self.limits.clone());
+        self.ledger
+            .let_pass(&more, &self.revision, &limits, self.now);
+    }
+
+    /// Another revision becomes active; that an approval ended is recorded, and returned.
+    fn swap(&mut self, name: &[u8]) -> Option<Record> {
+        self.revision = Digest::of_bytes(name);
+        self.ledger.begin(&self.revision, &self.limits);
+        let ended = self.ledger.ended && self.ledger.is_stopping();
+        let over = self.look(None).over.filter(|_| ended);
+        self.kept = over.clone().or(self.kept.take());
+        self.ended += u32::from(over.as_ref().is_some_and(|record| !record.reached));
+        over
     }
 
     fn restart(&mut self) {
@@ -283,19 +310,66 @@ fn within_the_interval_room_is_used_at_once() {
 #[test]
 fn an_approved_plan_passes_beside_the_limit_and_once() {
     let mut fleet = Fleet::new(100, json!({}));
-    fleet
-        .ledger
-        .let_pass(&[(ADDED, 50)].into(), &fleet.limits, fleet.now);
+    fleet.let_pass(50);
     assert_eq!(fleet.add(0..100), 80, "the plan and the limit");
     fleet.restart();
     assert_eq!(fleet.add(80..100), 0, "it is recorded");
     let mut fleet = Fleet::new(100, json!({}));
-    fleet
-        .ledger
-        .let_pass(&[(ADDED, 50)].into(), &fleet.limits, fleet.now);
+    fleet.let_pass(50);
     fleet.add(0..10);
     fleet.now += 601;
     assert_eq!(fleet.add(0..100), 30, "not in another interval");
+}
+
+#[test]
+fn what_was_approved_for_a_revision_ends_with_it() {
+    let approved = || {
+        let mut fleet = Fleet::new(100, json!({}));
+        fleet.let_pass(50);
+        assert_eq!(fleet.add(0..20), 20);
+        fleet
+    };
+    // Rolled back: the limit, without what was approved and what was changed under it.
+    let mut fleet = approved();
+    let ended = fleet.swap(b"two").unwrap();
+    assert_eq!((ended.approved.len(), &ended.approved_for), (0, &None));
+    assert_eq!(fleet.swap(b"two"), None, "once");
+    assert_eq!(fleet.add(20..100), 30);
+    // It comes back: nobody approved it again.
+    assert_eq!(fleet.swap(b"one"), None);
+    assert_eq!(fleet.add(20..100), 30, "these count already");
+    // Killed at once: the record still names the revision that it was approved for.
+    let mut fleet = approved();
+    fleet.revision = Digest::of_bytes(b"two");
+    fleet.restart();
+    assert_eq!(fleet.add(20..100), 30);
+    // Another plan is approved: that much passes beside the limit, no more.
+    let mut fleet = approved();
+    fleet.swap(b"two");
+    fleet.let_pass(10);
+    assert_eq!(fleet.add(20..100), 40);
+}
+
+#[test]
+fn an_accident_goes_on_under_another_revision_and_needs_an_approval_of_its_own() {
+    let mut fleet = Fleet::new(100, json!({}));
+    fleet.let_pass(20);
+    assert_eq!(fleet.add(0..100), 50);
+    fleet.look(None);
+    let digest = fleet.status().approve.clone();
+    let ended = fleet.swap(b"two").unwrap();
+    assert_eq!((ended.reached, ended.reserved[&ADDED]), (true, 30));
+    assert_eq!(fleet.add(50..100), 0, "the limit is used up");
+    assert_eq!(
+        fleet.look(Some(&digest)).approved,
+        None,
+        "approved for the revision before"
+    );
+    fleet.now += 6_000;
+    assert!(fleet.look(None).released.is_empty());
+    let digest = fleet.status().approve.clone();
+    assert_eq!(fleet.look(Some(&digest)).approved, Some(digest));
+    assert_eq!(fleet.add(50..100), 50);
 }
 
 #[test]
@@ -458,13 +532,13 @@ fn a_record_reads_back_and_holds_no_name() {
 proptest! {
     #[test]
     fn no_interval_changes_more_than_its_limit(
-        steps in proptest::collection::vec((0..12_u8, 0..30_u32, 0..4_usize), 1..400),
+        steps in proptest::collection::vec((0..13_u8, 0..30_u32, 0..4_usize), 1..400),
         primaries in 1..30_u32, count in 0..10_u32, percent in 0..60_u32,
     ) {
         let limit = json!({"count": count, "percent": percent});
         let limits = json!({"intervalSeconds": 9, "elementsAdded": limit, "elementsRemoved": limit, "objectsChanged": limit, "objectsPruned": limit});
         let mut fleet = Fleet::new(primaries, limits);
-        let mut approved: BTreeMap<(i64, Limited), u32> = BTreeMap::new();
+        let mut approved: BTreeMap<(i64, u32, Limited), u32> = BTreeMap::new();
         for (what, primary, kind) in steps {
             let (name, kind) = (primary.min(primaries - 1).to_string(), Limited::ALL[kind]);
             match what {
@@ -477,10 +551,11 @@ proptest! {
                     let looked = fleet.look(status.as_ref().map(|status| status.approve.as_str()));
                     if looked.approved.is_some() {
                         for one in status.unwrap().changes {
-                            *approved.entry((since, one.limit)).or_default() += one.withheld;
+                            *approved.entry((since, fleet.ended, one.limit)).or_default() += one.withheld;
                         }
                     }
                 }
+                8 => drop(fleet.swap(&[u8::from(primary % 2 == 0)])),
                 4 => drop(fleet.ask(&name, &[])),
                 5 => drop(fleet.ask(&name, &Limited::ALL)),
                 _ => drop(fleet.ask(&name, &[kind])),
@@ -490,14 +565,14 @@ proptest! {
                 fleet.ledger.give_back(&Arc::new(hosted(&name)), &counted);
                 let since = fleet.ledger.record().map_or(0, |record| record.started_seconds);
                 for kind in counted {
-                    fleet.changed.remove(&(since, kind, name.clone()));
+                    fleet.changed.remove(&(since, fleet.ended, kind, name.clone()));
                 }
             }
         }
         let most = share(&fleet.limits, ADDED, primaries);
-        let mut sums: BTreeMap<(i64, Limited), u32> = BTreeMap::new();
-        for (since, kind, _) in &fleet.changed {
-            *sums.entry((*since, *kind)).or_default() += 1;
+        let mut sums: BTreeMap<(i64, u32, Limited), u32> = BTreeMap::new();
+        for (since, ended, kind, _) in &fleet.changed {
+            *sums.entry((*since, *ended, *kind)).or_default() += 1;
         }
         for (interval, sum) in sums {
             let more = approved.get(&interval).copied().unwrap_or_default();

@@ -37,6 +37,10 @@ pub(crate) fn stage() -> Result<Stage> {
 }
 
 pub(crate) fn put_cluster(stage: &Stage, name: &str) -> Result<()> {
+    put_available(stage, name, "Unknown")
+}
+
+fn put_available(stage: &Stage, name: &str, available: &str) -> Result<()> {
     let condition = |kind: &str, status: &str| {
         format!(
             "  - {{type: {kind}, status: \"{status}\", reason: R, message: m, lastTransitionTime: \"2026-01-01T00:00:00Z\"}}\n"
@@ -46,7 +50,7 @@ pub(crate) fn put_cluster(stage: &Stage, name: &str) -> Result<()> {
         "apiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {{name: {name}}}\n\
          spec: {{hubAcceptsClient: true}}\nstatus:\n  conditions:\n{}{}",
         condition("HubAcceptedManagedCluster", "True"),
-        condition("ManagedClusterConditionAvailable", "Unknown"),
+        condition("ManagedClusterConditionAvailable", available),
     );
     put(&stage.managed(name), text.as_bytes())
 }
@@ -146,6 +150,42 @@ fn an_approved_plan_passes_the_limits_of_its_policy() -> Result<()> {
     }
     let log = agent.log()?;
     ensure!(!log.contains("LimitReached"), "{log}");
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn an_approved_plan_ends_with_its_revision() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    for name in ["a", "b", "c"] {
+        wait_for_taints(&stage, name, 1)?;
+    }
+    let first = revision(&stage)?;
+    let mut limits = program::unlimited();
+    limits["elementsRemoved"] = json!({"count": 1, "percent": 0});
+    put_candidate(&stage, &failing()?, &json!({"limits": limits}))?;
+    wait_for(&stage, "/candidate/reason", "LimitReached")?;
+    let digest = status(&stage, "/candidate/approve").context("nothing to approve")?;
+    approve(&stage, digest.as_str().unwrap_or_default())?;
+    for name in ["a", "b", "c"] {
+        wait_for_taints(&stage, name, 0)?;
+    }
+    // It is taken back, and the revision before works within the limits of both manifests alone: none.
+    put_cluster(&stage, &"x".repeat(LONGEST + 1))?;
+    wait_for(&stage, "/candidate/reason", "RolledBack")?;
+    ensure!(revision(&stage)? == first);
+    for name in ["a", "b", "c"] {
+        wait_for_taints(&stage, name, 1)?;
+    }
+    for name in ["a", "b", "c"] {
+        put_available(&stage, name, "True")?;
+    }
+    let withheld = || (status(&stage, "/limits/withheld")? == 3).then_some(());
+    wait::until("three clusters withheld", DEADLINE, withheld)?;
+    for name in ["a", "b", "c"] {
+        ensure!(stage.taints(name)?.len() == 1);
+    }
     agent.stop()?;
     Ok(())
 }

@@ -1,0 +1,72 @@
+//! What was approved of a policy, and lets more pass than its limits: the plan of its active revision, and what is
+//! withheld.
+
+use super::{Controller, Limits};
+use crate::policies::active::{Active, Plan};
+use std::sync::Arc;
+use transom_core::catalogue::Revision;
+use transom_core::digest::Digest;
+use transom_core::limits::{Ask, Ledger};
+use transom_core::rollout::Approved;
+
+/// A plan that was approved, until it is needed.
+pub(super) struct ApprovedPlan {
+    /// The revision that it was approved for.
+    revision: Digest,
+    /// How many primaries it changes.
+    changes: Plan,
+    /// When that revision became active, in seconds since 1970.
+    since: i64,
+}
+
+impl ApprovedPlan {
+    /// Lets a plan pass once the revision works that it was approved for: the workqueue may still have the one before.
+    pub(super) fn let_pass(plan: &mut Option<Self>, ledger: &mut Ledger, ask: &Ask<'_>) {
+        let Some(plan) = plan.take_if(|plan| plan.revision == ask.revision) else {
+            return;
+        };
+        let until = (plan.since).saturating_add(i64::from(ask.limits.interval_seconds));
+        if ask.now_seconds < until {
+            ledger.let_pass(&plan.changes, &plan.revision, ask.limits, ask.now_seconds);
+        }
+    }
+}
+
+impl Limits {
+    /// A revision became active: what was approved for another one ends. Of its own plan, if that was approved, so much
+    /// passes within an interval from now.
+    pub(in crate::controller) fn begin(
+        &self,
+        revision: &Revision,
+        plan: Option<Plan>,
+        now_seconds: i64,
+    ) {
+        let (id, policy) = (revision.id(), &revision.policy);
+        let mut policies = self.lock();
+        let kept = policies.entry(Arc::clone(&policy.name)).or_default();
+        if let Some(ledger) = &mut kept.ledger {
+            ledger.begin(&id, &policy.limits);
+        }
+        let new = plan.map(|changes| ApprovedPlan {
+            revision: id,
+            changes,
+            since: now_seconds,
+        });
+        kept.plan = new.or(kept.plan.take().filter(|plan| plan.revision == id));
+    }
+}
+
+impl Controller {
+    /// The digest that is approved for what is withheld of a policy, by a user who may.
+    pub(super) async fn approved_limits(&self, policy: &str, active: &Active) -> Option<String> {
+        let approval = active.approval(policy).approval?;
+        // An API server is asked only while something is withheld.
+        if self.connections.approvals().is_some() && self.limits.status(policy).is_none() {
+            return None;
+        }
+        match self.approved(policy, &approval).await {
+            Approved::Digest(digest) => Some(digest),
+            Approved::Nothing | Approved::Forbidden(_) => None,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! When an interval ends, and when what was approved in it ends before.
+
+use super::{Ledger, is_limited, share};
+use crate::digest::Digest;
+use std::collections::BTreeMap;
+use transom_api::policy::{Limited, LimitsSpec};
+
+impl Ledger {
+    /// A revision is active from now on: what was approved for another one ends, and cannot be approved any more. The next
+    /// look has that recorded.
+    pub fn begin(&mut self, revision: &Digest, limits: &LimitsSpec) {
+        if self.revision.replace(*revision) != Some(*revision) {
+            self.offers.clear();
+        }
+        let Some(record) = &mut self.record else {
+            return;
+        };
+        let is_for = record.approved_for.as_ref() == Some(&revision.to_string());
+        if record.approved.is_empty() || is_for {
+            return;
+        }
+        self.ended = true;
+        record.approved_for = None;
+        let approved = std::mem::take(&mut record.approved);
+        // What it changed was approved, so it leaves the next revision its limit. While something is withheld it is one
+        // event, and goes on against the limit.
+        let goes_on = record.reached || !self.withheld.is_empty();
+        for kind in approved.into_keys() {
+            let most = match goes_on {
+                true => share(limits, kind, record.primaries),
+                false => 0,
+            };
+            for counts in [&mut record.reserved, &mut self.done, &mut self.unknown] {
+                cap(counts, kind, most);
+            }
+            if !goes_on {
+                for one in self.changed.values_mut() {
+                    one.counted.remove(&kind);
+                    one.standing.remove(&kind);
+                }
+            }
+        }
+    }
+
+    /// Ends the interval when its time is over and nothing keeps it open.
+    pub(super) fn turn(&mut self, limits: &LimitsSpec, now_seconds: i64) {
+        let Some(record) = &mut self.record else {
+            return;
+        };
+        // It never lasts longer than from now on: the clock may have been set back.
+        let latest = now_seconds.saturating_add(i64::from(limits.interval_seconds));
+        record.ends_seconds = record.ends_seconds.min(latest);
+        if now_seconds >= record.ends_seconds && !self.is_stopped(limits) {
+            *self = Self {
+                withheld: std::mem::take(&mut self.withheld),
+                complete: self.complete,
+                revision: self.revision,
+                ended: self.ended,
+                ..Self::default()
+            };
+        }
+    }
+
+    /// Whether what was changed and still stands, and what is withheld, are together more than the limit: then it is one
+    /// event, and another interval must not go on with it.
+    fn is_stopped(&self, limits: &LimitsSpec) -> bool {
+        let Some(record) = &self.record else {
+            return false;
+        };
+        // Until all were reconciled after a start, what was withheld before may still be withheld.
+        record.reached && (!self.complete || self.exceeds(limits, record.primaries))
+    }
+
+    fn exceeds(&self, limits: &LimitsSpec, primaries: u32) -> bool {
+        Limited::ALL.into_iter().any(|kind| {
+            let withheld = self.withheld_of(kind);
+            let all = self.standing(kind).saturating_add(withheld);
+            let most = self.most(limits, kind, primaries);
+            withheld > 0 && is_limited(limits, kind, primaries) && all > most
+        })
+    }
+}
+
+fn cap(counts: &mut BTreeMap<Limited, u32>, kind: Limited, most: u32) {
+    if let Some(count) = counts.get_mut(&kind) {
+        *count = (*count).min(most);
+    }
+}
