@@ -6,8 +6,8 @@ use bindings::exports::transom::policy::objects as wit;
 use serde_json::Value as Json;
 
 pub use wit::{
-    Absence, Age, Answer, Desired, Form, Input, LabelTerm, Member, Need, Operator, Outcome, Query,
-    Value, Wake,
+    Absence, Age, Answer, CertificateRequest, Desired, Form, Input, LabelTerm, Member, Need,
+    Operator, Outcome, Query, RequestContent, Requested, Review, Value, Wake, Who,
 };
 
 #[doc(hidden)]
@@ -34,6 +34,11 @@ pub mod bindings {
             "transom:policy/objects@0.1.0/wake": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/member": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/outcome": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/review": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/who": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/certificate-request": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/request-content": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/requested": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/need": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/value": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/input": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
@@ -150,6 +155,23 @@ impl Need {
         }
     }
 
+    /// What a CertificateSigningRequest asks for.
+    pub fn certificate_request(role: &str, reference: ObjectRef) -> Self {
+        Self {
+            form: Form::CertificateRequest,
+            ..Self::object(role, reference)
+        }
+    }
+
+    /// What the API server says about who may do something.
+    pub fn access(role: &str, primary: &Primary, review: Review) -> Self {
+        Self {
+            form: Form::Access(review),
+            wake: Wake::Never,
+            ..Self::object(role, primary.reference.clone())
+        }
+    }
+
     /// With another meaning of its absence.
     #[must_use]
     pub fn or(self, absence: Absence) -> Self {
@@ -167,6 +189,12 @@ impl Need {
 pub fn found<'a>(inputs: &'a [Input], role: &str) -> &'a Value {
     let input = inputs.iter().find(|input| input.role == role);
     input.map_or(&Value::Absent, |input| &input.value)
+}
+
+impl Default for RequestContent {
+    fn default() -> Self {
+        Self::Readable(Requested::default())
+    }
 }
 
 impl Default for Value {

@@ -1,6 +1,7 @@
 //! The kind `FleetPolicy`: its primaries, its guests, what they may read and write, and what the policy owns.
 //! The shape only: unknown fields are refused here, everything else is validated in `core`.
 
+mod ask;
 pub mod budget;
 mod every;
 pub mod failure;
@@ -10,6 +11,7 @@ pub mod limits;
 pub mod rollout;
 pub mod verify;
 
+pub use ask::{AccessReviewGrant, AskAs, AskGrant};
 pub use budget::{BudgetSpec, Budgeted};
 pub use every::EverySpec;
 pub use failure::{FailureMode, OnFailureSpec};
@@ -180,6 +182,9 @@ pub struct GrantSpec {
     /// What may be read, by role.
     #[serde(default)]
     pub read: Vec<ReadGrant>,
+    /// What the guests may ask the API server of the primary.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ask: Vec<AskGrant>,
     /// What may be written.
     #[serde(default)]
     pub write: Vec<WriteGrant>,

@@ -7,6 +7,8 @@ use futures::stream::BoxStream;
 use std::collections::BTreeSet;
 use std::io;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
+use transom_core::contract::decide::Review;
+use transom_core::inputs::request::Requester;
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
 use transom_core::plan::{Outcome, Plan};
@@ -17,6 +19,15 @@ use transom_core::watches::{Scope, Watches};
 
 /// The result of a read; `None` when the object does not exist.
 pub type Read = Result<Option<Object>, ReadFailure>;
+
+/// The answer to a question about access.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether it is allowed.
+    pub allowed: bool,
+    /// What the cluster says to that.
+    pub why: String,
+}
 
 /// How long to wait for a cluster that gives no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +102,14 @@ pub trait Cluster: Send + Sync {
     /// A place that cannot be read now, where an object that was not found may be. Always `None` for an API server,
     /// whose answer to [`Cluster::confirm`] leaves no doubt.
     fn unread(&self, object: &ObjectRef) -> Option<String>;
+
+    /// Asks whether somebody may do something: whoever made a request, or the agent. A directory answers with a manifest of
+    /// kind SubjectAccessReview or SelfSubjectAccessReview whose spec is this question.
+    fn review<'a>(
+        &'a self,
+        review: &'a Review,
+        requester: Option<&'a Requester>,
+    ) -> BoxFuture<'a, Result<Verdict, ReadFailure>>;
 
     /// Performs the steps of a plan in order, each only if its object is as it was read; stops at the first failure.
     fn apply(&self, plan: Plan) -> BoxFuture<'_, Outcome>;

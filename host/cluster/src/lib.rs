@@ -6,6 +6,7 @@ pub mod directory;
 pub mod kubernetes;
 pub mod parallel;
 mod read;
+mod review;
 
-pub use cluster::{Cluster, Patience, Read};
+pub use cluster::{Cluster, Patience, Read, Verdict};
 pub use read::ReadFailure;

@@ -3,6 +3,7 @@
 
 pub mod age;
 pub mod kubeconfigs;
+pub mod request;
 pub mod seen;
 pub mod sets;
 
@@ -10,7 +11,7 @@ use self::age::Freshness;
 use crate::catalogue::guest::Guest;
 use crate::contract::Primary;
 use crate::contract::credentials::SourceView;
-use crate::contract::decide::{Absence, Age, Form, Input, InputValue, Member, Need, Outcome};
+use crate::contract::decide::{Absence, Age, Form, Input, InputValue, Need};
 use crate::contract::decide::{Protocol, Service, ServicePort};
 use crate::digest::Digest;
 use crate::failure::{Class, Failure, InvalidField};
@@ -29,10 +30,8 @@ pub struct Found {
     pub need: Need,
     /// The object, even when it is being deleted.
     pub object: Option<Arc<Object>>,
-    /// The members of a set; none for another form.
-    pub members: Vec<Member>,
-    /// How the last reconcile ended, if that is asked for and there was one.
-    pub outcome: Option<Outcome>,
+    /// The value, where it is not made of one object.
+    pub value: Option<InputValue>,
 }
 
 impl Found {
@@ -41,8 +40,7 @@ impl Found {
         Self {
             need,
             object,
-            members: Vec::new(),
-            outcome: None,
+            value: None,
         }
     }
 
@@ -60,8 +58,7 @@ impl Found {
 pub fn check_present(found: &[Found], guest: &Guest) -> Result<(), Failure> {
     found
         .iter()
-        .filter(|found| found.living().is_none())
-        .filter(|found| !matches!(found.need.form, Form::Every(_) | Form::Outcome))
+        .filter(|found| found.living().is_none() && found.value.is_none())
         .try_for_each(|found| absent(found, guest))
 }
 
@@ -82,7 +79,7 @@ fn absent(found: &Found, guest: &Guest) -> Result<(), Failure> {
     Err(failure.about([reference.clone()]))
 }
 
-/// The inputs as the guest sees them, in the order of its needs; takes the members of sets. `kubeconfig` makes the view of the kubeconfig under
+/// The inputs as the guest sees them, in the order of its needs; takes the values that were found. `kubeconfig` makes the view of the kubeconfig under
 /// a need's key of a Secret, and keeps the values that its references stand for.
 ///
 /// # Errors
@@ -95,14 +92,18 @@ pub fn cross(
 ) -> Result<Vec<Input>, Failure> {
     let mut inputs = Vec::with_capacity(found.len());
     for found in found {
-        let members = std::mem::take(&mut found.members);
+        if let Some(value) = found.value.take() {
+            let role = found.need.role.clone();
+            inputs.push(Input { role, value });
+            continue;
+        }
         let value = match (found.living(), &found.need.form) {
-            (_, Form::Every(_)) => InputValue::Every(members),
-            (_, Form::Outcome) => match found.outcome.take() {
-                Some(outcome) => InputValue::Outcome(outcome),
-                None => InputValue::Absent,
-            },
-            (None, _) => InputValue::Absent,
+            (None, _) | (_, Form::Every(_) | Form::Outcome | Form::Access(_)) => InputValue::Absent,
+            (Some(object), Form::CertificateRequest) => {
+                let read = request::read(object);
+                let read = read.map_err(|invalid| Failure::invalid_object(object, &invalid))?;
+                InputValue::CertificateRequest(read)
+            }
             (Some(object), Form::Age(limit)) => age(object, limit, guest, now_seconds)?,
             (Some(_), Form::Presence) => InputValue::Present,
             (Some(object), Form::Object) => InputValue::Object(fields(object, guest)?),

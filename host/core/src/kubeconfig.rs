@@ -2,7 +2,7 @@
 //! hold no credential and no text of the document, only a path, a line and a kind.
 
 mod assemble;
-mod certificate;
+pub(crate) mod certificate;
 mod check;
 mod destination;
 pub(crate) mod difference;

@@ -1,5 +1,6 @@
 //! A policy that has been checked: patterns parsed, grants sorted by purpose. The catalogue has its components.
 
+pub mod ask;
 pub mod bound;
 pub mod budget;
 pub mod check;
@@ -17,6 +18,7 @@ use crate::pattern::{Pattern, TemplateData};
 use crate::projection::path::{Path, Segment};
 use crate::reference::{LOCAL, ObjectRef};
 use crate::world::World;
+use ask::AskRule;
 use component::Source;
 use selector::Selector;
 use std::collections::BTreeSet;
@@ -47,6 +49,8 @@ pub struct Policy {
     pub world: &'static dyn World,
     /// What may be read, by role; roles are unique.
     pub reads: Vec<ReadRule>,
+    /// What the API server may be asked.
+    pub asks: Vec<AskRule>,
     /// What may be written.
     pub writes: Vec<WriteRule>,
     /// How the policy treats the objects that it made.

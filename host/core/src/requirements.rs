@@ -4,6 +4,7 @@ use crate::catalogue::guest::Guest;
 use crate::contract::decide::{Age, Form, Need, Requirement};
 use crate::contract::{Problem, Refusal};
 use crate::failure::{Class, Failure};
+use crate::inputs::request::is_request;
 use crate::pattern::TemplateData;
 use crate::policy::Policy;
 use crate::projection::path::Path;
@@ -141,8 +142,11 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
     let place = &need.reference;
     match &need.form {
         Form::Outcome if *place == data.object.reference => return Ok(()),
-        Form::Outcome => {
-            let message = format!("the guest asks for the outcome of {place}, not of its primary");
+        Form::Access(review) if *place == data.object.reference => {
+            return policy.may_ask(review, data);
+        }
+        Form::Outcome | Form::Access(_) => {
+            let message = format!("the guest asks about {place}, which is not its primary");
             return Err(Failure::known(KnownReason::ContractBroken, message));
         }
         Form::Every(_) if place.name.is_empty() => {
@@ -194,9 +198,13 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
         }
         Form::Object => Ok(()),
         Form::Age(age) => of_age(age),
-        Form::Kubeconfig(_) | Form::Service | Form::Every(_) | Form::Outcome => {
-            refused(": its kind cannot be read in this form")
-        }
+        Form::CertificateRequest if is_request(&rule.api_version, &rule.kind) => Ok(()),
+        Form::Kubeconfig(_)
+        | Form::Service
+        | Form::CertificateRequest
+        | Form::Every(_)
+        | Form::Outcome
+        | Form::Access(_) => refused(": its kind cannot be read in this form"),
     }
 }
 

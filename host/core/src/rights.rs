@@ -186,6 +186,7 @@ pub fn of(policies: &[&Policy], asked: Asked<'_>) -> Rights {
     for policy in policies {
         needed.primaries(policy);
         needed.reads(policy);
+        needed.asks(policy);
         needed.writes(policy);
         if !asked.read_only {
             needed.events(policy);

@@ -9,6 +9,9 @@ use std::path::Path;
 
 /// The label.
 pub const SEEN: &str = "example.com/seen";
+/// The primaries: ManagedClusters, or requests for certificates.
+const CLUSTERS: (&str, &str) = ("cluster.open-cluster-management.io/v1", "ManagedCluster");
+const REQUESTS: (&str, &str) = ("certificates.k8s.io/v1", "CertificateSigningRequest");
 /// The name of the policy.
 pub const POLICY: &str = "asks";
 
@@ -38,24 +41,54 @@ pub fn every(values: &[&str]) -> Value {
     json!({"every": {"labels": labels, "names-only": false}})
 }
 
+/// The request for a certificate that is the primary.
+pub fn request() -> Value {
+    json!({"api-version": REQUESTS.0, "kind": REQUESTS.1, "cluster": "local", "namespace": null, "name": "NAME"})
+}
+
+/// The form of the question whether whoever made the request may renew certificates of clusters.
+pub fn may_renew() -> Value {
+    json!({"access": {
+        "who": "requester", "verb": "renew", "group": "register.open-cluster-management.io",
+        "resource": "managedclusters", "subresource": "clientcertificates", "namespace": null, "name": null,
+    }})
+}
+
 /// Puts the policy and its component into a folder; a set may have three objects.
 ///
 /// # Errors
 /// When the component is not built, or the folder cannot be written.
 pub fn put_policy(folder: &Path, needs: &[Value]) -> Result<()> {
+    put(folder, needs, CLUSTERS, &json!([]))
+}
+
+/// The same for requests for certificates, with the right to ask whether whoever made one may renew certificates.
+///
+/// # Errors
+/// As for [`put_policy`].
+pub fn put_policy_of_requests(folder: &Path, needs: &[Value]) -> Result<()> {
+    let resource = "managedclusters/clientcertificates";
+    let group = "register.open-cluster-management.io";
+    let review = json!({"verb": "renew", "group": group, "resource": resource, "as": "Requester"});
+    put(folder, needs, REQUESTS, &json!([{"accessReview": review}]))
+}
+
+fn put(folder: &Path, needs: &[Value], primary: (&str, &str), ask: &Value) -> Result<()> {
     let policy = json!({
         "apiVersion": "transom.dev/v1alpha1",
         "kind": "FleetPolicy",
         "metadata": {"name": POLICY},
         "spec": {
-            "primary": {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"},
+            "primary": {"apiVersion": primary.0, "kind": primary.1},
             "limits": program::unlimited(),
             "guests": {"decide": {"component": "asks.wasm", "settings": {"needs": needs}}},
             "grant": {
                 "read": [
                     {"role": "lease", "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "namespace": "default", "name": "{primary.name}"},
+                    {"role": "request", "apiVersion": REQUESTS.0, "kind": REQUESTS.1, "name": "{primary.name}"},
                     {"role": "maps", "kind": "ConfigMap", "namespace": "default", "name": "*", "every": {"objects": 3}},
                 ],
+                "ask": ask,
                 "write": [{"target": "primary", "verbs": ["patch"], "fields": [format!("metadata.labels[\"{SEEN}\"]")]}],
             },
         },

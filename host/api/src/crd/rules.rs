@@ -145,10 +145,12 @@ fn bounds() -> Vec<(String, Value)> {
             vec![
                 ("names", texts(named)),
                 ("read", map(MANY, "role")),
+                ("ask", list(FEW)),
                 ("write", list(FEW)),
             ],
         ),
         ("spec.grant.read[]", of_read(&names)),
+        ("spec.grant.ask[].accessReview", of_review(&names)),
         (
             "spec.grant.write[]",
             vec![

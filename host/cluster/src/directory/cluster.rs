@@ -7,7 +7,8 @@ use super::tree::{Layer, Place};
 use super::{Directory, load};
 use crate::kubernetes::Server;
 use crate::parallel::on_each;
-use crate::{Cluster, Patience, Read, ReadFailure};
+use crate::review;
+use crate::{Cluster, Patience, Read, ReadFailure, Verdict};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _};
@@ -16,6 +17,8 @@ use std::io;
 use transom_api::KnownReason;
 use transom_api::labels;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
+use transom_core::contract::decide::Review;
+use transom_core::inputs::request::Requester;
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
 use transom_core::plan::{Outcome, Plan};
@@ -152,6 +155,24 @@ impl Cluster for Directory {
     fn unread(&self, _object: &ObjectRef) -> Option<String> {
         let store = self.shared.store();
         store.unread().map(|place| format!("`{place}`"))
+    }
+
+    fn review<'a>(
+        &'a self,
+        question: &'a Review,
+        requester: Option<&'a Requester>,
+    ) -> BoxFuture<'a, Result<Verdict, ReadFailure>> {
+        let (kind, spec) = (review::kind(requester), review::spec(question, requester));
+        let all = Directory::list(self, review::API, kind, None);
+        let read = |one| self.shared.read_one(&one).ok().flatten();
+        let mut answers = all.into_iter().filter_map(read);
+        let answer = answers.find(|answer| answer.body.get("spec") == Some(&spec));
+        let verdict = answer.and_then(|answer| review::verdict(answer.body.get("status")?));
+        let answered = verdict.ok_or_else(|| ReadFailure {
+            reason: KnownReason::ReadFailed,
+            message: format!("no manifest of kind {kind} answers whether this is allowed: {spec}"),
+        });
+        async move { answered }.boxed()
     }
 
     fn apply(&self, plan: Plan) -> BoxFuture<'_, Outcome> {

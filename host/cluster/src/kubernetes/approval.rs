@@ -1,14 +1,19 @@
-//! Who approves a plan: asks the API server who the user of a client is, and whether a user may approve.
+//! Questions to the API server about who may do what: who the user of a client is, whether a user may approve a plan, and
+//! what guests ask.
 
+use crate::{ReadFailure, Verdict, review};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::Client;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
+use serde_json::json;
 use std::time::Duration;
 use tokio::time::timeout;
-use transom_api::GROUP;
+use transom_api::{GROUP, KnownReason};
+use transom_core::contract::decide::Review;
+use transom_core::inputs::request::Requester;
 
 /// How long the API server may take for one question.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -80,6 +85,53 @@ impl Approvals {
         let asked = timeout(PATIENCE, api.create(&parameters, &review)).await;
         let status = answered(asked)?.status;
         Ok(status.is_some_and(|status| status.allowed && status.denied != Some(true)))
+    }
+}
+
+impl Approvals {
+    /// The answer of the API server to a question about access.
+    ///
+    /// # Errors
+    /// `ReadForbidden` when the agent may not ask, else `ServerUnavailable` or `ReadFailed`.
+    pub(super) async fn ask(
+        self,
+        question: &Review,
+        requester: Option<&Requester>,
+    ) -> Result<Verdict, ReadFailure> {
+        let (kind, spec) = (review::kind(requester), review::spec(question, requester));
+        let resource =
+            ApiResource::from_gvk(&GroupVersionKind::gvk("authorization.k8s.io", "v1", kind));
+        let api = Api::<DynamicObject>::all_with(self.client, &resource);
+        let asked = DynamicObject::new("", &resource).data(json!({"spec": spec}));
+        let parameters = PostParams::default();
+        let failed = |reason, message: String| {
+            let message = format!(
+                "failed to ask the API server who may `{}`: {message}",
+                question.verb
+            );
+            Err(ReadFailure { reason, message })
+        };
+        let answer = match timeout(PATIENCE, api.create(&parameters, &asked)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+                return failed(KnownReason::ReadForbidden, status.message);
+            }
+            Ok(Err(kube::Error::Api(status))) if status.code < 500 => {
+                return failed(KnownReason::ReadFailed, status.message);
+            }
+            Ok(Err(error)) => return failed(KnownReason::ServerUnavailable, error.to_string()),
+            Err(_) => {
+                let late = "it did not answer in time".to_owned();
+                return failed(KnownReason::ServerUnavailable, late);
+            }
+        };
+        match answer.data.get("status").and_then(review::verdict) {
+            Some(verdict) => Ok(verdict),
+            None => failed(
+                KnownReason::ReadFailed,
+                "the answer has no verdict".to_owned(),
+            ),
+        }
     }
 }
 

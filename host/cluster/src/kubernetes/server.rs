@@ -1,7 +1,7 @@
 //! An API server as a replica uses it: it writes and publishes only while it leads.
 
 use super::{Events, Kubernetes, Leading, PolicyStatuses, Task, WatchHealth};
-use crate::{Cluster, Patience, Read, ReadFailure};
+use crate::{Cluster, Patience, Read, ReadFailure, Verdict};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _};
@@ -12,7 +12,9 @@ use std::sync::Arc;
 use tokio::time::timeout;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
 use transom_api::{API_VERSION, KIND, KnownReason};
+use transom_core::contract::decide::Review;
 use transom_core::failure::Failure;
+use transom_core::inputs::request::Requester;
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
 use transom_core::plan::{Outcome, Plan, StepOutcome, WriteFailure};
@@ -214,6 +216,14 @@ impl Cluster for Server {
 
     fn unread(&self, _object: &ObjectRef) -> Option<String> {
         None
+    }
+
+    fn review<'a>(
+        &'a self,
+        question: &'a Review,
+        requester: Option<&'a Requester>,
+    ) -> BoxFuture<'a, Result<Verdict, ReadFailure>> {
+        self.kubernetes.approvals().ask(question, requester).boxed()
     }
 
     fn apply(&self, plan: Plan) -> BoxFuture<'_, Outcome> {

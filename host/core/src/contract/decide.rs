@@ -25,6 +25,40 @@ pub enum Form {
     Every(Query),
     /// How the last reconcile of the primary ended.
     Outcome,
+    /// What a CertificateSigningRequest asks for.
+    CertificateRequest,
+    /// What the API server says about who may do something.
+    Access(Review),
+}
+
+/// A question to the API server: whether somebody may do something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Review {
+    /// Who.
+    pub who: Who,
+    /// What: `renew`.
+    pub verb: String,
+    /// With resources of this group; empty for the core group.
+    pub group: String,
+    /// Plural name of the resource.
+    pub resource: String,
+    /// A part of it.
+    pub subresource: Option<String>,
+    /// In this namespace; absent for all, or for cluster-scoped ones.
+    pub namespace: Option<String>,
+    /// With the one of this name; absent for any.
+    pub name: Option<String>,
+}
+
+/// About whom the API server is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Who {
+    /// Who made the primary, a CertificateSigningRequest.
+    Requester,
+    /// The agent itself.
+    Agent,
 }
 
 /// A time, and the limit of its age.
@@ -165,6 +199,64 @@ pub enum InputValue {
     Every(Vec<Member>),
     /// How the last reconcile ended.
     Outcome(Outcome),
+    /// What a request asks for.
+    CertificateRequest(CertificateRequest),
+    /// They may.
+    Allowed,
+    /// They may not, with what the API server says.
+    Denied(String),
+}
+
+/// What a CertificateSigningRequest asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct CertificateRequest {
+    /// Who is to sign it.
+    pub signer: String,
+    /// Name of the user who made it.
+    pub requester: String,
+    /// Groups of that user.
+    pub groups: Vec<String>,
+    /// What the certificate is for.
+    pub usages: Vec<String>,
+    /// How long it is to be valid.
+    pub seconds: Option<u32>,
+    /// The request itself.
+    pub content: RequestContent,
+}
+
+/// A request, or why it cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all(deserialize = "kebab-case"))]
+pub enum RequestContent {
+    /// What it says.
+    Readable(Requested),
+    /// Why it cannot be read.
+    Malformed(String),
+}
+
+impl Default for RequestContent {
+    fn default() -> Self {
+        Self::Readable(Requested::default())
+    }
+}
+
+/// What a request says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Requested {
+    /// The common name.
+    pub common_name: Option<String>,
+    /// The organisations, in order.
+    pub organisations: Vec<String>,
+    /// What else the subject has, by identifier: `2.5.4.11=unit`.
+    pub other_subject: Vec<String>,
+    /// Alternative names: `DNS:…`, `IP:…`, `URI:…`, `email:…`, or `other`.
+    pub names: Vec<String>,
+    /// `RSA`, `ECDSA`, `Ed25519`, or the identifier of another kind.
+    pub key: String,
+    /// The size of the key; 0 if it is not known.
+    pub key_bits: u32,
 }
 
 /// How the last reconcile of a primary ended.

@@ -11,15 +11,15 @@ use x509_cert::ext::pkix::BasicConstraints;
 use x509_cert::spki::ObjectIdentifier;
 
 /// One block.
-pub(super) struct Block<'b> {
+pub(crate) struct Block<'b> {
     /// `CERTIFICATE`, `RSA PRIVATE KEY`, ...
-    pub(super) label: &'b str,
+    pub(crate) label: &'b str,
     /// The decoded bytes.
-    pub(super) der: Vec<u8>,
+    pub(crate) der: Vec<u8>,
 }
 
 /// Reads every block of a text; `None` when a block is broken or the bytes are not UTF-8.
-pub(super) fn blocks(bytes: &[u8]) -> Option<Vec<Block<'_>>> {
+pub(crate) fn blocks(bytes: &[u8]) -> Option<Vec<Block<'_>>> {
     let mut rest = std::str::from_utf8(bytes).ok()?;
     let mut found = Vec::new();
     while let Some((_, after)) = rest.split_once("-----BEGIN ") {
@@ -133,7 +133,7 @@ pub(super) fn compare(key: &Block<'_>, public: &PublicKey) -> Option<Pair> {
 }
 
 /// The values inside a DER value, in order.
-fn children(content: &[u8]) -> Option<Vec<AnyRef<'_>>> {
+pub(crate) fn children(content: &[u8]) -> Option<Vec<AnyRef<'_>>> {
     let mut reader = SliceReader::new(content).ok()?;
     let mut found = Vec::new();
     while !reader.is_finished() {

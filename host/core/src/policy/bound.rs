@@ -14,6 +14,10 @@ pub fn bounded(earlier: &Policy, newest: &Policy) -> Policy {
         suspend: earlier.suspend || newest.suspend,
         primary: primary(&earlier.primary, &newest.primary),
         reads: reads(&earlier.reads, &newest.reads),
+        asks: {
+            let both = earlier.asks.iter().filter(|ask| newest.asks.contains(ask));
+            both.cloned().collect()
+        },
         writes: writes(&earlier.writes, &newest.writes),
         limits: earlier.limits.and(&newest.limits),
         on_failure: earlier.on_failure.and(&newest.on_failure),

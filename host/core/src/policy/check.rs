@@ -4,7 +4,7 @@ mod write;
 
 use super::component::Source;
 use super::manifest::{Manifest, PolicyError};
-use super::{EveryRule, Policy, PrimaryRule, ReadRule, WriteRule, verify};
+use super::{EveryRule, Policy, PrimaryRule, ReadRule, WriteRule, ask, verify};
 use crate::pattern::Pattern;
 use crate::pattern::template::{Names, Template};
 use crate::policy::selector::Selector;
@@ -72,6 +72,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
         verify: spec.verify,
         world,
         reads,
+        asks: ask::rules(&spec.grant.ask, &spec.primary, &names)?,
         writes,
         own: spec.own,
         limits: spec.limits,

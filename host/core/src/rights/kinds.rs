@@ -29,6 +29,7 @@ const KNOWN: &[(&str, &[&str], &[&str])] = &[
         &["ClusterManagementAddOn"],
     ),
     ("apps", &["Deployment"], &[]),
+    ("certificates.k8s.io", &[], &["CertificateSigningRequest"]),
     (
         "cluster.open-cluster-management.io",
         &[],
@@ -93,7 +94,7 @@ mod tests {
         });
         let mut plurals: Vec<String> = plurals.collect();
         plurals.sort();
-        let expected = "appliedmanifestworks clustermanagementaddons clustermanagers configmaps deployments \
+        let expected = "appliedmanifestworks certificatesigningrequests clustermanagementaddons clustermanagers configmaps deployments \
                         endpoints hostedclusters hostedcontrolplanes ingresses ingresses \
                         klusterlets leases managedclusteraddons managedclusters managedclustersets manifestworks \
                         namespaces nodepools nodes persistentvolumes pods \

@@ -1,10 +1,30 @@
-//! The rights of the agent itself, by its flags.
+//! The rights to ask the API server, and those of the agent itself by its flags.
 
-use super::{AnyOf, Because, EVENTS_OF_CLUSTER, LEASE, LIMITS, Needed, Objects, Own, Verb};
+use super::{
+    AnyOf, Because, EVENTS_OF_CLUSTER, LEASE, LIMITS, Needed, Objects, Own, Verb, because,
+};
+use crate::contract::decide::Who;
+use crate::policy::Policy;
 use crate::reference::LOCAL;
 use transom_api::GROUP;
 
 impl Needed<'_> {
+    /// Questions to the API server are objects that are made and not kept.
+    pub(super) fn asks(&mut self, policy: &Policy) {
+        if policy.primary.cluster != self.asked.connection {
+            return;
+        }
+        for (index, rule) in policy.asks.iter().enumerate() {
+            let resource = match rule.who {
+                Who::Requester => "subjectaccessreviews",
+                Who::Agent => "selfsubjectaccessreviews",
+            };
+            let objects = Objects::all("authorization.k8s.io", resource);
+            let because = because(policy, format!("spec.grant.ask[{index}]"));
+            self.add(objects, &[Verb::Create], because);
+        }
+    }
+
     /// Adds what the agent itself does, whatever the policies say.
     pub(super) fn own(&mut self, own: Own<'_>) {
         use Verb::{Create, Delete, Get, List, Patch, Update, Watch};

@@ -2,6 +2,7 @@
 
 use super::{Keep, Scope, SecretReads, Watches};
 use crate::catalogue::{Catalogue, Revision};
+use crate::inputs::request::is_request;
 use crate::pattern::Pattern;
 use crate::policy::selector::Selector;
 use crate::policy::{Policy, ReadRule, WriteRule};
@@ -14,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_api::labels;
 
-/// Kinds of the core group whose objects are kept whole: the host itself reads fields that no guest declares.
+/// Kinds of the core group whose objects are kept whole, as those that ask for a certificate are: the host itself reads
+/// fields that no guest declares.
 const WHOLE: [&str; 3] = ["Secret", "Service", "Namespace"];
 
 /// What is kept of each scope, and which lines of policies need it.
@@ -285,7 +287,7 @@ fn namespaces(policy: &Policy) -> Vec<String> {
 }
 
 fn whole(api_version: &str, kind: &str) -> bool {
-    api_version == "v1" && WHOLE.contains(&kind)
+    api_version == "v1" && WHOLE.contains(&kind) || is_request(api_version, kind)
 }
 
 /// Adds a watch; an existing one of that scope then keeps what both keep.

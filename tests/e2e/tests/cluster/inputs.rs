@@ -3,13 +3,19 @@
 
 use crate::stage::{DEADLINE, MANAGED, PARALLEL, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
+use std::path::Path;
 use transom_core::metrics::{QUEUE, RECONCILES};
 use transom_e2e::agent::Agent;
-use transom_e2e::asking::{POLICY, SEEN, age, every, lease, maps, need, put_policy};
+use transom_e2e::asking::{
+    POLICY, SEEN, age, every, lease, maps, may_renew, need, put_policy, put_policy_of_requests,
+    request,
+};
 use transom_e2e::http;
-use transom_test_cluster::{Mark, wait};
+use transom_test_cluster::{Mark, Objects, wait};
 
 const LEASE: (&str, &str) = ("coordination.k8s.io/v1", "Lease");
 const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
@@ -18,9 +24,13 @@ const LEASES: usize = 300;
 
 /// Waits until the label of a ManagedCluster says in which form its inputs came.
 async fn wait_for_seen(stage: &Stage, name: &str, seen: &str) -> Result<()> {
+    wait_for_label(stage, MANAGED, name, seen).await
+}
+
+async fn wait_for_label(stage: &Stage, kind: (&str, &str), name: &str, seen: &str) -> Result<()> {
     let mut last = Value::Null;
     let came = wait::until("what a guest saw", DEADLINE, async || {
-        let cluster = stage.get(MANAGED, None, name).await?.unwrap_or_default();
+        let cluster = stage.get(kind, None, name).await?.unwrap_or_default();
         last = cluster["metadata"]["labels"][SEEN].clone();
         Ok((last == seen).then_some(()))
     });
@@ -60,6 +70,11 @@ fn reconciles(agent: &Agent) -> Result<f64> {
 async fn start(stage: &Stage, needs: &[Value]) -> Result<(Agent, Mark)> {
     let folder = stage.cluster.folder().join("policies-asks");
     put_policy(&folder, needs)?;
+    start_with(stage, &folder).await
+}
+
+/// The same with a policy that was put.
+async fn start_with(stage: &Stage, folder: &Path) -> Result<(Agent, Mark)> {
     let words = [
         "--policies",
         folder.to_str().context("the folder has another name")?,
@@ -191,6 +206,79 @@ fn a_change_wakes_as_the_need_says() -> Result<()> {
         put_map(stage, "m", "x", "1", "1").await?;
         wait_for_seen(stage, "one", "absent_Applied_every-1-1").await?;
         agent.stop()?;
+        nothing_denied(stage, mark).await
+    })
+}
+
+const REQUEST: (&str, &str) = ("certificates.k8s.io/v1", "CertificateSigningRequest");
+const PEM: &str = include_str!("../../../../host/core/tests/requests/plain.pem");
+
+/// Who may renew certificates.
+const RENEWS: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: renews}
+rules:
+- {apiGroups: [register.open-cluster-management.io], resources: [managedclusters/clientcertificates], verbs: [renew]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: renews}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: renews}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: renewers}]
+";
+
+#[test]
+fn a_request_is_read_by_the_host_and_its_requester_is_asked_about() -> Result<()> {
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-requests");
+        let needs = [
+            need("request", &request(), &json!("certificate-request")),
+            need("access", &request(), &may_renew()),
+        ];
+        put_policy_of_requests(&folder, &needs)?;
+        stage.objects().apply_manifest(RENEWS).await?;
+        let rights = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: requests}
+rules:
+- {apiGroups: [certificates.k8s.io], resources: [certificatesigningrequests], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: requests}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: requests}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:authenticated'}]
+";
+        stage.objects().apply_manifest(rights).await?;
+        let users = [("one", "renewers", "allowed"), ("two", "others", "denied")];
+        for (user, group, _) in users {
+            let account = stage.cluster.user(user, &[group])?;
+            let objects = Objects::new(stage.cluster.client(&account).await?);
+            let request = json!({
+                "apiVersion": REQUEST.0, "kind": REQUEST.1, "metadata": {"name": user},
+                "spec": {
+                    "request": STANDARD.encode(PEM),
+                    "signerName": "kubernetes.io/kube-apiserver-client",
+                    "usages": ["client auth"],
+                },
+            });
+            let made = wait::until("the right to ask for a certificate", DEADLINE, async || {
+                Ok(objects.create(request.clone()).await.ok())
+            });
+            made.await?;
+        }
+        let (agent, mark) = start_with(stage, &folder).await?;
+        for (user, _, verdict) in users {
+            let name = "system.open-cluster-management.c1.agent";
+            let seen = format!("ECDSA.256.{user}.{name}_{verdict}");
+            wait_for_label(stage, REQUEST, user, &seen).await?;
+        }
+        agent.stop()?;
+        for name in ["one", "two"] {
+            stage.delete(REQUEST, None, name).await?;
+        }
         nothing_denied(stage, mark).await
     })
 }

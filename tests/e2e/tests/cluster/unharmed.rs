@@ -283,7 +283,8 @@ fn is_ours(target: Option<&Target>) -> bool {
         // Of the world of tests.
         ("configmaps", "") if namespace == HOME => name == LIMITS,
         ("configmaps", "") => namespace == FACTS && name != "theirs-facts",
-        ("managedclusters" | "events", "") | ("fleetpolicies", "status") => true,
+        ("managedclusters" | "certificatesigningrequests" | "events", "") => true,
+        ("fleetpolicies", "status") => true,
         ("leases" | "controllerrevisions", "") => namespace == HOME,
         _ => false,
     }

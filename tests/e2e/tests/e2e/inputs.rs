@@ -6,7 +6,9 @@ use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 use transom_core::time::format_rfc3339;
 use transom_e2e::agent::DEADLINE;
-use transom_e2e::asking::{age, every, lease, maps, need, put_policy};
+use transom_e2e::asking::{
+    age, every, lease, maps, may_renew, need, put_policy, put_policy_of_requests, request,
+};
 use transom_e2e::stage::{Stage, put};
 use transom_support::wait;
 
@@ -100,6 +102,28 @@ fn a_set_follows_the_files_and_is_not_made_of_some_of_them() -> Result<()> {
     map(&stage, "a", "z")?;
     map(&stage, "b", "z")?;
     wait_for_seen(&stage, "every-2-2")?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_manifest_answers_whether_a_requester_may_do_something() -> Result<()> {
+    let stage = Stage::new(0, 0)?;
+    let access = need("access", &request(), &may_renew());
+    put_policy_of_requests(&stage.policies, &[access])?;
+    let spec = json!({"request": "", "signerName": "s", "username": "u", "groups": ["g"]});
+    let request = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "one"}, "spec": spec});
+    put_object(&stage, "request.yaml", &request)?;
+    let agent = stage.watch()?;
+    let status = stage.own().join("status/asks/_cluster.one.yaml");
+    stage.wait_for_text(&status, "no manifest of kind SubjectAccessReview answers")?;
+    let attributes = json!({"verb": "renew", "group": "register.open-cluster-management.io", "resource": "managedclusters", "subresource": "clientcertificates"});
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {"name": "renew"},
+        "spec": {"user": "u", "groups": ["g"], "resourceAttributes": attributes}, "status": {"allowed": true},
+    });
+    put_object(&stage, "review.yaml", &review)?;
+    stage.wait_for_text(&status, "state: Applied")?;
     agent.stop()?;
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! Reads objects, each on the connection that its reference names. A failure names the object.
 
 use super::Connections;
-use transom_cluster::ReadFailure;
+use transom_cluster::{ReadFailure, Verdict};
+use transom_core::contract::decide::Review;
 use transom_core::failure::Failure;
+use transom_core::inputs::request::Requester;
 use transom_core::object::Object;
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
@@ -48,6 +50,20 @@ impl Connections {
     /// A place that cannot be read, where an object that was not found may be.
     pub(crate) fn unread(&self, object: &ObjectRef) -> Option<String> {
         self.by_name.get(&object.cluster)?.unread(object)
+    }
+
+    /// What a cluster says to a question about access.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub(crate) async fn review(
+        &self,
+        cluster: &str,
+        review: &Review,
+        requester: Option<&Requester>,
+    ) -> Result<Verdict, Failure> {
+        let asked = self.named(cluster)?.review(review, requester).await;
+        asked.map_err(|failure| Failure::known(failure.reason, failure.message))
     }
 
     /// Every object of a scope whose labels are selected, or cannot be read; sorted.

@@ -2,9 +2,12 @@
 
 use super::Reader;
 use std::sync::Arc;
-use transom_core::contract::decide::{Form, Member, Need, Outcome, Query, Wake};
+use transom_core::contract::decide::{
+    Form, InputValue, Member, Need, Outcome, Query, Review, Wake, Who,
+};
 use transom_core::failure::Failure;
 use transom_core::inputs::Found;
+use transom_core::inputs::request;
 use transom_core::inputs::seen::Seen;
 use transom_core::inputs::sets::{Question, SeenSet};
 use transom_core::object::Object;
@@ -15,7 +18,8 @@ use transom_core::watches::Scope;
 impl Reader<'_> {
     /// What was found for each need, in their order.
     pub(super) async fn read(&mut self, needs: Vec<Need>) -> Result<Vec<Found>, Failure> {
-        let is_one = |need: &&Need| !matches!(need.form, Form::Every(_) | Form::Outcome);
+        let others = |form: &Form| matches!(form, Form::Every(_) | Form::Outcome | Form::Access(_));
+        let is_one = |need: &&Need| !others(&need.form);
         let ones: Vec<&Need> = needs.iter().filter(is_one).collect();
         let mut objects = self.look_for(&ones).await?.into_iter();
         let mut found = Vec::with_capacity(needs.len());
@@ -27,8 +31,15 @@ impl Reader<'_> {
             };
             let mut one = Found::one(need, object);
             match &one.need.form {
-                Form::Every(query) => one.members = self.every(&one.need, query).await?,
-                Form::Outcome => one.outcome = self.outcome(),
+                Form::Every(query) => {
+                    let members = self.every(&one.need, query).await?;
+                    one.value = Some(InputValue::Every(members));
+                }
+                Form::Outcome => {
+                    let outcome = self.outcome().map(InputValue::Outcome);
+                    one.value = Some(outcome.unwrap_or_default());
+                }
+                Form::Access(review) => one.value = Some(self.access(review).await?),
                 _ => {
                     let Need {
                         role, reference, ..
@@ -57,6 +68,28 @@ impl Reader<'_> {
             }
         }
         Ok(objects)
+    }
+
+    /// What the API server of the primary says to a question.
+    async fn access(&self, review: &Review) -> Result<InputValue, Failure> {
+        let primary = self.touched.primary.as_deref();
+        let requester = match (review.who, primary) {
+            (Who::Requester, Some(primary)) => {
+                let read = request::requester(primary);
+                let read = read.map_err(|invalid| Failure::invalid_object(primary, &invalid))?;
+                Some(read)
+            }
+            _ => None,
+        };
+        let cluster = &self.key.primary.cluster;
+        let connections = &self.controller.connections;
+        let verdict = connections
+            .review(cluster, review, requester.as_ref())
+            .await?;
+        Ok(match verdict.allowed {
+            true => InputValue::Allowed,
+            false => InputValue::Denied(verdict.why),
+        })
     }
 
     /// How the last reconcile ended; nothing before the first one.

@@ -18,6 +18,17 @@ pub(super) fn of_read(names: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// Those of a question about access.
+pub(super) fn of_review(names: &str) -> Vec<(&'static str, Value)> {
+    vec![
+        ("verb", text(CONNECTION, LABEL)),
+        ("group", any(DATA_KEY)),
+        ("resource", any(TAINT_KEY)),
+        ("namespace", text(names, PATTERN)),
+        ("name", text(names, PATTERN)),
+    ]
+}
+
 /// A number from 1 on.
 fn number(most: u32) -> Value {
     json!({"minimum": 1, "maximum": most})

@@ -167,7 +167,10 @@ impl Lower {
             | InputValue::Stale(_)
             | InputValue::Ahead(_)
             | InputValue::Every(_)
-            | InputValue::Outcome(_) => wit_kubeconfig::Value::Present,
+            | InputValue::Outcome(_)
+            | InputValue::CertificateRequest(_)
+            | InputValue::Allowed
+            | InputValue::Denied(_) => wit_kubeconfig::Value::Present,
         };
         wit_kubeconfig::Input {
             role: self.text(&input.role),

@@ -11,8 +11,8 @@ use generated::exports::transom::policy::objects as wit_objects;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_core::contract::decide::{
-    Absence, Age, Form, Input, InputValue, LabelOperator, LabelTerm, Member, Need, Query,
-    Requirement, Wake,
+    Absence, Age, CertificateRequest, Form, Input, InputValue, LabelOperator, LabelTerm, Member,
+    Need, Query, RequestContent, Requirement, Review, Wake, Who,
 };
 use transom_core::contract::objects::{Apply, Objects};
 use transom_core::contract::{Context, Primary, Refusal, Timed};
@@ -176,6 +176,11 @@ impl Lower {
                     since_seconds: outcome.since_seconds,
                     failures: outcome.failures,
                 }),
+                InputValue::CertificateRequest(request) => {
+                    wit_objects::Value::CertificateRequest(lower.certificate_request(request))
+                }
+                InputValue::Allowed => wit_objects::Value::Allowed,
+                InputValue::Denied(why) => wit_objects::Value::Denied(lower.text(why)),
                 // No guest of this world can ask for another form.
                 InputValue::Present | InputValue::Service(_) | InputValue::Kubeconfig(_) => {
                     wit_objects::Value::Present
@@ -187,6 +192,38 @@ impl Lower {
             self.primary(primary),
             self.list(inputs, input),
         )
+    }
+
+    fn texts(&mut self, texts: &[String]) -> Vec<String> {
+        self.list(texts, |lower, text| lower.text(text))
+    }
+
+    fn certificate_request(
+        &mut self,
+        request: &CertificateRequest,
+    ) -> wit_objects::CertificateRequest {
+        wit_objects::CertificateRequest {
+            signer: self.text(&request.signer),
+            requester: self.text(&request.requester),
+            groups: self.texts(&request.groups),
+            usages: self.texts(&request.usages),
+            seconds: request.seconds,
+            content: match &request.content {
+                RequestContent::Readable(requested) => {
+                    wit_objects::RequestContent::Readable(wit_objects::Requested {
+                        common_name: self.maybe(requested.common_name.as_deref()),
+                        organisations: self.texts(&requested.organisations),
+                        other_subject: self.texts(&requested.other_subject),
+                        names: self.texts(&requested.names),
+                        key: self.text(&requested.key),
+                        key_bits: requested.key_bits,
+                    })
+                }
+                RequestContent::Malformed(why) => {
+                    wit_objects::RequestContent::Malformed(self.text(why))
+                }
+            },
+        }
     }
 
     fn member(&mut self, member: &Member) -> wit_objects::Member {
@@ -222,6 +259,8 @@ impl Lift<'_> {
                     names_only: query.names_only,
                 }),
                 wit_objects::Form::Outcome => Form::Outcome,
+                wit_objects::Form::CertificateRequest => Form::CertificateRequest,
+                wit_objects::Form::Access(review) => Form::Access(self.review(review)),
             },
             absence: match need.absence {
                 wit_objects::Absence::Wait(reason) => Absence::Wait(self.reason(reason)),
@@ -233,6 +272,21 @@ impl Lift<'_> {
                 wit_objects::Wake::Presence => Wake::Presence,
                 wit_objects::Wake::Never => Wake::Never,
             },
+        }
+    }
+
+    fn review(&mut self, review: wit_objects::Review) -> Review {
+        Review {
+            who: match review.who {
+                wit_objects::Who::Requester => Who::Requester,
+                wit_objects::Who::Agent => Who::Agent,
+            },
+            verb: self.text(review.verb),
+            group: self.text(review.group),
+            resource: self.text(review.resource),
+            subresource: self.maybe(review.subresource),
+            namespace: self.maybe(review.namespace),
+            name: self.maybe(review.name),
         }
     }
 

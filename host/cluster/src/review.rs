@@ -1,0 +1,109 @@
+//! Questions about access in the form of the API: what is sent to a server, and what a manifest in a directory answers.
+
+use crate::Verdict;
+use serde_json::{Value, json};
+use transom_core::contract::decide::Review;
+use transom_core::inputs::request::Requester;
+
+/// Group and version of the questions.
+pub(crate) const API: &str = "authorization.k8s.io/v1";
+
+/// The kind of a question: about a requester, or about whoever asks.
+pub(crate) fn kind(requester: Option<&Requester>) -> &'static str {
+    match requester {
+        Some(_) => "SubjectAccessReview",
+        None => "SelfSubjectAccessReview",
+    }
+}
+
+/// The question.
+pub(crate) fn spec(review: &Review, requester: Option<&Requester>) -> Value {
+    let mut attributes = json!({"verb": review.verb, "resource": review.resource});
+    let group = Some(&review.group).filter(|group| !group.is_empty());
+    for (name, value) in [
+        ("group", group),
+        ("subresource", review.subresource.as_ref()),
+        ("namespace", review.namespace.as_ref()),
+        ("name", review.name.as_ref()),
+    ] {
+        if let Some(value) = value {
+            attributes[name] = json!(value);
+        }
+    }
+    let mut spec = json!({"resourceAttributes": attributes});
+    if let Some(Requester {
+        name,
+        uid,
+        groups,
+        extra,
+    }) = requester
+    {
+        spec["user"] = json!(name);
+        for (field, value) in [
+            ("uid", json!(uid)),
+            ("groups", json!(groups)),
+            ("extra", json!(extra)),
+        ] {
+            let empty = [json!(""), json!([]), json!({})].contains(&value);
+            if !empty {
+                spec[field] = value;
+            }
+        }
+    }
+    spec
+}
+
+/// The answer in a status; none when it has none.
+pub(crate) fn verdict(status: &Value) -> Option<Verdict> {
+    let allowed = status.get("allowed")?.as_bool()?;
+    let denied = status.get("denied").and_then(Value::as_bool) == Some(true);
+    let text = |name: &str| status.get(name).and_then(Value::as_str);
+    let why = ["reason", "evaluationError"].into_iter().find_map(text);
+    Some(Verdict {
+        allowed: allowed && !denied,
+        why: why.unwrap_or_default().to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_core::contract::decide::Who;
+
+    #[test]
+    fn a_question_names_only_what_it_is_about() {
+        let mut review = Review {
+            who: Who::Requester,
+            verb: "renew".to_owned(),
+            group: "g".to_owned(),
+            resource: "managedclusters".to_owned(),
+            subresource: Some("clientcertificates".to_owned()),
+            namespace: None,
+            name: None,
+        };
+        let requester = Requester {
+            name: "u".to_owned(),
+            groups: vec!["a".to_owned()],
+            ..Requester::default()
+        };
+        let attributes = json!({"verb": "renew", "group": "g", "resource": "managedclusters", "subresource": "clientcertificates"});
+        let expected = json!({"user": "u", "groups": ["a"], "resourceAttributes": attributes});
+        assert_eq!(spec(&review, Some(&requester)), expected);
+        (review.group, review.subresource) = (String::new(), None);
+        let expected =
+            json!({"resourceAttributes": {"verb": "renew", "resource": "managedclusters"}});
+        assert_eq!(spec(&review, None), expected);
+    }
+
+    #[test]
+    fn a_denial_wins() {
+        let allowed = |status: Value| verdict(&status).map(|verdict| verdict.allowed);
+        assert_eq!(allowed(json!({"allowed": true})), Some(true));
+        assert_eq!(
+            allowed(json!({"allowed": true, "denied": true})),
+            Some(false)
+        );
+        assert_eq!(allowed(json!({"allowed": false})), Some(false));
+        assert_eq!(allowed(json!({})), None);
+    }
+}
