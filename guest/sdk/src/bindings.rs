@@ -20,6 +20,7 @@ pub mod guest {
             "transom:policy/types@0.1.0/problem": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/types@0.1.0/waiting": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/types@0.1.0/failure": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/types@0.1.0/ownership": [#[serde(rename_all = "kebab-case")]],
         },
         generate_all,
         generate_unused_types: true,

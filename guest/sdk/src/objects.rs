@@ -1,4 +1,5 @@
-//! Guests that decide what fields of objects say. Objects cross as JSON; the policy grants fields and values.
+//! Guests that make objects, and decide what fields of the primary say. Objects cross as JSON; the policy grants fields
+//! and values.
 
 use crate::bindings::guest::transom::policy::types::Context as RawContext;
 use crate::{Context, Failure, Guest, ObjectRef, Primary};
@@ -7,7 +8,8 @@ use serde_json::Value as Json;
 
 pub use wit::{
     Absence, Age, Answer, CertificateRequest, Desired, Form, Input, LabelTerm, Member, Need,
-    Operator, Outcome, Query, RequestContent, Requested, Review, Value, Wake, Who,
+    Operator, Outcome, Ownership, Query, RequestContent, Requested, Requirement, Review, Value,
+    Wake, Who,
 };
 
 #[doc(hidden)]
@@ -42,6 +44,7 @@ pub mod bindings {
             "transom:policy/objects@0.1.0/need": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/value": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/input": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/requirement": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/desired": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/answer": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
         },
@@ -49,10 +52,10 @@ pub mod bindings {
     });
 }
 
-/// A guest that decides what fields of objects say.
+/// A guest that makes objects, and decides what fields of the primary say.
 pub trait Objects: Guest {
-    /// The objects to read. The host calls this again with what it found until there are no new needs: at most three
-    /// rounds. A guest that needs only the primary does not write this function.
+    /// The objects that the answer may make, and those to read. The host calls this again with what it found until there
+    /// are no new needs: at most three rounds. A guest that needs only the primary does not write this function.
     ///
     /// # Errors
     /// Why there is no answer; the kind of failure says how the host should react.
@@ -60,8 +63,8 @@ pub trait Objects: Guest {
         _context: &Context<Self::Settings>,
         _primary: &Primary,
         _found: &[Input],
-    ) -> Result<Vec<Need>, Failure> {
-        Ok(Vec::new())
+    ) -> Result<Requirement, Failure> {
+        Ok(Requirement::default())
     }
 
     /// What objects are to say, made of the primary and the inputs by role.
@@ -80,7 +83,7 @@ impl<T: Objects> wit::Guest for T {
         context: RawContext,
         primary: Primary,
         found: Vec<Input>,
-    ) -> Result<Vec<Need>, Failure> {
+    ) -> Result<Requirement, Failure> {
         let context = Context::read(context).map_err(Failure::Invalid)?;
         T::require(&context, &primary, &found)
     }
@@ -101,6 +104,17 @@ impl Desired {
     pub fn fields(object: &ObjectRef, content: &Json) -> Self {
         Self {
             object: object.clone(),
+            ownership: Ownership::Fields,
+            content: content.to_string(),
+        }
+    }
+
+    /// A whole object that the policy makes: `json!({"data": {"a": "b"}})`, with labels and annotations if there are any.
+    /// A field that an earlier answer had and this one leaves out goes. `require` has to name the object as a target.
+    pub fn whole(object: &ObjectRef, content: &Json) -> Self {
+        Self {
+            object: object.clone(),
+            ownership: Ownership::Whole,
             content: content.to_string(),
         }
     }

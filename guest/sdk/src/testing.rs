@@ -15,7 +15,7 @@
 //! | `context`, `change` | `evaluate` | `run: [...]` or `ignore` |
 //! | `context`, `primary`, `found` (kubeconfig guest) | `require` | `ok: {target, needs}` or `err: {...}` |
 //! | `context`, `primary`, `inputs` | `transform` | `ok: {kubeconfig, ask-again-at}` or `err: {...}` |
-//! | `context`, `primary`, `found` (objects guest) | `require` | `ok: [needs]` or `err: {...}` |
+//! | `context`, `primary`, `found` (objects guest) | `require` | `ok: {targets, needs}` or `err: {...}` |
 //! | `context`, `primary`, `inputs` | `reconcile` | `ok: {apply, wait, ask-again-at}` or `err: {...}` |
 //! | `context`, `cluster` | `compute` | `ok: {decision, ask-again-at}` or `err: {...}` |
 //! | `validate` (settings) | `validate` | a list of problems |
@@ -133,7 +133,11 @@ pub fn objects<G: Objects>(folder: impl AsRef<Path>) -> Result<(), Failed> {
         );
         let require =
             |found| <G as ObjectsExports>::require(context.clone(), primary.clone(), found);
-        let needs = |found| Ok(kinds(require(found)?, |need| (need.role, need.reference)));
+        let needs = |found| {
+            Ok(kinds(require(found)?.needs, |need| {
+                (need.role, need.reference)
+            }))
+        };
         if let Some(found) = found {
             return answer(result(require(cut_inputs(&G::ABOUT, found, needs)?)));
         }

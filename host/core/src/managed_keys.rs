@@ -1,7 +1,12 @@
-//! Labels and annotations that a policy puts on what it makes (`spec.own`), beside its stamp. An annotation of the
-//! object lists the keys that the policy put there; other keys are left alone.
+//! What a policy puts on an object that it makes, beside its stamp and the data that it owns wholly: the labels and
+//! annotations of `spec.own`, and the fields that its guest wants. An annotation of the object lists all of these, so that
+//! what is no longer wanted goes; everything else is left alone.
 
 use crate::object::Object;
+use crate::plan::desired::holds;
+use crate::plan::effect;
+use crate::policy::values;
+use crate::projection::path::{self, Path};
 use crate::stamp::Stamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -9,21 +14,88 @@ use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
 use transom_api::policy::OwnSpec;
 
-/// Keys that a policy put on an object.
+/// The fields of a manifest that are no content.
+const NO_CONTENT: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// What a policy wants on an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Wanted {
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    /// Fields outside the metadata, by dotted path.
+    fields: BTreeMap<String, Value>,
+    /// The fields that are granted: no other one is removed, whatever the annotation lists.
+    granted: Vec<Path>,
+}
+
+impl Wanted {
+    /// What `spec.own` and a content want. For a key that both name, `spec.own` decides.
+    pub(crate) fn of(own: &OwnSpec, content: &Map<String, Value>, granted: &[Path]) -> Self {
+        let texts = |field: &str| -> BTreeMap<String, String> {
+            let map = content
+                .get("metadata")
+                .and_then(|metadata| metadata.get(field));
+            let entries = map.and_then(Value::as_object).into_iter().flatten();
+            let texts = entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?)));
+            texts.map(|(key, value)| (key, value.to_owned())).collect()
+        };
+        let mut labels = texts("labels");
+        labels.extend(own.labels.clone());
+        let mut annotations = texts("annotations");
+        annotations.extend(own.annotations.clone());
+        let mut content = content.clone();
+        content.retain(|key, _| !NO_CONTENT.contains(&key.as_str()));
+        let fields = values::fields(&Value::Object(content)).into_iter();
+        Self {
+            labels,
+            annotations,
+            fields: fields
+                .map(|(path, value)| (path.to_string(), value))
+                .collect(),
+            granted: granted.to_vec(),
+        }
+    }
+
+    /// Whether an object has all of it already.
+    pub(crate) fn is_in(&self, object: &Object) -> bool {
+        let has = |field: &str, wanted: &BTreeMap<String, String>| {
+            let mut wanted = wanted.iter();
+            wanted.all(|(key, value)| at(object, field, key) == Some(&Value::from(value.as_str())))
+        };
+        has("labels", &self.labels)
+            && has("annotations", &self.annotations)
+            && self.wrong_fields(object).next().is_none()
+    }
+
+    fn wrong_fields<'a>(&'a self, object: &'a Object) -> impl Iterator<Item = &'a String> {
+        let right = |path: &str, wanted: &Value| {
+            effect::at(&object.body, path).is_some_and(|there| holds(there, wanted))
+        };
+        let fields = self.fields.iter();
+        fields
+            .filter(move |(path, wanted)| !right(path, wanted))
+            .map(|(path, _)| path)
+    }
+}
+
+/// Keys and fields that a policy put on an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Keys {
     #[serde(default)]
     labels: BTreeSet<String>,
     #[serde(default)]
     annotations: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    fields: BTreeSet<String>,
 }
 
 impl Keys {
     /// The keys that a policy wants.
-    fn wanted(own: &OwnSpec) -> Self {
+    fn wanted(wanted: &Wanted) -> Self {
         Self {
-            labels: own.labels.keys().cloned().collect(),
-            annotations: own.annotations.keys().cloned().collect(),
+            labels: wanted.labels.keys().cloned().collect(),
+            annotations: wanted.annotations.keys().cloned().collect(),
+            fields: wanted.fields.keys().cloned().collect(),
         }
     }
 
@@ -37,19 +109,24 @@ impl Keys {
             .unwrap_or_default();
         keys.labels.retain(|key| !labels::is_reserved(key));
         keys.annotations.retain(|key| !labels::is_reserved(key));
+        let is_content = |path: &String| {
+            let first = path::keys(path).into_iter().next();
+            first.is_some_and(|first| !NO_CONTENT.contains(&first.as_str()))
+        };
+        keys.fields.retain(is_content);
         keys
     }
 
     fn is_empty(&self) -> bool {
-        self.labels.is_empty() && self.annotations.is_empty()
+        self.labels.is_empty() && self.annotations.is_empty() && self.fields.is_empty()
     }
 }
 
 /// The paths at which an object lacks what the policy wants, or still carries what an earlier revision wanted.
-pub(crate) fn changed(own: &OwnSpec, existing: &Object) -> Vec<String> {
+pub(crate) fn changed(wanted: &Wanted, existing: &Object) -> Vec<String> {
     let had = Keys::of(existing);
     let mut changed = Vec::new();
-    for (field, wanted, had) in fields(own, &had) {
+    for (field, wanted, had) in fields(wanted, &had) {
         let wrong = wanted
             .iter()
             .filter(|(key, value)| at(existing, field, key) != Some(&Value::from(value.as_str())));
@@ -63,16 +140,19 @@ pub(crate) fn changed(own: &OwnSpec, existing: &Object) -> Vec<String> {
                 .map(|key| format!("metadata.{field}.{key}")),
         );
     }
-    if had != Keys::wanted(own) {
+    changed.extend(wanted.wrong_fields(existing).cloned());
+    let there = |path: &&String| effect::at(&existing.body, path).is_some();
+    changed.extend(dropped(wanted, &had).filter(there).cloned());
+    if had != Keys::wanted(wanted) {
         changed.push(format!("metadata.annotations.{}", labels::MANAGED_KEYS));
     }
     changed
 }
 
-/// Puts the wanted keys on a body, and removes those that an earlier revision put on the existing object.
-pub(crate) fn put(own: &OwnSpec, existing: Option<&Object>, body: &mut Value) {
+/// Puts what is wanted on a body, and removes what an earlier revision put on the existing object.
+pub(crate) fn put(wanted: &Wanted, existing: Option<&Object>, body: &mut Value) {
     let had = existing.map(Keys::of).unwrap_or_default();
-    for (field, wanted, had) in fields(own, &had) {
+    for (field, wanted_keys, had) in fields(wanted, &had) {
         let mut map = body
             .pointer(&format!("/metadata/{field}"))
             .and_then(Value::as_object)
@@ -80,20 +160,49 @@ pub(crate) fn put(own: &OwnSpec, existing: Option<&Object>, body: &mut Value) {
             .unwrap_or_default();
         map.retain(|key, _| !had.contains(key));
         map.extend(
-            wanted
+            wanted_keys
                 .iter()
                 .map(|(key, value)| (key.clone(), Value::from(value.as_str()))),
         );
         if field == "annotations" {
-            note(&Keys::wanted(own), &mut map);
+            note(&Keys::wanted(wanted), &mut map);
         }
         if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert(field.to_owned(), map.into());
         }
     }
+    for path in dropped(wanted, &had) {
+        effect::put(body, &path::keys(path), &Value::Null);
+    }
+    for (path, value) in &wanted.fields {
+        // What is right keeps the defaults that the API server added.
+        if !effect::at(body, path).is_some_and(|there| holds(there, value)) {
+            effect::put(body, &path::keys(path), value);
+        }
+    }
 }
 
-/// The keys and values that an object carries because of the policy, to compare by; null when there are none.
+/// The fields that an earlier revision put on an object, and that are not wanted any more.
+fn dropped<'a>(wanted: &'a Wanted, had: &'a Keys) -> impl Iterator<Item = &'a String> {
+    let is_granted = |path: &String| {
+        let path = Path::parse(path).ok();
+        path.is_some_and(|path| wanted.granted.iter().any(|granted| granted.covers(&path)))
+    };
+    let is_wanted = |path: &String| {
+        let old = path::keys(path);
+        // A field that is part of a wanted one, or above one, is replaced with it.
+        let related = |new: &String| {
+            let new = path::keys(new);
+            new.starts_with(&old) || old.starts_with(&new)
+        };
+        wanted.fields.keys().any(related)
+    };
+    had.fields
+        .iter()
+        .filter(move |path| is_granted(path) && !is_wanted(path))
+}
+
+/// What an object carries because of the policy, to compare by; null when there is nothing.
 pub(crate) fn view(object: &Object) -> Value {
     let keys = Keys::of(object);
     if keys.is_empty() {
@@ -104,14 +213,17 @@ pub(crate) fn view(object: &Object) -> Value {
             .map(|key| json!([key, at(object, field, key)]))
             .collect::<Vec<_>>()
     };
+    let fields = keys.fields.iter();
+    let fields = fields.map(|path| json!([path, effect::at(&object.body, path)]));
     json!([
         values("labels", &keys.labels),
-        values("annotations", &keys.annotations)
+        values("annotations", &keys.annotations),
+        fields.collect::<Vec<_>>(),
     ])
 }
 
 fn fields<'a>(
-    own: &'a OwnSpec,
+    wanted: &'a Wanted,
     had: &'a Keys,
 ) -> [(
     &'static str,
@@ -119,8 +231,8 @@ fn fields<'a>(
     &'a BTreeSet<String>,
 ); 2] {
     [
-        ("labels", &own.labels, &had.labels),
-        ("annotations", &own.annotations, &had.annotations),
+        ("labels", &wanted.labels, &had.labels),
+        ("annotations", &wanted.annotations, &had.annotations),
     ]
 }
 

@@ -1,5 +1,5 @@
 //! Decides which primary writes a target when several want it. A plain value, keyed by target over all policies. A
-//! primary that is held keeps its claim, so that no other primary wins the target meanwhile (ADR 0016).
+//! primary that is held keeps its claims, so that no other primary wins a target meanwhile (ADR 0016).
 
 use crate::object::Object;
 use crate::policy::{Policy, WriteRule};
@@ -68,6 +68,8 @@ pub enum Ownership {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TargetScope {
     cluster: String,
+    api_version: String,
+    kind: String,
     namespace: String,
     name: String,
 }
@@ -75,7 +77,7 @@ struct TargetScope {
 impl TargetScope {
     fn holds(&self, target: &ObjectRef) -> bool {
         let namespace = target.namespace.as_deref().unwrap_or_default();
-        self.cluster == target.cluster
+        target.is(&self.cluster, &self.api_version, &self.kind)
             && watches::matches(&self.namespace, namespace)
             && watches::matches(&self.name, &target.name)
     }
@@ -86,7 +88,7 @@ impl TargetScope {
 #[derive(Clone, Debug, Default)]
 pub struct OwnershipIndex {
     by_target: HashMap<ObjectRef, BTreeMap<Key, Contender>>,
-    target_of: HashMap<Key, ObjectRef>,
+    targets_of: HashMap<Key, BTreeSet<ObjectRef>>,
     unlocated: BTreeMap<Arc<str>, BTreeSet<Key>>,
     /// Where the targets of each policy may lie.
     reach: BTreeMap<Arc<str>, Vec<TargetScope>>,
@@ -110,7 +112,11 @@ impl OwnershipIndex {
             let (namespace, name) = rule.named()?;
             Some(TargetScope {
                 cluster: rule.cluster.clone(),
-                namespace: namespace.wildcard("*"),
+                api_version: rule.api_version.clone(),
+                kind: rule.kind.clone(),
+                namespace: namespace
+                    .map(|pattern| pattern.wildcard("*"))
+                    .unwrap_or_default(),
                 name: name.wildcard("*"),
             })
         };
@@ -118,35 +124,44 @@ impl OwnershipIndex {
         self.reach.insert(Arc::clone(&policy.name), reach.collect());
     }
 
-    /// Records the target that a reconcile found for a primary. Returns the keys to wake.
-    pub fn set(&mut self, contender: Contender, target: ObjectRef) -> Vec<Key> {
+    /// Records the targets that a reconcile found for a primary. Returns the keys to wake.
+    pub fn set(
+        &mut self,
+        contender: Contender,
+        targets: impl IntoIterator<Item = ObjectRef>,
+    ) -> Vec<Key> {
         let key = contender.key.clone();
-        let mut woken = match self.target_of.get(&key) {
-            Some(old) if *old != target => self.release(&key),
-            _ => Vec::new(),
-        };
-        self.target_of.insert(key.clone(), target.clone());
-        self.by_target
-            .entry(target)
-            .or_default()
-            .insert(key.clone(), contender);
+        let targets: BTreeSet<ObjectRef> = targets.into_iter().collect();
+        let before = self.targets_of.insert(key.clone(), targets.clone());
+        let left = before.unwrap_or_default();
+        let left = left.difference(&targets);
+        let mut woken: BTreeSet<Key> = left.flat_map(|target| self.leave(target, &key)).collect();
+        for target in targets {
+            let contenders = self.by_target.entry(target).or_default();
+            contenders.insert(key.clone(), contender.clone());
+        }
         woken.extend(self.locate(&key));
-        woken
+        woken.into_iter().collect()
     }
 
-    /// A reconcile ended before the target was known (not ready, refused, failed). An existing claim stays; without
-    /// one, the target that carries the primary's stamp becomes its claim. For a primary without a uid, which may be
+    /// A reconcile ended before the targets were known (not ready, refused, failed). Existing claims stay; without any,
+    /// the targets that carry the primary's stamp become its claims. For a primary without a uid, which may be
     /// unreadable or gone, that holds only until it is located. Returns the keys to wake.
-    pub fn keep(&mut self, contender: Contender, stamped: Option<&ObjectRef>) -> Vec<Key> {
+    pub fn keep(
+        &mut self,
+        contender: Contender,
+        stamped: impl IntoIterator<Item = ObjectRef>,
+    ) -> Vec<Key> {
         let key = &contender.key;
         let believed = !contender.uid.is_empty()
             || self
                 .unlocated
                 .get(&key.policy)
                 .is_some_and(|keys| keys.contains(key));
-        match stamped {
-            Some(target) if believed && !self.target_of.contains_key(key) => {
-                self.set(contender, target.clone())
+        let mut stamped = stamped.into_iter().peekable();
+        match stamped.peek() {
+            Some(_) if believed && !self.targets_of.contains_key(key) => {
+                self.set(contender, stamped)
             }
             _ => self.locate(key),
         }
@@ -154,7 +169,7 @@ impl OwnershipIndex {
 
     /// A primary, or its policy, is gone. Returns the keys to wake.
     pub fn remove(&mut self, key: &Key) -> Vec<Key> {
-        let mut woken = self.release(key);
+        let mut woken: Vec<Key> = self.release(key).into_iter().collect();
         if let Some(keys) = self.deferred.get_mut(&key.policy) {
             keys.remove(key);
         }
@@ -164,7 +179,7 @@ impl OwnershipIndex {
 
     /// A policy is gone with all its primaries. Returns the keys to wake.
     pub fn remove_policy(&mut self, policy: &str) -> Vec<Key> {
-        let keys = self.target_of.keys();
+        let keys = self.targets_of.keys();
         let keys: Vec<Key> = keys.filter(|key| *key.policy == *policy).cloned().collect();
         self.unlocated.remove(policy);
         self.reach.remove(policy);
@@ -174,12 +189,17 @@ impl OwnershipIndex {
         woken.into_iter().collect()
     }
 
-    /// What a contender may do with the target that it has set; `stamp` is the stamp on the existing target, if any. A
+    /// What a contender may do with a target that it has set; `stamp` is the stamp on the existing target, if any. A
     /// contender that must wait for locations is remembered and returned when the last one is known. `others`: it also
     /// waits for the primaries of other policies that may want its target.
-    pub fn decide(&mut self, key: &Key, stamp: Option<&Stamp>, others: bool) -> Ownership {
-        let target = self.target_of.get(key);
-        let contenders = target.and_then(|target| self.by_target.get(target));
+    pub fn decide(
+        &mut self,
+        key: &Key,
+        target: &ObjectRef,
+        stamp: Option<&Stamp>,
+        others: bool,
+    ) -> Ownership {
+        let contenders = self.by_target.get(target);
         let Some((contenders, me)) = contenders.and_then(|all| Some((all, all.get(key)?))) else {
             // Callers call `set` first. Without a claim of this key, no other claim can be held against it.
             return Ownership::Owner { sole: true };
@@ -192,7 +212,7 @@ impl OwnershipIndex {
         let owner = match contenders.values().find(stamped) {
             Some(owner) => owner,
             None => {
-                let waited_for = self.waited_for(key, stamp, others);
+                let waited_for = self.waited_for(key, target, stamp, others);
                 if !waited_for.is_empty() {
                     let remaining = waited_for.iter().map(|policy| self.remaining(policy)).sum();
                     for policy in waited_for {
@@ -226,20 +246,24 @@ impl OwnershipIndex {
             .is_some_and(|contenders| contenders.keys().any(|other| other != key))
     }
 
-    /// The target that a key wants.
-    pub fn target(&self, key: &Key) -> Option<&ObjectRef> {
-        self.target_of.get(key)
+    /// The targets that a key wants; `None` when it is not known what it wants.
+    pub fn targets(&self, key: &Key) -> Option<&BTreeSet<ObjectRef>> {
+        self.targets_of.get(key)
     }
 
     /// The policies whose primaries must be located first: the key's own, the policy of a stamp whose primary may
     /// still claim the target, and, with `others`, policies whose targets may lie there.
-    fn waited_for(&self, key: &Key, stamp: Option<&Stamp>, others: bool) -> Vec<Arc<str>> {
+    fn waited_for(
+        &self,
+        key: &Key,
+        target: &ObjectRef,
+        stamp: Option<&Stamp>,
+        others: bool,
+    ) -> Vec<Arc<str>> {
         let named = stamp.map(Stamp::key);
         let reaches = |policy: &Arc<str>| {
-            let reach = self.reach.get(policy).zip(self.target_of.get(key));
-            others
-                && reach
-                    .is_some_and(|(reach, target)| reach.iter().any(|reach| reach.holds(target)))
+            let reach = self.reach.get(policy).into_iter().flatten();
+            others && reach.into_iter().any(|reach| reach.holds(target))
         };
         let waits = |(policy, keys): &(&Arc<str>, &BTreeSet<Key>)| {
             !keys.is_empty()
@@ -254,18 +278,22 @@ impl OwnershipIndex {
             .collect()
     }
 
-    /// Removes a claim; returns the other contenders of that target.
-    fn release(&mut self, key: &Key) -> Vec<Key> {
-        let Some(target) = self.target_of.remove(key) else {
-            return Vec::new();
-        };
-        let Some(contenders) = self.by_target.get_mut(&target) else {
+    /// Removes all claims of a key; returns the other contenders of these targets.
+    fn release(&mut self, key: &Key) -> BTreeSet<Key> {
+        let targets = self.targets_of.remove(key).unwrap_or_default();
+        let others = targets.iter().flat_map(|target| self.leave(target, key));
+        others.collect()
+    }
+
+    /// Removes the claim of one target; returns its other contenders.
+    fn leave(&mut self, target: &ObjectRef, key: &Key) -> Vec<Key> {
+        let Some(contenders) = self.by_target.get_mut(target) else {
             return Vec::new();
         };
         contenders.remove(key);
         let others: Vec<Key> = contenders.keys().cloned().collect();
         if others.is_empty() {
-            self.by_target.remove(&target);
+            self.by_target.remove(target);
         }
         others
     }
@@ -327,10 +355,10 @@ mod tests {
         for turn in 0..contenders.len() {
             let mut ownership = OwnershipIndex::default();
             for contender in contenders.iter().cycle().skip(turn).take(contenders.len()) {
-                ownership.set(contender.clone(), target("demo"));
+                ownership.set(contender.clone(), [target("demo")]);
             }
             for contender in contenders {
-                match ownership.decide(&contender.key, stamp, true) {
+                match ownership.decide(&contender.key, &target("demo"), stamp, true) {
                     Ownership::OwnedBy { owner } => owners.insert(owner),
                     Ownership::Owner { sole } => {
                         assert_eq!(sole, contenders.len() == 1);
@@ -394,22 +422,34 @@ mod tests {
             ownership.expect(&old.key);
             ownership.expect(&young.key);
             if held_first {
-                ownership.set(old.clone(), target("demo"));
+                ownership.set(old.clone(), [target("demo")]);
             }
-            ownership.set(young.clone(), target("demo"));
+            ownership.set(young.clone(), [target("demo")]);
             if !held_first {
-                assert_eq!(ownership.decide(&young.key, None, true), pending(1));
                 assert_eq!(
-                    ownership.set(old.clone(), target("demo")),
+                    ownership.decide(&young.key, &target("demo"), None, true),
+                    pending(1)
+                );
+                assert_eq!(
+                    ownership.set(old.clone(), [target("demo")]),
                     vec![young.key.clone()]
                 );
             }
-            assert_eq!(ownership.decide(&young.key, None, true), owned_by(&old));
+            assert_eq!(
+                ownership.decide(&young.key, &target("demo"), None, true),
+                owned_by(&old)
+            );
             // It fails, is suspended or waits later: its claim stays until it has another target or is gone.
-            assert_eq!(ownership.keep(old.clone(), None), []);
-            assert_eq!(ownership.decide(&young.key, None, true), owned_by(&old));
+            assert_eq!(ownership.keep(old.clone(), []), []);
+            assert_eq!(
+                ownership.decide(&young.key, &target("demo"), None, true),
+                owned_by(&old)
+            );
             assert_eq!(ownership.remove(&old.key), vec![young.key.clone()]);
-            assert_eq!(ownership.decide(&young.key, None, true), SOLE);
+            assert_eq!(
+                ownership.decide(&young.key, &target("demo"), None, true),
+                SOLE
+            );
         }
     }
 
@@ -417,10 +457,15 @@ mod tests {
     fn an_older_policy_does_not_take_objects_of_a_younger_one() {
         let mut ownership = OwnershipIndex::default();
         let (old, young) = (contender("old", Some(1)), contender("young", Some(2)));
-        ownership.set(young.clone(), target("demo"));
-        ownership.set(old.clone(), target("demo"));
+        ownership.set(young.clone(), [target("demo")]);
+        ownership.set(old.clone(), [target("demo")]);
         assert_eq!(
-            ownership.decide(&old.key, Some(&stamp("young", "uid-young")), true),
+            ownership.decide(
+                &old.key,
+                &target("demo"),
+                Some(&stamp("young", "uid-young")),
+                true
+            ),
             owned_by(&young)
         );
     }
@@ -429,24 +474,27 @@ mod tests {
     fn a_release_requeues_the_losing_policies() {
         let mut ownership = OwnershipIndex::default();
         let (a, b) = (contender("a", Some(1)), contender("b", Some(2)));
-        assert_eq!(ownership.set(a.clone(), target("demo")), []);
-        assert_eq!(ownership.set(b.clone(), target("demo")), []);
-        assert_eq!(ownership.decide(&b.key, None, true), owned_by(&a));
+        assert_eq!(ownership.set(a.clone(), [target("demo")]), []);
+        assert_eq!(ownership.set(b.clone(), [target("demo")]), []);
+        assert_eq!(
+            ownership.decide(&b.key, &target("demo"), None, true),
+            owned_by(&a)
+        );
         assert!(ownership.wanted_by_another(&target("demo"), &a.key));
         assert_eq!(
-            ownership.set(a.clone(), target("demo")),
+            ownership.set(a.clone(), [target("demo")]),
             [],
             "claiming the same again releases nothing"
         );
         assert_eq!(
-            ownership.set(a.clone(), target("elsewhere")),
+            ownership.set(a.clone(), [target("elsewhere")]),
             vec![b.key.clone()]
         );
-        assert_eq!(ownership.decide(&b.key, None, true), SOLE);
-        ownership.set(a.clone(), target("demo"));
+        assert_eq!(ownership.decide(&b.key, &target("demo"), None, true), SOLE);
+        ownership.set(a.clone(), [target("demo")]);
         assert_eq!(ownership.remove(&a.key), vec![b.key.clone()]);
         assert_eq!(ownership.remove(&b.key), []);
-        assert!(ownership.by_target.is_empty() && ownership.target_of.is_empty());
+        assert!(ownership.by_target.is_empty() && ownership.targets_of.is_empty());
     }
 
     #[test]
@@ -460,26 +508,32 @@ mod tests {
         for key in [&a.key, &b.key, &c.key] {
             ownership.expect(key);
         }
-        ownership.set(b.clone(), target("demo"));
-        assert_eq!(ownership.decide(&b.key, None, true), pending(2));
+        ownership.set(b.clone(), [target("demo")]);
         assert_eq!(
-            ownership.decide(&b.key, Some(&stamp("b", "uid-b")), true),
-            SOLE
-        );
-        assert_eq!(
-            ownership.decide(&b.key, Some(&stamp("a", "uid-a")), true),
+            ownership.decide(&b.key, &target("demo"), None, true),
             pending(2)
         );
         assert_eq!(
-            ownership.keep(c, None),
+            ownership.decide(&b.key, &target("demo"), Some(&stamp("b", "uid-b")), true),
+            SOLE
+        );
+        assert_eq!(
+            ownership.decide(&b.key, &target("demo"), Some(&stamp("a", "uid-a")), true),
+            pending(2)
+        );
+        assert_eq!(
+            ownership.keep(c, []),
             [],
             "a primary without a target counts as located"
         );
         assert_eq!(
-            ownership.set(a.clone(), target("demo")),
+            ownership.set(a.clone(), [target("demo")]),
             vec![b.key.clone()]
         );
-        assert_eq!(ownership.decide(&b.key, None, true), owned_by(&a));
+        assert_eq!(
+            ownership.decide(&b.key, &target("demo"), None, true),
+            owned_by(&a)
+        );
     }
 
     #[test]
@@ -503,27 +557,42 @@ mod tests {
         for contender in [&old, &young] {
             ownership.expect(&contender.key);
         }
-        ownership.set(young.clone(), target("demo"));
+        ownership.set(young.clone(), [target("demo")]);
         // It does not wait forever for other policies: later the caller passes `others: false`.
-        assert_eq!(ownership.decide(&young.key, None, false), SOLE);
-        assert_eq!(ownership.decide(&young.key, None, true), pending(1));
         assert_eq!(
-            ownership.set(old.clone(), target("demo")),
+            ownership.decide(&young.key, &target("demo"), None, false),
+            SOLE
+        );
+        assert_eq!(
+            ownership.decide(&young.key, &target("demo"), None, true),
+            pending(1)
+        );
+        assert_eq!(
+            ownership.set(old.clone(), [target("demo")]),
             vec![young.key.clone()]
         );
-        assert_eq!(ownership.decide(&young.key, None, true), owned_by(&old));
+        assert_eq!(
+            ownership.decide(&young.key, &target("demo"), None, true),
+            owned_by(&old)
+        );
         // It does not wait for a removed policy, nor for one with targets elsewhere.
         ownership.expect(&old.key);
         ownership.remove(&young.key);
-        ownership.set(young.clone(), target("demo"));
-        assert_eq!(ownership.decide(&young.key, None, true), pending(1));
+        ownership.set(young.clone(), [target("demo")]);
+        assert_eq!(
+            ownership.decide(&young.key, &target("demo"), None, true),
+            pending(1)
+        );
         assert_eq!(
             ownership.remove_policy(&old.key.policy),
             vec![young.key.clone()]
         );
         ownership.reaches(&rules("elsewhere-*"));
         ownership.expect(&old.key);
-        assert_eq!(ownership.decide(&young.key, None, true), SOLE);
+        assert_eq!(
+            ownership.decide(&young.key, &target("demo"), None, true),
+            SOLE
+        );
     }
 
     #[test]
@@ -532,27 +601,30 @@ mod tests {
         let (a, b) = (contender("a", Some(1)), contender("b", Some(2)));
         ownership.expect(&a.key);
         ownership.expect(&b.key);
-        ownership.set(b.clone(), target("demo"));
-        assert_eq!(ownership.decide(&b.key, None, true), pending(1));
+        ownership.set(b.clone(), [target("demo")]);
+        assert_eq!(
+            ownership.decide(&b.key, &target("demo"), None, true),
+            pending(1)
+        );
         assert_eq!(ownership.remove(&a.key), vec![b.key.clone()]);
-        assert_eq!(ownership.decide(&b.key, None, true), SOLE);
+        assert_eq!(ownership.decide(&b.key, &target("demo"), None, true), SOLE);
     }
 
     #[test]
     fn a_suspended_policy_keeps_its_claim() {
         let mut ownership = OwnershipIndex::default();
         let (a, b) = (contender("a", Some(2)), contender("b", Some(1)));
-        ownership.keep(a.clone(), Some(&target("demo")));
-        ownership.set(b.clone(), target("demo"));
+        ownership.keep(a.clone(), [target("demo")]);
+        ownership.set(b.clone(), [target("demo")]);
         assert_eq!(
-            ownership.decide(&b.key, Some(&stamp("a", "uid-a")), true),
+            ownership.decide(&b.key, &target("demo"), Some(&stamp("a", "uid-a")), true),
             owned_by(&a)
         );
-        ownership.set(a.clone(), target("elsewhere"));
-        ownership.keep(a.clone(), Some(&target("demo")));
+        ownership.set(a.clone(), [target("elsewhere")]);
+        ownership.keep(a.clone(), [target("demo")]);
         assert_eq!(
-            ownership.target(&a.key),
-            Some(&target("elsewhere")),
+            ownership.targets(&a.key),
+            Some(&BTreeSet::from([target("elsewhere")])),
             "what it wants counts more than an old stamp"
         );
     }
@@ -570,15 +642,18 @@ mod tests {
             stamp("a", "uid-a"),
         );
         ownership.expect(&key("a"));
-        ownership.keep(unreadable(), Some(&target("demo")));
-        ownership.set(b.clone(), target("demo"));
+        ownership.keep(unreadable(), [target("demo")]);
+        ownership.set(b.clone(), [target("demo")]);
         assert_eq!(
-            ownership.decide(&b.key, Some(&stamp), true),
+            ownership.decide(&b.key, &target("demo"), Some(&stamp), true),
             Ownership::OwnedBy { owner: key("a") }
         );
         assert_eq!(ownership.remove(&key("a")), vec![b.key.clone()]);
-        ownership.keep(unreadable(), Some(&target("demo")));
-        assert_eq!(ownership.decide(&b.key, Some(&stamp), true), SOLE);
+        ownership.keep(unreadable(), [target("demo")]);
+        assert_eq!(
+            ownership.decide(&b.key, &target("demo"), Some(&stamp), true),
+            SOLE
+        );
     }
 
     #[test]
@@ -590,17 +665,23 @@ mod tests {
         stamp.policy = "other".to_owned();
         let ours = contender("b", Some(1));
         ownership.expect(&theirs.key);
-        ownership.set(ours.clone(), target("demo"));
-        assert_eq!(ownership.decide(&ours.key, Some(&stamp), true), pending(1));
+        ownership.set(ours.clone(), [target("demo")]);
         assert_eq!(
-            ownership.set(theirs.clone(), target("demo")),
+            ownership.decide(&ours.key, &target("demo"), Some(&stamp), true),
+            pending(1)
+        );
+        assert_eq!(
+            ownership.set(theirs.clone(), [target("demo")]),
             vec![ours.key.clone()]
         );
         assert_eq!(
-            ownership.decide(&ours.key, Some(&stamp), true),
+            ownership.decide(&ours.key, &target("demo"), Some(&stamp), true),
             owned_by(&theirs)
         );
         assert_eq!(ownership.remove_policy("other"), vec![ours.key.clone()]);
-        assert_eq!(ownership.decide(&ours.key, Some(&stamp), true), SOLE);
+        assert_eq!(
+            ownership.decide(&ours.key, &target("demo"), Some(&stamp), true),
+            SOLE
+        );
     }
 }

@@ -36,16 +36,25 @@ pub struct Wanting<'a> {
     pub data: TemplateData<'a>,
     /// The primary as it is.
     pub primary: &'a Object,
-    /// The object that the policy makes, as it is; `None` when it is not there.
-    pub target: Option<&'a Object>,
-    /// The answer of [`crate::ownership::OwnershipIndex::decide`] for that object.
-    pub ownership: Ownership,
+    /// The objects that the policy may make, each as it is.
+    pub targets: &'a [Claimed],
     /// The stamp to put on what is made.
     pub stamp: &'a Stamp,
     /// Who sets the times of new elements in lists of the primary.
     pub time_added: TimeAdded,
     /// Seconds since 1970.
     pub now_seconds: i64,
+}
+
+/// An object that a policy may make for a primary, as it is.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    /// Which object.
+    pub object: ObjectRef,
+    /// As it is; `None` when it is not there.
+    pub existing: Option<Object>,
+    /// The answer of [`crate::ownership::OwnershipIndex::decide`] for it.
+    pub ownership: Ownership,
 }
 
 /// Who sets the time of an element that is added or replaced.

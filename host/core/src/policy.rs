@@ -192,8 +192,8 @@ pub enum Target {
     Primary,
     /// Objects that the policy makes.
     Named {
-        /// Namespace.
-        namespace: Pattern,
+        /// Namespace; absent for cluster-scoped kinds.
+        namespace: Option<Pattern>,
         /// Name.
         name: Pattern,
     },
@@ -250,9 +250,9 @@ impl ReadRule {
 
 impl WriteRule {
     /// The patterns of namespace and name of the objects that the policy makes under this rule.
-    pub fn named(&self) -> Option<(&Pattern, &Pattern)> {
+    pub fn named(&self) -> Option<(Option<&Pattern>, &Pattern)> {
         match &self.target {
-            Target::Named { namespace, name } => Some((namespace, name)),
+            Target::Named { namespace, name } => Some((namespace.as_ref(), name)),
             Target::Primary => None,
         }
     }
@@ -273,10 +273,22 @@ impl WriteRule {
         let Some((namespace, name)) = self.named() else {
             return false;
         };
-        let there = object.namespace.as_deref();
+        let namespace = match (namespace, object.namespace.as_deref()) {
+            (None, None) => true,
+            (Some(pattern), Some(there)) => fits(pattern, there),
+            _ => false,
+        };
         object.is(&self.cluster, &self.api_version, &self.kind)
-            && there.is_some_and(|there| fits(namespace, there))
+            && namespace
             && fits(name, &object.name)
+    }
+
+    /// The objects that it admits for a primary, for people: `Secret klusterlet-*/external-managed-kubeconfig`.
+    pub fn shown(&self, data: &TemplateData<'_>) -> Option<String> {
+        let (namespace, name) = self.named()?;
+        let namespace = namespace.map(|pattern| format!("{}/", pattern.shown(data)));
+        let (namespace, name) = (namespace.unwrap_or_default(), name.shown(data));
+        Some(format!("{} {namespace}{name}", self.kind))
     }
 
     /// The granted keys of an object's data.
@@ -336,12 +348,10 @@ impl Policy {
     ) -> Result<&WriteRule, Failure> {
         let rule = self.makes().find(|(_, rule)| rule.admits(target, data));
         rule.map(|(_, rule)| rule).ok_or_else(|| {
-            let granted = |(_, rule): (usize, &WriteRule)| {
-                let (namespace, name) = rule.named()?;
-                let (namespace, name) = (namespace.shown(data), name.shown(data));
-                Some(format!("{} {namespace}/{name}", rule.kind))
-            };
-            let granted: Vec<_> = self.makes().filter_map(granted).collect();
+            let granted: Vec<_> = self
+                .makes()
+                .filter_map(|(_, rule)| rule.shown(data))
+                .collect();
             let message = format!(
                 "the policy does not grant writing {target}; granted: {}",
                 granted.join(", ")

@@ -2,6 +2,7 @@
 
 use crate::catalogue::guest::Guest;
 use crate::contract::decide::{Age, Form, Need, Requirement};
+use crate::contract::objects::MAX_OBJECTS;
 use crate::contract::{Problem, Refusal};
 use crate::failure::{Class, Failure};
 use crate::inputs::request::is_request;
@@ -88,8 +89,18 @@ fn bind(policy: &Policy, data: &TemplateData<'_>, answer: &Requirement) -> Resul
         );
         return Err(Failure::known(KnownReason::ContractBroken, message));
     }
-    if let Some(wanted) = &answer.target {
+    let count = answer.targets().count();
+    if count > MAX_OBJECTS {
+        let message = format!("the guest names {count} targets; the limit is {MAX_OBJECTS}");
+        return Err(Failure::known(KnownReason::ContractBroken, message));
+    }
+    let mut named = BTreeSet::new();
+    for wanted in answer.targets() {
         target(policy, data, wanted)?;
+        if !named.insert(wanted) {
+            let message = format!("the guest names the target {wanted} twice");
+            return Err(Failure::known(KnownReason::ContractBroken, message));
+        }
     }
     let mut seen = BTreeSet::new();
     for need in &answer.needs {
@@ -323,6 +334,7 @@ mod tests {
     fn answer(needs: Vec<Need>) -> Requirement {
         Requirement {
             target: Some(target("demo")),
+            targets: Vec::new(),
             needs,
         }
     }
@@ -476,6 +488,7 @@ mod tests {
                 let (target, needs) = (target.clone(), vec![]);
                 let reason = refused_with(Requirement {
                     target: Some(target),
+                    targets: Vec::new(),
                     needs,
                 });
                 assert_eq!(reason, Some(word.into()));

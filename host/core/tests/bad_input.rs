@@ -12,7 +12,6 @@ use transom_core::contract::taints::MANAGED_CLUSTER;
 use transom_core::inputs;
 use transom_core::managed_cluster;
 use transom_core::object::Object;
-use transom_core::ownership::Ownership;
 use transom_core::pattern::template::Names;
 use transom_core::pattern::{Pattern, TemplateData};
 use transom_core::plan::contention::Contentions;
@@ -183,8 +182,7 @@ proptest! {
             key: &of,
             data: TemplateData { object: &object, agent: &agent },
             primary: &object,
-            target: None,
-            ownership: Ownership::Owner { sole: true },
+            targets: &[],
             stamp: &Stamp::of(&of, &object, "", ""),
             time_added: TimeAdded::SetByCluster,
             now_seconds: 0,

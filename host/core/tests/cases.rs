@@ -16,7 +16,7 @@ use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::{self, Contentions};
 use transom_core::plan::desired::{Content, Desired, Hole, Whole};
 use transom_core::plan::prune::{self, Candidate, Undesired};
-use transom_core::plan::{self, Plan, Step, TimeAdded, Wanting};
+use transom_core::plan::{self, Claimed, Plan, Step, TimeAdded, Wanting};
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::{Source, Stamp};
@@ -223,8 +223,11 @@ fn secrets() {
                 agent: &agent,
             },
             primary: &primary,
-            target: existing.as_ref(),
-            ownership: claim(&given["claim"]),
+            targets: &[Claimed {
+                object: target("demo"),
+                existing: existing.clone(),
+                ownership: claim(&given["claim"]),
+            }],
             stamp: &stamp,
             time_added: TimeAdded::SetByCluster,
             now_seconds: NOW,
@@ -236,6 +239,7 @@ fn secrets() {
         let desired = Desired::Whole(Whole {
             object: target("demo"),
             fixed: serde_json::Map::from_iter([("type".to_owned(), json!("Opaque"))]),
+            content: serde_json::Map::new(),
             data: [("kubeconfig".to_owned(), document)].into(),
             ends_seconds: None,
         });
@@ -367,7 +371,7 @@ fn prunes() {
                 uid: String::new(),
                 created_seconds: None,
             };
-            ownership.set(contender, target(&other));
+            ownership.set(contender, [target(&other)]);
         }
         let candidate = |body: &Value| {
             let object = object(body);

@@ -62,6 +62,7 @@ fn refused(data: &TemplateData<'_>, cluster: &str) -> Option<String> {
             data,
             Requirement {
                 target: Some(target(cluster)),
+                targets: Vec::new(),
                 needs,
             },
         )
@@ -161,6 +162,7 @@ fn a_refusal_names_what_is_granted() {
             &data,
             Requirement {
                 target: Some(target),
+                targets: Vec::new(),
                 needs,
             },
         );

@@ -112,9 +112,9 @@ impl Controller {
         };
         let over = matches!(report.end, End::Gone | End::Ended(Class::Left));
         if revision.policy.has_targets() && report.target.is_none() && !over {
-            let stamped = memory.outputs.of(key).next().cloned();
+            let stamped: Vec<_> = memory.outputs.of(key).cloned().collect();
             let contender = Contender::of(key, touched.primary.as_deref());
-            let released = memory.ownership.keep(contender, stamped.as_ref());
+            let released = memory.ownership.keep(contender, stamped);
             drop(lock);
             self.enqueue_released(released);
         }

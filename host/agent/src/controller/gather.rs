@@ -17,7 +17,7 @@ use transom_core::object::Object;
 use transom_core::ownership::{Contender, Ownership};
 use transom_core::pattern::TemplateData;
 use transom_core::plan::prune::{Candidate, Undesired};
-use transom_core::plan::{TimeAdded, unlocated};
+use transom_core::plan::{Claimed, TimeAdded, unlocated};
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::{self, Next, Rounds};
 use transom_core::stamp::Stamp;
@@ -46,10 +46,10 @@ pub(super) struct Gathered {
 pub(super) struct Subject {
     pub(super) primary: Arc<Object>,
     pub(super) view: Primary,
-    pub(super) target: ObjectRef,
-    /// The object to make, as it is; `None` when it is not there, or when the policy makes none.
-    pub(super) existing: Option<Object>,
-    pub(super) ownership: Ownership,
+    /// The objects that the policy may make, each as it is.
+    pub(super) targets: Vec<Claimed>,
+    /// The one of these that every answer makes, if there is one.
+    pub(super) certain: Option<ObjectRef>,
     pub(super) inputs: Vec<Input>,
     pub(super) kubeconfigs: Kubeconfigs,
     pub(super) time_added: TimeAdded,
@@ -57,7 +57,15 @@ pub(super) struct Subject {
     pub(super) room_before: u32,
 }
 
-/// Objects that were made for a primary and are no longer desired.
+impl Subject {
+    /// The object that the answer is about first: a target, else the primary.
+    pub(super) fn target(&self) -> &ObjectRef {
+        let first = self.targets.first().map(|one| &one.object);
+        first.unwrap_or(&self.primary.reference)
+    }
+}
+
+/// Objects that were made for a primary and are no longer desired, or that its answer may leave out.
 pub(super) struct Leftovers {
     pub(super) why: Undesired,
     pub(super) candidates: Vec<Candidate>,
@@ -136,7 +144,7 @@ impl Reader<'_> {
             true => self.required(primary).await?,
             false => self.of_primary_alone(primary).await,
         };
-        let undesired = self.moved_from(&subject.target).await;
+        let undesired = self.moved_from(subject.certain.as_ref()).await;
         Ok((Some(subject), undesired))
     }
 
@@ -164,8 +172,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Claims the target of a primary that is held, so that no other primary takes it meanwhile. When the guest cannot
-    /// name the target, an earlier claim stays. The guest of a suspended policy is not asked.
+    /// Claims the targets of a primary that is held, so that no other primary takes them meanwhile. When the guest cannot
+    /// name them, earlier claims stay. The guest of a suspended policy is not asked.
     fn locate(&self, primary: &Arc<Object>) {
         let policy = &self.loaded.revision.policy;
         if !policy.has_targets() || policy.suspend {
@@ -173,20 +181,20 @@ impl Reader<'_> {
         }
         let located = inputs::primary(primary, &self.loaded.revision.decide).and_then(|view| {
             let asked = self.require(primary, &view, &[])?;
-            let target = asked.target.clone();
+            let targets: Vec<ObjectRef> = asked.targets().cloned().collect();
             let data = self.controller.template_data(primary);
             Rounds::default()
                 .answer(policy, &data, asked)
-                .map(|_| target)
+                .map(|_| targets)
         });
-        if let Ok(Some(target)) = located {
+        if let Ok(targets) = located {
             let contender = Contender::of(self.key, Some(primary));
             let released = self
                 .controller
                 .memory
                 .lock()
                 .ownership
-                .set(contender, target);
+                .set(contender, targets);
             self.controller.enqueue_released(released);
         }
     }
@@ -194,16 +202,17 @@ impl Reader<'_> {
     /// A guest that is asked for nothing but its answer writes fields of the primary.
     async fn of_primary_alone(&mut self, primary: Arc<Object>) -> Subject {
         let described = &self.loaded.revision.decide;
-        let target = primary.reference.clone();
-        self.touched.reconcile.target = Some(target.clone());
-        let declared = described.declared(&target.api_version, &target.kind);
+        let ObjectRef {
+            api_version, kind, ..
+        } = &primary.reference;
+        self.touched.reconcile.target = Some(primary.reference.clone());
+        let declared = described.declared(api_version, kind);
         Subject {
             view: declared.primary(&primary),
             time_added: self.time_added(&primary).await,
             primary,
-            target,
-            existing: None,
-            ownership: Ownership::Owner { sole: true },
+            targets: Vec::new(),
+            certain: None,
             inputs: Vec::new(),
             kubeconfigs: Kubeconfigs::new(self.controller.kubeconfig_limits),
             room_before: self.touched.room.used(),
@@ -231,21 +240,24 @@ impl Reader<'_> {
         let (mut rounds, mut found, mut inputs) = (Rounds::default(), Vec::new(), Vec::new());
         let mut kubeconfigs = Kubeconfigs::new(limits);
         let room_before = self.touched.room.used();
-        let (target, existing, ownership) = loop {
+        let (certain, targets) = loop {
             let asked = self.require(&primary, &view, &inputs)?;
-            let target = asked.target.clone();
+            let certain = asked.target.clone();
+            let targets: Vec<ObjectRef> = asked.targets().cloned().collect();
             let data = controller.template_data(&primary);
             let next = rounds.answer(&self.loaded.revision.policy, &data, asked)?;
-            let (target, existing, ownership) = self.target(&primary, target).await?;
+            let targets = self.claim(&primary, targets).await?;
             let needs = match next {
-                Next::Complete(_) => break (target, existing, ownership),
+                Next::Complete(_) => break (certain, targets),
                 Next::Read(needs) => needs,
             };
-            if let Ownership::Pending { remaining } = ownership {
-                return Err(unlocated(&target, remaining));
+            for one in &targets {
+                if let Ownership::Pending { remaining } = one.ownership {
+                    return Err(unlocated(&one.object, remaining));
+                }
             }
             // Frees what the last round read before more is read.
-            drop((existing, std::mem::take(&mut found)));
+            drop((targets, std::mem::take(&mut found)));
             kubeconfigs = Kubeconfigs::new(limits);
             self.touched.room.back(room_before);
             found = self.read(needs).await?;
@@ -257,34 +269,19 @@ impl Reader<'_> {
         };
         let digest = inputs::digest(&view, &found, &inputs);
         self.touched.reconcile.inputs = Some(digest.to_string());
-        self.take_over(&primary, existing.as_ref(), &ownership)
-            .await?;
+        for one in &targets {
+            self.take_over(&primary, one).await?;
+        }
         Ok(Subject {
             time_added: self.time_added(&primary).await,
             primary,
             view,
-            target,
-            existing,
-            ownership,
+            targets,
+            certain,
             inputs,
             kubeconfigs,
             room_before,
         })
-    }
-
-    /// The target that the guest names, claimed and read; where it names none, the primary.
-    async fn target(
-        &mut self,
-        primary: &Arc<Object>,
-        named: Option<ObjectRef>,
-    ) -> Result<(ObjectRef, Option<Object>, Ownership), Failure> {
-        if let Some(target) = named {
-            let (existing, ownership) = self.claim(primary, &target).await?;
-            return Ok((target, existing, ownership));
-        }
-        let target = primary.reference.clone();
-        self.touched.reconcile.target = Some(target.clone());
-        Ok((target, None, Ownership::Owner { sole: true }))
     }
 
     fn require(
@@ -304,33 +301,48 @@ impl Reader<'_> {
             })
     }
 
-    /// Claims the target for the primary and reads it; returns whether the primary may have it.
+    /// Claims the targets that the guest names for the primary and reads them; returns for each whether the primary may
+    /// have it.
     async fn claim(
         &mut self,
         primary: &Arc<Object>,
-        target: &ObjectRef,
-    ) -> Result<(Option<Object>, Ownership), Failure> {
+        targets: Vec<ObjectRef>,
+    ) -> Result<Vec<Claimed>, Failure> {
         let controller = self.controller;
-        self.touched.reconcile.target = Some(target.clone());
-        self.depend_on([target]);
-        let existing = self.look_at(target).await?;
-        self.touched.read(target, existing.as_ref());
-        let accounts = &controller.accounts;
-        accounts.read(self.key, "target", target, existing.as_ref());
-        let stamp = existing.as_ref().and_then(Stamp::read);
+        let first = targets.first().unwrap_or(&primary.reference);
+        self.touched.reconcile.target = Some(first.clone());
+        self.depend_on(&targets);
+        let mut there = Vec::with_capacity(targets.len());
+        for target in &targets {
+            let existing = self.look_at(target).await?;
+            self.touched.read(target, existing.as_ref());
+            let accounts = &controller.accounts;
+            accounts.read(self.key, "target", target, existing.as_ref());
+            there.push(existing);
+        }
         let queue = controller.queue(&self.key.policy);
         let others = queue.is_some_and(|queue| queue.begun.elapsed() < PATIENCE);
-        let (released, ownership) = {
+        let (released, claimed) = {
             let ownership = &mut controller.memory.lock().ownership;
             let contender = Contender::of(self.key, Some(primary));
-            let released = ownership.set(contender, target.clone());
-            (released, ownership.decide(self.key, stamp.as_ref(), others))
+            let released = ownership.set(contender, targets.clone());
+            let claimed = targets.into_iter().zip(there).map(|(object, existing)| {
+                let stamp = existing.as_ref().and_then(Stamp::read);
+                let ownership = ownership.decide(self.key, &object, stamp.as_ref(), others);
+                Claimed {
+                    object,
+                    existing,
+                    ownership,
+                }
+            });
+            (released, claimed.collect::<Vec<_>>())
         };
         controller.enqueue_released(released);
-        if others && matches!(ownership, Ownership::Pending { .. }) {
+        let pending = |one: &Claimed| matches!(one.ownership, Ownership::Pending { .. });
+        if others && claimed.iter().any(pending) {
             let again = controller.clock.now_seconds().saturating_add(AGAIN_SECONDS);
             self.touched.ask_again(Some(again));
         }
-        Ok((existing, ownership))
+        Ok(claimed)
     }
 }

@@ -3,13 +3,14 @@
 use crate::controller::gather::{Leftovers, Subject};
 use crate::controller::invoke::Proposed;
 use crate::controller::{Admitted, Controller, Ended, Touched};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_core::failure::{Class, Failure};
 use transom_core::object::Object;
-use transom_core::ownership::Ownership;
 use transom_core::plan::desired::{Desired, Fields};
 use transom_core::plan::prune::{self, Pruned};
 use transom_core::plan::{self, Plan, TimeAdded, Wanting};
+use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
 use transom_core::world::{Answer, Lowering};
 
@@ -29,6 +30,9 @@ pub(super) struct Planned {
     pub(super) touched: Touched,
 }
 
+/// The steps to what is desired, the desired fields of the primary, the objects that are made, and what is waited for.
+type Desires = (Plan, Vec<Fields>, BTreeSet<ObjectRef>, Option<Failure>);
+
 impl Controller {
     /// Plans what the guest wants, and the removal of what is no longer desired. Frees the inputs.
     pub(super) fn plan(&self, proposed: Proposed) -> Result<Planned, Box<Ended>> {
@@ -36,11 +40,11 @@ impl Controller {
         let mut touched = gathered.touched;
         let admitted = gathered.admitted;
         let key = &admitted.work.key;
-        let (mut plan, mut fields) = (Plan::new(key, None), Vec::new());
+        let (mut plan, mut fields, mut made) = (Plan::new(key, None), Vec::new(), BTreeSet::new());
         let (mut time_added, mut waits) = (TimeAdded::SetByCluster, None);
         if let Some((subject, answer)) = gathered.subject.zip(answer) {
             match self.desired(&admitted, &subject, &*answer, &mut touched) {
-                Ok(desired) => (plan, fields, waits) = desired,
+                Ok(desired) => (plan, fields, made, waits) = desired,
                 Err(failure) => return Err(touched.end(failure)),
             }
             time_added = subject.time_added;
@@ -50,10 +54,14 @@ impl Controller {
             let used = touched.room.used();
             touched.room.back(before + (used - before) / 2);
         }
+        let mut undesired = gathered.undesired;
+        undesired
+            .candidates
+            .retain(|one| !made.contains(&one.object.reference));
         let Pruned {
             plan: removal,
             kept,
-        } = self.undesired(&admitted, gathered.undesired);
+        } = self.undesired(&admitted, undesired);
         self.accounts.would_write(key, &removal.steps, []);
         touched.answered = true;
         plan.steps.extend(removal.steps);
@@ -67,14 +75,15 @@ impl Controller {
         })
     }
 
-    /// The steps to what is desired, the desired fields of the primary, and what the guest waits for.
+    /// The steps to what is desired, the desired fields of the primary, the objects that are made, and what the guest
+    /// waits for.
     fn desired(
         &self,
         admitted: &Admitted,
         subject: &Subject,
         answer: &dyn Answer,
         touched: &mut Touched,
-    ) -> Result<(Plan, Vec<Fields>, Option<Failure>), Failure> {
+    ) -> Result<Desires, Failure> {
         let revision = &admitted.loaded.revision;
         let now_seconds = self.clock.now_seconds();
         let lowering = Lowering {
@@ -82,7 +91,7 @@ impl Controller {
             guest: &revision.decide,
             data: self.template_data(&subject.primary),
             primary: &subject.view,
-            target: &subject.target,
+            target: subject.target(),
             inputs: &subject.inputs,
             kubeconfigs: &subject.kubeconfigs,
             now_seconds,
@@ -100,22 +109,29 @@ impl Controller {
         let digest = digest.as_deref().unwrap_or_default();
         let stamp = Stamp::of(&admitted.work.key, &subject.primary, digest, component);
         let wanting = Wanting {
-            target: subject.existing.as_ref(),
-            ownership: subject.ownership.clone(),
+            targets: &subject.targets,
             time_added: subject.time_added,
             ..self.wanting(admitted, &subject.primary, &stamp)
         };
         let plan = plan::plan(&wanting, &desired, &mut self.memory.lock().contentions)?;
-        let before = [&*subject.primary].into_iter().chain(&subject.existing);
+        let there = subject
+            .targets
+            .iter()
+            .filter_map(|one| one.existing.as_ref());
+        let before = [&*subject.primary].into_iter().chain(there);
         self.accounts.would_write(wanting.key, &plan.steps, before);
-        let mut fields = Vec::new();
+        let (mut fields, mut made) = (Vec::new(), BTreeSet::new());
         for one in desired {
             match one {
-                Desired::Whole(whole) => touched.ends_seconds = whole.ends_seconds,
+                Desired::Whole(whole) => {
+                    let ends = touched.ends_seconds.into_iter().chain(whole.ends_seconds);
+                    touched.ends_seconds = ends.min();
+                    made.insert(whole.object);
+                }
                 Desired::Fields(one) => fields.push(one),
             }
         }
-        Ok((plan, fields, waits))
+        Ok((plan, fields, made, waits))
     }
 
     /// The step to the fields of a primary that the cluster left without a time: now the agent sets it.
@@ -146,8 +162,7 @@ impl Controller {
             key: &admitted.work.key,
             data: self.template_data(primary),
             primary,
-            target: None,
-            ownership: Ownership::Owner { sole: true },
+            targets: &[],
             stamp,
             time_added: TimeAdded::SetByCluster,
             now_seconds: self.clock.now_seconds(),

@@ -99,7 +99,7 @@ impl Controller {
             .map(|primary| Key::new(&policy.name, primary));
         // A primary that was suspended until now may never have been located.
         let unknown: Vec<Key> = keys
-            .filter(|key| memory.ownership.target(key).is_none())
+            .filter(|key| memory.ownership.targets(key).is_none())
             .collect();
         unknown.iter().for_each(|key| memory.ownership.expect(key));
         if at_first {
@@ -130,7 +130,7 @@ impl Controller {
             let new: Vec<Key> = {
                 let mut memory = self.memory.lock();
                 let new = |key: &Key| {
-                    !memory.results.contains_key(key) && memory.ownership.target(key).is_none()
+                    !memory.results.contains_key(key) && memory.ownership.targets(key).is_none()
                 };
                 let new: Vec<Key> = keys.filter(new).collect();
                 new.iter().for_each(|key| memory.ownership.expect(key));

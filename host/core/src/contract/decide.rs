@@ -153,8 +153,18 @@ pub struct Requirement {
     /// The object to write; `None` in a world whose guests name it in their answer.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "target")]
     pub target: Option<ObjectRef>,
+    /// The objects that the answer may make, in a world where it may make several.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "targets")]
+    pub targets: Vec<ObjectRef>,
     /// What to read.
     pub needs: Vec<Need>,
+}
+
+impl Requirement {
+    /// Every object that the answer may make.
+    pub fn targets(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.target.iter().chain(&self.targets)
+    }
 }
 
 fn target<S: Serializer>(target: &Option<ObjectRef>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -162,6 +172,12 @@ fn target<S: Serializer>(target: &Option<ObjectRef>, serializer: S) -> Result<S:
         Some(target) => Reference::serialize(target, serializer),
         None => serializer.serialize_none(),
     }
+}
+
+fn targets<S: Serializer>(targets: &[ObjectRef], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct One<'a>(#[serde(with = "Reference")] &'a ObjectRef);
+    serializer.collect_seq(targets.iter().map(One))
 }
 
 /// One input as the guest sees it.

@@ -18,6 +18,16 @@ pub struct Objects {
     pub wait: Option<(Problem, Vec<ObjectRef>)>,
 }
 
+/// Whether the policy makes an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ownership {
+    /// It does: the object is created, kept as it is wanted, and pruned.
+    Whole,
+    /// Others do: only the named fields are written.
+    Fields,
+}
+
 /// What is wanted of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -25,6 +35,8 @@ pub struct Apply {
     /// Which object.
     #[serde(with = "Reference")]
     pub object: ObjectRef,
+    /// Whether the policy makes it.
+    pub ownership: Ownership,
     /// Its fields, as JSON in a text.
     #[serde(serialize_with = "json")]
     pub content: String,

@@ -16,7 +16,7 @@ pub enum Desired<'a> {
     Fields(Fields),
 }
 
-/// A whole object: a Secret or a ConfigMap.
+/// A whole object.
 #[derive(Debug)]
 pub struct Whole<'a> {
     /// Which object.
@@ -24,7 +24,10 @@ pub struct Whole<'a> {
     /// Top-level fields of a new object beside metadata and data, such as `type`. They are immutable, so an existing
     /// object keeps its own.
     pub fixed: Map<String, Value>,
-    /// Every key of its data.
+    /// Its fields, labels and annotations included, as a manifest has them. What the cluster adds beside them stays; a
+    /// field that an earlier answer had goes.
+    pub content: Map<String, Value>,
+    /// Every key of its data, where the policy owns all of it; empty where `content` says everything.
     pub data: BTreeMap<String, Content<'a>>,
     /// When the first certificate in it expires, in seconds since 1970.
     pub ends_seconds: Option<i64>,
@@ -81,4 +84,40 @@ pub struct Elements {
     pub time: &'static str,
     /// The elements that the policy wants, each key once and owned, without their time.
     pub wanted: Vec<Map<String, Value>>,
+}
+
+/// Whether a value says what is wanted. An API server adds fields with their defaults, also to the elements of a list.
+pub fn holds(there: &Value, wanted: &Value) -> bool {
+    match (there, wanted) {
+        (Value::Object(there), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(key, value)| there.get(key).is_some_and(|there| holds(there, value))),
+        (Value::Array(there), Value::Array(wanted)) => {
+            let mut pairs = there.iter().zip(wanted);
+            there.len() == wanted.len() && pairs.all(|(there, wanted)| holds(there, wanted))
+        }
+        (there, wanted) => there == wanted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::holds;
+    use serde_json::json;
+
+    #[test]
+    fn a_value_with_defaults_says_what_is_wanted() {
+        let wanted = json!({"a": [{"kind": "Group", "name": "g"}], "b": {"c": 1}});
+        let added = json!({"a": [{"kind": "Group", "name": "g", "apiGroup": "x"}], "b": {"c": 1, "d": 2}, "e": 3});
+        assert!(holds(&wanted, &wanted) && holds(&added, &wanted));
+        for other in [
+            json!({"a": [], "b": {"c": 1}}),
+            json!({"a": [{"kind": "Group", "name": "g"}, {}], "b": {"c": 1}}),
+            json!({"a": [{"kind": "User", "name": "g"}], "b": {"c": 1}}),
+            json!({"a": [{"kind": "Group", "name": "g"}]}),
+            json!(null),
+        ] {
+            assert!(!holds(&other, &wanted), "{other}");
+        }
+    }
 }

@@ -113,7 +113,7 @@ pub fn after(step: &Step, before: Option<&Object>) -> Option<Object> {
 }
 
 /// Sets the value at a path; null removes it.
-fn put<K: AsRef<str>>(body: &mut Value, path: &[K], value: &Value) {
+pub(crate) fn put<K: AsRef<str>>(body: &mut Value, path: &[K], value: &Value) {
     let Some((key, rest)) = path.split_first() else {
         *body = value.clone();
         return;
@@ -131,7 +131,7 @@ fn put<K: AsRef<str>>(body: &mut Value, path: &[K], value: &Value) {
 }
 
 /// The value under a dotted path.
-pub(super) fn at<'a>(body: &'a Value, dotted: &str) -> Option<&'a Value> {
+pub(crate) fn at<'a>(body: &'a Value, dotted: &str) -> Option<&'a Value> {
     path::keys(dotted)
         .iter()
         .try_fold(body, |value, key| value.get(key))

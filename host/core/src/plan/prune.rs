@@ -46,7 +46,7 @@ pub struct Pruned {
     pub kept: Option<Failure>,
 }
 
-/// The own outputs that are no longer desired: all but the target that the primary wants now.
+/// The own outputs that may be no longer desired: all but a target that the primary certainly wants now.
 pub fn undesired<'a>(
     outputs: impl Iterator<Item = &'a ObjectRef>,
     target: Option<&ObjectRef>,
@@ -56,13 +56,17 @@ pub fn undesired<'a>(
 }
 
 /// The objects that must be gone before an output is removed: for each role of `keepUntilAbsent`, the role's object.
-/// Its name gets the stars and templates that the output's namespace matched. Read these objects, and wait for them.
+/// Its name gets the stars and templates that the output's namespace matched, or its name where it has no namespace. Read
+/// these objects, and wait for them.
 pub fn dependents(policy: &Policy, key: &Key, output: &ObjectRef) -> Vec<ObjectRef> {
     let Some(rule) = policy.made(output, &key.primary) else {
         return Vec::new();
     };
-    let named = output.namespace.as_deref().zip(rule.named());
-    let captured = named.and_then(|(name, (namespace, _))| namespace.captures(name, &key.primary));
+    let named = rule.named().map(|(namespace, name)| match namespace {
+        Some(pattern) => (pattern, output.namespace.as_deref().unwrap_or_default()),
+        None => (name, output.name.as_str()),
+    });
+    let captured = named.and_then(|(pattern, text)| pattern.captures(text, &key.primary));
     let roles = policy.own.keep_until_absent.iter();
     roles
         .filter_map(|role| dependent(policy.read(role)?, captured.as_ref()?, &key.primary))

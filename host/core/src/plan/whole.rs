@@ -2,19 +2,20 @@
 
 use super::contention::{self, Contention};
 use super::desired::{Content, Whole};
-use super::{Step, Wanting};
+use super::{Claimed, Step, Wanting};
 use crate::failure::Failure;
-use crate::managed_keys;
+use crate::managed_keys::{self, Wanted};
 use crate::object::Object;
 use crate::ownership::Ownership;
 use crate::policy::WriteRule;
+use crate::projection::path::Path;
 use crate::reference::ObjectRef;
 use crate::stamp::{self, Stamp};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use transom_api::KnownReason;
-use transom_api::policy::{AdoptSpec, Verb};
+use transom_api::policy::{AdoptSpec, OwnSpec, Verb};
 
 /// Labels and annotations of this group say that an object belongs to a ManifestWork.
 const MANIFEST_WORK: &str = "work.open-cluster-management.io/";
@@ -27,9 +28,16 @@ pub(super) fn plan(
 ) -> Result<Option<Step>, Failure> {
     let target = &whole.object;
     let rule = wanting.policy.whole(target, &wanting.data)?;
-    let sole = owned(wanting, target)?;
-    let step = match wanting.target {
-        None => Some(create(wanting, whole)),
+    let claimed = wanting.targets.iter().find(|one| one.object == *target);
+    let Some(claimed) = claimed else {
+        let message =
+            format!("the guest wants {target}, which is none of the targets that it named");
+        return Err(Failure::known(KnownReason::ContractBroken, message));
+    };
+    let sole = owned(wanting, claimed)?;
+    let existing = claimed.existing.as_ref();
+    let step = match existing {
+        None => Some(create(wanting, whole, &rule.fields)),
         Some(existing) if existing.deleting() => {
             let message = format!("the target {target} is being deleted");
             let failure = Failure::known(KnownReason::InputTerminating, message);
@@ -37,7 +45,7 @@ pub(super) fn plan(
         }
         Some(existing) => {
             check_stamp(wanting, whole, existing, sole)?;
-            let step = update(wanting, whole, existing);
+            let step = update(wanting, whole, existing, &rule.fields);
             check_mutable(existing, step.as_ref())?;
             step
         }
@@ -48,10 +56,7 @@ pub(super) fn plan(
         Step::Create { desired } | Step::Update { desired, .. } => Some(desired),
         Step::Patch { .. } | Step::Delete { .. } => None,
     };
-    let (before, after) = (
-        contention::whole(wanting.target),
-        contention::whole(desired),
-    );
+    let (before, after) = (contention::whole(existing), contention::whole(desired));
     contention.permit(target, before, after, wanting.now_seconds)?;
     Ok(Some(step))
 }
@@ -71,9 +76,9 @@ fn granted(rule: &WriteRule, step: &Step) -> Result<(), Failure> {
 }
 
 /// Checks that the primary may have the target. True when no other primary claims it.
-fn owned(wanting: &Wanting<'_>, target: &ObjectRef) -> Result<bool, Failure> {
-    let key = wanting.key;
-    match &wanting.ownership {
+fn owned(wanting: &Wanting<'_>, claimed: &Claimed) -> Result<bool, Failure> {
+    let (key, target) = (wanting.key, &claimed.object);
+    match &claimed.ownership {
         Ownership::Owner { sole } => Ok(*sole),
         Ownership::OwnedBy { owner } => {
             let message = match key.policy == owner.policy {
@@ -134,10 +139,15 @@ fn adopt(
         AdoptSpec::SoleOwner if !sole => "more than one primary claims it",
         AdoptSpec::SoleOwner if existing.has_owner() => "it has an owner reference",
         AdoptSpec::SoleOwner if of_manifest_work(existing) => "it belongs to a ManifestWork",
-        AdoptSpec::SoleOwner => match whole.data.iter().find_map(|one| differs(existing, one)) {
-            Some(why) => why,
-            None => return Ok(()),
-        },
+        AdoptSpec::SoleOwner => {
+            let mut data = whole.data.iter();
+            let content = Wanted::of(&OwnSpec::default(), &whole.content, &[]);
+            match data.find_map(|one| differs(existing, one)) {
+                Some(why) => why,
+                None if !content.is_in(existing) => OTHER_CONTENT,
+                None => return Ok(()),
+            }
+        }
     };
     let target = &whole.object;
     let message = format!("{target} exists without ownership labels and is not adopted: {why}");
@@ -153,9 +163,11 @@ fn differs(existing: &Object, (key, content): (&String, &Content<'_>)) -> Option
             (!ours).then_some("the credential in it is not the source's")
         }
         Content::Text(_) if is_right(existing, key, content) => None,
-        Content::Text(_) => Some("its data is not what the policy would write"),
+        Content::Text(_) => Some(OTHER_CONTENT),
     }
 }
+
+const OTHER_CONTENT: &str = "its content is not what the policy would write";
 
 fn of_manifest_work(object: &Object) -> bool {
     ["/metadata/labels", "/metadata/annotations"]
@@ -165,7 +177,7 @@ fn of_manifest_work(object: &Object) -> bool {
         .any(|key| key.starts_with(MANIFEST_WORK))
 }
 
-fn create(wanting: &Wanting<'_>, whole: &Whole<'_>) -> Step {
+fn create(wanting: &Wanting<'_>, whole: &Whole<'_>, granted: &[Path]) -> Step {
     let target = &whole.object;
     let data = whole
         .data
@@ -174,13 +186,19 @@ fn create(wanting: &Wanting<'_>, whole: &Whole<'_>) -> Step {
     let mut body = json!({
         "apiVersion": target.api_version,
         "kind": target.kind,
-        "metadata": {"name": target.name, "namespace": target.namespace},
-        "data": data.collect::<Map<_, _>>(),
+        "metadata": {"name": target.name},
     });
+    if let Some(namespace) = &target.namespace {
+        body["metadata"]["namespace"] = namespace.as_str().into();
+    }
     if let Some(map) = body.as_object_mut() {
+        if !whole.data.is_empty() {
+            map.insert("data".to_owned(), data.collect::<Map<_, _>>().into());
+        }
         map.extend(whole.fixed.clone());
     }
-    managed_keys::put(&wanting.policy.own, None, &mut body);
+    let wanted = Wanted::of(&wanting.policy.own, &whole.content, granted);
+    managed_keys::put(&wanted, None, &mut body);
     wanting.stamp.put(&mut body);
     Step::Create {
         desired: Object {
@@ -192,7 +210,12 @@ fn create(wanting: &Wanting<'_>, whole: &Whole<'_>) -> Step {
 }
 
 /// The step to the desired object; `None` when the existing one is right. What is right keeps its bytes.
-fn update(wanting: &Wanting<'_>, whole: &Whole<'_>, existing: &Object) -> Option<Step> {
+fn update(
+    wanting: &Wanting<'_>,
+    whole: &Whole<'_>,
+    existing: &Object,
+    granted: &[Path],
+) -> Option<Step> {
     let (mut changed, mut data) = (Vec::new(), Map::new());
     for (key, content) in &whole.data {
         let kept = existing.data(key);
@@ -202,7 +225,9 @@ fn update(wanting: &Wanting<'_>, whole: &Whole<'_>, existing: &Object) -> Option
         }
         data.insert(key.clone(), kept.cloned().unwrap_or_else(|| value(content)));
     }
-    changed.extend(stray_keys(existing, whole));
+    if !whole.data.is_empty() {
+        changed.extend(stray_keys(existing, whole));
+    }
     let stamp = Stamp::read(existing);
     if !stamp
         .as_ref()
@@ -210,15 +235,16 @@ fn update(wanting: &Wanting<'_>, whole: &Whole<'_>, existing: &Object) -> Option
     {
         changed.push("metadata".to_owned());
     }
-    changed.extend(managed_keys::changed(&wanting.policy.own, existing));
+    let wanted = Wanted::of(&wanting.policy.own, &whole.content, granted);
+    changed.extend(managed_keys::changed(&wanted, existing));
     if changed.is_empty() {
         return None;
     }
     let mut body = existing.body.clone();
-    if let Some(map) = body.as_object_mut() {
+    if let Some(map) = body.as_object_mut().filter(|_| !whole.data.is_empty()) {
         map.insert("data".to_owned(), data.into());
     }
-    managed_keys::put(&wanting.policy.own, Some(existing), &mut body);
+    managed_keys::put(&wanted, Some(existing), &mut body);
     wanting.stamp.put(&mut body);
     if stamp.is_none() {
         stamp::put_adopted(&mut body);

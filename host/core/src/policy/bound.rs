@@ -111,7 +111,11 @@ fn made(one: &WriteRule, other: &WriteRule) -> Option<WriteRule> {
     let ((namespace, name), (others_namespace, others_name)) = (one.named()?, other.named()?);
     same.then_some(WriteRule {
         target: Target::Named {
-            namespace: pattern(namespace, others_namespace)?,
+            namespace: match (namespace, others_namespace) {
+                (None, None) => None,
+                (Some(one), Some(other)) => Some(pattern(one, other)?),
+                _ => return None,
+            },
             name: pattern(name, others_name)?,
         },
         verbs: one.verbs.intersection(&other.verbs).copied().collect(),

@@ -265,7 +265,10 @@ fn every(field: &str, spec: &ReadGrant, limits: EverySpec) -> Checked<EveryRule>
 /// enough to name their objects.
 fn dependents(spec: &PolicySpec, reads: &[ReadRule], writes: &[WriteRule]) -> Checked<()> {
     let named = writes.iter().filter_map(WriteRule::named);
-    let targets: Vec<&Pattern> = named.map(|(namespace, _)| namespace).collect();
+    // Of a cluster-scoped target the name stands for the namespace.
+    let targets: Vec<&Pattern> = named
+        .map(|(namespace, name)| namespace.unwrap_or(name))
+        .collect();
     let stars = targets.iter().map(|target| target.stars()).min();
     at_most("spec.own.keepUntilAbsent", &spec.own.keep_until_absent, FEW)?;
     for (index, role) in spec.own.keep_until_absent.iter().enumerate() {
@@ -297,7 +300,7 @@ fn dependents(spec: &PolicySpec, reads: &[ReadRule], writes: &[WriteRule]) -> Ch
 }
 
 /// Cluster, version and kind of a grant or a primary.
-fn object(field: &str, cluster: &str, api_version: &str, kind: &str) -> Checked<()> {
+pub(crate) fn object(field: &str, cluster: &str, api_version: &str, kind: &str) -> Checked<()> {
     connection(field, cluster)?;
     let (group, version) = api_version.split_once('/').unwrap_or(("v1", api_version));
     if !dns::is_subdomain(group) || !dns::is_label(version) {
@@ -579,7 +582,7 @@ mod tests {
             &format!("{grant}.kubeconfig"),
             json!(null),
         );
-        assert_eq!(no_kubeconfig, grant);
+        assert_eq!(no_kubeconfig, format!("{grant}.kind"));
         let primary = refused(
             manifest.clone(),
             &format!("{grant}.target"),

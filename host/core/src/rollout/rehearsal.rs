@@ -5,7 +5,7 @@ use crate::inputs::seen::Seen;
 use crate::reference::ObjectRef;
 use crate::trigger::LastSeen;
 use crate::work::Key;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A primary for which a candidate changes nothing, and what its reconcile of the trial leaves behind: the same as one of
 /// the active revision.
@@ -16,7 +16,7 @@ pub struct Settled {
     /// The primary as the candidate saw it.
     pub last_seen: LastSeen,
     /// What it wants to write, where that is an object of its own.
-    pub target: Option<ObjectRef>,
+    pub targets: Option<BTreeSet<ObjectRef>>,
     /// When the first certificate expires in what is desired, in seconds since 1970.
     pub ends_seconds: Option<i64>,
     /// When the answer may change by time alone, in seconds since 1970.
@@ -54,7 +54,7 @@ impl Settled {
         Self {
             objects,
             last_seen,
-            target: None,
+            targets: None,
             ends_seconds: None,
             ask_again_at: None,
             versions,

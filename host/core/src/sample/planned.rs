@@ -8,7 +8,6 @@ use transom_core::failure::Failure;
 use transom_core::inputs::kubeconfigs::Kubeconfigs;
 use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::object::Object;
-use transom_core::ownership::Ownership;
 use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::Contentions;
 use transom_core::plan::{Plan, TimeAdded, Wanting, plan};
@@ -57,8 +56,7 @@ pub(crate) fn planned(
         key: &key,
         data,
         primary,
-        target: None,
-        ownership: Ownership::Owner { sole: true },
+        targets: &[],
         stamp: &Stamp::of(&key, primary, "", ""),
         time_added,
         now_seconds,

@@ -201,7 +201,7 @@ pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule
     all
 }
 
-/// The watches for the Secrets that a policy makes. Without an exact name they select by our label, in either mode:
+/// The watches for the objects that a policy makes. Without an exact name they select by our label, in either mode:
 /// after a restart the agent must find what it made. A target without the label is read by exact name.
 pub(crate) fn target(policy: &Policy, rule: &WriteRule) -> Bounds {
     let Some((namespace, name)) = rule.named() else {
@@ -211,7 +211,9 @@ pub(crate) fn target(policy: &Policy, rule: &WriteRule) -> Bounds {
     let mut all = bound(
         &rule.api_version,
         &rule.kind,
-        &wildcards(policy, namespace),
+        &namespace
+            .map(|pattern| wildcards(policy, pattern))
+            .unwrap_or_default(),
         &names,
         None,
     );

@@ -51,7 +51,10 @@ impl World for FactsWorld {
                     named("namespace", &grant.namespace)?,
                     named("name", &grant.name)?,
                 );
-                Target::Named { namespace, name }
+                Target::Named {
+                    namespace: Some(namespace),
+                    name,
+                }
             }
         };
         let kind = match target {
@@ -106,6 +109,7 @@ impl Answer for Facts {
             Desired::Whole(Whole {
                 object: given.target.clone(),
                 fixed: Map::new(),
+                content: Map::new(),
                 data: BTreeMap::from([
                     ("region".to_owned(), text(&self.region)),
                     ("version".to_owned(), text(&self.version)),

@@ -81,7 +81,10 @@ impl World for Kubeconfig {
             cluster: grant.cluster.clone(),
             api_version: grant.api_version.clone(),
             kind: "Secret".to_owned(),
-            target: Target::Named { namespace, name },
+            target: Target::Named {
+                namespace: Some(namespace),
+                name,
+            },
             verbs: grant.verbs.iter().copied().collect(),
             fields: vec![Path::key("data").child(key)],
             values: Vec::new(),
@@ -122,6 +125,7 @@ impl Answer for Proposal {
         Ok(vec![Desired::Whole(Whole {
             object: given.target.clone(),
             fixed: Map::from_iter([("type".to_owned(), json!("Opaque"))]),
+            content: Map::new(),
             data: BTreeMap::from([(key.to_owned(), Content::Hole(Box::new(hole)))]),
             ends_seconds: source.kubeconfig.ends_seconds(self),
         })])

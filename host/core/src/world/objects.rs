@@ -1,19 +1,20 @@
-//! The objects world: a guest says which fields of objects have which values, within the granted paths and values.
+//! The objects world: a guest makes objects and says what fields of the primary hold, within the granted paths and values.
 
 use super::{Answer, Granted, Lowering, World};
-use crate::contract::objects::{Apply, MAX_OBJECTS, Objects};
+use crate::contract::objects::{Apply, MAX_OBJECTS, Objects, Ownership};
 use crate::failure::Failure;
-use crate::plan::desired::{Desired, Field, Fields};
-use crate::policy::check::{at_most, unique};
+use crate::plan::desired::{Desired, Field, Fields, Whole};
+use crate::policy::check::{self, at_most, pattern, unique};
 use crate::policy::manifest::PolicyError;
 use crate::policy::values::{self, ValueRule};
 use crate::policy::{Target, WriteRule};
 use crate::projection::path::Path;
+use crate::reference::ObjectRef;
 use crate::requirements;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use transom_api::policy::bounds::MANY;
-use transom_api::policy::{Verb, WriteGrant};
+use transom_api::policy::{PrimarySpec, Verb, WriteGrant};
 use transom_api::{KnownReason, labels};
 
 type Checked<T> = Result<T, PolicyError>;
@@ -31,41 +32,44 @@ impl World for ObjectsWorld {
 
     fn takes(&self, grants: &[WriteGrant]) -> bool {
         let any_field = |grant: &WriteGrant| {
-            grant.target.is_some() && grant.kubeconfig.is_none() && grant.taint_keys.is_empty()
+            let named = grant.target.is_some() || grant.kind.is_some();
+            named && grant.kubeconfig.is_none() && grant.taint_keys.is_empty()
         };
         grants.iter().any(any_field)
     }
 
     fn rule(&self, granted: &Granted<'_>) -> Checked<WriteRule> {
         let Granted { field, grant, .. } = *granted;
-        let at = |name: &str| format!("{field}.{name}");
-        for (name, given) in [
-            ("kind", &grant.kind),
-            ("namespace", &grant.namespace),
-            ("name", &grant.name),
-        ] {
-            if given.is_some() {
-                let why = "must be absent with `target: primary`";
-                return Err(PolicyError::new(at(name), why));
+        let target = match grant.target {
+            Some(_) => primary(granted)?,
+            None => made(granted)?,
+        };
+        let (cluster, api_version, kind) = match (&target, &grant.kind) {
+            (Target::Named { .. }, Some(kind)) => (&grant.cluster, &grant.api_version, kind),
+            _ => {
+                let PrimarySpec {
+                    cluster,
+                    api_version,
+                    kind,
+                    ..
+                } = granted.primary;
+                (cluster, api_version, kind)
             }
+        };
+        if let Some(why) = unwritable(api_version, kind) {
+            let field = match target {
+                Target::Primary => "spec.primary.kind".to_owned(),
+                Target::Named { .. } => format!("{field}.kind"),
+            };
+            return Err(PolicyError::new(field, why));
         }
-        if grant.verbs != [Verb::Patch] {
-            return Err(PolicyError::new(
-                at("verbs"),
-                "a primary can only be patched",
-            ));
-        }
-        if granted.primary.api_version.starts_with(RBAC) {
-            let why = "RBAC kinds cannot be granted: write access to them is cluster-admin access";
-            return Err(PolicyError::new("spec.primary.kind", why));
-        }
-        let fields = fields(&at("fields"), &grant.fields)?;
+        let fields = fields(&format!("{field}.fields"), &grant.fields)?;
         Ok(WriteRule {
-            cluster: granted.primary.cluster.clone(),
-            api_version: granted.primary.api_version.clone(),
-            kind: granted.primary.kind.clone(),
-            target: Target::Primary,
-            verbs: BTreeSet::from([Verb::Patch]),
+            cluster: cluster.clone(),
+            api_version: api_version.clone(),
+            kind: kind.clone(),
+            target,
+            verbs: grant.verbs.iter().copied().collect(),
             values: ValueRule::parse(field, &grant.values, &fields, granted.names)?,
             fields,
             taint_keys: BTreeSet::new(),
@@ -85,6 +89,73 @@ impl World for ObjectsWorld {
 
 /// The group of the kinds that give rights.
 const RBAC: &str = "rbac.authorization.k8s.io/";
+
+/// Checks a grant of fields of the primary.
+fn primary(granted: &Granted<'_>) -> Checked<Target> {
+    let Granted { field, grant, .. } = *granted;
+    for (name, given) in [
+        ("kind", &grant.kind),
+        ("namespace", &grant.namespace),
+        ("name", &grant.name),
+    ] {
+        if given.is_some() {
+            let why = "must be absent with `target: primary`";
+            return Err(PolicyError::new(format!("{field}.{name}"), why));
+        }
+    }
+    match grant.verbs == [Verb::Patch] {
+        true => Ok(Target::Primary),
+        false => Err(PolicyError::new(
+            format!("{field}.verbs"),
+            "a primary can only be patched",
+        )),
+    }
+}
+
+/// Checks a grant of objects that the policy makes.
+fn made(granted: &Granted<'_>) -> Checked<Target> {
+    let Granted { field, grant, .. } = *granted;
+    let api_version = &grant.api_version;
+    check::object(
+        field,
+        &grant.cluster,
+        api_version,
+        grant.kind.as_deref().unwrap_or_default(),
+    )?;
+    if grant.verbs.is_empty() || grant.verbs.contains(&Verb::Patch) {
+        let why = "must be some of create, update, delete";
+        return Err(PolicyError::new(format!("{field}.verbs"), why));
+    }
+    let parsed = |name: &str, text: &str| pattern(&format!("{field}.{name}"), text, granted.names);
+    let Some(name) = &grant.name else {
+        return Err(PolicyError::new(format!("{field}.name"), "is missing"));
+    };
+    let namespace = grant.namespace.as_deref();
+    Ok(Target::Named {
+        namespace: namespace
+            .map(|text| parsed("namespace", text))
+            .transpose()?,
+        name: parsed("name", name)?,
+    })
+}
+
+/// Why no guest of this world may write objects of a kind, if so.
+fn unwritable(api_version: &str, kind: &str) -> Option<&'static str> {
+    if api_version.starts_with(RBAC) {
+        return Some("RBAC kinds cannot be granted: write access to them is cluster-admin access");
+    }
+    if api_version == "v1" && kind == "Secret" {
+        return Some(
+            "is Secret, which can only be written with `kubeconfig`: other credentials do not cross",
+        );
+    }
+    match api_version.strip_prefix(transom_api::GROUP) {
+        Some(rest) if rest.starts_with('/') => {
+            Some("a policy cannot write policies: it would grant itself what it likes")
+        }
+        _ => None,
+    }
+}
 
 /// Reads granted fields, and checks that a policy may own each of them.
 fn fields(field: &str, texts: &[String]) -> Checked<Vec<Path>> {
@@ -142,7 +213,7 @@ impl Answer for Objects {
                 let message = format!("the guest wants {} twice", apply.object);
                 return Err(Failure::known(KnownReason::ContractBroken, message));
             }
-            desired.push(Desired::Fields(wanted(apply, given)?));
+            desired.push(wanted(apply, given)?);
         }
         Ok(desired)
     }
@@ -163,35 +234,76 @@ impl Answer for Objects {
     }
 }
 
-/// The fields that a guest wants of one object, each granted with its value.
-fn wanted(apply: &Apply, given: &Lowering<'_>) -> Result<Fields, Failure> {
-    let object = &apply.object;
-    let rule = given.policy.writes.iter();
-    let rule = rule.filter(|rule| rule.target == Target::Primary);
-    let mut rule = rule.filter(|_| *object == given.primary.reference);
-    let Some(rule) = rule.next() else {
-        let message = format!("the policy does not grant writing {object}");
-        return Err(Failure::known(KnownReason::WriteNotGranted, message));
-    };
-    let content = Value::Object(content(apply)?);
-    let mut fields = Vec::new();
-    for (path, value) in values::fields(&content) {
+/// What a guest wants of one object, each field granted with its value.
+fn wanted<'a>(apply: &Apply, given: &Lowering<'a>) -> Result<Desired<'a>, Failure> {
+    let object = apply.object.clone();
+    let content = content(apply)?;
+    match apply.ownership {
+        Ownership::Whole => {
+            let rule = given.policy.whole(&object, &given.data)?;
+            for (path, value) in granted(&object, rule, &content, given)? {
+                let is_text = value.is_string() || path.segments().len() < 3;
+                let of_metadata = path
+                    .keys()
+                    .is_some_and(|keys| keys.starts_with(&["metadata"]));
+                if value.is_null() || of_metadata && !is_text {
+                    let message =
+                        format!("the content for {object} has no usable value at `{path}`");
+                    return Err(Failure::known(KnownReason::ContractBroken, message));
+                }
+            }
+            Ok(Desired::Whole(Whole {
+                object,
+                fixed: Map::new(),
+                content,
+                data: BTreeMap::new(),
+                ends_seconds: None,
+            }))
+        }
+        Ownership::Fields => {
+            let rule = given.policy.writes.iter();
+            let rule = rule.filter(|rule| rule.target == Target::Primary);
+            let mut rule = rule.filter(|_| object == given.primary.reference);
+            let Some(rule) = rule.next() else {
+                let message = format!("the policy does not grant writing {object}");
+                return Err(Failure::known(KnownReason::WriteNotGranted, message));
+            };
+            let fields = granted(&object, rule, &content, given)?.into_iter();
+            Ok(Desired::Fields(Fields {
+                object,
+                fields: fields
+                    .map(|(path, value)| (path, Field::Value(value)))
+                    .collect(),
+            }))
+        }
+    }
+}
+
+/// The fields of a content, each granted with its value.
+fn granted(
+    object: &ObjectRef,
+    rule: &WriteRule,
+    content: &Map<String, Value>,
+    given: &Lowering<'_>,
+) -> Result<Vec<(Path, Value)>, Failure> {
+    let content = Value::Object(content.clone());
+    let fields = values::fields(&content);
+    for (path, _) in &fields {
         let text = path.to_string();
-        if Path::parse(&text).as_ref() != Ok(&path) {
+        if Path::parse(&text).as_ref() != Ok(path) {
             let message = format!("the content for {object} has a field that is nested too deep");
             return Err(Failure::known(KnownReason::ContractBroken, message));
         }
-        let granted = rule.fields.iter().any(|field| field.covers(&path));
+        let granted = rule.fields.iter().any(|field| field.covers(path));
         // All labels or all annotations at once would be those of others as well.
         let all = matches!(path.keys().as_deref(), Some(["metadata", _]));
-        if !granted || all || unownable(&path).is_some() {
+        if !granted || all || unownable(path).is_some() {
             let paths: Vec<String> = rule.fields.iter().map(Path::to_string).collect();
             let paths = paths.join(", ");
             let message =
                 format!("the policy does not grant writing `{text}` of {object}; granted: {paths}");
             return Err(Failure::known(KnownReason::WriteNotGranted, message));
         }
-        fields.push((path, Field::Value(value)));
     }
     let mut rules = rule.values.iter();
     if let Some(rule) = rules.find(|rule| !rule.admits(&content, &given.data)) {
@@ -201,10 +313,7 @@ fn wanted(apply: &Apply, given: &Lowering<'_>) -> Result<Fields, Failure> {
         );
         return Err(Failure::known(KnownReason::ValueNotGranted, message));
     }
-    Ok(Fields {
-        object: object.clone(),
-        fields,
-    })
+    Ok(fields)
 }
 
 /// The content without what says which object it is.
@@ -239,8 +348,7 @@ mod tests {
     use crate::inputs::kubeconfigs::Kubeconfigs;
     use crate::kubeconfig::KubeconfigLimits;
     use crate::pattern::TemplateData;
-    use crate::policy::{check, manifest};
-    use crate::reference::ObjectRef;
+    use crate::policy::{Policy, manifest};
     use crate::sample::{agent, guest, object, objects_manifest, policy, with};
 
     fn cluster(name: &str) -> ObjectRef {
@@ -251,13 +359,18 @@ mod tests {
     fn apply(content: &Value) -> Apply {
         Apply {
             object: cluster("c1"),
+            ownership: Ownership::Fields,
             content: content.to_string(),
         }
     }
 
     /// What becomes of an answer, or the reason and the message of its refusal.
     fn lowered(objects: &Objects) -> Result<Vec<Fields>, (String, String)> {
-        let (policy, agent) = (policy(&objects_manifest()), agent("hub", true));
+        lowered_by(&policy(&objects_manifest()), objects)
+    }
+
+    fn lowered_by(policy: &Policy, objects: &Objects) -> Result<Vec<Fields>, (String, String)> {
+        let agent = agent("hub", true);
         let guest = guest(&[], &[]);
         let primary = object(cluster("c1"), json!({"metadata": {"name": "c1"}}));
         let view = Primary {
@@ -265,7 +378,7 @@ mod tests {
             ..Primary::default()
         };
         let given = Lowering {
-            policy: &policy,
+            policy,
             guest: &guest,
             data: TemplateData {
                 object: &primary,
@@ -381,10 +494,12 @@ mod tests {
     fn refuses_an_answer_that_breaks_the_contract() {
         let another = |name: &str| Apply {
             object: cluster(name),
+            ownership: Ownership::Fields,
             content: "{}".to_owned(),
         };
         let text = |content: &str| Apply {
             object: cluster("c1"),
+            ownership: Ownership::Fields,
             content: content.to_owned(),
         };
         let deep = (0..20).fold(json!(1), |inner, _| json!({"a": inner}));
@@ -430,6 +545,140 @@ mod tests {
         assert!(lowered(&waiting(Vec::new())).is_ok());
         let (reason, _) = lowered(&waiting(vec![cluster("c2")])).unwrap_err();
         assert_eq!(reason, "ReadNotGranted");
+    }
+
+    /// The manifest of a policy that makes a Namespace and a ConfigMap for each cluster.
+    fn makes_manifest() -> Value {
+        let verbs = json!(["create", "update", "delete"]);
+        let grants = json!([
+            {"kind": "Namespace", "name": "made-{primary.name}", "verbs": verbs, "fields": ["metadata.labels.x"],
+                "values": {"metadata.labels.x": ["{primary.name}"]}},
+            {"kind": "ConfigMap", "namespace": "made-{primary.name}", "name": "facts", "verbs": verbs,
+                "fields": ["data", "metadata.annotations.y"]},
+        ]);
+        with(objects_manifest(), &[("/spec/grant/write", grants)])
+    }
+
+    fn made(kind: &str, namespace: Option<&str>, name: &str, content: &Value) -> Apply {
+        Apply {
+            object: ObjectRef::local("v1", kind, namespace, name),
+            ownership: Ownership::Whole,
+            content: content.to_string(),
+        }
+    }
+
+    #[test]
+    fn makes_granted_objects_with_granted_fields_and_values() {
+        let policy = policy(&makes_manifest());
+        let lowered = |apply: Apply| {
+            let objects = Objects {
+                apply: vec![apply],
+                wait: None,
+            };
+            lowered_by(&policy, &objects).map_err(|(reason, _)| reason)
+        };
+        let namespace = |name, content| lowered(made("Namespace", None, name, &content));
+        let map =
+            |namespace, name, content| lowered(made("ConfigMap", Some(namespace), name, &content));
+        let labels = |value: Value| json!({"metadata": {"labels": value}});
+        assert!(namespace("made-c1", labels(json!({"x": "c1"}))).is_ok());
+        assert!(namespace("made-c1", json!({})).is_ok());
+        assert!(map("made-c1", "facts", json!({"data": {"a": "b"}})).is_ok());
+        for (answer, reason) in [
+            (namespace("made-c2", json!({})), "WriteNotGranted"),
+            (
+                namespace("made-c1", labels(json!({"x": "c2"}))),
+                "ValueNotGranted",
+            ),
+            (
+                namespace("made-c1", labels(json!({"z": "c1"}))),
+                "WriteNotGranted",
+            ),
+            (
+                namespace("made-c1", labels(json!({"x": null}))),
+                "ValueNotGranted",
+            ),
+            (
+                namespace("made-c1", json!({"metadata": {"finalizers": ["x"]}})),
+                "WriteNotGranted",
+            ),
+            (
+                namespace("made-c1", json!({"metadata": {"ownerReferences": []}})),
+                "WriteNotGranted",
+            ),
+            (
+                namespace("made-c1", labels(json!({"transom.dev/policy": "x"}))),
+                "WriteNotGranted",
+            ),
+            (map("made-c1", "other", json!({})), "WriteNotGranted"),
+            (map("kube-system", "facts", json!({})), "WriteNotGranted"),
+            (
+                map("made-c1", "facts", json!({"binaryData": {"a": "b"}})),
+                "WriteNotGranted",
+            ),
+            (
+                map("made-c1", "facts", json!({"data": {"a": null}})),
+                "ContractBroken",
+            ),
+            (
+                map(
+                    "made-c1",
+                    "facts",
+                    json!({"metadata": {"annotations": {"y": ["z"]}}}),
+                ),
+                "ContractBroken",
+            ),
+            (
+                lowered(made("Secret", Some("made-c1"), "facts", &json!({}))),
+                "WriteNotGranted",
+            ),
+        ] {
+            assert_eq!(answer.err().as_deref(), Some(reason));
+        }
+    }
+
+    #[test]
+    fn refuses_grants_of_objects_that_no_policy_may_make() {
+        let refused = |changes: &[(&str, Value)]| {
+            let manifest = changes.iter().fold(makes_manifest(), |manifest, change| {
+                let pointer = format!("/spec/grant/write/1{}", change.0);
+                with(manifest, &[(&pointer, change.1.clone())])
+            });
+            let checked = check::policy(manifest::parse(&manifest).unwrap());
+            let field = checked.err().map(|error| error.field);
+            field.map(|field| field.replace("spec.grant.write[1]", ""))
+        };
+        assert_eq!(refused(&[]), None);
+        for (changes, field) in [
+            (vec![("/kind", json!("Secret"))], ".kind"),
+            (vec![("/kind", json!("configmap"))], ".kind"),
+            (
+                vec![
+                    ("/apiVersion", json!("transom.dev/v1alpha1")),
+                    ("/kind", json!("FleetPolicy")),
+                ],
+                ".kind",
+            ),
+            (
+                vec![
+                    ("/apiVersion", json!("rbac.authorization.k8s.io/v1")),
+                    ("/kind", json!("Role")),
+                ],
+                ".kind",
+            ),
+            (vec![("/verbs", json!(["patch"]))], ".verbs"),
+            (vec![("/verbs", json!([]))], ".verbs"),
+            (vec![("/name", json!(null))], ".name"),
+            (vec![("/name", json!("{nothing}"))], ".name"),
+            (vec![("/fields", json!(["status.x"]))], ".fields[0]"),
+            (
+                vec![("/fields", json!(["metadata.ownerReferences"]))],
+                ".fields[0]",
+            ),
+            (vec![("/fields", json!([]))], ".fields"),
+        ] {
+            assert_eq!(refused(&changes).as_deref(), Some(field), "{changes:?}");
+        }
     }
 
     #[test]

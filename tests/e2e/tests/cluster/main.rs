@@ -28,6 +28,7 @@ mod inputs;
 mod late;
 mod leases;
 mod limits;
+mod makes;
 mod managed_keys;
 mod metrics;
 mod network;

@@ -8,6 +8,7 @@ use transom_core::failure::Failure;
 use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
 use transom_core::ownership::Ownership;
+use transom_core::plan::Claimed;
 use transom_core::plan::prune::{self, Candidate, Handover, Undesired};
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
@@ -35,11 +36,11 @@ impl Reader<'_> {
     pub(super) async fn take_over(
         &mut self,
         primary: &Object,
-        existing: Option<&Object>,
-        ownership: &Ownership,
+        target: &Claimed,
     ) -> Result<(), Failure> {
         let (policy, connections) = (&self.loaded.revision.policy, &self.controller.connections);
-        let existing = existing.filter(|_| matches!(ownership, Ownership::Owner { .. }));
+        let owned = matches!(target.ownership, Ownership::Owner { .. });
+        let existing = target.existing.as_ref().filter(|_| owned);
         let handover = existing.and_then(|there| Handover::of(policy, primary, self.key, there));
         let Some(handover) = handover else {
             return Ok(());
@@ -91,10 +92,10 @@ impl Reader<'_> {
         })
     }
 
-    /// What was made for the primary under another target. It is pruned after the target was written, which a failure
-    /// to read it does not hold up.
-    pub(super) async fn moved_from(&mut self, target: &ObjectRef) -> Leftovers {
-        let (candidates, unread) = match self.outputs_except(Some(target)).await {
+    /// What was made for the primary, but for a target that its answer certainly makes. What the answer leaves out is pruned
+    /// after the targets were written, which a failure to read it does not hold up.
+    pub(super) async fn moved_from(&mut self, certain: Option<&ObjectRef>) -> Leftovers {
+        let (candidates, unread) = match self.outputs_except(certain).await {
             Ok(candidates) => (candidates, None),
             Err(failure) => (Vec::new(), Some(failure)),
         };

@@ -77,7 +77,7 @@ impl Controller {
             let read = tried.account.inputs.into_iter();
             let read = read.map(|read| (read.object, read.version));
             let mut settled = Settled::new(last_seen, objects, read);
-            settled.target = memory.ownership.target(&key).cloned();
+            settled.targets = memory.ownership.targets(&key).cloned();
             settled.ends_seconds = memory.ends.get(&key).copied();
             settled.ask_again_at = tried.account.again_after_ms.map(|after| {
                 let after = i64::try_from(after.div_ceil(1_000)).unwrap_or(i64::MAX);
@@ -127,7 +127,7 @@ impl Controller {
             };
             let last = memory.results.get(key);
             if last.is_none_or(|last| last.state != State::Applied)
-                || memory.ownership.target(key) != settled.target.as_ref()
+                || memory.ownership.targets(key) != settled.targets.as_ref()
             {
                 return false;
             }

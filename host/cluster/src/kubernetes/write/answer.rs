@@ -2,6 +2,7 @@
 //! path, without its value, and the same write is not sent again for a while: a webhook would change it again.
 
 use super::failure;
+use super::request::is_content;
 use crate::kubernetes::locked;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,9 @@ use tokio::time::{Duration, Instant};
 use transom_api::{KnownReason, labels};
 use transom_core::digest::Digest;
 use transom_core::object::Object;
+use transom_core::plan::desired::holds;
 use transom_core::plan::{Step, WriteFailure};
+use transom_core::policy::values;
 use transom_core::projection::path::keys;
 use transom_core::reference::ObjectRef;
 
@@ -23,6 +26,9 @@ const STAMP: [(&str, &str); 6] = [
     ("annotations", labels::COMPONENT),
     ("annotations", labels::MANAGED_KEYS),
 ];
+
+/// The fields of a new object that are compared in another way, or not at all.
+const OTHERWISE: [&str; 4] = ["apiVersion", "kind", "metadata", "data"];
 
 /// The owned fields by path.
 type View = BTreeMap<String, Value>;
@@ -74,8 +80,8 @@ fn got(step: &Step, answer: &Value) -> View {
     }
 }
 
-/// All of `data`, and of the metadata: the stamp, the fields that an update changes, and for a new object all labels
-/// and annotations that it was created with.
+/// All of `data`, the other fields that the step writes, and of the metadata: the stamp, the fields that an update
+/// changes, and for a new object all labels and annotations that it was created with.
 fn of_object(step: &Step, desired: &Object, body: &Value) -> View {
     let mut view = View::new();
     let map =
@@ -87,6 +93,21 @@ fn of_object(step: &Step, desired: &Object, body: &Value) -> View {
                 .into_iter()
                 .map(|(key, value)| (format!("data.{key}"), value)),
         );
+    }
+    let at = |body, path: &str| {
+        let keys = keys(path);
+        keys.iter()
+            .try_fold(body, |value: &Value, key| value.get(key))
+            .cloned()
+    };
+    for path in content(step, desired) {
+        let (wanted, there) = (at(&desired.body, &path), at(body, &path));
+        // The defaults that the server adds are no difference.
+        let value = match (wanted, there) {
+            (Some(wanted), Some(there)) if holds(&there, &wanted) => Some(wanted),
+            (_, there) => there,
+        };
+        view.extend(value.map(|value| (path, value)));
     }
     for field in ["labels", "annotations"] {
         let pointer = format!("/metadata/{field}");
@@ -100,6 +121,24 @@ fn of_object(step: &Step, desired: &Object, body: &Value) -> View {
         }
     }
     view
+}
+
+/// The paths of the fields that a step writes, but for data and metadata.
+fn content(step: &Step, desired: &Object) -> Vec<String> {
+    match step {
+        Step::Update { changed, .. } => {
+            let paths = changed.iter().filter(|path| is_content(path));
+            paths.cloned().collect()
+        }
+        _ => {
+            let mut body = desired.body.clone();
+            if let Some(map) = body.as_object_mut() {
+                map.retain(|key, _| !OTHERWISE.contains(&key.as_str()));
+            }
+            let fields = values::fields(&body).into_iter();
+            fields.map(|(path, _)| path.to_string()).collect()
+        }
+    }
 }
 
 /// The labels or annotations to compare.

@@ -99,7 +99,19 @@ fn updated(desired: &Object, changed: &[String]) -> Value {
             put(&mut body, field, map.into());
         }
     }
+    for path in changed.iter().filter(|path| is_content(path)) {
+        let keys = keys(path);
+        let value = keys
+            .iter()
+            .try_fold(&desired.body, |value, key| value.get(key));
+        put(&mut body, &keys, value.cloned().unwrap_or_default());
+    }
     body
+}
+
+/// Whether a path of an update leads neither into the metadata nor to a plain key of the data.
+pub(super) fn is_content(path: &str) -> bool {
+    path != "metadata" && !path.starts_with("metadata.") && !path.starts_with("data.")
 }
 
 /// The body of a patch: each field with its whole value.

@@ -4,6 +4,7 @@
 use crate::digest::Digest;
 use crate::failure::one_line;
 use crate::kubeconfig::difference::{self, Parts};
+use crate::managed_keys;
 use crate::object::Object;
 use crate::plan::Step;
 use crate::plan::effect::{self, Effect, KEYS, TIMES, Verb};
@@ -238,7 +239,8 @@ fn whole(desired: &Object) -> Value {
         data,
         own("labels"),
         own("annotations"),
-        desired.body.get("type")
+        desired.body.get("type"),
+        managed_keys::view(desired),
     ])
 }
 

@@ -131,6 +131,7 @@ impl Lift<'_> {
     fn published_in(&mut self, answer: Required) -> Result<Requirement, Refusal> {
         self.answer(answer, |lift, target| Requirement {
             target: Some(lift.reference(target)),
+            targets: Vec::new(),
             needs: Vec::new(),
         })
     }

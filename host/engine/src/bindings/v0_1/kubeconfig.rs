@@ -209,6 +209,7 @@ impl Lift<'_> {
     fn requirement(&mut self, answer: Required) -> Result<Requirement, Refusal> {
         self.answer(answer, |lift, requirement| Requirement {
             target: Some(lift.reference(requirement.target)),
+            targets: Vec::new(),
             needs: lift.list(requirement.needs, Self::need),
         })
     }

@@ -14,7 +14,7 @@ use transom_core::contract::decide::{
     Absence, Age, CertificateRequest, Form, Input, InputValue, LabelOperator, LabelTerm, Member,
     Need, Query, RequestContent, Requirement, Review, Wake, Who,
 };
-use transom_core::contract::objects::{Apply, Objects};
+use transom_core::contract::objects::{Apply, Objects, Ownership};
 use transom_core::contract::{Context, Primary, Refusal, Timed};
 use transom_core::failure::Failure;
 use transom_core::world::{OBJECTS, World};
@@ -63,7 +63,7 @@ struct Functions {
 
 /// The arguments of both functions: context, primary, and what was found.
 type Arguments = (wit::Context, wit::Primary, Vec<wit_objects::Input>);
-type Required = Result<Vec<wit_objects::Need>, wit::Failure>;
+type Required = Result<wit_objects::Requirement, wit::Failure>;
 type Reconciled = Result<wit_objects::Answer, wit::Failure>;
 
 impl Decide for Functions {
@@ -84,7 +84,7 @@ impl Decide for Functions {
             limits,
             &self.require,
             |lower| lower.for_objects(context, primary, found),
-            Lift::needs,
+            Lift::required,
         )
     }
 
@@ -116,7 +116,9 @@ impl Decide for Functions {
             let call = guest.require(&limits, &context, &primary, &found);
             return Ok(call.map(|answer| {
                 outcome(&answer, |required| {
-                    required.needs.iter().map(shown).collect()
+                    let mut all = json!(required);
+                    all["needs"] = required.needs.iter().map(shown).collect();
+                    all
                 })
             }));
         }
@@ -236,10 +238,11 @@ impl Lower {
 }
 
 impl Lift<'_> {
-    fn needs(&mut self, answer: Required) -> Result<Requirement, Refusal> {
-        self.answer(answer, |lift, needs| Requirement {
+    fn required(&mut self, answer: Required) -> Result<Requirement, Refusal> {
+        self.answer(answer, |lift, required| Requirement {
             target: None,
-            needs: lift.list(needs, Self::need_of_object),
+            targets: lift.list(required.targets, Self::reference),
+            needs: lift.list(required.needs, Self::need_of_object),
         })
     }
 
@@ -308,6 +311,10 @@ impl Lift<'_> {
             answer: Objects {
                 apply: lift.list(answer.apply, |lift, desired| Apply {
                     object: lift.reference(desired.object),
+                    ownership: match desired.ownership {
+                        wit_objects::Ownership::Whole => Ownership::Whole,
+                        wit_objects::Ownership::Fields => Ownership::Fields,
+                    },
                     content: lift.text(desired.content),
                 }),
                 wait: answer.wait.map(|waiting| lift.waiting(waiting)),

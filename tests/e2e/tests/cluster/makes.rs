@@ -1,0 +1,140 @@
+//! A guest of the objects world that makes several objects for each primary, on a real API server, with exactly the
+//! permissions that `transom rbac` prints.
+
+use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use transom_e2e::program;
+use transom_test_cluster::wait;
+
+const NAMESPACE: (&str, &str) = ("v1", "Namespace");
+const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
+
+/// What the names of the namespaces begin with that the policy makes.
+pub(crate) const MADE: &str = "made-";
+
+/// The settings of the guest: a namespace of each primary, and a ConfigMap in it.
+fn makes(content: &str) -> Value {
+    json!([
+        {"apiVersion": "v1", "kind": "Namespace", "name": "made-{name}",
+            "content": r#"{"metadata": {"labels": {"example.com/cluster": "{name}"}}}"#},
+        {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "made-{name}", "name": "facts", "content": content},
+    ])
+}
+
+/// Writes the policy with these settings.
+fn put_policy(folder: &Path, makes: &Value) -> Result<PathBuf> {
+    fs::create_dir_all(folder)?;
+    fs::write(
+        folder.join("desired.wasm"),
+        program::component("fixture-desired")?,
+    )?;
+    let verbs = json!(["create", "update", "delete"]);
+    let label = r#"metadata.labels["example.com/cluster"]"#;
+    let policy = json!({
+        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "makes"},
+        "spec": {
+            "primary": {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"},
+            "guests": {"decide": {"component": "desired.wasm", "settings": {"makes": makes}}},
+            "grant": {"write": [
+                {"kind": "Namespace", "name": "made-{primary.name}", "verbs": verbs, "fields": [label],
+                    "values": {label: ["{primary.name}"]}},
+                {"kind": "ConfigMap", "namespace": "made-{primary.name}", "name": "facts", "verbs": verbs,
+                    "fields": ["data"]},
+            ]},
+            "limits": program::unlimited(),
+        },
+    });
+    let file = folder.join("policy.yaml");
+    // Renamed into place, so that the agent never reads a half of it.
+    let written = folder.with_extension("new");
+    fs::write(&written, policy.to_string())?;
+    fs::rename(written, &file)?;
+    Ok(file)
+}
+
+/// Waits until an object has this data.
+async fn wait_for_data(stage: &Stage, namespace: &str, data: &Value) -> Result<()> {
+    let mut last = Value::Null;
+    let came = wait::until("the data of a ConfigMap", DEADLINE, async || {
+        let found = stage.get(CONFIG_MAP, Some(namespace), "facts").await?;
+        last = found.unwrap_or_default()["data"].take();
+        Ok((last == *data).then_some(()))
+    });
+    came.await
+        .with_context(|| format!("{namespace}: {last} is to be {data}"))
+}
+
+#[test]
+fn a_guest_makes_several_objects_and_they_are_kept_and_pruned() -> Result<()> {
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-makes");
+        let (first, second) = (
+            r#"{"data": {"a": "1", "b": "2"}}"#,
+            r#"{"data": {"a": "3"}}"#,
+        );
+        let file = put_policy(&folder, &makes(first))?;
+        let words = [
+            "--policies",
+            file.to_str().context("the folder has another name")?,
+        ];
+        stage.grant_exactly(&words).await?;
+        for name in ["one", "two"] {
+            stage.managed(name).await?;
+        }
+        // Somebody else has an object where one is to be made.
+        let other =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "made-two"}});
+        stage.objects().create(other).await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        wait_for_data(stage, "made-one", &json!({"a": "1", "b": "2"})).await?;
+        let made = stage.get(NAMESPACE, None, "made-one").await?;
+        let made = made.context("no namespace")?;
+        ensure!(
+            made["metadata"]["labels"]["example.com/cluster"] == "one",
+            "{made}"
+        );
+        agent.wait_for("ManagedCluster two", "Failed TargetNotOwned")?;
+        // What others change is put back; what they add stays.
+        let theirs = json!({"data": {"a": "9", "theirs": "stays"}});
+        stage
+            .patch(CONFIG_MAP, Some("made-one"), "facts", theirs)
+            .await?;
+        wait_for_data(
+            stage,
+            "made-one",
+            &json!({"a": "1", "b": "2", "theirs": "stays"}),
+        )
+        .await?;
+        // Another answer: a field that is not wanted any more goes.
+        put_policy(&folder, &makes(second))?;
+        wait_for_data(stage, "made-one", &json!({"a": "3", "theirs": "stays"})).await?;
+        // One of the objects is not wanted any more.
+        put_policy(&folder, &makes(""))?;
+        wait::until("the ConfigMap is gone", DEADLINE, async || {
+            let found = stage.get(CONFIG_MAP, Some("made-one"), "facts").await?;
+            Ok(found.is_none().then_some(()))
+        })
+        .await?;
+        ensure!(stage.get(NAMESPACE, None, "made-one").await?.is_some());
+        // The primary goes, and with it the rest. Nothing ends a namespace here, so it only begins to go.
+        stage.delete(MANAGED, None, "one").await?;
+        wait::until("the namespace goes", DEADLINE, async || {
+            let found = stage.get(NAMESPACE, None, "made-one").await?;
+            let goes = |found: &Value| found["metadata"]["deletionTimestamp"].is_string();
+            Ok(found.as_ref().is_none_or(goes).then_some(()))
+        })
+        .await?;
+        agent.stop()?;
+        let lines = stage.lines(mark).await?;
+        let denied: Vec<_> = lines.iter().filter(|line| !line.allowed).collect();
+        ensure!(denied.is_empty(), "denied: {denied:#?}");
+        let two = stage.get(NAMESPACE, None, "made-two").await?;
+        let labels = two.context("no namespace")?["metadata"]["labels"].take();
+        ensure!(labels.get("transom.dev/policy").is_none(), "{labels}");
+        Ok(())
+    })
+}
