@@ -128,7 +128,30 @@ fn anew(path: &Path) -> io::Result<fs::File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::time::Duration;
+
+    #[test]
+    fn reads_no_file_of_another_owner_or_that_others_may_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("private");
+        let private = PrivateFolder::open(&path).unwrap();
+        private.write("a", &[b"12"]);
+        assert_eq!(private.read("a", 2).unwrap(), b"12");
+        let stranger = PrivateFolder {
+            user: private.user.wrapping_add(1),
+            ..private.clone()
+        };
+        assert!(stranger.read("a", 2).is_err(), "it belongs to another user");
+        for mode in [0o620, 0o602, 0o640] {
+            fs::set_permissions(path.join("a"), fs::Permissions::from_mode(mode)).unwrap();
+            assert!(private.read("a", 2).is_err(), "{mode:o}");
+        }
+        private.write("a", &[b"34"]);
+        assert_eq!(private.read("a", 2).unwrap(), b"34", "it is replaced");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(PrivateFolder::open(&path).is_none());
+    }
 
     #[test]
     fn keeps_the_newest_files_within_number_and_bytes() {

@@ -103,7 +103,7 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
         judge("clusters", at, known, clusters.insert(&cluster.name))?;
         if authorities.iter().collect::<BTreeSet<_>>().len() < authorities.len() {
             let place = Place::ROOT.field("clusters").item(at);
-            return Err(place.proposed(KnownReason::DuplicateEntry, "the same CA data twice"));
+            return Err(place.proposed(KnownReason::ContractBroken, "the same CA data twice"));
         }
     }
     for (at, user) in answer.users.iter().enumerate() {
@@ -132,7 +132,7 @@ fn judge(list: &'static str, at: usize, known: bool, is_new: bool) -> Result<(),
         let what = "a name that another entry already has";
         return Err(place
             .field("name")
-            .proposed(KnownReason::DuplicateEntry, what));
+            .proposed(KnownReason::ContractBroken, what));
     }
     Ok(())
 }
@@ -203,7 +203,7 @@ fn cluster(source: &Source, at: usize, wanted: &ProposedCluster) -> Result<Value
         let server = url::write(&wanted.server).map_err(|_| {
             let place = Place::ROOT.field("clusters").item(at);
             let place = place.field("cluster").field("server");
-            place.proposed(KnownReason::InvalidUrl, "a server that is not a URL")
+            place.proposed(KnownReason::ContractBroken, "a server that is not a URL")
         })?;
         set(fields, "server", Some(server.into()));
     }

@@ -202,7 +202,7 @@ fn names_must_differ() {
     for change in changes {
         assert_eq!(
             try_answer(&two(), change).unwrap_err().reason,
-            KnownReason::DuplicateEntry
+            KnownReason::ContractBroken
         );
     }
 }
@@ -489,7 +489,7 @@ fn refuses_an_answer_that_multiplies_before_building_it() {
     };
     for result in [same_ca(vec![0; 250_000]), same_ca(vec![0, 1, 0])] {
         let error = result.unwrap_err();
-        assert_eq!(error.reason, KnownReason::DuplicateEntry);
+        assert_eq!(error.reason, KnownReason::ContractBroken);
         assert!(
             error.message.contains("the same CA data twice"),
             "{error:?}"
