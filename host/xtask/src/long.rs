@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use std::time::Instant;
 
 /// Tests of the soak: the name, the file that contains it, and what it does.
-const SOAK: [(&str, &str, &str); 4] = [
+const SOAK: [(&str, &str, &str); 5] = [
     (
         "crash::soak",
         "e2e",
@@ -15,12 +15,17 @@ const SOAK: [(&str, &str, &str); 4] = [
     (
         "swap::soak",
         "e2e",
-        "200 swaps of two policies over 300 and 900 clusters that change constantly",
+        "200 swaps of two policies over 60 and 180 clusters that change constantly",
     ),
     (
         "faults::soak",
         "cluster",
         "100 kills over 300 clusters on a real API server",
+    ),
+    (
+        "succession::soak",
+        "cluster",
+        "100 leaders that end during a rollout, on a real API server",
     ),
     (
         "races::soak",
@@ -32,17 +37,17 @@ const SOAK: [(&str, &str, &str); 4] = [
 /// Which tests of the soak to run.
 #[derive(clap::Args)]
 pub(crate) struct Soak {
-    /// Run only the test whose name begins with this: crash, swap, faults or races
+    /// Run only the test whose name begins with this: crash, swap, faults, succession or races
     only: Option<String>,
 }
 
-/// Runs kills, swaps, faults and races in large numbers, one test after the other, and prints their figures.
+/// Runs kills, swaps, faults, changes of leader and races in large numbers, one test after the other, and prints their figures.
 pub(crate) fn soak(args: &Soak) -> Result<()> {
     let only = args.only.as_deref().unwrap_or_default();
     let wanted = || SOAK.iter().filter(|(name, ..)| name.starts_with(only));
     ensure!(
         wanted().next().is_some(),
-        "no such test; the tests are crash, swap, faults and races"
+        "no such test; the tests are crash, swap, faults, succession and races"
     );
     guests::run(&guests::Args::default())?;
     for (name, file, what) in wanted() {

@@ -60,6 +60,19 @@ pub fn good_with(text: &str) -> Result<Vec<u8>> {
     complete(&format!("{}\n{text}", read("good")?), &read("common")?)
 }
 
+/// A guest that wants no taints, and traps for a cluster whose name has more bytes than this.
+///
+/// # Errors
+/// When the component cannot be made.
+pub fn trapping(longest: usize) -> Result<Vec<u8>> {
+    taints_component(&format!(
+        r#"(func (export "transom:policy/guest@0.1.0#validate") (param i32 i32) (result i32) (i32.const 1024))
+        (func (export "transom:policy/taints@0.1.0#compute") (param i32) (result i32)
+          (if (i32.gt_u (i32.load offset=72 (local.get 0)) (i32.const {longest})) (then (unreachable)))
+          (i32.const 1024))"#
+    ))
+}
+
 /// A guest of the world `taints-guest` from its special part.
 ///
 /// # Errors

@@ -64,6 +64,12 @@ pub struct Swapped {
 }
 
 impl Swapped {
+    /// Memory after so many swaps, in MiB; 0 when there were fewer.
+    pub fn mebibytes_after(&self, swaps: usize) -> u64 {
+        let after = swaps.checked_sub(1).and_then(|at| self.memory.get(at));
+        after.map_or(0, |bytes| bytes >> 20)
+    }
+
     /// By how many bytes memory at the end exceeds its maximum during the first swaps.
     pub fn growth(&self) -> u64 {
         let first = self.memory.len().div_ceil(2).min(WARM);

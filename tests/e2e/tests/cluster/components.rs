@@ -2,25 +2,28 @@
 //! with exactly the permissions that `transom rbac` prints.
 
 use crate::policies::POLICY;
-use crate::stage::{DEADLINE, Stage, on_stage};
+use crate::stage::{DEADLINE, HOME, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use kube::ResourceExt as _;
+use kube::api::DynamicObject;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 use transom_conformance::fixture::with_case;
 use transom_core::digest::Digest;
 use transom_e2e::program;
-use transom_test_cluster::{Access, Mark, Registry, Target, wait};
+use transom_test_cluster::{Access, Mark, Registry, Target, User, wait};
 
 const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 const NAME: &str = "external-managed-kubeconfig";
 /// The namespace of the components.
-const PARTS: &str = "parts";
-const SOURCES: &str = "builtin,configmap:parts/*";
+pub(crate) const PARTS: &str = "parts";
+pub(crate) const SOURCES: &str = "builtin,configmap:parts/*";
 
 /// The bundled component with a custom section at its end: other bytes, same behaviour.
-fn component(letter: u8) -> Result<Vec<u8>> {
+pub(crate) fn component(letter: u8) -> Result<Vec<u8>> {
     let mut bytes = program::component("kubeconfig")?;
     bytes.extend([0, 2, 1, letter]);
     Ok(bytes)
@@ -33,21 +36,23 @@ fn digest(component: &[u8]) -> String {
 
 impl Stage {
     /// Writes a ConfigMap whose key `k` holds these bytes.
-    async fn put_component(&self, name: &str, bytes: &[u8]) -> Result<()> {
+    pub(crate) async fn put_component(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"namespace": PARTS, "name": name}, "binaryData": {"k": STANDARD.encode(bytes)}});
         self.objects().apply(config_map).await.map(drop)
     }
 
-    /// Lets the agent read the ConfigMaps, as the chart does for its own namespace.
-    async fn allow_components(&self) -> Result<()> {
+    /// Lets agents read the ConfigMaps, as the chart does for its own namespace.
+    pub(crate) async fn allow_components(&self, agents: &[&User]) -> Result<()> {
+        let subject = |user: &&User| json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user.name()});
+        let subjects: Vec<Value> = agents.iter().map(subject).collect();
         let group = "rbac.authorization.k8s.io";
         let metadata = json!({"namespace": PARTS, "name": "components"});
         let role = json!({"apiVersion": format!("{group}/v1"), "kind": "Role", "metadata": metadata,
             "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]});
         let binding = json!({"apiVersion": format!("{group}/v1"), "kind": "RoleBinding", "metadata": metadata,
             "roleRef": {"apiGroup": group, "kind": "Role", "name": "components"},
-            "subjects": [{"kind": "User", "apiGroup": group, "name": self.agent.name()}]});
+            "subjects": subjects});
         for object in [role, binding] {
             self.objects().apply(object).await?;
         }
@@ -111,7 +116,7 @@ fn a_component_whose_own_case_fails_never_becomes_active() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
         stage.objects().namespace(PARTS).await?;
-        stage.allow_components().await?;
+        stage.allow_components(&[&stage.agent]).await?;
         stage.ready("one", true).await?;
         let first = component(b'a')?;
         stage.put_component("mine", &first).await?;
@@ -140,7 +145,7 @@ fn a_changed_config_map_swaps_the_component_and_a_damaged_one_is_refused() -> Re
     on_stage(async |stage| {
         stage.install_policies().await?;
         stage.objects().namespace(PARTS).await?;
-        stage.allow_components().await?;
+        stage.allow_components(&[&stage.agent]).await?;
         stage.ready("one", true).await?;
         let (first, second) = (component(b'a')?, component(b'b')?);
         stage.put_component("mine", &first).await?;
@@ -189,6 +194,66 @@ fn a_changed_config_map_swaps_the_component_and_a_damaged_one_is_refused() -> Re
     })
 }
 
+/// The digests of the components of all revisions that ever were active.
+async fn ever_active(stage: &Stage) -> Result<BTreeSet<String>> {
+    let all = stage.list(("apps/v1", "ControllerRevision")).await?;
+    let of = all.iter().filter(|one| one.name_any().starts_with(NAME));
+    let decide = |one: &DynamicObject| {
+        let digest = &one.data["data"]["components"]["decide"];
+        digest.as_str().map(str::to_owned)
+    };
+    Ok(of.filter_map(decide).collect())
+}
+
+#[test]
+fn a_component_whose_parts_are_replaced_one_after_the_other_is_never_mixed() -> Result<()> {
+    on_stage(async |stage| {
+        stage.install_policies().await?;
+        stage.objects().namespace(PARTS).await?;
+        stage.allow_components(&[&stage.agent]).await?;
+        stage.ready("one", true).await?;
+        // They differ in both parts.
+        let both = [component(b'a')?, program::component("fixture-second")?];
+        let put = async |version: usize, parts: [usize; 2]| {
+            let (head, tail) = both[version].split_at(both[version].len() / 2);
+            for part in parts {
+                let (name, bytes) = [("head", head), ("tail", tail)][part];
+                stage.put_component(name, bytes).await?;
+            }
+            anyhow::Ok(())
+        };
+        put(0, [0, 1]).await?;
+        stage.use_component("configmap:parts/head/k+tail/k").await?;
+        let words = ["--policy-objects", "--lease-namespace", HOME];
+        let agent = stage.start_agent(&[&words[..], &["--sources", SOURCES]].concat())?;
+        stage.wait_for_component(&both[0]).await?;
+        stage.wait_for_right("one", 6443).await?;
+        // Seen in between: refused, and the active revision goes on.
+        let (head, tail) = both[1].split_at(both[1].len() / 2);
+        stage.put_component("head", head).await?;
+        let why = "failed to parse";
+        stage
+            .wait_for_message("ComponentInvalid", why, &both[0])
+            .await?;
+        stage.move_port("one", 7443).await?;
+        stage.wait_for_right("one", 7443).await?;
+        stage.put_component("tail", tail).await?;
+        stage.wait_for_component(&both[1]).await?;
+        // One right after the other, in either order.
+        for round in 0..6 {
+            let parts = if round % 3 == 0 { [1, 0] } else { [0, 1] };
+            put(round % 2, parts).await?;
+        }
+        stage.wait_for_component(&both[1]).await?;
+        put(0, [1, 0]).await?;
+        stage.wait_for_component(&both[0]).await?;
+        let whole: BTreeSet<String> = both.iter().map(|one| digest(one)).collect();
+        let active = ever_active(stage).await?;
+        ensure!(active == whole, "{active:?} instead of {whole:?}");
+        agent.stop().map(drop)
+    })
+}
+
 /// A component in keys of two ConfigMaps, put there one after the other.
 async fn parts_and_restart(stage: &Stage, whole: &[u8]) -> Result<()> {
     let (head, tail) = whole.split_at(whole.len() / 2);
@@ -215,7 +280,7 @@ fn a_config_map_may_change_while_the_agent_starts_and_become_readable_later() ->
         let agent = stage.start_agent(&words)?;
         let refused = |status: &Value| loaded(status) == ("False", "ReadForbidden");
         stage.wait_for_status("the refusal", refused).await?;
-        stage.allow_components().await?;
+        stage.allow_components(&[&stage.agent]).await?;
         stage.wait_for_component(&first).await?;
         agent.stop()?;
         let mark = stage.mark()?;

@@ -108,7 +108,7 @@ impl Deeds {
 
 impl Stage {
     /// The holder of the Lease, as a replica's name and an identifier of its process.
-    async fn holder(&self) -> Result<String> {
+    pub(crate) async fn holder(&self) -> Result<String> {
         let lease = self.get(LEASES, Some(HOME), LEASE).await?;
         let holder = lease.unwrap_or_default()["spec"]["holderIdentity"].take();
         Ok(holder.as_str().unwrap_or_default().to_owned())

@@ -15,7 +15,7 @@ use transom_test_cluster::{Line, Mark, wait};
 const FLEET: usize = 40;
 /// 30 percent of the fleet.
 const LIMIT: usize = 12;
-const TAINTS: &str = "built-in-taints";
+pub(crate) const TAINTS: &str = "built-in-taints";
 
 fn name(index: usize) -> String {
     format!("m{index:02}")
@@ -23,7 +23,7 @@ fn name(index: usize) -> String {
 
 impl Stage {
     /// How many of the clusters have a taint.
-    async fn tainted(&self) -> Result<usize> {
+    pub(crate) async fn tainted(&self) -> Result<usize> {
         let clusters = self.list(MANAGED).await?;
         let tainted = clusters
             .iter()
@@ -45,7 +45,7 @@ impl Stage {
         Ok(agent)
     }
 
-    async fn status_of_taints(&self) -> Result<Value> {
+    pub(crate) async fn status_of_taints(&self) -> Result<Value> {
         let policy = self.get(POLICY, None, TAINTS).await?;
         Ok(policy.context("the policy is gone")?["status"].take())
     }

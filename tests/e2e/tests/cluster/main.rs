@@ -42,6 +42,7 @@ mod rows;
 mod selected;
 mod sets;
 mod stage;
+mod succession;
 mod suspended;
 mod traced;
 mod unharmed;

@@ -1,11 +1,16 @@
 //! Candidates, approvals and revisions of a policy on a real API server, with users who may approve and who may not.
 
+use crate::components::{PARTS, SOURCES};
+use crate::limits::TAINTS;
 use crate::objects::{OUTPUT, home};
 use crate::policies::POLICY;
-use crate::stage::{DEADLINE, HOME, SECRET, Stage, on_stage};
+use crate::stage::{DEADLINE, HOME, PARALLEL, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
 use std::process::{Command, Output};
+use std::time::Instant;
+use transom_conformance::fixture::trapping;
 use transom_e2e::program;
 use transom_test_cluster::{User, wait};
 
@@ -110,6 +115,12 @@ impl Stage {
         Ok(digest.context("no digest")?.to_owned())
     }
 
+    /// Waits until so many ManagedClusters have a taint.
+    async fn wait_for_tainted(&self, count: usize) -> Result<()> {
+        let tainted = async || Ok((self.tainted().await? == count).then_some(()));
+        wait::until(&format!("{count} tainted clusters"), DEADLINE, tainted).await
+    }
+
     /// Waits until the Secret of a HostedCluster has this team, or none.
     async fn wait_for_team(&self, name: &str, team: Option<&str>) -> Result<()> {
         wait::until("the team of a Secret", DEADLINE, async || {
@@ -208,6 +219,76 @@ fn only_who_may_approve_lets_a_candidate_in_preview_become_active() -> Result<()
         let output = stage.transom_as(&owner, &["approve", NAME, &back])?;
         ensure!(output.status.success(), "{}", said(&output));
         stage.wait_for_team("one", None).await?;
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+/// Clusters beside the one that is added later: one in a hundred.
+const FLEET: usize = 99;
+/// The longest name for which the guest does not trap.
+const LONGEST: usize = 40;
+
+#[test]
+fn a_revision_that_traps_for_one_in_a_hundred_is_taken_back_without_a_wrong_write() -> Result<()> {
+    on_stage(async |stage| {
+        stage.install_policies().await?;
+        stage.objects().namespace(PARTS).await?;
+        stage.allow_components(&[&stage.agent]).await?;
+        let unlimited = json!({"spec": {"limits": program::unlimited()}});
+        stage.patch(POLICY, None, TAINTS, unlimited).await?;
+        let made = stream::iter(0..FLEET).map(|index| async move {
+            let name = format!("m{index:02}");
+            stage.managed(&name).await?;
+            stage.set_available(&name, "Unknown").await
+        });
+        let made = made.buffer_unordered(PARALLEL);
+        made.try_collect::<Vec<()>>().await?;
+        let flags = ["--policy-objects", "--lease-namespace", HOME];
+        let agent = stage.start_agent(&[&flags[..], &["--sources", SOURCES]].concat())?;
+        stage.wait_for_tainted(FLEET).await?;
+        let first = stage.status_of_taints().await?["revision"]["decide"].take();
+        stage.put_component("traps", &trapping(LONGEST)?).await?;
+        let decide = json!({"component": format!("configmap:{PARTS}/traps/k")});
+        let change = json!({"spec": {"guests": {"decide": decide}}});
+        stage.patch(POLICY, None, TAINTS, change).await?;
+        // It wants no taints, and fails for nobody: it becomes active.
+        stage.wait_for_tainted(0).await?;
+        let mark = stage.mark()?;
+        let start = Instant::now();
+        let long = "x".repeat(LONGEST + 1);
+        stage.managed(&long).await?;
+        stage.set_available(&long, "Unknown").await?;
+        let back = async || {
+            let status = stage.status_of_taints().await?;
+            let is_back = status["candidate"]["reason"] == "RolledBack";
+            Ok((is_back && status["revision"]["decide"] == first).then_some(()))
+        };
+        wait::until("the revision before", DEADLINE, back).await?;
+        let active = start.elapsed();
+        stage.wait_for_tainted(FLEET + 1).await?;
+        println!(
+            "a revision that traps for one of {} primaries: taken back after {:.1} s, all right after {:.1} s",
+            FLEET + 1,
+            active.as_secs_f64(),
+            start.elapsed().as_secs_f64(),
+        );
+        // Only the revision before wrote, each cluster once.
+        let mut lines = stage.lines(mark).await?;
+        lines.retain(|line| line.is_write() && line.code < 300);
+        let patched = lines.iter().filter_map(|line| line.target.as_ref());
+        let mut patched: Vec<&str> = patched
+            .filter(|target| target.resource == "managedclusters")
+            .map(|target| target.name.as_str())
+            .collect();
+        patched.sort_unstable();
+        let count = patched.len();
+        patched.dedup();
+        ensure!(
+            (count, patched.len()) == (FLEET + 1, FLEET + 1),
+            "{count} writes of {} clusters",
+            patched.len()
+        );
         agent.stop()?;
         Ok(())
     })

@@ -292,7 +292,7 @@ fn an_expensive_compilation_blocks_no_other_policy() -> Result<()> {
 #[test]
 fn an_answer_that_multiplies_its_input_costs_no_more_than_its_text() -> Result<()> {
     for (ask, word) in [
-        ("ManyAuthorities", "DuplicateEntry"),
+        ("ManyAuthorities", "ContractBroken"),
         ("ManyUsers", "KubeconfigTooLarge"),
     ] {
         let stage = Stage::new(CLUSTERS, 60)?;

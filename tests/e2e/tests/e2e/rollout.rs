@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
-use transom_conformance::fixture::taints_component;
+use transom_conformance::fixture::trapping;
 use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
@@ -17,12 +17,7 @@ pub(crate) const LONGEST: usize = 40;
 
 /// A guest that wants no taints, and traps for a cluster with a long name.
 pub(crate) fn failing() -> Result<Vec<u8>> {
-    taints_component(&format!(
-        r#"(func (export "transom:policy/guest@0.1.0#validate") (param i32 i32) (result i32) (i32.const 1024))
-        (func (export "transom:policy/taints@0.1.0#compute") (param i32) (result i32)
-          (if (i32.gt_u (i32.load offset=72 (local.get 0)) (i32.const {LONGEST})) (then (unreachable)))
-          (i32.const 1024))"#
-    ))
+    trapping(LONGEST)
 }
 
 /// A stage with three clusters that are not reachable.

@@ -1,0 +1,304 @@
+//! Leaders that end in the middle of a rollout, over and over: no object gets content of an earlier revision after that of
+//! a later one, and nobody writes beside the leader. A watch sees every version of the objects, in the order in which they
+//! were written.
+
+use crate::components::{PARTS, component};
+use crate::fleet::{POLICIES, fleet};
+use crate::leases::LEASES;
+use crate::policies::POLICY;
+use crate::stage::{DEADLINE, HOME, SECRET, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::TryStreamExt as _;
+use kube::api::{DynamicObject, ListParams, WatchEvent, WatchParams};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+use transom_api::labels;
+use transom_core::digest::Digest;
+use transom_core::rights::LEASE;
+use transom_e2e::agent::Agent;
+use transom_support::numbers::Numbers;
+use transom_test_cluster::{Mark, User, wait};
+
+const NAME: &str = "external-managed-kubeconfig";
+/// The Secret that is written after all others.
+const LAST: &str = "last";
+/// The annotation with the number of the revision, on every object that the policy makes.
+const ROUND: &str = "example.com/round";
+const REPLICAS: [&str; 3] = ["one", "two", "three"];
+
+#[test]
+fn a_leader_that_ends_during_a_rollout_leaves_no_later_write_of_an_earlier_revision() -> Result<()>
+{
+    succeed(6, 6)
+}
+
+#[test]
+#[ignore = "takes minutes: cargo xtask soak succession"]
+fn soak() -> Result<()> {
+    succeed(100, 12)
+}
+
+/// Ends the leader over and over while the policy changes; every fourth time it is asked to, and gives the Lease back.
+fn succeed(ends: usize, clusters: usize) -> Result<()> {
+    on_stage(async |stage| {
+        stage.delete(LEASES, Some(HOME), LEASE).await?;
+        fleet(stage, clusters).await?;
+        let digests = put_components(stage).await?;
+        put_revision(stage, 0).await?;
+        let mut replicas = Replicas::start(stage).await?;
+        wait_for_round(stage, clusters, 0, clusters).await?;
+        let (mark, first) = (stage.mark()?, version(stage).await?);
+        let rollouts = replicas.end_all(stage, ends, clusters);
+        let (seen, mut spans) = futures::try_join!(versions(stage, first), rollouts)?;
+        let written = in_order(&seen, &digests)?;
+        let writes = replicas.in_turn(stage, mark).await?;
+        // A request of a killed agent may be carried out although its response reaches nobody.
+        ensure!(
+            written >= writes,
+            "the watch saw {written} versions, the audit log {writes} writes"
+        );
+        println!(
+            "{ends} leaders ended during rollouts: {written} writes in order; another one led after {} when killed, {} when asked to end",
+            spread(&mut spans[0]),
+            spread(&mut spans[1]),
+        );
+        replicas.stop()
+    })
+}
+
+/// Median and maximum.
+fn spread(all: &mut [Duration]) -> String {
+    all.sort_unstable();
+    let at = |index: usize| all.get(index).map_or(0.0, Duration::as_secs_f64);
+    format!(
+        "{:.2} s, {:.2} s at most",
+        at(all.len() / 2),
+        at(all.len().saturating_sub(1))
+    )
+}
+
+/// Writes two components that answer alike into ConfigMaps; returns their digests.
+async fn put_components(stage: &Stage) -> Result<[String; 2]> {
+    stage.objects().namespace(PARTS).await?;
+    let all = [component(b'a')?, component(b'b')?];
+    for (index, bytes) in all.iter().enumerate() {
+        let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"namespace": PARTS, "name": format!("v{index}")}, "binaryData": {"k": STANDARD.encode(bytes)}});
+        stage.objects().apply(config_map).await?;
+    }
+    Ok(all.map(|bytes| Digest::of_bytes(&bytes).to_string()))
+}
+
+/// Changes the policy: another component, and another annotation on all that it makes.
+async fn put_revision(stage: &Stage, round: usize) -> Result<()> {
+    let decide = json!({"component": format!("configmap:{PARTS}/v{}/k", round % 2)});
+    let own = json!({"annotations": {ROUND: round.to_string()}});
+    let change = json!({"spec": {"guests": {"decide": decide}, "own": own}});
+    stage.patch(POLICY, None, NAME, change).await
+}
+
+fn round_of(object: &DynamicObject) -> Option<usize> {
+    let annotations = object.metadata.annotations.as_ref()?;
+    annotations.get(ROUND)?.parse().ok()
+}
+
+/// Waits until this many Secrets are of a round.
+async fn wait_for_round(stage: &Stage, clusters: usize, round: usize, count: usize) -> Result<()> {
+    let what = format!("{count} of {clusters} Secrets of round {round}");
+    wait::until(&what, DEADLINE, async || {
+        let all = stage.list(SECRET).await?;
+        let now = all
+            .iter()
+            .filter(|one| round_of(one) == Some(round))
+            .count();
+        Ok((now >= count).then_some(()))
+    })
+    .await
+}
+
+/// The version of all Secrets together.
+async fn version(stage: &Stage) -> Result<String> {
+    let api = stage.api(SECRET, None).await?;
+    let all = api.list(&ListParams::default()).await?;
+    all.metadata.resource_version.context("no version")
+}
+
+/// Every version of the Secrets that is written after a version, in that order, until a Secret `last` appears.
+async fn versions(stage: &Stage, mut since: String) -> Result<Vec<DynamicObject>> {
+    let api = stage.api(SECRET, None).await?;
+    let mut seen = Vec::new();
+    loop {
+        // The server ends a watch after some minutes.
+        let mut events = pin!(api.watch(&WatchParams::default(), &since).await?);
+        while let Some(event) = events.try_next().await? {
+            let (one, is_gone) = match event {
+                WatchEvent::Added(one) | WatchEvent::Modified(one) => (one, false),
+                WatchEvent::Deleted(one) => (one, true),
+                WatchEvent::Bookmark(mark) => {
+                    since = mark.metadata.resource_version;
+                    continue;
+                }
+                WatchEvent::Error(error) => anyhow::bail!("the watch failed: {error:?}"),
+            };
+            if one.metadata.name.as_deref() == Some(LAST) {
+                return Ok(seen);
+            }
+            since = one
+                .metadata
+                .resource_version
+                .clone()
+                .context("no version")?;
+            if round_of(&one).is_some() {
+                ensure!(!is_gone, "a Secret was deleted: {:?}", one.metadata);
+                seen.push(one);
+            }
+        }
+    }
+}
+
+/// Checks that each object went from revision to revision in their order, and bears the component of its revision; returns
+/// the number of writes.
+fn in_order(seen: &[DynamicObject], digests: &[String; 2]) -> Result<usize> {
+    let mut latest = BTreeMap::new();
+    for one in seen {
+        let round = round_of(one).context("an object without a revision")?;
+        let at = one.metadata.namespace.clone();
+        let before = latest.insert(at.clone(), round);
+        ensure!(
+            before.is_none_or(|before| before < round),
+            "{at:?} was written by revision {before:?}, then by {round}"
+        );
+        let annotations = one.metadata.annotations.clone().unwrap_or_default();
+        let stamped = annotations.get(labels::COMPONENT);
+        ensure!(
+            stamped == Some(&digests[round % 2]),
+            "{at:?} of revision {round} bears {stamped:?}"
+        );
+    }
+    Ok(seen.len())
+}
+
+/// The agents, each with an account of its own.
+struct Replicas {
+    users: Vec<User>,
+    running: Vec<Option<Agent>>,
+}
+
+impl Replicas {
+    async fn start(stage: &Stage) -> Result<Self> {
+        let mut all = Self {
+            users: Vec::new(),
+            running: Vec::new(),
+        };
+        for name in REPLICAS {
+            all.users.push(stage.another_agent(name).await?);
+            all.running.push(None);
+        }
+        let users: Vec<&User> = all.users.iter().collect();
+        stage.allow_components(&users).await?;
+        for index in 0..REPLICAS.len() {
+            all.begin(stage, index)?;
+        }
+        for agent in all.running.iter().flatten() {
+            agent.ready()?;
+        }
+        Ok(all)
+    }
+
+    fn begin(&mut self, stage: &Stage, index: usize) -> Result<()> {
+        let sources = format!("builtin,configmap:{PARTS}/*");
+        let words = ["--lease-namespace", HOME, POLICIES, "--sources", &sources];
+        let server = stage.cluster.server();
+        let mut command = stage.command_of(&self.users[index], &server, &words)?;
+        let agent = stage.start_command(command.env("HOSTNAME", REPLICAS[index]))?;
+        self.running[index] = Some(agent);
+        Ok(())
+    }
+
+    /// Changes the policy and ends the leader before all is written, over and over; returns how long it took until another one
+    /// led, when it was killed and when it was asked to end.
+    async fn end_all(
+        &mut self,
+        stage: &Stage,
+        ends: usize,
+        clusters: usize,
+    ) -> Result<[Vec<Duration>; 2]> {
+        let mut numbers = Numbers::new(17, 0);
+        let mut spans = [Vec::new(), Vec::new()];
+        for round in 1..=ends {
+            put_revision(stage, round).await?;
+            // Anywhere between the change of the policy and the last write.
+            let written = numbers.take() as usize % clusters;
+            wait_for_round(stage, clusters, round, written).await?;
+            let asked = round % 4 == 0;
+            spans[usize::from(asked)].push(self.end_leader(stage, asked).await?);
+        }
+        wait_for_round(stage, clusters, ends, clusters).await?;
+        let last = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": PARTS, "name": LAST}});
+        stage.objects().create(last).await?;
+        Ok(spans)
+    }
+
+    /// Ends the leader, and starts it anew once another one leads; returns how long that took.
+    async fn end_leader(&mut self, stage: &Stage, asked: bool) -> Result<Duration> {
+        let leader = wait::until("a leader", DEADLINE, async || {
+            let holder = stage.holder().await?;
+            let is = |name: &&str| holder.starts_with(&format!("{name}_"));
+            Ok(REPLICAS.iter().position(is))
+        })
+        .await?;
+        let agent = self.running[leader].take().context("the leader is gone")?;
+        let start = Instant::now();
+        let ending = if asked {
+            agent.signal("-TERM")?;
+            Some(agent)
+        } else {
+            agent.kill()?;
+            None
+        };
+        let before = format!("{}_", REPLICAS[leader]);
+        wait::until("another leader", DEADLINE, async || {
+            let holder = stage.holder().await?;
+            Ok((!holder.is_empty() && !holder.starts_with(&before)).then_some(()))
+        })
+        .await?;
+        let span = start.elapsed();
+        ending.map(Agent::end).transpose()?;
+        self.begin(stage, leader)?;
+        Ok(span)
+    }
+
+    /// Checks that whoever wrote a Secret held the Lease then; returns the number of writes.
+    async fn in_turn(&self, stage: &Stage, since: Mark) -> Result<usize> {
+        let mut lines = stage.all_lines(since).await?;
+        lines.retain(|line| line.is_write() && line.code < 300);
+        lines.retain(|line| self.users.iter().any(|user| user.name() == line.user));
+        lines.sort_by(|one, other| one.reached.cmp(&other.reached));
+        let mut writes = 0;
+        for (at, line) in lines.iter().enumerate() {
+            if line.resource() != "secrets" {
+                continue;
+            }
+            writes += 1;
+            let earlier = lines[..at].iter().rev();
+            let mut leases = earlier.filter(|one| one.resource() == "leases");
+            let renewed = leases.next();
+            ensure!(
+                renewed.is_none_or(|renewed| renewed.user == line.user),
+                "written beside the leader: {line:?} after {renewed:?}"
+            );
+        }
+        Ok(writes)
+    }
+
+    fn stop(self) -> Result<()> {
+        self.running
+            .into_iter()
+            .flatten()
+            .try_for_each(|agent| agent.stop().map(drop))
+    }
+}
