@@ -98,7 +98,7 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
     )?;
     run::drive(&controller, screen).await;
     let is_active = swap.active().loaded_of(&name).is_some();
-    let before = (replaces && is_active).then(|| results(&controller, &name));
+    let before = (replaces && is_active).then(|| take_results(&controller, &name));
     if replaces || controller.queue(&name).is_none() {
         controller.accounts.clear();
         let changes = swap.exchange(policies).await;
@@ -123,14 +123,16 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
         .as_ref()
         .is_none_or(|told| told.plan.primaries.failed > 0);
     let would_change = told.as_ref().is_some_and(|told| told.plan.would_change());
-    match told {
-        Some(told) => print(&told, args.output, screen)?,
+    match &told {
+        Some(told) => print(told, args.output, screen)?,
         None => screen.note(format_args!(
             "the policy `{name}` is refused, so there is no plan"
         )),
     }
     let unread = summary::unread(&controller, screen);
     let refused = summary::refused(swap.active(), screen);
+    // The process ends next; to free a whole fleet object by object would only take time.
+    std::mem::forget((controller, swap, told));
     Ok(match failed || unread || refused {
         true => Ending::Failed,
         false if args.exit_code && would_change => Ending::WouldChange,
@@ -138,11 +140,11 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
     })
 }
 
-/// What the last reconcile of each primary of a policy came to.
-fn results(controller: &Controller, policy: &str) -> Results {
+/// Takes what the last reconcile of each primary of a policy came to.
+fn take_results(controller: &Controller, policy: &str) -> Results {
     let (mut writes, mut told) = (BTreeMap::new(), BTreeMap::new());
     let memory = controller.memory.lock();
-    for (key, account) in controller.accounts.all() {
+    for (key, account) in controller.accounts.take() {
         if *key.policy != *policy {
             continue;
         }
@@ -171,7 +173,7 @@ fn told(
 ) -> Option<Told> {
     let loaded = swap.active().loaded_of(policy)?;
     let revision = &loaded.revision;
-    let Results(writes, reasons) = results(controller, policy);
+    let Results(writes, reasons) = take_results(controller, policy);
     let planned =
         writes
             .iter()
