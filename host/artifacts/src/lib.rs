@@ -1,6 +1,7 @@
 //! Where component bytes come from: the binary itself, a file, ConfigMaps or a registry. Checks their digest; does not
 //! compile them.
 
+mod builtin;
 pub mod folder;
 mod gathered;
 mod location;
@@ -8,6 +9,7 @@ pub mod registry;
 pub mod signature;
 mod sources;
 
+pub use builtin::builtin_names;
 pub use gathered::{Contents, Gathered, Held, Pulled, Unread};
-pub use location::{Artifact, Base, FetchError, Location, MAX_BYTES, builtin_names};
+pub use location::{Artifact, Base, FetchError, Location, MAX_BYTES};
 pub use sources::Sources;

@@ -1,5 +1,6 @@
 //! From the text in a policy to component bytes with a digest. Reads the binary and files; sends no request.
 
+use crate::builtin;
 use crate::folder::{FileIdentity, Folder, leads_out};
 use crate::gathered::{self, Gathered, Unread};
 use crate::signature::{Evidence, MAX_SIGNATURE_BYTES};
@@ -216,7 +217,11 @@ impl Location {
             Some(kept) => Cow::Owned(kept.bytes.clone()),
             None => self.bytes(gathered)?,
         };
-        let digest = Digest::of_bytes(&bytes).to_string();
+        let digest = match (self, gathered.kept.contains_key(self)) {
+            (Self::Builtin(name), false) => builtin::digest(name),
+            _ => None,
+        };
+        let digest = digest.unwrap_or_else(|| Digest::of_bytes(&bytes).to_string());
         match expected {
             Some(wanted) if wanted != digest => Err(FetchError::Digest {
                 location: self.to_string(),
@@ -230,7 +235,8 @@ impl Location {
     fn bytes(&self, gathered: &Gathered) -> Result<Cow<'static, [u8]>, FetchError> {
         Ok(match self {
             Self::Builtin(name) => Cow::Borrowed(
-                builtin(name).ok_or_else(|| FetchError::NotBuiltin { name: name.clone() })?,
+                builtin::bytes(name)
+                    .ok_or_else(|| FetchError::NotBuiltin { name: name.clone() })?,
             ),
             Self::File(..) => Cow::Owned(self.read()?),
             Self::ConfigMap(parts) => Cow::Owned(gathered::bytes(self, parts, gathered)?),
@@ -313,7 +319,7 @@ pub enum FetchError {
     /// The binary was built without it, or there is no such guest.
     #[error(
         "failed to read builtin component `{name}`: it does not exist; {}",
-        builtins()
+        builtin::all()
     )]
     NotBuiltin {
         /// The name that the policy gives.
@@ -397,35 +403,10 @@ impl FetchError {
     }
 }
 
-/// Name and bytes of each component, as `build.rs` found them.
-static BUILTIN: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
-
-/// The bytes of a builtin component.
-fn builtin(name: &str) -> Option<&'static [u8]> {
-    BUILTIN
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, bytes)| *bytes)
-}
-
-/// The names of the builtin components of this binary; empty when it was built without them.
-pub fn builtin_names() -> impl Iterator<Item = &'static str> {
-    BUILTIN.iter().map(|(name, _)| *name)
-}
-
-/// The builtin components of this binary, or how to build them in.
-fn builtins() -> String {
-    let names: Vec<String> = builtin_names().map(|name| format!("`{name}`")).collect();
-    match names.is_empty() {
-        true => "this binary has no builtin components; run `cargo xtask guests` and build again"
-            .to_owned(),
-        false => format!("the builtin components are {}", names.join(", ")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::builtin_names;
 
     /// The base for a policy's file in a folder of policies.
     fn beside(root: &Path) -> Base {

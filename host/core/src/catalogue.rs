@@ -126,7 +126,8 @@ impl fmt::Display for MovedTag {
 /// Policies by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
-    entries: BTreeMap<Arc<str>, Entry>,
+    /// Shared between catalogues: most entries stay the same from one to the next.
+    entries: BTreeMap<Arc<str>, Arc<Entry>>,
 }
 
 /// How a policy changed between two catalogues.
@@ -158,7 +159,7 @@ impl Catalogue {
     pub fn with(&self, revision: Revision, place: impl Into<Place>) -> Self {
         let (name, place) = (Arc::clone(&revision.policy.name), place.into());
         let active = place.generation;
-        let before = self.entries.get(&name);
+        let before = self.entry(&name);
         let is_same = |before: &&Entry| {
             before
                 .revision
@@ -185,7 +186,7 @@ impl Catalogue {
             refused: None,
             place: place.into(),
             candidate: Some(candidate),
-            ..self.entries.get(&name).cloned().unwrap_or_default()
+            ..self.entry(&name).cloned().unwrap_or_default()
         };
         self.replaced(name, entry)
     }
@@ -197,7 +198,7 @@ impl Catalogue {
             refused: Some(refusal),
             place: place.into(),
             candidate: None,
-            ..self.entries.get(name).cloned().unwrap_or_default()
+            ..self.entry(name).cloned().unwrap_or_default()
         };
         self.replaced(name.into(), entry)
     }
@@ -208,7 +209,7 @@ impl Catalogue {
         let name = Arc::clone(&candidate.revision.policy.name);
         let entry = Entry {
             candidate: Some(candidate),
-            ..self.entries.get(&name).cloned().unwrap_or_default()
+            ..self.entry(&name).cloned().unwrap_or_default()
         };
         self.replaced(name, entry)
     }
@@ -219,7 +220,7 @@ impl Catalogue {
         let name = Arc::clone(&revision.policy.name);
         let entry = Entry {
             revision: Some(revision),
-            ..self.entries.get(&name).cloned().unwrap_or_default()
+            ..self.entry(&name).cloned().unwrap_or_default()
         };
         self.replaced(name, entry)
     }
@@ -231,7 +232,7 @@ impl Catalogue {
             Some((name, entry)) => {
                 let entry = Entry {
                     moved,
-                    ..entry.clone()
+                    ..(**entry).clone()
                 };
                 self.replaced(Arc::clone(name), entry)
             }
@@ -249,18 +250,18 @@ impl Catalogue {
 
     fn replaced(&self, name: Arc<str>, entry: Entry) -> Self {
         let mut entries = self.entries.clone();
-        entries.insert(name, entry);
+        entries.insert(name, Arc::new(entry));
         Self { entries }
     }
 
     /// Every policy in order of name.
     pub fn entries(&self) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
-        self.entries.iter()
+        self.entries.iter().map(|(name, entry)| (name, &**entry))
     }
 
     /// What is known of a policy.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
-        self.entries.get(name)
+        self.entries.get(name).map(|entry| &**entry)
     }
 
     /// The last good revision of a policy.
@@ -281,7 +282,12 @@ impl Catalogue {
     pub fn since(&self, earlier: &Self) -> Vec<(Arc<str>, Change)> {
         let names: BTreeSet<_> = earlier.entries.keys().chain(self.entries.keys()).collect();
         let change = |name: &Arc<str>| {
-            let change = difference(earlier.entries.get(name), self.entries.get(name))?;
+            let (before, after) = (earlier.entries.get(name), self.entries.get(name));
+            let is_shared = |(one, other)| Arc::ptr_eq(one, other);
+            if before.zip(after).is_some_and(is_shared) {
+                return None;
+            }
+            let change = difference(earlier.entry(name), self.entry(name))?;
             Some((Arc::clone(name), change))
         };
         names.into_iter().filter_map(change).collect()

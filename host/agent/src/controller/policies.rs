@@ -149,7 +149,8 @@ impl Controller {
         let catalogue = active.catalogue();
         telemetry::policies(active.loaded().len(), active.refused());
         // Called without a change, too: a refusal ends when the active manifest is put back.
-        self.catalogue_changed(&catalogue);
+        let changed = changes.iter().map(|(policy, _)| &**policy).collect();
+        self.catalogue_changed(&catalogue, &changed);
         // From here on no status of a removed policy is published.
         if changes.iter().any(|(_, change)| *change == Change::Removed) {
             self.tidy_status(&active.names());

@@ -109,8 +109,9 @@ impl Statuses {
 }
 
 impl Controller {
-    /// Sets the policies that statuses are published for: others are active, or refused.
-    pub(crate) fn catalogue_changed(&self, catalogue: &Catalogue) {
+    /// Sets the policies that statuses are published for: others are active, or refused. Publishes the statuses of those
+    /// that changed, and leaves the rest to the publishing task: a start loads one policy after the other.
+    pub(crate) fn catalogue_changed(&self, catalogue: &Catalogue, changed: &BTreeSet<&str>) {
         let listed = |policy: &str| catalogue.entry(policy).is_some();
         {
             let mut policies = self.statuses.lock();
@@ -118,7 +119,8 @@ impl Controller {
             policies.last.retain(|policy, _| listed(policy));
             policies.unwritten.retain(|policy| listed(policy));
         }
-        self.publish_policies();
+        self.publish_those(|policy| changed.contains(policy));
+        self.statuses.changed();
     }
 
     /// Takes over the status that `FleetPolicy` objects have now. When another replica wrote it, or it was removed, the
@@ -168,6 +170,11 @@ impl Controller {
 
     /// Publishes the status of every policy whose status changed.
     pub(crate) fn publish_policies(&self) {
+        self.publish_those(|_| true);
+    }
+
+    /// Publishes the status of each of these policies whose status changed.
+    fn publish_those(&self, wanted: impl Fn(&str) -> bool) {
         if !self.leading.leads() || self.accounts.are_only_asked() {
             return;
         }
@@ -179,7 +186,7 @@ impl Controller {
             unwritten,
         } = &mut *policies;
         let watch_errors = self.connections.watch_errors();
-        for (policy, entry) in catalogue.entries() {
+        for (policy, entry) in catalogue.entries().filter(|(policy, _)| wanted(policy)) {
             // A policy without a queue waits for its connections.
             let looking = self
                 .queue(policy)

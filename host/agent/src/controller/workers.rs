@@ -8,7 +8,8 @@ use crate::policies::load::Loaded;
 use futures::FutureExt as _;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::thread;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -23,6 +24,9 @@ const FEWEST_WAITING: usize = 32;
 /// How many reconciles run at once over all policies. One of each policy may exceed this limit, so that no policy, and
 /// no API server that does not answer, holds up the others.
 pub(super) const AT_ONCE: usize = 256;
+/// The cores that the agent may use. Asked for once: the answer comes from several files.
+static CORES: LazyLock<usize> =
+    LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from));
 /// Delay of the retry after a bug in the agent ended a reconcile.
 const AFTER_FAULT: Duration = Duration::from_secs(60);
 
@@ -37,8 +41,7 @@ impl Controller {
         } else {
             FEWEST_AT_ONCE
         };
-        let places =
-            std::thread::available_parallelism().map_or(fewest, |cores| cores.get().max(fewest));
+        let places = (*CORES).max(fewest);
         let policy = Arc::clone(&queue.policy);
         self.pool
             .spawn(&policy, keep_going(Arc::clone(self), queue, places));

@@ -83,8 +83,12 @@ pub(crate) async fn policies<A, F, T>(
     let mut following = following.ok();
     let mut tags = Tags::new(swap.loads().components(), tag_resync_seconds);
     let mut looks = tokio::time::interval(EVERY);
+    // Whether other manifests are written than those whose components are followed.
+    let mut rewritten = true;
     loop {
-        if let Some(following) = &mut following {
+        if std::mem::take(&mut rewritten)
+            && let Some(following) = &mut following
+        {
             following.components(swap.components());
         }
         for note in swap.take_notes() {
@@ -108,6 +112,7 @@ pub(crate) async fn policies<A, F, T>(
             Some(Ok(tried)) = trials.join_next() => swap.tried(tried),
             Some(changed) = changes_of_files.recv() => {
                 swap.load_changed(&changed.components);
+                rewritten = true;
                 changed.found.map(|found| swap.update(found)).unwrap_or_default()
             }
             done = swap.next() => swap.finish(done),
@@ -121,6 +126,7 @@ pub(crate) async fn policies<A, F, T>(
             _ = looks.tick() => {
                 let News { policies, components } = news(swap.objects()).await;
                 let changed = policies.is_some();
+                rewritten |= changed;
                 let given = policies.map(|found| swap.replace(found)).unwrap_or_default();
                 swap.load_changed_objects(&components);
                 swap.retry();

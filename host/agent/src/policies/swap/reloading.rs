@@ -92,6 +92,9 @@ impl Swap {
 
     /// Loads the policies again that name objects which have these versions now.
     pub(in crate::policies) fn load_changed_objects(&mut self, now: &Versions) {
+        if now.is_empty() {
+            return;
+        }
         let changed = |_: &Arc<str>, newest: &Newest| {
             let named = newest.written.iter().flat_map(Written::read_from);
             let mut objects =
