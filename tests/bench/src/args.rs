@@ -2,7 +2,7 @@
 
 use crate::process::Programs;
 use crate::table::Table;
-use crate::{calls, cluster, directory, floor, load, plan, scene, watch, way};
+use crate::{calls, cluster, directory, floor, load, plan, scene, start, watch, way};
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -52,6 +52,7 @@ struct Run {
 enum Part {
     Calls,
     Load,
+    Start,
     Way,
     Directory,
     Render,
@@ -92,6 +93,9 @@ impl Run {
         }
         if wanted(Part::Load) {
             load::measure(&self.guests, &self.work, &mut table)?;
+        }
+        if wanted(Part::Start) {
+            start::measure(&programs, &self.work, &mut table)?;
         }
         if wanted(Part::Directory) {
             directory::once(&programs, &self.work, &mut table)?;

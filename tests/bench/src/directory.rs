@@ -143,16 +143,8 @@ pub(crate) fn idle_policies(programs: &Programs, work: &Path, table: &mut Table)
     let (fleet, policies) = (work.join("empty"), work.join("idle"));
     fs::create_dir_all(&fleet)?;
     let peak = |count: u32| -> Result<f64> {
-        remove(&policies)?;
         remove(&fleet.join(".transom"))?;
-        fs::create_dir_all(&policies)?;
-        for at in 0..count {
-            let policy = TAINTS
-                .replace("name: built-in-taints", &format!("name: idle-{at}"))
-                .replace("/unavailable", &format!("/unavailable-{at}"))
-                .replace("/unreachable", &format!("/unreachable-{at}"));
-            fs::write(policies.join(format!("idle-{at}.yaml")), policy)?;
-        }
+        many_policies(&policies, count)?;
         process::peak(&mut programs.transom(&[
             "run",
             "--once",
@@ -171,6 +163,20 @@ pub(crate) fn idle_policies(programs: &Programs, work: &Path, table: &mut Table)
         fastest: None,
         target: Some(1.0),
     })
+}
+
+/// Writes so many policies that share a component, each with taints of its own, and nothing else into a folder.
+pub(crate) fn many_policies(folder: &Path, count: u32) -> Result<()> {
+    remove(folder)?;
+    fs::create_dir_all(folder)?;
+    for at in 0..count {
+        let policy = TAINTS
+            .replace("name: built-in-taints", &format!("name: idle-{at}"))
+            .replace("/unavailable", &format!("/unavailable-{at}"))
+            .replace("/unreachable", &format!("/unreachable-{at}"));
+        fs::write(folder.join(format!("idle-{at}.yaml")), policy)?;
+    }
+    Ok(())
 }
 
 /// A generated fleet, written once, and its size in bytes.

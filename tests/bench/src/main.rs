@@ -10,6 +10,7 @@ mod plan;
 mod process;
 mod rounds;
 mod scene;
+mod start;
 mod table;
 mod watch;
 mod way;
