@@ -19,6 +19,7 @@ use transom_core::object::Object;
 use transom_core::observation::Observation;
 use transom_core::plan::{Plan, Step};
 use transom_core::policy::selector::Selector;
+use transom_core::projection::Paths;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{End, Report};
 use transom_core::stamp::Stamp;
@@ -79,7 +80,8 @@ async fn pass(mut side: Side) -> Result<()> {
     publishes_policies(side)
         .await
         .context("keeps a policy's status")?;
-    publishes(side).await.context("keeps a primary's result")
+    publishes(side).await.context("keeps a primary's result")?;
+    cuts(side).await.context("reads what is kept")
 }
 
 /// What `transom rbac` grants for policies that read and make ConfigMaps in one namespace; no Service can be read.
@@ -112,6 +114,34 @@ async fn observes(side: &mut Side) -> Result<()> {
     labelled["metadata"]["labels"] = json!({"of": "b"});
     side.put(labelled).await?;
     same(side.told().await?, "b 1")
+}
+
+async fn cuts(side: &mut Side) -> Result<()> {
+    let mut large = map("large", "1");
+    large["data"]["y"] = json!("2");
+    large["metadata"]["labels"] = json!({"z": "3"});
+    side.put(large).await?;
+    let keep = Keep {
+        fields: Some(Paths::parse(&["data.x"])?),
+        ..Keep::default()
+    };
+    side.watch_kept(&[], &keep).await?;
+    let large = map_ref("large");
+    let parts = |object: &Object| {
+        let (data, metadata) = (&object.body["data"], &object.body["metadata"]);
+        json!([data, metadata["labels"]])
+    };
+    let read = async || {
+        side.cluster
+            .read(&large)
+            .await
+            .map(|one| one.as_ref().map(parts))
+    };
+    let came = wait::until("the object", DEADLINE, async || Ok(read().await?));
+    same(came.await?, json!([{"x": "1"}, {"z": "3"}]))?;
+    let whole = side.cluster.read_whole(&large).await;
+    let whole = whole.map(|one| one.as_ref().map(parts));
+    same(whole, Ok(Some(json!([{"x": "1", "y": "2"}, {"z": "3"}]))))
 }
 
 async fn reads(side: &mut Side) -> Result<()> {
@@ -299,6 +329,11 @@ impl Side {
 
     /// Watches ConfigMaps of one namespace, policies, and more kinds.
     async fn watch(&self, more: &[&str]) -> Result<()> {
+        self.watch_kept(more, &Keep::default()).await
+    }
+
+    /// The same, and keeps only a part of the objects.
+    async fn watch_kept(&self, more: &[&str], keep: &Keep) -> Result<()> {
         let mut wanted: Watches = [transom_core::watches::policies()].into();
         for kind in ["ConfigMap"].iter().chain(more) {
             let scope = Scope {
@@ -309,7 +344,7 @@ impl Side {
                 fields: None,
                 labels: None,
             };
-            wanted.insert(scope, Keep::default());
+            wanted.insert(scope, keep.clone());
         }
         self.cluster.watch(wanted);
         let synced = self.cluster.synced(Patience::Long);

@@ -124,7 +124,7 @@ impl Keep {
     }
 
     /// Also keeps what another one keeps.
-    fn widen(&mut self, other: Self) {
+    pub fn widen(&mut self, other: Self) {
         let union = |mine: &mut Vec<Arc<str>>, mut theirs: Vec<Arc<str>>| {
             if mine.is_empty() || theirs.is_empty() {
                 return mine.clear();

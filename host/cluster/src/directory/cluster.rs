@@ -12,7 +12,8 @@ use crate::{Cluster, Patience, Read, ReadFailure, Verdict};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _};
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use transom_api::KnownReason;
 use transom_api::labels;
@@ -26,16 +27,21 @@ use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::stamp::Stamp;
-use transom_core::watches::{Scope, Watches};
+use transom_core::watches::{Keep, Scope, Watches};
 
 /// Maximum number of unreadable files in a status.
 const FILES: usize = 1_000;
 
 impl Cluster for Directory {
     fn watch(&self, wanted: Watches) {
-        let kinds = wanted.into_keys();
-        self.shared
-            .want(kinds.map(|scope| (scope.api_version, scope.kind)).collect());
+        let mut kinds = BTreeMap::<_, Keep>::new();
+        for (scope, keep) in wanted {
+            match kinds.entry((scope.api_version, scope.kind)) {
+                Entry::Vacant(kind) => drop(kind.insert(keep)),
+                Entry::Occupied(mut kind) => kind.get_mut().widen(keep),
+            }
+        }
+        self.shared.want(kinds);
     }
 
     fn synced(&self, _patience: Patience) -> BoxFuture<'_, Result<(), Unreadable>> {
@@ -72,7 +78,7 @@ impl Cluster for Directory {
             return all;
         }
         let selected = |one: &ObjectRef| {
-            let read = self.shared.read_one(one);
+            let read = self.shared.read_kept(one);
             read.map_or(true, |object| {
                 object.is_some_and(|object| labels.matches(&object))
             })
@@ -105,7 +111,7 @@ impl Cluster for Directory {
         // Parsing every object for a label that few have would double the time to start.
         let labelled = self.shared.store().holding(labels::POLICY);
         let stamped = |one: &ObjectRef| {
-            let object = self.shared.read_one(one).ok().flatten();
+            let object = self.shared.read_kept(one).ok().flatten();
             object.filter(|object| Stamp::read(object).is_some())
         };
         let objects = on_each(labelled.iter().map(AsRef::as_ref), stamped);
@@ -118,7 +124,7 @@ impl Cluster for Directory {
     }
 
     fn read<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
-        async move { self.shared.read_one(reference) }.boxed()
+        async move { self.shared.read_kept(reference) }.boxed()
     }
 
     fn read_confirmed<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
@@ -133,9 +139,8 @@ impl Cluster for Directory {
         async move { self.read_again(reference, |_| true) }.boxed()
     }
 
-    /// Every field is kept.
     fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
-        Cluster::read(self, reference)
+        async move { self.shared.read_one(reference) }.boxed()
     }
 
     fn list_whole<'a>(
@@ -220,6 +225,6 @@ impl Directory {
             let files = [Layer::Made, Layer::Patch].map(|layer| Place::new(layer, &file));
             load::refresh(&self.shared, files.into_iter().filter(which).collect());
         }
-        self.shared.read_one(reference)
+        self.shared.read_kept(reference)
     }
 }

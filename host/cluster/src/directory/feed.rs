@@ -91,7 +91,7 @@ impl Observations {
                 }
                 Item::News(News::Readable(place)) => return Some(Observation::Readable(place)),
                 Item::News(News::Object(reference)) if !self.shared.observes(&reference) => {}
-                Item::News(News::Object(reference)) => match self.shared.read_one(&reference) {
+                Item::News(News::Object(reference)) => match self.shared.read_kept(&reference) {
                     Ok(Some(object)) => return Some(Observation::Present(object)),
                     Ok(None) => return Some(Observation::Gone(reference.as_ref().clone())),
                     // Its fault, such as several files with the object, has news of its own.

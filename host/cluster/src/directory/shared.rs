@@ -10,7 +10,7 @@ use super::store::Store;
 use super::tree::{Place, Tree};
 use super::{Limits, ReadFailure};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::path::Path;
@@ -20,9 +20,13 @@ use std::sync::{
 use transom_api::labels;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
+use transom_core::watches::Keep;
 
 /// The most writes to own files at a time.
 const STRIPES: usize = 64;
+
+/// What is kept of the objects of each API version and kind.
+type Kinds = BTreeMap<(String, String), Keep>;
 
 /// What the parts of one directory share.
 pub(super) struct Shared {
@@ -38,8 +42,8 @@ pub(super) struct Shared {
     pub(super) key: RandomState,
     store: RwLock<Store>,
     feeds: Mutex<Vec<Weak<Feed>>>,
-    /// API version and kind of the objects that are observed; `None` for all.
-    wanted: RwLock<Option<BTreeSet<(String, String)>>>,
+    /// API version and kind of the objects that are observed, with the parts that are read of them; `None` for all.
+    wanted: RwLock<Option<Arc<Kinds>>>,
     stripes: Vec<Mutex<()>>,
     large: Mutex<()>,
 }
@@ -98,20 +102,20 @@ impl Shared {
     }
 
     /// Sets the kinds whose objects are observed.
-    pub(super) fn want(&self, kinds: BTreeSet<(String, String)>) {
-        *self.wanted.write().unwrap_or_else(PoisonError::into_inner) = Some(kinds);
+    pub(super) fn want(&self, kinds: Kinds) {
+        *self.wanted.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(kinds));
+    }
+
+    fn wanted(&self) -> Option<Arc<Kinds>> {
+        let wanted = self.wanted.read().unwrap_or_else(PoisonError::into_inner);
+        wanted.clone()
     }
 
     /// Whether listeners are told of an object: of every wanted kind, and of what the agent made, whatever its kind. An
     /// object that is gone needs no look at its content.
     pub(super) fn observes(&self, reference: &ObjectRef) -> bool {
-        let wanted = self.wanted.read().unwrap_or_else(PoisonError::into_inner);
-        let of_kind = |(api_version, kind): &(String, String)| {
-            (api_version, kind) == (&reference.api_version, &reference.kind)
-        };
-        wanted
-            .as_ref()
-            .is_none_or(|kinds| kinds.iter().any(of_kind))
+        self.wanted()
+            .is_none_or(|kinds| keep_of(&kinds, reference).is_some())
             || match self.store().effective(reference) {
                 Effective::Absent => true,
                 present => present.holds(labels::POLICY),
@@ -174,7 +178,17 @@ impl Shared {
     /// Reads one object; parses it outside the lock.
     pub(super) fn read_one(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         let (seen, effective) = self.state(reference);
-        object(reference, &seen, effective.value())
+        object(reference, &seen, effective.value(None))
+    }
+
+    /// Reads what is kept of one object, as a watch of its kind keeps it: the rest is not parsed.
+    pub(super) fn read_kept(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
+        let (seen, effective) = self.state(reference);
+        let wanted = self.wanted();
+        let keep = wanted.as_deref();
+        let keep = keep.and_then(|kinds| keep_of(kinds, reference));
+        let fields = keep.and_then(Keep::decoded);
+        object(reference, &seen, effective.value(fields))
     }
 
     /// Reads one object in this directory and in another one.
@@ -220,6 +234,15 @@ impl Shared {
         self.tell(&store, &news);
         news
     }
+}
+
+/// What is kept of the objects of this kind; `None` if it is not observed.
+fn keep_of<'k>(kinds: &'k Kinds, object: &ObjectRef) -> Option<&'k Keep> {
+    let mut all = kinds.iter();
+    let found = all.find(|((api_version, kind), _)| {
+        (api_version, kind) == (&object.api_version, &object.kind)
+    });
+    found.map(|(_, keep)| keep)
 }
 
 /// An object that was read, or the failure to read it.

@@ -11,6 +11,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 use transom_api::KnownReason;
+use transom_core::projection::{Paths, read};
 
 /// How many files of a duplicate object are named.
 const NAMED: usize = 4;
@@ -120,8 +121,9 @@ impl Effective {
         }
     }
 
-    /// The parsed object; `None` if it does not exist.
-    pub(super) fn value(&self) -> Result<Option<Value>, Fault> {
+    /// The parsed object, or its metadata and these fields, with everything that is laid over it; `None` if it does not
+    /// exist.
+    pub(super) fn value(&self, fields: Option<&Paths>) -> Result<Option<Value>, Fault> {
         match self {
             Self::Absent => Ok(None),
             Self::Duplicate(files) => Err(Fault {
@@ -129,8 +131,8 @@ impl Effective {
                 message: format!("it is defined in {files}"),
                 objects: Vec::new(),
             }),
-            Self::Made(text) => parse(text).map(Some),
-            Self::Users(text, patch) => Ok(Some(laid(parse(text)?, patch.as_deref()))),
+            Self::Made(text) => parse(text, fields).map(Some),
+            Self::Users(text, patch) => Ok(Some(laid(parse(text, fields)?, patch.as_deref()))),
         }
     }
 
@@ -138,12 +140,12 @@ impl Effective {
     pub(super) fn values(&self, other: &Self) -> [Result<Option<Value>, Fault>; 2] {
         if let (Self::Users(text, patch), Self::Users(same, others)) = (self, other)
             && Arc::ptr_eq(text, same)
-            && let Ok(body) = parse(text)
+            && let Ok(body) = parse(text, None)
         {
             let first = laid(body.clone(), patch.as_deref());
             return [first, laid(body, others.as_deref())].map(|body| Ok(Some(body)));
         }
-        [self.value(), other.value()]
+        [self.value(None), other.value(None)]
     }
 
     /// The state, with a version that is keyed per run: with a plain hash, the value of a Secret could be guessed.
@@ -158,8 +160,12 @@ impl Effective {
     }
 }
 
-fn parse(text: &str) -> Result<Value, Fault> {
-    serde_json::from_str(text).map_err(|_| Fault::invalid("it cannot be parsed".to_owned()))
+fn parse(text: &str, fields: Option<&Paths>) -> Result<Value, Fault> {
+    let parsed = match fields {
+        None => serde_json::from_str(text),
+        Some(_) => read::object(text, fields),
+    };
+    parsed.map_err(|_| Fault::invalid("it cannot be parsed".to_owned()))
 }
 
 /// A body with the fields laid over it.
@@ -218,7 +224,7 @@ mod tests {
     }
 
     fn value(slot: &Slot) -> Value {
-        slot.effective().value().unwrap().unwrap_or_default()
+        slot.effective().value(None).unwrap().unwrap_or_default()
     }
 
     #[test]
@@ -274,7 +280,7 @@ mod tests {
             .flat_map(|one| slots.iter().map(move |two| (one, two)))
         {
             let (one, other) = (one.effective(), other.effective());
-            assert_eq!(one.values(&other), [one.value(), other.value()]);
+            assert_eq!(one.values(&other), [one.value(None), other.value(None)]);
         }
     }
 
@@ -291,7 +297,7 @@ mod tests {
             Seen::Duplicate("a.yaml (2 times)".into())
         );
         assert_eq!(
-            slot.effective().value().err().unwrap().reason,
+            slot.effective().value(None).err().unwrap().reason,
             KnownReason::DuplicateObject
         );
         let file = |name: String| Source {
