@@ -110,10 +110,15 @@ async fn cluster() -> Result<(
     });
     let api = api.await?;
     let all = ListParams::default();
-    api.delete_collection(&DeleteParams::default(), &all)
-        .await?;
+    // A moment longer the storage of a new kind is still initialized, and answers that there are too many requests.
+    wait::until("the storage of the kind", DEADLINE, async || {
+        let gone = api.delete_collection(&DeleteParams::default(), &all).await;
+        Ok(gone.ok())
+    })
+    .await?;
     wait::until("the end of earlier policies", DEADLINE, async || {
-        Ok(api.list(&all).await?.items.is_empty().then_some(()))
+        let listed = api.list(&all).await.ok();
+        Ok(listed.filter(|listed| listed.items.is_empty()).map(drop))
     })
     .await?;
     Ok((turn, cluster, api))

@@ -266,7 +266,7 @@ mod tests {
                     ("host/agent/src/main.rs", &long(31)),
                     ("host/core/src/lib.rs", &long(41)),
                     ("guest/taints/src/lib.rs", &long(66)),
-                    ("wit/types.wit", &long(91)),
+                    ("wit/types.wit", &long(131)),
                 ],
             ),
             (
