@@ -11,6 +11,13 @@ use serde_json::{Value, json};
 use transom_core::rights::LIMITS;
 use transom_test_cluster::LOOSE;
 
+/// Kinds of objects that outlive their namespace, because nothing ends namespaces here.
+const OUTLIVING: [(&str, &str); 4] = [
+    ("v1", "ConfigMap"),
+    ("coordination.k8s.io/v1", "Lease"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+];
 const CRD: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
 /// Namespaces that always exist, and the agent's own.
 const KEPT: [&str; 5] = [
@@ -98,6 +105,16 @@ impl Stage {
         gone.buffer_unordered(PARALLEL)
             .try_collect::<Vec<()>>()
             .await?;
+        for kind in OUTLIVING {
+            for object in self.list(kind).await? {
+                let name = object.metadata.name.unwrap_or_default();
+                let namespace = object.metadata.namespace.unwrap_or_default();
+                // Tests put objects into the namespace `default`, too.
+                if namespace == "default" || !KEPT.contains(&namespace.as_str()) {
+                    self.delete(kind, Some(&namespace), &name).await?;
+                }
+            }
+        }
         let limits = ("v1", "ConfigMap");
         self.delete(limits, Some(HOME), LIMITS).await?;
         let revisions = ("apps/v1", "ControllerRevision");
