@@ -79,8 +79,8 @@ fn absent(found: &Found, guest: &Guest) -> Result<(), Failure> {
     Err(failure.about([reference.clone()]))
 }
 
-/// The inputs as the guest sees them, in the order of its needs; takes the values that were found. `kubeconfig` makes the view of the kubeconfig under
-/// a need's key of a Secret, and keeps the values that its references stand for.
+/// The inputs as the guest sees them, in the order of its needs; takes the values that were found. `kubeconfig` makes the
+/// view of the kubeconfig under a need's key of a Secret, and keeps the values that its references stand for.
 ///
 /// # Errors
 /// The errors of `kubeconfig`; `InvalidObject` for a Service or a declared field of another shape.

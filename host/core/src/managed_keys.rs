@@ -69,7 +69,7 @@ impl Wanted {
 
     fn wrong_fields<'a>(&'a self, object: &'a Object) -> impl Iterator<Item = &'a String> {
         let right = |path: &str, wanted: &Value| {
-            effect::at(&object.body, path).is_some_and(|there| holds(there, wanted))
+            path::at(&object.body, path).is_some_and(|there| holds(there, wanted))
         };
         let fields = self.fields.iter();
         fields
@@ -141,7 +141,7 @@ pub(crate) fn changed(wanted: &Wanted, existing: &Object) -> Vec<String> {
         );
     }
     changed.extend(wanted.wrong_fields(existing).cloned());
-    let there = |path: &&String| effect::at(&existing.body, path).is_some();
+    let there = |path: &&String| path::at(&existing.body, path).is_some();
     changed.extend(dropped(wanted, &had).filter(there).cloned());
     if had != Keys::wanted(wanted) {
         changed.push(format!("metadata.annotations.{}", labels::MANAGED_KEYS));
@@ -176,7 +176,7 @@ pub(crate) fn put(wanted: &Wanted, existing: Option<&Object>, body: &mut Value) 
     }
     for (path, value) in &wanted.fields {
         // What is right keeps the defaults that the API server added.
-        if !effect::at(body, path).is_some_and(|there| holds(there, value)) {
+        if !path::at(body, path).is_some_and(|there| holds(there, value)) {
             effect::put(body, &path::keys(path), value);
         }
     }
@@ -214,7 +214,7 @@ pub(crate) fn view(object: &Object) -> Value {
             .collect::<Vec<_>>()
     };
     let fields = keys.fields.iter();
-    let fields = fields.map(|path| json!([path, effect::at(&object.body, path)]));
+    let fields = fields.map(|path| json!([path, path::at(&object.body, path)]));
     json!([
         values("labels", &keys.labels),
         values("annotations", &keys.annotations),

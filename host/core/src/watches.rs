@@ -13,6 +13,7 @@ use crate::projection::Paths;
 use crate::reference::ObjectRef;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// How Secrets are read whose exact names are unknown until there is a primary.
@@ -93,6 +94,18 @@ pub struct Keep {
     pub digest: bool,
 }
 
+/// What is kept of the objects of each API version and kind, whichever watch covers them.
+pub fn by_kind(watches: &Watches) -> BTreeMap<(String, String), Keep> {
+    let mut kinds = BTreeMap::<_, Keep>::new();
+    for (scope, keep) in watches {
+        match kinds.entry((scope.api_version.clone(), scope.kind.clone())) {
+            Entry::Vacant(kind) => drop(kind.insert(keep.clone())),
+            Entry::Occupied(mut kind) => kind.get_mut().widen(keep.clone()),
+        }
+    }
+    kinds
+}
+
 /// The field of that digest.
 const DIGEST: &str = "contentDigest";
 /// The fields that are not content.
@@ -124,7 +137,7 @@ impl Keep {
     }
 
     /// Also keeps what another one keeps.
-    pub fn widen(&mut self, other: Self) {
+    fn widen(&mut self, other: Self) {
         let union = |mine: &mut Vec<Arc<str>>, mut theirs: Vec<Arc<str>>| {
             if mine.is_empty() || theirs.is_empty() {
                 return mine.clear();

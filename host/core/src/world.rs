@@ -27,7 +27,7 @@ use crate::policy::{Policy, ReadRule, WriteRule};
 use crate::reference::ObjectRef;
 use serde_json::Value;
 use std::fmt;
-use transom_api::policy::{PrimarySpec, WriteGrant};
+use transom_api::policy::{PrimarySpec, Verb, WriteGrant};
 
 /// Every world. The first one that takes the write grants of a policy is the policy's world.
 pub const ALL: &[&dyn World] = &[
@@ -94,6 +94,30 @@ pub struct Granted<'a> {
     pub reads: &'a [ReadRule],
     /// The named templates of the policy.
     pub names: &'a Names,
+}
+
+impl Granted<'_> {
+    /// Checks that the grant names no object beside `target: primary`, and only patches it.
+    pub(crate) fn patches_primary(&self) -> Result<(), PolicyError> {
+        let Self { field, grant, .. } = *self;
+        for (name, given) in [
+            ("kind", &grant.kind),
+            ("namespace", &grant.namespace),
+            ("name", &grant.name),
+        ] {
+            if given.is_some() {
+                let why = "must be absent with `target: primary`";
+                return Err(PolicyError::new(format!("{field}.{name}"), why));
+            }
+        }
+        match grant.verbs == [Verb::Patch] {
+            true => Ok(()),
+            false => Err(PolicyError::new(
+                format!("{field}.verbs"),
+                "a primary can only be patched",
+            )),
+        }
+    }
 }
 
 /// A guest's answer, before anything is checked.

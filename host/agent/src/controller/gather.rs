@@ -311,14 +311,10 @@ impl Reader<'_> {
         let controller = self.controller;
         let first = targets.first().unwrap_or(&primary.reference);
         self.touched.reconcile.target = Some(first.clone());
-        self.depend_on(&targets);
-        let mut there = Vec::with_capacity(targets.len());
-        for target in &targets {
-            let existing = self.look_at(target).await?;
-            self.touched.read(target, existing.as_ref());
-            let accounts = &controller.accounts;
-            accounts.read(self.key, "target", target, existing.as_ref());
-            there.push(existing);
+        let there = self.look(&targets).await?;
+        let accounts = &controller.accounts;
+        for (target, existing) in targets.iter().zip(&there) {
+            accounts.read(self.key, "target", target, existing.as_deref());
         }
         let queue = controller.queue(&self.key.policy);
         let others = queue.is_some_and(|queue| queue.begun.elapsed() < PATIENCE);
@@ -327,6 +323,7 @@ impl Reader<'_> {
             let contender = Contender::of(self.key, Some(primary));
             let released = ownership.set(contender, targets.clone());
             let claimed = targets.into_iter().zip(there).map(|(object, existing)| {
+                let existing = existing.map(Arc::unwrap_or_clone);
                 let stamp = existing.as_ref().and_then(Stamp::read);
                 let ownership = ownership.decide(self.key, &object, stamp.as_ref(), others);
                 Claimed {

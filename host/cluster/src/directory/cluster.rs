@@ -12,8 +12,7 @@ use crate::{Cluster, Patience, Read, ReadFailure, Verdict};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _};
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use transom_api::KnownReason;
 use transom_api::labels;
@@ -27,21 +26,14 @@ use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::stamp::Stamp;
-use transom_core::watches::{Keep, Scope, Watches};
+use transom_core::watches::{self, Scope, Watches};
 
 /// Maximum number of unreadable files in a status.
 const FILES: usize = 1_000;
 
 impl Cluster for Directory {
     fn watch(&self, wanted: Watches) {
-        let mut kinds = BTreeMap::<_, Keep>::new();
-        for (scope, keep) in wanted {
-            match kinds.entry((scope.api_version, scope.kind)) {
-                Entry::Vacant(kind) => drop(kind.insert(keep)),
-                Entry::Occupied(mut kind) => kind.get_mut().widen(keep),
-            }
-        }
-        self.shared.want(kinds);
+        self.shared.want(watches::by_kind(&wanted));
     }
 
     fn synced(&self, _patience: Patience) -> BoxFuture<'_, Result<(), Unreadable>> {

@@ -4,7 +4,7 @@
 use super::names::digest;
 use serde_json::{Map, Value, json};
 use transom_core::document::emit::to_yaml_in_order;
-use transom_core::projection::path::keys;
+use transom_core::projection::path::{at, keys};
 use transom_core::reference::ObjectRef;
 
 /// Start of the first line of a patch's file, followed by the digest of the rest. Without this check, values of a
@@ -166,10 +166,8 @@ fn elements(value: Option<&Value>) -> Option<&[Value]> {
 
 /// The value under a dotted path; null counts as absent.
 pub(super) fn get<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
-    let keys = keys(path);
-    keys.iter()
-        .try_fold(body, |value, key| value.get(key))
-        .filter(|_| !keys.is_empty())
+    at(body, path)
+        .filter(|_| !keys(path).is_empty())
         .filter(|value| !value.is_null())
 }
 

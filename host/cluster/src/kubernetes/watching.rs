@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use transom_api::KnownReason;
-use transom_core::projection::Paths;
 use transom_core::reference::ObjectRef;
-use transom_core::watches::{Keep, Scope, Watches};
+use transom_core::watches::{self, Keep, Scope, Watches};
 
 /// Health of the watches of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -227,15 +226,12 @@ fn about(watched: &Watched) -> News {
 
 /// The same watches, all of one kind with the same fields: an object that several of them cover is the same in all.
 pub(super) fn aligned(mut wanted: Watches) -> Watches {
-    let before = wanted.clone();
+    let kinds = watches::by_kind(&wanted);
     for (scope, keep) in &mut wanted {
-        let of_kind = |(other, _): &(&Scope, &Keep)| {
-            other.kind == scope.kind && other.api_version == scope.api_version
-        };
-        let all = || before.iter().filter(of_kind).map(|(_, keep)| keep);
-        let fields = all().map(|keep| keep.fields.as_ref());
-        keep.fields = fields.collect::<Option<Vec<&Paths>>>().map(Paths::union);
-        keep.digest = all().any(|keep| keep.digest);
+        let kind = (scope.api_version.clone(), scope.kind.clone());
+        if let Some(all) = kinds.get(&kind) {
+            (keep.fields, keep.digest) = (all.fields.clone(), all.digest);
+        }
     }
     wanted
 }
@@ -243,6 +239,7 @@ pub(super) fn aligned(mut wanted: Watches) -> Watches {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use transom_core::projection::Paths;
 
     #[test]
     fn watches_of_one_kind_store_the_same_fields() {

@@ -78,7 +78,7 @@ pub fn of(step: &Step, before: Option<&Object>) -> Vec<Effect> {
         Step::Delete { .. } => whole(Verb::Deleted),
         Step::Patch { fields, .. } => {
             let each = fields.iter().flat_map(|(path, value)| {
-                let there = before.and_then(|before| at(&before.body, path));
+                let there = before.and_then(|before| path::at(&before.body, path));
                 let changed = elements(there, value);
                 let changed = match changed.is_empty() {
                     true => vec![(Verb::Set, String::new())],
@@ -128,13 +128,6 @@ pub(crate) fn put<K: AsRef<str>>(body: &mut Value, path: &[K], value: &Value) {
         true => drop(map.remove(key.as_ref())),
         false => put(map.entry(key.as_ref()).or_insert(Value::Null), rest, value),
     }
-}
-
-/// The value under a dotted path.
-pub(crate) fn at<'a>(body: &'a Value, dotted: &str) -> Option<&'a Value> {
-    path::keys(dotted)
-        .iter()
-        .try_fold(body, |value, key| value.get(key))
 }
 
 /// The elements that differ, if both values are lists of maps with a key; an absent list is an empty one.

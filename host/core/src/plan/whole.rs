@@ -8,7 +8,6 @@ use crate::managed_keys::{self, Wanted};
 use crate::object::Object;
 use crate::ownership::Ownership;
 use crate::policy::WriteRule;
-use crate::projection::path::Path;
 use crate::reference::ObjectRef;
 use crate::stamp::{self, Stamp};
 use base64::Engine as _;
@@ -35,9 +34,10 @@ pub(super) fn plan(
         return Err(Failure::known(KnownReason::ContractBroken, message));
     };
     let sole = owned(wanting, claimed)?;
+    let wanted = Wanted::of(&wanting.policy.own, &whole.content, &rule.fields);
     let existing = claimed.existing.as_ref();
     let step = match existing {
-        None => Some(create(wanting, whole, &rule.fields)),
+        None => Some(create(wanting, whole, &wanted)),
         Some(existing) if existing.deleting() => {
             let message = format!("the target {target} is being deleted");
             let failure = Failure::known(KnownReason::InputTerminating, message);
@@ -45,7 +45,7 @@ pub(super) fn plan(
         }
         Some(existing) => {
             check_stamp(wanting, whole, existing, sole)?;
-            let step = update(wanting, whole, existing, &rule.fields);
+            let step = update(wanting, whole, existing, &wanted);
             check_mutable(existing, step.as_ref())?;
             step
         }
@@ -177,7 +177,7 @@ fn of_manifest_work(object: &Object) -> bool {
         .any(|key| key.starts_with(MANIFEST_WORK))
 }
 
-fn create(wanting: &Wanting<'_>, whole: &Whole<'_>, granted: &[Path]) -> Step {
+fn create(wanting: &Wanting<'_>, whole: &Whole<'_>, wanted: &Wanted) -> Step {
     let target = &whole.object;
     let data = whole
         .data
@@ -197,8 +197,7 @@ fn create(wanting: &Wanting<'_>, whole: &Whole<'_>, granted: &[Path]) -> Step {
         }
         map.extend(whole.fixed.clone());
     }
-    let wanted = Wanted::of(&wanting.policy.own, &whole.content, granted);
-    managed_keys::put(&wanted, None, &mut body);
+    managed_keys::put(wanted, None, &mut body);
     wanting.stamp.put(&mut body);
     Step::Create {
         desired: Object {
@@ -214,7 +213,7 @@ fn update(
     wanting: &Wanting<'_>,
     whole: &Whole<'_>,
     existing: &Object,
-    granted: &[Path],
+    wanted: &Wanted,
 ) -> Option<Step> {
     let (mut changed, mut data) = (Vec::new(), Map::new());
     for (key, content) in &whole.data {
@@ -235,8 +234,7 @@ fn update(
     {
         changed.push("metadata".to_owned());
     }
-    let wanted = Wanted::of(&wanting.policy.own, &whole.content, granted);
-    changed.extend(managed_keys::changed(&wanted, existing));
+    changed.extend(managed_keys::changed(wanted, existing));
     if changed.is_empty() {
         return None;
     }
@@ -244,7 +242,7 @@ fn update(
     if let Some(map) = body.as_object_mut().filter(|_| !whole.data.is_empty()) {
         map.insert("data".to_owned(), data.into());
     }
-    managed_keys::put(&wanted, Some(existing), &mut body);
+    managed_keys::put(wanted, Some(existing), &mut body);
     wanting.stamp.put(&mut body);
     if stamp.is_none() {
         stamp::put_adopted(&mut body);

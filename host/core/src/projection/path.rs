@@ -1,5 +1,6 @@
 //! Paths of fields: `status.version.history`, `metadata.annotations["a.b/c"]`, `status.conditions[Available]`.
 
+use serde_json::Value;
 use std::fmt;
 
 /// The most segments that a path may have.
@@ -98,6 +99,12 @@ pub fn keys(text: &str) -> Vec<String> {
     let path = Path::parse(text).ok();
     let keys = path.as_ref().and_then(Path::keys).unwrap_or_default();
     keys.into_iter().map(str::to_owned).collect()
+}
+
+/// The value in a body under a path of [`keys`].
+pub fn at<'a>(body: &'a Value, text: &str) -> Option<&'a Value> {
+    let keys = keys(text);
+    keys.iter().try_fold(body, |value, key| value.get(key))
 }
 
 /// The next segment of a text, and what follows it.

@@ -41,7 +41,10 @@ impl World for ObjectsWorld {
     fn rule(&self, granted: &Granted<'_>) -> Checked<WriteRule> {
         let Granted { field, grant, .. } = *granted;
         let target = match grant.target {
-            Some(_) => primary(granted)?,
+            Some(_) => {
+                granted.patches_primary()?;
+                Target::Primary
+            }
             None => made(granted)?,
         };
         let (cluster, api_version, kind) = match (&target, &grant.kind) {
@@ -89,28 +92,6 @@ impl World for ObjectsWorld {
 
 /// The group of the kinds that give rights.
 const RBAC: &str = "rbac.authorization.k8s.io/";
-
-/// Checks a grant of fields of the primary.
-fn primary(granted: &Granted<'_>) -> Checked<Target> {
-    let Granted { field, grant, .. } = *granted;
-    for (name, given) in [
-        ("kind", &grant.kind),
-        ("namespace", &grant.namespace),
-        ("name", &grant.name),
-    ] {
-        if given.is_some() {
-            let why = "must be absent with `target: primary`";
-            return Err(PolicyError::new(format!("{field}.{name}"), why));
-        }
-    }
-    match grant.verbs == [Verb::Patch] {
-        true => Ok(Target::Primary),
-        false => Err(PolicyError::new(
-            format!("{field}.verbs"),
-            "a primary can only be patched",
-        )),
-    }
-}
 
 /// Checks a grant of objects that the policy makes.
 fn made(granted: &Granted<'_>) -> Checked<Target> {

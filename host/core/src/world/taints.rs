@@ -103,23 +103,7 @@ fn primary_only(granted: &Granted<'_>) -> Result<(), PolicyError> {
             format!("only a {kind} of {api_version} has taints"),
         ));
     }
-    for (name, given) in [
-        ("kind", &grant.kind),
-        ("namespace", &grant.namespace),
-        ("name", &grant.name),
-    ] {
-        if given.is_some() {
-            let why = "must be absent with `target: primary`";
-            return Err(PolicyError::new(format!("{field}.{name}"), why));
-        }
-    }
-    if grant.verbs != [Verb::Patch] {
-        return Err(PolicyError::new(
-            format!("{field}.verbs"),
-            "a primary can only be patched",
-        ));
-    }
-    Ok(())
+    granted.patches_primary()
 }
 
 impl Answer for Decision {

@@ -87,14 +87,6 @@ async fn start_with(stage: &Stage, folder: &Path) -> Result<(Agent, Mark)> {
     Ok((agent, mark))
 }
 
-/// Nothing was refused to the agent since a mark.
-async fn nothing_denied(stage: &Stage, since: Mark) -> Result<()> {
-    let lines = stage.lines(since).await?;
-    let denied: Vec<_> = lines.iter().filter(|line| !line.allowed).collect();
-    ensure!(denied.is_empty(), "denied: {denied:#?}");
-    Ok(())
-}
-
 #[test]
 fn heartbeats_of_hundreds_of_leases_start_no_reconcile() -> Result<()> {
     on_stage(async |stage| {
@@ -133,7 +125,7 @@ fn heartbeats_of_hundreds_of_leases_start_no_reconcile() -> Result<()> {
         put_lease(stage, "c7", "2026-11-21T07:59:59.000000Z").await?;
         wait_for_seen(stage, "c7", "fresh").await?;
         agent.stop()?;
-        nothing_denied(stage, mark).await
+        stage.nothing_denied(mark).await
     })
 }
 
@@ -167,7 +159,7 @@ fn a_set_has_every_selected_object_and_is_never_cut() -> Result<()> {
         stage.delete(CONFIG_MAP, Some("default"), "c").await?;
         wait_for_seen(stage, "one", "every-2-2").await?;
         agent.stop()?;
-        nothing_denied(stage, mark).await
+        stage.nothing_denied(mark).await
     })
 }
 
@@ -207,7 +199,7 @@ fn a_change_wakes_as_the_need_says() -> Result<()> {
         put_map(stage, "m", "x", "1", "1").await?;
         wait_for_seen(stage, "one", "absent_Applied_every-1-1").await?;
         agent.stop()?;
-        nothing_denied(stage, mark).await
+        stage.nothing_denied(mark).await
     })
 }
 
@@ -280,6 +272,6 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:auth
         for name in ["one", "two"] {
             stage.delete(REQUEST, None, name).await?;
         }
-        nothing_denied(stage, mark).await
+        stage.nothing_denied(mark).await
     })
 }

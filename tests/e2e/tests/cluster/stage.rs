@@ -372,6 +372,14 @@ impl Stage {
             .collect())
     }
 
+    /// Checks that nothing was denied to the agent since a mark.
+    pub(crate) async fn nothing_denied(&self, since: Mark) -> Result<()> {
+        let lines = self.lines(since).await?;
+        let denied: Vec<_> = lines.iter().filter(|line| !line.allowed).collect();
+        ensure!(denied.is_empty(), "denied: {denied:#?}");
+        Ok(())
+    }
+
     /// Every request of any client that was answered since a mark.
     pub(crate) async fn all_lines(&self, since: Mark) -> Result<Vec<Line>> {
         let secrets = self.api(SECRET, Some("default")).await?;

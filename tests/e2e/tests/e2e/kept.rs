@@ -45,8 +45,7 @@ fn what_others_could_have_written_is_never_loaded_and_is_read_again_from_its_pla
     registry.push("team/kubeconfig:v1", &program::component("kubeconfig")?)?;
     let component = format!("oci:{}:v1", registry.place("team/kubeconfig"));
     stage.put_policy(POLICY, &[("builtin:kubeconfig", &component)])?;
-    let sources = format!("builtin,oci:{}/team/*", registry.address());
-    let start = |log: &str| reach.start_with(&stage, &sources, log);
+    let start = |log: &str| reach.start(&stage, &registry, log);
     let agent = start("log")?;
     let status = stage.policy_status(POLICY);
     stage.wait_for_secret(0, "the secret", |_| true)?;

@@ -41,7 +41,7 @@ impl Reach {
         })
     }
 
-    fn start(&self, stage: &Stage, registry: &Registry, log: &str) -> Result<Agent> {
+    pub(crate) fn start(&self, stage: &Stage, registry: &Registry, log: &str) -> Result<Agent> {
         let sources = format!("builtin,oci:{}/team/*", registry.address());
         self.start_with(stage, &sources, log)
     }

@@ -14,7 +14,7 @@ use transom_core::object::Object;
 use transom_core::plan::desired::holds;
 use transom_core::plan::{Step, WriteFailure};
 use transom_core::policy::values;
-use transom_core::projection::path::keys;
+use transom_core::projection::path::at;
 use transom_core::reference::ObjectRef;
 
 /// The labels and annotations of the stamp.
@@ -65,17 +65,10 @@ fn sent(step: &Step) -> View {
 fn got(step: &Step, answer: &Value) -> View {
     match step {
         Step::Create { desired } | Step::Update { desired, .. } => of_object(step, desired, answer),
-        Step::Patch { fields, .. } => {
-            let at = |path: &str| {
-                keys(path)
-                    .iter()
-                    .try_fold(answer, |value, key| value.get(key))
-            };
-            fields
-                .iter()
-                .filter_map(|(path, _)| field(path, at(path)))
-                .collect()
-        }
+        Step::Patch { fields, .. } => fields
+            .iter()
+            .filter_map(|(path, _)| field(path, at(answer, path)))
+            .collect(),
         Step::Delete { .. } => View::new(),
     }
 }
@@ -94,19 +87,13 @@ fn of_object(step: &Step, desired: &Object, body: &Value) -> View {
                 .map(|(key, value)| (format!("data.{key}"), value)),
         );
     }
-    let at = |body, path: &str| {
-        let keys = keys(path);
-        keys.iter()
-            .try_fold(body, |value: &Value, key| value.get(key))
-            .cloned()
-    };
     for path in content(step, desired) {
-        let (wanted, there) = (at(&desired.body, &path), at(body, &path));
         // The defaults that the server adds are no difference.
-        let value = match (wanted, there) {
-            (Some(wanted), Some(there)) if holds(&there, &wanted) => Some(wanted),
+        let value = match (at(&desired.body, &path), at(body, &path)) {
+            (Some(wanted), Some(there)) if holds(there, wanted) => Some(wanted),
             (_, there) => there,
         };
+        let value = value.cloned();
         view.extend(value.map(|value| (path, value)));
     }
     for field in ["labels", "annotations"] {

@@ -11,7 +11,7 @@ use kube::core::request::Error;
 use serde_json::{Map, Value, json};
 use transom_core::object::Object;
 use transom_core::plan::Step;
-use transom_core::projection::path::keys;
+use transom_core::projection::path::{at, keys};
 use transom_core::reference::ObjectRef;
 
 /// A version that no object ever has: the first write to a store makes version 2. A server-side apply at this version
@@ -100,11 +100,8 @@ fn updated(desired: &Object, changed: &[String]) -> Value {
         }
     }
     for path in changed.iter().filter(|path| is_content(path)) {
-        let keys = keys(path);
-        let value = keys
-            .iter()
-            .try_fold(&desired.body, |value, key| value.get(key));
-        put(&mut body, &keys, value.cloned().unwrap_or_default());
+        let value = at(&desired.body, path).cloned();
+        put(&mut body, &keys(path), value.unwrap_or_default());
     }
     body
 }

@@ -8,13 +8,13 @@ use crate::managed_keys;
 use crate::object::Object;
 use crate::plan::Step;
 use crate::plan::effect::{self, Effect, KEYS, TIMES, Verb};
+use crate::projection::path;
 use crate::time::parse_rfc3339;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
-use transom_api::labels;
 
 /// Maximum number of changes of one primary that are kept by name, and of fields of one change.
 const CHANGES: usize = 64;
@@ -169,7 +169,7 @@ fn content(step: &Step, before: Option<&Object>, effects: &[Effect]) -> Value {
         Step::Patch { fields, .. } => {
             let there = |path: &str| {
                 before
-                    .and_then(|before| effect::at(&before.body, path))
+                    .and_then(|before| path::at(&before.body, path))
                     .map(timeless)
             };
             let field = |(path, value): &(String, Value)| {
@@ -218,8 +218,8 @@ fn timeless(value: &Value) -> Value {
     }
 }
 
-/// An object that the policy makes: its data without credentials, and the labels and annotations that the agent sets
-/// and that do not change with time.
+/// An object that the policy makes: its data without credentials, and the labels, annotations and fields that the policy
+/// puts on it.
 fn whole(desired: &Object) -> Value {
     let data = desired.body.get("data").and_then(Value::as_object);
     let data: Map<String, Value> = data
@@ -227,21 +227,7 @@ fn whole(desired: &Object) -> Value {
         .flatten()
         .map(|(key, value)| (key.clone(), open(value, &desired.reference.kind)))
         .collect();
-    let listed = desired.annotation(labels::MANAGED_KEYS);
-    let listed = listed.and_then(|text| serde_json::from_str::<Value>(text).ok());
-    let own = |field: &str| -> Vec<Value> {
-        let keys = listed.as_ref().and_then(|keys| keys.get(field)?.as_array());
-        let values = keys.into_iter().flatten().filter_map(Value::as_str);
-        let at = |key| desired.body.get("metadata")?.get(field)?.get(key);
-        values.map(|key| json!([key, at(key)])).collect()
-    };
-    json!([
-        data,
-        own("labels"),
-        own("annotations"),
-        desired.body.get("type"),
-        managed_keys::view(desired),
-    ])
+    json!([data, desired.body.get("type"), managed_keys::view(desired),])
 }
 
 /// A value of a written object. Of a kubeconfig no credential is left; of anything else in a Secret, nothing.
