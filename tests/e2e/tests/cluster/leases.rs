@@ -283,6 +283,12 @@ fn ignores_clock_skew_of_other_replicas() -> Result<()> {
         let one = Replica::start(stage, "one", &stage.cluster.server()).await?;
         wait_for_leader(stage, "one", "the dead leader has a clock of 2090").await?;
         stage.wait_for_right("clock", 6443).await?;
+        // A new leader records the revisions of both policies; it may do so after its first Secret.
+        wait::until("the recorded revisions", DEADLINE, async || {
+            let recorded = stage.list(("apps/v1", "ControllerRevision")).await?;
+            Ok((recorded.len() == 2).then_some(()))
+        })
+        .await?;
         let (mark, start, mut renewals) = (stage.mark()?, Instant::now(), 0);
         stage
             .patch(LEASES, Some(HOME), LEASE, ghost(2000, renewals))
@@ -307,7 +313,7 @@ fn ignores_clock_skew_of_other_replicas() -> Result<()> {
         let writes = deeds.writes(&one.user);
         ensure!(
             writes.iter().all(|line| line.received > *renewed),
-            "written while another one had the Lease"
+            "written while another one had the Lease, renewed at {renewed}: {writes:#?}"
         );
         wait_for_leader(stage, "one", "the leader with a clock of 2000 died").await?;
         stage.wait_for_right("clock", 7443).await?;
