@@ -109,6 +109,9 @@ pub(crate) struct Controller {
     seeds: RandomState,
     /// Whether the active revisions are those of the leader before; always true without an election.
     current: channel::Sender<bool>,
+    /// Whether it ends once nothing is left to do, so that nothing but a retry is put off: a pass would not end while
+    /// resyncs come due faster than they are done.
+    ends: bool,
     /// Set when its reconciles are those of a trial, which are neither logged nor counted.
     trial: Option<Overlay>,
     /// The trials that are told what changes.
@@ -135,9 +138,16 @@ impl Controller {
             moved: Notify::new(),
             seeds: RandomState::new(),
             current: channel::Sender::new(true),
+            ends: false,
             trial: None,
             rehearsals: Rehearsals::default(),
         }
+    }
+
+    /// For a single run: the agent ends once nothing is left to do.
+    pub(crate) fn ending(mut self, ends: bool) -> Self {
+        self.ends = ends;
+        self
     }
 
     /// Sets the size limit of kubeconfigs.

@@ -184,7 +184,8 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
             args.asked.is_none(),
         )
     });
-    let controller = controller(connect::open(args).await?, &args.reconcile).within(&budget);
+    let controller = controller(connect::open(args).await?, &args.reconcile);
+    let controller = controller.within(&budget).ending(args.once);
     let place = controller
         .connections
         .limits(args.server.lease_namespace.as_deref());

@@ -128,6 +128,7 @@ impl Controller {
         let reconcile = |cause, after| queue.push(&key.primary, Queued::Reconcile(cause), after);
         if let Some(after) = report.again_after_ms.map(Duration::from_millis) {
             match report.failures {
+                0 if self.ends => {}
                 0 => reconcile(Cause::Timer, Some(after)),
                 _ => queue.push_again(&key.primary, after, admitted.since),
             }
@@ -137,7 +138,7 @@ impl Controller {
         let timed = matches!(cause, Cause::Timer | Cause::Expired | Cause::Retry);
         let keeps = timed && queue.awaits(&key.primary, &Cause::Resync);
         match report.resync_after_ms.map(Duration::from_millis) {
-            Some(_) if keeps => {}
+            Some(_) if keeps || self.ends => {}
             Some(after) => reconcile(Cause::Resync, Some(after)),
             None => queue.forget(&key.primary, &Cause::Resync),
         }
@@ -150,7 +151,7 @@ impl Controller {
     /// Has a primary reconciled when a time in an object that it depends on gets as old as its limit.
     pub(super) fn expire(&self, queue: &Workqueue, key: &Key) {
         let at = self.memory.lock().expires(key);
-        match at {
+        match at.filter(|_| !self.ends) {
             Some(at) => self.expire_at(queue, key, at),
             None => queue.forget(&key.primary, &Cause::Expired),
         }

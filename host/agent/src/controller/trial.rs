@@ -172,6 +172,7 @@ impl Controller {
             moved: Notify::new(),
             seeds: RandomState::new(),
             current: watch::Sender::new(true),
+            ends: true,
             trial: Some(Overlay::default()),
             rehearsals: Rehearsals::default(),
         }

@@ -79,6 +79,29 @@ fn swap(
 }
 
 #[test]
+fn a_candidate_is_tried_although_resyncs_come_due_faster_than_they_are_done() -> Result<()> {
+    let stage = Stage::new(0, 3 * CLUSTERS)?;
+    let resync = "spec:\n  resyncSeconds: 1\n";
+    let changes = [("builtin:taints", "decide.wasm"), ("spec:\n", resync)];
+    stage.put_policy(POLICY, &changes)?;
+    put_component(&stage, &program::component("taints")?)?;
+    let (agent, admin) = start(&stage, &[])?;
+    agent.wait_for_lines(1, &["\"loaded\""])?;
+    wait::until("resyncs", DEADLINE, || {
+        let resyncs = reconciles(admin, "Resync").ok()?;
+        (resyncs > CLUSTERS as f64).then_some(())
+    })?;
+    put_component(&stage, &wanting_none()?)?;
+    agent.wait_for_lines(1, &["\"swapped\""])?;
+    agent.stop()?;
+    let mut plan = stage.transom()?;
+    plan.arg("plan").arg(POLICY).arg("--dir").arg(&stage.fleet);
+    let planned = plan.arg("--policies").arg(&stage.policies).output()?;
+    ensure!(planned.status.success(), "{planned:?}");
+    Ok(())
+}
+
+#[test]
 fn a_swap_reconciles_exactly_the_primaries_whose_answer_differs() -> Result<()> {
     let stage = Stage::new(0, 0)?;
     let away = |index: usize| index % EACH == 7;
