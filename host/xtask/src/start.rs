@@ -1,9 +1,11 @@
 //! The tasks that build a program of the workspace and start it: `cargo xtask cluster`, `demo --cluster`, `deploy` and
 //! `bench`.
 
+use crate::workspace::Workspace;
 use crate::{guests, process, progress, servers, workspace};
 use anyhow::{Context as _, Result};
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// The program of `tests/cluster`.
@@ -87,11 +89,8 @@ enum What {
     Cluster,
 }
 
-/// Measures the release build; prints the table and writes it below the target folder: to `bench/bench.json`, or to
-/// `bench/cluster.json` for an API server.
-pub(crate) fn bench(args: &Bench) -> Result<()> {
-    let workspace = workspace::read()?;
-    guests::run(&guests::Args::shipped_and(&workspace, "calm"))?;
+/// Builds the agent and the benchmarks for release, and returns their folder.
+pub(crate) fn release(workspace: &Workspace) -> Result<PathBuf> {
     progress::say("    building for release; this takes some minutes, once");
     process::run(workspace::cargo().current_dir(&workspace.root).args([
         "build",
@@ -99,7 +98,15 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
         "--package=transom",
         "--package=transom-bench",
     ]))?;
-    let release = workspace.target.join("release");
+    Ok(workspace.target.join("release"))
+}
+
+/// Measures the release build; prints the table and writes it below the target folder: to `bench/bench.json`, or to
+/// `bench/cluster.json` for an API server.
+pub(crate) fn bench(args: &Bench) -> Result<()> {
+    let workspace = workspace::read()?;
+    guests::run(&guests::Args::shipped_and(&workspace, "calm"))?;
+    let release = release(&workspace)?;
     let bench = workspace.target.join("bench");
     let mut measure = Command::new(release.join("transom-bench"));
     measure.arg("run");

@@ -16,6 +16,8 @@ use transom_support::{fleet, wait};
 
 /// Of so many changes of an object one changes the answer: an object is written at most once in a second.
 const DIFFERS: usize = 16;
+/// So many changes are made before the workqueues are looked at.
+const AT_ONCE: usize = 64;
 /// A change of a Service that changes no answer.
 const FAMILIES: [&str; 2] = ["PreferDualStack", "RequireDualStack"];
 /// A change of a ManagedCluster that changes no answer, and one that does.
@@ -117,8 +119,8 @@ impl<'a> Load<'a> {
         Ok(flips)
     }
 
-    /// Makes one change after the other, round by round. Waits while more wait to be reconciled than there are changes in a
-    /// round, so that neither the agent nor the stream starves.
+    /// Makes one change after the other, round by round. After every few waits while more primaries are to be reconciled
+    /// than there are changes in a round, so that neither the agent nor the stream starves.
     fn rounds(
         &self,
         admin: SocketAddr,
@@ -126,13 +128,14 @@ impl<'a> Load<'a> {
         count: usize,
         mut change: impl FnMut(usize, usize) -> Result<()>,
     ) -> Result<()> {
-        let mut round = 0;
+        let mut made = 0;
         while !over.load(Ordering::Relaxed) {
-            for at in 0..count {
-                change(round, at)?;
-                self.edits.fetch_add(1, Ordering::Relaxed);
+            change(made / count, made % count)?;
+            self.edits.fetch_add(1, Ordering::Relaxed);
+            made += 1;
+            if !made.is_multiple_of(AT_ONCE) {
+                continue;
             }
-            round += 1;
             wait::until("room in the workqueues", DEADLINE, || {
                 let left = metric(admin, "transom_queue_primaries", "").ok()?;
                 (left <= count as f64 || over.load(Ordering::Relaxed)).then_some(())

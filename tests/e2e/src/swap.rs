@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -42,6 +43,8 @@ pub struct Swap {
     pub clusters: usize,
     /// ManagedClusters; more than HostedClusters.
     pub managed: usize,
+    /// Seconds between two resyncs of a ManagedCluster: what keeps the agent busy beside the changes.
+    pub resync_seconds: u32,
     /// How often both policies are replaced.
     pub swaps: usize,
 }
@@ -90,7 +93,7 @@ impl Swap {
     pub fn run(self) -> Result<Swapped> {
         let stage = Stage::new(self.clusters, self.managed)?;
         let versions = Versions::read()?;
-        versions.put(&stage, 0)?;
+        versions.put(&stage, 0, self.resync_seconds)?;
         let mut command = stage.run()?;
         command.args([ADMIN, "127.0.0.1:0", "--log-format", "json"]);
         let agent = Agent::start(&mut command, stage.path("log"))?;
@@ -103,7 +106,7 @@ impl Swap {
         let (memory, flips) = std::thread::scope(|scope| {
             let hosted = scope.spawn(|| load.edit_hosted(admin, &over));
             let managed = scope.spawn(|| load.edit_managed(admin, &over));
-            let reader = scope.spawn(|| versions.read_all(&stage, &over, &read));
+            let reader = scope.spawn(|| versions.read_all(&stage, admin, &over, &read));
             let memory = self.swap_all(&stage, &agent, &versions);
             over.store(true, Ordering::Relaxed);
             let ended = |_| anyhow::anyhow!("a thread panicked");
@@ -137,7 +140,7 @@ impl Swap {
     fn swap_all(self, stage: &Stage, agent: &Agent, versions: &Versions) -> Result<Vec<u64>> {
         let one = |round: usize| {
             let before = revision(stage);
-            versions.put(stage, round)?;
+            versions.put(stage, round, self.resync_seconds)?;
             for index in ready(self.clusters).filter(|index| *index >= self.clusters - QUIET) {
                 agent.wait(&format!("round {round} of {index}"), || {
                     let text = fs::read_to_string(stage.secret(index)).ok()?;
@@ -236,7 +239,7 @@ impl Versions {
 
     /// Writes the revisions of a round: each policy names the component of the round's version, and the secrets bear the
     /// round.
-    fn put(&self, stage: &Stage, round: usize) -> Result<()> {
+    fn put(&self, stage: &Stage, round: usize, resync_seconds: u32) -> Result<()> {
         let version = round % 2;
         let name = format!("{version}.wasm");
         let of = |all: &[Vec<u8>; 2]| all.get(version).cloned().context("there are two versions");
@@ -251,8 +254,10 @@ impl Versions {
             let annotations = json!({ROUND: round.to_string()});
             let own = format!("\n  own:\n    annotations: {annotations}\n");
             let mut changes = vec![(component, &*name)];
-            if policy == POLICY {
-                changes.push(("\n  own:\n", &own));
+            let resync = format!("spec:\n  resyncSeconds: {resync_seconds}\n");
+            match policy {
+                POLICY => changes.push(("\n  own:\n", &own)),
+                _ => changes.push(("spec:\n", &resync)),
             }
             stage.put_policy(policy, &changes)?;
         }
@@ -316,9 +321,19 @@ impl Versions {
 
     /// Reads every secret over and over; at all times each must come from one version, and from no earlier round than
     /// before.
-    fn read_all(&self, stage: &Stage, over: &AtomicBool, read: &AtomicUsize) -> Result<()> {
-        let mut rounds = BTreeMap::<PathBuf, usize>::new();
+    fn read_all(
+        &self,
+        stage: &Stage,
+        admin: SocketAddr,
+        over: &AtomicBool,
+        read: &AtomicUsize,
+    ) -> Result<()> {
+        let (mut rounds, mut written) = (BTreeMap::<PathBuf, usize>::new(), 0.0);
         while !over.load(Ordering::Relaxed) {
+            written = wait::until("another write", DEADLINE, || {
+                let writes = metric(admin, "transom_writes_total", "").ok()?;
+                (writes > written || over.load(Ordering::Relaxed)).then_some(writes)
+            })?;
             let all = tree::files(&stage.own().join("objects"))?;
             for path in all.into_iter().filter(|path| is_secret(path)) {
                 let text = match fs::read_to_string(&path) {

@@ -28,6 +28,7 @@ fn swaps_under_constant_change_lose_mix_and_repeat_nothing() -> Result<()> {
     let swapped = Swap {
         clusters: 12,
         managed: 40,
+        resync_seconds: 1,
         swaps: 8,
     }
     .run()?;
@@ -42,7 +43,8 @@ fn swaps_under_constant_change_lose_mix_and_repeat_nothing() -> Result<()> {
 fn soak() -> Result<()> {
     let swap = Swap {
         clusters: 60,
-        managed: 180,
+        managed: 12_000,
+        resync_seconds: 1,
         swaps: 200,
     };
     let swapped = swap.run()?;
