@@ -6,7 +6,7 @@ pub mod overlap;
 
 use crate::policy::Policy;
 use crate::reference::ObjectRef;
-use crate::rollout::Candidate;
+use crate::rollout::{Candidate, Gate};
 use crate::trigger::{Evaluator, Predicate};
 use guest::Guest;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,10 +57,28 @@ impl Revision {
 /// Why a revision was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
+    /// The gate that the revision did not pass.
+    pub gate: Gate,
     /// The reason.
     pub reason: KnownReason,
     /// What is wrong, and where.
     pub message: String,
+}
+
+impl Refusal {
+    /// A refusal at the gate that the reason belongs to.
+    pub fn new(reason: KnownReason, message: impl Into<String>) -> Self {
+        Self {
+            gate: Gate::of(reason),
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// The same at another gate: a guest may break a limit at any.
+    pub fn at(self, gate: Gate) -> Self {
+        Self { gate, ..self }
+    }
 }
 
 /// Where a policy is written, and which generation of it this is.
@@ -339,10 +357,7 @@ mod tests {
     }
 
     fn refusal(message: &str) -> Refusal {
-        Refusal {
-            reason: KnownReason::PolicyInvalid,
-            message: message.to_owned(),
-        }
+        Refusal::new(KnownReason::PolicyInvalid, message)
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::failure::failing::{self, FailingSince};
 use crate::policy::budget::usage::Usage;
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
-use crate::rollout::{self, Candidate, Gate};
+use crate::rollout::{self, Candidate};
 use crate::time::format_rfc3339;
 use concerns::concerns;
 pub use revision::signers;
@@ -174,7 +174,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
 /// The newest revision while it is not active; of one that could not even be loaded, only where it stopped.
 fn candidate(entry: &Entry) -> Option<CandidateStatus> {
     let stopped = entry.refused.as_ref().map(|refused| CandidateStatus {
-        gate: Gate::of(refused.reason).as_str().to_owned(),
+        gate: refused.gate.as_str().to_owned(),
         reason: refused.reason.as_str().to_owned(),
         ..CandidateStatus::default()
     });
@@ -523,10 +523,7 @@ mod tests {
         let missing = KnownReason::InputTerminating;
         assert_eq!(stalled(&entry, missing), texts(None, "ReadFailed"));
         // One condition, also when the newest revision is refused.
-        entry.refused = Some(Refusal {
-            reason: KnownReason::SettingsRefused,
-            message: "why".to_owned(),
-        });
+        entry.refused = Some(Refusal::new(KnownReason::SettingsRefused, "why"));
         let refused = texts(Some("SettingsRefused"), "GuestTrapped");
         assert_eq!(stalled(&entry, trapped), refused);
     }
@@ -580,10 +577,7 @@ mod tests {
             message.contains("is signed by release; ") && message.contains("part of the agent"),
             "{message}"
         );
-        let refusal = |reason| Refusal {
-            reason,
-            message: "why".to_owned(),
-        };
+        let refusal = |reason| Refusal::new(reason, "why");
         entry.refused = Some(refusal(KnownReason::SettingsRefused));
         assert_eq!(verified(&entry).unwrap().0, ConditionStatus::True);
         entry.refused = Some(refusal(KnownReason::SignatureMissing));
@@ -623,10 +617,7 @@ mod tests {
     }
 
     fn refusing(reason: KnownReason, message: &str) -> Entry {
-        let refusal = Refusal {
-            reason,
-            message: message.to_owned(),
-        };
+        let refusal = Refusal::new(reason, message);
         Entry {
             refused: Some(refusal),
             ..entry()

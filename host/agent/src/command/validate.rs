@@ -58,10 +58,7 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
     let broken = found.broken.iter().map(|(place, why)| Verdict {
         place: place.clone(),
         name: "-".to_owned(),
-        refused: Some(Refusal {
-            reason: KnownReason::ManifestInvalid,
-            message: why.clone(),
-        }),
+        refused: Some(Refusal::new(KnownReason::ManifestInvalid, why.clone())),
         warnings: Vec::new(),
     });
     let each = all.iter().zip(&loaded);
@@ -98,10 +95,9 @@ fn checked(
     }
     load::limits(engine, &policy)?;
     for component in remote.iter().chain(&here) {
-        component.check(sources).map_err(|error| Refusal {
-            reason: error.reason(),
-            message: error.to_string(),
-        })?;
+        component
+            .check(sources)
+            .map_err(|error| Refusal::new(error.reason(), error.to_string()))?;
     }
     let unchecked = remote.iter().map(|component| {
         format!(
@@ -143,7 +139,9 @@ fn print(verdict: &Verdict, screen: &Screen) {
             let word = screen.tinted("valid", Tint::Green, 8);
             screen.line(format_args!("{word} {name} ({place})"));
         }
-        Some(Refusal { reason, message }) => {
+        Some(Refusal {
+            reason, message, ..
+        }) => {
             let (word, reason) = (screen.tinted("refused", Tint::Red, 8), reason.as_str());
             screen.line(format_args!("{word} {name} ({place}): {reason}: {message}"));
         }

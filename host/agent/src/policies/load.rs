@@ -15,6 +15,7 @@ use transom_core::catalogue::{Refusal, Revision};
 use transom_core::contract::description::Role;
 use transom_core::policy::budget::usage::Usage;
 use transom_core::policy::{Policy, check, manifest};
+use transom_core::rollout::Gate;
 use transom_engine::{Capabilities, Engine, Limits, LoadError};
 
 /// One policy ready to be reconciled: what decisions need, and the compiled guests.
@@ -77,10 +78,7 @@ pub(crate) fn load(
     };
     assemble(engine, check(&written.value)?, inputs).map_err(|unloaded| match unloaded {
         Unloaded::Refused(refusal) => refusal,
-        Unloaded::Slow => Refusal {
-            reason: KnownReason::ComponentTooLarge,
-            message: LoadError::Slow.to_string(),
-        },
+        Unloaded::Slow => Refusal::new(KnownReason::ComponentTooLarge, LoadError::Slow.to_string()),
     })
 }
 
@@ -98,17 +96,12 @@ pub(crate) fn check(value: &Value) -> Result<Policy, Refusal> {
 /// # Errors
 /// When the policy asks for more than the engine allows.
 pub(crate) fn limits(engine: &Engine, policy: &Policy) -> Result<Limits, Refusal> {
-    Limits::of_policy(&policy.budget, engine.limits()).map_err(|error| Refusal {
-        reason: KnownReason::BudgetNotAllowed,
-        message: error.to_string(),
-    })
+    Limits::of_policy(&policy.budget, engine.limits())
+        .map_err(|error| Refusal::new(KnownReason::BudgetNotAllowed, error.to_string()))
 }
 
 fn invalid(message: String) -> Refusal {
-    Refusal {
-        reason: KnownReason::PolicyInvalid,
-        message,
-    }
+    Refusal::new(KnownReason::PolicyInvalid, message)
 }
 
 /// The refusal of manifests at several places that have one name.
@@ -206,11 +199,13 @@ impl Load<'_> {
             demand,
             inputs,
         } = self;
-        let refused = |reason: KnownReason, why: &dyn std::fmt::Display| {
-            Unloaded::Refused(Refusal {
-                reason,
-                message: format!("spec.guests.{role}: {why}"),
-            })
+        let refusal = |reason: KnownReason, why: &dyn std::fmt::Display| {
+            Refusal::new(reason, format!("spec.guests.{role}: {why}"))
+        };
+        let refused = |reason, why: &dyn std::fmt::Display| Unloaded::Refused(refusal(reason, why));
+        // A guest may break a limit at each of the gates that ask it.
+        let refused_at = |gate, reason, why: &dyn std::fmt::Display| {
+            Unloaded::Refused(refusal(reason, why).at(gate))
         };
         let at = Location::parse(&spec.component, inputs.base).map_err(|why| {
             refused(
@@ -243,13 +238,15 @@ impl Load<'_> {
             .map_err(|failure| refused(known_reason(failure.reason.as_str()), &failure.message))?;
         guest.signers = signers.unwrap_or_default();
         check_settings(&compiled, limits, &spec.settings)
-            .map_err(|(reason, why)| refused(reason, &why))?;
+            .map_err(|(reason, why)| refused_at(Gate::Settings, reason, &why))?;
         if !inputs.passed.has(compiled.digest()) {
             cases::check(engine, &compiled, &artifact.bytes).map_err(|failed| match failed {
                 cases::Failed::Slow => Unloaded::Slow,
-                cases::Failed::Refused(reason, why) => {
-                    refused(reason, &format_args!("component `{at}`: {why}"))
-                }
+                cases::Failed::Refused(reason, why) => refused_at(
+                    Gate::Cases,
+                    reason,
+                    &format_args!("component `{at}`: {why}"),
+                ),
             })?;
         }
         Ok((compiled, guest))
@@ -270,8 +267,12 @@ fn check_settings(
 ) -> Result<(), (KnownReason, String)> {
     let text = Value::Object(settings.clone()).to_string();
     let problems = guest.validate(limits, &text).result;
-    let problems =
-        problems.map_err(|failure| (known_reason(failure.reason()), failure.to_string()))?;
+    let problems = problems.map_err(|failure| {
+        (
+            known_reason(failure.reason()),
+            format!("settings: {failure}"),
+        )
+    })?;
     let Some(problem) = problems.first() else {
         return Ok(());
     };

@@ -17,7 +17,7 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_artifacts::folder::FileIdentity;
-use transom_artifacts::{Gathered, Location, Unread};
+use transom_artifacts::{Gathered, Location};
 use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
 use transom_core::rollout::history::History;
@@ -296,7 +296,7 @@ async fn read(components: Components, mut job: Job) -> Ran {
         match components.history(&job.name).await {
             Ok(history) => job.history = history,
             // Without the history it is not known what may be active.
-            Err(Unread { reason, message }) => return unrecalled(job, Refusal { reason, message }),
+            Err(unread) => return unrecalled(job, Refusal::new(unread.reason, unread.message)),
         }
     }
     Ran::Again(Box::new(job))
@@ -416,10 +416,10 @@ fn load_newest(
 }
 
 fn bug() -> Refusal {
-    Refusal {
-        reason: KnownReason::AgentFailed,
-        message: "a bug in the agent made loading the policy fail".to_owned(),
-    }
+    Refusal::new(
+        KnownReason::AgentFailed,
+        "a bug in the agent made loading the policy fail",
+    )
 }
 
 /// Whether a signature may still come to a registry, which reports nothing.

@@ -309,12 +309,8 @@ pub(super) fn restore(
     read: &Gathered,
     record: &Record,
 ) -> Result<Loaded, Unloaded> {
-    let refused = |why: String| {
-        Unloaded::Refused(Refusal {
-            reason: KnownReason::ComponentNotFound,
-            message: why,
-        })
-    };
+    let refused =
+        |why: String| Unloaded::Refused(Refusal::new(KnownReason::ComponentNotFound, why));
     let policy = record.policy();
     let policy = policy.map_err(|error| refused(error.to_string()))?;
     // Whom the policy trusts now counts, and all else that is no part of a revision.

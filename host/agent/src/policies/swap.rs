@@ -240,10 +240,7 @@ impl Swap {
                 for written in &mut newest.written {
                     written.value.take();
                 }
-                let refusal = Refusal {
-                    reason: KnownReason::ManifestInvalid,
-                    message: format!("{place}: {why}"),
-                };
+                let refusal = Refusal::new(KnownReason::ManifestInvalid, format!("{place}: {why}"));
                 changes.extend(self.refuse(&name, refusal, false));
             }
         }

@@ -23,9 +23,8 @@ pub(super) fn demand(spec: &VerifySpec, inputs: Inputs<'_>) -> Result<Demand, Re
     let places = places(spec, inputs.base).into_iter();
     let mut keys = Vec::new();
     for (index, (key, place)) in spec.keys.iter().zip(places).enumerate() {
-        let refused = |reason, why: String| Refusal {
-            reason,
-            message: format!("{} (`{}`): {why}", field(index), key.name),
+        let refused = |reason, why: String| {
+            Refusal::new(reason, format!("{} (`{}`): {why}", field(index), key.name))
         };
         let Some(place) = place else {
             let why = "it names no place".to_owned();

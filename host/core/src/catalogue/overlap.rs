@@ -112,10 +112,7 @@ fn taken(
         "spec.grant.write.taintKeys: the policies `{name}` and `{winner}` both own the taint key `{key}` of every \
          {kind} of the connection `{cluster}`; `{winner}` keeps it"
     );
-    Some(Refusal {
-        reason: KnownReason::TaintKeyTaken,
-        message,
-    })
+    Some(Refusal::new(KnownReason::TaintKeyTaken, message))
 }
 
 /// Whether a policy owns a taint key. The primaries of such a policy are ManagedClusters, which have no namespace.

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use transom_api::KnownReason as Reason;
-use transom_conformance::fixture::{component, hostile, with_case, with_section};
+use transom_conformance::fixture::{component, hostile, taints_component, with_case, with_section};
 use transom_core::rollout::Gate;
 use transom_e2e::agent::DEADLINE;
 use transom_e2e::program;
@@ -64,6 +64,14 @@ impl Candidate {
         }
         put(&folder.join("policy.yaml"), policy.to_string().as_bytes())
     }
+}
+
+/// A guest that traps when it is asked about its settings.
+fn trapping() -> Result<Vec<u8>> {
+    taints_component(
+        r#"(func (export "transom:policy/guest@0.1.0#validate") (param i32 i32) (result i32) unreachable)
+        (func (export "transom:policy/taints@0.1.0#compute") (param i32) (result i32) (i32.const 1024))"#,
+    )
 }
 
 /// A candidate that passes all gates but this one, and the gate after it. The guest that wants no taints would remove one
@@ -131,10 +139,10 @@ fn failing_at(gate: Gate) -> Result<(Vec<Candidate>, Option<Gate>)> {
             Some(Gate::Settings),
         ),
         Gate::Settings => (
-            vec![Candidate::of(
-                hostile("refuses-settings")?,
-                Reason::SettingsRefused,
-            )],
+            vec![
+                Candidate::of(hostile("refuses-settings")?, Reason::SettingsRefused),
+                Candidate::of(trapping()?, Reason::GuestTrapped),
+            ],
             Some(Gate::Cases),
         ),
         Gate::Cases => (

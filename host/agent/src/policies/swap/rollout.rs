@@ -176,10 +176,7 @@ impl Swap {
             message: why.clone(),
             trial: None,
         };
-        let refusal = Refusal {
-            reason,
-            message: why,
-        };
+        let refusal = Refusal::new(reason, why).at(Gate::Answers);
         let mut changes = self.narrow(name);
         changes.extend(self.refuse(name, refusal, true));
         changes.extend(self.change(|known| {
@@ -360,7 +357,7 @@ impl Swap {
                     // Another trial might not notice.
                     self.bar(&name, record, &message);
                 }
-                let mut changes = self.refuse(&name, Refusal { reason, message }, true);
+                let mut changes = self.refuse(&name, Refusal::new(reason, message).at(gate), true);
                 changes.extend(self.change(|known| {
                     known.catalogue = known.catalogue.refused_at(candidate);
                 }));
