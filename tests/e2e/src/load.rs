@@ -16,6 +16,9 @@ use transom_support::{fleet, wait};
 
 /// Of so many changes of an object one changes the answer: an object is written at most once in a second.
 const DIFFERS: usize = 16;
+/// The policies whose primaries change.
+const HOSTED: &str = "policy=\"external-managed-kubeconfig\"";
+const MANAGED: &str = "policy=\"built-in-taints\"";
 /// So many changes are made before the workqueues are looked at.
 const AT_ONCE: usize = 64;
 /// A change of a Service that changes no answer.
@@ -85,7 +88,7 @@ impl<'a> Load<'a> {
     ) -> Result<BTreeMap<String, usize>> {
         let all: Vec<usize> = ready(self.hosted).collect();
         let (mut ports, mut port) = (BTreeMap::new(), 10_000);
-        self.rounds(admin, over, all.len(), |round, at| {
+        self.rounds((admin, HOSTED), over, all.len(), |round, at| {
             let index = *all.get(at).context("no such HostedCluster")?;
             if (round + index) % DIFFERS != 0 {
                 return toggle(&self.stage.hosted(index), FAMILIES);
@@ -107,7 +110,7 @@ impl<'a> Load<'a> {
         over: &AtomicBool,
     ) -> Result<BTreeMap<String, usize>> {
         let mut flips = BTreeMap::new();
-        self.rounds(admin, over, self.managed.len(), |round, at| {
+        self.rounds((admin, MANAGED), over, self.managed.len(), |round, at| {
             let name = self.managed.get(at).context("no such ManagedCluster")?;
             let path = self.stage.managed(name);
             if (round + at) % DIFFERS != 0 {
@@ -119,11 +122,11 @@ impl<'a> Load<'a> {
         Ok(flips)
     }
 
-    /// Makes one change after the other, round by round. After every few waits while more primaries are to be reconciled
-    /// than there are changes in a round, so that neither the agent nor the stream starves.
+    /// Makes one change after the other, round by round. After every few waits while more primaries of the policy are to be
+    /// reconciled than there are changes in a round, so that neither the agent nor the stream starves.
     fn rounds(
         &self,
-        admin: SocketAddr,
+        (admin, policy): (SocketAddr, &str),
         over: &AtomicBool,
         count: usize,
         mut change: impl FnMut(usize, usize) -> Result<()>,
@@ -137,7 +140,7 @@ impl<'a> Load<'a> {
                 continue;
             }
             wait::until("room in the workqueues", DEADLINE, || {
-                let left = metric(admin, "transom_queue_primaries", "").ok()?;
+                let left = metric(admin, "transom_queue_primaries", policy).ok()?;
                 (left <= count as f64 || over.load(Ordering::Relaxed)).then_some(())
             })?;
         }
