@@ -6,11 +6,13 @@ pub mod budget;
 pub mod check;
 pub mod component;
 pub mod manifest;
+pub mod rbac;
 pub mod selector;
 pub mod suggest;
 pub mod values;
 pub mod verify;
 
+use self::rbac::HandedOn;
 use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::object::Object;
@@ -183,6 +185,8 @@ pub struct WriteRule {
     pub taint_keys: BTreeSet<String>,
     /// Where the credential of a kubeconfig may go.
     pub kubeconfig: Option<KubeconfigGrant>,
+    /// The rights that the objects give to others.
+    pub hands_on: Vec<HandedOn>,
 }
 
 /// Which objects of a kind may be written.

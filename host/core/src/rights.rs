@@ -27,7 +27,7 @@ pub const LIMITS: &str = "transom-limits";
 const EVENTS_OF_CLUSTER: &str = "default";
 
 /// What may be done, in the order in which it is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
     /// Read one by name.
     Get,
@@ -43,11 +43,13 @@ pub enum Verb {
     Patch,
     /// Remove.
     Delete,
+    /// What the agent itself never does, and hands on: `renew`.
+    Other(Arc<str>),
 }
 
 impl Verb {
     /// As RBAC spells it.
-    pub fn as_str(self) -> &'static str {
+    pub fn as_str(&self) -> &str {
         match self {
             Self::Get => "get",
             Self::List => "list",
@@ -56,7 +58,15 @@ impl Verb {
             Self::Update => "update",
             Self::Patch => "patch",
             Self::Delete => "delete",
+            Self::Other(verb) => verb,
         }
+    }
+
+    fn of(text: &str) -> Self {
+        use Verb::{Create, Delete, Get, List, Patch, Update, Watch};
+        let known = [Get, List, Watch, Create, Update, Patch, Delete];
+        let known = known.into_iter().find(|verb| verb.as_str() == text);
+        known.unwrap_or_else(|| Self::Other(text.into()))
     }
 }
 
@@ -212,7 +222,7 @@ impl Needed<'_> {
         because: impl IntoIterator<Item = Because>,
     ) {
         let right = self.rights.entry(objects).or_default();
-        right.verbs.extend(verbs);
+        right.verbs.extend(verbs.iter().cloned());
         right.because.extend(because);
     }
 
@@ -276,6 +286,7 @@ impl Needed<'_> {
                 Target::Primary => self.patches(policy, index),
                 Target::Named { .. } => self.makes(policy, index, rule),
             }
+            self.hands_on(policy, index, rule);
             for (group, resource, why) in policy.world.lists() {
                 let line = format!("{} ({why})", plan::write_line(index));
                 let objects = Objects::all(group, resource);
@@ -300,12 +311,31 @@ impl Needed<'_> {
         let read_only = self.asked.read_only;
         let because = because(policy, plan::write_line(index));
         let granted = rule.verbs.iter().filter(|_| !read_only);
-        let mut verbs: Vec<Verb> = granted.flat_map(|verb| requests(*verb)).copied().collect();
+        let mut verbs: Vec<Verb> = granted.flat_map(|verb| requests(*verb)).cloned().collect();
         for (scope, _) in plan::target(policy, rule) {
             if !read_only || scope.name.is_none() {
                 verbs.push(Verb::Get);
             }
             self.scope(&scope, &verbs, &because);
+        }
+    }
+
+    /// What the objects of a grant hand on: the API server lets nobody give a right that they do not hold.
+    fn hands_on(&mut self, policy: &Policy, index: usize, rule: &WriteRule) {
+        if self.asked.read_only {
+            return;
+        }
+        let line = format!("{} (handed on)", plan::write_line(index));
+        let because = because(policy, line);
+        for handed_on in &rule.hands_on {
+            let objects = Objects {
+                namespace: handed_on.namespace.clone(),
+                group: handed_on.group.clone(),
+                resource: handed_on.resource.clone(),
+                name: handed_on.name.clone(),
+            };
+            let verb = Verb::of(&handed_on.verb);
+            self.add(objects, &[verb], because.iter().cloned());
         }
     }
 
@@ -351,10 +381,13 @@ impl Needed<'_> {
 
 /// The requests that a granted verb needs.
 fn requests(verb: Granted) -> &'static [Verb] {
+    const CREATE: &[Verb] = &[Verb::Create, Verb::Patch];
+    const PATCH: &[Verb] = &[Verb::Patch];
+    const DELETE: &[Verb] = &[Verb::Delete];
     match verb {
-        Granted::Create => &[Verb::Create, Verb::Patch],
-        Granted::Update | Granted::Patch => &[Verb::Patch],
-        Granted::Delete => &[Verb::Delete],
+        Granted::Create => CREATE,
+        Granted::Update | Granted::Patch => PATCH,
+        Granted::Delete => DELETE,
     }
 }
 
@@ -422,7 +455,7 @@ mod tests {
         };
         let or_all = |text: &Option<String>| text.clone().unwrap_or_else(|| "*".to_owned());
         let one = |(objects, right): (&Objects, &Right)| {
-            let verbs: Vec<_> = right.verbs.iter().map(|verb| verb.as_str()).collect();
+            let verbs: Vec<_> = right.verbs.iter().map(Verb::as_str).collect();
             let (namespace, name) = (or_all(&objects.namespace), or_all(&objects.name));
             format!(
                 "{namespace}/{}.{}/{name}: {}",

@@ -88,6 +88,8 @@ pub struct Granted<'a> {
     pub field: &'a str,
     /// The grant.
     pub grant: &'a WriteGrant,
+    /// All write grants of the policy.
+    pub grants: &'a [WriteGrant],
     /// The primary of the policy.
     pub primary: &'a PrimarySpec,
     /// What the policy may read.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use transom_artifacts::Location;
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::LOCAL;
-use transom_core::rights::{self, AnyOf, Asked, Objects, Own, Right, Rights, kinds};
+use transom_core::rights::{self, AnyOf, Asked, Objects, Own, Right, Rights, Verb, kinds};
 
 /// The version of roles and bindings.
 const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
@@ -150,7 +150,7 @@ fn rows((objects, right): (&Objects, &Right)) -> Vec<[String; 4]> {
     let name = objects.name.as_ref();
     let name = name.map(|name| format!(" {name}")).unwrap_or_default();
     let namespace = objects.namespace.as_deref().unwrap_or("all").to_owned();
-    let verbs: Vec<_> = right.verbs.iter().map(|verb| verb.as_str()).collect();
+    let verbs: Vec<_> = right.verbs.iter().map(Verb::as_str).collect();
     let what = format!("{}{group}{name}", objects.resource);
     let mut first = [namespace, what, verbs.join(",")];
     let row = |because: &rights::Because| {
@@ -246,7 +246,7 @@ impl Role<'_> {
 
 /// A rule of RBAC.
 fn rule_of((objects, right): (&Objects, &Right)) -> Value {
-    let verbs: Vec<_> = right.verbs.iter().map(|verb| verb.as_str()).collect();
+    let verbs: Vec<_> = right.verbs.iter().map(Verb::as_str).collect();
     let mut rule =
         json!({"apiGroups": [objects.group], "resources": [objects.resource], "verbs": verbs});
     if let Some(name) = &objects.name {

@@ -686,12 +686,13 @@ mod tests {
     }
 
     #[test]
-    fn refuses_rbac_objects() {
+    fn refuses_objects_that_give_rights_which_are_not_listed() {
         let roles = json!([{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "name": "x", "verbs": ["create"], "fields": ["subjects"]}]);
         let error = checked(kubeconfig_manifest(), "spec.grant.write", roles).map(drop);
         let error = error.unwrap_err();
         assert!(
-            error.field == "spec.grant.write[0].kind" && error.why.contains("RBAC"),
+            error.field == "spec.grant.write[0].values[\"subjects\"]"
+                && error.why.contains("has to be listed"),
             "{error}"
         );
     }

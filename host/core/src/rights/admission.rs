@@ -57,7 +57,7 @@ pub(super) fn reviews(rule: &WriteRule) -> impl Iterator<Item = Review> {
     REVIEWED
         .iter()
         .filter(move |one| one.kind == (group, &*rule.kind) && is_written(one.field))
-        .map(|one| (one.resource.0, one.resource.1, one.verb, one.why))
+        .map(|one| (one.resource.0, one.resource.1, one.verb.clone(), one.why))
 }
 
 #[cfg(test)]

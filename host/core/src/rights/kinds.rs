@@ -49,6 +49,11 @@ const KNOWN: &[(&str, &[&str], &[&str])] = &[
         &["ClusterManager", "Klusterlet"],
     ),
     (
+        "rbac.authorization.k8s.io",
+        &["Role", "RoleBinding"],
+        &["ClusterRole", "ClusterRoleBinding"],
+    ),
+    (
         "work.open-cluster-management.io",
         &["ManifestWork"],
         &["AppliedManifestWork"],
@@ -94,10 +99,11 @@ mod tests {
         });
         let mut plurals: Vec<String> = plurals.collect();
         plurals.sort();
-        let expected = "appliedmanifestworks certificatesigningrequests clustermanagementaddons clustermanagers configmaps deployments \
+        let expected = "appliedmanifestworks certificatesigningrequests clustermanagementaddons clustermanagers clusterrolebindings \
+                        clusterroles configmaps deployments \
                         endpoints hostedclusters hostedcontrolplanes ingresses ingresses \
                         klusterlets leases managedclusteraddons managedclusters managedclustersets manifestworks \
-                        namespaces nodepools nodes persistentvolumes pods \
+                        namespaces nodepools nodes persistentvolumes pods rolebindings roles \
                         secrets serviceaccounts services";
         assert_eq!(plurals.join(" "), expected);
     }

@@ -64,7 +64,7 @@ pub fn every_secret(policy: &Policy, secrets: SecretReads, read_only: bool) -> V
         };
         let rights = super::of(&[policy], asked);
         let Right { verbs, because } = rights.get(&Objects::all("", "secrets"))?;
-        let verbs: Vec<_> = verbs.iter().map(|verb| verb.as_str()).collect();
+        let verbs: Vec<_> = verbs.iter().map(super::Verb::as_str).collect();
         let line = |because: &Because| match because {
             Because::Policy { line, .. } => line.clone(),
             Because::Agent(what) => (*what).to_owned(),

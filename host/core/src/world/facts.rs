@@ -73,6 +73,7 @@ impl World for FactsWorld {
             values: Vec::new(),
             taint_keys: BTreeSet::new(),
             kubeconfig: None,
+            hands_on: Vec::new(),
         })
     }
 

@@ -90,6 +90,7 @@ impl World for Kubeconfig {
             values: Vec::new(),
             taint_keys: std::collections::BTreeSet::new(),
             kubeconfig: Some(kubeconfig.clone()),
+            hands_on: Vec::new(),
         })
     }
 

@@ -7,7 +7,7 @@ use crate::plan::desired::{Desired, Field, Fields, Whole};
 use crate::policy::check::{self, at_most, pattern, unique};
 use crate::policy::manifest::PolicyError;
 use crate::policy::values::{self, ValueRule};
-use crate::policy::{Target, WriteRule};
+use crate::policy::{Target, WriteRule, rbac};
 use crate::projection::path::Path;
 use crate::reference::ObjectRef;
 use crate::requirements;
@@ -59,7 +59,7 @@ impl World for ObjectsWorld {
                 (cluster, api_version, kind)
             }
         };
-        if let Some(why) = unwritable(api_version, kind) {
+        if let Some(why) = unwritable(&target, api_version, kind) {
             let field = match target {
                 Target::Primary => "spec.primary.kind".to_owned(),
                 Target::Named { .. } => format!("{field}.kind"),
@@ -67,6 +67,10 @@ impl World for ObjectsWorld {
             return Err(PolicyError::new(field, why));
         }
         let fields = fields(&format!("{field}.fields"), &grant.fields)?;
+        let hands_on = match rbac::gives_rights(api_version) {
+            true => rbac::check(field, grant, &fields, granted.grants)?,
+            false => Vec::new(),
+        };
         Ok(WriteRule {
             cluster: cluster.clone(),
             api_version: api_version.clone(),
@@ -77,6 +81,7 @@ impl World for ObjectsWorld {
             fields,
             taint_keys: BTreeSet::new(),
             kubeconfig: None,
+            hands_on,
         })
     }
 
@@ -89,9 +94,6 @@ impl World for ObjectsWorld {
         false
     }
 }
-
-/// The group of the kinds that give rights.
-const RBAC: &str = "rbac.authorization.k8s.io/";
 
 /// Checks a grant of objects that the policy makes.
 fn made(granted: &Granted<'_>) -> Checked<Target> {
@@ -121,9 +123,9 @@ fn made(granted: &Granted<'_>) -> Checked<Target> {
 }
 
 /// Why no guest of this world may write objects of a kind, if so.
-fn unwritable(api_version: &str, kind: &str) -> Option<&'static str> {
-    if api_version.starts_with(RBAC) {
-        return Some("RBAC kinds cannot be granted: write access to them is cluster-admin access");
+fn unwritable(target: &Target, api_version: &str, kind: &str) -> Option<&'static str> {
+    if *target == Target::Primary && rbac::gives_rights(api_version) {
+        return Some("gives rights: only objects that the policy itself makes may do that");
     }
     if api_version == "v1" && kind == "Secret" {
         return Some(
@@ -645,7 +647,7 @@ mod tests {
                     ("/apiVersion", json!("rbac.authorization.k8s.io/v1")),
                     ("/kind", json!("Role")),
                 ],
-                ".kind",
+                ".fields[0]",
             ),
             (vec![("/verbs", json!(["patch"]))], ".verbs"),
             (vec![("/verbs", json!([]))], ".verbs"),

@@ -66,6 +66,7 @@ impl World for Taints {
             values: Vec::new(),
             taint_keys: grant.taint_keys.iter().cloned().collect(),
             kubeconfig: None,
+            hands_on: Vec::new(),
         })
     }
 

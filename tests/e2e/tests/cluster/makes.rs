@@ -14,6 +14,8 @@ const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 
 /// What the names of the namespaces begin with that the policy makes.
 pub(crate) const MADE: &str = "made-";
+/// The same for the roles and bindings.
+pub(crate) const ACCESS: &str = "access-";
 
 /// The settings of the guest: a namespace of each primary, and a ConfigMap in it.
 fn makes(content: &str) -> Value {
@@ -134,5 +136,139 @@ fn a_guest_makes_several_objects_and_they_are_kept_and_pruned() -> Result<()> {
         let labels = two.context("no namespace")?["metadata"]["labels"].take();
         ensure!(labels.get("transom.dev/policy").is_none(), "{labels}");
         Ok(())
+    })
+}
+
+/// The policy of a guest that makes a ClusterRole for each cluster and binds it to a group of the cluster. `rules` is what
+/// the guest asks for.
+fn put_access(folder: &Path, rules: &Value) -> Result<PathBuf> {
+    fs::create_dir_all(folder)?;
+    fs::write(
+        folder.join("desired.wasm"),
+        program::component("fixture-desired")?,
+    )?;
+    let api_version = "rbac.authorization.k8s.io/v1";
+    let verbs = json!(["create", "update", "delete"]);
+    let group = "rbac.authorization.k8s.io";
+    let (role, subject) = (
+        |name: &str| json!({"apiGroup": group, "kind": "ClusterRole", "name": format!("access-{name}")}),
+        |name: &str| json!({"apiGroup": group, "kind": "Group", "name": format!("agents:{name}")}),
+    );
+    let made = |kind: &str, content: Value| json!({"apiVersion": api_version, "kind": kind, "name": "access-{name}", "content": content.to_string()});
+    let granted = |kind: &str, values: Value| {
+        let fields: Vec<_> = values
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(field, _)| field.clone())
+            .collect();
+        json!({"apiVersion": api_version, "kind": kind, "name": "access-{primary.name}", "verbs": verbs,
+            "fields": fields, "values": values})
+    };
+    let policy = json!({
+        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "access"},
+        "spec": {
+            "primary": {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"},
+            "guests": {"decide": {"component": "desired.wasm", "settings": {"makes": [
+                made("ClusterRole", json!({"rules": rules})),
+                made("ClusterRoleBinding", json!({"roleRef": role("{name}"), "subjects": [subject("{name}")]})),
+            ]}}},
+            "grant": {"write": [
+                granted("ClusterRole", json!({"rules": [reads("{primary.name}")]})),
+                granted("ClusterRoleBinding", json!({
+                    "roleRef": [role("{primary.name}")], "subjects": [subject("{primary.name}")],
+                })),
+            ]},
+            "limits": program::unlimited(),
+        },
+    });
+    let file = folder.join("policy.yaml");
+    // Renamed into place, so that the agent never reads a half of it.
+    let written = folder.with_extension("new");
+    fs::write(&written, policy.to_string())?;
+    fs::rename(written, &file)?;
+    Ok(file)
+}
+
+/// The rule that lets read one ManagedCluster, and renew its certificates.
+fn reads(name: &str) -> Value {
+    json!({"apiGroups": ["cluster.open-cluster-management.io"], "resources": ["managedclusters"],
+        "resourceNames": [name], "verbs": ["get", "renew"]})
+}
+
+#[test]
+fn a_guest_gives_the_rights_that_its_grant_lists_and_no_others() -> Result<()> {
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-access");
+        let file = put_access(&folder, &json!([reads("{name}")]))?;
+        let words = [
+            "--policies",
+            file.to_str().context("the folder has another name")?,
+        ];
+        stage.grant_exactly(&words).await?;
+        stage.managed("one").await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        let (role, binding) = (
+            ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+            ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+        );
+        wait::until("the binding", DEADLINE, async || {
+            stage.get(binding, None, "access-one").await
+        })
+        .await?;
+        let bound = stage
+            .get(binding, None, "access-one")
+            .await?
+            .context("no binding")?;
+        ensure!(bound["subjects"][0]["name"] == "agents:one", "{bound}");
+        let rules = async || {
+            let found = stage.get(role, None, "access-one").await?;
+            anyhow::Ok(found.context("no role")?["rules"].take())
+        };
+        ensure!(
+            rules().await? == json!([reads("one")]),
+            "{}",
+            rules().await?
+        );
+        // What somebody adds to the role goes again.
+        let more = json!({"rules": [reads("one"), {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]});
+        stage.patch(role, None, "access-one", more).await?;
+        wait::until("the role as it was", DEADLINE, async || {
+            Ok((rules().await? == json!([reads("one")])).then_some(()))
+        })
+        .await?;
+        // The guest asks for more than the grant lists: another cluster, another verb, one more rule.
+        for rules_asked in [
+            json!([reads("two")]),
+            json!([{"apiGroups": ["cluster.open-cluster-management.io"], "resources": ["managedclusters"],
+                "resourceNames": ["{name}"], "verbs": ["*"]}]),
+            json!([reads("{name}"), {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]),
+        ] {
+            let refusals = || anyhow::Ok(agent.log()?.matches("ValueNotGranted").count());
+            let before = refusals()?;
+            put_access(&folder, &rules_asked)?;
+            wait::until("the refusal", DEADLINE, async || {
+                Ok((refusals()? > before).then_some(()))
+            })
+            .await?;
+            ensure!(
+                rules().await? == json!([reads("one")]),
+                "{}",
+                rules().await?
+            );
+        }
+        stage.delete(MANAGED, None, "one").await?;
+        wait::until("the role is gone", DEADLINE, async || {
+            Ok(stage
+                .get(role, None, "access-one")
+                .await?
+                .is_none()
+                .then_some(()))
+        })
+        .await?;
+        ensure!(stage.get(binding, None, "access-one").await?.is_none());
+        agent.stop()?;
+        stage.nothing_denied(mark).await
     })
 }

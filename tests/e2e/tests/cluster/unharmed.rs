@@ -2,7 +2,7 @@
 //! Reports where a planted text was found, not the text.
 
 use crate::facts::FACTS;
-use crate::makes::MADE;
+use crate::makes::{ACCESS, MADE};
 use crate::objects::OUTPUT;
 use crate::policies::POLICY;
 use crate::stage::{HOME, NAMESPACE, SECRET, SERVICE, Stage, on_stage};
@@ -285,6 +285,7 @@ fn is_ours(target: Option<&Target>) -> bool {
         ("configmaps", "") if namespace == HOME => name == LIMITS,
         ("configmaps", "") if namespace.starts_with(MADE) => name == "facts",
         ("namespaces", "") => name.starts_with(MADE) && !name.ends_with("-two"),
+        ("clusterroles" | "clusterrolebindings", "") => name.starts_with(ACCESS),
         ("configmaps", "") => namespace == FACTS && name != "theirs-facts",
         ("managedclusters" | "certificatesigningrequests" | "events", "") => true,
         ("fleetpolicies", "status") => true,

@@ -33,6 +33,7 @@ pub(super) fn writes(
         let rule = world.rule(&Granted {
             field: &field,
             grant,
+            grants,
             primary: &spec.primary,
             reads,
             names,
@@ -57,12 +58,6 @@ pub(super) fn writes(
 }
 
 fn unusable(field: &str, grant: &WriteGrant) -> PolicyError {
-    if grant.api_version.starts_with("rbac.authorization.k8s.io/") {
-        return PolicyError::new(
-            format!("{field}.kind"),
-            "RBAC kinds cannot be granted: write access to them is cluster-admin access",
-        );
-    }
     if grant.kubeconfig.is_some() && grant.target.is_some() {
         let why = "cannot be used with `target: primary`";
         return PolicyError::new(format!("{field}.kubeconfig"), why);

@@ -1,0 +1,401 @@
+//! Grants to make objects that give rights. They list every rule, role and subject, so that it is known when a policy is
+//! loaded what the agent has to hold in order to hand it on.
+
+use super::check::{Checked, wrong};
+use crate::projection::path::Path;
+use serde_json::{Map, Value};
+use transom_api::policy::WriteGrant;
+
+/// The group of the kinds that give rights.
+pub const GROUP: &str = "rbac.authorization.k8s.io";
+const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
+
+/// A right that the objects of a grant give to others. The API server lets only those give it who hold it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandedOn {
+    /// Exact namespace; `None` for all, or for a cluster-scoped object.
+    pub namespace: Option<String>,
+    /// API group, empty for the core group.
+    pub group: String,
+    /// Plural name, with the subresource if it is one.
+    pub resource: String,
+    /// Exact name; `None` for all.
+    pub name: Option<String>,
+    /// What may be done, as RBAC spells it.
+    pub verb: String,
+}
+
+/// Whether a kind gives rights.
+pub fn gives_rights(api_version: &str) -> bool {
+    api_version.split('/').next() == Some(GROUP)
+}
+
+/// Checks a grant of one of these kinds, and tells what its objects hand on. `others` are all write grants of the policy.
+pub(crate) fn check(
+    field: &str,
+    grant: &WriteGrant,
+    fields: &[Path],
+    others: &[WriteGrant],
+) -> Checked<Vec<HandedOn>> {
+    let kind = grant.kind.as_deref().unwrap_or_default();
+    let parts: &[&str] = match kind {
+        "Role" | "ClusterRole" => &["rules"],
+        "RoleBinding" | "ClusterRoleBinding" => &["roleRef", "subjects"],
+        _ => &[],
+    };
+    if parts.is_empty() || grant.api_version != API_VERSION {
+        let why = format!(
+            "is no Role, ClusterRole, RoleBinding or ClusterRoleBinding of {API_VERSION}; no other kind that gives \
+             rights can be granted"
+        );
+        return wrong(format!("{field}.kind"), why);
+    }
+    for (index, path) in fields.iter().enumerate() {
+        let keys = path.keys().unwrap_or_default();
+        let granted = match keys.as_slice() {
+            // Labels of this group have the rules of a role added to others.
+            ["metadata", "labels", key] => !key.contains(GROUP),
+            ["metadata", "annotations", _] => true,
+            [part] => parts.contains(part),
+            _ => false,
+        };
+        if !granted {
+            let parts = parts.join(", ");
+            let why = format!(
+                "cannot be granted of a {kind}; what can be: {parts}, and labels and annotations by their key"
+            );
+            return wrong(format!("{field}.fields[{index}]"), why);
+        }
+    }
+    for part in parts {
+        let granted = fields.iter().any(|path| path.to_string() == *part);
+        if granted && !grant.values.contains_key(*part) {
+            let why = format!(
+                "is missing: whatever gives rights has to be listed, and `{part}` is granted"
+            );
+            return wrong(format!("{field}.values[\"{part}\"]"), why);
+        }
+    }
+    handed_on(field, grant, others)
+}
+
+fn handed_on(field: &str, grant: &WriteGrant, others: &[WriteGrant]) -> Checked<Vec<HandedOn>> {
+    let namespace = grant.namespace.as_deref().filter(|text| is_exact(text));
+    let namespace = namespace.map(str::to_owned);
+    let mut handed_on = Vec::new();
+    for (part, values) in &grant.values {
+        for (index, value) in values.iter().enumerate() {
+            let field = format!("{field}.values[\"{part}\"][{index}]");
+            match part.as_str() {
+                "rules" => handed_on.extend(rule(&field, value, namespace.as_ref())?),
+                "roleRef" => handed_on.extend(bound(&field, value, namespace.as_ref(), others)?),
+                "subjects" => subject(&field, value)?,
+                _ if part.starts_with("metadata") => {}
+                _ => return wrong(field, "is a part of a field; list the whole field"),
+            }
+        }
+    }
+    Ok(handed_on)
+}
+
+/// Whether a text stands for itself only.
+fn is_exact(text: &str) -> bool {
+    !text.contains(['*', '{'])
+}
+
+/// The text of a value; `*` would stand for any text, and for all of something.
+fn text<'a>(field: &str, value: &'a Value) -> Checked<&'a str> {
+    match value.as_str() {
+        Some(text) if text.contains('*') => wrong(field, "has `*`: rights are named one by one"),
+        Some(text) => Ok(text),
+        None => wrong(field, "is no text"),
+    }
+}
+
+fn map<'a>(field: &str, value: &'a Value, keys: &[&str]) -> Checked<&'a Map<String, Value>> {
+    let Some(map) = value.as_object() else {
+        return wrong(field, "is no map");
+    };
+    match map.keys().find(|key| !keys.contains(&key.as_str())) {
+        Some(key) => wrong(
+            format!("{field}.{key}"),
+            format!("cannot be granted; what can be: {}", keys.join(", ")),
+        ),
+        None => Ok(map),
+    }
+}
+
+/// The rights of one rule of a role: each verb on each resource of each group.
+fn rule(field: &str, value: &Value, namespace: Option<&String>) -> Checked<Vec<HandedOn>> {
+    let keys = ["apiGroups", "resources", "resourceNames", "verbs"];
+    let map = map(field, value, &keys)?;
+    let texts = |key: &str| -> Checked<Vec<&str>> {
+        let field = format!("{field}.{key}");
+        match map.get(key).map(Value::as_array) {
+            None => Ok(Vec::new()),
+            Some(None) => wrong(field, "is no list"),
+            Some(Some(values)) => values.iter().map(|value| text(&field, value)).collect(),
+        }
+    };
+    let (groups, resources) = (texts("apiGroups")?, texts("resources")?);
+    let (names, verbs) = (texts("resourceNames")?, texts("verbs")?);
+    for (key, texts) in [
+        ("apiGroups", &groups),
+        ("resources", &resources),
+        ("verbs", &verbs),
+    ] {
+        let field = format!("{field}.{key}");
+        if texts.is_empty() {
+            return wrong(field, "is empty or missing");
+        }
+        if texts.iter().any(|text| text.contains('{')) {
+            return wrong(
+                field,
+                "has a template; only namespaces, names and subjects may have one",
+            );
+        }
+    }
+    let names: Vec<Option<String>> = match names.iter().all(|name| is_exact(name)) {
+        true if !names.is_empty() => names.iter().map(|name| Some((*name).to_owned())).collect(),
+        _ => vec![None],
+    };
+    let mut rights = Vec::new();
+    for group in &groups {
+        for resource in &resources {
+            for (name, verb) in names
+                .iter()
+                .flat_map(|name| verbs.iter().map(move |verb| (name, verb)))
+            {
+                rights.push(HandedOn {
+                    namespace: namespace.cloned(),
+                    group: (*group).to_owned(),
+                    resource: (*resource).to_owned(),
+                    name: name.clone(),
+                    verb: (*verb).to_owned(),
+                });
+            }
+        }
+    }
+    Ok(rights)
+}
+
+/// The right to bind a role. Of a role that the policy itself makes, the agent holds all rights, which is enough.
+fn bound(
+    field: &str,
+    value: &Value,
+    namespace: Option<&String>,
+    others: &[WriteGrant],
+) -> Checked<Option<HandedOn>> {
+    let map = map(field, value, &["apiGroup", "kind", "name"])?;
+    let of = |key: &str| {
+        let value = map.get(key).unwrap_or(&Value::Null);
+        text(&format!("{field}.{key}"), value)
+    };
+    if of("apiGroup")? != GROUP {
+        return wrong(format!("{field}.apiGroup"), format!("is not {GROUP}"));
+    }
+    let (kind, name) = (of("kind")?, of("name")?);
+    let resource = match kind {
+        "Role" => "roles",
+        "ClusterRole" => "clusterroles",
+        _ => return wrong(format!("{field}.kind"), "is neither Role nor ClusterRole"),
+    };
+    let is_made = |other: &WriteGrant| {
+        other.api_version == API_VERSION
+            && other.kind.as_deref() == Some(kind)
+            && other.name.as_deref() == Some(name)
+    };
+    if others.iter().any(is_made) {
+        return Ok(None);
+    }
+    if !is_exact(name) {
+        let why = format!(
+            "names a {kind} by a template that no other grant of the policy makes; the agent would have to be allowed to \
+             bind every {kind}"
+        );
+        return wrong(format!("{field}.name"), why);
+    }
+    Ok(Some(HandedOn {
+        namespace: namespace.filter(|_| kind == "Role").cloned(),
+        group: GROUP.to_owned(),
+        resource: resource.to_owned(),
+        name: Some(name.to_owned()),
+        verb: "bind".to_owned(),
+    }))
+}
+
+fn subject(field: &str, value: &Value) -> Checked<()> {
+    let map = map(field, value, &["apiGroup", "kind", "name", "namespace"])?;
+    for (key, value) in map {
+        text(&format!("{field}.{key}"), value)?;
+    }
+    match map.get("kind").and_then(Value::as_str) {
+        Some("User" | "Group" | "ServiceAccount") if map.contains_key("name") => Ok(()),
+        _ => wrong(field, "is no User, Group or ServiceAccount with a name"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::{Policy, check, manifest};
+    use crate::sample::{objects_manifest, with};
+    use serde_json::{Value, json};
+
+    const CLUSTERS: &str = "cluster.open-cluster-management.io";
+
+    /// A policy that makes a ClusterRole for each cluster, binds it, and binds a Role that others made.
+    fn manifest() -> Value {
+        let role = json!({"apiVersion": super::API_VERSION, "kind": "ClusterRole", "name": "access-{primary.name}",
+        "verbs": ["create", "update", "delete"], "fields": ["rules", "metadata.labels.x"],
+        "values": {"rules": [
+            {"apiGroups": [CLUSTERS], "resources": ["managedclusters"], "resourceNames": ["{primary.name}"],
+                "verbs": ["get", "renew"]},
+            {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["facts"], "verbs": ["get"]},
+        ]}});
+        let binding = json!({"apiVersion": super::API_VERSION, "kind": "ClusterRoleBinding",
+        "name": "access-{primary.name}", "verbs": ["create"], "fields": ["roleRef", "subjects"],
+        "values": {
+            "roleRef": [{"apiGroup": super::GROUP, "kind": "ClusterRole", "name": "access-{primary.name}"}],
+            "subjects": [{"apiGroup": super::GROUP, "kind": "Group", "name": "clusters:{primary.name}"}],
+        }});
+        let within = json!({"apiVersion": super::API_VERSION, "kind": "RoleBinding", "namespace": "agents", "name": "works",
+        "verbs": ["create"], "fields": ["roleRef", "subjects"],
+        "values": {
+            "roleRef": [{"apiGroup": super::GROUP, "kind": "Role", "name": "work"}],
+            "subjects": [{"kind": "ServiceAccount", "namespace": "{primary.name}", "name": "agent"}],
+        }});
+        with(
+            objects_manifest(),
+            &[("/spec/grant/write", json!([role, binding, within]))],
+        )
+    }
+
+    fn checked(manifest: &Value) -> Result<Policy, (String, String)> {
+        let parsed = manifest::parse(manifest).unwrap();
+        check::policy(parsed).map_err(|error| (error.field, error.why))
+    }
+
+    #[test]
+    fn tells_what_the_objects_of_a_grant_hand_on() {
+        let policy = checked(&manifest()).unwrap();
+        let handed_on = policy.writes.iter().flat_map(|rule| &rule.hands_on);
+        let handed_on: Vec<String> = handed_on
+            .map(|right| {
+                let namespace = right.namespace.as_deref().unwrap_or("-");
+                let name = right.name.as_deref().unwrap_or("-");
+                format!("{namespace} {} {name} {}", right.resource, right.verb)
+            })
+            .collect();
+        assert_eq!(
+            handed_on,
+            [
+                "- managedclusters - get",
+                "- managedclusters - renew",
+                "- configmaps facts get",
+                "agents roles work bind",
+            ]
+        );
+    }
+
+    #[test]
+    fn refuses_grants_that_do_not_list_every_right() {
+        let refused = |changes: &[(&str, Value)]| {
+            let changes = changes.iter();
+            let changes: Vec<(String, Value)> = changes
+                .map(|(pointer, value)| (format!("/spec/grant/write/{pointer}"), value.clone()))
+                .collect();
+            let changes: Vec<(&str, Value)> = changes
+                .iter()
+                .map(|(pointer, value)| (&**pointer, value.clone()))
+                .collect();
+            let (field, _) = checked(&with(manifest(), &changes)).unwrap_err();
+            field.replace("spec.grant.write", "")
+        };
+        let rule = "0/values/rules/0";
+        let at = |part: &str| format!("{rule}/{part}");
+        for (pointer, value, field) in [
+            ("0/values", json!({}), "[0].values[\"rules\"]"),
+            ("1/values/subjects", json!(null), "[1].values[\"subjects\"]"),
+            ("0/kind", json!("Group"), "[0].kind"),
+            (
+                "0/apiVersion",
+                json!("rbac.authorization.k8s.io/v1beta1"),
+                "[0].kind",
+            ),
+            (
+                "0/fields",
+                json!(["rules", "aggregationRule"]),
+                "[0].fields[1]",
+            ),
+            (
+                "0/fields",
+                json!(["rules", "metadata.labels"]),
+                "[0].fields[1]",
+            ),
+            (
+                "0/fields",
+                json!([
+                    "rules",
+                    r#"metadata.labels["rbac.authorization.k8s.io/aggregate-to-admin"]"#
+                ]),
+                "[0].fields[1]",
+            ),
+            ("0/fields", json!(["rules.x"]), "[0].fields[0]"),
+            (rule, json!("*"), "[0].values[\"rules\"][0]"),
+            (&at("verbs"), json!(["*"]), "[0].values[\"rules\"][0].verbs"),
+            (&at("verbs"), json!([]), "[0].values[\"rules\"][0].verbs"),
+            (
+                &at("verbs"),
+                json!(["{primary.name}"]),
+                "[0].values[\"rules\"][0].verbs",
+            ),
+            (
+                &at("resources"),
+                json!(["pods/*"]),
+                "[0].values[\"rules\"][0].resources",
+            ),
+            (
+                &at("apiGroups"),
+                json!([1]),
+                "[0].values[\"rules\"][0].apiGroups",
+            ),
+            (
+                &at("nonResourceURLs"),
+                json!(["/"]),
+                "[0].values[\"rules\"][0].nonResourceURLs",
+            ),
+            (
+                "1/values/roleRef/0/name",
+                json!("other-{primary.name}"),
+                "[1].values[\"roleRef\"][0].name",
+            ),
+            (
+                "1/values/roleRef/0/name",
+                json!("*"),
+                "[1].values[\"roleRef\"][0].name",
+            ),
+            (
+                "1/values/roleRef/0/kind",
+                json!("Secret"),
+                "[1].values[\"roleRef\"][0].kind",
+            ),
+            (
+                "1/values/roleRef/0/apiGroup",
+                json!("x"),
+                "[1].values[\"roleRef\"][0].apiGroup",
+            ),
+            (
+                "1/values/subjects/0/name",
+                json!("*"),
+                "[1].values[\"subjects\"][0].name",
+            ),
+            (
+                "1/values/subjects/0/kind",
+                json!("All"),
+                "[1].values[\"subjects\"][0]",
+            ),
+        ] {
+            assert_eq!(refused(&[(pointer, value)]), field, "{pointer}");
+        }
+    }
+}
