@@ -17,7 +17,7 @@ const SOAK: [(&str, &str, &str); 5] = [
     (
         "swap::soak",
         "e2e",
-        "200 swaps of two policies over 60 and 12,000 clusters that change constantly and are resynced each second; release build",
+        "200 swaps of two policies over 60 and 12,000 clusters that change constantly and are resynced every four seconds; release build",
     ),
     (
         "faults::soak",

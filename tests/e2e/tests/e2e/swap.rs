@@ -44,7 +44,7 @@ fn soak() -> Result<()> {
     let swap = Swap {
         clusters: 60,
         managed: 12_000,
-        resync_seconds: 1,
+        resync_seconds: 4,
         swaps: 200,
     };
     let swapped = swap.run()?;
