@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// The guests that ship with the agent.
-const BUILTIN: [&str; 5] = [
+const BUILTIN: [&str; 6] = [
+    "auto-import",
     "cluster-acceptance",
     "cluster-sets",
     "kubeconfig",

@@ -12,6 +12,7 @@ pub use settings::{
     Entry, Insecure, Keep, Naming, Permission, Port, PortChoice, Precedence, Settings,
 };
 use transom_guest::kubeconfig::{Answer, Input, Requirement};
+use transom_guest::naming::ANNOTATION_PATH;
 use transom_guest::{About, Context, Failure, Guest, Primary, Problem, Read};
 
 /// The guest `kubeconfig`.
@@ -26,7 +27,7 @@ impl Guest for Kubeconfig {
         reads: &[Read {
             api_version: "hypershift.openshift.io/v1beta1",
             kind: "HostedCluster",
-            fields: &[require::ANNOTATION_PATH],
+            fields: &[ANNOTATION_PATH],
             changes: &[],
         }],
         reasons: &reasons::ALL,

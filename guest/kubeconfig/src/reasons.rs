@@ -1,17 +1,12 @@
 //! The reasons of the guest `kubeconfig`.
 
 use transom_guest::Reason;
+use transom_guest::naming::INVALID_TARGET_NAME;
 
 pub(crate) const PRIMARY_WITHOUT_NAMESPACE: Reason = Reason {
     name: "PrimaryWithoutNamespace",
     meaning: "The hosted cluster names no namespace, so that its secret and its control plane cannot be found.",
     remedy: "Give the object a namespace.",
-};
-
-pub(crate) const INVALID_TARGET_NAME: Reason = Reason {
-    name: "InvalidTargetName",
-    meaning: "No namespace `klusterlet-<managed cluster>` can have the name that follows from the hosted cluster.",
-    remedy: "Name the managed cluster by the annotation cluster.open-cluster-management.io/managedcluster-name: at most 52 lower-case letters, digits and dashes.",
 };
 
 pub(crate) const SOURCE_MISSING: Reason = Reason {

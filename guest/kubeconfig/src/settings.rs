@@ -3,6 +3,8 @@
 
 use serde::Deserialize;
 use transom_guest::Problem;
+use transom_guest::naming::is_label;
+pub use transom_guest::naming::{Naming, Precedence};
 
 /// All settings.
 #[derive(Clone, Debug, Deserialize)]
@@ -70,39 +72,6 @@ pub enum PortChoice {
     First,
 }
 
-/// The name of the managed cluster.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Naming {
-    /// Which name takes precedence if there are an annotation and a discovery name.
-    pub precedence: Precedence,
-    /// Whether an agent that does not work for the hub's own cluster uses the discovery name.
-    pub discovery: bool,
-    /// Prefix of the hosted cluster's name in a discovery name. The name of the agent's cluster when absent; no prefix
-    /// when empty.
-    pub prefix: Option<String>,
-}
-
-impl Default for Naming {
-    fn default() -> Self {
-        Self {
-            precedence: Precedence::default(),
-            discovery: true,
-            prefix: None,
-        }
-    }
-}
-
-/// Which name takes precedence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub enum Precedence {
-    /// The annotation.
-    #[default]
-    Annotation,
-    /// The discovery name, as in the existing agent.
-    Discovery,
-}
-
 /// The cluster entry to rewire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Entry {
@@ -156,17 +125,7 @@ impl Settings {
                 "not a DNS name in lower case, such as cluster.local",
             ));
         }
-        if self
-            .naming
-            .prefix
-            .as_deref()
-            .is_some_and(|prefix| !prefix.bytes().all(is_label_byte))
-        {
-            problems.push(Problem::in_settings(
-                "naming.prefix",
-                "not of lower-case letters, digits and dashes",
-            ));
-        }
+        problems.extend(self.naming.check("naming"));
         if self.port.name.as_deref() == Some("") {
             problems.push(Problem::in_settings(
                 "port.name",
@@ -181,18 +140,6 @@ impl Settings {
         }
         problems
     }
-}
-
-/// Whether a text is one label of a DNS name: 1 to 63 of `[a-z0-9-]`, no dash at the ends.
-pub(crate) fn is_label(text: &str) -> bool {
-    (1..=63).contains(&text.len())
-        && text.bytes().all(is_label_byte)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
-}
-
-fn is_label_byte(byte: u8) -> bool {
-    byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'
 }
 
 #[cfg(test)]
@@ -226,12 +173,5 @@ mod tests {
         ] {
             assert!(!accepts(domain), "{domain}");
         }
-    }
-
-    #[test]
-    fn a_label_has_at_most_63_characters() {
-        assert!(is_label(&"a".repeat(63)));
-        assert!(!is_label(&"a".repeat(64)));
-        assert!(!is_label(""));
     }
 }

@@ -134,6 +134,18 @@ impl WriteGrant {
         }
     }
 
+    /// Objects that the policy makes, with these fields.
+    pub const fn objects(
+        object: ObjectPattern,
+        fields: &'static [&'static str],
+        why: &'static str,
+    ) -> Self {
+        Self {
+            object: Some(object),
+            ..Self::fields(fields, why)
+        }
+    }
+
     /// The key `kubeconfig` of Secrets, with servers and certificate authorities of these roles.
     pub const fn kubeconfig(
         secret: ObjectPattern,

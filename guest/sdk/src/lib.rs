@@ -39,6 +39,7 @@ mod context;
 pub mod facts;
 pub mod kubeconfig;
 pub mod log;
+pub mod naming;
 pub mod objects;
 mod settings;
 pub mod taints;

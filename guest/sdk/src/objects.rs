@@ -2,8 +2,9 @@
 //! and values.
 
 use crate::bindings::guest::transom::policy::types::Context as RawContext;
-use crate::{Context, Failure, Guest, ObjectRef, Primary};
+use crate::{Context, Failure, Guest, ObjectRef, Primary, Problem, settings};
 use bindings::exports::transom::policy::objects as wit;
+use serde::Deserialize;
 use serde_json::Value as Json;
 
 pub use wit::{
@@ -203,6 +204,20 @@ impl Need {
 pub fn found<'a>(inputs: &'a [Input], role: &str) -> &'a Value {
     let input = inputs.iter().find(|input| input.role == role);
     input.map_or(&Value::Absent, |input| &input.value)
+}
+
+impl Value {
+    /// Reads the declared fields of an object; none if there is no object. The text leaves out fields that the object does
+    /// not have, so give the type `#[serde(default)]`.
+    ///
+    /// # Errors
+    /// A problem with reason `UnreadableFields` if a field has another type than the guest expects.
+    pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<Option<T>, Problem> {
+        match self {
+            Self::Object(text) => settings::fields(text).map(Some),
+            _ => Ok(None),
+        }
+    }
 }
 
 impl Default for RequestContent {

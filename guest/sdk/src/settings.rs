@@ -125,11 +125,16 @@ impl Primary {
     /// # Errors
     /// A problem with reason `UnreadableFields` if a field has another type than the guest expects.
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
-        serde_json::from_str(&self.fields).map_err(|error| {
-            let path = path_at(&self.fields, &error);
-            Problem::new(UNREADABLE_FIELDS, "a field has an unexpected type").at(path)
-        })
+        fields(&self.fields)
     }
+}
+
+/// Reads declared fields.
+pub(crate) fn fields<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Problem> {
+    serde_json::from_str(text).map_err(|error| {
+        let path = path_at(text, &error);
+        Problem::new(UNREADABLE_FIELDS, "a field has an unexpected type").at(path)
+    })
 }
 
 /// The path of the field at which a parser stopped.

@@ -9,13 +9,19 @@ use transom_guest::trigger::{Change, ReadyAnswer, Verdict};
 use transom_guest::{Context, Primary, Problem, Reason};
 
 const ANNOTATIONS: &str = "metadata.annotations";
+const LABELS: &str = "metadata.labels";
 const KUBECONFIG: &str = "status.kubeconfig";
 const KUBEADMIN_PASSWORD: &str = "status.kubeadminPassword";
 const VERSION_HISTORY: &str = "status.version.history";
 
 /// Paths of which the guest only needs to know that they changed.
-pub(crate) const CHANGES: [&str; 4] =
-    [ANNOTATIONS, KUBECONFIG, KUBEADMIN_PASSWORD, VERSION_HISTORY];
+pub(crate) const CHANGES: [&str; 5] = [
+    ANNOTATIONS,
+    LABELS,
+    KUBECONFIG,
+    KUBEADMIN_PASSWORD,
+    VERSION_HISTORY,
+];
 
 /// Whether the primary may be reconciled.
 pub(crate) fn ready(context: &Context<Settings>, primary: &Primary) -> ReadyAnswer {
@@ -60,6 +66,7 @@ pub(crate) fn evaluate(settings: &Settings, change: &Change) -> Verdict {
     }
     let watched = [
         (on.annotations, ANNOTATIONS, &reasons::ANNOTATIONS_CHANGED),
+        (on.labels, LABELS, &reasons::LABELS_CHANGED),
         (on.kubeconfig, KUBECONFIG, &reasons::KUBECONFIG_CHANGED),
         (
             on.kubeadmin_password,
@@ -241,7 +248,7 @@ mod tests {
 
     fn changed() -> impl Strategy<Value = Vec<String>> {
         let path = prop::sample::select(vec![
-            "metadata.labels",
+            LABELS,
             "status.conditions[Available].reason",
             ANNOTATIONS,
         ]);
@@ -275,6 +282,7 @@ mod tests {
             let on = crate::settings::Changes {
                 availability: false,
                 annotations: false,
+                labels: false,
                 kubeconfig: false,
                 kubeadmin_password: false,
                 version_history: false,

@@ -44,6 +44,12 @@ pub(crate) const ANNOTATIONS_CHANGED: Reason = Reason {
     meaning: "An annotation of the hosted cluster was added, changed or removed.",
     remedy: "Nothing: it is reconciled.",
 };
+/// `evaluate`: its labels differ.
+pub(crate) const LABELS_CHANGED: Reason = Reason {
+    name: "LabelsChanged",
+    meaning: "A label of the hosted cluster was added, changed or removed, and the policy depends on labels.",
+    remedy: "Nothing: it is reconciled.",
+};
 /// `evaluate`: the admin kubeconfig is another secret.
 pub(crate) const KUBECONFIG_CHANGED: Reason = Reason {
     name: "KubeconfigChanged",
@@ -70,7 +76,7 @@ pub(crate) const PAUSED_UNTIL_CHANGED: Reason = Reason {
 };
 
 /// All reasons.
-pub(crate) const ALL: [Reason; 11] = [
+pub(crate) const ALL: [Reason; 12] = [
     PRIMARY_DELETING,
     PRIMARY_PAUSED,
     NOT_AVAILABLE,
@@ -78,6 +84,7 @@ pub(crate) const ALL: [Reason; 11] = [
     NO_LONGER_AVAILABLE,
     DELETION_STARTED,
     ANNOTATIONS_CHANGED,
+    LABELS_CHANGED,
     KUBECONFIG_CHANGED,
     KUBEADMIN_PASSWORD_CHANGED,
     VERSION_HISTORY_CHANGED,

@@ -15,7 +15,7 @@ pub struct Settings {
     pub on: Changes,
 }
 
-/// The changes that call for a reconcile; all of them by default.
+/// The changes that call for a reconcile; all of them by default, except those of labels.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Changes {
@@ -23,6 +23,8 @@ pub struct Changes {
     pub availability: bool,
     /// Any annotation is added, changed or removed.
     pub annotations: bool,
+    /// Any label is added, changed or removed; off by default.
+    pub labels: bool,
     /// `status.kubeconfig` is set, unset or names another secret.
     pub kubeconfig: bool,
     /// `status.kubeadminPassword` is set, unset or names another secret.
@@ -38,6 +40,7 @@ impl Default for Changes {
         Self {
             availability: true,
             annotations: true,
+            labels: false,
             kubeconfig: true,
             kubeadmin_password: true,
             version_history: true,

@@ -77,8 +77,9 @@ const UNIT: [Step; 3] = [
 ];
 
 /// The packages that decide.
-const DECIDING: [&str; 8] = [
+const DECIDING: [&str; 9] = [
     "--package=transom-api",
+    "--package=transom-auto-import",
     "--package=transom-cluster-acceptance",
     "--package=transom-cluster-sets",
     "--package=transom-core",

@@ -52,6 +52,7 @@ fn accepted() -> Result<Vec<Value>> {
     for name in [
         "external-managed-kubeconfig",
         "built-in-taints",
+        "auto-import",
         "cluster-acceptance",
         "cluster-sets-by-rule",
     ] {

@@ -24,6 +24,7 @@ mod failing;
 mod faults;
 mod fleet;
 mod hostile;
+mod importing;
 mod inputs;
 mod late;
 mod leases;

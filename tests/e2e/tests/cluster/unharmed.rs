@@ -2,6 +2,7 @@
 //! Reports where a planted text was found, not the text.
 
 use crate::facts::FACTS;
+use crate::importing::IMPORTS;
 use crate::makes::{ACCESS, MADE};
 use crate::objects::OUTPUT;
 use crate::policies::POLICY;
@@ -263,7 +264,7 @@ impl Stage {
     }
 }
 
-/// Whether an agent may want to write it: managed objects, fields of ManagedClusters, and its reports.
+/// Whether an agent may want to write it: managed objects, fields of primaries, and its reports.
 fn is_ours(target: Option<&Target>) -> bool {
     let Some(Target {
         group,
@@ -288,6 +289,8 @@ fn is_ours(target: Option<&Target>) -> bool {
         ("clusterroles" | "clusterrolebindings", "") => name.starts_with(ACCESS),
         ("configmaps", "") => namespace == FACTS && name != "theirs-facts",
         ("managedclusters" | "certificatesigningrequests" | "events", "") => true,
+        ("hostedclusters", "") => name.starts_with(IMPORTS) && !name.ends_with("-taken"),
+        ("klusterletaddonconfigs", "") => name.starts_with(IMPORTS) && namespace == name,
         ("fleetpolicies", "status") => true,
         ("leases" | "controllerrevisions", "") => namespace == HOME,
         _ => false,

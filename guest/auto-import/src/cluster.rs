@@ -1,0 +1,184 @@
+//! The content of a ManagedCluster: what a hosted cluster is imported with, and what others may change afterwards.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use transom_guest::Read;
+use transom_guest::naming::ANNOTATION_PATH;
+
+/// Group and version of ManagedClusters.
+pub(crate) const API_VERSION: &str = "cluster.open-cluster-management.io/v1";
+/// The annotation of a HostedCluster that was imported: the name of its ManagedCluster.
+pub(crate) const IMPORTED: &str = "import.open-cluster-management.io/auto-imported-as";
+/// Its path.
+pub(crate) const IMPORTED_PATH: &str =
+    r#"metadata.annotations["import.open-cluster-management.io/auto-imported-as"]"#;
+/// What is read of both kinds, that of the primary first.
+pub(crate) const READS: [Read; 2] = [
+    Read {
+        api_version: "hypershift.openshift.io/v1beta1",
+        kind: "HostedCluster",
+        fields: &["metadata.labels", ANNOTATION_PATH, IMPORTED_PATH],
+        changes: &[],
+    },
+    Read {
+        api_version: API_VERSION,
+        kind: "ManagedCluster",
+        fields: &[
+            "metadata.labels",
+            "spec.hubAcceptsClient",
+            "spec.leaseDurationSeconds",
+        ],
+        changes: &[],
+    },
+];
+/// The label of an object that a policy made.
+const MADE: &str = "transom.dev/policy";
+/// The hub finds out by itself.
+const AUTO_DETECT: &str = "auto-detect";
+/// Labels with these domains, or domains below them, belong to systems: they decide about rights, sets and nodes, and
+/// whoever labels a HostedCluster does not decide about these.
+const SYSTEMS: [&str; 4] = [
+    "open-cluster-management.io",
+    "kubernetes.io",
+    "k8s.io",
+    "transom.dev",
+];
+
+/// What is read of the HostedCluster.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Hosted {
+    metadata: Metadata,
+}
+
+/// What is read of the ManagedCluster.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Managed {
+    metadata: Metadata,
+    spec: Spec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    hub_accepts_client: Option<bool>,
+    lease_duration_seconds: Option<i64>,
+}
+
+impl Hosted {
+    /// The managed cluster as which it was imported.
+    pub(crate) fn imported_as(&self) -> Option<&str> {
+        self.metadata.annotations.get(IMPORTED).map(String::as_str)
+    }
+}
+
+impl Managed {
+    /// Whether a policy made it, or adopted it.
+    pub(crate) fn is_made(&self) -> bool {
+        self.metadata.labels.contains_key(MADE)
+    }
+}
+
+/// The content of the ManagedCluster. Of one that is there already, what people and the hub change stays: acceptance,
+/// lease, and the labels that are found out later.
+pub(crate) fn content(
+    name: &str,
+    hosting_cluster: &str,
+    hosted: &Hosted,
+    there: Option<&Managed>,
+) -> Value {
+    json!({
+        "metadata": {
+            "labels": labels(name, hosted, there),
+            "annotations": {
+                "import.open-cluster-management.io/klusterlet-deploy-mode": "Hosted",
+                "import.open-cluster-management.io/hosting-cluster-name": hosting_cluster,
+                "open-cluster-management/created-via": "hypershift",
+            },
+        },
+        "spec": spec(there.map(|there| &there.spec)),
+    })
+}
+
+/// The labels of the HostedCluster that are not those of systems, and the three that every managed cluster has.
+fn labels(name: &str, hosted: &Hosted, there: Option<&Managed>) -> BTreeMap<String, String> {
+    let copied = hosted.metadata.labels.iter();
+    let copied = copied.filter(|(key, _)| !is_of_system(key));
+    let mut labels: BTreeMap<_, _> = copied
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    for key in ["cloud", "vendor"] {
+        let found = match there {
+            Some(there) => there.metadata.labels.get(key).cloned(),
+            None => Some(AUTO_DETECT.to_owned()),
+        };
+        if let Some(found) = found {
+            labels.entry(key.to_owned()).or_insert(found);
+        }
+    }
+    labels.insert("name".to_owned(), name.to_owned());
+    labels
+}
+
+fn spec(there: Option<&Spec>) -> Map<String, Value> {
+    let new = Spec {
+        hub_accepts_client: Some(true),
+        lease_duration_seconds: Some(60),
+    };
+    let Spec {
+        hub_accepts_client: accepts,
+        lease_duration_seconds: lease,
+    } = there.unwrap_or(&new);
+    let fields = [
+        ("hubAcceptsClient", accepts.map(Value::from)),
+        ("leaseDurationSeconds", lease.map(Value::from)),
+    ];
+    let there = fields.into_iter();
+    there
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+        .collect()
+}
+
+fn is_of_system(key: &str) -> bool {
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    SYSTEMS.iter().any(|system| {
+        let above = domain.strip_suffix(system);
+        above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of_system;
+
+    #[test]
+    fn labels_of_systems_are_known_by_their_domain() {
+        for key in [
+            "cluster.open-cluster-management.io/clusterset",
+            "open-cluster-management.io/x",
+            "app.kubernetes.io/managed-by",
+            "topology.k8s.io/zone",
+            "transom.dev/policy",
+        ] {
+            assert!(is_of_system(key), "{key}");
+        }
+        for key in [
+            "env",
+            "example.com/env",
+            "notk8s.io/x",
+            "k8s.io",
+            "k8s.io.example.com/x",
+        ] {
+            assert!(!is_of_system(key), "{key}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The reasons of the guest `auto-import`.
+
+use transom_guest::Reason;
+use transom_guest::naming::INVALID_TARGET_NAME;
+
+pub(crate) const HOSTING_CLUSTER_UNKNOWN: Reason = Reason {
+    name: "HostingClusterUnknown",
+    meaning: "The agent does not know under which name the hub manages the cluster that hosts the control planes.",
+    remedy: "Start the agent with --cluster-name, or set hostingCluster of the guest.",
+};
+
+pub(crate) const CLUSTER_NAMESPACE_MISSING: Reason = Reason {
+    name: "ClusterNamespaceMissing",
+    meaning: "The hub has not made the namespace of the ManagedCluster yet, in which its KlusterletAddonConfig lies.",
+    remedy: "Nothing: the hub makes it for every ManagedCluster. If it does not, look at its registration controller.",
+};
+
+/// All reasons.
+pub(crate) const ALL: [Reason; 3] = [
+    INVALID_TARGET_NAME,
+    HOSTING_CLUSTER_UNKNOWN,
+    CLUSTER_NAMESPACE_MISSING,
+];

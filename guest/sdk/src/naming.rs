@@ -1,0 +1,185 @@
+//! How the managed cluster of a HostedCluster is called: one rule for every guest that needs the name.
+
+use crate::{Agent, Primary, Problem, Reason};
+use serde::Deserialize;
+
+/// The path of the annotation that names the managed cluster; a guest that calls [`Naming::name`] declares it.
+pub const ANNOTATION_PATH: &str =
+    r#"metadata.annotations["cluster.open-cluster-management.io/managedcluster-name"]"#;
+
+/// No managed cluster can have the name; a guest that calls [`Naming::name`] lists it.
+pub const INVALID_TARGET_NAME: Reason = Reason {
+    name: "InvalidTargetName",
+    meaning: "No namespace `klusterlet-<managed cluster>` can have the name that follows from the hosted cluster.",
+    remedy: "Name the managed cluster by the annotation cluster.open-cluster-management.io/managedcluster-name: at most 52 lower-case letters, digits and dashes.",
+};
+
+/// The name of the managed cluster; a setting.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Naming {
+    /// Which name takes precedence if there are an annotation and a discovery name.
+    pub precedence: Precedence,
+    /// Whether an agent that does not work for the hub's own cluster uses the discovery name.
+    pub discovery: bool,
+    /// Prefix of the hosted cluster's name in a discovery name. The name of the agent's cluster when absent; no prefix
+    /// when empty.
+    pub prefix: Option<String>,
+}
+
+impl Default for Naming {
+    fn default() -> Self {
+        Self {
+            precedence: Precedence::default(),
+            discovery: true,
+            prefix: None,
+        }
+    }
+}
+
+/// Which name takes precedence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum Precedence {
+    /// The annotation.
+    #[default]
+    Annotation,
+    /// The discovery name, as in the existing agent.
+    Discovery,
+}
+
+impl Naming {
+    /// The name of the managed cluster: that of the annotation, the discovery name, or that of the HostedCluster. By
+    /// default the annotation takes precedence, because a person wrote it.
+    ///
+    /// # Errors
+    /// [`INVALID_TARGET_NAME`] if no namespace `klusterlet-<name>` can exist, with the field that the name comes from; or
+    /// annotations of an unexpected type.
+    pub fn name(&self, agent: &Agent, primary: &Primary) -> Result<String, Problem> {
+        let discovers = self.discovery && !agent.self_managed;
+        let (name, field) = match annotated_name(primary)? {
+            Some(name) if !discovers || self.precedence == Precedence::Annotation => {
+                (name, ANNOTATION_PATH)
+            }
+            _ if discovers => (self.discovery_name(agent, primary), "metadata.name"),
+            _ => (primary.reference.name.clone(), "metadata.name"),
+        };
+        let namespace = ["klusterlet-", &name].concat();
+        if is_label(&namespace) {
+            return Ok(name);
+        }
+        let message = if namespace.len() > 63 {
+            "a namespace `klusterlet-<name>` would be longer than 63 characters"
+        } else {
+            "only lower-case letters, digits and dashes can stand in a namespace `klusterlet-<name>`"
+        };
+        Err(INVALID_TARGET_NAME.problem(message).at(field))
+    }
+
+    /// Refuses a prefix that cannot be part of a name; `field` is the place of these settings.
+    pub fn check(&self, field: &str) -> Option<Problem> {
+        let prefix = self.prefix.as_deref().unwrap_or_default();
+        let refused = !prefix.bytes().all(is_label_byte);
+        refused.then(|| {
+            let field = [field, ".prefix"].concat();
+            Problem::in_settings(&field, "not of lower-case letters, digits and dashes")
+        })
+    }
+
+    fn discovery_name(&self, agent: &Agent, primary: &Primary) -> String {
+        let name = &primary.reference.name;
+        match self.prefix.as_deref().unwrap_or(&agent.cluster_name) {
+            "" => name.clone(),
+            prefix => [prefix, "-", name].concat(),
+        }
+    }
+}
+
+/// Whether a text is one label of a DNS name: 1 to 63 of `[a-z0-9-]`, no dash at the ends.
+pub fn is_label(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text.bytes().all(is_label_byte)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+fn is_label_byte(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct HostedCluster {
+    metadata: Metadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    annotations: Annotations,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Annotations {
+    #[serde(rename = "cluster.open-cluster-management.io/managedcluster-name")]
+    name: Option<String>,
+}
+
+/// The value of the annotation; an empty one counts as absent.
+fn annotated_name(primary: &Primary) -> Result<Option<String>, Problem> {
+    if primary.fields == "{}" {
+        return Ok(None);
+    }
+    let cluster: HostedCluster = primary.read()?;
+    let name = cluster.metadata.annotations.name;
+    Ok(name.filter(|name| !name.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_label_has_at_most_63_characters() {
+        assert!(is_label(&"a".repeat(63)));
+        assert!(!is_label(&"a".repeat(64)));
+        assert!(!is_label(""));
+    }
+
+    proptest! {
+        /// For all names: a managed cluster has a name with which a namespace `klusterlet-…` can exist, or the name is
+        /// refused with a field.
+        #[test]
+        fn a_managed_cluster_has_a_usable_name(
+            name in "[a-z0-9.-]{1,60}|\\PC{0,20}",
+            annotation in prop::option::of("[a-z0-9-]{0,60}|\\PC{0,20}"),
+            prefix in prop::option::of("[a-z0-9-]{0,20}"),
+            self_managed: bool,
+            discovery: bool,
+        ) {
+            let naming = Naming { prefix, discovery, ..Naming::default() };
+            let agent = Agent { cluster_name: "spoke".into(), self_managed };
+            let mut primary = Primary { fields: "{}".into(), ..Primary::default() };
+            if let Some(annotation) = &annotation {
+                let text = annotation.replace('\\', r"\\").replace('"', r#"\""#);
+                let key = "cluster.open-cluster-management.io/managedcluster-name";
+                primary.fields = format!(r#"{{"metadata":{{"annotations":{{"{key}":"{text}"}}}}}}"#);
+            }
+            primary.reference.name.clone_from(&name);
+            match naming.name(&agent, &primary) {
+                Ok(managed) => {
+                    prop_assert!(is_label(&["klusterlet-", &managed].concat()));
+                    match annotation.as_deref() {
+                        None | Some("") => prop_assert!(managed.ends_with(&name)),
+                        Some(annotation) => prop_assert_eq!(managed, annotation),
+                    }
+                }
+                Err(problem) => {
+                    prop_assert_eq!(problem.reason, "InvalidTargetName");
+                    prop_assert!(problem.field.is_some());
+                }
+            }
+        }
+    }
+}

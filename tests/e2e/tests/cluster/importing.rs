@@ -1,0 +1,329 @@
+//! The policy `auto-import` on real API servers: imports a HostedCluster once, with exactly the permissions that
+//! `transom rbac` prints; on the hub's own server together with `external-managed-kubeconfig`, and on another one.
+
+use crate::objects::{CLUSTERS, home, primary};
+use crate::stage::{
+    CRDS, DEADLINE, HOME, HOSTED, MANAGED, NAMESPACE, Stage, on_stage, on_stage_of_its_own,
+};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use transom_e2e::agent::ADMIN;
+use transom_e2e::program;
+use transom_test_cluster::{Cluster, Options, wait};
+
+/// The agent of a hub that hosts the control planes itself.
+const SELF_MANAGED: [&str; 4] = [
+    "--cluster-name",
+    "local-cluster",
+    "--self-managed-cluster",
+    "local-cluster",
+];
+const ADDON_CONFIG: (&str, &str) = (
+    "agent.open-cluster-management.io/v1",
+    "KlusterletAddonConfig",
+);
+/// What the names of the HostedClusters begin with that the policy imports.
+pub(crate) const IMPORTS: &str = "import-";
+/// The note on a HostedCluster that was imported.
+const IMPORTED: &str = "import.open-cluster-management.io/auto-imported-as";
+
+/// The policy `auto-import`, changed.
+fn policy(change: impl FnOnce(&mut Value)) -> Result<Value> {
+    let text = fs::read_to_string(program::policy("auto-import"))?;
+    let mut policy: Value = serde_yaml::from_str(&text)?;
+    policy["spec"]["limits"] = program::unlimited();
+    change(&mut policy["spec"]);
+    Ok(policy)
+}
+
+/// Makes it ask for add-ons, as its page says.
+fn with_addons(spec: &mut Value) {
+    spec["guests"]["decide"]["settings"]["addons"] = json!({"searchCollector": false});
+    let (name, grant) = ("{managedCluster}", &mut spec["grant"]);
+    let namespace = json!({"role": "namespace", "kind": "Namespace", "name": name});
+    let config = json!({"apiVersion": ADDON_CONFIG.0, "kind": ADDON_CONFIG.1, "namespace": name, "name": name,
+        "verbs": ["create", "update"], "fields": ["spec"]});
+    for (list, rule) in [("read", namespace), ("write", config)] {
+        grant[list]
+            .as_array_mut()
+            .into_iter()
+            .for_each(|list| list.push(rule.clone()));
+    }
+}
+
+fn put(folder: &Path, name: &str, policy: &Value) -> Result<()> {
+    let folder = folder.join(name);
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("policy.yaml"), policy.to_string())?;
+    Ok(())
+}
+
+/// The kind KlusterletAddonConfig. Its own CRD belongs to another product; this one has its name and takes any `spec`.
+async fn install_addon_configs(stage: &Stage) -> Result<()> {
+    let schema = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    let name = "klusterletaddonconfigs.agent.open-cluster-management.io";
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
+        "spec": {"group": "agent.open-cluster-management.io", "scope": "Namespaced", "versions": [version],
+            "names": {"kind": ADDON_CONFIG.1, "plural": "klusterletaddonconfigs"}},
+    });
+    stage.objects().create(crd).await?;
+    stage.cluster.wait_for_crd(name).await
+}
+
+/// Waits until an object is as it should be.
+async fn wait_for(
+    stage: &Stage,
+    kind: (&str, &str),
+    place: (Option<&str>, &str),
+    is_right: impl Fn(&Value) -> bool,
+) -> Result<Value> {
+    let mut last = Value::Null;
+    let came = wait::until("an object as it should be", DEADLINE, async || {
+        last = stage.get(kind, place.0, place.1).await?.unwrap_or_default();
+        Ok(is_right(&last).then_some(()))
+    });
+    came.await
+        .with_context(|| format!("{} {place:?}: it is {last}", kind.1))?;
+    Ok(last)
+}
+
+async fn label(stage: &Stage, name: &str, value: &str) -> Result<()> {
+    let body = json!({"metadata": {"labels": {"example.com/tier": value}}});
+    stage.patch(HOSTED, Some(CLUSTERS), name, body).await
+}
+
+fn has_label(object: &Value, value: &str) -> bool {
+    object["metadata"]["labels"]["example.com/tier"] == value
+}
+
+#[test]
+fn a_hosted_cluster_becomes_a_managed_cluster_with_addons_and_its_kubeconfig() -> Result<()> {
+    on_stage_of_its_own(async |stage| {
+        install_addon_configs(stage).await?;
+        let folder = stage.cluster.folder().join("policies-import");
+        put(&folder, "auto-import", &policy(with_addons)?)?;
+        let kubeconfig = fs::read_to_string(program::policy("external-managed-kubeconfig"))?;
+        put(
+            &folder,
+            "external-managed-kubeconfig",
+            &serde_yaml::from_str(&kubeconfig)?,
+        )?;
+        let path = folder.to_str().context("the folder has another name")?;
+        stage.grant_exactly(&["--policies", path]).await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&[&["--policies", path], &SELF_MANAGED[..]].concat())?;
+        stage.ready("import-shop", false).await?;
+        let cluster = wait_for(stage, MANAGED, (None, "import-shop"), Value::is_object).await?;
+        ensure!(
+            cluster["spec"] == json!({"hubAcceptsClient": true, "leaseDurationSeconds": 60}),
+            "{cluster}"
+        );
+        let annotations = &cluster["metadata"]["annotations"];
+        for (key, value) in [
+            (
+                "import.open-cluster-management.io/klusterlet-deploy-mode",
+                "Hosted",
+            ),
+            (
+                "import.open-cluster-management.io/hosting-cluster-name",
+                "local-cluster",
+            ),
+            ("open-cluster-management/created-via", "hypershift"),
+        ] {
+            ensure!(annotations[key] == value, "{key}: {cluster}");
+        }
+        // The hub makes the namespace of the cluster, and imports it.
+        let missing = stage
+            .get(ADDON_CONFIG, Some("import-shop"), "import-shop")
+            .await?;
+        ensure!(missing.is_none(), "{missing:?}");
+        stage.objects().namespace("import-shop").await?;
+        let config = wait_for(
+            stage,
+            ADDON_CONFIG,
+            (Some("import-shop"), "import-shop"),
+            Value::is_object,
+        )
+        .await?;
+        ensure!(
+            config["spec"]["searchCollector"]["enabled"] == json!(false)
+                && config["spec"]["policyController"]["enabled"] == json!(true),
+            "{config}"
+        );
+        stage.objects().namespace(&home("import-shop")).await?;
+        stage.wait_for_right("import-shop", 6443).await?;
+        agent.stop()?;
+        stage.nothing_denied(mark).await
+    })
+}
+
+#[test]
+fn a_hosted_cluster_is_imported_once_and_what_people_change_stays() -> Result<()> {
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-import-once");
+        put(&folder, "auto-import", &policy(|_| ())?)?;
+        let path = folder.to_str().context("the folder has another name")?;
+        let rights = stage.grant_exactly(&["--policies", path]).await?;
+        let words = [&["--policies", path], &SELF_MANAGED[..]].concat();
+        // One name is taken.
+        stage.managed("import-taken").await?;
+        let theirs = stage.get(MANAGED, None, "import-taken").await?;
+        for name in ["import-taken", "import-once"] {
+            stage.ready(name, false).await?;
+        }
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        agent.wait_for(&primary("import-taken"), "Failed TargetNotOwned")?;
+        agent.wait_for(&primary("import-once"), "Applied InSync")?;
+        let is_noted =
+            |hosted: &Value| hosted["metadata"]["annotations"][IMPORTED] == "import-once";
+        wait_for(stage, HOSTED, (Some(CLUSTERS), "import-once"), is_noted).await?;
+        // A person denies it, and the hub finds out where it runs; labels of the HostedCluster follow.
+        let body = json!({"metadata": {"labels": {"cloud": "Azure"}},
+            "spec": {"hubAcceptsClient": false, "leaseDurationSeconds": 120}});
+        stage.patch(MANAGED, None, "import-once", body).await?;
+        label(stage, "import-once", "gold").await?;
+        let labelled = |cluster: &Value| has_label(cluster, "gold");
+        let cluster = wait_for(stage, MANAGED, (None, "import-once"), labelled).await?;
+        ensure!(
+            cluster["spec"]["hubAcceptsClient"] == json!(false)
+                && cluster["spec"]["leaseDurationSeconds"] == json!(120)
+                && cluster["metadata"]["labels"]["cloud"] == "Azure",
+            "{cluster}"
+        );
+        // A person detaches it: neither a change nor another agent imports it again.
+        stage.delete(MANAGED, None, "import-once").await?;
+        wait_for(stage, MANAGED, (None, "import-once"), Value::is_null).await?;
+        agent.stop()?;
+        label(stage, "import-once", "silver").await?;
+        let agent = stage.start_agent(&words)?;
+        agent.wait_for_first_pass()?;
+        agent.wait_for(&primary("import-once"), "Applied InSync")?;
+        ensure!(stage.get(MANAGED, None, "import-once").await?.is_none());
+        // Without the note it is imported again.
+        let body = json!({"metadata": {"annotations": {(IMPORTED): null}}});
+        stage
+            .patch(HOSTED, Some(CLUSTERS), "import-once", body)
+            .await?;
+        let labelled = |cluster: &Value| has_label(cluster, "silver");
+        wait_for(stage, MANAGED, (None, "import-once"), labelled).await?;
+        // The HostedCluster goes; the ManagedCluster stays.
+        stage.delete(HOSTED, Some(CLUSTERS), "import-once").await?;
+        agent.wait_for(&primary("import-once"), "Held SourceDeleted")?;
+        agent.stop()?;
+        ensure!(stage.get(MANAGED, None, "import-once").await?.is_some());
+        ensure!(stage.get(MANAGED, None, "import-taken").await? == theirs);
+        stage.nothing_denied(mark).await?;
+        // Only a write that comes too late is read again, only an Event that repeats is patched, and webhooks that do not
+        // run here ask for the rest.
+        let mut unused = stage.unused(&rights, mark)?;
+        unused.retain(|right| {
+            !right.is_one_of(&[
+                ("hostedclusters", "get"),
+                ("managedclusters", "get"),
+                ("events", "create"),
+                ("events", "patch"),
+                ("managedclusters/accept", "update"),
+                ("managedclustersets/join", "create"),
+            ])
+        });
+        ensure!(unused.is_empty(), "unused: {unused:#?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_hosted_cluster_is_imported_into_a_hub_on_another_server() -> Result<()> {
+    on_stage(async |stage| {
+        let hub = Cluster::start(&Options::default()).await?;
+        hub.install_crds(&[CRDS[1]]).await?;
+        let account = hub.service_account(HOME, "agent").await?;
+        stage.guard.look_for_token(&account);
+        let folder = stage.cluster.folder().join("policies-import-hub");
+        let on_hub = |spec: &mut Value| {
+            spec["guests"]["decide"]["settings"]["hub"] = json!("hub");
+            for list in ["read", "write"] {
+                spec["grant"][list][0]["cluster"] = json!("hub");
+            }
+        };
+        put(&folder, "auto-import", &policy(on_hub)?)?;
+        let path = folder.to_str().context("the folder has another name")?;
+        stage.grant_exactly(&["--policies", path]).await?;
+        let rights = stage.rights(
+            "agent",
+            &["--policies", path, "--connection", "hub"],
+            "yaml",
+        )?;
+        hub.objects().apply_manifest(&rights).await?;
+        // One kubeconfig with a context for each server.
+        let mut both: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(&stage.agent)?)?;
+        let other: Value = serde_yaml::from_str(&hub.kubeconfig(&account)?)?;
+        for (list, name) in [
+            ("clusters", "cluster"),
+            ("users", "user"),
+            ("contexts", "context"),
+        ] {
+            let mut entry = other[list][0].clone();
+            entry["name"] = json!("hub");
+            if list == "contexts" {
+                entry[name] = json!({"cluster": "hub", "user": "hub"});
+            }
+            both[list].as_array_mut().context("no list")?.push(entry);
+            both[list][0]["name"] = json!("local");
+        }
+        both["contexts"][0]["context"] = json!({"cluster": "local", "user": "local"});
+        let kubeconfig = folder.with_extension("kubeconfig");
+        fs::write(&kubeconfig, serde_yaml::to_string(&both)?)?;
+        stage.ready("import-far", false).await?;
+        let (mark, there) = (stage.mark()?, hub.audit().mark()?);
+        let mut command = Command::new(program::binary()?);
+        command
+            .args(["run", "--policies", path, "--log-format", "json"])
+            .args([ADMIN, "127.0.0.1:0", "--cluster-name", "host-1"])
+            .args(["--self-managed-cluster", "local-cluster"])
+            .args(["--context", "local=local", "--context", "hub=hub"])
+            .arg("--kubeconfig")
+            .arg(&kubeconfig);
+        let agent = stage.start_command(&mut command)?;
+        let mut last = None;
+        let came = wait::until("the ManagedCluster on the hub", DEADLINE, async || {
+            let clusters = hub.objects().api(MANAGED.0, MANAGED.1, None).await?;
+            last = clusters.get_opt("host-1-import-far").await?;
+            Ok(last.is_some().then_some(()))
+        });
+        came.await.with_context(|| agent.tail())?;
+        let annotations = last.and_then(|cluster| cluster.metadata.annotations);
+        let hosting = "import.open-cluster-management.io/hosting-cluster-name";
+        let hosting = annotations.and_then(|all| all.get(hosting).cloned());
+        ensure!(hosting.as_deref() == Some("host-1"), "{hosting:?}");
+        let is_noted =
+            |hosted: &Value| hosted["metadata"]["annotations"][IMPORTED] == "host-1-import-far";
+        wait_for(stage, HOSTED, (Some(CLUSTERS), "import-far"), is_noted).await?;
+        agent.stop()?;
+        stage.nothing_denied(mark).await?;
+        let denied = hub.audit().since(there)?.into_iter();
+        let denied: Vec<_> = denied
+            .filter(|line| line.user == account.name() && !line.allowed)
+            .collect();
+        ensure!(denied.is_empty(), "denied on the hub: {denied:#?}");
+        ensure!(
+            stage
+                .get(MANAGED, None, "host-1-import-far")
+                .await?
+                .is_none()
+        );
+        ensure!(
+            stage
+                .get(NAMESPACE, None, "host-1-import-far")
+                .await?
+                .is_none()
+        );
+        Ok(())
+    })
+}
