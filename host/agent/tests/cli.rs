@@ -56,7 +56,7 @@ fn texts(output: &Output) -> (Option<i32>, String, String) {
 fn render_signals_changes_by_exit_code_if_asked() {
     let case = |name: &str| format!("policies/external-managed-kubeconfig/cases/{name}/given.yaml");
     let policy_case = case("T01-port-443");
-    let flags = "--policies policies --reveal -o json --exit-code";
+    let flags = "--policies policies/external-managed-kubeconfig --reveal -o json --exit-code";
     let (code, shown, _) = said(&words(&format!("render {policy_case} {flags}")));
     let list: serde_json::Value = serde_json::from_str(&shown).unwrap();
     assert_eq!((code, list["kind"].as_str()), (Some(3), Some("List")));

@@ -157,7 +157,7 @@ async fn accepts_what_a_directory_accepts_and_reads_it_back_equal() -> Result<()
 }
 
 /// Of everything that `core::policy::check` refuses, only the stars of `keepUntilAbsent` are left to the agent (counting
-/// them costs more than a rule may), and which fields and values an objects guest may write. The bundled policy (`k`ubeconfig or `t`aints), the path, and the new value
+/// them costs more than a rule may), and which fields and values an objects guest may write. The bundled policy (`k`ubeconfig, `t`aints or `o`bjects), the path, and the new value
 /// (null removes the field).
 const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/metadata/name", r#""A""#),
@@ -345,6 +345,20 @@ const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/spec/own/annotations", r#"{"/a": "x"}"#),
     ('k', "/spec/own/annotations", r#"{"x.transom.dev/a": "x"}"#),
     ('t', "/spec/primary/kind", r#""Node""#),
+    ('o', "/spec/grant/write/0/verbs", r#"["patch"]"#),
+    ('o', "/spec/grant/write/0/name", "null"),
+    ('o', "/spec/grant/write/0/target", r#""primary""#),
+    ('o', "/spec/grant/write/0/taintKeys", r#"["a"]"#),
+    (
+        'o',
+        "/spec/grant/write/0/apiVersion",
+        r#""transom.dev/v1alpha1""#,
+    ),
+    (
+        'o',
+        "/spec/grant/write/0",
+        r#"{"target": "primary", "verbs": ["patch"], "fields": ["spec.x"]}"#,
+    ),
     ('t', "/spec/grant/write/0/kind", r#""Pod""#),
     ('t', "/spec/grant/write/0/cluster", r#""The Hub""#),
     ('t', "/spec/grant/write/0/verbs", r#"["patch", "delete"]"#),
@@ -384,21 +398,19 @@ fn changed(mut policy: Value, place: &str, value: &str) -> Result<Value> {
 #[tokio::test]
 async fn refuses_what_a_directory_refuses() -> Result<()> {
     let (_turn, _, api) = cluster().await?;
-    let (kubeconfig, taints) = (
+    let (kubeconfig, taints, objects) = (
         shipped("external-managed-kubeconfig")?,
         shipped("built-in-taints")?,
+        shipped("auto-import")?,
     );
     let mut wrong = Vec::new();
     for (which, place, value) in REFUSED {
-        let policy = changed(
-            if *which == 'k' {
-                kubeconfig.clone()
-            } else {
-                taints.clone()
-            },
-            place,
-            value,
-        )?;
+        let policy = match which {
+            'k' => &kubeconfig,
+            't' => &taints,
+            _ => &objects,
+        };
+        let policy = changed(policy.clone(), place, value)?;
         let here = manifest::parse(&policy).and_then(check::policy);
         let there = create(&api, &policy).await;
         if here.is_ok()

@@ -204,7 +204,7 @@ fn bounds() -> Vec<(String, Value)> {
 }
 
 /// Place, CEL rule, and the message when the rule does not hold.
-const RULES: [(&str, &str, &str); 26] = [
+const RULES: [(&str, &str, &str); 29] = [
     (
         "spec.verify.keys[]",
         "has(self.configMap) != has(self.file)",
@@ -288,13 +288,28 @@ const RULES: [(&str, &str, &str); 26] = [
     ),
     (
         "spec.grant.write",
-        "self.all(w, has(w.kubeconfig)) || size(self) == 1",
-        "a policy writes either kubeconfigs or the taints of its primary; use two policies for both",
+        "self.all(w, has(w.kubeconfig)) || self.all(w, !has(w.kubeconfig) && (size(self) == 1 || !has(w.taintKeys) || size(w.taintKeys) == 0))",
+        "a policy writes either kubeconfigs, or the taints of its primary, or other objects and fields; use several policies for several of them",
+    ),
+    (
+        "spec.grant.write",
+        "size(self.filter(w, has(w.target))) <= 1",
+        "at most one grant with `target: primary`; it names all fields",
     ),
     (
         "spec.grant.write[]",
-        "has(self.target) != has(self.kubeconfig)",
-        "a write grant must have either `target: primary` or `kubeconfig`",
+        "has(self.target) ? !has(self.kubeconfig) : has(self.kubeconfig) || has(self.kind) && has(self.name)",
+        "a write grant must have either `target: primary` or the kind and name of objects, with `kubeconfig` for a Secret",
+    ),
+    (
+        "spec.grant.write[]",
+        "has(self.target) || !('patch' in self.verbs)",
+        "the verbs for objects that the policy makes are create, update and delete",
+    ),
+    (
+        "spec.grant.write[]",
+        "has(self.kubeconfig) || !has(self.kind) || !(self.kind == 'Secret' && self.apiVersion == 'v1') && !self.apiVersion.startsWith('transom.dev/')",
+        "Secrets without `kubeconfig`, and policies, cannot be granted",
     ),
     (
         "spec.grant.write[]",
@@ -323,7 +338,7 @@ const RULES: [(&str, &str, &str); 26] = [
     ),
     (
         "spec",
-        "self.grant.write.all(w, has(w.kubeconfig)) || !has(self.own) || (!has(self.own.labels) || size(self.own.labels) == 0) && (!has(self.own.annotations) || size(self.own.annotations) == 0)",
+        "self.grant.write.exists(w, !has(w.target)) || !has(self.own) || (!has(self.own.labels) || size(self.own.labels) == 0) && (!has(self.own.annotations) || size(self.own.annotations) == 0)",
         "own.labels and own.annotations need a policy that creates objects, and this one creates none",
     ),
     (

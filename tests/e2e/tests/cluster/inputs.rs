@@ -150,9 +150,9 @@ fn a_set_has_every_selected_object_and_is_never_cut() -> Result<()> {
             reconciles(&agent)? - before == 1.0,
             "only the lost label counts"
         );
-        for name in ["a", "d"] {
-            put_map(stage, name, "x", "1", "2").await?;
-        }
+        put_map(stage, "a", "x", "1", "2").await?;
+        wait_for_seen(stage, "one", "every-3-3").await?;
+        put_map(stage, "d", "x", "1", "2").await?;
         agent.wait_for("ManagedCluster one", "Failed TooManyInputs")?;
         wait_for_seen(stage, "one", "every-3-3").await?;
         stage.delete(CONFIG_MAP, Some("default"), "b").await?;
