@@ -7,11 +7,11 @@ use bindings::exports::transom::policy::objects as wit;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-pub use wit::{
-    Absence, Age, Answer, CertificateRequest, Desired, Form, Input, LabelTerm, Member, Need,
-    Operator, Outcome, Ownership, Query, RequestContent, Requested, Requirement, Review, Value,
-    Wake, Who,
+pub use bindings::transom::policy::inputs::{
+    Absence, Age, CertificateRequest, Form, Input, LabelTerm, Member, Need, Operator, Outcome,
+    Query, RequestContent, Requested, Review, Value, Wake, Who,
 };
+pub use wit::{Answer, Desired, Ownership, Requirement};
 
 #[doc(hidden)]
 pub use Objects as World;
@@ -28,28 +28,31 @@ pub mod bindings {
         runtime_path: "::transom_guest::wit_bindgen::rt",
         additional_derives: [PartialEq, Eq, serde::Serialize, serde::Deserialize],
         additional_type_attributes: {
-            "transom:policy/objects@0.1.0/form": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/absence": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/age": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/query": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/label-term": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/operator": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/wake": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/member": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/outcome": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/review": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/who": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/certificate-request": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/request-content": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/requested": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/need": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/value": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/input": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/form": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/absence": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/age": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/query": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/label-term": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/operator": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/wake": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/member": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/outcome": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/review": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/who": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/certificate-request": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/request-content": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/requested": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/need": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/value": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.1.0/input": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/requirement": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/desired": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/answer": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
         },
-        with: { "transom:policy/types@0.1.0": ::transom_guest::bindings::guest::transom::policy::types },
+        with: {
+            "transom:policy/types@0.1.0": ::transom_guest::bindings::guest::transom::policy::types,
+            "transom:policy/inputs@0.1.0": generate,
+        },
     });
 }
 

@@ -2,12 +2,13 @@
 
 use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
-use crate::case::{Given, inputs, outcome};
+use crate::case::{self, Given, outcome};
 use crate::guest::{Decided, Find, Function, Guest, Question};
 use crate::limits::Limits;
 use crate::measure::{Lift, Lower};
 use crate::run::Call;
 use generated::exports::transom::policy::objects as wit_objects;
+use generated::transom::policy::inputs;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_core::contract::decide::{
@@ -62,7 +63,7 @@ struct Functions {
 }
 
 /// The arguments of both functions: context, primary, and what was found.
-type Arguments = (wit::Context, wit::Primary, Vec<wit_objects::Input>);
+type Arguments = (wit::Context, wit::Primary, Vec<inputs::Input>);
 type Required = Result<wit_objects::Requirement, wit::Failure>;
 type Reconciled = Result<wit_objects::Answer, wit::Failure>;
 
@@ -112,7 +113,7 @@ impl Decide for Functions {
         let (limits, context) = (Limits::default(), given.context()?);
         let primary = given.primary(guest)?.ok_or("`primary` is missing")?;
         if let Some(found) = given.take("found")? {
-            let found = inputs(guest, &context, &primary, found)?;
+            let found = case::inputs(guest, &context, &primary, found)?;
             let call = guest.require(&limits, &context, &primary, &found);
             return Ok(call.map(|answer| {
                 outcome(&answer, |required| {
@@ -123,7 +124,7 @@ impl Decide for Functions {
             }));
         }
         let given: Vec<Input> = given.take("inputs")?.unwrap_or_default();
-        let inputs = inputs(guest, &context, &primary, given)?;
+        let inputs = case::inputs(guest, &context, &primary, given)?;
         let call = self.reconcile(guest, &limits, &context, &primary, &inputs);
         let shown = |timed: &Timed<Objects>| {
             let mut shown = json!(timed.answer);
@@ -161,31 +162,31 @@ fn shown(need: &Need) -> Value {
 
 impl Lower {
     fn for_objects(&mut self, context: &Context, primary: &Primary, inputs: &[Input]) -> Arguments {
-        let input = |lower: &mut Self, input: &Input| wit_objects::Input {
+        let input = |lower: &mut Self, input: &Input| inputs::Input {
             role: lower.text(&input.role),
             value: match &input.value {
-                InputValue::Object(fields) => wit_objects::Value::Object(lower.json(fields)),
-                InputValue::Absent => wit_objects::Value::Absent,
-                InputValue::Fresh(until) => wit_objects::Value::Fresh(*until),
-                InputValue::Stale(since) => wit_objects::Value::Stale(*since),
-                InputValue::Ahead(until) => wit_objects::Value::Ahead(*until),
+                InputValue::Object(fields) => inputs::Value::Object(lower.json(fields)),
+                InputValue::Absent => inputs::Value::Absent,
+                InputValue::Fresh(until) => inputs::Value::Fresh(*until),
+                InputValue::Stale(since) => inputs::Value::Stale(*since),
+                InputValue::Ahead(until) => inputs::Value::Ahead(*until),
                 InputValue::Every(members) => {
-                    wit_objects::Value::Every(lower.list(members, Self::member))
+                    inputs::Value::Every(lower.list(members, Self::member))
                 }
-                InputValue::Outcome(outcome) => wit_objects::Value::Outcome(wit_objects::Outcome {
+                InputValue::Outcome(outcome) => inputs::Value::Outcome(inputs::Outcome {
                     state: lower.text(&outcome.state),
                     reason: lower.text(&outcome.reason),
                     since_seconds: outcome.since_seconds,
                     failures: outcome.failures,
                 }),
                 InputValue::CertificateRequest(request) => {
-                    wit_objects::Value::CertificateRequest(lower.certificate_request(request))
+                    inputs::Value::CertificateRequest(lower.certificate_request(request))
                 }
-                InputValue::Allowed => wit_objects::Value::Allowed,
-                InputValue::Denied(why) => wit_objects::Value::Denied(lower.text(why)),
+                InputValue::Allowed => inputs::Value::Allowed,
+                InputValue::Denied(why) => inputs::Value::Denied(lower.text(why)),
                 // No guest of this world can ask for another form.
                 InputValue::Present | InputValue::Service(_) | InputValue::Kubeconfig(_) => {
-                    wit_objects::Value::Present
+                    inputs::Value::Present
                 }
             },
         };
@@ -200,11 +201,8 @@ impl Lower {
         self.list(texts, |lower, text| lower.text(text))
     }
 
-    fn certificate_request(
-        &mut self,
-        request: &CertificateRequest,
-    ) -> wit_objects::CertificateRequest {
-        wit_objects::CertificateRequest {
+    fn certificate_request(&mut self, request: &CertificateRequest) -> inputs::CertificateRequest {
+        inputs::CertificateRequest {
             signer: self.text(&request.signer),
             requester: self.text(&request.requester),
             groups: self.texts(&request.groups),
@@ -212,7 +210,7 @@ impl Lower {
             seconds: request.seconds,
             content: match &request.content {
                 RequestContent::Readable(requested) => {
-                    wit_objects::RequestContent::Readable(wit_objects::Requested {
+                    inputs::RequestContent::Readable(inputs::Requested {
                         common_name: self.maybe(requested.common_name.as_deref()),
                         organisations: self.texts(&requested.organisations),
                         other_subject: self.texts(&requested.other_subject),
@@ -221,15 +219,13 @@ impl Lower {
                         key_bits: requested.key_bits,
                     })
                 }
-                RequestContent::Malformed(why) => {
-                    wit_objects::RequestContent::Malformed(self.text(why))
-                }
+                RequestContent::Malformed(why) => inputs::RequestContent::Malformed(self.text(why)),
             },
         }
     }
 
-    fn member(&mut self, member: &Member) -> wit_objects::Member {
-        wit_objects::Member {
+    fn member(&mut self, member: &Member) -> inputs::Member {
+        inputs::Member {
             namespace: self.maybe(member.namespace.as_deref()),
             name: self.text(&member.name),
             fields: self.json(&member.fields),
@@ -246,43 +242,43 @@ impl Lift<'_> {
         })
     }
 
-    fn need_of_object(&mut self, need: wit_objects::Need) -> Need {
+    fn need_of_object(&mut self, need: inputs::Need) -> Need {
         Need {
             role: self.text(need.role),
             reference: self.reference(need.reference),
             form: match need.form {
-                wit_objects::Form::Presence => Form::Presence,
-                wit_objects::Form::Object => Form::Object,
-                wit_objects::Form::Age(age) => Form::Age(Age {
+                inputs::Form::Presence => Form::Presence,
+                inputs::Form::Object => Form::Object,
+                inputs::Form::Age(age) => Form::Age(Age {
                     field: self.text(age.field),
                     seconds: age.seconds,
                 }),
-                wit_objects::Form::Every(query) => Form::Every(Query {
+                inputs::Form::Every(query) => Form::Every(Query {
                     labels: self.list(query.labels, Self::label_term),
                     names_only: query.names_only,
                 }),
-                wit_objects::Form::Outcome => Form::Outcome,
-                wit_objects::Form::CertificateRequest => Form::CertificateRequest,
-                wit_objects::Form::Access(review) => Form::Access(self.review(review)),
+                inputs::Form::Outcome => Form::Outcome,
+                inputs::Form::CertificateRequest => Form::CertificateRequest,
+                inputs::Form::Access(review) => Form::Access(self.review(review)),
             },
             absence: match need.absence {
-                wit_objects::Absence::Wait(reason) => Absence::Wait(self.reason(reason)),
-                wit_objects::Absence::Fail(reason) => Absence::Fail(self.reason(reason)),
-                wit_objects::Absence::Fine => Absence::Fine,
+                inputs::Absence::Wait(reason) => Absence::Wait(self.reason(reason)),
+                inputs::Absence::Fail(reason) => Absence::Fail(self.reason(reason)),
+                inputs::Absence::Fine => Absence::Fine,
             },
             wake: match need.wake {
-                wit_objects::Wake::Change => Wake::Change,
-                wit_objects::Wake::Presence => Wake::Presence,
-                wit_objects::Wake::Never => Wake::Never,
+                inputs::Wake::Change => Wake::Change,
+                inputs::Wake::Presence => Wake::Presence,
+                inputs::Wake::Never => Wake::Never,
             },
         }
     }
 
-    fn review(&mut self, review: wit_objects::Review) -> Review {
+    fn review(&mut self, review: inputs::Review) -> Review {
         Review {
             who: match review.who {
-                wit_objects::Who::Requester => Who::Requester,
-                wit_objects::Who::Agent => Who::Agent,
+                inputs::Who::Requester => Who::Requester,
+                inputs::Who::Agent => Who::Agent,
             },
             verb: self.text(review.verb),
             group: self.text(review.group),
@@ -293,14 +289,14 @@ impl Lift<'_> {
         }
     }
 
-    fn label_term(&mut self, term: wit_objects::LabelTerm) -> LabelTerm {
+    fn label_term(&mut self, term: inputs::LabelTerm) -> LabelTerm {
         LabelTerm {
             key: self.text(term.key),
             operator: match term.operator {
-                wit_objects::Operator::In => LabelOperator::In,
-                wit_objects::Operator::NotIn => LabelOperator::NotIn,
-                wit_objects::Operator::Exists => LabelOperator::Exists,
-                wit_objects::Operator::DoesNotExist => LabelOperator::DoesNotExist,
+                inputs::Operator::In => LabelOperator::In,
+                inputs::Operator::NotIn => LabelOperator::NotIn,
+                inputs::Operator::Exists => LabelOperator::Exists,
+                inputs::Operator::DoesNotExist => LabelOperator::DoesNotExist,
             },
             values: self.list(term.values, Self::text),
         }
