@@ -101,6 +101,8 @@ pub struct WriteGrant {
     pub fields: &'static [&'static str],
     /// Keys of the taints that it owns.
     pub taint_keys: &'static [&'static str],
+    /// Types of the conditions that it sets.
+    pub conditions: &'static [&'static str],
     /// Roles of which the server of a kubeconfig may come, or URLs.
     pub servers: &'static [&'static str],
     /// Roles of which the certificate authorities of a kubeconfig may come.
@@ -116,6 +118,7 @@ impl WriteGrant {
             object: None,
             fields: &["spec.taints"],
             taint_keys: keys,
+            conditions: &[],
             servers: &[],
             authorities: &[],
             why,
@@ -128,9 +131,18 @@ impl WriteGrant {
             object: None,
             fields,
             taint_keys: &[],
+            conditions: &[],
             servers: &[],
             authorities: &[],
             why,
+        }
+    }
+
+    /// The conditions of these types in the status of the primary.
+    pub const fn conditions(types: &'static [&'static str], why: &'static str) -> Self {
+        Self {
+            conditions: types,
+            ..Self::fields(&["status.conditions"], why)
         }
     }
 
@@ -157,6 +169,7 @@ impl WriteGrant {
             object: Some(secret),
             fields: &["data.kubeconfig"],
             taint_keys: &[],
+            conditions: &[],
             servers,
             authorities,
             why,
@@ -267,6 +280,7 @@ impl From<&WriteGrant> for wit::WriteGrant {
             object: grant.object.as_ref().map(Into::into),
             fields: owned(grant.fields),
             taint_keys: owned(grant.taint_keys),
+            conditions: owned(grant.conditions),
             servers: owned(grant.servers),
             authorities: owned(grant.authorities),
             why: grant.why.into(),

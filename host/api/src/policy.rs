@@ -252,6 +252,12 @@ pub struct WriteGrant {
     /// Keys of taints that the policy owns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taint_keys: Vec<String>,
+    /// For the field `status.conditions` of the primary: types of the conditions that the policy may set or remove.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<String>,
+    /// For the conditions of a CertificateSigningRequest, which approve or deny it: the signers whose requests these are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signers: Vec<String>,
     /// What a written kubeconfig may contain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubeconfig: Option<KubeconfigGrant>,

@@ -2,6 +2,7 @@
 //! Printing the plan is the dry run. Then the result, step by step.
 
 pub mod brake;
+pub mod conditions;
 pub mod contention;
 pub mod desired;
 pub mod effect;

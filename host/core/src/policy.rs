@@ -183,6 +183,10 @@ pub struct WriteRule {
     pub values: Vec<ValueRule>,
     /// The keys of taints that the policy owns.
     pub taint_keys: BTreeSet<String>,
+    /// The types of conditions that the policy may set.
+    pub conditions: BTreeSet<String>,
+    /// The signers of the requests that the policy may approve or deny.
+    pub signers: BTreeSet<String>,
     /// Where the credential of a kubeconfig may go.
     pub kubeconfig: Option<KubeconfigGrant>,
     /// The rights that the objects give to others.

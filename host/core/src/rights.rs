@@ -8,7 +8,10 @@ mod own;
 
 pub use least::every_secret;
 
+use crate::inputs::request::REQUEST;
+use crate::plan::conditions::subresource;
 use crate::policy::{Policy, ReadRule, Target, WriteRule};
+use crate::projection::path::Path;
 use crate::reference::LOCAL;
 use crate::watches::{Scope, SecretReads, plan};
 use kinds::Kind;
@@ -239,14 +242,18 @@ impl Needed<'_> {
 
     /// Adds a right to the objects of a scope. RBAC can limit it by names only, not by other selectors.
     fn scope(&mut self, scope: &Scope, verbs: &[Verb], because: &BTreeSet<Because>) {
+        let objects = self.objects(scope);
+        self.add(objects, verbs, because.iter().cloned());
+    }
+
+    fn objects(&self, scope: &Scope) -> Objects {
         let (group, kind) = self.kind(scope);
-        let objects = Objects {
+        Objects {
             namespace: scope.namespace.clone().filter(|_| kind.namespaced),
             group: group.to_owned(),
             resource: kind.plural,
             name: scope.name.clone(),
-        };
-        self.add(objects, verbs, because.iter().cloned());
+        }
     }
 
     /// A primary that a watch by labels no longer has is read by exact name: it may be there without the labels.
@@ -283,7 +290,7 @@ impl Needed<'_> {
         let ours = policy.writes.iter().enumerate();
         for (index, rule) in ours.filter(|(_, rule)| rule.cluster == connection) {
             match rule.target {
-                Target::Primary => self.patches(policy, index),
+                Target::Primary => self.patches(policy, index, rule),
                 Target::Named { .. } => self.makes(policy, index, rule),
             }
             self.hands_on(policy, index, rule);
@@ -339,14 +346,34 @@ impl Needed<'_> {
         }
     }
 
-    /// A primary is patched, and read again when something was in the way of that.
-    fn patches(&mut self, policy: &Policy, index: usize) {
+    /// A primary is patched, where the fields are in subresources these, and read again when something was in the way
+    /// of that. Who approves or denies a request needs the right for its signer as well.
+    fn patches(&mut self, policy: &Policy, index: usize, rule: &WriteRule) {
         if self.asked.read_only {
             return;
         }
         let because = because(policy, plan::write_line(index));
+        let paths = rule.fields.iter().filter_map(Path::keys);
+        let parts: BTreeSet<_> = paths
+            .map(|keys| subresource(&rule.api_version, &rule.kind, &keys))
+            .collect();
         for (scope, _) in plan::primary(policy, None) {
-            self.scope(&scope, &[Verb::Get, Verb::Patch], &because);
+            self.scope(&scope, &[Verb::Get], &because);
+            for part in &parts {
+                let mut objects = self.objects(&scope);
+                if let Some(subresource) = part {
+                    objects.resource = format!("{}/{subresource}", objects.resource);
+                }
+                self.add(objects, &[Verb::Patch], because.iter().cloned());
+            }
+        }
+        for signer in &rule.signers {
+            let objects = Objects {
+                name: Some(signer.clone()),
+                ..Objects::all(REQUEST.0, "signers")
+            };
+            let approve = Verb::Other("approve".into());
+            self.add(objects, &[approve], because.iter().cloned());
         }
     }
 
@@ -531,6 +558,42 @@ mod tests {
                 "*/mutatingwebhookconfigurations.admissionregistration.k8s.io/*: list",
                 "*/managedclusters.cluster.open-cluster-management.io/*: get list watch patch",
                 "default/events.events.k8s.io/*: create patch"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_status_needs_patch_on_its_subresource_only() {
+        let grant = |fields: Value| json!({"target": "primary", "verbs": ["patch"], "fields": fields, "conditions": ["Approved"]});
+        let shown_for = |changes: &[(&str, Value)]| {
+            let manifest = with(objects_manifest(), changes);
+            let mut rights = shown(&rights(&[manifest], LOCAL, SecretReads::Strict));
+            rights.retain(|right| !right.contains("events"));
+            rights
+        };
+        let write = "/spec/grant/write/0";
+        assert_eq!(
+            shown_for(&[(write, grant(json!(["status.conditions"])))]),
+            [
+                "*/managedclusters.cluster.open-cluster-management.io/*: get list watch",
+                "*/managedclusters/status.cluster.open-cluster-management.io/*: patch",
+            ]
+        );
+        let mut both = grant(json!(["status.conditions", "metadata.labels.a"]));
+        assert_eq!(
+            shown_for(&[(write, both.clone())])[0],
+            "*/managedclusters.cluster.open-cluster-management.io/*: get list watch patch"
+        );
+        both["signers"] = json!(["a.b/c"]);
+        both["fields"] = json!(["status.conditions"]);
+        let request =
+            json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"});
+        assert_eq!(
+            shown_for(&[("/spec/primary", request), (write, both)]),
+            [
+                "*/certificatesigningrequests.certificates.k8s.io/*: get list watch",
+                "*/certificatesigningrequests/approval.certificates.k8s.io/*: patch",
+                "*/signers.certificates.k8s.io/a.b/c: approve",
             ]
         );
     }

@@ -85,6 +85,7 @@ fn grant(grant: &SuggestedGrant) -> Result<(), LoadError> {
         one.object.iter().try_for_each(object_pattern)?;
         patterns("fields of a grant", &one.fields)?;
         patterns("taint keys of a grant", &one.taint_keys)?;
+        patterns("conditions of a grant", &one.conditions)?;
         patterns("servers of a grant", &one.servers)?;
         patterns("authorities of a grant", &one.authorities)?;
     }

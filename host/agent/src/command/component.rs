@@ -122,6 +122,9 @@ fn print_grant(grant: &SuggestedGrant, line: &impl Fn(&str, &str)) {
         one.taint_keys
             .iter()
             .for_each(|key| line("  taint key", key));
+        one.conditions
+            .iter()
+            .for_each(|kind| line("  condition", kind));
         let from = [("  server of", &one.servers), ("  CA of", &one.authorities)];
         for (label, roles) in from.into_iter().filter(|(_, roles)| !roles.is_empty()) {
             line(label, &roles.join(", "));
@@ -155,6 +158,7 @@ fn grant_as_json(grant: &SuggestedGrant) -> Value {
     });
     let write = grant.write.iter().map(|one| json!({
         "object": one.object.as_ref().map(object_as_json), "fields": one.fields, "taintKeys": one.taint_keys,
+        "conditions": one.conditions,
         "servers": one.servers, "authorities": one.authorities, "why": one.why,
     }));
     json!({"read": read.collect::<Vec<_>>(), "write": write.collect::<Vec<_>>()})

@@ -165,6 +165,10 @@ fn bounds() -> Vec<(String, Value)> {
                 ("values", values),
                 ("taintKeys", set(MANY)),
                 ("taintKeys[]", any(TAINT_KEY)),
+                ("conditions", set(MANY)),
+                ("conditions[]", any(TAINT_KEY)),
+                ("signers", set(MANY)),
+                ("signers[]", any(TAINT_KEY)),
             ],
         ),
         ("spec.grant.write[].kubeconfig", of_kubeconfig()),
@@ -204,7 +208,7 @@ fn bounds() -> Vec<(String, Value)> {
 }
 
 /// Place, CEL rule, and the message when the rule does not hold.
-const RULES: [(&str, &str, &str); 29] = [
+const RULES: [(&str, &str, &str); 33] = [
     (
         "spec.verify.keys[]",
         "has(self.configMap) != has(self.file)",
@@ -325,6 +329,26 @@ const RULES: [(&str, &str, &str); 29] = [
         "spec.grant.write[]",
         "(has(self.target) && self.fields == ['spec.taints']) == (has(self.taintKeys) && size(self.taintKeys) > 0)",
         "taintKeys must not be empty where `target: primary` has the fields [spec.taints], and are for that only",
+    ),
+    (
+        "spec.grant.write[]",
+        "('status.conditions' in self.fields) == (has(self.conditions) && size(self.conditions) > 0)",
+        "conditions must name types exactly where `status.conditions` is one of the fields",
+    ),
+    (
+        "spec.grant.write[]",
+        "self.fields.all(f, f != 'status' && (has(self.target) || !f.startsWith('status.')))",
+        "fields of a status can be written for the primary only, and not all of them at once",
+    ),
+    (
+        "spec",
+        "self.grant.write.all(w, (has(w.signers) && size(w.signers) > 0) == (has(w.conditions) && size(w.conditions) > 0 && self.primary.kind == 'CertificateSigningRequest' && self.primary.apiVersion.startsWith('certificates.k8s.io/')))",
+        "signers must not be empty where a policy sets conditions of CertificateSigningRequests, and are for that only",
+    ),
+    (
+        "spec.grant.write[]",
+        "!has(self.signers) || size(self.signers) == 0 || self.conditions.all(c, c in ['Approved', 'Denied']) && self.fields.all(f, !f.startsWith('status.') || f == 'status.conditions')",
+        "of a CertificateSigningRequest only the conditions Approved and Denied can be set",
     ),
     (
         "spec.grant.write[]",

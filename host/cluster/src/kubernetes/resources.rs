@@ -5,7 +5,7 @@ use super::locked;
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::core::{ApiResource, GroupVersion, GroupVersionKind};
-use kube::discovery::{self, Scope};
+use kube::discovery::{self, ApiCapabilities, Scope};
 use kube::error::DiscoveryError;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,6 +17,15 @@ pub(super) struct Resource {
     pub(super) api: ApiResource,
     /// Whether the kind is namespaced.
     pub(super) namespaced: bool,
+    /// Its subresources: `status`.
+    subresources: Vec<String>,
+}
+
+impl Resource {
+    /// Whether it has a subresource.
+    pub(super) fn has(&self, subresource: &str) -> bool {
+        self.subresources.iter().any(|name| name == subresource)
+    }
 }
 
 /// Why a kind has no known path.
@@ -69,6 +78,7 @@ impl Resources {
         let resource = Arc::new(Resource {
             api,
             namespaced: capabilities.scope == Scope::Namespaced,
+            subresources: subresources(&capabilities),
         });
         locked(&self.known).insert(name, Arc::clone(&resource));
         Ok(resource)
@@ -128,6 +138,13 @@ impl Resources {
         }
         Ok(None)
     }
+}
+
+/// The names of the subresources of a kind; discovery may name each with its resource before it.
+fn subresources(capabilities: &ApiCapabilities) -> Vec<String> {
+    let all = capabilities.subresources.iter();
+    let name = |plural: &str| plural.rsplit('/').next().unwrap_or_default().to_owned();
+    all.map(|(resource, _)| name(&resource.plural)).collect()
 }
 
 /// Whether a text can be the name of an object: it is exactly one segment of a path. A guest may have made it up, and

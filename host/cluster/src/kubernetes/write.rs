@@ -15,6 +15,7 @@ use super::send::{Refusal, Sender, TIMEOUT};
 use super::taint_times::TaintTimes;
 use answer::Standing;
 use kube::Client;
+use request::Part;
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::time::timeout;
@@ -145,27 +146,52 @@ impl Writer {
         }
         self.standing.check(step)?;
         let resource = self.resource(step).await?;
-        let (verb, request) = request::of(policy, step, &resource).map_err(|error| {
-            failure::failed(
-                step.kind(),
-                step.target(),
-                KnownReason::WriteInvalid,
-                &error.to_string(),
-            )
-        })?;
-        let answer = match self.sender.send(verb, Purpose::Work, &request).await {
-            Ok(answer) => answer,
-            Err(refusal) if step.kind() == WriteKind::Delete && failure::is_gone(&refusal) => {
+        let mut left: Option<Object> = None;
+        for part in request::parts(step) {
+            let part = match &left {
+                Some(left) => part.at(&left.version),
+                None => part,
+            };
+            let Some(answer) = self.send(policy, &part, &resource).await? else {
                 return Ok(None);
-            }
-            Err(refusal) => return Err(self.refused(step, &refusal)),
-        };
-        if step.kind() == WriteKind::Delete {
-            return Ok(still_there(step.target(), answer));
+            };
+            left = Some(object(step.target(), answer));
         }
-        let changed = answer::changed(step, &answer);
-        self.standing.note(step, &changed)?;
-        Ok(Some(object(step.target(), answer)))
+        if step.kind() == WriteKind::Delete {
+            return Ok(left.filter(held));
+        }
+        if let Some(left) = &left {
+            let changed = answer::changed(step, &left.body);
+            self.standing.note(step, &changed)?;
+        }
+        Ok(left)
+    }
+
+    /// Sends the request of one part of a step; `None` when the object to delete is gone already.
+    async fn send(
+        &self,
+        policy: &str,
+        part: &Part<'_>,
+        resource: &Resource,
+    ) -> Result<Option<Value>, WriteFailure> {
+        let step = &*part.step;
+        let invalid = |why: &str| {
+            let reason = KnownReason::WriteInvalid;
+            failure::failed(step.kind(), step.target(), reason, why)
+        };
+        let missing = part.subresource.filter(|name| !resource.has(name));
+        if let Some(name) = missing {
+            return Err(invalid(&format!("its kind has no subresource `{name}`")));
+        }
+        let (verb, request) =
+            request::of(policy, part, resource).map_err(|error| invalid(&error.to_string()))?;
+        match self.sender.send(verb, Purpose::Work, &request).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(refusal) if step.kind() == WriteKind::Delete && failure::is_gone(&refusal) => {
+                Ok(None)
+            }
+            Err(refusal) => Err(self.refused(step, &refusal)),
+        }
     }
 
     async fn resource(&self, step: &Step) -> Result<Arc<Resource>, WriteFailure> {
@@ -211,15 +237,11 @@ fn would(step: &Step) -> String {
     }
 }
 
-/// The object after a delete: finalizers may keep it, else `None`.
-fn still_there(target: &ObjectRef, answer: Value) -> Option<Object> {
-    let left = object(target, answer);
-    let held = left
-        .body
-        .pointer("/metadata/finalizers")
-        .and_then(Value::as_array)
-        .is_some_and(|held| !held.is_empty());
-    (left.deleting() && held).then_some(left)
+/// Whether finalizers keep an object after its delete.
+fn held(left: &Object) -> bool {
+    let finalizers = left.body.pointer("/metadata/finalizers");
+    let finalizers = finalizers.and_then(Value::as_array);
+    left.deleting() && finalizers.is_some_and(|held| !held.is_empty())
 }
 
 /// The object in an answer, without `managedFields`.

@@ -91,6 +91,8 @@ pub struct WriteGrant {
     pub fields: Vec<String>,
     /// Keys of taints.
     pub taint_keys: Vec<String>,
+    /// Types of conditions.
+    pub conditions: Vec<String>,
     /// Roles of which the server of a kubeconfig may come, or URLs.
     pub servers: Vec<String>,
     /// Roles of which its certificate authorities may come.

@@ -1,6 +1,7 @@
 //! What a policy wants to be there: a whole object that it makes, or some fields of an object that others made. The
 //! answers of all worlds are lowered to these values.
 
+use super::conditions::Conditions;
 use crate::projection::path::Path;
 use crate::reference::ObjectRef;
 use serde_json::{Map, Value};
@@ -68,6 +69,8 @@ pub enum Field {
     Value(Value),
     /// Some elements of a list that others own as well.
     Elements(Elements),
+    /// Some conditions of a status.
+    Conditions(Conditions),
 }
 
 /// The owned elements of a list of maps. An owned key occurs at most once in the result; all other elements keep their

@@ -55,6 +55,14 @@ pub(super) fn plan(
                     }
                 })
             }
+            Field::Conditions(conditions) => {
+                let there = list(&place, "type")
+                    .map_err(|invalid| Failure::invalid_object(object, &invalid))?;
+                let merged = conditions.merged(&there, wanting.now_seconds);
+                before.push(conditions.fingerprint(&there));
+                after.push(conditions.fingerprint(&merged));
+                (merged != there).then(|| merged.into())
+            }
         };
         changed.extend(value.map(|value| (path.to_string(), value)));
     }

@@ -142,6 +142,10 @@ fn fields(one: &WriteRule, newest: &[WriteRule]) -> WriteRule {
         narrowed.fields.clear();
     }
     narrowed.taint_keys.retain(taint_keys);
+    let conditions = |one: &String| others.iter().any(|other| other.conditions.contains(one));
+    narrowed.conditions.retain(conditions);
+    let signers = |one: &String| others.iter().any(|other| other.signers.contains(one));
+    narrowed.signers.retain(signers);
     narrowed
 }
 

@@ -24,7 +24,7 @@ use transom_api::policy::{
 pub(crate) type Checked<T> = Result<T, PolicyError>;
 
 /// The error for a field.
-pub(super) fn wrong<T>(field: impl Into<String>, why: impl Into<String>) -> Checked<T> {
+pub(crate) fn wrong<T>(field: impl Into<String>, why: impl Into<String>) -> Checked<T> {
     Err(PolicyError::new(field, why))
 }
 

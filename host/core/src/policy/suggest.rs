@@ -187,6 +187,10 @@ fn write_grant(text: &mut String, grant: &WriteGrant) {
         text.push_str("      # Taints with other keys stay as they are.\n");
         let _ = writeln!(text, "      taintKeys: {}", list(&grant.taint_keys));
     }
+    if !grant.conditions.is_empty() {
+        text.push_str("      # Conditions of other types stay as they are.\n");
+        let _ = writeln!(text, "      conditions: {}", list(&grant.conditions));
+    }
     if !(grant.servers.is_empty() && grant.authorities.is_empty()) {
         text.push_str("      # Where a credential may be sent, and whose certificates are trusted there: by role.\n");
         text.push_str("      kubeconfig:\n");

@@ -72,6 +72,8 @@ impl World for FactsWorld {
             fields: fields.map_err(|error| PolicyError::new(field, error.to_string()))?,
             values: Vec::new(),
             taint_keys: BTreeSet::new(),
+            conditions: Default::default(),
+            signers: Default::default(),
             kubeconfig: None,
             hands_on: Vec::new(),
         })

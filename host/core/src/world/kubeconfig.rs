@@ -89,6 +89,8 @@ impl World for Kubeconfig {
             fields: vec![Path::key("data").child(key)],
             values: Vec::new(),
             taint_keys: std::collections::BTreeSet::new(),
+            conditions: Default::default(),
+            signers: Default::default(),
             kubeconfig: Some(kubeconfig.clone()),
             hands_on: Vec::new(),
         })

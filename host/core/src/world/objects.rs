@@ -1,5 +1,7 @@
 //! The objects world: a guest makes objects and says what fields of the primary hold, within the granted paths and values.
 
+mod status;
+
 use super::{Answer, Granted, Lowering, World};
 use crate::contract::objects::{Apply, MAX_OBJECTS, Objects, Ownership};
 use crate::failure::Failure;
@@ -66,7 +68,8 @@ impl World for ObjectsWorld {
             };
             return Err(PolicyError::new(field, why));
         }
-        let fields = fields(&format!("{field}.fields"), &grant.fields)?;
+        let fields = fields(&format!("{field}.fields"), &grant.fields, &target)?;
+        status::check(field, grant, (api_version, kind), &fields)?;
         let hands_on = match rbac::gives_rights(api_version) {
             true => rbac::check(field, grant, &fields, granted.grants)?,
             false => Vec::new(),
@@ -80,6 +83,8 @@ impl World for ObjectsWorld {
             values: ValueRule::parse(field, &grant.values, &fields, granted.names)?,
             fields,
             taint_keys: BTreeSet::new(),
+            conditions: grant.conditions.iter().cloned().collect(),
+            signers: grant.signers.iter().cloned().collect(),
             kubeconfig: None,
             hands_on,
         })
@@ -141,7 +146,7 @@ fn unwritable(target: &Target, api_version: &str, kind: &str) -> Option<&'static
 }
 
 /// Reads granted fields, and checks that a policy may own each of them.
-fn fields(field: &str, texts: &[String]) -> Checked<Vec<Path>> {
+fn fields(field: &str, texts: &[String], target: &Target) -> Checked<Vec<Path>> {
     at_most(field, texts, MANY)?;
     unique(field, texts.iter())?;
     if texts.is_empty() {
@@ -155,7 +160,7 @@ fn fields(field: &str, texts: &[String]) -> Checked<Vec<Path>> {
         let field = format!("{field}[{index}]");
         let path =
             Path::parse(text).map_err(|error| PolicyError::new(&field, error.to_string()))?;
-        match unownable(&path) {
+        match unownable(&path, target) {
             Some(why) => return Err(PolicyError::new(field, why)),
             None => paths.push(path),
         }
@@ -164,13 +169,19 @@ fn fields(field: &str, texts: &[String]) -> Checked<Vec<Path>> {
 }
 
 /// Why no policy may own a field, if so.
-fn unownable(path: &Path) -> Option<&'static str> {
+fn unownable(path: &Path, target: &Target) -> Option<&'static str> {
     let Some(keys) = path.keys() else {
         return Some("leads through an element of a list; name the whole list");
     };
     match keys.as_slice() {
         ["apiVersion" | "kind", ..] => Some("says which object it is"),
-        ["status", ..] => Some("is part of the status, which other controllers write"),
+        ["status", ..] if *target != Target::Primary => {
+            Some("is part of a status; only that of the primary can be written")
+        }
+        ["status"] => Some("is the whole status; name fields of it"),
+        ["status", "conditions", _, ..] => {
+            Some("is part of `status.conditions`; name these, and their types in `conditions`")
+        }
         ["metadata", "labels" | "annotations", key, ..] if labels::is_reserved(key) => {
             Some("is reserved for the agent")
         }
@@ -252,12 +263,15 @@ fn wanted<'a>(apply: &Apply, given: &Lowering<'a>) -> Result<Desired<'a>, Failur
                 return Err(Failure::known(KnownReason::WriteNotGranted, message));
             };
             let fields = granted(&object, rule, &content, given)?.into_iter();
-            Ok(Desired::Fields(Fields {
-                object,
-                fields: fields
-                    .map(|(path, value)| (path, Field::Value(value)))
-                    .collect(),
-            }))
+            let field = |(path, value): (Path, _)| match status::is_conditions(&path) {
+                true => {
+                    let conditions = status::conditions(&object, rule, value, given)?;
+                    Ok((path, Field::Conditions(conditions)))
+                }
+                false => Ok((path, Field::Value(value))),
+            };
+            let fields = fields.map(field).collect::<Result<_, Failure>>()?;
+            Ok(Desired::Fields(Fields { object, fields }))
         }
     }
 }
@@ -280,7 +294,7 @@ fn granted(
         let granted = rule.fields.iter().any(|field| field.covers(path));
         // All labels or all annotations at once would be those of others as well.
         let all = matches!(path.keys().as_deref(), Some(["metadata", _]));
-        if !granted || all || unownable(path).is_some() {
+        if !granted || all || unownable(path, &rule.target).is_some() {
             let paths: Vec<String> = rule.fields.iter().map(Path::to_string).collect();
             let paths = paths.join(", ");
             let message =
@@ -330,6 +344,7 @@ mod tests {
     use crate::contract::{Primary, Problem};
     use crate::inputs::kubeconfigs::Kubeconfigs;
     use crate::kubeconfig::KubeconfigLimits;
+    use crate::object::Object;
     use crate::pattern::TemplateData;
     use crate::policy::{Policy, manifest};
     use crate::sample::{agent, guest, object, objects_manifest, policy, with};
@@ -353,18 +368,26 @@ mod tests {
     }
 
     fn lowered_by(policy: &Policy, objects: &Objects) -> Result<Vec<Fields>, (String, String)> {
+        let primary = object(cluster("c1"), json!({"metadata": {"name": "c1"}}));
+        lowered_for(&primary, policy, objects)
+    }
+
+    pub(super) fn lowered_for(
+        primary: &Object,
+        policy: &Policy,
+        objects: &Objects,
+    ) -> Result<Vec<Fields>, (String, String)> {
         let agent = agent("hub", true);
         let guest = guest(&[], &[]);
-        let primary = object(cluster("c1"), json!({"metadata": {"name": "c1"}}));
         let view = Primary {
-            reference: cluster("c1"),
+            reference: primary.reference.clone(),
             ..Primary::default()
         };
         let given = Lowering {
             policy,
             guest: &guest,
             data: TemplateData {
-                object: &primary,
+                object: primary,
                 agent: &agent,
             },
             primary: &view,
@@ -680,7 +703,11 @@ mod tests {
             (("/verbs", json!(["patch", "delete"])), ".verbs"),
             (("/fields", json!([])), ".fields"),
             (("/fields", json!(["spec.a", "spec.a"])), ".fields"),
-            (("/fields", json!(["status.conditions"])), ".fields[0]"),
+            (("/fields", json!(["status"])), ".fields[0]"),
+            (("/fields", json!(["status.conditions.x"])), ".fields[0]"),
+            (("/fields", json!(["status.conditions"])), ".conditions"),
+            (("/conditions", json!(["Ours"])), ".conditions"),
+            (("/signers", json!(["a/b"])), ".signers"),
             (("/fields", json!(["metadata"])), ".fields[0]"),
             (("/fields", json!(["metadata.finalizers"])), ".fields[0]"),
             (

@@ -65,6 +65,8 @@ impl World for Taints {
             ],
             values: Vec::new(),
             taint_keys: grant.taint_keys.iter().cloned().collect(),
+            conditions: Default::default(),
+            signers: Default::default(),
             kubeconfig: None,
             hands_on: Vec::new(),
         })

@@ -203,7 +203,7 @@ fn a_change_wakes_as_the_need_says() -> Result<()> {
     })
 }
 
-const REQUEST: (&str, &str) = ("certificates.k8s.io/v1", "CertificateSigningRequest");
+pub(crate) const REQUEST: (&str, &str) = ("certificates.k8s.io/v1", "CertificateSigningRequest");
 const PEM: &str = include_str!("../../../../host/core/tests/requests/plain.pem");
 
 /// Who may renew certificates.
@@ -221,17 +221,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: renews}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: renewers}]
 ";
 
-#[test]
-fn a_request_is_read_by_the_host_and_its_requester_is_asked_about() -> Result<()> {
-    on_stage(async |stage| {
-        let folder = stage.cluster.folder().join("policies-requests");
-        let needs = [
-            need("request", &request(), &json!("certificate-request")),
-            need("access", &request(), &may_renew()),
-        ];
-        put_policy_of_requests(&folder, &needs)?;
-        stage.objects().apply_manifest(RENEWS).await?;
-        let rights = "
+/// Who may ask for certificates.
+const ASKS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: requests}
@@ -244,23 +235,41 @@ metadata: {name: requests}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: requests}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:authenticated'}]
 ";
-        stage.objects().apply_manifest(rights).await?;
+
+/// A user of a group asks a signer for a certificate; the request has the name of the user.
+pub(crate) async fn ask_for_certificate(
+    stage: &Stage,
+    user: &str,
+    group: &str,
+    signer: &str,
+) -> Result<()> {
+    stage.objects().apply_manifest(ASKS).await?;
+    let account = stage.cluster.user(user, &[group])?;
+    let objects = Objects::new(stage.cluster.client(&account).await?);
+    let request = json!({
+        "apiVersion": REQUEST.0, "kind": REQUEST.1, "metadata": {"name": user},
+        "spec": {"request": STANDARD.encode(PEM), "signerName": signer, "usages": ["client auth"]},
+    });
+    let made = wait::until("the right to ask for a certificate", DEADLINE, async || {
+        Ok(objects.create(request.clone()).await.ok())
+    });
+    made.await.map(drop)
+}
+
+#[test]
+fn a_request_is_read_by_the_host_and_its_requester_is_asked_about() -> Result<()> {
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-requests");
+        let needs = [
+            need("request", &request(), &json!("certificate-request")),
+            need("access", &request(), &may_renew()),
+        ];
+        put_policy_of_requests(&folder, &needs)?;
+        stage.objects().apply_manifest(RENEWS).await?;
+        let signer = "kubernetes.io/kube-apiserver-client";
         let users = [("one", "renewers", "allowed"), ("two", "others", "denied")];
         for (user, group, _) in users {
-            let account = stage.cluster.user(user, &[group])?;
-            let objects = Objects::new(stage.cluster.client(&account).await?);
-            let request = json!({
-                "apiVersion": REQUEST.0, "kind": REQUEST.1, "metadata": {"name": user},
-                "spec": {
-                    "request": STANDARD.encode(PEM),
-                    "signerName": "kubernetes.io/kube-apiserver-client",
-                    "usages": ["client auth"],
-                },
-            });
-            let made = wait::until("the right to ask for a certificate", DEADLINE, async || {
-                Ok(objects.create(request.clone()).await.ok())
-            });
-            made.await?;
+            ask_for_certificate(stage, user, group, signer).await?;
         }
         let (agent, mark) = start_with(stage, &folder).await?;
         for (user, _, verdict) in users {

@@ -43,6 +43,7 @@ mod rows;
 mod selected;
 mod sets;
 mod stage;
+mod status;
 mod succession;
 mod suspended;
 mod traced;

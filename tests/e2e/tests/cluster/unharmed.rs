@@ -292,6 +292,8 @@ fn is_ours(target: Option<&Target>) -> bool {
         ("hostedclusters", "") => name.starts_with(IMPORTS) && !name.ends_with("-taken"),
         ("klusterletaddonconfigs", "") => name.starts_with(IMPORTS) && namespace == name,
         ("fleetpolicies", "status") => true,
+        // Of the tests that grant a status.
+        ("managedclusters", "status") | ("certificatesigningrequests", "approval") => true,
         ("leases" | "controllerrevisions", "") => namespace == HOME,
         _ => false,
     }

@@ -11,6 +11,7 @@ use tokio::time::{Duration, Instant};
 use transom_api::{KnownReason, labels};
 use transom_core::digest::Digest;
 use transom_core::object::Object;
+use transom_core::plan::conditions::said;
 use transom_core::plan::desired::holds;
 use transom_core::plan::{Step, WriteFailure};
 use transom_core::policy::values;
@@ -150,13 +151,14 @@ fn owned(step: &Step, field: &str, wanted: &Map<String, Value>) -> BTreeSet<Stri
     }
 }
 
-/// A field of a patch in comparable form; `None` when it is absent. The times of taints do not count, because the
-/// cluster may set them.
+/// A field of a patch in comparable form; `None` when it is absent. The times of taints and conditions do not count,
+/// because the cluster may set them.
 fn field(path: &str, value: Option<&Value>) -> Option<(String, Value)> {
     let value = match (path, value?) {
         (_, Value::Null) => return None,
         ("spec.taints", Value::Array(taints)) if taints.is_empty() => return None,
         ("spec.taints", Value::Array(taints)) => Value::Array(taints.iter().map(taint).collect()),
+        ("status.conditions", Value::Array(list)) => list.iter().map(said).collect(),
         (_, value) => value.clone(),
     };
     Some((path.to_owned(), value))

@@ -9,8 +9,11 @@ use kube::api::{
 };
 use kube::core::request::Error;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use transom_core::object::Object;
 use transom_core::plan::Step;
+use transom_core::plan::conditions::subresource;
 use transom_core::projection::path::{at, keys};
 use transom_core::reference::ObjectRef;
 
@@ -18,12 +21,60 @@ use transom_core::reference::ObjectRef;
 /// creates an absent object, and fails if the object exists (see `adr/0009`).
 const NOTHING_THERE: &str = "1";
 
-/// The request of a step, and its verb for the counts.
+/// What one request writes of a step.
+pub(super) struct Part<'a> {
+    /// The step, of a patch with the fields of this part only.
+    pub(super) step: Cow<'a, Step>,
+    /// The subresource that has these fields; `None` for the object itself.
+    pub(super) subresource: Option<&'static str>,
+}
+
+impl Part<'_> {
+    /// The same at another version of the object.
+    pub(super) fn at(mut self, now: &str) -> Self {
+        if let Step::Patch { version, .. } = self.step.to_mut() {
+            now.clone_into(version);
+        }
+        self
+    }
+}
+
+/// The parts of a step: of a patch the object itself first, then its subresources.
+pub(super) fn parts(step: &Step) -> Vec<Part<'_>> {
+    let Step::Patch {
+        reference,
+        version,
+        fields,
+    } = step
+    else {
+        return vec![Part {
+            step: Cow::Borrowed(step),
+            subresource: None,
+        }];
+    };
+    let mut parts: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for field in fields {
+        let part = subresource(&reference.api_version, &reference.kind, &keys(&field.0));
+        parts.entry(part).or_default().push(field.clone());
+    }
+    let part = |(subresource, fields)| Part {
+        step: Cow::Owned(Step::Patch {
+            reference: reference.clone(),
+            version: version.clone(),
+            fields,
+        }),
+        subresource,
+    };
+    parts.into_iter().map(part).collect()
+}
+
+/// The request of a part of a step, and its verb for the counts.
 pub(super) fn of(
     policy: &str,
-    step: &Step,
+    part: &Part<'_>,
     resource: &Resource,
 ) -> Result<(Verb, Request<Vec<u8>>), Error> {
+    let Part { step, subresource } = part;
     let target = step.target();
     let namespace = target.namespace.as_deref().filter(|_| resource.namespaced);
     let mut names = namespace.into_iter().chain([target.name.as_str()]);
@@ -39,7 +90,7 @@ pub(super) fn of(
         ..PatchParams::default()
     };
     let name = &target.name;
-    Ok(match step {
+    Ok(match &**step {
         Step::Create { desired } => (
             Verb::Create,
             requests.patch(name, &how, &Patch::Apply(created(desired)))?,
@@ -50,10 +101,14 @@ pub(super) fn of(
         ),
         Step::Patch {
             version, fields, ..
-        } => (
-            Verb::Patch,
-            requests.patch(name, &how, &Patch::Merge(patched(target, version, fields)))?,
-        ),
+        } => {
+            let patch = Patch::Merge(patched(target, version, fields));
+            let request = match subresource {
+                Some(subresource) => requests.patch_subresource(subresource, name, &how, &patch)?,
+                None => requests.patch(name, &how, &patch)?,
+            };
+            (Verb::Patch, request)
+        }
         Step::Delete { version, uid, .. } => {
             let uid = Some(uid.clone()).filter(|uid| !uid.is_empty());
             let conditions = Preconditions {

@@ -161,6 +161,7 @@ impl Lift<'_> {
             object: grant.object.map(|object| self.object_pattern(object)),
             fields: self.list(grant.fields, Self::text),
             taint_keys: self.list(grant.taint_keys, Self::text),
+            conditions: self.list(grant.conditions, Self::text),
             servers: self.list(grant.servers, Self::text),
             authorities: self.list(grant.authorities, Self::text),
             why: self.sentence(grant.why),

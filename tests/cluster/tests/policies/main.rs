@@ -1,11 +1,13 @@
 //! The kind `FleetPolicy` on a real API server: it accepts and refuses the same policies as a directory, and a policy
 //! and its status read back unchanged. Runs no agent.
 
+mod accepted;
+
+use accepted::{accepted, of_status, shipped};
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::Request;
 use serde_json::{Map, Value, json};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use transom_api::status::{
@@ -19,77 +21,7 @@ use transom_test_cluster::{Cluster, Objects, Shared, wait};
 const DEADLINE: Duration = Duration::from_secs(300);
 /// The path of policies.
 const PATH: &str = "/apis/transom.dev/v1alpha1/fleetpolicies";
-const CRD: &str = include_str!("../../../host/deploy/crd.yaml");
-
-fn policies() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies")
-}
-
-fn shipped(name: &str) -> Result<Value> {
-    Ok(serde_yaml::from_str(&std::fs::read_to_string(
-        policies().join(name).join("policy.yaml"),
-    )?)?)
-}
-
-/// The bundled policies, with the settings of each of their cases.
-fn accepted() -> Result<Vec<Value>> {
-    let mut worn = shipped("external-managed-kubeconfig")?;
-    worn["metadata"]["name"] = json!("worn");
-    worn["spec"]["own"]["labels"] =
-        json!({"team": "blue", "example.com/tier_1.a": "", "x-transom.dev/a": "1"});
-    worn["spec"]["own"]["annotations"] = json!({"example.com/note": "a b: ä"});
-    let mut valued = shipped("cluster-sets-by-rule")?;
-    valued["metadata"]["name"] = json!("valued");
-    let write = &mut valued["spec"]["grant"]["write"][0];
-    write["fields"] = json!(["metadata.labels", "spec.clients"]);
-    write["values"] = json!({
-        r#"metadata.labels["a.b/c"]"#: ["team-*", null],
-        "spec.clients": [{"url": "https://*", "ca": ["x"]}, 7, true],
-    });
-    valued["spec"]["guests"]["decide"]["settings"]["rules"] =
-        json!([{"set": null}, {"set": "a", "claims": {"b": ["*"]}}]);
-    let mut all = vec![worn, valued];
-    for name in [
-        "external-managed-kubeconfig",
-        "built-in-taints",
-        "auto-import",
-        "cluster-acceptance",
-        "cluster-sets-by-rule",
-    ] {
-        all.push(shipped(name)?);
-        for case in std::fs::read_dir(policies().join(name).join("cases"))? {
-            let given = std::fs::read_to_string(case?.path().join("given.yaml"))?;
-            let settings = given
-                .split("\n---")
-                .find(|document| document.contains("kind: Case"));
-            let settings: Value = settings
-                .map(serde_yaml::from_str)
-                .transpose()?
-                .unwrap_or_default();
-            let names = settings.pointer("/spec/names").cloned();
-            let Some(settings) = settings
-                .pointer("/spec/settings")
-                .and_then(Value::as_object)
-            else {
-                continue;
-            };
-            let mut policy = shipped(name)?;
-            if let Some(names) = names {
-                policy["spec"]["grant"]["names"] = names;
-            }
-            for (role, settings) in settings {
-                policy["spec"]["guests"][role]["settings"] = settings.clone();
-            }
-            policy["metadata"]["name"] = json!(format!("case-{}", all.len()));
-            let keys = json!([{"name": "release", "configMap": "transom-trust/keys/release.pub"},
-                {"name": "second-1", "file": "../keys/second.pub"}]);
-            policy["spec"]["verify"] = json!({"mode": "All", "keys": keys});
-            all.push(policy);
-        }
-    }
-    ensure!(all.len() > 20, "hardly any policy: {}", all.len());
-    Ok(all)
-}
+const CRD: &str = include_str!("../../../../host/deploy/crd.yaml");
 
 /// The cluster without policies, for one test at a time: a policy belongs to no namespace.
 async fn cluster() -> Result<(
@@ -359,6 +291,32 @@ const REFUSED: &[(char, &str, &str)] = &[
         "/spec/grant/write/0",
         r#"{"target": "primary", "verbs": ["patch"], "fields": ["spec.x"]}"#,
     ),
+    ('o', "/spec/grant/write/0/fields", r#"["status.x"]"#),
+    ('o', "/spec/grant/write/0/conditions", r#"["Ours"]"#),
+    ('o', "/spec/grant/write/0/signers", r#"["a/b"]"#),
+    ('s', "/spec/grant/write/0/fields", r#"["status"]"#),
+    ('s', "/spec/grant/write/0/conditions", "[]"),
+    ('s', "/spec/grant/write/0/conditions", r#"["Ours", "Ours"]"#),
+    ('s', "/spec/grant/write/0/conditions", r#"[""]"#),
+    ('s', "/spec/grant/write/0/signers", r#"["a/b"]"#),
+    (
+        's',
+        "/spec/primary",
+        r#"{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"}"#,
+    ),
+    (
+        's',
+        "/spec/grant/write/0/fields",
+        r#"["metadata.labels.a"]"#,
+    ),
+    ('v', "/spec/grant/write/0/signers", "[]"),
+    ('v', "/spec/grant/write/0/conditions", r#"["Failed"]"#),
+    (
+        'v',
+        "/spec/grant/write/0/fields",
+        r#"["status.conditions", "status.certificate"]"#,
+    ),
+    ('v', "/spec/primary/kind", r#""Other""#),
     ('t', "/spec/grant/write/0/kind", r#""Pod""#),
     ('t', "/spec/grant/write/0/cluster", r#""The Hub""#),
     ('t', "/spec/grant/write/0/verbs", r#"["patch", "delete"]"#),
@@ -403,11 +361,14 @@ async fn refuses_what_a_directory_refuses() -> Result<()> {
         shipped("built-in-taints")?,
         shipped("auto-import")?,
     );
+    let [conditions, verdicts] = of_status()?;
     let mut wrong = Vec::new();
     for (which, place, value) in REFUSED {
         let policy = match which {
             'k' => &kubeconfig,
             't' => &taints,
+            's' => &conditions,
+            'v' => &verdicts,
             _ => &objects,
         };
         let policy = changed(policy.clone(), place, value)?;
