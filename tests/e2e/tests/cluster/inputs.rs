@@ -15,7 +15,7 @@ use transom_e2e::asking::{
     request,
 };
 use transom_e2e::http;
-use transom_test_cluster::{Mark, Objects, wait};
+use transom_test_cluster::{Mark, Objects, User, wait};
 
 const LEASE: (&str, &str) = ("coordination.k8s.io/v1", "Lease");
 const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
@@ -207,7 +207,7 @@ pub(crate) const REQUEST: (&str, &str) = ("certificates.k8s.io/v1", "Certificate
 const PEM: &str = include_str!("../../../../host/core/tests/requests/plain.pem");
 
 /// Who may renew certificates.
-const RENEWS: &str = "
+pub(crate) const RENEWS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: renews}
@@ -243,11 +243,22 @@ pub(crate) async fn ask_for_certificate(
     group: &str,
     signer: &str,
 ) -> Result<()> {
-    stage.objects().apply_manifest(ASKS).await?;
     let account = stage.cluster.user(user, &[group])?;
-    let objects = Objects::new(stage.cluster.client(&account).await?);
+    ask_as(stage, &account, user, &json!({}), signer).await
+}
+
+/// Somebody asks a signer for the certificate of [`PEM`], with a request of this name and these labels.
+pub(crate) async fn ask_as(
+    stage: &Stage,
+    account: &User,
+    name: &str,
+    labels: &Value,
+    signer: &str,
+) -> Result<()> {
+    stage.objects().apply_manifest(ASKS).await?;
+    let objects = Objects::new(stage.cluster.client(account).await?);
     let request = json!({
-        "apiVersion": REQUEST.0, "kind": REQUEST.1, "metadata": {"name": user},
+        "apiVersion": REQUEST.0, "kind": REQUEST.1, "metadata": {"name": name, "labels": labels},
         "spec": {"request": STANDARD.encode(PEM), "signerName": signer, "usages": ["client auth"]},
     });
     let made = wait::until("the right to ask for a certificate", DEADLINE, async || {

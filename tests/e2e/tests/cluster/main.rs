@@ -14,6 +14,7 @@ mod apart;
 mod asked;
 mod beside;
 mod case;
+mod certificates;
 mod clearing;
 mod components;
 mod connect;

@@ -1,0 +1,172 @@
+//! Asks for what a request is judged by, and judges it. Pure functions.
+
+use crate::reasons::{APPROVED, NOT_ALLOWED, NOT_RECOGNIZED};
+use crate::request::{self, Kind};
+use crate::settings::Settings;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::json;
+use std::collections::BTreeMap;
+use transom_guest::objects::{
+    Answer, Desired, Input, Need, Requirement, Review, Value, Who, found,
+};
+use transom_guest::{Context, ObjectRef, Primary, Problem, Reason, Waiting};
+
+/// Role of the request itself.
+pub(crate) const REQUEST: &str = "request";
+/// Role of the question whether the requester may renew certificates.
+const ACCESS: &str = "access";
+/// Role of the ManagedCluster.
+const CLUSTER: &str = "cluster";
+/// The label with the name of the cluster.
+const CLUSTER_NAME: &str = "open-cluster-management.io/cluster-name";
+/// The label of a request of an add-on, whose certificates its manager approves.
+const ADDON_NAME: &str = "open-cluster-management.io/addon-name";
+
+/// What is read of a request.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Fields {
+    metadata: Metadata,
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    conditions: Vec<IgnoredAny>,
+}
+
+/// The cluster that a request is for; `None` when the request is not the guest's to judge: it is judged already, or it
+/// is not from a registration agent.
+fn cluster(primary: &Primary) -> Result<Option<String>, Problem> {
+    let Fields {
+        mut metadata,
+        status,
+    } = primary.read()?;
+    let judged = primary.deleting || !status.conditions.is_empty();
+    if judged || metadata.labels.contains_key(ADDON_NAME) {
+        return Ok(None);
+    }
+    let name = metadata.labels.remove(CLUSTER_NAME);
+    Ok(name.filter(|name| !name.is_empty()))
+}
+
+/// What the request is, once it is read.
+fn kind(settings: &Settings, cluster: &str, inputs: &[Input]) -> Option<Kind> {
+    match found(inputs, REQUEST) {
+        Value::CertificateRequest(request) => {
+            Some(request::kind(&settings.bootstrap, cluster, request))
+        }
+        _ => None,
+    }
+}
+
+fn managed_cluster(primary: &Primary, name: &str) -> ObjectRef {
+    let hub = &primary.reference.cluster;
+    let api_version = "cluster.open-cluster-management.io/v1";
+    ObjectRef::new(hub, api_version, "ManagedCluster", name.to_owned())
+}
+
+/// First the request, then what its kind is judged by.
+pub(crate) fn require(
+    context: &Context<Settings>,
+    primary: &Primary,
+    inputs: &[Input],
+) -> Result<Requirement, Problem> {
+    let Some(cluster) = cluster(primary)? else {
+        return Ok(Requirement::default());
+    };
+    let mut needs = vec![Need::certificate_request(
+        REQUEST,
+        primary.reference.clone(),
+    )];
+    match kind(&context.settings, &cluster, inputs) {
+        Some(Kind::Renewal) => needs.push(Need::access(ACCESS, primary, may_renew())),
+        Some(Kind::Imported) => {
+            let cluster = managed_cluster(primary, &cluster);
+            needs.push(Need::presence(CLUSTER, cluster));
+        }
+        _ => {}
+    }
+    Ok(Requirement {
+        needs,
+        ..Requirement::default()
+    })
+}
+
+/// Whether the requester may renew certificates: acceptance gives that right, and denial takes it away.
+fn may_renew() -> Review {
+    Review {
+        who: Who::Requester,
+        verb: "renew".to_owned(),
+        group: "register.open-cluster-management.io".to_owned(),
+        resource: "managedclusters".to_owned(),
+        subresource: Some("clientcertificates".to_owned()),
+        namespace: None,
+        name: None,
+    }
+}
+
+/// Approves the request, or waits for a person.
+pub(crate) fn reconcile(
+    context: &Context<Settings>,
+    primary: &Primary,
+    inputs: &[Input],
+) -> Result<Answer, Problem> {
+    let Some(cluster) = cluster(primary)? else {
+        return Ok(Answer::default());
+    };
+    let Some(kind) = kind(&context.settings, &cluster, inputs) else {
+        return Ok(Answer::default());
+    };
+    Ok(match kind {
+        Kind::Foreign(why) => left(NOT_RECOGNIZED, why, Vec::new()),
+        Kind::Listed => approved(primary, "The settings name who made the request."),
+        Kind::Renewal => match found(inputs, ACCESS) {
+            Value::Allowed => approved(primary, "The agent may renew its certificate."),
+            _ => left(
+                NOT_ALLOWED,
+                "The agent may not renew certificates.",
+                Vec::new(),
+            ),
+        },
+        Kind::Imported => match found(inputs, CLUSTER) {
+            Value::Present => approved(primary, "The cluster was imported."),
+            _ => {
+                let awaited = vec![managed_cluster(primary, &cluster)];
+                left(NOT_ALLOWED, "The ManagedCluster is not there.", awaited)
+            }
+        },
+        Kind::Stranger => {
+            let why = "Who made the request is neither the agent nor named in the settings.";
+            left(NOT_ALLOWED, why, Vec::new())
+        }
+    })
+}
+
+fn approved(primary: &Primary, message: &str) -> Answer {
+    let condition =
+        json!({"type": "Approved", "status": "True", "reason": APPROVED.name, "message": message});
+    let content = json!({"status": {"conditions": [condition]}});
+    Answer {
+        apply: vec![Desired::fields(&primary.reference, &content)],
+        ..Answer::default()
+    }
+}
+
+fn left(reason: Reason, why: &str, objects: Vec<ObjectRef>) -> Answer {
+    Answer {
+        wait: Some(Waiting {
+            problem: reason.problem(why),
+            objects,
+        }),
+        ..Answer::default()
+    }
+}

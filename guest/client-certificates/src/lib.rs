@@ -1,0 +1,52 @@
+//! The guest `client-certificates`: approves the requests of registration agents for the certificates of their own cluster.
+//! It never denies: what it does not approve is left to a person.
+
+mod decide;
+mod grant;
+mod reasons;
+mod request;
+mod settings;
+
+pub use settings::{Bootstrap, Settings};
+use transom_guest::objects::{Answer, Input, Requirement};
+use transom_guest::{About, Context, Failure, Guest, Primary, Problem};
+
+/// The guest `client-certificates`.
+pub struct ClientCertificates;
+
+impl Guest for ClientCertificates {
+    type Settings = Settings;
+
+    const ABOUT: About = About {
+        name: "client-certificates",
+        version: env!("CARGO_PKG_VERSION"),
+        reads: &grant::READS,
+        reasons: &reasons::ALL,
+        settings_schema: include_str!("../settings.schema.json"),
+        grant: grant::GRANT,
+    };
+
+    fn check(settings: &Settings) -> Vec<Problem> {
+        settings.check()
+    }
+}
+
+impl transom_guest::Objects for ClientCertificates {
+    fn require(
+        context: &Context<Settings>,
+        primary: &Primary,
+        found: &[Input],
+    ) -> Result<Requirement, Failure> {
+        decide::require(context, primary, found).map_err(Failure::Invalid)
+    }
+
+    fn reconcile(
+        context: &Context<Settings>,
+        primary: &Primary,
+        inputs: Vec<Input>,
+    ) -> Result<Answer, Failure> {
+        decide::reconcile(context, primary, &inputs).map_err(Failure::Invalid)
+    }
+}
+
+transom_guest::register!(objects: ClientCertificates);
