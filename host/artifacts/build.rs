@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// The guests that ship with the agent.
-const BUILTIN: [&str; 7] = [
+const BUILTIN: [&str; 8] = [
     "auto-import",
+    "availability",
     "client-certificates",
     "cluster-acceptance",
     "cluster-sets",

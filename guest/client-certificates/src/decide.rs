@@ -5,10 +5,9 @@ use crate::request::{self, Kind};
 use crate::settings::Settings;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::json;
 use std::collections::BTreeMap;
 use transom_guest::objects::{
-    Answer, Desired, Input, Need, Requirement, Review, Value, Who, found,
+    Answer, Condition, Desired, Input, Need, Requirement, Review, Value, Who, found,
 };
 use transom_guest::{Context, ObjectRef, Primary, Problem, Reason, Waiting};
 
@@ -152,11 +151,14 @@ pub(crate) fn reconcile(
 }
 
 fn approved(primary: &Primary, message: &str) -> Answer {
-    let condition =
-        json!({"type": "Approved", "status": "True", "reason": APPROVED.name, "message": message});
-    let content = json!({"status": {"conditions": [condition]}});
+    let condition = Condition {
+        kind: "Approved",
+        status: "True",
+        reason: APPROVED.name,
+        message,
+    };
     Answer {
-        apply: vec![Desired::fields(&primary.reference, &content)],
+        apply: vec![Desired::conditions(primary, &[condition])],
         ..Answer::default()
     }
 }

@@ -1,11 +1,11 @@
 //! Decides whether a managed cluster is accepted. Pure function.
 
 use crate::settings::{Rule, Settings};
-use crate::time::rfc3339;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
 use transom_guest::objects::{Answer, Desired};
+use transom_guest::time::format_rfc3339;
 use transom_guest::{Context, Primary, Problem};
 
 /// The annotation that an automatic acceptance leaves, as Open Cluster Management's own: whoever finds it, with any
@@ -38,7 +38,7 @@ pub(crate) fn reconcile(context: &Context<Settings>, primary: &Primary) -> Resul
         && rules.any(|rule| fits(rule, &primary.reference.name, &metadata));
     let apply = accepted.then(|| {
         let content = json!({
-            "metadata": {"annotations": {(ACCEPTED_ON): rfc3339(context.now_seconds)}},
+            "metadata": {"annotations": {(ACCEPTED_ON): format_rfc3339(context.now_seconds)}},
             "spec": {"hubAcceptsClient": true},
         });
         Desired::fields(&primary.reference, &content)

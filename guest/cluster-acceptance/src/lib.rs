@@ -2,7 +2,6 @@
 
 mod decide;
 mod settings;
-mod time;
 
 pub use settings::{Rule, Settings};
 use transom_guest::objects::{Answer, Input};

@@ -45,6 +45,7 @@ mod settings;
 pub mod taints;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod time;
 pub mod trigger;
 
 pub use about::{About, Grant, Guest, ObjectPattern, Read, ReadGrant, Reason, WriteGrant};

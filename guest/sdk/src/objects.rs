@@ -4,8 +4,8 @@
 use crate::bindings::guest::transom::policy::types::Context as RawContext;
 use crate::{Context, Failure, Guest, ObjectRef, Primary, Problem, settings};
 use bindings::exports::transom::policy::objects as wit;
-use serde::Deserialize;
-use serde_json::Value as Json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
 
 pub use bindings::transom::policy::inputs::{
     Absence, Age, CertificateRequest, Form, Input, LabelTerm, Member, Need, Operator, Outcome,
@@ -102,6 +102,20 @@ impl<T: Objects> wit::Guest for T {
     }
 }
 
+/// A condition of a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Condition<'a> {
+    /// Its type, such as `Available`.
+    #[serde(rename = "type")]
+    pub kind: &'a str,
+    /// `True`, `False` or `Unknown`.
+    pub status: &'a str,
+    /// The name of a declared reason.
+    pub reason: &'a str,
+    /// One sentence for people.
+    pub message: &'a str,
+}
+
 impl Desired {
     /// Fields of an object that others made: `json!({"metadata": {"labels": {"a": "b"}}})`. Null removes a field; one
     /// that is left out keeps its value.
@@ -111,6 +125,12 @@ impl Desired {
             ownership: Ownership::Fields,
             content: content.to_string(),
         }
+    }
+
+    /// Conditions of the primary. Those of other types stay, and the host keeps the times.
+    pub fn conditions(primary: &Primary, conditions: &[Condition<'_>]) -> Self {
+        let content = json!({"status": {"conditions": conditions}});
+        Self::fields(&primary.reference, &content)
     }
 
     /// A whole object that the policy makes: `json!({"data": {"a": "b"}})`, with labels and annotations if there are any.

@@ -77,9 +77,10 @@ const UNIT: [Step; 3] = [
 ];
 
 /// The packages that decide.
-const DECIDING: [&str; 10] = [
+const DECIDING: [&str; 11] = [
     "--package=transom-api",
     "--package=transom-auto-import",
+    "--package=transom-availability",
     "--package=transom-client-certificates",
     "--package=transom-cluster-acceptance",
     "--package=transom-cluster-sets",

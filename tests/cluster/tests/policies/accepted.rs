@@ -51,6 +51,7 @@ pub(crate) fn accepted() -> Result<Vec<Value>> {
         "external-managed-kubeconfig",
         "built-in-taints",
         "auto-import",
+        "availability",
         "client-certificates",
         "cluster-acceptance",
         "cluster-sets-by-rule",

@@ -17,7 +17,7 @@ use transom_e2e::asking::{
 use transom_e2e::http;
 use transom_test_cluster::{Mark, Objects, User, wait};
 
-const LEASE: (&str, &str) = ("coordination.k8s.io/v1", "Lease");
+pub(crate) const LEASE: (&str, &str) = ("coordination.k8s.io/v1", "Lease");
 const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 /// How many leases beat.
 const LEASES: usize = 300;
@@ -56,14 +56,18 @@ async fn put_map(stage: &Stage, name: &str, of: &str, x: &str, y: &str) -> Resul
     stage.objects().apply(map).await.map(drop)
 }
 
-/// How many reconciles there were, once none is under way.
-fn reconciles(agent: &Agent) -> Result<f64> {
+/// How many reconciles of a policy there were, once none is under way.
+pub(crate) fn reconciles_of(agent: &Agent, policy: &str) -> Result<f64> {
     let admin = agent.admin().context("there is no admin server")?;
     agent.wait("an empty workqueue", || {
-        let left = http::metric(admin, QUEUE.name, POLICY).ok()?;
+        let left = http::metric(admin, QUEUE.name, policy).ok()?;
         (left == 0.0).then_some(())
     })?;
-    http::metric(admin, RECONCILES.name, &format!("policy=\"{POLICY}\""))
+    http::metric(admin, RECONCILES.name, &format!("policy=\"{policy}\""))
+}
+
+fn reconciles(agent: &Agent) -> Result<f64> {
+    reconciles_of(agent, POLICY)
 }
 
 /// Starts the agent with these needs and the rights that follow; the mark is from before its first request.

@@ -12,6 +12,7 @@ mod admitted;
 mod agent;
 mod apart;
 mod asked;
+mod availability;
 mod beside;
 mod case;
 mod certificates;

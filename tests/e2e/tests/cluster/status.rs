@@ -53,7 +53,7 @@ fn condition(kind: &str, status: &str, message: &str) -> Value {
 }
 
 /// Waits until an object has a condition with this status and message; gives its time, and the types of all.
-async fn wait_for_condition(
+pub(crate) async fn wait_for_condition(
     stage: &Stage,
     kind: (&str, &str),
     name: &str,

@@ -4,6 +4,7 @@
 mod admin;
 mod asked;
 mod authoring;
+mod availability;
 mod canaries;
 mod careful;
 mod connections;

@@ -4,6 +4,7 @@ use super::{Leftovers, Reader};
 use crate::controller::{Admitted, Controller, Touched};
 use std::sync::Arc;
 use transom_api::KnownReason;
+use transom_api::policy::PruneSpec;
 use transom_core::failure::Failure;
 use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
@@ -93,11 +94,15 @@ impl Reader<'_> {
     }
 
     /// What was made for the primary, but for a target that its answer certainly makes. What the answer leaves out is pruned
-    /// after the targets were written, which a failure to read it does not hold up.
+    /// after the targets were written, which a failure to read it does not hold up. Nothing when the policy prunes nothing:
+    /// changes of what it left to others call for no reconcile.
     pub(super) async fn moved_from(&mut self, certain: Option<&ObjectRef>) -> Leftovers {
-        let (candidates, unread) = match self.outputs_except(certain).await {
-            Ok(candidates) => (candidates, None),
-            Err(failure) => (Vec::new(), Some(failure)),
+        let (candidates, unread) = match self.loaded.revision.policy.own.prune {
+            PruneSpec::Never => (Vec::new(), None),
+            PruneSpec::WhenSourceDeleted => match self.outputs_except(certain).await {
+                Ok(candidates) => (candidates, None),
+                Err(failure) => (Vec::new(), Some(failure)),
+            },
         };
         Leftovers {
             why: Undesired::TargetMoved,

@@ -1,0 +1,50 @@
+//! The settings of the guest `availability`: how long heartbeats may be missing.
+
+use serde::Deserialize;
+use transom_guest::Problem;
+
+const DAY: u32 = 86_400;
+
+/// The settings. By default a cluster is `Unknown` after five lease durations, as Open Cluster Management does it.
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Settings {
+    /// After how many lease durations without a heartbeat a cluster is `Unknown`.
+    pub missed_beats: u32,
+    /// How much later than that, in seconds.
+    pub delay_seconds: u32,
+    /// How many seconds a cluster that became available stays so, although its heartbeats stop.
+    pub settle_seconds: u32,
+    /// Whether the condition of the clock is set.
+    pub clock: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            missed_beats: 5,
+            delay_seconds: 0,
+            settle_seconds: 0,
+            clock: true,
+        }
+    }
+}
+
+impl Settings {
+    /// Refuses numbers out of range.
+    pub(crate) fn check(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if !(1..=100).contains(&self.missed_beats) {
+            problems.push(Problem::in_settings("missedBeats", "is not from 1 to 100"));
+        }
+        for (field, seconds) in [
+            ("delaySeconds", self.delay_seconds),
+            ("settleSeconds", self.settle_seconds),
+        ] {
+            if seconds > DAY {
+                problems.push(Problem::in_settings(field, "is more than 86400"));
+            }
+        }
+        problems
+    }
+}

@@ -1,0 +1,112 @@
+//! The policy `availability` on a real API server, with exactly the permissions that `transom rbac` prints: the lease of
+//! a cluster is made once, heartbeats wake nobody, and their end is noticed. The agent works at 2026-11-21T08:00:00Z.
+
+use crate::inputs::{LEASE, reconciles_of};
+use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
+use crate::status::wait_for_condition;
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use transom_e2e::program;
+use transom_test_cluster::wait;
+
+const AVAILABLE: &str = "ManagedClusterConditionAvailable";
+const CLOCK: &str = "ManagedClusterConditionClockSynced";
+/// The lease of a cluster.
+pub(crate) const LEASE_NAME: &str = "managed-cluster-lease";
+
+fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({"type": kind, "status": status, "reason": reason, "message": message})
+}
+
+/// A heartbeat, as the agent of the cluster sends it.
+async fn beat(stage: &Stage, renewed: &str) -> Result<()> {
+    let renewed = json!({"spec": {"renewTime": renewed}});
+    stage.patch(LEASE, Some("one"), LEASE_NAME, renewed).await
+}
+
+#[test]
+fn heartbeats_that_stop_are_noticed_and_those_that_come_wake_nobody() -> Result<()> {
+    on_stage(async |stage| {
+        let file = program::policy("availability");
+        let words = ["--policies", &file.to_string_lossy()];
+        let rights = stage.grant_exactly(&words).await?;
+        stage.managed("one").await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        let primary = "ManagedCluster one";
+        agent.wait_for(primary, "Waiting ClusterNamespaceMissing")?;
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one"}});
+        stage.objects().apply(namespace).await?;
+        let lease = wait::until("the lease of the cluster", DEADLINE, async || {
+            stage.get(LEASE, Some("one"), LEASE_NAME).await
+        });
+        let lease = lease.await?;
+        ensure!(lease["spec"]["holderIdentity"] == LEASE_NAME, "{lease}");
+        // The first heartbeat says that the clock is right.
+        beat(stage, "2026-11-21T07:59:00.000000Z").await?;
+        let synced = condition(
+            CLOCK,
+            "True",
+            "ManagedClusterClockSynced",
+            "The clock of the managed cluster is synced with the hub.",
+        );
+        wait_for_condition(stage, MANAGED, "one", &synced).await?;
+        // More of them wake nobody: the one reconcile is that of the last, which comes too late.
+        let before = reconciles_of(&agent, "availability")?;
+        for second in 1..=50 {
+            beat(stage, &format!("2026-11-21T07:59:{second:02}.000000Z")).await?;
+        }
+        beat(stage, "2026-11-21T07:55:00.000000Z").await?;
+        let stopped = condition(
+            AVAILABLE,
+            "Unknown",
+            "ManagedClusterLeaseUpdateStopped",
+            "Registration agent stopped updating its lease.",
+        );
+        wait_for_condition(stage, MANAGED, "one", &stopped).await?;
+        agent.wait_for(primary, "Waiting ManagedClusterLeaseUpdateStopped")?;
+        let woken = reconciles_of(&agent, "availability")? - before;
+        ensure!((1.0..=2.0).contains(&woken), "{woken} reconciles");
+        // The agent of the cluster comes back, and says that it is available.
+        beat(stage, "2026-11-21T07:59:59.000000Z").await?;
+        stage.set_available("one", "True").await?;
+        agent.wait_for(primary, "Applied InSync")?;
+        let available = stage.get(MANAGED, None, "one").await?.unwrap_or_default();
+        let conditions = available["status"]["conditions"].as_array().into_iter();
+        let mut unknown = conditions
+            .flatten()
+            .filter(|one| one["status"] == "Unknown");
+        ensure!(unknown.next().is_none(), "{available}");
+        // Its clock is ahead, and the lease goes and is made again.
+        beat(stage, "2026-11-21T08:05:00.000000Z").await?;
+        let ahead = condition(
+            CLOCK,
+            "False",
+            "ManagedClusterClockOutOfSync",
+            "The clock of the managed cluster is ahead of that of the hub.",
+        );
+        wait_for_condition(stage, MANAGED, "one", &ahead).await?;
+        stage.delete(LEASE, Some("one"), LEASE_NAME).await?;
+        wait::until("the lease comes back", DEADLINE, async || {
+            let again = stage.get(LEASE, Some("one"), LEASE_NAME).await?;
+            let uid = |lease: &Value| lease["metadata"]["uid"].clone();
+            Ok(again.filter(|again| uid(again) != uid(&lease)).map(drop))
+        })
+        .await?;
+        agent.stop()?;
+        stage.nothing_denied(mark).await?;
+        // Only a write that comes too late is read again.
+        let mut unused = stage.unused(&rights, mark)?;
+        unused.retain(|right| {
+            !right.is_one_of(&[
+                ("managedclusters", "get"),
+                ("leases", "get"),
+                ("events", "create"),
+                ("events", "patch"),
+            ])
+        });
+        ensure!(unused.is_empty(), "unused: {unused:#?}");
+        Ok(())
+    })
+}
