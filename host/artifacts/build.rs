@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// The guests that ship with the agent.
-const BUILTIN: [&str; 8] = [
+const BUILTIN: [&str; 9] = [
     "auto-import",
     "availability",
     "client-certificates",
     "cluster-acceptance",
+    "cluster-access",
     "cluster-sets",
     "kubeconfig",
     "taints",

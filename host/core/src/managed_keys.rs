@@ -182,6 +182,22 @@ pub(crate) fn put(wanted: &Wanted, existing: Option<&Object>, body: &mut Value) 
     }
 }
 
+/// Takes the list of managed keys from an object that is made and then left to others.
+pub(crate) fn forget(body: &mut Value) {
+    let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for field in ["labels", "annotations"] {
+        let map = metadata.get_mut(field).and_then(Value::as_object_mut);
+        if let Some(map) = map {
+            map.remove(labels::MANAGED_KEYS);
+            if map.is_empty() {
+                metadata.remove(field);
+            }
+        }
+    }
+}
+
 /// The fields that an earlier revision put on an object, and that are not wanted any more.
 fn dropped<'a>(wanted: &'a Wanted, had: &'a Keys) -> impl Iterator<Item = &'a String> {
     let is_granted = |path: &String| {

@@ -207,6 +207,20 @@ pub enum Target {
     },
 }
 
+impl WriteRule {
+    /// Whether objects are only made: from then on they belong to others, and bear no stamp.
+    pub fn creates_only(&self) -> bool {
+        self.verbs.iter().eq([&Verb::Create])
+    }
+
+    /// Whether all primaries have the same one object: nothing in its name and its namespace differs between them.
+    pub fn is_shared(&self) -> bool {
+        let exact = |pattern: &Pattern| !pattern.is_template() && pattern.stars() == 0;
+        let named = self.named();
+        named.is_some_and(|(namespace, name)| namespace.is_none_or(exact) && exact(name))
+    }
+}
+
 impl PrimaryRule {
     /// Whether an object is a primary if its labels are selected.
     pub fn admits(&self, object: &ObjectRef) -> bool {

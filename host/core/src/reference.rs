@@ -87,6 +87,13 @@ pub mod dns {
         name.len() <= 253 && name.split('.').all(part)
     }
 
+    /// Whether a text can be the name of an object of any kind, such as a role: it is exactly one segment of a path. A guest
+    /// may have made it up, and other text could lead to another path.
+    pub fn is_path_segment(name: &str) -> bool {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+        !matches!(name, "" | "." | "..") && name.bytes().all(plain)
+    }
+
     /// Whether it is the key of a label or an annotation: a name, or a DNS subdomain, a slash and a name.
     pub fn is_qualified_name(key: &str) -> bool {
         let (prefix, name) = key
@@ -140,6 +147,18 @@ mod tests {
                 (label, subdomain),
                 "{name}"
             );
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_path_segment() {
+        for name in ["a", "a.b-c", "system:node", "1_2"] {
+            assert!(is_path_segment(name), "{name}");
+        }
+        for name in [
+            "", ".", "..", "a/b", "a?x=1", "a%2fb", "a#b", "a b", "ä", "a\n",
+        ] {
+            assert!(!is_path_segment(name), "{name}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::contract::{Problem, Refusal};
 use crate::failure::{Class, Failure};
 use crate::inputs::request::is_request;
 use crate::pattern::TemplateData;
-use crate::policy::Policy;
+use crate::policy::{Policy, rbac};
 use crate::projection::path::Path;
 use crate::reference::ObjectRef;
 use crate::reference::dns;
@@ -138,6 +138,8 @@ fn possible(object: &ObjectRef) -> Result<(), Failure> {
     let namespace = object.namespace.as_deref();
     let name_fits = match object.kind == "Namespace" && object.api_version == "v1" {
         true => dns::is_label(&object.name),
+        // Roles and bindings may have names such as `system:node`.
+        false if rbac::gives_rights(&object.api_version) => dns::is_path_segment(&object.name),
         false => dns::is_subdomain(&object.name),
     };
     if name_fits && namespace.is_none_or(dns::is_label) {

@@ -77,12 +77,13 @@ const UNIT: [Step; 3] = [
 ];
 
 /// The packages that decide.
-const DECIDING: [&str; 11] = [
+const DECIDING: [&str; 12] = [
     "--package=transom-api",
     "--package=transom-auto-import",
     "--package=transom-availability",
     "--package=transom-client-certificates",
     "--package=transom-cluster-acceptance",
+    "--package=transom-cluster-access",
     "--package=transom-cluster-sets",
     "--package=transom-core",
     "--package=transom-guest",

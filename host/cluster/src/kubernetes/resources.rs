@@ -146,27 +146,3 @@ fn subresources(capabilities: &ApiCapabilities) -> Vec<String> {
     let name = |plural: &str| plural.rsplit('/').next().unwrap_or_default().to_owned();
     all.map(|(resource, _)| name(&resource.plural)).collect()
 }
-
-/// Whether a text can be the name of an object: it is exactly one segment of a path. A guest may have made it up, and
-/// other text could lead to another path.
-pub(super) fn is_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
-    !matches!(name, "" | "." | "..") && name.bytes().all(plain)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_one_path_segment() {
-        for name in ["a", "a.b-c", "system:node", "1_2"] {
-            assert!(is_name(name), "{name}");
-        }
-        for name in [
-            "", ".", "..", "a/b", "a?x=1", "a%2fb", "a#b", "a b", "ä", "a\n",
-        ] {
-            assert!(!is_name(name), "{name}");
-        }
-    }
-}

@@ -4,7 +4,7 @@
 use super::cause::{Cause, Next};
 use super::counts::{Purpose, Verb};
 use super::decode::{self, Page};
-use super::resources::{Unresolved, is_name};
+use super::resources::Unresolved;
 use super::shared::{Shared, failure};
 use crate::ReadFailure;
 use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use transom_api::KnownReason;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
+use transom_core::reference::dns::is_path_segment;
 
 /// How long the API server may take to answer.
 const ANSWER: Duration = Duration::from_secs(15);
@@ -321,5 +322,5 @@ fn decoded(text: &str, reference: &ObjectRef) -> Result<Object, ReadFailure> {
 /// Whether namespace and name are possible names.
 fn is_named(reference: &ObjectRef) -> bool {
     let mut names = reference.namespace.iter().chain([&reference.name]);
-    names.all(|name| is_name(name))
+    names.all(|name| is_path_segment(name))
 }

@@ -33,11 +33,18 @@ pub(super) fn plan(
             format!("the guest wants {target}, which is none of the targets that it named");
         return Err(Failure::known(KnownReason::ContractBroken, message));
     };
-    let sole = owned(wanting, claimed)?;
-    let wanted = Wanted::of(&wanting.policy.own, &whole.content, &rule.fields);
     let existing = claimed.existing.as_ref();
+    if rule.creates_only() && existing.is_some() {
+        // Made once; whoever made it, it belongs to others.
+        return Ok(None);
+    }
+    let wanted = Wanted::of(&wanting.policy.own, &whole.content, &rule.fields);
+    if rule.is_shared() && is_kept_by_another(wanting, claimed, whole, &wanted) {
+        return Ok(None);
+    }
+    let sole = owned(wanting, claimed)?;
     let step = match existing {
-        None => Some(create(wanting, whole, &wanted)),
+        None => Some(create(wanting, whole, &wanted, rule)),
         Some(existing) if existing.deleting() => {
             let message = format!("the target {target} is being deleted");
             let failure = Failure::known(KnownReason::InputTerminating, message);
@@ -73,6 +80,24 @@ fn granted(rule: &WriteRule, step: &Step) -> Result<(), Failure> {
     let target = step.target();
     let message = format!("the policy does not grant the verb {what} for {target}");
     Err(Failure::known(KnownReason::WriteNotGranted, message))
+}
+
+/// Whether an object that all primaries share is there, as this primary wants it, kept for another primary of the policy.
+/// When that one goes, or wants it no longer, one of the others takes it over.
+fn is_kept_by_another(
+    wanting: &Wanting<'_>,
+    claimed: &Claimed,
+    whole: &Whole<'_>,
+    wanted: &Wanted,
+) -> bool {
+    let policy = &wanting.key.policy;
+    let (Ownership::OwnedBy { owner }, Some(existing)) = (&claimed.ownership, &claimed.existing)
+    else {
+        return false;
+    };
+    let stamped = Stamp::read(existing).is_some_and(|stamp| *stamp.policy == **policy);
+    let right = stamped && !existing.deleting() && wanted.is_in(existing);
+    owner.policy == *policy && whole.data.is_empty() && right
 }
 
 /// Checks that the primary may have the target. True when no other primary claims it.
@@ -177,7 +202,7 @@ fn of_manifest_work(object: &Object) -> bool {
         .any(|key| key.starts_with(MANIFEST_WORK))
 }
 
-fn create(wanting: &Wanting<'_>, whole: &Whole<'_>, wanted: &Wanted) -> Step {
+fn create(wanting: &Wanting<'_>, whole: &Whole<'_>, wanted: &Wanted, rule: &WriteRule) -> Step {
     let target = &whole.object;
     let data = whole
         .data
@@ -198,7 +223,10 @@ fn create(wanting: &Wanting<'_>, whole: &Whole<'_>, wanted: &Wanted) -> Step {
         map.extend(whole.fixed.clone());
     }
     managed_keys::put(wanted, None, &mut body);
-    wanting.stamp.put(&mut body);
+    match rule.creates_only() {
+        true => managed_keys::forget(&mut body),
+        false => wanting.stamp.put(&mut body),
+    }
     Step::Create {
         desired: Object {
             reference: target.clone(),

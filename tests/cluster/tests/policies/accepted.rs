@@ -54,6 +54,7 @@ pub(crate) fn accepted() -> Result<Vec<Value>> {
         "availability",
         "client-certificates",
         "cluster-acceptance",
+        "cluster-access",
         "cluster-sets-by-rule",
     ] {
         all.push(shipped(name)?);

@@ -7,6 +7,7 @@
 )]
 
 mod acceptance;
+mod access;
 mod admin;
 mod admitted;
 mod agent;

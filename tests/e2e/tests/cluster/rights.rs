@@ -40,6 +40,16 @@ impl Right {
         some.contains(&(self.resource.as_str(), self.verb.as_str()))
     }
 
+    /// Whether it is one on any of these resources.
+    pub(crate) fn is_of(&self, some: &[&str]) -> bool {
+        some.contains(&self.resource.as_str())
+    }
+
+    /// Whether it is one to read single objects.
+    pub(crate) fn reads(&self) -> bool {
+        self.verb == "get"
+    }
+
     /// Whether a request used it.
     fn served(&self, line: &Line) -> bool {
         let Some(target) = &line.target else {
@@ -151,6 +161,24 @@ async fn may(client: &kube::Client, right: &Right) -> Result<bool> {
     Ok(answer.status.is_some_and(
         |status: k8s_openapi::api::authorization::v1::SubjectAccessReviewStatus| status.allowed,
     ))
+}
+
+/// Whether a client may do something with one object of a resource.
+pub(crate) async fn may_do(
+    client: &kube::Client,
+    verb: &str,
+    (group, resource): (&str, &str),
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<bool> {
+    let right = Right {
+        namespace: namespace.map(str::to_owned),
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        name: Some(name.to_owned()),
+        verb: verb.to_owned(),
+    };
+    may(client, &right).await
 }
 
 /// The objects before the agent starts: a cluster that gets its secret, one that is deleted, one without a source, and

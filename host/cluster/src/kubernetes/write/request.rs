@@ -1,7 +1,7 @@
 //! Builds the one request of a step, with only the fields that the step owns.
 
 use super::super::counts::Verb;
-use super::super::resources::{Resource, is_name};
+use super::super::resources::Resource;
 use http::Request;
 use kube::Resource as _;
 use kube::api::{
@@ -16,6 +16,7 @@ use transom_core::plan::Step;
 use transom_core::plan::conditions::subresource;
 use transom_core::projection::path::{at, keys};
 use transom_core::reference::ObjectRef;
+use transom_core::reference::dns::is_path_segment;
 
 /// A version that no object ever has: the first write to a store makes version 2. A server-side apply at this version
 /// creates an absent object, and fails if the object exists (see `adr/0009`).
@@ -78,7 +79,7 @@ pub(super) fn of(
     let target = step.target();
     let namespace = target.namespace.as_deref().filter(|_| resource.namespaced);
     let mut names = namespace.into_iter().chain([target.name.as_str()]);
-    if !names.all(is_name) {
+    if !names.all(is_path_segment) {
         let why = "its name is not a valid object name";
         return Err(Error::Validation(why.to_owned()));
     }

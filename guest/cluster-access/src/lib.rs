@@ -1,0 +1,48 @@
+//! The guest `cluster-access`: what the agents of a ManagedCluster may do on the hub once it is accepted, and what is left
+//! of that after a denial.
+
+mod decide;
+mod grant;
+mod reasons;
+mod rules;
+mod settings;
+
+pub use settings::Settings;
+use transom_guest::objects::{Answer, Input, Requirement};
+use transom_guest::{About, Context, Failure, Guest, Primary};
+
+/// The guest `cluster-access`.
+pub struct ClusterAccess;
+
+impl Guest for ClusterAccess {
+    type Settings = Settings;
+
+    const ABOUT: About = About {
+        name: "cluster-access",
+        version: env!("CARGO_PKG_VERSION"),
+        reads: &grant::READS,
+        reasons: &reasons::ALL,
+        settings_schema: include_str!("../settings.schema.json"),
+        grant: grant::GRANT,
+    };
+}
+
+impl transom_guest::Objects for ClusterAccess {
+    fn require(
+        _: &Context<Settings>,
+        primary: &Primary,
+        found: &[Input],
+    ) -> Result<Requirement, Failure> {
+        decide::require(primary, found).map_err(Failure::Invalid)
+    }
+
+    fn reconcile(
+        context: &Context<Settings>,
+        primary: &Primary,
+        inputs: Vec<Input>,
+    ) -> Result<Answer, Failure> {
+        decide::reconcile(context, primary, &inputs).map_err(Failure::Invalid)
+    }
+}
+
+transom_guest::register!(objects: ClusterAccess);

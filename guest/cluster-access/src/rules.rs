@@ -1,0 +1,89 @@
+//! The rules of the roles, as Open Cluster Management has them.
+
+use serde_json::{Value, json};
+
+const CLUSTERS: &str = "cluster.open-cluster-management.io";
+
+/// One rule of a role.
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+/// The same for one ManagedCluster.
+fn of_cluster(cluster: &str, resource: &str, verbs: &[&str]) -> Value {
+    let mut rule = rule(CLUSTERS, &[resource], verbs);
+    if let Some(rule) = rule.as_object_mut() {
+        rule.insert("resourceNames".to_owned(), json!([cluster]));
+    }
+    rule
+}
+
+fn renews() -> Value {
+    let resource = "managedclusters/clientcertificates";
+    rule(
+        "register.open-cluster-management.io",
+        &[resource],
+        &["renew"],
+    )
+}
+
+/// What the agents of an accepted cluster may do on the whole hub.
+pub(crate) fn of_accepted(cluster: &str) -> Vec<Value> {
+    vec![
+        rule(
+            "certificates.k8s.io",
+            &["certificatesigningrequests"],
+            &["create", "get", "list", "watch"],
+        ),
+        renews(),
+        of_cluster(
+            cluster,
+            "managedclusters",
+            &["get", "list", "update", "watch"],
+        ),
+        of_cluster(cluster, "managedclusters/status", &["patch", "update"]),
+    ]
+}
+
+/// The same for one that was denied.
+pub(crate) fn of_denied(cluster: &str, may_renew: bool) -> Vec<Value> {
+    let reads = of_cluster(cluster, "managedclusters", &["get", "list", "watch"]);
+    may_renew.then(renews).into_iter().chain([reads]).collect()
+}
+
+/// What registration agents may do in the namespace of their cluster.
+pub(crate) fn of_registration() -> Vec<Value> {
+    const ADDONS: &str = "addon.open-cluster-management.io";
+    vec![
+        rule(
+            "coordination.k8s.io",
+            &["leases"],
+            &["get", "list", "update", "watch"],
+        ),
+        rule(ADDONS, &["managedclusteraddons"], &["get", "list", "watch"]),
+        rule(
+            ADDONS,
+            &["managedclusteraddons/status"],
+            &["patch", "update"],
+        ),
+        events(&["create"]),
+    ]
+}
+
+/// What work agents may do there.
+pub(crate) fn of_work() -> Vec<Value> {
+    const WORKS: &str = "work.open-cluster-management.io";
+    vec![
+        events(&["create", "patch", "update"]),
+        rule(
+            WORKS,
+            &["manifestworks"],
+            &["get", "list", "patch", "update", "watch"],
+        ),
+        rule(WORKS, &["manifestworks/status"], &["patch", "update"]),
+    ]
+}
+
+fn events(verbs: &[&str]) -> Value {
+    json!({"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": verbs})
+}

@@ -1,0 +1,167 @@
+//! The policy `cluster-access` on a real API server, with exactly the permissions that `transom rbac` prints: what the
+//! agents of a cluster may do follows its acceptance, and the roles that clusters share stay while one of them needs them.
+
+use crate::rights::may_do;
+use crate::stage::{DEADLINE, MANAGED, NAMESPACE, Stage, on_stage};
+use crate::status::wait_for_condition;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use transom_e2e::program;
+use transom_test_cluster::wait;
+
+/// What the names of all roles and bindings begin with.
+pub(crate) const PREFIX: &str = "open-cluster-management:managedcluster:";
+/// What the names of the clusters begin with.
+pub(crate) const CLUSTERS: &str = "registered-";
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+const ROLE: (&str, &str) = (RBAC, "ClusterRole");
+const BINDING: (&str, &str) = (RBAC, "RoleBinding");
+const WORK: (&str, &str) = ("work.open-cluster-management.io/v1", "ManifestWork");
+const WORKS: &str = "manifestworks.work.open-cluster-management.io";
+
+async fn accept(stage: &Stage, name: &str, accepts: bool) -> Result<()> {
+    let body = json!({"spec": {"hubAcceptsClient": accepts}});
+    stage.patch(MANAGED, None, name, body).await
+}
+
+fn decided(accepted: bool) -> Value {
+    let (status, word) = match accepted {
+        true => ("True", "Accepted"),
+        false => ("False", "Denied"),
+    };
+    json!({"type": "HubAcceptedManagedCluster", "status": status,
+        "reason": format!("HubClusterAdmin{word}"), "message": format!("{word} by hub cluster admin")})
+}
+
+/// Waits until an object is there, or is not.
+async fn wait_for(
+    stage: &Stage,
+    kind: (&str, &str),
+    namespace: Option<&str>,
+    name: &str,
+    there: bool,
+) -> Result<()> {
+    let what = format!("{} {name} to be there: {there}", kind.1);
+    wait::until(&what, DEADLINE, async || {
+        let found = stage.get(kind, namespace, name).await?;
+        Ok((found.is_some() == there).then_some(()))
+    })
+    .await
+}
+
+/// The cluster that a shared role was made for.
+async fn keeper(stage: &Stage, role: &str) -> Result<Option<String>> {
+    let found = stage.get(ROLE, None, role).await?;
+    let source = found.and_then(|mut role| {
+        let source = role["metadata"]["annotations"]["transom.dev/source"].take();
+        serde_json::from_str::<Value>(source.as_str()?).ok()
+    });
+    Ok(source.and_then(|source| source["name"].as_str().map(str::to_owned)))
+}
+
+#[test]
+fn agents_get_rights_with_the_acceptance_and_lose_them_with_a_denial() -> Result<()> {
+    on_stage(async |stage| {
+        stage.cluster.install_crds(&[WORKS]).await?;
+        let [one, two] = ["one", "two"].map(|name| format!("{CLUSTERS}{name}"));
+        let file = program::policy("cluster-access");
+        let words = ["--policies", &file.to_string_lossy()];
+        let rights = stage.grant_exactly(&words).await?;
+        for name in [&one, &two] {
+            stage.managed(name).await?;
+            let none = json!({"conditions": []});
+            stage.put_status(MANAGED, None, name, &none).await?;
+            accept(stage, name, false).await?;
+        }
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        agent.wait_for_first_pass()?;
+        ensure!(stage.get(NAMESPACE, None, &one).await?.is_none());
+        for name in [&one, &two] {
+            accept(stage, name, true).await?;
+            wait_for_condition(stage, MANAGED, name, &decided(true)).await?;
+        }
+        // The agent of the first one has its rights, and none on the second.
+        let group = format!("system:open-cluster-management:{one}");
+        let spoke = stage.cluster.user("spoke", &[&group])?;
+        let spoke = stage.cluster.client(&spoke).await?;
+        let leases = ("coordination.k8s.io", "leases");
+        let clusters = ("cluster.open-cluster-management.io", "managedclusters");
+        for (verb, resource, namespace, name, allowed) in [
+            ("update", leases, Some(&one), "managed-cluster-lease", true),
+            ("update", leases, Some(&two), "managed-cluster-lease", false),
+            ("update", clusters, None, one.as_str(), true),
+            ("get", clusters, None, two.as_str(), false),
+        ] {
+            let what = format!("{verb} {} {name}: {allowed}", resource.1);
+            wait::until(&what, DEADLINE, async || {
+                let may = may_do(&spoke, verb, resource, namespace.map(|it| &**it), name).await?;
+                Ok((may == allowed).then_some(()))
+            })
+            .await?;
+        }
+        // What somebody removes comes back.
+        let [registration, work] =
+            ["registration", "work"].map(|what| format!("{PREFIX}{one}:{what}"));
+        stage.delete(BINDING, Some(&one), &registration).await?;
+        wait_for(stage, BINDING, Some(&one), &registration, true).await?;
+        // The one for which the shared roles were made is denied while it has a work: its work agent may clean up.
+        let shared = format!("{PREFIX}work");
+        let first = keeper(stage, &shared).await?.context("no shared role")?;
+        ensure!(first == one, "{first}");
+        let manifest = json!({"apiVersion": WORK.0, "kind": WORK.1, "metadata": {"name": "w", "namespace": one}, "spec": {}});
+        stage.objects().create(manifest).await?;
+        accept(stage, &one, false).await?;
+        wait_for_condition(stage, MANAGED, &one, &decided(false)).await?;
+        agent.wait_for(
+            &format!("ManagedCluster {one}"),
+            "Waiting ManifestWorksRemain",
+        )?;
+        wait_for(stage, BINDING, Some(&one), &registration, false).await?;
+        ensure!(stage.get(BINDING, Some(&one), &work).await?.is_some());
+        stage.delete(WORK, Some(&one), "w").await?;
+        wait_for(stage, BINDING, Some(&one), &work, false).await?;
+        // The shared roles go over to the other one, and the role of the denied one has one rule.
+        wait::until(
+            "the shared role for the second cluster",
+            DEADLINE,
+            async || Ok((keeper(stage, &shared).await?.as_ref() == Some(&two)).then_some(())),
+        )
+        .await?;
+        let own = stage.get(ROLE, None, &format!("{PREFIX}{one}")).await?;
+        let rules = own.context("no role")?["rules"].take();
+        ensure!(
+            rules.as_array().is_some_and(|rules| rules.len() == 1),
+            "{rules}"
+        );
+        // Both go. The namespaces stay.
+        for name in [&one, &two] {
+            stage.delete(MANAGED, None, name).await?;
+        }
+        for role in [&one, &two, "registration", "work"] {
+            wait_for(stage, ROLE, None, &format!("{PREFIX}{role}"), false).await?;
+        }
+        let namespace = stage.get(NAMESPACE, None, &one).await?;
+        let labels = namespace.context("no namespace")?["metadata"]["labels"].take();
+        ensure!(labels["transom.dev/policy"].is_null(), "{labels}");
+        agent.stop()?;
+        stage.nothing_denied(mark).await?;
+        // The agent holds what it hands on, and uses none of it; only a write that comes too late is read again.
+        let handed_on = [
+            "certificatesigningrequests",
+            "leases",
+            "managedclusteraddons",
+            "managedclusteraddons/status",
+            "managedclusters",
+            "managedclusters/clientcertificates",
+            "managedclusters/status",
+            "manifestworks",
+            "manifestworks/status",
+            "events",
+        ];
+        let mut unused = stage.unused(&rights, mark)?;
+        unused.retain(|right| !right.is_of(&handed_on) && !right.reads());
+        ensure!(unused.is_empty(), "unused: {unused:#?}");
+        stage.remove_crd(WORKS).await
+    })
+}
