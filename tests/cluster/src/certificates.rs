@@ -55,6 +55,11 @@ impl Authority {
         self.0.pem()
     }
 
+    /// Its key, PKCS#8.
+    pub(crate) fn key_pem(&self) -> String {
+        self.0.key().serialize_pem()
+    }
+
     /// A certificate for a server on loopback.
     pub(crate) fn server(&self) -> Result<Pair> {
         let names: Vec<String> = NAMES.map(str::to_owned).into();

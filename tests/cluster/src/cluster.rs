@@ -189,6 +189,16 @@ impl Cluster {
         ))
     }
 
+    /// Writes the certificate and the key of the authority that server and users trust, for a program that signs
+    /// certificates; returns their paths.
+    pub fn write_authority(&self) -> Result<(PathBuf, PathBuf)> {
+        let [certificate, key] =
+            ["signer.crt", "signer.key"].map(|name| self.folder.path().join(name));
+        fs::write(&certificate, self.authority.pem())?;
+        fs::write(&key, self.authority.key_pem())?;
+        Ok((certificate, key))
+    }
+
     /// A service account with a token for an hour; creates the namespace and the account if they are missing.
     pub async fn service_account(&self, namespace: &str, name: &str) -> Result<User> {
         let token = self.objects.token(namespace, name).await?;

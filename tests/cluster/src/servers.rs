@@ -41,6 +41,11 @@ pub fn registration() -> Result<Command> {
     Ok(Command::new(beside("registration")?))
 }
 
+/// The real controller manager of Kubernetes, without a default cluster.
+pub fn controller_manager() -> Result<Command> {
+    Ok(Command::new(beside("kube-controller-manager")?))
+}
+
 /// A file that does not come from `KUBEBUILDER_ASSETS`.
 pub(crate) fn beside(name: &str) -> Result<PathBuf> {
     let path = folder()?.join(name);

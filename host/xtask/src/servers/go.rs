@@ -39,6 +39,19 @@ const KUBERNETES: Recipe = Recipe {
     flags: kubernetes_flags,
 };
 
+/// The signer of certificates, of the same module. The assets of others hold none.
+const MANAGER: Recipe = Recipe {
+    folder: "",
+    files: &["go.mod", "go.sum"],
+    key: "manager.key",
+    programs: &[(
+        "kube-controller-manager",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        "three minutes",
+    )],
+    flags: kubernetes_flags,
+};
+
 /// A module of its own, because its Kubernetes libraries are newer than those of the servers.
 const HELM: Recipe = Recipe {
     folder: "helm",
@@ -92,6 +105,7 @@ pub(super) fn prepare(recipes: &Path, folder: &Path) -> Result<()> {
         Some(assets) => check_assets(Path::new(&assets))?,
         None => KUBERNETES.prepare(recipes, folder)?,
     }
+    MANAGER.prepare(recipes, folder)?;
     HELM.prepare(recipes, folder)?;
     OCM.prepare(recipes, folder)?;
     OCI.prepare(recipes, folder)?;
@@ -163,7 +177,7 @@ impl Recipe {
 fn command(folder: &Path) -> Result<Command> {
     ensure!(
         process::probe(Command::new("go").arg("version")).is_some(),
-        "Go not found; it builds the kube-apiserver, etcd, kubectl, helm, registration controller, registries, oras and cosign of the tests and fetches the CRDs; install Go 1.26 or later (https://go.dev/dl)"
+        "Go not found; it builds the kube-apiserver, kube-controller-manager, etcd, kubectl, helm, registration controller, registries, oras and cosign of the tests and fetches the CRDs; install Go 1.26 or later (https://go.dev/dl)"
     );
     let mut go = Command::new("go");
     // Makes settings of the user, or of folders above, ineffective.

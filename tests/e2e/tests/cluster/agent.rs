@@ -24,6 +24,13 @@ impl Stage {
 
     /// The same for a given user and address of the API server.
     pub(crate) fn command_of(&self, user: &User, server: &str, words: &[&str]) -> Result<Command> {
+        let mut command = self.command_at_real_time(user, server, words)?;
+        command.args(["--now", NOW]);
+        Ok(command)
+    }
+
+    /// The same with the clock of the machine.
+    fn command_at_real_time(&self, user: &User, server: &str, words: &[&str]) -> Result<Command> {
         let kubeconfig = self
             .cluster
             .folder()
@@ -32,7 +39,7 @@ impl Stage {
         let mut command = Command::new(program::binary()?);
         command.current_dir(self.cluster.folder());
         command.arg("run").arg("--kubeconfig").arg(kubeconfig);
-        command.args(["--now", NOW]).args(words);
+        command.args(words);
         if !words.contains(&"--log-format") {
             command.args(["--log-format", "json"]);
         }
@@ -48,6 +55,12 @@ impl Stage {
     /// Starts the agent with additional arguments.
     pub(crate) fn start_agent(&self, words: &[&str]) -> Result<Agent> {
         self.start_command(&mut self.command(words)?)
+    }
+
+    /// Starts the agent with the clock of the machine, for tests with programs of others.
+    pub(crate) fn start_at_real_time(&self, words: &[&str]) -> Result<Agent> {
+        let server = self.cluster.server();
+        self.start_command(&mut self.command_at_real_time(&self.agent, &server, words)?)
     }
 
     /// The file of a bundled policy without limits, for tests that change many objects on purpose.

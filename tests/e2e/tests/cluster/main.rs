@@ -29,6 +29,7 @@ mod fleet;
 mod hostile;
 mod importing;
 mod inputs;
+mod joining;
 mod late;
 mod leases;
 mod limits;
