@@ -1,6 +1,7 @@
 //! The agent on a real API server, beside programs that send only the necessary requests. Compares only figures of the
 //! same run: server, agent and baselines share one machine.
 
+mod acceptance;
 mod changes;
 mod first;
 mod fleet;
@@ -20,6 +21,9 @@ use tokio::runtime::Runtime;
 const SERVERS: &str = "CPU of the API server and etcd";
 /// The limit for peak memory.
 const ALLOWED: &str = "64 MiB and 10 KiB an object kept";
+
+/// How many clusters are accepted at once, at most.
+const ACCEPTED: usize = 1000;
 
 /// The sizes of the fleets.
 #[derive(Clone, Copy)]
@@ -45,7 +49,10 @@ pub(crate) fn measure(
         changes::rotations(programs, &scene, table).await?;
         drop(scene);
         let scene = Scene::managed(work, sizes.managed).await?;
-        taints::measure(programs, &scene, table).await
+        taints::measure(programs, &scene, table).await?;
+        drop(scene);
+        let scene = Scene::managed(work, sizes.managed.min(ACCEPTED)).await?;
+        acceptance::measure(programs, &scene, table).await
     })
 }
 

@@ -105,11 +105,14 @@ impl Runs {
 }
 
 /// The kinds that the agent works on; the API server itself requests the others.
-const WORKED_ON: [&str; 6] = [
+const WORKED_ON: [&str; 9] = [
+    "clusterrolebindings",
+    "clusterroles",
     "hostedclusters",
     "klusterlets",
     "managedclusters",
     "namespaces",
+    "rolebindings",
     "secrets",
     "services",
 ];
@@ -189,7 +192,7 @@ impl Scene {
                 continue;
             };
             if matches!(target.resource.as_str(), "events" | "leases")
-                || target.subresource == "status"
+                || target.resource == "fleetpolicies"
             {
                 continue;
             }

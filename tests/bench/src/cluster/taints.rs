@@ -107,7 +107,7 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
     Ok(())
 }
 
-async fn all(clusters: &Api<DynamicObject>) -> Result<Vec<DynamicObject>> {
+pub(super) async fn all(clusters: &Api<DynamicObject>) -> Result<Vec<DynamicObject>> {
     let (mut params, mut objects) = (ListParams::default().limit(1000), Vec::new());
     loop {
         let page = match clusters.list(&params).await {
