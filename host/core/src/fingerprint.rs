@@ -4,6 +4,7 @@
 use crate::digest::Digest;
 use crate::managed_keys;
 use crate::object::Object;
+use serde_json::Value;
 use transom_api::labels;
 
 /// Metadata fields that servers write and no decision uses.
@@ -34,11 +35,23 @@ pub fn of(object: &Object) -> Digest {
     ])
 }
 
+/// The same without the primary that the object was made for: of an object that many share it does not matter who keeps it.
+pub fn of_shared(object: &Object) -> Digest {
+    let mut object = object.clone();
+    let annotations = object.body.pointer_mut("/metadata/annotations");
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+        for key in [labels::SOURCE, labels::INPUTS, labels::COMPONENT] {
+            annotations.remove(key);
+        }
+    }
+    of(&object)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::reference::ObjectRef;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn object(kind: &str, body: Value) -> Digest {
         let reference = ObjectRef::local("v1", kind, Some("n"), "x");

@@ -83,11 +83,18 @@ impl TargetScope {
     }
 }
 
+/// Who wants a target, and who owned it when that was last decided.
+#[derive(Clone, Debug, Default)]
+struct Claims {
+    contenders: BTreeMap<Key, Contender>,
+    owner: Option<Key>,
+}
+
 /// Which key owns which target. The methods return the keys to wake: losers of a released target, and those that
 /// waited for the last location.
 #[derive(Clone, Debug, Default)]
 pub struct OwnershipIndex {
-    by_target: HashMap<ObjectRef, BTreeMap<Key, Contender>>,
+    by_target: HashMap<ObjectRef, Claims>,
     targets_of: HashMap<Key, BTreeSet<ObjectRef>>,
     unlocated: BTreeMap<Arc<str>, BTreeSet<Key>>,
     /// Where the targets of each policy may lie.
@@ -137,8 +144,8 @@ impl OwnershipIndex {
         let left = left.difference(&targets);
         let mut woken: BTreeSet<Key> = left.flat_map(|target| self.leave(target, &key)).collect();
         for target in targets {
-            let contenders = self.by_target.entry(target).or_default();
-            contenders.insert(key.clone(), contender.clone());
+            let claims = self.by_target.entry(target).or_default();
+            claims.contenders.insert(key.clone(), contender.clone());
         }
         woken.extend(self.locate(&key));
         woken.into_iter().collect()
@@ -199,17 +206,17 @@ impl OwnershipIndex {
         stamp: Option<&Stamp>,
         others: bool,
     ) -> Ownership {
-        let contenders = self.by_target.get(target);
+        let contenders = self.by_target.get(target).map(|claims| &claims.contenders);
         let Some((contenders, me)) = contenders.and_then(|all| Some((all, all.get(key)?))) else {
             // Callers call `set` first. Without a claim of this key, no other claim can be held against it.
             return Ownership::Owner { sole: true };
         };
-        let stamped = |contender: &&Contender| {
-            let same =
-                |stamp: &Stamp| contender.uid.is_empty() || stamp.source.uid == contender.uid;
-            stamp.is_some_and(|stamp| stamp.names(&contender.key) && same(stamp))
-        };
-        let owner = match contenders.values().find(stamped) {
+        let stamped = stamp.and_then(|stamp| {
+            let contender = contenders.get(&stamp.key())?;
+            let same = contender.uid.is_empty() || stamp.source.uid == contender.uid;
+            same.then_some(contender)
+        });
+        let owner = match stamped {
             Some(owner) => owner,
             None => {
                 let waited_for = self.waited_for(key, target, stamp, others);
@@ -224,13 +231,13 @@ impl OwnershipIndex {
                 first.unwrap_or(me)
             }
         };
-        match owner.key == *key {
-            true => Ownership::Owner {
-                sole: contenders.len() == 1,
-            },
-            false => Ownership::OwnedBy {
-                owner: owner.key.clone(),
-            },
+        let (owner, sole) = (owner.key.clone(), contenders.len() == 1);
+        if let Some(claims) = self.by_target.get_mut(target) {
+            claims.owner = Some(owner.clone());
+        }
+        match owner == *key {
+            true => Ownership::Owner { sole },
+            false => Ownership::OwnedBy { owner },
         }
     }
 
@@ -243,7 +250,7 @@ impl OwnershipIndex {
     pub fn wanted_by_another(&self, target: &ObjectRef, key: &Key) -> bool {
         self.by_target
             .get(target)
-            .is_some_and(|contenders| contenders.keys().any(|other| other != key))
+            .is_some_and(|claims| claims.contenders.keys().any(|other| other != key))
     }
 
     /// The targets that a key wants; `None` when it is not known what it wants.
@@ -278,24 +285,29 @@ impl OwnershipIndex {
             .collect()
     }
 
-    /// Removes all claims of a key; returns the other contenders of these targets.
+    /// Removes all claims of a key; returns whom that concerns.
     fn release(&mut self, key: &Key) -> BTreeSet<Key> {
         let targets = self.targets_of.remove(key).unwrap_or_default();
         let others = targets.iter().flat_map(|target| self.leave(target, key));
         others.collect()
     }
 
-    /// Removes the claim of one target; returns its other contenders.
-    fn leave(&mut self, target: &ObjectRef, key: &Key) -> Vec<Key> {
-        let Some(contenders) = self.by_target.get_mut(target) else {
-            return Vec::new();
-        };
-        contenders.remove(key);
-        let others: Vec<Key> = contenders.keys().cloned().collect();
-        if others.is_empty() {
+    /// Removes the claim of one target; returns whom that concerns. When its owner leaves, that is the next one, whose write
+    /// the others observe: of thousands that share an object not all are woken. When another one leaves, it is the owner
+    /// if nobody else is left, who may adopt now.
+    fn leave(&mut self, target: &ObjectRef, key: &Key) -> Option<Key> {
+        let claims = self.by_target.get_mut(target)?;
+        claims.contenders.remove(key);
+        let next = claims.contenders.values().min_by_key(|one| one.rank());
+        let Some(next) = next.map(|next| next.key.clone()) else {
             self.by_target.remove(target);
+            return None;
+        };
+        let stays = claims.owner.as_ref().is_some_and(|owner| owner != key);
+        if !stays {
+            claims.owner = None;
         }
-        others
+        (!stays || claims.contenders.len() == 1).then_some(next)
     }
 
     /// Marks a primary as located. With the last one of its policy, returns the keys that waited for it.
@@ -683,5 +695,20 @@ mod tests {
             ownership.decide(&ours.key, &target("demo"), Some(&stamp), true),
             SOLE
         );
+    }
+
+    #[test]
+    fn of_many_that_share_a_target_only_the_next_one_is_woken() {
+        let mut ownership = OwnershipIndex::default();
+        let [a, b, c] = ["a", "b", "c"].map(|name| contender(name, Some(1)));
+        for one in [&a, &b, &c] {
+            assert_eq!(ownership.set(one.clone(), [target("demo")]), []);
+            ownership.decide(&one.key, &target("demo"), None, true);
+        }
+        assert_eq!(ownership.remove(&c.key), [], "it owned nothing");
+        ownership.set(c.clone(), [target("demo")]);
+        assert_eq!(ownership.remove(&a.key), std::slice::from_ref(&b.key));
+        ownership.decide(&b.key, &target("demo"), None, true);
+        assert_eq!(ownership.remove(&c.key), [b.key], "it may adopt now");
     }
 }

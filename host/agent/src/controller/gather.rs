@@ -13,11 +13,13 @@ use transom_core::contract::{Primary, Readiness, Timed};
 use transom_core::failure::{Class, Failure};
 use transom_core::inputs;
 use transom_core::inputs::kubeconfigs::Kubeconfigs;
+use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
 use transom_core::ownership::{Contender, Ownership};
 use transom_core::pattern::TemplateData;
 use transom_core::plan::prune::{Candidate, Undesired};
 use transom_core::plan::{Claimed, TimeAdded, unlocated};
+use transom_core::policy::WriteRule;
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::{self, Next, Rounds};
 use transom_core::stamp::Stamp;
@@ -335,6 +337,16 @@ impl Reader<'_> {
             (released, claimed.collect::<Vec<_>>())
         };
         controller.enqueue_released(released);
+        let data = controller.template_data(primary);
+        for one in &claimed {
+            let rule = self.loaded.revision.policy.whole(&one.object, &data);
+            let shares = rule.is_ok_and(WriteRule::is_shared);
+            let kept = matches!(&one.ownership, Ownership::OwnedBy { owner } if owner.policy == self.key.policy);
+            if shares && kept {
+                let seen = Seen::shared(one.existing.as_ref());
+                self.touched.objects.insert(one.object.clone(), seen);
+            }
+        }
         let pending = |one: &Claimed| matches!(one.ownership, Ownership::Pending { .. });
         if others && claimed.iter().any(pending) {
             let again = controller.clock.now_seconds().saturating_add(AGAIN_SECONDS);

@@ -14,6 +14,8 @@ pub struct Seen {
     pending: bool,
     /// The fingerprint, if every change counts; none inside for an object that was not there, or whose state is not known.
     content: Option<Option<Digest>>,
+    /// The same without who keeps the object, for one that many share.
+    shared: Option<Option<Digest>>,
     /// Whether it was there, if that counts.
     presence: Option<bool>,
     ages: Vec<(Age, Freshness)>,
@@ -77,6 +79,14 @@ impl Seen {
         }
     }
 
+    /// An object that many share and another one keeps, or its absence.
+    pub fn shared(object: Option<&Object>) -> Self {
+        Self {
+            shared: Some(object.map(fingerprint::of_shared)),
+            ..Self::default()
+        }
+    }
+
     /// The object of a need, as far as the need wakes. A time that cannot be read counts as the whole object does.
     pub fn of(need: &Need, object: Option<&Object>, now_seconds: i64) -> Self {
         let there = object.is_some_and(|object| !object.deleting());
@@ -101,6 +111,7 @@ impl Seen {
     pub fn add(&mut self, later: Self) {
         self.pending = false;
         self.content = later.content.or(self.content);
+        self.shared = later.shared.or(self.shared);
         self.presence = later.presence.or(self.presence);
         self.ages
             .retain(|(age, _)| later.ages.iter().all(|(other, _)| other != age));
@@ -129,6 +140,10 @@ impl Seen {
         }
         let same = |seen: Option<Digest>, now: Option<Digest>| now.is_some() && now == seen;
         if self.content.is_some_and(|seen| !same(seen, fingerprint())) {
+            return Meaning::Wakes;
+        }
+        let now = || observed.object().map(fingerprint::of_shared);
+        if self.shared.is_some_and(|seen| !same(seen, now())) {
             return Meaning::Wakes;
         }
         let there = observed.living().is_some();
@@ -191,6 +206,23 @@ mod tests {
 
     fn meaning(seen: &mut Seen, observed: Observed<'_>, now_seconds: i64) -> Meaning {
         seen.observe(observed, || observed.fingerprint(), now_seconds)
+    }
+
+    #[test]
+    fn of_a_shared_object_it_does_not_matter_who_keeps_it() {
+        let role = |source: &str, rules: &str| {
+            let body = json!({"rules": rules, "metadata": {"annotations": {"transom.dev/source": source}}});
+            object(ObjectRef::local("r/v1", "ClusterRole", None, "x"), body)
+        };
+        let mut seen = Seen::shared(Some(&role("one", "a")));
+        for (now, meaning) in [
+            (role("two", "a"), Meaning::Nothing),
+            (role("one", "b"), Meaning::Wakes),
+        ] {
+            let observed = Observed::Present(&now);
+            assert_eq!(seen.observe(observed, || None, 0), meaning);
+        }
+        assert_eq!(seen.observe(Observed::Gone, || None, 0), Meaning::Wakes);
     }
 
     #[test]
