@@ -313,30 +313,32 @@ impl Reader<'_> {
         let controller = self.controller;
         let first = targets.first().unwrap_or(&primary.reference);
         self.touched.reconcile.target = Some(first.clone());
-        let there = self.look(&targets).await?;
-        let accounts = &controller.accounts;
-        for (target, existing) in targets.iter().zip(&there) {
-            accounts.read(self.key, "target", target, existing.as_deref());
-        }
-        let queue = controller.queue(&self.key.policy);
-        let others = queue.is_some_and(|queue| queue.begun.elapsed() < PATIENCE);
-        let (released, claimed) = {
+        let (released, waits) = {
             let ownership = &mut controller.memory.lock().ownership;
             let contender = Contender::of(self.key, Some(primary));
             let released = ownership.set(contender, targets.clone());
-            let claimed = targets.into_iter().zip(there).map(|(object, existing)| {
-                let existing = existing.map(Arc::unwrap_or_clone);
-                let stamp = existing.as_ref().and_then(Stamp::read);
-                let ownership = ownership.decide(self.key, &object, stamp.as_ref(), others);
-                Claimed {
-                    object,
-                    existing,
-                    ownership,
-                }
-            });
-            (released, claimed.collect::<Vec<_>>())
+            (released, ownership.remaining(&self.key.policy) > 0)
         };
         controller.enqueue_released(released);
+        let queue = controller.queue(&self.key.policy);
+        let others = queue.is_some_and(|queue| queue.begun.elapsed() < PATIENCE);
+        let pending = |one: &Claimed| matches!(one.ownership, Ownership::Pending { .. });
+        // While other primaries are not located nothing without a stamp is written, and what has one is kept: so nothing is
+        // requested here that the next reconcile requests again.
+        let mut claimed = Vec::new();
+        if waits {
+            let there = self.look_kept(&targets).await?;
+            claimed = self.decide(&targets, there, others);
+        }
+        let unknown = |one: &Claimed| one.existing.is_none() && !pending(one);
+        if !waits || claimed.iter().any(unknown) {
+            let there = self.look(&targets).await?;
+            claimed = self.decide(&targets, there, others);
+        }
+        let accounts = &controller.accounts;
+        for one in &claimed {
+            accounts.read(self.key, "target", &one.object, one.existing.as_ref());
+        }
         let data = controller.template_data(primary);
         for one in &claimed {
             let rule = self.loaded.revision.policy.whole(&one.object, &data);
@@ -347,11 +349,30 @@ impl Reader<'_> {
                 self.touched.objects.insert(one.object.clone(), seen);
             }
         }
-        let pending = |one: &Claimed| matches!(one.ownership, Ownership::Pending { .. });
         if others && claimed.iter().any(pending) {
             let again = controller.clock.now_seconds().saturating_add(AGAIN_SECONDS);
             self.touched.ask_again(Some(again));
         }
         Ok(claimed)
+    }
+
+    /// Whether the primary may have each of its targets, as they were read.
+    fn decide(
+        &self,
+        targets: &[ObjectRef],
+        there: Vec<Option<Arc<Object>>>,
+        others: bool,
+    ) -> Vec<Claimed> {
+        let ownership = &mut self.controller.memory.lock().ownership;
+        let decided = targets.iter().zip(there).map(|(object, existing)| {
+            let existing = existing.map(Arc::unwrap_or_clone);
+            let stamp = existing.as_ref().and_then(Stamp::read);
+            Claimed {
+                ownership: ownership.decide(self.key, object, stamp.as_ref(), others),
+                object: object.clone(),
+                existing,
+            }
+        });
+        decided.collect()
     }
 }

@@ -171,6 +171,25 @@ impl Reader<'_> {
         Ok(objects)
     }
 
+    /// The same, of what a cluster keeps; what it would have to request counts as absent.
+    pub(super) async fn look_kept(
+        &mut self,
+        references: &[ObjectRef],
+    ) -> Result<Vec<Option<Arc<Object>>>, Failure> {
+        self.depend_on(references);
+        let mut objects = Vec::with_capacity(references.len());
+        for reference in references {
+            let is_kept = self.controller.connections.weigh(reference).is_some();
+            let object = match is_kept {
+                true => self.look_at(reference).await?.map(Arc::new),
+                false => None,
+            };
+            self.touched.read(reference, object.as_deref());
+            objects.push(object);
+        }
+        Ok(objects)
+    }
+
     /// The same, without a word about which of their changes count.
     pub(super) async fn look_only(
         &mut self,
