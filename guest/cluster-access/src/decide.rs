@@ -86,15 +86,6 @@ impl Objects<'_> {
         self.object(&api_version, kind, [PREFIX, name].concat())
     }
 
-    fn namespace(&self) -> ObjectRef {
-        self.object("v1", "Namespace", self.name().to_owned())
-    }
-
-    /// One of the two shared roles.
-    fn shared(&self, what: &str) -> ObjectRef {
-        self.rbac("ClusterRole", what)
-    }
-
     /// The binding of a shared role in the namespace of the cluster.
     fn binding(&self, what: &str) -> ObjectRef {
         ObjectRef {
@@ -103,67 +94,66 @@ impl Objects<'_> {
         }
     }
 
-    /// Those that are made, in order.
-    fn made(&self, decided: Decided, works: bool) -> Vec<ObjectRef> {
-        let (mut all, accepted) = (Vec::new(), decided == Decided::Accepted);
-        if decided == Decided::Nothing {
-            return all;
-        }
+    /// Those that are made, in order, each with what it says.
+    fn made(&self, decided: Decided, works: bool, may_renew: bool) -> Vec<(ObjectRef, Json)> {
+        let name = self.name();
+        let (accepted, rules) = match decided {
+            Decided::Nothing => return Vec::new(),
+            Decided::Accepted => (true, rules::of_accepted(name)),
+            Decided::Denied => (false, rules::of_denied(name, may_renew)),
+        };
+        let mut all = Vec::new();
         if accepted && !self.primary.deleting {
-            all.push(self.namespace());
+            let namespace = self.object("v1", "Namespace", name.to_owned());
+            all.push((namespace, self.labelled(json!({}))));
         }
         if accepted {
-            all.push(self.shared("registration"));
+            let shared = self.rbac("ClusterRole", "registration");
+            all.push((shared, json!({"rules": rules::of_registration()})));
         }
         if accepted || works {
-            all.push(self.shared("work"));
+            let shared = self.rbac("ClusterRole", "work");
+            all.push((shared, json!({"rules": rules::of_work()})));
         }
-        all.push(self.rbac("ClusterRole", self.name()));
-        all.push(self.rbac("ClusterRoleBinding", self.name()));
+        let own = self.rbac("ClusterRole", name);
+        all.push((own, self.labelled(json!({"rules": rules}))));
+        all.push((self.rbac("ClusterRoleBinding", name), self.bound(name)));
         if accepted {
-            all.push(self.binding("registration"));
+            all.push((self.binding("registration"), self.bound("registration")));
         }
         if accepted || works {
-            all.push(self.binding("work"));
+            all.push((self.binding("work"), self.bound("work")));
         }
         all
     }
 
-    /// What one of them says. Those of one cluster have its name as a label.
-    fn content(&self, object: &ObjectRef, rules: &[Json]) -> Json {
-        if *object == self.shared("registration") {
-            return json!({"rules": rules::of_registration()});
-        }
-        if *object == self.shared("work") {
-            return json!({"rules": rules::of_work()});
-        }
-        let bound = |role: String| {
-            let group = |prefix: &str| {
-                let name = [prefix, self.name()].concat();
-                json!({"apiGroup": RBAC, "kind": "Group", "name": name})
-            };
-            json!({
-                "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
-                "subjects": [group("system:open-cluster-management:"), group("open-cluster-management:")],
-            })
-        };
-        let mut content = match object.kind.as_str() {
-            "Namespace" => json!({}),
-            "ClusterRole" => json!({"rules": rules}),
-            "ClusterRoleBinding" => bound(object.name.clone()),
-            _ => {
-                let what = object.name.rsplit(':').next().unwrap_or_default();
-                bound([PREFIX, what].concat())
-            }
-        };
+    /// A content with the name of the cluster as a label.
+    fn labelled(&self, mut content: Json) -> Json {
         content["metadata"] =
             json!({"labels": {"open-cluster-management.io/cluster-name": self.name()}});
         content
     }
+
+    /// What a binding of a role says: the agents of the cluster get it.
+    fn bound(&self, role: &str) -> Json {
+        let group = |prefix: &str| {
+            let name = [prefix, self.name()].concat();
+            json!({"apiGroup": RBAC, "kind": "Group", "name": name})
+        };
+        let role = [PREFIX, role].concat();
+        self.labelled(json!({
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+            "subjects": [group("system:open-cluster-management:"), group("open-cluster-management:")],
+        }))
+    }
 }
 
 /// The objects that are made; of a denied cluster first whether it has works.
-pub(crate) fn require(primary: &Primary, inputs: &[Input]) -> Result<Requirement, Problem> {
+pub(crate) fn require(
+    context: &Context<Settings>,
+    primary: &Primary,
+    inputs: &[Input],
+) -> Result<Requirement, Problem> {
     let cluster: Cluster = primary.read()?;
     if ["registration", "work"].contains(&&*primary.reference.name) {
         return Err(NAME_RESERVED.problem("The name of the cluster is that of a shared role."));
@@ -173,17 +163,17 @@ pub(crate) fn require(primary: &Primary, inputs: &[Input]) -> Result<Requirement
     let needs = match decided {
         Decided::Denied => vec![Need {
             form: Form::Every(Query {
-                labels: Vec::new(),
                 names_only: true,
+                ..Query::default()
             }),
-            ..Need::every(WORKS, works(&objects), Vec::new())
+            ..Need::object(WORKS, works(&objects))
         }],
         _ => Vec::new(),
     };
-    Ok(Requirement {
-        targets: objects.made(decided, !is_clean(inputs)),
-        needs,
-    })
+    let may_renew = context.settings.denied_may_renew;
+    let made = objects.made(decided, !is_clean(inputs), may_renew);
+    let targets = made.into_iter().map(|(object, _)| object).collect();
+    Ok(Requirement { targets, needs })
 }
 
 /// The place of the works.
@@ -209,19 +199,15 @@ pub(crate) fn reconcile(
     let cluster: Cluster = primary.read()?;
     let objects = Objects { primary };
     let (decided, works) = (cluster.decided(), !is_clean(inputs));
-    let (status, reason, message, rules) = match decided {
+    let (status, reason, message) = match decided {
         Decided::Nothing => return Ok(Answer::default()),
-        Decided::Accepted => {
-            let rules = rules::of_accepted(objects.name());
-            ("True", ACCEPTED, "Accepted by hub cluster admin", rules)
-        }
-        Decided::Denied => {
-            let rules = rules::of_denied(objects.name(), context.settings.denied_may_renew);
-            ("False", DENIED, "Denied by hub cluster admin", rules)
-        }
+        Decided::Accepted => ("True", ACCEPTED, "Accepted by hub cluster admin"),
+        Decided::Denied => ("False", DENIED, "Denied by hub cluster admin"),
     };
-    let made = objects.made(decided, works).into_iter();
-    let desired = made.map(|object| Desired::whole(&object, &objects.content(&object, &rules)));
+    let made = objects.made(decided, works, context.settings.denied_may_renew);
+    let desired = made
+        .iter()
+        .map(|(object, content)| Desired::whole(object, content));
     let mut apply: Vec<_> = desired.collect();
     let mut said = cluster.status.conditions.iter();
     if !said.any(|said| said.status == status) {

@@ -29,11 +29,11 @@ impl Guest for ClusterAccess {
 
 impl transom_guest::Objects for ClusterAccess {
     fn require(
-        _: &Context<Settings>,
+        context: &Context<Settings>,
         primary: &Primary,
         found: &[Input],
     ) -> Result<Requirement, Failure> {
-        decide::require(primary, found).map_err(Failure::Invalid)
+        decide::require(context, primary, found).map_err(Failure::Invalid)
     }
 
     fn reconcile(
