@@ -149,8 +149,17 @@ pub(crate) fn changed(wanted: &Wanted, existing: &Object) -> Vec<String> {
     changed
 }
 
-/// Puts what is wanted on a body, and removes what an earlier revision put on the existing object.
+/// Puts what is wanted on a body with the list of its keys, and removes what an earlier revision put on the existing object.
 pub(crate) fn put(wanted: &Wanted, existing: Option<&Object>, body: &mut Value) {
+    put_keys(wanted, existing, &Keys::wanted(wanted), body);
+}
+
+/// Puts what is wanted on the body of a new object that is made once, and then left to others: without the list.
+pub(crate) fn put_once(wanted: &Wanted, body: &mut Value) {
+    put_keys(wanted, None, &Keys::default(), body);
+}
+
+fn put_keys(wanted: &Wanted, existing: Option<&Object>, noted: &Keys, body: &mut Value) {
     let had = existing.map(Keys::of).unwrap_or_default();
     for (field, wanted_keys, had) in fields(wanted, &had) {
         let mut map = body
@@ -165,7 +174,10 @@ pub(crate) fn put(wanted: &Wanted, existing: Option<&Object>, body: &mut Value) 
                 .map(|(key, value)| (key.clone(), Value::from(value.as_str()))),
         );
         if field == "annotations" {
-            note(&Keys::wanted(wanted), &mut map);
+            note(noted, &mut map);
+        }
+        if existing.is_none() && map.is_empty() {
+            continue;
         }
         if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert(field.to_owned(), map.into());
@@ -178,22 +190,6 @@ pub(crate) fn put(wanted: &Wanted, existing: Option<&Object>, body: &mut Value) 
         // What is right keeps the defaults that the API server added.
         if !path::at(body, path).is_some_and(|there| holds(there, value)) {
             effect::put(body, &path::keys(path), value);
-        }
-    }
-}
-
-/// Takes the list of managed keys from an object that is made and then left to others.
-pub(crate) fn forget(body: &mut Value) {
-    let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) else {
-        return;
-    };
-    for field in ["labels", "annotations"] {
-        let map = metadata.get_mut(field).and_then(Value::as_object_mut);
-        if let Some(map) = map {
-            map.remove(labels::MANAGED_KEYS);
-            if map.is_empty() {
-                metadata.remove(field);
-            }
         }
     }
 }

@@ -340,11 +340,10 @@ impl Reader<'_> {
             accounts.read(self.key, "target", &one.object, one.existing.as_ref());
         }
         let data = controller.template_data(primary);
-        for one in &claimed {
+        let kept = |one: &&Claimed| matches!(&one.ownership, Ownership::OwnedBy { owner } if owner.policy == self.key.policy);
+        for one in claimed.iter().filter(kept) {
             let rule = self.loaded.revision.policy.whole(&one.object, &data);
-            let shares = rule.is_ok_and(WriteRule::is_shared);
-            let kept = matches!(&one.ownership, Ownership::OwnedBy { owner } if owner.policy == self.key.policy);
-            if shares && kept {
+            if rule.is_ok_and(WriteRule::is_shared) {
                 let seen = Seen::shared(one.existing.as_ref());
                 self.touched.objects.insert(one.object.clone(), seen);
             }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::{Reason, State};
 use transom_core::dependencies::{DependencyIndex, Outputs};
 use transom_core::digest::Digest;
-use transom_core::inputs::seen::{Meaning, Observed, Seen};
+use transom_core::inputs::seen::{Fingerprints, Meaning, Observed, Seen};
 use transom_core::inputs::sets::Sets;
 use transom_core::metrics::{self, Attempt, Counted};
 use transom_core::object::Object;
@@ -29,16 +29,6 @@ pub(crate) struct Concerned {
     pub(crate) keys: Vec<Key>,
     /// Those that it calls for later, when a time that it moved gets too old, in seconds since 1970.
     pub(crate) moved: Vec<(Key, i64)>,
-}
-
-/// The fingerprint of an observed object, made when it is first needed; none when it is gone or unreadable.
-#[derive(Default)]
-struct Fingerprint(Option<Option<Digest>>);
-
-impl Fingerprint {
-    fn of(&mut self, observed: Observed<'_>) -> Option<Digest> {
-        *self.0.get_or_insert_with(|| observed.fingerprint())
-    }
 }
 
 /// Ownership, dependencies, own outputs, and the state and result of each primary's last reconcile.
@@ -162,7 +152,7 @@ impl Memory {
         now_seconds: i64,
     ) -> Concerned {
         let mut concerned = Concerned::default();
-        let mut fingerprint = Fingerprint::default();
+        let mut fingerprints = Fingerprints::default();
         let dependent: Vec<Key> = self.dependencies.concerned(object).cloned().collect();
         for key in dependent {
             let seen = self
@@ -170,11 +160,12 @@ impl Memory {
                 .get_mut(&key)
                 .and_then(|seen| seen.get_mut(object));
             let meaning = match seen {
-                Some(seen) => seen.observe(observed, || fingerprint.of(observed), now_seconds),
+                Some(seen) => seen.observe(observed, &mut fingerprints, now_seconds),
                 None => Meaning::Wakes,
             };
             match meaning {
-                Meaning::Wakes if self.is_writing(&key, object, || fingerprint.of(observed)) => {}
+                Meaning::Wakes
+                    if self.is_writing(&key, object, || fingerprints.whole(observed)) => {}
                 Meaning::Wakes => concerned.keys.push(key),
                 Meaning::Moves => concerned
                     .moved

@@ -43,6 +43,27 @@ pub enum Meaning {
     Nothing,
 }
 
+/// The fingerprints of one observed object, each made once, when it is first needed; none when it is gone or unreadable.
+#[derive(Debug, Default)]
+pub struct Fingerprints {
+    whole: Option<Option<Digest>>,
+    shared: Option<Option<Digest>>,
+}
+
+impl Fingerprints {
+    /// That of the whole object.
+    pub fn whole(&mut self, observed: Observed<'_>) -> Option<Digest> {
+        let make = || observed.object().map(fingerprint::of);
+        *self.whole.get_or_insert_with(make)
+    }
+
+    /// That without who keeps the object.
+    fn shared(&mut self, observed: Observed<'_>) -> Option<Digest> {
+        let make = || observed.object().map(fingerprint::of_shared);
+        *self.shared.get_or_insert_with(make)
+    }
+}
+
 impl<'a> Observed<'a> {
     /// The object, if it is there.
     pub fn object(self) -> Option<&'a Object> {
@@ -50,11 +71,6 @@ impl<'a> Observed<'a> {
             Self::Present(object) => Some(object),
             Self::Gone | Self::Unreadable => None,
         }
-    }
-
-    /// Its fingerprint, if it is there.
-    pub fn fingerprint(self) -> Option<Digest> {
-        self.object().map(fingerprint::of)
     }
 
     fn living(self) -> Option<&'a Object> {
@@ -128,22 +144,23 @@ impl Seen {
         self.content = Some(fingerprint);
     }
 
-    /// What an observation means; `fingerprint` is the one of the observed object. Takes in times that only moved.
+    /// What an observation means; `fingerprints` are those of the observed object. Takes in times that only moved.
     pub fn observe(
         &mut self,
         observed: Observed<'_>,
-        fingerprint: impl FnOnce() -> Option<Digest>,
+        fingerprints: &mut Fingerprints,
         now_seconds: i64,
     ) -> Meaning {
         if self.pending || matches!(observed, Observed::Unreadable) && self.counts() {
             return Meaning::Wakes;
         }
         let same = |seen: Option<Digest>, now: Option<Digest>| now.is_some() && now == seen;
-        if self.content.is_some_and(|seen| !same(seen, fingerprint())) {
+        let differs = |seen| !same(seen, fingerprints.whole(observed));
+        if self.content.is_some_and(differs) {
             return Meaning::Wakes;
         }
-        let now = || observed.object().map(fingerprint::of_shared);
-        if self.shared.is_some_and(|seen| !same(seen, now())) {
+        let differs = |seen| !same(seen, fingerprints.shared(observed));
+        if self.shared.is_some_and(differs) {
             return Meaning::Wakes;
         }
         let there = observed.living().is_some();
@@ -205,7 +222,7 @@ mod tests {
     }
 
     fn meaning(seen: &mut Seen, observed: Observed<'_>, now_seconds: i64) -> Meaning {
-        seen.observe(observed, || observed.fingerprint(), now_seconds)
+        seen.observe(observed, &mut Fingerprints::default(), now_seconds)
     }
 
     #[test]
@@ -215,14 +232,14 @@ mod tests {
             object(ObjectRef::local("r/v1", "ClusterRole", None, "x"), body)
         };
         let mut seen = Seen::shared(Some(&role("one", "a")));
-        for (now, meaning) in [
+        for (now, expected) in [
             (role("two", "a"), Meaning::Nothing),
             (role("one", "b"), Meaning::Wakes),
         ] {
-            let observed = Observed::Present(&now);
-            assert_eq!(seen.observe(observed, || None, 0), meaning);
+            let there = Observed::Present(&now);
+            assert_eq!(meaning(&mut seen, there, 0), expected);
         }
-        assert_eq!(seen.observe(Observed::Gone, || None, 0), Meaning::Wakes);
+        assert_eq!(meaning(&mut seen, Observed::Gone, 0), Meaning::Wakes);
     }
 
     #[test]

@@ -222,10 +222,12 @@ fn create(wanting: &Wanting<'_>, whole: &Whole<'_>, wanted: &Wanted, rule: &Writ
         }
         map.extend(whole.fixed.clone());
     }
-    managed_keys::put(wanted, None, &mut body);
     match rule.creates_only() {
-        true => managed_keys::forget(&mut body),
-        false => wanting.stamp.put(&mut body),
+        true => managed_keys::put_once(wanted, &mut body),
+        false => {
+            managed_keys::put(wanted, None, &mut body);
+            wanting.stamp.put(&mut body);
+        }
     }
     Step::Create {
         desired: Object {
