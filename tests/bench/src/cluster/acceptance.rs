@@ -3,7 +3,7 @@
 
 use super::fleet::{PARALLEL, Scene};
 use super::spent::{Runs, Spending};
-use super::taints::{all, flip};
+use super::taints::{flip, names};
 use super::{SERVERS, count, row, verbs};
 use crate::floor::server::{MANAGED, api};
 use crate::process::Programs;
@@ -22,11 +22,7 @@ const WRITES: usize = 6;
 /// One run of each.
 pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
     let clusters = api(&scene.client, MANAGED, None);
-    let names: Vec<String> = all(&clusters)
-        .await?
-        .into_iter()
-        .filter_map(|one| one.metadata.name)
-        .collect();
+    let names = names(&clusters).await?;
     // Only one condition: nobody decided about them.
     flip(&clusters, &names, "True").await?;
     let floor = Spending::start(scene).await?;
@@ -92,13 +88,13 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
 async fn write(scene: &Scene, cluster: &str) -> Result<()> {
     let mut how = PatchParams::apply("transom-bench-floor");
     how.field_validation = Some(kube::api::ValidationDirective::Ignore);
-    let (group, role) = (format!("floor:{cluster}"), format!("floor:{cluster}"));
+    let own = format!("floor:{cluster}");
     let namespace = format!("floor-{cluster}");
     let rule = |resource: &str, verbs: &[&str]| json!({"apiGroups": ["cluster.open-cluster-management.io"], "resources": [resource], "resourceNames": [cluster], "verbs": verbs});
     let bound = |role: &str| {
         json!({
             "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": group}, {"apiGroup": RBAC, "kind": "Group", "name": role}],
+            "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": own}, {"apiGroup": RBAC, "kind": "Group", "name": role}],
         })
     };
     let rules = json!({"rules": [
@@ -110,12 +106,12 @@ async fn write(scene: &Scene, cluster: &str) -> Result<()> {
     let in_it = Some(namespace.as_str());
     for (kind, place, name, content) in [
         (("", "v1", "Namespace"), None, namespace.as_str(), json!({})),
-        ((RBAC, "v1", "ClusterRole"), None, role.as_str(), rules),
+        ((RBAC, "v1", "ClusterRole"), None, own.as_str(), rules),
         (
             (RBAC, "v1", "ClusterRoleBinding"),
             None,
-            role.as_str(),
-            bound(&role),
+            own.as_str(),
+            bound(&own),
         ),
         (
             (RBAC, "v1", "RoleBinding"),

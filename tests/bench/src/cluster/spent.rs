@@ -191,9 +191,10 @@ impl Scene {
             else {
                 continue;
             };
-            if matches!(target.resource.as_str(), "events" | "leases")
-                || target.resource == "fleetpolicies"
-            {
+            if matches!(
+                target.resource.as_str(),
+                "events" | "fleetpolicies" | "leases"
+            ) {
                 continue;
             }
             match line.verb.as_str() {

@@ -20,11 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(600);
 /// All at once, one by one, and heartbeats.
 pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
     let clusters = api(&scene.client, MANAGED, None);
-    let names: Vec<String> = all(&clusters)
-        .await?
-        .into_iter()
-        .filter_map(|one| one.metadata.name)
-        .collect();
+    let names = names(&clusters).await?;
     flip(&clusters, &names, "True").await?;
     let floor = Spending::start(scene).await?;
     flip_and_taint(&clusters, &names).await?;
@@ -107,7 +103,13 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
     Ok(())
 }
 
-pub(super) async fn all(clusters: &Api<DynamicObject>) -> Result<Vec<DynamicObject>> {
+/// The name of every cluster.
+pub(super) async fn names(clusters: &Api<DynamicObject>) -> Result<Vec<String>> {
+    let all = all(clusters).await?.into_iter();
+    Ok(all.filter_map(|one| one.metadata.name).collect())
+}
+
+async fn all(clusters: &Api<DynamicObject>) -> Result<Vec<DynamicObject>> {
     let (mut params, mut objects) = (ListParams::default().limit(1000), Vec::new());
     loop {
         let page = match clusters.list(&params).await {
