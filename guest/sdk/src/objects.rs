@@ -177,9 +177,25 @@ impl Need {
 
     /// All objects of a kind, in the namespace of `place` if it has one; the name of `place` is empty.
     pub fn every(role: &str, place: ObjectRef, labels: Vec<LabelTerm>) -> Self {
-        let names_only = false;
+        let query = Query {
+            labels,
+            ..Query::default()
+        };
         Self {
-            form: Form::Every(Query { labels, names_only }),
+            form: Form::Every(query),
+            ..Self::object(role, place)
+        }
+    }
+
+    /// The same, with those that are being deleted.
+    pub fn every_with_terminating(role: &str, place: ObjectRef, labels: Vec<LabelTerm>) -> Self {
+        let query = Query {
+            labels,
+            terminating: true,
+            ..Query::default()
+        };
+        Self {
+            form: Form::Every(query),
             ..Self::object(role, place)
         }
     }
@@ -240,6 +256,16 @@ impl Value {
             Self::Object(text) => settings::fields(text).map(Some),
             _ => Ok(None),
         }
+    }
+}
+
+impl Member {
+    /// Reads the declared fields of an object of a set; as for [`Value::read`].
+    ///
+    /// # Errors
+    /// A problem with reason `UnreadableFields` if a field has another type than the guest expects.
+    pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
+        settings::fields(&self.fields)
     }
 }
 

@@ -16,7 +16,7 @@
 //! | `context`, `primary`, `found` (kubeconfig guest) | `require` | `ok: {target, needs}` or `err: {...}` |
 //! | `context`, `primary`, `inputs` | `transform` | `ok: {kubeconfig, ask-again-at}` or `err: {...}` |
 //! | `context`, `primary`, `found` (objects guest) | `require` | `ok: {targets, needs}` or `err: {...}` |
-//! | `context`, `primary`, `inputs` | `reconcile` | `ok: {apply, wait, ask-again-at}` or `err: {...}` |
+//! | `context`, `primary`, `inputs` | `reconcile` | `ok: {apply, remove, keep-finalizer, wait, ask-again-at}` or `err: {...}` |
 //! | `context`, `cluster` | `compute` | `ok: {decision, ask-again-at}` or `err: {...}` |
 //! | `validate` (settings) | `validate` | a list of problems |
 //!

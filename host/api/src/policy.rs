@@ -188,6 +188,9 @@ pub struct GrantSpec {
     /// What may be written.
     #[serde(default)]
     pub write: Vec<WriteGrant>,
+    /// The finalizer that the guest may keep on the primary, so that it can clean up before the primary is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finalizer: Option<String>,
 }
 
 /// Objects that a guest may ask for under one role. In patterns, `*` matches any text, `{primary.namespace}` and
@@ -242,8 +245,16 @@ pub struct WriteGrant {
     pub name: Option<String>,
     /// What the policy may do with the objects.
     pub verbs: Vec<Verb>,
-    /// Dotted paths of the fields that may be written.
+    /// Dotted paths of the fields that may be written; absent for `remove` and `release`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
+    /// Which labels an object must have for `remove` and `release`. One that a policy made must be selected by its label
+    /// `transom.dev/policy`.
+    #[serde(default, skip_serializing_if = "LabelSelectorSpec::is_empty")]
+    pub labels: LabelSelectorSpec,
+    /// The finalizers that `release` takes off.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub finalizers: Vec<String>,
     /// For a guest that writes any fields: which values a field, or a part of one, may get, by its path. In texts `*` and
     /// templates stand for what they stand for in names; null allows removing the field. Of a list every element must
     /// be allowed. A field that is not listed may get any value.
@@ -285,6 +296,10 @@ pub enum Verb {
     Patch,
     /// Delete an object that the policy created.
     Delete,
+    /// Delete an object that others created.
+    Remove,
+    /// Take granted finalizers off an object that others created and that is being deleted.
+    Release,
 }
 
 /// Ownership: what happens to the objects that the policy created.

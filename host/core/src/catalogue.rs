@@ -50,6 +50,7 @@ impl Revision {
             evaluator,
             declared: guest.declared(&primary.api_version, &primary.kind),
             written: self.policy.primary_fields(),
+            finalizer: self.policy.finalizer.as_deref(),
         }
     }
 }

@@ -182,12 +182,22 @@ fn waiting<S: Serializer>(
     #[derive(Serialize)]
     struct Waiting<'a> {
         problem: &'a Problem,
-        objects: Vec<Object<'a>>,
+        #[serde(serialize_with = "references")]
+        objects: &'a [ObjectRef],
     }
+    Waiting { problem, objects }.serialize(serializer)
+}
+
+/// A flag that is left out where it is not set.
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// Objects by their references.
+fn references<S: Serializer>(objects: &[ObjectRef], serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Object<'a>(#[serde(with = "Reference")] &'a ObjectRef);
-    let objects = objects.iter().map(Object).collect();
-    Waiting { problem, objects }.serialize(serializer)
+    serializer.collect_seq(objects.iter().map(Object))
 }
 
 /// 1970, no settings, and an agent that works for the hub's own cluster.

@@ -7,8 +7,10 @@ pub mod contention;
 pub mod desired;
 pub mod effect;
 mod fields;
+pub mod finalizer;
 pub mod fleet;
 pub mod prune;
+mod remove;
 mod whole;
 
 pub use whole::unlocated;
@@ -24,6 +26,7 @@ use crate::work::Key;
 use contention::Contentions;
 use desired::Desired;
 use serde_json::Value;
+use std::sync::Arc;
 use transom_api::KnownReason;
 
 /// What a plan depends on beside what is desired.
@@ -39,6 +42,8 @@ pub struct Wanting<'a> {
     pub primary: &'a Object,
     /// The objects that the policy may make, each as it is.
     pub targets: &'a [Claimed],
+    /// The objects of others that the policy may write, each as it is.
+    pub others: &'a [Other],
     /// The stamp to put on what is made.
     pub stamp: &'a Stamp,
     /// Who sets the times of new elements in lists of the primary.
@@ -57,6 +62,9 @@ pub struct Claimed {
     /// The answer of [`crate::ownership::OwnershipIndex::decide`] for it.
     pub ownership: Ownership,
 }
+
+/// An object that others made, and as it is; `None` when it is not there.
+pub type Other = (ObjectRef, Option<Arc<Object>>);
 
 /// Who sets the time of an element that is added or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +97,8 @@ pub fn plan(
                 let contention = contentions.of(&wanting.key.policy, &one.object);
                 fields::plan(wanting, one, contention)?
             }
+            Desired::Gone(object) => remove::plan(wanting, object)?,
+            Desired::Finalizer => finalizer::keep(wanting),
         };
         plan.steps.extend(step);
     }
@@ -141,7 +151,7 @@ pub enum Step {
         /// Dotted path and its whole new value; null removes it.
         fields: Vec<(String, Value)>,
     },
-    /// Remove an object that the policy made.
+    /// Remove an object.
     Delete {
         /// Which object.
         reference: ObjectRef,
@@ -161,6 +171,17 @@ impl Step {
             Self::Create { desired } | Self::Update { desired, .. } => &desired.reference,
             Self::Patch { reference, .. } | Self::Delete { reference, .. } => reference,
         }
+    }
+
+    /// The same at another version of its object, as an earlier step of the plan left it.
+    #[must_use]
+    pub fn at(mut self, now: &str) -> Self {
+        match &mut self {
+            Self::Create { .. } => {}
+            Self::Update { desired, .. } => now.clone_into(&mut desired.version),
+            Self::Patch { version, .. } | Self::Delete { version, .. } => now.clone_into(version),
+        }
+        self
     }
 
     /// Which kind of write it is.

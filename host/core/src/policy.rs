@@ -13,6 +13,7 @@ pub mod values;
 pub mod verify;
 
 use self::rbac::HandedOn;
+use crate::contract::decide::Requirement;
 use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::object::Object;
@@ -55,6 +56,8 @@ pub struct Policy {
     pub asks: Vec<AskRule>,
     /// What may be written.
     pub writes: Vec<WriteRule>,
+    /// The finalizer that the guest may keep on the primary, if any.
+    pub finalizer: Option<String>,
     /// How the policy treats the objects that it made.
     pub own: OwnSpec,
     /// How much may change in an interval.
@@ -77,7 +80,7 @@ impl Policy {
         let line = |list, at| format!("spec.grant.{list}[{at}].cluster");
         let reads = self.reads.iter().enumerate();
         let reads = reads.map(move |(at, rule)| (line("read", at), rule.cluster.as_str()));
-        let writes = self.makes();
+        let writes = self.targets();
         let writes = writes.map(move |(at, rule)| (line("write", at), rule.cluster.as_str()));
         let primary = (
             "spec.primary.cluster".to_owned(),
@@ -205,6 +208,17 @@ pub enum Target {
         /// Name.
         name: Pattern,
     },
+    /// Objects that others made.
+    Others {
+        /// Namespace; absent for cluster-scoped kinds.
+        namespace: Option<Pattern>,
+        /// Name.
+        name: Pattern,
+        /// Which labels they have.
+        labels: Selector,
+        /// The finalizers that `release` takes off.
+        finalizers: BTreeSet<String>,
+    },
 }
 
 impl WriteRule {
@@ -275,11 +289,43 @@ impl WriteRule {
     pub fn named(&self) -> Option<(Option<&Pattern>, &Pattern)> {
         match &self.target {
             Target::Named { namespace, name } => Some((namespace.as_ref(), name)),
+            Target::Primary | Target::Others { .. } => None,
+        }
+    }
+
+    /// The patterns of namespace and name of the objects under this rule, whoever made them; none for the primary.
+    pub fn patterns(&self) -> Option<(Option<&Pattern>, &Pattern)> {
+        match &self.target {
+            Target::Named { namespace, name }
+            | Target::Others {
+                namespace, name, ..
+            } => Some((namespace.as_ref(), name)),
             Target::Primary => None,
         }
     }
 
-    /// Whether an object may be made for a primary.
+    /// Whether the rule is for an object of others as it is, and has a verb for it. What a policy made is meant only where
+    /// the rule selects by the policy.
+    pub fn lets(&self, verb: Verb, object: &Object) -> bool {
+        let Target::Others {
+            labels: selector, ..
+        } = &self.target
+        else {
+            return false;
+        };
+        let meant = object.label(labels::POLICY).is_none() || selector.has(labels::POLICY);
+        meant && self.verbs.contains(&verb) && selector.matches(object)
+    }
+
+    /// The finalizers that may be taken off objects of others.
+    pub fn finalizers(&self) -> Option<&BTreeSet<String>> {
+        match &self.target {
+            Target::Others { finalizers, .. } => Some(finalizers),
+            _ => None,
+        }
+    }
+
+    /// Whether an object may be written for a primary.
     pub fn admits(&self, object: &ObjectRef, data: &TemplateData<'_>) -> bool {
         self.matches(object, |pattern, text| pattern.matches(text, data))
     }
@@ -292,7 +338,7 @@ impl WriteRule {
     }
 
     fn matches(&self, object: &ObjectRef, fits: impl Fn(&Pattern, &str) -> bool) -> bool {
-        let Some((namespace, name)) = self.named() else {
+        let Some((namespace, name)) = self.patterns() else {
             return false;
         };
         let namespace = match (namespace, object.namespace.as_deref()) {
@@ -307,7 +353,7 @@ impl WriteRule {
 
     /// The objects that it admits for a primary, for people: `Secret klusterlet-*/external-managed-kubeconfig`.
     pub fn shown(&self, data: &TemplateData<'_>) -> Option<String> {
-        let (namespace, name) = self.named()?;
+        let (namespace, name) = self.patterns()?;
         let namespace = namespace.map(|pattern| format!("{}/", pattern.shown(data)));
         let (namespace, name) = (namespace.unwrap_or_default(), name.shown(data));
         Some(format!("{} {namespace}{name}", self.kind))
@@ -355,8 +401,28 @@ impl Policy {
 
     /// The rules for objects that the policy makes, each with its index among all write rules.
     pub fn makes(&self) -> impl Iterator<Item = (usize, &WriteRule)> {
+        self.targets().filter(|(_, rule)| rule.named().is_some())
+    }
+
+    /// The rules for all objects but the primary, each with its index among all write rules.
+    pub fn targets(&self) -> impl Iterator<Item = (usize, &WriteRule)> {
         let all = self.writes.iter().enumerate();
-        all.filter(|(_, rule)| rule.named().is_some())
+        all.filter(|(_, rule)| rule.patterns().is_some())
+    }
+
+    /// The rule for an object that the policy may write for a primary. What the policy makes comes first.
+    ///
+    /// # Errors
+    /// `WriteNotGranted`, with what is granted for this primary.
+    pub fn target(
+        &self,
+        target: &ObjectRef,
+        data: &TemplateData<'_>,
+    ) -> Result<&WriteRule, Failure> {
+        let others = || self.targets().filter(|(_, rule)| rule.named().is_none());
+        let mut rules = self.makes().chain(others()).map(|(_, rule)| rule);
+        let rule = rules.find(|rule| rule.admits(target, data));
+        rule.ok_or_else(|| not_granted(target, self.targets(), data))
     }
 
     /// The rule for an object that the policy may make for a primary.
@@ -369,17 +435,22 @@ impl Policy {
         data: &TemplateData<'_>,
     ) -> Result<&WriteRule, Failure> {
         let rule = self.makes().find(|(_, rule)| rule.admits(target, data));
-        rule.map(|(_, rule)| rule).ok_or_else(|| {
-            let granted: Vec<_> = self
-                .makes()
-                .filter_map(|(_, rule)| rule.shown(data))
-                .collect();
-            let message = format!(
-                "the policy does not grant writing {target}; granted: {}",
-                granted.join(", ")
-            );
-            Failure::known(KnownReason::WriteNotGranted, message)
-        })
+        rule.map(|(_, rule)| rule)
+            .ok_or_else(|| not_granted(target, self.makes(), data))
+    }
+
+    /// The targets that a guest names for a primary: those that the policy makes, and those of others.
+    pub fn targets_of(
+        &self,
+        asked: &Requirement,
+        data: &TemplateData<'_>,
+    ) -> (Vec<ObjectRef>, Vec<ObjectRef>) {
+        let of_others = |target: &ObjectRef| {
+            let rule = self.target(target, data);
+            rule.is_ok_and(|rule| rule.named().is_none())
+        };
+        let targets = asked.targets().cloned();
+        targets.partition(|target| !of_others(target))
     }
 
     /// The rule for an object that was made for a primary; the primary may be gone or changed since.
@@ -400,4 +471,16 @@ impl Policy {
         let keys = self.writes.iter().flat_map(|rule| &rule.taint_keys);
         keys.map(String::as_str)
     }
+}
+
+/// The failure of a write that no rule allows.
+fn not_granted<'a>(
+    target: &ObjectRef,
+    rules: impl Iterator<Item = (usize, &'a WriteRule)>,
+    data: &TemplateData<'_>,
+) -> Failure {
+    let granted: Vec<_> = rules.filter_map(|(_, rule)| rule.shown(data)).collect();
+    let granted = granted.join(", ");
+    let message = format!("the policy does not grant writing {target}; granted: {granted}");
+    Failure::known(KnownReason::WriteNotGranted, message)
 }

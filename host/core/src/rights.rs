@@ -287,11 +287,12 @@ impl Needed<'_> {
     /// The rights to write, and those that the world of the policy needs besides.
     fn writes(&mut self, policy: &Policy) {
         let connection = self.asked.connection;
+        self.finalizer(policy);
         let ours = policy.writes.iter().enumerate();
         for (index, rule) in ours.filter(|(_, rule)| rule.cluster == connection) {
             match rule.target {
                 Target::Primary => self.patches(policy, index, rule),
-                Target::Named { .. } => self.makes(policy, index, rule),
+                Target::Named { .. } | Target::Others { .. } => self.makes(policy, index, rule),
             }
             self.hands_on(policy, index, rule);
             for (group, resource, why) in policy.world.lists() {
@@ -309,6 +310,18 @@ impl Needed<'_> {
                     );
                 }
             }
+        }
+    }
+
+    /// A finalizer is a field of the primary, which is read again when something was in the way of a write.
+    fn finalizer(&mut self, policy: &Policy) {
+        let here = policy.primary.cluster == self.asked.connection;
+        if !here || self.asked.read_only || policy.finalizer.is_none() {
+            return;
+        }
+        let because = because(policy, "spec.grant.finalizer".to_owned());
+        for (scope, _) in plan::primary(policy, None) {
+            self.scope(&scope, &[Verb::Get, Verb::Patch], &because);
         }
     }
 
@@ -413,8 +426,8 @@ fn requests(verb: Granted) -> &'static [Verb] {
     const DELETE: &[Verb] = &[Verb::Delete];
     match verb {
         Granted::Create => CREATE,
-        Granted::Update | Granted::Patch => PATCH,
-        Granted::Delete => DELETE,
+        Granted::Update | Granted::Patch | Granted::Release => PATCH,
+        Granted::Delete | Granted::Remove => DELETE,
     }
 }
 

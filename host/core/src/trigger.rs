@@ -4,6 +4,7 @@
 use crate::contract::{Change, Primary};
 use crate::digest::Digest;
 use crate::object::Object;
+use crate::plan::finalizer;
 use crate::projection::path::Path;
 use crate::projection::{self, Declared};
 use crate::work::Cause;
@@ -25,10 +26,15 @@ impl LastSeen {
     /// object is the new *before*: the reconcile that wrote it has seen it.
     pub fn of(object: &Object, predicate: Predicate<'_>) -> Self {
         let Predicate { declared, .. } = predicate;
+        let mut written = projection::fingerprints(predicate.written, object);
+        if let Some(name) = predicate.finalizer {
+            let is_on = Digest::of(&finalizer::is_on(object, name).into());
+            written.insert(finalizer::FIELD.to_owned(), is_on);
+        }
         Self {
             primary: declared.primary(object),
             fingerprints: declared.fingerprints(object),
-            written: projection::fingerprints(predicate.written, object),
+            written,
             paused: object.paused(),
         }
     }
@@ -66,6 +72,9 @@ pub struct Predicate<'a> {
     /// The fields of the primary that the policy writes. A change of them always counts: someone else may have undone
     /// what the policy wrote.
     pub written: &'a [Path],
+    /// The finalizer of the policy, if it has one: the primary is not gone before the policy has cleaned up, so no guest
+    /// can ignore that it is being deleted.
+    pub finalizer: Option<&'a str>,
 }
 
 /// Whether a policy has a trigger guest to ask.
@@ -99,6 +108,9 @@ pub fn observe(
     let changed = differing(predicate.declared, before, &last_seen);
     if changed.is_empty() {
         return PredicateResult::Ignore;
+    }
+    if predicate.finalizer.is_some() && last_seen.primary.deleting {
+        return enqueue(Cause::Changed(changed), last_seen);
     }
     // No guest can judge a field of another shape; the reconcile reports what is wrong with it.
     if predicate.declared.misfit(object).is_some() {
@@ -171,6 +183,7 @@ mod tests {
             evaluator,
             declared,
             written: &[],
+            finalizer: None,
         }
     }
 
@@ -341,6 +354,40 @@ mod tests {
     }
 
     #[test]
+    fn with_a_finalizer_its_loss_and_a_deletion_count_without_asking() {
+        let nothing = Declared::default();
+        let predicate = |finalizer| Predicate {
+            finalizer,
+            ..predicate(Evaluator::Guest, &nothing)
+        };
+        let kept = with("/metadata/finalizers", json!(["a/b", "c/d"]));
+        let mut deleted = kept.clone();
+        deleted["metadata"]["deletionTimestamp"] = json!("2026-03-05T09:00:00Z");
+        let at = |body: &Value| object(hosted("demo"), body.clone());
+        let observed = |finalizer, body: &Value| {
+            let before = LastSeen::of(&at(&kept), predicate(finalizer));
+            match observe(predicate(finalizer), Some(&before), &at(body)) {
+                PredicateResult::Reconcile { cause, .. } => Some(Some(cause)),
+                PredicateResult::Ask { .. } => Some(None),
+                PredicateResult::Ignore => None,
+            }
+        };
+        let changed = |path: &str| Some(Some(Cause::Changed(vec![path.to_owned()])));
+        let lost = |name| with("/metadata/finalizers", json!([name]));
+        assert_eq!(
+            observed(Some("c/d"), &lost("a/b")),
+            changed("metadata.finalizers")
+        );
+        assert_eq!(observed(Some("c/d"), &lost("c/d")), None, "that of others");
+        assert_eq!(observed(None, &lost("a/b")), None);
+        assert_eq!(
+            observed(Some("c/d"), &deleted),
+            changed("metadata.deletionTimestamp")
+        );
+        assert_eq!(observed(None, &deleted), Some(None), "the guest is asked");
+    }
+
+    #[test]
     fn a_change_of_what_the_policy_writes_counts_whoever_declares_it() {
         let nothing = Declared::default();
         let written = [Path::parse("metadata.labels[\"a\"]").unwrap()];
@@ -350,6 +397,7 @@ mod tests {
                 evaluator,
                 declared: &nothing,
                 written: &written,
+                finalizer: None,
             };
             let before = LastSeen::of(&body("ours"), predicate);
             let same = observe(predicate, Some(&before), &body("ours"));

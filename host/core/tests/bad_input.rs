@@ -183,6 +183,7 @@ proptest! {
             data: TemplateData { object: &object, agent: &agent },
             primary: &object,
             targets: &[],
+            others: &[],
             stamp: &Stamp::of(&of, &object, "", ""),
             time_added: TimeAdded::SetByCluster,
             now_seconds: 0,

@@ -228,6 +228,7 @@ fn secrets() {
                 existing: existing.clone(),
                 ownership: claim(&given["claim"]),
             }],
+            others: &[],
             stamp: &stamp,
             time_added: TimeAdded::SetByCluster,
             now_seconds: NOW,

@@ -206,6 +206,10 @@ impl Connections {
         } = plan;
         let mut outcome = Outcome::default();
         for step in steps {
+            let step = match left(&outcome, step.target()) {
+                Some(version) => step.at(version),
+                None => step,
+            };
             let done = match self.cluster(step.target()) {
                 Ok(cluster) => {
                     let single = Plan {
@@ -368,4 +372,11 @@ impl Connections {
             Failure::known(KnownReason::ReadFailed, message)
         })
     }
+}
+
+/// The version in which an earlier step of the same plan left an object, where that is known.
+fn left<'a>(outcome: &'a Outcome, object: &ObjectRef) -> Option<&'a str> {
+    let mut steps = outcome.steps.iter().rev();
+    let step = steps.find(|step| step.target == *object)?;
+    step.left.as_ref().map(|left| left.version.as_str())
 }

@@ -18,7 +18,7 @@ use transom_core::object::Object;
 use transom_core::ownership::{Contender, Ownership};
 use transom_core::pattern::TemplateData;
 use transom_core::plan::prune::{Candidate, Undesired};
-use transom_core::plan::{Claimed, TimeAdded, unlocated};
+use transom_core::plan::{Claimed, Other, TimeAdded, unlocated};
 use transom_core::policy::WriteRule;
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::{self, Next, Rounds};
@@ -50,6 +50,8 @@ pub(super) struct Subject {
     pub(super) view: Primary,
     /// The objects that the policy may make, each as it is.
     pub(super) targets: Vec<Claimed>,
+    /// The objects of others that the answer may remove, each as it is.
+    pub(super) others: Vec<Other>,
     /// The one of these that every answer makes, if there is one.
     pub(super) certain: Option<ObjectRef>,
     pub(super) inputs: Vec<Input>,
@@ -183,8 +185,8 @@ impl Reader<'_> {
         }
         let located = inputs::primary(primary, &self.loaded.revision.decide).and_then(|view| {
             let asked = self.require(primary, &view, &[])?;
-            let targets: Vec<ObjectRef> = asked.targets().cloned().collect();
             let data = self.controller.template_data(primary);
+            let (targets, _) = policy.targets_of(&asked, &data);
             Rounds::default()
                 .answer(policy, &data, asked)
                 .map(|_| targets)
@@ -214,6 +216,7 @@ impl Reader<'_> {
             time_added: self.time_added(&primary).await,
             primary,
             targets: Vec::new(),
+            others: Vec::new(),
             certain: None,
             inputs: Vec::new(),
             kubeconfigs: Kubeconfigs::new(self.controller.kubeconfig_limits),
@@ -242,15 +245,18 @@ impl Reader<'_> {
         let (mut rounds, mut found, mut inputs) = (Rounds::default(), Vec::new(), Vec::new());
         let mut kubeconfigs = Kubeconfigs::new(limits);
         let room_before = self.touched.room.used();
-        let (certain, targets) = loop {
+        let (certain, targets, others) = loop {
             let asked = self.require(&primary, &view, &inputs)?;
             let certain = asked.target.clone();
-            let targets: Vec<ObjectRef> = asked.targets().cloned().collect();
-            let data = controller.template_data(&primary);
-            let next = rounds.answer(&self.loaded.revision.policy, &data, asked)?;
+            let (data, policy) = (
+                controller.template_data(&primary),
+                &self.loaded.revision.policy,
+            );
+            let (targets, others) = policy.targets_of(&asked, &data);
+            let next = rounds.answer(policy, &data, asked)?;
             let targets = self.claim(&primary, targets).await?;
             let needs = match next {
-                Next::Complete(_) => break (certain, targets),
+                Next::Complete(_) => break (certain, targets, others),
                 Next::Read(needs) => needs,
             };
             for one in &targets {
@@ -274,11 +280,13 @@ impl Reader<'_> {
         for one in &targets {
             self.take_over(&primary, one).await?;
         }
+        let there = self.look(&others).await?;
         Ok(Subject {
             time_added: self.time_added(&primary).await,
             primary,
             view,
             targets,
+            others: others.into_iter().zip(there).collect(),
             certain,
             inputs,
             kubeconfigs,

@@ -9,7 +9,7 @@ use transom_core::failure::{Class, Failure};
 use transom_core::object::Object;
 use transom_core::plan::desired::{Desired, Fields};
 use transom_core::plan::prune::{self, Pruned};
-use transom_core::plan::{self, Plan, TimeAdded, Wanting};
+use transom_core::plan::{self, Plan, Step, TimeAdded, Wanting, finalizer};
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
 use transom_core::world::{Answer, Lowering};
@@ -30,8 +30,19 @@ pub(super) struct Planned {
     pub(super) touched: Touched,
 }
 
-/// The steps to what is desired, the desired fields of the primary, the objects that are made, and what is waited for.
-type Desires = (Plan, Vec<Fields>, BTreeSet<ObjectRef>, Option<Failure>);
+/// What an answer leads to.
+struct Desires {
+    /// The steps to what is desired.
+    plan: Plan,
+    /// The desired fields of the primary.
+    fields: Vec<Fields>,
+    /// The objects that are made.
+    made: BTreeSet<ObjectRef>,
+    /// The step that releases the primary, if the policy keeps it and the answer does not.
+    release: Option<Step>,
+    /// What the guest waits for.
+    waits: Option<Failure>,
+}
 
 impl Controller {
     /// Plans what the guest wants, and the removal of what is no longer desired. Frees the inputs.
@@ -42,9 +53,18 @@ impl Controller {
         let key = &admitted.work.key;
         let (mut plan, mut fields, mut made) = (Plan::new(key, None), Vec::new(), BTreeSet::new());
         let (mut time_added, mut waits) = (TimeAdded::SetByCluster, None);
+        let mut release = None;
         if let Some((subject, answer)) = gathered.subject.zip(answer) {
             match self.desired(&admitted, &subject, &*answer, &mut touched) {
-                Ok(desired) => (plan, fields, made, waits) = desired,
+                Ok(desired) => {
+                    Desires {
+                        plan,
+                        fields,
+                        made,
+                        release,
+                        waits,
+                    } = desired;
+                }
                 Err(failure) => return Err(touched.end(failure)),
             }
             time_added = subject.time_added;
@@ -62,21 +82,25 @@ impl Controller {
             plan: removal,
             kept,
         } = self.undesired(&admitted, undesired);
-        self.accounts.would_write(key, &removal.steps, []);
+        let kept = kept.or(waits);
+        // The primary stays until everything that belongs to it is gone, and what is waited for has come.
+        let release = release.filter(|_| kept.is_none());
+        let last: Vec<_> = removal.steps.into_iter().chain(release).collect();
+        self.accounts
+            .would_write(key, &last, touched.primary.as_deref());
         touched.answered = true;
-        plan.steps.extend(removal.steps);
+        plan.steps.extend(last);
         Ok(Planned {
             admitted,
             plan,
             fields,
             time_added,
-            kept: kept.or(waits),
+            kept,
             touched,
         })
     }
 
-    /// The steps to what is desired, the desired fields of the primary, the objects that are made, and what the guest
-    /// waits for.
+    /// What an answer leads to.
     fn desired(
         &self,
         admitted: &Admitted,
@@ -110,6 +134,7 @@ impl Controller {
         let stamp = Stamp::of(&admitted.work.key, &subject.primary, digest, component);
         let wanting = Wanting {
             targets: &subject.targets,
+            others: &subject.others,
             time_added: subject.time_added,
             ..self.wanting(admitted, &subject.primary, &stamp)
         };
@@ -118,9 +143,11 @@ impl Controller {
             .targets
             .iter()
             .filter_map(|one| one.existing.as_ref());
-        let before = [&*subject.primary].into_iter().chain(there);
+        let others = subject.others.iter();
+        let others = others.filter_map(|(_, there)| there.as_deref());
+        let before = [&*subject.primary].into_iter().chain(there).chain(others);
         self.accounts.would_write(wanting.key, &plan.steps, before);
-        let (mut fields, mut made) = (Vec::new(), BTreeSet::new());
+        let (mut fields, mut made, mut keeps) = (Vec::new(), BTreeSet::new(), false);
         for one in desired {
             match one {
                 Desired::Whole(whole) => {
@@ -129,9 +156,18 @@ impl Controller {
                     made.insert(whole.object);
                 }
                 Desired::Fields(one) => fields.push(one),
+                Desired::Finalizer => keeps = true,
+                Desired::Gone(_) => {}
             }
         }
-        Ok((plan, fields, made, waits))
+        let release = finalizer::release(&revision.policy, &subject.primary);
+        Ok(Desires {
+            plan,
+            fields,
+            made,
+            release: release.filter(|_| !keeps),
+            waits,
+        })
     }
 
     /// The step to the fields of a primary that the cluster left without a time: now the agent sets it.
@@ -163,6 +199,7 @@ impl Controller {
             data: self.template_data(primary),
             primary,
             targets: &[],
+            others: &[],
             stamp,
             time_added: TimeAdded::SetByCluster,
             now_seconds: self.clock.now_seconds(),

@@ -28,6 +28,8 @@ const NAME: &str = "self.all(k, k.matches('^[A-Za-z0-9]{1,63}$'))";
 const NAMED: &str = "self.write.all(w, [has(w.namespace) ? w.namespace : '', has(w.name) ? w.name : ''].all(p, p.findAll('[{][A-Za-z0-9]+[}]').all(n, has(self.names) && n.substring(1, n.size() - 1) in self.names)))";
 const NAMED_READ: &str = "!has(self.read) || self.read.all(r, [has(r.namespace) ? r.namespace : '', r.name].all(p, p.findAll('[{][A-Za-z0-9]+[}]').all(n, has(self.names) && n.substring(1, n.size() - 1) in self.names)))";
 const NAMESPACES: &str = r"^[^*{}]*(\*([^*{}]+(\*[^*{}]*)?)?)?$";
+/// The name of a finalizer, with its domain.
+const FINALIZER: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$";
 const HOST: &str = r"^(\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+|[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*|[0-9A-Fa-f:.]+)$";
 const KEY: &str = "^[-_.A-Za-z0-9]+$";
 /// A key of a ConfigMap: `NAMESPACE/NAME/KEY`.
@@ -132,11 +134,12 @@ fn bounds() -> Vec<(String, Value)> {
         ("spec.primary.labels", of_labels(&label)),
         (
             "spec.primary.labels.matchExpressions[]",
-            vec![
-                ("key", any(TAINT_KEY)),
-                ("values", set(MANY)),
-                ("values[]", label.clone()),
-            ],
+            of_expression(&label),
+        ),
+        ("spec.grant.write[].labels", of_labels(&label)),
+        (
+            "spec.grant.write[].labels.matchExpressions[]",
+            of_expression(&label),
         ),
         ("spec.guests.decide", guest()),
         ("spec.guests.trigger", guest()),
@@ -146,7 +149,8 @@ fn bounds() -> Vec<(String, Value)> {
                 ("names", texts(named)),
                 ("read", map(MANY, "role")),
                 ("ask", list(FEW)),
-                ("write", list(FEW)),
+                ("write", json!({"maxItems": FEW})),
+                ("finalizer", text(FINALIZER, TAINT_KEY)),
             ],
         ),
         ("spec.grant.read[]", of_read(&names)),
@@ -160,8 +164,10 @@ fn bounds() -> Vec<(String, Value)> {
                 ("namespace", text(&names, PATTERN)),
                 ("name", text(&names, PATTERN)),
                 ("verbs", verbs),
-                ("fields", list(MANY)),
+                ("fields", json!({"maxItems": MANY})),
                 ("fields[]", any(TEMPLATE)),
+                ("finalizers", set(FEW)),
+                ("finalizers[]", any(TAINT_KEY)),
                 ("values", values),
                 ("taintKeys", set(MANY)),
                 ("taintKeys[]", any(TAINT_KEY)),
@@ -208,7 +214,7 @@ fn bounds() -> Vec<(String, Value)> {
 }
 
 /// Place, CEL rule, and the message when the rule does not hold.
-const RULES: [(&str, &str, &str); 33] = [
+const RULES: [(&str, &str, &str); 35] = [
     (
         "spec.verify.keys[]",
         "has(self.configMap) != has(self.file)",
@@ -308,7 +314,17 @@ const RULES: [(&str, &str, &str); 33] = [
     (
         "spec.grant.write[]",
         "has(self.target) || !('patch' in self.verbs)",
-        "the verbs for objects that the policy makes are create, update and delete",
+        "the verbs for objects that the policy makes are create, update and delete, and for those of others remove and release",
+    ),
+    (
+        "spec.grant.write[]",
+        "self.verbs.all(v, v in ['remove', 'release']) ? !has(self.target) && size(self.fields) == 0 : size(self.fields) > 0 && !self.verbs.exists(v, v in ['remove', 'release'])",
+        "fields must not be empty; with `remove` and `release`, which stand alone, fields and target must be absent",
+    ),
+    (
+        "spec.grant.write[]",
+        "('release' in self.verbs) == (has(self.finalizers) && size(self.finalizers) > 0) && (!has(self.labels) || self.verbs.all(v, v in ['remove', 'release']))",
+        "finalizers must be named exactly where `release` is granted, and labels are for `remove` and `release`",
     ),
     (
         "spec.grant.write[]",

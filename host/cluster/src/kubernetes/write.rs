@@ -62,7 +62,7 @@ impl Kubernetes {
                 Ok(now.filter(|now| now.version == object.version))
             }
             Ok(None) => {
-                if let Step::Delete { version, .. } = step {
+                if let Step::Delete { version, .. } | Step::Patch { version, .. } = step {
                     self.shared.gone(target, version, &asking);
                 }
                 Ok(None)
@@ -157,7 +157,9 @@ impl Writer {
             };
             left = Some(object(step.target(), answer));
         }
-        if step.kind() == WriteKind::Delete {
+        // An object that is being deleted is gone with its last finalizer.
+        let ends = left.as_ref().is_some_and(Object::deleting) && step.is_of_finalizers();
+        if ends || step.kind() == WriteKind::Delete {
             return Ok(left.filter(held));
         }
         if let Some(left) = &left {

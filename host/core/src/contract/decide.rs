@@ -1,7 +1,7 @@
 //! What guests need, and what a kubeconfig guest answers.
 
-use super::Reference;
 use super::credentials::{Proposal, SourceView};
+use super::{Reference, references};
 use crate::reference::ObjectRef;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -79,6 +79,9 @@ pub struct Query {
     pub labels: Vec<LabelTerm>,
     /// Whether only names cross, and no fields.
     pub names_only: bool,
+    /// Whether those that are being deleted cross as well.
+    #[serde(skip_serializing_if = "super::is_false")]
+    pub terminating: bool,
 }
 
 /// What the label of one key must fulfil.
@@ -153,15 +156,15 @@ pub struct Requirement {
     /// The object to write; `None` in a world whose guests name it in their answer.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "target")]
     pub target: Option<ObjectRef>,
-    /// The objects that the answer may make, in a world where it may make several.
-    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "targets")]
+    /// The objects that the answer may make or remove, in a world where they may be several.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "references")]
     pub targets: Vec<ObjectRef>,
     /// What to read.
     pub needs: Vec<Need>,
 }
 
 impl Requirement {
-    /// Every object that the answer may make.
+    /// Every object that the answer may make or remove.
     pub fn targets(&self) -> impl Iterator<Item = &ObjectRef> {
         self.target.iter().chain(&self.targets)
     }
@@ -172,12 +175,6 @@ fn target<S: Serializer>(target: &Option<ObjectRef>, serializer: S) -> Result<S:
         Some(target) => Reference::serialize(target, serializer),
         None => serializer.serialize_none(),
     }
-}
-
-fn targets<S: Serializer>(targets: &[ObjectRef], serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct One<'a>(#[serde(with = "Reference")] &'a ObjectRef);
-    serializer.collect_seq(targets.iter().map(One))
 }
 
 /// One input as the guest sees it.

@@ -1,6 +1,6 @@
 //! What an objects guest answers: what it wants objects to say, and what it waits for.
 
-use super::{Problem, Reference, waiting};
+use super::{Problem, Reference, references, waiting};
 use crate::reference::ObjectRef;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -9,10 +9,17 @@ use serde_json::{Map, Value};
 pub const MAX_OBJECTS: usize = 64;
 
 /// What an objects guest wants.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Objects {
     /// What is wanted, in order.
     pub apply: Vec<Apply>,
+    /// Objects of others that are to go.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "references")]
+    pub remove: Vec<ObjectRef>,
+    /// Whether the policy's finalizer stays on the primary.
+    #[serde(skip_serializing_if = "super::is_false")]
+    pub keep_finalizer: bool,
     /// Why the answer is not complete, and the objects that it waits for.
     #[serde(serialize_with = "wait")]
     pub wait: Option<(Problem, Vec<ObjectRef>)>,

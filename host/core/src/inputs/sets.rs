@@ -24,6 +24,8 @@ pub struct Question {
     pub labels: Selector,
     /// What the guest declared of the kind; absent when only names cross.
     fields: Option<Paths>,
+    /// Whether those that are being deleted are members.
+    terminating: bool,
 }
 
 /// The members of a set as they were seen, each with the digest of what crossed of it.
@@ -64,12 +66,14 @@ impl Question {
             place: need.reference.clone(),
             labels,
             fields: (!query.names_only).then(|| declared.fields.clone()),
+            terminating: query.terminating,
         })
     }
 
     /// Whether an object is a member.
     fn has(&self, object: &Object) -> bool {
-        self.may_have(&object.reference) && !object.deleting() && self.labels.matches(object)
+        let stays = self.terminating || !object.deleting();
+        stays && self.may_have(&object.reference) && self.labels.matches(object)
     }
 
     /// Whether an object is a member if its labels are selected.
@@ -334,6 +338,7 @@ mod tests {
                 values: vec![],
             }],
             names_only,
+            terminating: false,
         }
     }
 

@@ -10,7 +10,7 @@ use transom_api::policy::Limited;
 pub type Kinds = BTreeSet<Limited>;
 
 /// The kinds of changes that steps make and that have a limit. `before` is the primary as it was read. New objects have
-/// no limit, nor do labels and annotations of objects that the policy made.
+/// no limit, nor do labels and annotations of objects that the policy made, nor finalizers.
 pub fn kinds(steps: &[Step], before: Option<&Object>) -> Kinds {
     steps
         .iter()
@@ -23,6 +23,7 @@ fn of_step(step: &Step, before: Option<&Object>) -> Kinds {
     match step {
         Step::Create { .. } => Kinds::new(),
         Step::Update { changed, .. } if !changed.iter().any(is_content) => Kinds::new(),
+        step if step.is_of_finalizers() => Kinds::new(),
         _ => {
             let before = before.filter(|before| before.reference == *step.target());
             let effects = effect::of(step, before).into_iter();

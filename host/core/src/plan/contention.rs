@@ -95,6 +95,8 @@ impl Contentions {
         let written = (Arc::clone(policy), step.target().clone());
         if let Step::Delete { .. } = step {
             self.0.remove(&written);
+        } else if step.is_of_finalizers() {
+            // It says nothing about the fields that are contended.
         } else if let Some(contention) = self.0.get_mut(&written) {
             contention.written();
         }

@@ -15,6 +15,11 @@ pub enum Desired<'a> {
     Whole(Whole<'a>),
     /// The policy owns some fields of an object that others made.
     Fields(Fields),
+    /// An object that others made is to go.
+    Gone(ObjectRef),
+    /// The finalizer of the policy is to be on the primary. Where nothing wants it, it is released
+    /// ([`super::finalizer::release`]).
+    Finalizer,
 }
 
 /// A whole object.

@@ -19,6 +19,10 @@ pub fn bounded(earlier: &Policy, newest: &Policy) -> Policy {
             both.cloned().collect()
         },
         writes: writes(&earlier.writes, &newest.writes),
+        finalizer: earlier
+            .finalizer
+            .clone()
+            .filter(|_| earlier.finalizer == newest.finalizer),
         limits: earlier.limits.and(&newest.limits),
         on_failure: earlier.on_failure.and(&newest.on_failure),
         ..earlier.clone()
@@ -96,27 +100,44 @@ fn reads(earlier: &[ReadRule], newest: &[ReadRule]) -> Vec<ReadRule> {
 }
 
 fn writes(earlier: &[WriteRule], newest: &[WriteRule]) -> Vec<WriteRule> {
-    let within = |one: &WriteRule| match one.named() {
-        Some(_) => newest.iter().filter_map(|other| made(one, other)).collect(),
-        None => vec![fields(one, newest)],
+    let within = |one: &WriteRule| match one.target {
+        Target::Primary => vec![fields(one, newest)],
+        _ => newest.iter().filter_map(|other| made(one, other)).collect(),
     };
     earlier.iter().flat_map(within).collect()
 }
 
-/// The objects that both rules let the policy make.
+/// The objects that both rules let the policy make, or that both let it remove.
 fn made(one: &WriteRule, other: &WriteRule) -> Option<WriteRule> {
     let same = (&one.cluster, &one.api_version, &one.kind)
         == (&other.cluster, &other.api_version, &other.kind)
         && (&one.fields, &one.values) == (&other.fields, &other.values);
-    let ((namespace, name), (others_namespace, others_name)) = (one.named()?, other.named()?);
+    let ((namespace, name), (others_namespace, others_name)) = (one.patterns()?, other.patterns()?);
+    let namespace = match (namespace, others_namespace) {
+        (None, None) => None,
+        (Some(one), Some(other)) => Some(pattern(one, other)?),
+        _ => return None,
+    };
+    let name = pattern(name, others_name)?;
     same.then_some(WriteRule {
-        target: Target::Named {
-            namespace: match (namespace, others_namespace) {
-                (None, None) => None,
-                (Some(one), Some(other)) => Some(pattern(one, other)?),
-                _ => return None,
+        target: match (&one.target, &other.target) {
+            (Target::Named { .. }, Target::Named { .. }) => Target::Named { namespace, name },
+            (
+                Target::Others {
+                    labels, finalizers, ..
+                },
+                Target::Others {
+                    labels: others,
+                    finalizers: theirs,
+                    ..
+                },
+            ) => Target::Others {
+                namespace,
+                name,
+                labels: labels.and(others),
+                finalizers: finalizers.intersection(theirs).cloned().collect(),
             },
-            name: pattern(name, others_name)?,
+            _ => return None,
         },
         verbs: one.verbs.intersection(&other.verbs).copied().collect(),
         kubeconfig: match (&one.kubeconfig, &other.kubeconfig) {

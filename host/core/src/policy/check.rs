@@ -56,6 +56,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     let names = names(&spec.grant)?;
     let reads = reads(&spec.grant, &names)?;
     let (world, writes) = write::writes(&spec, &reads, &names)?;
+    write::finalizer(&spec.grant, world)?;
     dependents(&spec, &reads, &writes)?;
     write::managed_keys(&spec.own, &writes)?;
     limits(&spec.limits)?;
@@ -74,6 +75,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
         reads,
         asks: ask::rules(&spec.grant.ask, &spec.primary, &names)?,
         writes,
+        finalizer: spec.grant.finalizer,
         own: spec.own,
         limits: spec.limits,
         on_failure: spec.on_failure,

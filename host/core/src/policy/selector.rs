@@ -83,6 +83,11 @@ impl Selector {
         Self(self.0.union(&other.0).cloned().collect())
     }
 
+    /// Whether it says anything about the label of a key.
+    pub fn has(&self, key: &str) -> bool {
+        self.0.iter().any(|term| *term.key == *key)
+    }
+
     /// Whether it selects an object.
     pub fn matches(&self, object: &Object) -> bool {
         self.selects(|key| object.label(key))

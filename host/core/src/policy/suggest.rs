@@ -179,10 +179,18 @@ fn write_grant(text: &mut String, grant: &WriteGrant) {
                 let _ = writeln!(text, "      namespace: {}", quoted(namespace));
             }
             let _ = writeln!(text, "      name: {}", quoted(&object.name));
-            text.push_str("      verbs: [create, update, delete]\n");
+            let removes = grant.fields.is_empty();
+            let verbs = if removes {
+                "remove"
+            } else {
+                "create, update, delete"
+            };
+            let _ = writeln!(text, "      verbs: [{verbs}]");
         }
     }
-    let _ = writeln!(text, "      fields: {}", list(&grant.fields));
+    if !grant.fields.is_empty() {
+        let _ = writeln!(text, "      fields: {}", list(&grant.fields));
+    }
     if !grant.taint_keys.is_empty() {
         text.push_str("      # Taints with other keys stay as they are.\n");
         let _ = writeln!(text, "      taintKeys: {}", list(&grant.taint_keys));

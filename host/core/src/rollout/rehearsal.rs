@@ -113,6 +113,7 @@ mod tests {
             evaluator: Evaluator::AnyChange,
             declared: guest.declared(HOSTED.0, HOSTED.1),
             written: &[],
+            finalizer: None,
         };
         let objects = [target("demo"), target("absent"), target("unread")];
         let read = [

@@ -57,6 +57,7 @@ pub(crate) fn planned(
         data,
         primary,
         targets: &[],
+        others: &[],
         stamp: &Stamp::of(&key, primary, "", ""),
         time_added,
         now_seconds,

@@ -102,10 +102,10 @@ fn wanted(
         bounds.retain(|(scope, _)| scope.fields.is_none() || secrets == SecretReads::Watch);
         all.push((read_line(index, rule), bounds));
     }
-    let made = policy
-        .makes()
+    let targets = policy
+        .targets()
         .filter(|(_, rule)| rule.cluster == connection);
-    all.extend(made.map(|(index, rule)| (write_line(index), target(policy, rule))));
+    all.extend(targets.map(|(index, rule)| (write_line(index), target(policy, rule))));
     for (field, source) in policy.sources() {
         let objects = source.objects().into_iter();
         let here = objects.filter(|object| object.cluster == connection);
@@ -202,12 +202,15 @@ pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule
 }
 
 /// The watches for the objects that a policy makes. Without an exact name they select by our label, in either mode:
-/// after a restart the agent must find what it made. A target without the label is read by exact name.
+/// after a restart the agent must find what it made. A target without the label is read by exact name. Of the objects that
+/// a policy removes only metadata is kept.
 pub(crate) fn target(policy: &Policy, rule: &WriteRule) -> Bounds {
-    let Some((namespace, name)) = rule.named() else {
+    let Some((namespace, name)) = rule.patterns() else {
         return Bounds::default();
     };
     let names = wildcards(policy, name);
+    let made = rule.named().is_some();
+    let metadata = Paths::default();
     let mut all = bound(
         &rule.api_version,
         &rule.kind,
@@ -215,9 +218,12 @@ pub(crate) fn target(policy: &Policy, rule: &WriteRule) -> Bounds {
             .map(|pattern| wildcards(policy, pattern))
             .unwrap_or_default(),
         &names,
-        None,
+        Some(&metadata).filter(|_| !made),
     );
-    for (scope, _) in all.iter_mut().filter(|(scope, _)| scope.name.is_none()) {
+    for (scope, _) in all
+        .iter_mut()
+        .filter(|(scope, _)| made && scope.name.is_none())
+    {
         scope.labels = Some(Selector::equal(labels::MANAGED_BY, labels::MANAGER));
     }
     all

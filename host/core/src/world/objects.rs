@@ -1,12 +1,14 @@
 //! The objects world: a guest makes objects and says what fields of the primary hold, within the granted paths and values.
 
+mod removal;
 mod status;
 
 use super::{Answer, Granted, Lowering, World};
 use crate::contract::objects::{Apply, MAX_OBJECTS, Objects, Ownership};
 use crate::failure::Failure;
+use crate::pattern::Pattern;
 use crate::plan::desired::{Desired, Field, Fields, Whole};
-use crate::policy::check::{self, at_most, pattern, unique};
+use crate::policy::check::{self, at_most, pattern, unique, wrong};
 use crate::policy::manifest::PolicyError;
 use crate::policy::values::{self, ValueRule};
 use crate::policy::{Target, WriteRule, rbac};
@@ -47,6 +49,7 @@ impl World for ObjectsWorld {
                 granted.patches_primary()?;
                 Target::Primary
             }
+            None if grant.verbs.iter().any(removal::is_verb) => return removal::check(granted),
             None => made(granted)?,
         };
         let (cluster, api_version, kind) = match (&target, &grant.kind) {
@@ -64,7 +67,7 @@ impl World for ObjectsWorld {
         if let Some(why) = unwritable(&target, api_version, kind) {
             let field = match target {
                 Target::Primary => "spec.primary.kind".to_owned(),
-                Target::Named { .. } => format!("{field}.kind"),
+                _ => format!("{field}.kind"),
             };
             return Err(PolicyError::new(field, why));
         }
@@ -103,28 +106,28 @@ impl World for ObjectsWorld {
 /// Checks a grant of objects that the policy makes.
 fn made(granted: &Granted<'_>) -> Checked<Target> {
     let Granted { field, grant, .. } = *granted;
-    let api_version = &grant.api_version;
-    check::object(
-        field,
-        &grant.cluster,
-        api_version,
-        grant.kind.as_deref().unwrap_or_default(),
-    )?;
     if grant.verbs.is_empty() || grant.verbs.contains(&Verb::Patch) {
         let why = "must be some of create, update, delete";
-        return Err(PolicyError::new(format!("{field}.verbs"), why));
+        return wrong(format!("{field}.verbs"), why);
     }
+    let (namespace, name) = patterns(granted)?;
+    Ok(Target::Named { namespace, name })
+}
+
+/// Checks which objects a grant names.
+fn patterns(granted: &Granted<'_>) -> Checked<(Option<Pattern>, Pattern)> {
+    let Granted { field, grant, .. } = *granted;
+    let kind = grant.kind.as_deref().unwrap_or_default();
+    check::object(field, &grant.cluster, &grant.api_version, kind)?;
     let parsed = |name: &str, text: &str| pattern(&format!("{field}.{name}"), text, granted.names);
     let Some(name) = &grant.name else {
-        return Err(PolicyError::new(format!("{field}.name"), "is missing"));
+        return wrong(format!("{field}.name"), "is missing");
     };
     let namespace = grant.namespace.as_deref();
-    Ok(Target::Named {
-        namespace: namespace
-            .map(|text| parsed("namespace", text))
-            .transpose()?,
-        name: parsed("name", name)?,
-    })
+    let namespace = namespace
+        .map(|text| parsed("namespace", text))
+        .transpose()?;
+    Ok((namespace, parsed("name", name)?))
 }
 
 /// Why no guest of this world may write objects of a kind, if so.
@@ -193,22 +196,32 @@ fn unownable(path: &Path, target: &Target) -> Option<&'static str> {
 
 impl Answer for Objects {
     fn lower<'a>(&'a self, given: &Lowering<'a>) -> Result<Vec<Desired<'a>>, Failure> {
-        if self.apply.len() > MAX_OBJECTS {
-            let message = format!(
-                "the guest wants {} objects; the limit is {MAX_OBJECTS}",
-                self.apply.len()
-            );
-            return Err(Failure::known(KnownReason::ContractBroken, message));
+        let broken = |message| Err(Failure::known(KnownReason::ContractBroken, message));
+        for (what, count) in [("wants", self.apply.len()), ("removes", self.remove.len())] {
+            if count > MAX_OBJECTS {
+                let message =
+                    format!("the guest {what} {count} objects; the limit is {MAX_OBJECTS}");
+                return broken(message);
+            }
         }
         let mut seen = BTreeSet::new();
+        let applied = self.apply.iter().map(|apply| &apply.object);
+        let mut all = applied.chain(&self.remove);
+        if let Some(twice) = all.find(|object| !seen.insert(*object)) {
+            return broken(format!("the guest wants {twice} twice"));
+        }
         let mut desired = Vec::new();
-        for apply in &self.apply {
-            if !seen.insert(&apply.object) {
-                let message = format!("the guest wants {} twice", apply.object);
-                return Err(Failure::known(KnownReason::ContractBroken, message));
+        if self.keep_finalizer {
+            if given.policy.finalizer.is_none() {
+                let message = "the policy does not grant a finalizer";
+                return Err(Failure::known(KnownReason::WriteNotGranted, message));
             }
+            desired.push(Desired::Finalizer);
+        }
+        for apply in &self.apply {
             desired.push(wanted(apply, given)?);
         }
+        desired.extend(self.remove.iter().cloned().map(Desired::Gone));
         Ok(desired)
     }
 
@@ -224,7 +237,13 @@ impl Answer for Objects {
             let fields = apply.fields().map(Value::Object).unwrap_or_default();
             json!({"object": apply.object.to_string(), "content": fields})
         };
-        Some(self.apply.iter().map(shown).collect())
+        let mut all: Vec<Value> = self.apply.iter().map(shown).collect();
+        let removed = |object: &ObjectRef| json!({"remove": object.to_string()});
+        all.extend(self.remove.iter().map(removed));
+        if self.keep_finalizer {
+            all.push(json!({"keepFinalizer": true}));
+        }
+        Some(all.into())
     }
 }
 
@@ -401,7 +420,7 @@ mod tests {
         let desired = objects.lower(&given).map_err(told)?;
         let fields = desired.into_iter().filter_map(|one| match one {
             Desired::Fields(fields) => Some(fields),
-            Desired::Whole(_) => None,
+            _ => None,
         });
         Ok(fields.collect())
     }
@@ -409,7 +428,7 @@ mod tests {
     fn one(content: &Value) -> Result<Vec<Fields>, (String, String)> {
         lowered(&Objects {
             apply: vec![apply(content)],
-            wait: None,
+            ..Objects::default()
         })
     }
 
@@ -531,7 +550,10 @@ mod tests {
                 "ContractBroken",
             ),
         ] {
-            let answer = Objects { apply, wait: None };
+            let answer = Objects {
+                apply,
+                ..Objects::default()
+            };
             let refusal = lowered(&answer).err();
             assert_eq!(refusal.map(|(reason, _)| reason).as_deref(), Some(reason));
         }
@@ -545,8 +567,8 @@ mod tests {
             field: None,
         };
         let waiting = |objects| Objects {
-            apply: Vec::new(),
             wait: Some((problem.clone(), objects)),
+            ..Objects::default()
         };
         assert!(lowered(&waiting(Vec::new())).is_ok());
         let (reason, _) = lowered(&waiting(vec![cluster("c2")])).unwrap_err();
@@ -579,7 +601,7 @@ mod tests {
         let lowered = |apply: Apply| {
             let objects = Objects {
                 apply: vec![apply],
-                wait: None,
+                ..Objects::default()
             };
             lowered_by(&policy, &objects).map_err(|(reason, _)| reason)
         };

@@ -49,11 +49,15 @@ impl Overlay {
         if kept.stage != Stage::Kept {
             return;
         }
+        let mut left: Option<Object> = primary.cloned();
         for step in steps {
             let target = step.target();
-            let before = primary.filter(|primary| primary.reference == *target);
+            let is_primary = primary.is_some_and(|primary| primary.reference == *target);
             // Of an object that is not known, what is there is shown.
-            let after = effect::after(step, before);
+            let after = effect::after(step, left.as_ref().filter(|_| is_primary));
+            if is_primary {
+                left.clone_from(&after);
+            }
             if after.is_some() || matches!(step, Step::Delete { .. }) {
                 kept.objects.insert(target.clone(), after);
             }

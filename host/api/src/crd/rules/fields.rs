@@ -40,6 +40,15 @@ pub(super) fn of_labels(label: &Value) -> Vec<(&'static str, Value)> {
     vec![("matchLabels", labels), ("matchExpressions", list(FEW))]
 }
 
+/// Those of one expression of a selector of labels.
+pub(super) fn of_expression(label: &Value) -> Vec<(&'static str, Value)> {
+    vec![
+        ("key", any(TAINT_KEY)),
+        ("values", set(MANY)),
+        ("values[]", label.clone()),
+    ]
+}
+
 /// Those of a key of signatures.
 pub(super) fn of_key() -> Vec<(&'static str, Value)> {
     vec![

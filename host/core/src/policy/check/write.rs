@@ -2,15 +2,15 @@
 //! labels and annotations for what the policy makes must be valid for Kubernetes, and not reserved for the agent.
 
 use super::super::manifest::PolicyError;
-use super::super::{ReadRule, WriteRule};
+use super::super::{ReadRule, Target, WriteRule};
 use super::{Checked, at_most, connection, unique, within, wrong};
 use crate::pattern::template::Names;
 use crate::reference::dns;
-use crate::world::{self, Granted, World};
+use crate::world::{self, Granted, OBJECTS, World};
 use std::collections::BTreeMap;
 use transom_api::labels;
 use transom_api::policy::bounds::{ANNOTATION, FEW};
-use transom_api::policy::{OwnSpec, PolicySpec, WriteGrant};
+use transom_api::policy::{GrantSpec, OwnSpec, PolicySpec, WriteGrant};
 
 /// Checks the write grants of a policy; returns its world and the rules.
 pub(super) fn writes(
@@ -42,19 +42,24 @@ pub(super) fn writes(
             let why = "is for guests that write any fields";
             return wrong(format!("{field}.values"), why);
         }
+        let removes = matches!(rule.target, Target::Others { .. });
+        let only_removed = [
+            ("labels", grant.labels.is_empty()),
+            ("finalizers", grant.finalizers.is_empty()),
+        ];
+        if let Some((name, _)) = only_removed.iter().find(|(_, empty)| !removes && !empty) {
+            let why = "is for objects of others, with `remove` or `release`";
+            return wrong(format!("{field}.{name}"), why);
+        }
         rules.push(rule);
     }
-    let primaries = rules.iter().filter(|rule| rule.named().is_none());
+    let primaries = rules.iter().filter(|rule| rule.target == Target::Primary);
     if primaries.count() > 1 {
         let why = "grants fields of the primary twice; use one grant";
         return Err(PolicyError::new("spec.grant.write", why));
     }
-    let empty = || {
-        let why = "is empty: it must grant at least one write";
-        PolicyError::new("spec.grant.write", why)
-    };
-    let world = world.filter(|_| !rules.is_empty()).ok_or_else(empty)?;
-    Ok((*world, rules))
+    // A policy that writes nothing observes: its guest says in which state each primary is.
+    Ok((world.copied().unwrap_or(OBJECTS), rules))
 }
 
 fn unusable(field: &str, grant: &WriteGrant) -> PolicyError {
@@ -70,6 +75,18 @@ fn unusable(field: &str, grant: &WriteGrant) -> PolicyError {
         field,
         "has neither `kubeconfig` nor `target: primary`, so no guest could use it",
     )
+}
+
+/// Checks the finalizer: only an objects guest says when it is released.
+pub(super) fn finalizer(grant: &GrantSpec, world: &'static dyn World) -> Checked<()> {
+    let field = "spec.grant.finalizer";
+    match &grant.finalizer {
+        Some(name) if !name.contains('/') || !dns::is_qualified_name(name) => {
+            wrong(field, "is not a DNS subdomain, a slash and a name")
+        }
+        Some(_) if world != OBJECTS => wrong(field, "is for guests that make objects"),
+        _ => Ok(()),
+    }
 }
 
 /// Checks the labels and annotations of `spec.own`.

@@ -157,7 +157,7 @@ mod tests {
         };
         let objects = Objects {
             apply: vec![apply],
-            wait: None,
+            ..Objects::default()
         };
         let primary = object(reference, json!({"spec": {"signerName": SIGNER}}));
         let fields = lowered_for(&primary, &policy, &objects)?;

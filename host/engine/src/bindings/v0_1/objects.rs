@@ -256,6 +256,7 @@ impl Lift<'_> {
                 inputs::Form::Every(query) => Form::Every(Query {
                     labels: self.list(query.labels, Self::label_term),
                     names_only: query.names_only,
+                    terminating: query.terminating,
                 }),
                 inputs::Form::Outcome => Form::Outcome,
                 inputs::Form::CertificateRequest => Form::CertificateRequest,
@@ -313,6 +314,8 @@ impl Lift<'_> {
                     },
                     content: lift.text(desired.content),
                 }),
+                remove: lift.list(answer.remove, Self::reference),
+                keep_finalizer: answer.keep_finalizer,
                 wait: answer.wait.map(|waiting| lift.waiting(waiting)),
             },
             ask_again_at: answer.ask_again_at,

@@ -1,0 +1,68 @@
+//! The finalizer of a policy on its primaries: it is there before the policy makes an object, and is released last.
+
+use super::{Step, Wanting};
+use crate::object::Object;
+use crate::policy::Policy;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The field with the finalizers of an object.
+pub(crate) const FIELD: &str = "metadata.finalizers";
+
+/// The step to the finalizer; none when it is there. An object that is being deleted takes no new one.
+pub(super) fn keep(wanting: &Wanting<'_>) -> Option<Step> {
+    let name = wanting.policy.finalizer.as_deref()?;
+    let mut names = names(wanting.primary);
+    if wanting.primary.deleting() || names.contains(&name) {
+        return None;
+    }
+    names.push(name);
+    Some(patch(wanting.primary, &names))
+}
+
+/// The step that releases the primary, if the finalizer of the policy is on it. All other finalizers stay.
+pub fn release(policy: &Policy, primary: &Object) -> Option<Step> {
+    let name = policy.finalizer.clone()?;
+    take(primary, &BTreeSet::from([name]))
+}
+
+/// The step that takes finalizers off an object; none if none of them is on it.
+pub(super) fn take(object: &Object, finalizers: &BTreeSet<String>) -> Option<Step> {
+    let mut names = names(object);
+    let before = names.len();
+    names.retain(|there| !finalizers.contains(*there));
+    (names.len() < before).then(|| patch(object, &names))
+}
+
+impl Step {
+    /// Whether it changes nothing but the finalizers of an object.
+    pub fn is_of_finalizers(&self) -> bool {
+        match self {
+            Self::Patch { fields, .. } => fields.iter().all(|(path, _)| path == FIELD),
+            _ => false,
+        }
+    }
+}
+
+/// Whether a finalizer is on an object.
+pub(crate) fn is_on(object: &Object, name: &str) -> bool {
+    names(object).contains(&name)
+}
+
+fn names(object: &Object) -> Vec<&str> {
+    let there = object.body.pointer("/metadata/finalizers");
+    let there = there.and_then(Value::as_array).into_iter().flatten();
+    there.filter_map(Value::as_str).collect()
+}
+
+fn patch(object: &Object, names: &[&str]) -> Step {
+    let value = match names.is_empty() {
+        true => Value::Null,
+        false => names.into(),
+    };
+    Step::Patch {
+        reference: object.reference.clone(),
+        version: object.version.clone(),
+        fields: vec![(FIELD.to_owned(), value)],
+    }
+}

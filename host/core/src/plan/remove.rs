@@ -1,0 +1,214 @@
+//! Plans the removal of an object that others made.
+
+use super::{Step, Wanting, finalizer};
+use crate::failure::Failure;
+use crate::object::Object;
+use crate::policy::WriteRule;
+use crate::reference::ObjectRef;
+use crate::stamp::Stamp;
+use transom_api::KnownReason;
+use transom_api::policy::Verb;
+
+/// Plans the removal: no step when the object is gone. Of one that is being deleted the granted finalizers are taken off.
+/// The API server confirms by uid and version that the object is the one that was read.
+pub(super) fn plan(wanting: &Wanting<'_>, object: &ObjectRef) -> Result<Option<Step>, Failure> {
+    let mut others = wanting.others.iter();
+    let Some((_, existing)) = others.find(|(other, _)| other == object) else {
+        let message =
+            format!("the guest removes {object}, which is none of the targets that it named");
+        return Err(Failure::known(KnownReason::ContractBroken, message));
+    };
+    let Some(existing) = existing.as_deref() else {
+        return Ok(None);
+    };
+    let rules = wanting.policy.writes.iter();
+    let mut rules = rules.filter(|rule| rule.admits(object, &wanting.data));
+    if existing.deleting() {
+        let rule = rules.find(|rule| rule.lets(Verb::Release, existing));
+        let finalizers = rule.and_then(WriteRule::finalizers);
+        return Ok(finalizers.and_then(|names| finalizer::take(existing, names)));
+    }
+    if !rules.any(|rule| rule.lets(Verb::Remove, existing)) {
+        return Err(refused(object, existing));
+    }
+    Ok(Some(Step::Delete {
+        reference: object.clone(),
+        version: existing.version.clone(),
+        uid: existing.uid().to_owned(),
+        why: "its guest removes it".to_owned(),
+    }))
+}
+
+/// Why an object that a rule names is not removed.
+fn refused(object: &ObjectRef, existing: &Object) -> Failure {
+    let (reason, why) = match Stamp::read(existing) {
+        Some(stamp) => {
+            let why = format!("it was made by the policy `{}`", stamp.policy);
+            (KnownReason::TargetNotOwned, why)
+        }
+        None => {
+            let why = "no rule with the verb remove selects it as it is".to_owned();
+            (KnownReason::WriteNotGranted, why)
+        }
+    };
+    let message = format!("the policy does not grant removing {object}: {why}");
+    Failure::known(reason, message).about([object.clone()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::TemplateData;
+    use crate::plan::TimeAdded;
+    use crate::policy::Policy;
+    use crate::sample::{agent, object, objects_manifest, policy, stamp, with};
+    use crate::work::Key;
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    const HOLD: &str = "example.com/hold";
+
+    fn work(name: &str) -> ObjectRef {
+        let api_version = "work.open-cluster-management.io/v1";
+        ObjectRef::local(api_version, "ManifestWork", Some("c1"), name)
+    }
+
+    /// A policy that keeps the cluster, removes works, and takes a finalizer off them.
+    fn removes(verbs: &[&str]) -> Policy {
+        let finalizers = match verbs.contains(&"release") {
+            true => json!([HOLD]),
+            false => json!([]),
+        };
+        let grants = json!([{"apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
+            "namespace": "{primary.name}", "name": "*", "verbs": verbs, "finalizers": finalizers}]);
+        let changes = [
+            ("/spec/grant/write", grants),
+            ("/spec/grant/finalizer", json!("example.com/ours")),
+        ];
+        policy(&with(objects_manifest(), &changes))
+    }
+
+    /// Plans with a ManagedCluster that has this metadata, and works that have this one.
+    fn with_wanting<T>(
+        policy: &Policy,
+        (primary, works): (Value, Option<Value>),
+        plan: impl FnOnce(&Wanting<'_>) -> T,
+    ) -> T {
+        let reference = ObjectRef::local(
+            "cluster.open-cluster-management.io/v1",
+            "ManagedCluster",
+            None,
+            "c1",
+        );
+        let primary = object(reference, json!({"metadata": primary}));
+        let there = works.map(|works| Arc::new(object(work("w"), json!({"metadata": works}))));
+        let agent = agent("hub", true);
+        plan(&Wanting {
+            policy,
+            key: &Key::new(&policy.name, &primary.reference),
+            data: TemplateData {
+                object: &primary,
+                agent: &agent,
+            },
+            primary: &primary,
+            targets: &[],
+            others: &[(work("w"), there)],
+            stamp: &stamp("a", "uid"),
+            time_added: TimeAdded::SetByCluster,
+            now_seconds: 0,
+        })
+    }
+
+    /// What becomes of a work with this metadata.
+    fn removal(verbs: &[&str], works: Option<Value>) -> Result<Option<Step>, (String, String)> {
+        let plan = |wanting: &Wanting<'_>| super::plan(wanting, &work("w"));
+        let planned = with_wanting(&removes(verbs), (json!({}), works), plan);
+        planned.map_err(|failure| (failure.reason.to_string(), failure.message))
+    }
+
+    fn finalizers(step: Option<Step>) -> Option<Value> {
+        match step? {
+            Step::Patch { fields, .. } => Some(fields[0].1.clone()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const SINCE: &str = "2026-03-05T09:00:00Z";
+
+    #[test]
+    fn removes_what_is_there_by_uid_and_version() {
+        let step = removal(&["remove"], Some(json!({"uid": "u"}))).unwrap();
+        let Some(Step::Delete {
+            reference,
+            uid,
+            version,
+            ..
+        }) = step
+        else {
+            panic!("{step:?}")
+        };
+        let there = object(work("w"), json!({}));
+        assert_eq!(
+            (reference, uid, version),
+            (work("w"), "u".to_owned(), there.version)
+        );
+        assert_eq!(removal(&["remove"], None), Ok(None), "it is gone");
+        let going = json!({"deletionTimestamp": SINCE, "finalizers": [HOLD]});
+        assert_eq!(removal(&["remove"], Some(going)), Ok(None), "it is going");
+    }
+
+    #[test]
+    fn takes_only_granted_finalizers_off_what_is_being_deleted() {
+        let taken = |names: Value| {
+            let going = json!({"deletionTimestamp": SINCE, "finalizers": names});
+            finalizers(removal(&["release"], Some(going)).unwrap())
+        };
+        assert_eq!(
+            taken(json!(["a/b", HOLD, "c/d"])),
+            Some(json!(["a/b", "c/d"]))
+        );
+        assert_eq!(taken(json!([HOLD])), Some(Value::Null));
+        assert_eq!(taken(json!(["a/b"])), None);
+        let (reason, _) = removal(&["release"], Some(json!({"finalizers": [HOLD]}))).unwrap_err();
+        assert_eq!(reason, "WriteNotGranted", "nobody deleted it");
+    }
+
+    #[test]
+    fn never_removes_what_a_policy_made_or_what_was_no_target() {
+        let mut made = json!({});
+        stamp("a", "uid").put(&mut made);
+        let (reason, message) = removal(&["remove"], Some(made["metadata"].take())).unwrap_err();
+        assert_eq!(reason, "TargetNotOwned", "{message}");
+        let other = |wanting: &Wanting<'_>| super::plan(wanting, &work("other"));
+        let failure = with_wanting(&removes(&["remove"]), (json!({}), None), other).unwrap_err();
+        assert_eq!(failure.reason.to_string(), "ContractBroken");
+    }
+
+    #[test]
+    fn the_finalizer_of_the_policy_comes_and_goes_among_those_of_others() {
+        let policy = removes(&["remove"]);
+        let kept = |primary| finalizers(with_wanting(&policy, (primary, None), finalizer::keep));
+        let released = |primary: Value| {
+            let release = |wanting: &Wanting<'_>| finalizer::release(&policy, wanting.primary);
+            finalizers(with_wanting(&policy, (primary, None), release))
+        };
+        let (ours, both) = (
+            "example.com/ours",
+            json!({"finalizers": ["a/b", "example.com/ours"]}),
+        );
+        assert_eq!(kept(json!({})), Some(json!([ours])));
+        assert_eq!(
+            kept(json!({"finalizers": ["a/b"]})),
+            Some(json!(["a/b", ours]))
+        );
+        assert_eq!(kept(both.clone()), None, "it is there");
+        assert_eq!(
+            kept(json!({"deletionTimestamp": SINCE})),
+            None,
+            "no server takes one then"
+        );
+        assert_eq!(released(both), Some(json!(["a/b"])));
+        assert_eq!(released(json!({"finalizers": ["a/b"]})), None);
+        assert_eq!(released(json!({})), None);
+    }
+}
