@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// The guests that ship with the agent.
-const BUILTIN: [&str; 9] = [
+const BUILTIN: [&str; 11] = [
     "auto-import",
     "availability",
+    "cleanup",
     "client-certificates",
     "cluster-acceptance",
     "cluster-access",
     "cluster-sets",
+    "detach",
     "kubeconfig",
     "taints",
     "trigger",

@@ -52,16 +52,19 @@ enum Decided {
     Accepted,
     /// It was accepted before.
     Denied,
+    /// It is being deleted, and was accepted or denied before.
+    Leaving,
 }
 
 impl Cluster {
-    fn decided(&self) -> Decided {
+    fn decided(&self, primary: &Primary) -> Decided {
         match (
             self.spec.hub_accepts_client,
             self.status.conditions.as_slice(),
         ) {
-            (true, _) => Decided::Accepted,
             (false, []) => Decided::Nothing,
+            _ if primary.deleting => Decided::Leaving,
+            (true, _) => Decided::Accepted,
             (false, _) => Decided::Denied,
         }
     }
@@ -94,16 +97,18 @@ impl Objects<'_> {
         }
     }
 
-    /// Those that are made, in order, each with what it says.
+    /// Those that are made, in order, each with what it says. Of a cluster that is being deleted only the work agent keeps
+    /// its rights, until it has cleaned up.
     fn made(&self, decided: Decided, works: bool, may_renew: bool) -> Vec<(ObjectRef, Json)> {
         let name = self.name();
         let (accepted, rules) = match decided {
             Decided::Nothing => return Vec::new(),
-            Decided::Accepted => (true, rules::of_accepted(name)),
-            Decided::Denied => (false, rules::of_denied(name, may_renew)),
+            Decided::Leaving => (false, None),
+            Decided::Accepted => (true, Some(rules::of_accepted(name))),
+            Decided::Denied => (false, Some(rules::of_denied(name, may_renew))),
         };
         let mut all = Vec::new();
-        if accepted && !self.primary.deleting {
+        if accepted {
             let namespace = self.object("v1", "Namespace", name.to_owned());
             all.push((namespace, self.labelled(json!({}))));
         }
@@ -115,9 +120,11 @@ impl Objects<'_> {
             let shared = self.rbac("ClusterRole", "work");
             all.push((shared, json!({"rules": rules::of_work()})));
         }
-        let own = self.rbac("ClusterRole", name);
-        all.push((own, self.labelled(json!({"rules": rules}))));
-        all.push((self.rbac("ClusterRoleBinding", name), self.bound(name)));
+        if let Some(rules) = rules {
+            let own = self.rbac("ClusterRole", name);
+            all.push((own, self.labelled(json!({"rules": rules}))));
+            all.push((self.rbac("ClusterRoleBinding", name), self.bound(name)));
+        }
         if accepted {
             all.push((self.binding("registration"), self.bound("registration")));
         }
@@ -159,11 +166,13 @@ pub(crate) fn require(
         return Err(NAME_RESERVED.problem("The name of the cluster is that of a shared role."));
     }
     let objects = Objects { primary };
-    let decided = cluster.decided();
+    let decided = cluster.decided(primary);
     let needs = match decided {
-        Decided::Denied => vec![Need {
+        // Also works that are being deleted: the work agent has to clean up what they made.
+        Decided::Denied | Decided::Leaving => vec![Need {
             form: Form::Every(Query {
                 names_only: true,
+                terminating: true,
                 ..Query::default()
             }),
             ..Need::object(WORKS, works(&objects))
@@ -198,27 +207,33 @@ pub(crate) fn reconcile(
 ) -> Result<Answer, Problem> {
     let cluster: Cluster = primary.read()?;
     let objects = Objects { primary };
-    let (decided, works) = (cluster.decided(), !is_clean(inputs));
-    let (status, reason, message) = match decided {
+    let (decided, works) = (cluster.decided(primary), !is_clean(inputs));
+    let said = match decided {
         Decided::Nothing => return Ok(Answer::default()),
-        Decided::Accepted => ("True", ACCEPTED, "Accepted by hub cluster admin"),
-        Decided::Denied => ("False", DENIED, "Denied by hub cluster admin"),
+        Decided::Leaving => None,
+        Decided::Accepted => Some(("True", ACCEPTED, "Accepted by hub cluster admin")),
+        Decided::Denied => Some(("False", DENIED, "Denied by hub cluster admin")),
     };
     let made = objects.made(decided, works, context.settings.denied_may_renew);
     let desired = made
         .iter()
         .map(|(object, content)| Desired::whole(object, content));
     let mut apply: Vec<_> = desired.collect();
-    let mut said = cluster.status.conditions.iter();
-    if !said.any(|said| said.status == status) {
-        apply.push(decision(primary, status, &reason, message));
+    if let Some((status, reason, message)) = said {
+        let mut conditions = cluster.status.conditions.iter();
+        if !conditions.any(|condition| condition.status == status) {
+            apply.push(decision(primary, status, &reason, message));
+        }
     }
-    let wait = (decided == Decided::Denied && works).then(|| Waiting {
+    let waits = decided != Decided::Accepted && works;
+    let wait = waits.then(|| Waiting {
         problem: WORKS_REMAIN.problem("The cluster still has ManifestWorks."),
         objects: Vec::new(),
     });
     Ok(Answer {
         apply,
+        // Without it the binding of the work agent would go with the cluster, before the agent has cleaned up.
+        keep_finalizer: decided == Decided::Accepted || works,
         wait,
         ..Answer::default()
     })

@@ -77,14 +77,16 @@ const UNIT: [Step; 3] = [
 ];
 
 /// The packages that decide.
-const DECIDING: [&str; 12] = [
+const DECIDING: [&str; 14] = [
     "--package=transom-api",
     "--package=transom-auto-import",
     "--package=transom-availability",
+    "--package=transom-cleanup",
     "--package=transom-client-certificates",
     "--package=transom-cluster-acceptance",
     "--package=transom-cluster-access",
     "--package=transom-cluster-sets",
+    "--package=transom-detach",
     "--package=transom-core",
     "--package=transom-guest",
     "--package=transom-kubeconfig",

@@ -1,0 +1,190 @@
+//! Decides what of a cluster goes next. Pure functions.
+
+use crate::reasons::{NOTHING, REMAINING};
+use crate::settings::{Kind, Settings};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use transom_guest::objects::{
+    Answer, Condition, Desired, Input, Member, Need, Requirement, Value, found,
+};
+use transom_guest::{Context, ObjectRef, Primary, Problem, Waiting};
+
+/// The condition that tells what is left.
+pub(crate) const DELETING: &str = "Deleting";
+/// The annotation with the priority of an object: 0 to 100, the lowest first.
+const PRIORITY: &str = "open-cluster-management.io/cleanup-priority";
+/// The most objects that are removed at once; the host allows 64. The rest follows when these are gone.
+const AT_ONCE: usize = 50;
+/// The most objects that a message names.
+const NAMED: usize = 3;
+/// The most objects that a wait names.
+const AWAITED: usize = 16;
+
+/// What is read of an object.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Fields {
+    metadata: Metadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Metadata {
+    annotations: BTreeMap<String, String>,
+    deletion_timestamp: Option<String>,
+}
+
+/// An object that is left.
+struct Left {
+    object: ObjectRef,
+    priority: u32,
+    /// Whether it is being deleted already.
+    goes: bool,
+}
+
+impl Left {
+    fn of(place: &ObjectRef, member: &Member) -> Result<Self, Problem> {
+        let fields: Fields = member.read()?;
+        let priority = fields.metadata.annotations.get(PRIORITY);
+        let priority = priority.and_then(|text| text.parse().ok());
+        Ok(Self {
+            object: ObjectRef {
+                name: member.name.clone(),
+                ..place.clone()
+            },
+            priority: priority.filter(|one| *one <= 100).unwrap_or(0),
+            goes: fields.metadata.deletion_timestamp.is_some(),
+        })
+    }
+}
+
+/// The first kind of which something is left, and what.
+struct Remaining<'a> {
+    kind: &'a Kind,
+    all: Vec<Left>,
+}
+
+impl<'a> Remaining<'a> {
+    /// None when nothing is left, or not known yet.
+    fn of(
+        settings: &'a Settings,
+        primary: &Primary,
+        inputs: &[Input],
+    ) -> Result<Option<Self>, Problem> {
+        for kind in &settings.kinds {
+            let Value::Every(members) = found(inputs, &kind.resource) else {
+                continue;
+            };
+            if !members.is_empty() {
+                let place = place(kind, primary);
+                let all = members.iter().map(|member| Left::of(&place, member));
+                let all = all.collect::<Result<_, _>>()?;
+                return Ok(Some(Self { kind, all }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Those of the lowest priority that are not being deleted yet.
+    fn next(&self) -> Vec<ObjectRef> {
+        let lowest = self.all.iter().map(|one| one.priority).min();
+        let next = |one: &&Left| Some(one.priority) == lowest && !one.goes;
+        let next = self.all.iter().filter(next).take(AT_ONCE);
+        next.map(|one| one.object.clone()).collect()
+    }
+
+    /// As Open Cluster Management says it, misspelling included: tools compare the text.
+    fn message(&self) -> String {
+        let going = self.all.iter().filter(|one| one.goes).count();
+        format!(
+            "The resource {} is remaning, the remaining count is {}, the finalizer pending count is {going}",
+            self.kind.resource,
+            self.all.len()
+        )
+    }
+
+    /// What is waited for. Those that are being deleted come first: their finalizers hold everything up.
+    fn wait(&self) -> Waiting {
+        let (going, others): (Vec<&Left>, Vec<_>) = self.all.iter().partition(|one| one.goes);
+        let all: Vec<_> = going.into_iter().chain(others).collect();
+        let names: Vec<&str> = all.iter().map(|one| one.object.name.as_str()).collect();
+        let (named, more) = names.split_at(names.len().min(NAMED));
+        let more = match more.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let (kind, named) = (&self.kind.kind, named.join(", "));
+        let objects = all.iter().take(AWAITED);
+        Waiting {
+            problem: REMAINING.problem(format!("waits until {kind} {named}{more} is gone")),
+            objects: objects.map(|one| one.object.clone()).collect(),
+        }
+    }
+}
+
+/// The objects of a kind in the namespace of the cluster.
+fn place(kind: &Kind, primary: &Primary) -> ObjectRef {
+    let cluster = &primary.reference;
+    ObjectRef::new(&cluster.cluster, &kind.api_version, &kind.kind, "")
+        .in_namespace(cluster.name.clone())
+}
+
+/// Of a cluster that is being deleted: everything that is left, and as targets what goes next.
+pub(crate) fn require(
+    context: &Context<Settings>,
+    primary: &Primary,
+    inputs: &[Input],
+) -> Result<Requirement, Problem> {
+    if !primary.deleting {
+        return Ok(Requirement::default());
+    }
+    let kinds = context.settings.kinds.iter();
+    let need = |kind: &Kind| {
+        Need::every_with_terminating(&kind.resource, place(kind, primary), Vec::new())
+    };
+    let remaining = Remaining::of(&context.settings, primary, inputs)?;
+    Ok(Requirement {
+        targets: remaining.map(|left| left.next()).unwrap_or_default(),
+        needs: kinds.map(need).collect(),
+    })
+}
+
+/// Removes what goes next, and releases the cluster when nothing is left.
+pub(crate) fn reconcile(
+    context: &Context<Settings>,
+    primary: &Primary,
+    inputs: &[Input],
+) -> Result<Answer, Problem> {
+    if !primary.deleting {
+        return Ok(Answer {
+            keep_finalizer: true,
+            ..Answer::default()
+        });
+    }
+    let remaining = Remaining::of(&context.settings, primary, inputs)?;
+    let Some(remaining) = remaining else {
+        let message = "No cleaned resource in cluster ns.";
+        return Ok(Answer {
+            apply: vec![deleting(primary, "True", NOTHING.name, message)],
+            ..Answer::default()
+        });
+    };
+    let message = remaining.message();
+    Ok(Answer {
+        apply: vec![deleting(primary, "False", REMAINING.name, &message)],
+        remove: remaining.next(),
+        keep_finalizer: true,
+        wait: Some(remaining.wait()),
+        ..Answer::default()
+    })
+}
+
+fn deleting(primary: &Primary, status: &str, reason: &str, message: &str) -> Desired {
+    let condition = Condition {
+        kind: DELETING,
+        status,
+        reason,
+        message,
+    };
+    Desired::conditions(primary, &[condition])
+}

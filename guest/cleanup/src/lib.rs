@@ -1,0 +1,51 @@
+//! The guest `cleanup`: a ManagedCluster that is being deleted stays until its add-ons and works are gone. They go in
+//! the order of their kinds and priorities.
+
+mod decide;
+mod grant;
+mod reasons;
+mod settings;
+
+pub use settings::Settings;
+use transom_guest::objects::{Answer, Input, Requirement};
+use transom_guest::{About, Context, Failure, Guest, Primary, Problem};
+
+/// The guest `cleanup`.
+pub struct Cleanup;
+
+impl Guest for Cleanup {
+    type Settings = Settings;
+
+    const ABOUT: About = About {
+        name: "cleanup",
+        version: env!("CARGO_PKG_VERSION"),
+        reads: &grant::READS,
+        reasons: &reasons::ALL,
+        settings_schema: include_str!("../settings.schema.json"),
+        grant: grant::GRANT,
+    };
+
+    fn check(settings: &Settings) -> Vec<Problem> {
+        settings.check()
+    }
+}
+
+impl transom_guest::Objects for Cleanup {
+    fn require(
+        context: &Context<Settings>,
+        primary: &Primary,
+        found: &[Input],
+    ) -> Result<Requirement, Failure> {
+        decide::require(context, primary, found).map_err(Failure::Invalid)
+    }
+
+    fn reconcile(
+        context: &Context<Settings>,
+        primary: &Primary,
+        inputs: Vec<Input>,
+    ) -> Result<Answer, Failure> {
+        decide::reconcile(context, primary, &inputs).map_err(Failure::Invalid)
+    }
+}
+
+transom_guest::register!(objects: Cleanup);
