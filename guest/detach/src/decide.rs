@@ -1,0 +1,179 @@
+//! Decides what is left of a hosted cluster on its hub. Pure functions.
+
+use crate::grant::{CLUSTERS, CREATED_VIA, DEPLOY_MODE, HOSTED_BY, KLUSTERLETS};
+use crate::reasons;
+use crate::settings::Settings;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use transom_guest::objects::{Answer, Input, Need, Requirement, found};
+use transom_guest::{Context, ObjectRef, Primary, Problem, Reason, Waiting, time};
+
+/// Role of the ManagedCluster.
+pub(crate) const CLUSTER: &str = "cluster";
+/// Role of the Klusterlet.
+pub(crate) const KLUSTERLET: &str = "klusterlet";
+
+/// What is read of a ManagedCluster and of a Klusterlet.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct There {
+    metadata: Metadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Metadata {
+    annotations: BTreeMap<String, String>,
+    deletion_timestamp: Option<String>,
+}
+
+impl There {
+    /// Whether a ManagedCluster has its control plane on this hosting cluster. One that Hive made is Hive's to remove.
+    fn is_hosted_by(&self, hosting_cluster: &str) -> bool {
+        let annotation = |key: &str| self.metadata.annotations.get(key).map(String::as_str);
+        annotation(DEPLOY_MODE) == Some("Hosted")
+            && annotation(HOSTED_BY) == Some(hosting_cluster)
+            && annotation(CREATED_VIA) != Some("hive")
+    }
+
+    /// Since when it is being deleted, in seconds since 1970.
+    fn deleted_at(&self) -> Option<i64> {
+        let at = self.metadata.deletion_timestamp.as_deref()?;
+        // A time that cannot be read counts as now: nothing is taken by force for it.
+        Some(time::parse_rfc3339(at).unwrap_or(i64::MAX))
+    }
+}
+
+/// The objects of one hosted cluster.
+struct Objects {
+    cluster: ObjectRef,
+    klusterlet: ObjectRef,
+}
+
+impl Objects {
+    fn of(context: &Context<Settings>, primary: &Primary) -> Result<Self, Problem> {
+        let settings = &context.settings;
+        let name = settings.naming.name(&context.agent, primary)?;
+        let here = &primary.reference.cluster;
+        let hub = settings.hub.as_deref().unwrap_or(here);
+        let klusterlet = ["klusterlet-", &name].concat();
+        Ok(Self {
+            cluster: ObjectRef::new(hub, CLUSTERS, "ManagedCluster", name),
+            klusterlet: ObjectRef::new(here, KLUSTERLETS, "Klusterlet", klusterlet),
+        })
+    }
+}
+
+/// What is to be done, beside the wait for the rest.
+enum Next {
+    /// The HostedCluster has no ManagedCluster here, or none any more.
+    Detached,
+    /// It has one, and nothing is deleted.
+    Attached,
+    /// It is being deleted, and the ManagedCluster is there.
+    Cluster,
+    /// The Klusterlet is being deleted; until this time it is given, in seconds since 1970.
+    Klusterlet { until: i64 },
+}
+
+fn next(context: &Context<Settings>, primary: &Primary, inputs: &[Input]) -> Result<Next, Problem> {
+    let cluster: Option<There> = found(inputs, CLUSTER).read()?;
+    let klusterlet: Option<There> = found(inputs, KLUSTERLET).read()?;
+    let hosting_cluster = hosting_cluster(context)?;
+    let is_here = cluster
+        .as_ref()
+        .is_some_and(|cluster| cluster.is_hosted_by(hosting_cluster));
+    if !primary.deleting {
+        return Ok(match is_here {
+            true => Next::Attached,
+            false => Next::Detached,
+        });
+    }
+    let stuck = i64::from(context.settings.stuck_after_seconds);
+    let goes = klusterlet.as_ref().and_then(There::deleted_at);
+    match goes.map(|at| at.saturating_add(stuck)) {
+        // Of a ManagedCluster of others the Klusterlet is theirs, too.
+        Some(until) if is_here || cluster.is_none() => Ok(Next::Klusterlet { until }),
+        _ if is_here => Ok(Next::Cluster),
+        _ => Ok(Next::Detached),
+    }
+}
+
+fn hosting_cluster(context: &Context<Settings>) -> Result<&str, Problem> {
+    let named = context.settings.hosting_cluster.as_deref();
+    let name = named.unwrap_or(&context.agent.cluster_name);
+    if name.is_empty() {
+        let message = "neither the agent nor the settings name the hosting cluster";
+        return Err(reasons::HOSTING_CLUSTER_UNKNOWN.problem(message));
+    }
+    Ok(name)
+}
+
+/// Both objects are read; they are targets where they are removed.
+pub(crate) fn require(
+    context: &Context<Settings>,
+    primary: &Primary,
+    inputs: &[Input],
+) -> Result<Requirement, Problem> {
+    let objects = Objects::of(context, primary)?;
+    let answer = reconcile(context, primary, inputs)?;
+    Ok(Requirement {
+        targets: answer.remove,
+        needs: vec![
+            Need::object(CLUSTER, objects.cluster),
+            Need::object(KLUSTERLET, objects.klusterlet),
+        ],
+    })
+}
+
+/// Removes the ManagedCluster of a HostedCluster that is being deleted, and waits until nothing of it is left.
+pub(crate) fn reconcile(
+    context: &Context<Settings>,
+    primary: &Primary,
+    inputs: &[Input],
+) -> Result<Answer, Problem> {
+    let settings = &context.settings;
+    let Objects {
+        cluster,
+        klusterlet,
+    } = Objects::of(context, primary)?;
+    let keeps = Answer {
+        keep_finalizer: settings.finalizer,
+        ..Answer::default()
+    };
+    let until = match next(context, primary, inputs)? {
+        Next::Detached => return Ok(Answer::default()),
+        Next::Attached => return Ok(keeps),
+        Next::Cluster => {
+            let wait = waits(&reasons::CLUSTER_REMAINS, &cluster);
+            return Ok(Answer {
+                remove: vec![cluster],
+                wait: Some(wait),
+                ..keeps
+            });
+        }
+        Next::Klusterlet { until } => until,
+    };
+    let is_stuck = context.now_seconds >= until;
+    let reason = match is_stuck {
+        true => reasons::KLUSTERLET_STUCK,
+        false => reasons::KLUSTERLET_REMAINS,
+    };
+    let wait = waits(&reason, &klusterlet);
+    let there = found(inputs, CLUSTER).read::<There>()?.map(|_| cluster);
+    let taken = (is_stuck && settings.take_finalizers).then_some(klusterlet);
+    Ok(Answer {
+        remove: there.into_iter().chain(taken).collect(),
+        wait: Some(wait),
+        ask_again_at: (!is_stuck).then_some(until),
+        ..keeps
+    })
+}
+
+fn waits(reason: &Reason, object: &ObjectRef) -> Waiting {
+    let ObjectRef { kind, name, .. } = object;
+    Waiting {
+        problem: reason.problem(format!("waits until {kind} {name} is gone")),
+        objects: vec![object.clone()],
+    }
+}

@@ -1,0 +1,80 @@
+//! What this guest reads, and what it asks a policy to grant when its settings are the defaults: the finalizer of the
+//! HostedCluster has to be added to that, and those that may be taken off a Klusterlet.
+
+use crate::decide::{CLUSTER, KLUSTERLET};
+use transom_guest::naming::ANNOTATION_PATH;
+use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, WriteGrant};
+
+/// Group and version of ManagedClusters.
+pub(crate) const CLUSTERS: &str = "cluster.open-cluster-management.io/v1";
+/// Group and version of Klusterlets.
+pub(crate) const KLUSTERLETS: &str = "operator.open-cluster-management.io/v1";
+/// The deploy mode of a ManagedCluster.
+pub(crate) const DEPLOY_MODE: &str = "import.open-cluster-management.io/klusterlet-deploy-mode";
+/// The cluster that hosts the control plane of a ManagedCluster.
+pub(crate) const HOSTED_BY: &str = "import.open-cluster-management.io/hosting-cluster-name";
+/// What a ManagedCluster was made by.
+pub(crate) const CREATED_VIA: &str = "open-cluster-management/created-via";
+
+/// What it reads, the kind of the primary first.
+pub(crate) const READS: [Read; 3] = [
+    Read {
+        api_version: "hypershift.openshift.io/v1beta1",
+        kind: "HostedCluster",
+        fields: &[ANNOTATION_PATH],
+        changes: &[],
+    },
+    Read {
+        api_version: CLUSTERS,
+        kind: "ManagedCluster",
+        fields: &[
+            r#"metadata.annotations["import.open-cluster-management.io/klusterlet-deploy-mode"]"#,
+            r#"metadata.annotations["import.open-cluster-management.io/hosting-cluster-name"]"#,
+            r#"metadata.annotations["open-cluster-management/created-via"]"#,
+            "metadata.deletionTimestamp",
+        ],
+        changes: &[],
+    },
+    Read {
+        api_version: KLUSTERLETS,
+        kind: "Klusterlet",
+        fields: &["metadata.deletionTimestamp"],
+        changes: &[],
+    },
+];
+
+/// The ManagedCluster, by the default naming.
+const MANAGED_CLUSTER: ObjectPattern = ObjectPattern {
+    api_version: CLUSTERS,
+    kind: "ManagedCluster",
+    namespace: None,
+    name: r#"{primary.annotations["cluster.open-cluster-management.io/managedcluster-name"] | agent.remoteCluster "-" primary.name | primary.name}"#,
+};
+
+/// What it asks for.
+pub(crate) const GRANT: Grant = Grant {
+    read: &[
+        ReadGrant {
+            role: CLUSTER,
+            object: MANAGED_CLUSTER,
+            keys: &[],
+            why: "Whether the hub has the cluster, and whether it is hosted here.",
+        },
+        ReadGrant {
+            role: KLUSTERLET,
+            object: ObjectPattern {
+                api_version: KLUSTERLETS,
+                kind: "Klusterlet",
+                namespace: None,
+                name: "klusterlet-*",
+            },
+            keys: &[],
+            why: "Whether its agents are gone.",
+        },
+    ],
+    write: &[WriteGrant::objects(
+        MANAGED_CLUSTER,
+        &[],
+        "Removes it from the hub.",
+    )],
+};
