@@ -52,10 +52,12 @@ pub(crate) fn accepted() -> Result<Vec<Value>> {
         "built-in-taints",
         "auto-import",
         "availability",
+        "cleanup",
         "client-certificates",
         "cluster-acceptance",
         "cluster-access",
         "cluster-sets-by-rule",
+        "detach",
     ] {
         all.push(shipped(name)?);
         for case in std::fs::read_dir(policies().join(name).join("cases"))? {

@@ -32,6 +32,7 @@ mod inputs;
 mod joining;
 mod late;
 mod leases;
+mod leaving;
 mod limits;
 mod makes;
 mod managed_keys;

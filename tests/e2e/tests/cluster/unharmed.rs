@@ -5,6 +5,7 @@ use crate::access::{CLUSTERS, PREFIX};
 use crate::availability::LEASE_NAME;
 use crate::facts::FACTS;
 use crate::importing::IMPORTS;
+use crate::leaving::STUCK;
 use crate::makes::{ACCESS, MADE};
 use crate::objects::OUTPUT;
 use crate::policies::POLICY;
@@ -298,6 +299,8 @@ fn is_ours(target: Option<&Target>) -> bool {
         ("configmaps", "") => namespace == FACTS && name != "theirs-facts",
         ("managedclusters" | "certificatesigningrequests" | "events", "") => true,
         ("hostedclusters", "") => name.starts_with(IMPORTS) && !name.ends_with("-taken"),
+        ("managedclusteraddons" | "manifestworks", "") => namespace.starts_with(CLUSTERS),
+        ("klusterlets", "") => name == STUCK,
         ("klusterletaddonconfigs", "") => name.starts_with(IMPORTS) && namespace == name,
         ("fleetpolicies", "status") => true,
         // Of the tests that grant a status.

@@ -1,0 +1,287 @@
+//! Primaries that stay until their guests have cleaned up, and objects of others that are removed, on a real API server with
+//! exactly the permissions that `transom rbac` prints: the policies `cleanup` and `detach`, and a guest of its own.
+
+use crate::access::{CLUSTERS, PREFIX};
+use crate::objects::CLUSTERS as HOSTED_IN;
+use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, MANAGED, Stage, on_stage};
+use crate::status::wait_for_condition;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use transom_e2e::program;
+use transom_test_cluster::wait;
+
+const WORK: (&str, &str) = ("work.open-cluster-management.io/v1", "ManifestWork");
+const ADDON: (&str, &str) = (
+    "addon.open-cluster-management.io/v1alpha1",
+    "ManagedClusterAddOn",
+);
+const CRDS: [&str; 2] = [
+    "manifestworks.work.open-cluster-management.io",
+    "managedclusteraddons.addon.open-cluster-management.io",
+];
+const BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
+/// What others hold objects with.
+const HOLD: &str = "example.com/hold";
+/// The Klusterlet that does not go.
+pub(crate) const STUCK: &str = "klusterlet-import-leaving";
+
+/// Waits until an object is as it should be; none when it is not there.
+async fn wait_for(
+    stage: &Stage,
+    kind: (&str, &str),
+    place: (Option<&str>, &str),
+    is_right: impl Fn(Option<&Value>) -> bool,
+) -> Result<()> {
+    let mut last = None;
+    let came = wait::until("an object as it should be", DEADLINE, async || {
+        last = stage.get(kind, place.0, place.1).await?;
+        Ok(is_right(last.as_ref()).then_some(()))
+    });
+    came.await
+        .with_context(|| format!("{} {place:?}: it is {last:?}", kind.1))
+}
+
+fn goes(object: Option<&Value>) -> bool {
+    object.is_some_and(|object| object["metadata"]["deletionTimestamp"].is_string())
+}
+
+fn finalizers(object: Option<&Value>) -> Vec<&str> {
+    let names = object.and_then(|object| object["metadata"]["finalizers"].as_array());
+    let names = names.into_iter().flatten().filter_map(Value::as_str);
+    names.collect()
+}
+
+async fn hold(
+    stage: &Stage,
+    kind: (&str, &str),
+    place: (Option<&str>, &str),
+    names: &Value,
+) -> Result<()> {
+    let body = json!({"metadata": {"finalizers": names}});
+    stage.patch(kind, place.0, place.1, body).await
+}
+
+/// The policy of a guest that does this about its finalizer.
+fn put_policy(folder: &Path, finalizer: &str) -> Result<PathBuf> {
+    fs::create_dir_all(folder)?;
+    fs::write(
+        folder.join("desired.wasm"),
+        program::component("fixture-desired")?,
+    )?;
+    let policy = json!({
+        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "leaving"},
+        "spec": {
+            "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1},
+            "guests": {"decide": {"component": "desired.wasm", "settings": {"finalizer": finalizer}}},
+            "grant": {
+                "finalizer": "example.com/leaving",
+                "write": [{"target": "primary", "verbs": ["patch"], "fields": ["metadata.labels.x"]}],
+            },
+            "limits": program::unlimited(),
+        },
+    });
+    let file = folder.join("policy.yaml");
+    // Renamed into place, so that the agent never reads a half of it.
+    let written = folder.with_extension("new");
+    fs::write(&written, policy.to_string())?;
+    fs::rename(written, &file)?;
+    Ok(file)
+}
+
+#[test]
+fn a_primary_stays_until_its_guest_releases_it() -> Result<()> {
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-leaving");
+        let file = put_policy(&folder, "Keep")?;
+        let words = [
+            "--policies",
+            file.to_str().context("the folder has another name")?,
+        ];
+        stage.grant_exactly(&words).await?;
+        stage.managed("one").await?;
+        let one = (None, "one");
+        hold(stage, MANAGED, one, &json!([HOLD])).await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        let both = |there: Option<&Value>| finalizers(there) == [HOLD, "example.com/leaving"];
+        wait_for(stage, MANAGED, one, both).await?;
+        // Somebody takes it off.
+        hold(stage, MANAGED, one, &json!([HOLD])).await?;
+        wait_for(stage, MANAGED, one, both).await?;
+        // It is deleted while no agent runs, and the others let it go.
+        agent.stop()?;
+        stage.delete(MANAGED, None, "one").await?;
+        hold(stage, MANAGED, one, &json!(["example.com/leaving"])).await?;
+        let agent = stage.start_agent(&words)?;
+        agent.wait_for_first_pass()?;
+        wait_for(stage, MANAGED, one, goes).await?;
+        put_policy(&folder, "UntilDeleted")?;
+        wait_for(stage, MANAGED, one, |there| there.is_none()).await?;
+        agent.stop()?;
+        stage.nothing_denied(mark).await
+    })
+}
+
+#[test]
+fn add_ons_and_works_go_in_their_order_and_the_cluster_last() -> Result<()> {
+    on_stage(async |stage| {
+        stage.cluster.install_crds(&CRDS).await?;
+        let name = &format!("{CLUSTERS}leaving");
+        let folder = stage.cluster.folder().join("policies-cleanup");
+        for policy in ["cleanup", "cluster-access"] {
+            let to = folder.join(policy);
+            fs::create_dir_all(&to)?;
+            fs::copy(program::policy(policy), to.join("policy.yaml"))?;
+        }
+        let words = [
+            "--policies",
+            folder.to_str().context("the folder has another name")?,
+        ];
+        let rights = stage.grant_exactly(&words).await?;
+        stage.managed(name).await?;
+        let none = json!({"conditions": []});
+        stage.put_status(MANAGED, None, name, &none).await?;
+        let accept = json!({"spec": {"hubAcceptsClient": true}});
+        stage.patch(MANAGED, None, name, accept).await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        let of_cluster = (None, name.as_str());
+        wait_for(stage, MANAGED, of_cluster, |there| {
+            let mut names = finalizers(there);
+            names.sort_unstable();
+            let prefix = "cluster.open-cluster-management.io/";
+            names
+                == [
+                    &*format!("{prefix}api-resource-cleanup"),
+                    &*format!("{prefix}resource-cleanup"),
+                ]
+        })
+        .await?;
+        let [registration, work] =
+            ["registration", "work"].map(|what| format!("{PREFIX}{name}:{what}"));
+        let here = Some(name.as_str());
+        wait_for(stage, BINDING, (here, &work), |there| there.is_some()).await?;
+        let held = json!([HOLD]);
+        for (kind, object, priority) in [
+            (ADDON, "addon", "0"),
+            (WORK, "first", "20"),
+            (WORK, "last", "100"),
+        ] {
+            let body = json!({"apiVersion": kind.0, "kind": kind.1, "spec": {}, "metadata": {
+                "name": object, "namespace": name, "finalizers": held,
+                "annotations": {"open-cluster-management.io/cleanup-priority": priority}}});
+            stage.objects().create(body).await?;
+        }
+        let left = |resource: &str, count, pending| {
+            json!({"type": "Deleting", "status": "False", "reason": "ResourceRemaining", "message": format!(
+                "The resource {resource} is remaning, the remaining count is {count}, the finalizer pending count is {pending}")})
+        };
+        stage.delete(MANAGED, None, name).await?;
+        let addon = (here, "addon");
+        wait_for_condition(stage, MANAGED, name, &left("managedclusteraddons", 1, 1)).await?;
+        wait_for(stage, ADDON, addon, goes).await?;
+        wait_for(stage, BINDING, (here, &registration), |there| {
+            there.is_none()
+        })
+        .await?;
+        agent.wait_for(
+            &format!("ManagedCluster {name}"),
+            "Waiting ResourceRemaining",
+        )?;
+        ensure!(!goes(stage.get(WORK, here, "first").await?.as_ref()));
+        hold(stage, ADDON, addon, &Value::Null).await?;
+        wait_for_condition(stage, MANAGED, name, &left("manifestworks", 2, 1)).await?;
+        wait_for(stage, WORK, (here, "first"), goes).await?;
+        ensure!(!goes(stage.get(WORK, here, "last").await?.as_ref()));
+        hold(stage, WORK, (here, "first"), &Value::Null).await?;
+        wait_for_condition(stage, MANAGED, name, &left("manifestworks", 1, 1)).await?;
+        ensure!(stage.get(BINDING, here, &work).await?.is_some());
+        ensure!(stage.get(MANAGED, None, name).await?.is_some());
+        hold(stage, WORK, (here, "last"), &Value::Null).await?;
+        wait_for(stage, MANAGED, of_cluster, |there| there.is_none()).await?;
+        wait_for(stage, BINDING, (here, &work), |there| there.is_none()).await?;
+        agent.stop()?;
+        stage.nothing_denied(mark).await?;
+        let mut unused = stage.unused(&rights, mark)?;
+        // Other rights are those that it hands on, or that it needs when a write comes too late.
+        let removed = [
+            ("manifestworks", "delete"),
+            ("managedclusteraddons", "delete"),
+            ("managedclusters", "patch"),
+        ];
+        unused.retain(|right| right.is_one_of(&removed));
+        ensure!(unused.is_empty(), "unused: {unused:#?}");
+        for crd in CRDS {
+            stage.remove_crd(crd).await?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_hosted_cluster_leaves_its_hub_before_it_goes() -> Result<()> {
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-detach");
+        for policy in ["auto-import", "detach"] {
+            let text = fs::read_to_string(program::policy(policy))?;
+            let mut policy: Value = serde_yaml::from_str(&text)?;
+            policy["spec"]["limits"] = program::unlimited();
+            if policy["metadata"]["name"] == "detach" {
+                let settings = &mut policy["spec"]["guests"]["decide"]["settings"];
+                settings["stuckAfterSeconds"] = json!(1);
+                settings["takeFinalizers"] = json!(true);
+            }
+            let name = policy["metadata"]["name"].as_str().unwrap_or_default();
+            fs::create_dir_all(folder.join(name))?;
+            fs::write(folder.join(name).join("policy.yaml"), policy.to_string())?;
+        }
+        let words = [
+            "--policies",
+            folder.to_str().context("the folder has another name")?,
+        ];
+        stage.grant_exactly(&words).await?;
+        let of_hub = [
+            "--cluster-name",
+            "local-cluster",
+            "--self-managed-cluster",
+            "local-cluster",
+        ];
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&[&words[..], &of_hub[..]].concat())?;
+        let name = "import-leaving";
+        stage.ready(name, false).await?;
+        let cluster = (None, name);
+        let hosted = (Some(HOSTED_IN), name);
+        wait_for(stage, MANAGED, cluster, |there| there.is_some()).await?;
+        wait_for(stage, HOSTED, hosted, |there| {
+            finalizers(there).contains(&"transom.dev/detach")
+        })
+        .await?;
+        // The hub holds the ManagedCluster until it has cleaned up, and the operator the Klusterlet.
+        hold(stage, MANAGED, cluster, &json!([HOLD])).await?;
+        let operator = "operator.open-cluster-management.io/klusterlet-hosted-cleanup";
+        let klusterlet = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "metadata": {"name": STUCK,
+            "finalizers": [operator, HOLD]}, "spec": {}});
+        stage.objects().create(klusterlet).await?;
+        stage.delete(HOSTED, Some(HOSTED_IN), name).await?;
+        wait_for(stage, MANAGED, cluster, goes).await?;
+        let subject = format!("HostedCluster {HOSTED_IN}/{name}");
+        agent.wait_for(&subject, "Waiting ManagedClusterRemains")?;
+        // The Klusterlet begins to go, and does not.
+        stage.delete(KLUSTERLET, None, STUCK).await?;
+        wait_for(stage, KLUSTERLET, (None, STUCK), |there| {
+            finalizers(there) == [HOLD]
+        })
+        .await?;
+        agent.wait_for(&subject, "Waiting KlusterletStuck")?;
+        hold(stage, MANAGED, cluster, &Value::Null).await?;
+        wait_for(stage, MANAGED, cluster, |there| there.is_none()).await?;
+        wait_for(stage, HOSTED, hosted, |there| there.is_some()).await?;
+        hold(stage, KLUSTERLET, (None, STUCK), &Value::Null).await?;
+        wait_for(stage, HOSTED, hosted, |there| there.is_none()).await?;
+        agent.stop()?;
+        stage.nothing_denied(mark).await
+    })
+}
