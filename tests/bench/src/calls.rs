@@ -130,6 +130,7 @@ fn change(scene: &Scene) -> Result<Change> {
         evaluator: Evaluator::Guest,
         declared,
         written: &[],
+        finalizer: None,
     };
     match trigger::observe(predicate, Some(&LastSeen::of(&before, predicate)), &after) {
         PredicateResult::Ask { change, .. } => Ok(*change),

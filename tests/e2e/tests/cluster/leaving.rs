@@ -21,6 +21,7 @@ const CRDS: [&str; 2] = [
     "manifestworks.work.open-cluster-management.io",
     "managedclusteraddons.addon.open-cluster-management.io",
 ];
+const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 const BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
 /// What others hold objects with.
 const HOLD: &str = "example.com/hold";
@@ -120,6 +121,136 @@ fn a_primary_stays_until_its_guest_releases_it() -> Result<()> {
         put_policy(&folder, "UntilDeleted")?;
         wait_for(stage, MANAGED, one, |there| there.is_none()).await?;
         agent.stop()?;
+        stage.nothing_denied(mark).await
+    })
+}
+
+/// A cluster, what the guest of its policy removes, the grant, and the state that this leads to.
+fn beyond_the_grant() -> Vec<(&'static str, Value, Value, &'static str)> {
+    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": name});
+    let rule = |name: &str| {
+        json!({"kind": "ConfigMap", "namespace": "default", "name": name, "verbs": ["remove"],
+            "labels": {"matchLabels": {"example.com/disposable": "true"}}})
+    };
+    let hidden = json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "disposable",
+        "hidden": true});
+    let refused = "Failed WriteNotGranted";
+    let removes = |one: Value| json!({"removes": [one]});
+    vec![
+        (
+            "other-name",
+            removes(map("disposable")),
+            rule("other"),
+            refused,
+        ),
+        (
+            "other-kind",
+            removes(json!({"apiVersion": "v1", "kind": "Namespace", "name": "default"})),
+            rule("*"),
+            refused,
+        ),
+        ("other-label", removes(map("precious")), rule("*"), refused),
+        (
+            "no-target",
+            removes(hidden),
+            rule("*"),
+            "Failed ContractBroken",
+        ),
+        (
+            "no-finalizer",
+            json!({"finalizer": "Keep"}),
+            rule("*"),
+            refused,
+        ),
+        (
+            "made",
+            removes(map("made")),
+            rule("*"),
+            "Failed TargetNotOwned",
+        ),
+        (
+            "granted",
+            removes(map("disposable")),
+            rule("*"),
+            "Applied InSync",
+        ),
+    ]
+}
+
+#[test]
+fn a_guest_removes_nothing_beyond_its_grant() -> Result<()> {
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-beyond");
+        for (name, settings, rule, _) in beyond_the_grant() {
+            let to = folder.join(name);
+            fs::create_dir_all(&to)?;
+            fs::write(
+                to.join("desired.wasm"),
+                program::component("fixture-desired")?,
+            )?;
+            let selected = json!({"matchLabels": {"example.com/case": name}});
+            let policy = json!({
+                "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": name},
+                "spec": {
+                    "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1, "labels": selected},
+                    "guests": {"decide": {"component": "desired.wasm", "settings": settings}},
+                    "grant": {"write": [rule]},
+                    "limits": program::unlimited(),
+                },
+            });
+            fs::write(to.join("policy.yaml"), policy.to_string())?;
+        }
+        let words = [
+            "--policies",
+            folder.to_str().context("the folder has another name")?,
+        ];
+        stage.grant_exactly(&words).await?;
+        let ours = json!({"app.kubernetes.io/managed-by": "transom", "transom.dev/policy": "another",
+            "example.com/disposable": "true"});
+        let source = json!({"transom.dev/source": json!({"cluster": "local", "apiVersion": MANAGED.0,
+            "kind": MANAGED.1, "name": "x", "uid": ""}).to_string()});
+        let disposable = json!({"example.com/disposable": "true"});
+        for (name, labels, annotations) in [
+            ("disposable", disposable, json!({})),
+            ("precious", json!({}), json!({})),
+            ("made", ours, source),
+        ] {
+            let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default",
+                "labels": labels, "annotations": annotations}});
+            stage.objects().create(map).await?;
+        }
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        let all = beyond_the_grant();
+        for (name, ..) in &all {
+            if *name != "granted" {
+                stage.managed(name).await?;
+                let label = json!({"metadata": {"labels": {"example.com/case": name}}});
+                stage.patch(MANAGED, None, name, label).await?;
+            }
+        }
+        for (name, _, _, state) in all.iter().filter(|one| one.0 != "granted") {
+            agent.wait_for(&format!("ManagedCluster {name}"), state)?;
+        }
+        for name in ["disposable", "precious", "made"] {
+            let there = stage.get(CONFIG_MAP, Some("default"), name).await?;
+            ensure!(there.is_some(), "{name} is gone");
+        }
+        // What is granted goes, once.
+        stage.managed("granted").await?;
+        let label = json!({"metadata": {"labels": {"example.com/case": "granted"}}});
+        stage.patch(MANAGED, None, "granted", label).await?;
+        wait_for(
+            stage,
+            CONFIG_MAP,
+            (Some("default"), "disposable"),
+            |there| there.is_none(),
+        )
+        .await?;
+        agent.stop()?;
+        for name in ["precious", "made"] {
+            stage.delete(CONFIG_MAP, Some("default"), name).await?;
+        }
         stage.nothing_denied(mark).await
     })
 }
