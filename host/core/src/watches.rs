@@ -92,6 +92,8 @@ pub struct Keep {
     /// Whether a digest of the whole content stands for the fields that are not kept, so that every change of it is a
     /// change of what is kept.
     pub digest: bool,
+    /// Whether only the name of each object is kept: it tells which objects are not there.
+    pub names_only: bool,
 }
 
 /// What is kept of the objects of each API version and kind, whichever watch covers them.
@@ -149,11 +151,18 @@ impl Keep {
         union(&mut self.names, other.names);
         union(&mut self.namespaces, other.namespaces);
         self.digest |= other.digest;
+        self.names_only &= other.names_only;
         self.fields = self
             .fields
             .take()
             .zip(other.fields)
             .map(|(mine, theirs)| Paths::union([&mine, &theirs]));
+    }
+
+    /// Whether nothing but metadata is kept, so that nothing else has to be requested.
+    pub fn is_metadata(&self) -> bool {
+        let empty = |fields: &Paths| fields.list().is_empty();
+        self.names_only || self.decoded().is_some_and(empty)
     }
 
     /// The fields that must be decoded for [`Keep::project`]; `None` for all.

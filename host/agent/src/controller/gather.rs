@@ -19,7 +19,6 @@ use transom_core::ownership::{Contender, Ownership};
 use transom_core::pattern::TemplateData;
 use transom_core::plan::prune::{Candidate, Undesired};
 use transom_core::plan::{Claimed, Other, TimeAdded, unlocated};
-use transom_core::policy::WriteRule;
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::{self, Next, Rounds};
 use transom_core::stamp::Stamp;
@@ -347,20 +346,36 @@ impl Reader<'_> {
         for one in &claimed {
             accounts.read(self.key, "target", &one.object, one.existing.as_ref());
         }
-        let data = controller.template_data(primary);
-        let kept = |one: &&Claimed| matches!(&one.ownership, Ownership::OwnedBy { owner } if owner.policy == self.key.policy);
-        for one in claimed.iter().filter(kept) {
-            let rule = self.loaded.revision.policy.whole(&one.object, &data);
-            if rule.is_ok_and(WriteRule::is_shared) {
-                let seen = Seen::shared(one.existing.as_ref());
-                self.touched.objects.insert(one.object.clone(), seen);
-            }
-        }
+        self.narrow(primary, &claimed);
         if others && claimed.iter().any(pending) {
             let again = controller.clock.now_seconds().saturating_add(AGAIN_SECONDS);
             self.touched.ask_again(Some(again));
         }
         Ok(claimed)
+    }
+
+    /// Has fewer changes of a target count: of one that is made once whether it is there, and of a shared one that another
+    /// primary keeps not who that is.
+    fn narrow(&mut self, primary: &Object, claimed: &[Claimed]) {
+        let policy = &self.loaded.revision.policy;
+        let data = self.controller.template_data(primary);
+        for Claimed {
+            object,
+            existing,
+            ownership,
+        } in claimed
+        {
+            let Ok(rule) = policy.whole(object, &data) else {
+                continue;
+            };
+            let kept = matches!(ownership, Ownership::OwnedBy { owner } if owner.policy == self.key.policy);
+            let seen = match (rule.creates_only(), rule.is_shared() && kept) {
+                (true, _) => Seen::presence(existing.as_ref()),
+                (false, true) => Seen::shared(existing.as_ref()),
+                (false, false) => continue,
+            };
+            self.touched.objects.insert(object.clone(), seen);
+        }
     }
 
     /// Whether the primary may have each of its targets, as they were read.

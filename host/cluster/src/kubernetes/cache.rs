@@ -75,17 +75,31 @@ impl Cache {
 
     /// What is known of an object for certain: from watches that were listed completely.
     pub(super) fn find(&self, reference: &ObjectRef) -> Known {
-        let absent = || self.about(reference).any(Watched::knows_all);
         match self.latest(reference, |watched| watched.synced) {
+            // It is there; what it says is not kept.
+            Some(kept) if kept.content == Content::Name => Known::Unknown,
             Some(kept) => Known::There(kept.version.clone(), kept.content.clone()),
-            None if absent() => Known::Absent,
+            None if self.knows_all(reference) => Known::Absent,
             None => Known::Unknown,
         }
     }
 
+    /// The version of an object that is known to exist, even if only its name is kept.
+    pub(super) fn version(&self, reference: &ObjectRef) -> Option<Box<str>> {
+        let kept = self.latest(reference, |watched| watched.synced)?;
+        Some(kept.version.clone())
+    }
+
+    /// Whether an object does not exist if it is in no store.
+    fn knows_all(&self, reference: &ObjectRef) -> bool {
+        let all = || self.about(reference);
+        let with_another = |one: &Watched| all().any(|other| one.know_all(other));
+        all().any(|one| one.knows_all() || with_another(one))
+    }
+
     /// The last known state of an object, also from watches that are still being listed.
     pub(super) fn heard(&self, reference: &ObjectRef) -> Known {
-        let heard = self.latest(reference, |_| true);
+        let heard = self.latest(reference, |watched| !watched.keep.names_only);
         heard.map_or(Known::Unknown, |kept| {
             Known::There(kept.version.clone(), kept.content.clone())
         })
@@ -164,7 +178,8 @@ impl Cache {
         pass: impl Fn(&Kept) -> bool,
     ) -> Vec<ObjectRef> {
         let mut found = Vec::new();
-        for one in self.watches.iter().filter(|one| watched(&one.scope)) {
+        let kept = |one: &&Watched| !one.keep.names_only && watched(&one.scope);
+        for one in self.watches.iter().filter(kept) {
             let objects = one.store.iter(namespace).filter(|(_, kept)| pass(kept));
             found.extend(objects.map(|(key, _)| self.reference(&one.scope, key)));
         }

@@ -89,13 +89,27 @@ impl<'a> Identity<'a> {
 
     /// Its key.
     pub(super) fn key(&self) -> Result<Key, Malformed> {
+        let (namespace, name) = self.named()?;
+        Ok(key(namespace, name))
+    }
+
+    /// Its reference, made of its namespace and name.
+    fn object(
+        &self,
+        reference: impl FnOnce(Option<String>, String) -> ObjectRef,
+    ) -> Result<ObjectRef, Malformed> {
+        let (namespace, name) = self.named()?;
+        Ok(reference(namespace.map(str::to_owned), name.to_owned()))
+    }
+
+    /// Its namespace and name.
+    fn named(&self) -> Result<(Option<&str>, &str), Malformed> {
         let IdentityMeta {
             name, namespace, ..
         } = &self.metadata;
-        if name.is_empty() {
-            Err(Malformed)
-        } else {
-            Ok(key(namespace.as_deref(), name))
+        match &**name {
+            "" => Err(Malformed),
+            name => Ok((namespace.as_deref(), name)),
         }
     }
 }
@@ -115,6 +129,19 @@ pub(super) fn object(
     scope: &Scope,
     keep: &Keep,
 ) -> Result<Read, Malformed> {
+    let reference = |namespace, name| ObjectRef {
+        cluster: cluster.to_owned(),
+        api_version: scope.api_version.clone(),
+        kind: scope.kind.clone(),
+        namespace,
+        name,
+    };
+    if keep.names_only {
+        let identity = Identity::of(text)?;
+        let (version, object) = (Box::from(identity.version()?), identity.object(reference)?);
+        let item = keep.admits(&object).then(|| name(&object, &version));
+        return Ok(Read { version, item });
+    }
     let body = match body(text, keep.decoded()) {
         Ok(body) => body,
         Err(fault) => {
@@ -132,13 +159,7 @@ pub(super) fn object(
             });
         }
     };
-    let object = named(body, |namespace, name| ObjectRef {
-        cluster: cluster.to_owned(),
-        api_version: scope.api_version.clone(),
-        kind: scope.kind.clone(),
-        namespace,
-        name,
-    })?;
+    let object = named(body, reference)?;
     let version = object.version.clone().into();
     Ok(Read {
         version,
@@ -146,8 +167,21 @@ pub(super) fn object(
     })
 }
 
+/// An object of which nothing but the name is kept.
+fn name(object: &ObjectRef, version: &str) -> Item {
+    Item {
+        key: key(object.namespace.as_deref(), &object.name),
+        version: version.into(),
+        content: Content::Name,
+        ours: false,
+    }
+}
+
 /// The object in the form that the cache keeps.
 pub(super) fn kept(object: Object, keep: &Keep) -> Item {
+    if keep.names_only {
+        return name(&object.reference, &object.version);
+    }
     let key = key(
         object.reference.namespace.as_deref(),
         &object.reference.name,
@@ -249,7 +283,8 @@ fn unusable() -> Fault {
     }
 }
 
-/// An object with its name and version. Adds kind and `apiVersion`, which the items of a list leave out.
+/// An object with its name and version. Sets kind and `apiVersion`, which the items of a list leave out, and which are
+/// others where only metadata was requested.
 fn named(
     mut body: Value,
     reference: impl FnOnce(Option<String>, String) -> ObjectRef,
@@ -264,10 +299,9 @@ fn named(
     let version = text("resourceVersion").ok_or(Malformed)?;
     let reference = reference(namespace, name);
     if let Some(map) = body.as_object_mut() {
-        map.entry("apiVersion")
-            .or_insert_with(|| reference.api_version.as_str().into());
-        map.entry("kind")
-            .or_insert_with(|| reference.kind.as_str().into());
+        let api_version = reference.api_version.as_str().into();
+        map.insert("apiVersion".to_owned(), api_version);
+        map.insert("kind".to_owned(), reference.kind.as_str().into());
     }
     Ok(Object {
         reference,
@@ -436,5 +470,32 @@ mod tests {
             serde_json::from_str::<Line<'_>>(line).unwrap().kind,
             "ADDED"
         );
+    }
+
+    #[test]
+    fn where_only_metadata_was_requested_it_is_an_object_of_the_kind() {
+        let text = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+            "metadata": {"name": "a", "namespace": "n", "resourceVersion": "7", "labels": {"x": "y"}}})
+        .to_string();
+        let keep = |names_only| Keep {
+            fields: Some(Paths::default()),
+            names_only,
+            ..Keep::default()
+        };
+        let Content::Body(bytes) = read(&text, &keep(false)).unwrap().item.unwrap().content else {
+            panic!()
+        };
+        let reference = ObjectRef::local("v1", "Secret", Some("n"), "a");
+        let body = restore(&reference, "7", &bytes).unwrap().body;
+        assert_eq!(
+            (&body["apiVersion"], &body["kind"]),
+            (&json!("v1"), &json!("Secret"))
+        );
+        let named = read(&text, &keep(true)).unwrap().item.unwrap();
+        assert_eq!(
+            (&*named.key, &*named.version, named.content),
+            ("n/a", "7", Content::Name)
+        );
+        assert!(read("{}", &keep(true)).is_err());
     }
 }

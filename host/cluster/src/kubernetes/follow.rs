@@ -6,7 +6,7 @@ use super::counts::{Purpose, Verb};
 use super::decode::{self, Identity, Line, Page};
 use super::shared::Shared;
 use super::store::Item;
-use super::stream::{self, Lines};
+use super::stream::{self, Lines, Part};
 use futures::io::AsyncBufRead;
 use kube::api::{ListParams, WatchParams};
 use kube::core::Status;
@@ -106,7 +106,8 @@ impl Follow {
         };
         progress.position = Some(from.clone());
         self.counted(Verb::Watch);
-        let mut lines = stream::watch(client, &path, &self.params(), &from).await?;
+        let from = (self.part(), from.as_str());
+        let mut lines = stream::watch(client, &path, &self.params(), from).await?;
         progress.since = Some(Instant::now());
         self.shared.heard(self.number);
         self.read(&mut lines, progress).await
@@ -114,6 +115,13 @@ impl Follow {
 
     fn counted(&self, verb: Verb) {
         self.shared.counts.add(verb, Purpose::Work);
+    }
+
+    fn part(&self) -> Part {
+        match self.keep.is_metadata() {
+            true => Part::Metadata,
+            false => Part::Whole,
+        }
     }
 
     fn params(&self) -> WatchParams {
@@ -161,7 +169,7 @@ impl Follow {
                     cause
                 }
             };
-            let bytes = match stream::page(&self.shared.client, path, &params)
+            let bytes = match stream::page(&self.shared.client, path, &params, self.part())
                 .await
                 .map_err(later)?
             {

@@ -95,13 +95,9 @@ impl Shared {
     /// The state of the cache for a request that is sent now, to compare its answer with.
     pub(super) fn asking(&self, reference: &ObjectRef) -> Asking {
         let cache = self.cache();
-        let version = match cache.find(reference) {
-            Known::There(version, _) => Some(version),
-            Known::Absent | Known::Unknown => None,
-        };
         Asking {
             asked: cache.asked(),
-            version,
+            version: cache.version(reference),
         }
     }
 
@@ -154,7 +150,7 @@ impl Shared {
     pub(super) fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
         let known = self.cache().find(reference);
         match known {
-            Known::Unknown => None,
+            Known::Unknown | Known::There(_, Content::Name) => None,
             Known::Absent | Known::There(_, Content::Fault(_)) => Some(0),
             Known::There(_, Content::Body(bytes)) => Some(room::of_text(&bytes)),
         }
@@ -180,7 +176,7 @@ impl Shared {
 
     fn restore(reference: &ObjectRef, known: Known) -> Option<Result<Option<Object>, ReadFailure>> {
         Some(match known {
-            Known::Unknown => return None,
+            Known::Unknown | Known::There(_, Content::Name) => return None,
             Known::Absent => Ok(None),
             Known::There(version, Content::Body(bytes)) => {
                 decode::restore(reference, &version, &bytes)

@@ -40,6 +40,8 @@ pub(super) enum Content {
     Body(Arc<[u8]>),
     /// The object exists, but cannot be used.
     Fault(Arc<Fault>),
+    /// The object exists, and nothing of it is kept.
+    Name,
 }
 
 impl fmt::Debug for Content {
@@ -47,6 +49,7 @@ impl fmt::Debug for Content {
         match self {
             Self::Body(bytes) => write!(f, "Body({} bytes)", bytes.len()),
             Self::Fault(fault) => write!(f, "Fault({})", fault.reason.as_str()),
+            Self::Name => f.write_str("Name"),
         }
     }
 }

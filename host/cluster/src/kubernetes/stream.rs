@@ -59,14 +59,27 @@ pub(super) struct Lines<R> {
     line: Vec<u8>,
 }
 
+/// What is requested of each object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The whole object.
+    Whole,
+    /// Its metadata.
+    Metadata,
+}
+
 /// Opens a watch that starts after a version.
 pub(super) async fn watch(
     client: &Client,
     path: &str,
     params: &WatchParams,
-    version: &str,
+    (part, version): (Part, &str),
 ) -> Result<Lines<impl AsyncBufRead + Unpin + use<>>, Cause> {
-    let request = kube::core::Request::new(path).watch(params, version);
+    let request = kube::core::Request::new(path);
+    let request = match part {
+        Part::Whole => request.watch(params, version),
+        Part::Metadata => request.watch_metadata(params, version),
+    };
     let request = request.map_err(|error| Cause::of(&kube::Error::BuildRequest(error)))?;
     let answer = timeout(ANSWER, client.request_stream(request)).await;
     let reader = answer
@@ -127,8 +140,13 @@ pub(super) async fn page(
     client: &Client,
     path: &str,
     params: &ListParams,
+    part: Part,
 ) -> Result<Fetched, Cause> {
-    let request = kube::core::Request::new(path).list(params);
+    let request = kube::core::Request::new(path);
+    let request = match part {
+        Part::Whole => request.list(params),
+        Part::Metadata => request.list_metadata(params),
+    };
     fetch(client, request, PAGE_BYTES, PAGE).await
 }
 
@@ -246,11 +264,13 @@ impl Shared {
         let path = self.path_of(reference).await.map_err(fail)?;
         self.counts.add(Verb::List, Purpose::Work);
         let params = ListParams::default().fields(&format!("metadata.name={}", reference.name));
-        let answer = page(&self.client, &path, &params).await.map_err(|cause| {
-            // The kind may have been removed since its path was resolved.
-            self.forget(reference);
-            fail(cause)
-        })?;
+        let answer = page(&self.client, &path, &params, Part::Whole)
+            .await
+            .map_err(|cause| {
+                // The kind may have been removed since its path was resolved.
+                self.forget(reference);
+                fail(cause)
+            })?;
         let bytes = answer.map_err(|unfit| fail(unfit.cause()))?;
         let page: Page<'_> =
             serde_json::from_slice(&bytes).map_err(|_| fail(Cause::malformed()))?;
@@ -271,10 +291,12 @@ impl Shared {
             Some((label, value)) => ListParams::default().labels(&format!("{label}={value}")),
             None => ListParams::default(),
         };
-        let answer = page(&self.client, &path, &params).await.map_err(|cause| {
-            self.forget(like);
-            fail(cause)
-        })?;
+        let answer = page(&self.client, &path, &params, Part::Whole)
+            .await
+            .map_err(|cause| {
+                self.forget(like);
+                fail(cause)
+            })?;
         let bytes = answer.map_err(|unfit| fail(unfit.cause()))?;
         let page: Page<'_> =
             serde_json::from_slice(&bytes).map_err(|_| fail(Cause::malformed()))?;

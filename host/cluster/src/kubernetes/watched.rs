@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use transom_api::KnownReason;
 use transom_core::object::Object;
+use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::watches::{Keep, Scope};
 
@@ -67,6 +68,15 @@ impl Watched {
         self.synced && self.is_whole() || self.is_missing()
     }
 
+    /// Whether an object that both cover does not exist if it is in neither store: the selector of one is the opposite of
+    /// the other's.
+    pub(super) fn know_all(&self, other: &Self) -> bool {
+        let listed = |one: &Self| one.synced && one.scope.fields.is_none();
+        let labels = self.scope.labels.as_ref().zip(other.scope.labels.as_ref());
+        let opposite = |(mine, theirs): (&Selector, &Selector)| mine.is_opposite(theirs);
+        listed(self) && listed(other) && labels.is_some_and(opposite)
+    }
+
     /// Whether its kind is not served and the store is empty: then there are no objects.
     pub(super) fn is_missing(&self) -> bool {
         let missing = |fault: &Fault| fault.reason == KnownReason::KindMissing;
@@ -115,7 +125,6 @@ fn matches(terms: &str, value: impl Fn(&str) -> Option<String>) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
-    use transom_core::policy::selector::Selector;
 
     #[test]
     fn an_object_matches_only_when_certain() {

@@ -95,6 +95,14 @@ impl Seen {
         }
     }
 
+    /// Whether an object is there, even when it is being deleted.
+    pub fn presence(object: Option<&Object>) -> Self {
+        Self {
+            presence: Some(object.is_some()),
+            ..Self::default()
+        }
+    }
+
     /// An object that many share and another one keeps, or its absence.
     pub fn shared(object: Option<&Object>) -> Self {
         Self {
@@ -139,9 +147,13 @@ impl Seen {
         *self != Self::default()
     }
 
-    /// Replaces the fingerprint of an object that was written since; none when its state is not known.
+    /// Takes in that the object was written since; without a fingerprint when its state is not known. The fingerprint counts
+    /// unless only its presence does.
     pub fn written(&mut self, fingerprint: Option<Digest>) {
-        self.content = Some(fingerprint);
+        match (self.presence, self.content) {
+            (Some(_), None) if fingerprint.is_some() => self.presence = Some(true),
+            _ => self.content = Some(fingerprint),
+        }
     }
 
     /// What an observation means; `fingerprints` are those of the observed object. Takes in times that only moved.
@@ -240,6 +252,26 @@ mod tests {
             assert_eq!(meaning(&mut seen, there, 0), expected);
         }
         assert_eq!(meaning(&mut seen, Observed::Gone, 0), Meaning::Wakes);
+    }
+
+    #[test]
+    fn of_an_object_that_is_made_once_only_its_presence_counts() {
+        let (now, other) = (lease("1970-01-01T00:00:10Z"), lease("1970-01-01T00:00:20Z"));
+        let mut seen = Seen::presence(None);
+        seen.written(Some(fingerprint::of(&now)));
+        for (observed, expected) in [
+            (Observed::Present(&now), Meaning::Nothing),
+            (Observed::Present(&other), Meaning::Nothing),
+            (Observed::Gone, Meaning::Wakes),
+        ] {
+            assert_eq!(meaning(&mut seen, observed, 0), expected, "{observed:?}");
+        }
+        // What the write left is not known.
+        seen.written(None);
+        assert_eq!(
+            meaning(&mut seen, Observed::Present(&now), 0),
+            Meaning::Wakes
+        );
     }
 
     #[test]

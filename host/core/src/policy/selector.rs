@@ -25,9 +25,13 @@ struct Term {
 impl Selector {
     /// Selects the objects that have a label with a value.
     pub fn equal(key: &str, value: &str) -> Self {
+        Self::one(key, LabelOperator::In, value)
+    }
+
+    fn one(key: &str, operator: LabelOperator, value: &str) -> Self {
         Self(BTreeSet::from([Term {
             key: key.into(),
-            operator: LabelOperator::In,
+            operator,
             values: BTreeSet::from([value.into()]),
         }]))
     }
@@ -71,6 +75,23 @@ impl Selector {
             term(place, &one)
         };
         terms.iter().map(one).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Selects the objects whose label of a key does not have a value, those without the label included.
+    pub fn other(key: &str, value: &str) -> Self {
+        Self::one(key, LabelOperator::NotIn, value)
+    }
+
+    /// Whether another one selects exactly the objects that this one does not. False when that takes more than one term to
+    /// tell.
+    pub fn is_opposite(&self, other: &Self) -> bool {
+        use LabelOperator::{In, NotIn};
+        let terms = self.0.first().zip(other.0.first());
+        let single = self.0.len() == 1 && other.0.len() == 1;
+        terms.filter(|_| single).is_some_and(|(mine, theirs)| {
+            let opposite = matches!((mine.operator, theirs.operator), (In, NotIn) | (NotIn, In));
+            opposite && (&mine.key, &mine.values) == (&theirs.key, &theirs.values)
+        })
     }
 
     /// Whether it selects every object.
@@ -219,6 +240,24 @@ mod tests {
         let both = Selector::equal("k", "a").and(&Selector::equal("l", ""));
         assert_eq!(both.to_string(), "k=a,l=");
         assert!(!both.matches(&a) && both.matches(&labels(json!({"k": "a", "l": ""}))));
+    }
+
+    #[test]
+    fn of_opposites_one_selects_each_object() {
+        let (ours, others) = (Selector::equal("k", "a"), Selector::other("k", "a"));
+        assert!(ours.is_opposite(&others) && others.is_opposite(&ours));
+        for label in [Some("a"), Some("b"), None] {
+            assert!(ours.selects(|_| label) != others.selects(|_| label));
+        }
+        for other in [
+            ours.clone(),
+            Selector::default(),
+            Selector::other("k", "b"),
+            Selector::other("l", "a"),
+            others.and(&Selector::equal("l", "a")),
+        ] {
+            assert!(!ours.is_opposite(&other), "{other}");
+        }
     }
 
     #[test]

@@ -202,14 +202,18 @@ pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule
 }
 
 /// The watches for the objects that a policy makes. Without an exact name they select by our label, in either mode:
-/// after a restart the agent must find what it made. A target without the label is read by exact name. Of the objects that
-/// a policy removes only metadata is kept.
+/// after a restart the agent must find what it made. The names of the others are watched beside them, so that an object
+/// that is not there is not asked for; not those of Secrets, whose metadata may repeat what is in them (ADR 0057). A target
+/// without the label is read by exact name. An object that is made once bears no label, as those of others that a policy
+/// removes: of both only metadata is kept.
 pub(crate) fn target(policy: &Policy, rule: &WriteRule) -> Bounds {
     let Some((namespace, name)) = rule.patterns() else {
         return Bounds::default();
     };
     let names = wildcards(policy, name);
-    let made = rule.named().is_some();
+    let is_secret = rule.api_version == "v1" && rule.kind == "Secret";
+    let of_others = rule.named().is_none();
+    let is_unlabelled = of_others || rule.creates_only() && !is_secret;
     let metadata = Paths::default();
     let mut all = bound(
         &rule.api_version,
@@ -218,15 +222,33 @@ pub(crate) fn target(policy: &Policy, rule: &WriteRule) -> Bounds {
             .map(|pattern| wildcards(policy, pattern))
             .unwrap_or_default(),
         &names,
-        Some(&metadata).filter(|_| !made),
+        Some(&metadata).filter(|_| is_unlabelled),
     );
-    for (scope, _) in all
-        .iter_mut()
-        .filter(|(scope, _)| made && scope.name.is_none())
-    {
+    if is_unlabelled {
+        return all;
+    }
+    let mut others = Bounds::new();
+    for (scope, keep) in all.iter_mut().filter(|(scope, _)| scope.name.is_none()) {
+        if !is_secret {
+            others.push(names_of_others(scope, keep));
+        }
         scope.labels = Some(Selector::equal(labels::MANAGED_BY, labels::MANAGER));
     }
+    all.extend(others);
     all
+}
+
+/// The watch of the names of those objects that do not bear our label.
+fn names_of_others(scope: &Scope, keep: &Keep) -> (Scope, Keep) {
+    let scope = Scope {
+        labels: Some(Selector::other(labels::MANAGED_BY, labels::MANAGER)),
+        ..scope.clone()
+    };
+    let keep = Keep {
+        names_only: true,
+        ..keep.clone()
+    };
+    (scope, keep)
 }
 
 /// The watches for objects by wildcards of namespace (none for cluster-scoped kinds) and name: one for each exact
@@ -251,7 +273,7 @@ fn bound(
             names: kept_names.clone(),
             namespaces: kept_namespaces.clone(),
             fields: fields.cloned(),
-            digest: false,
+            ..Keep::default()
         };
         all.push((scope, keep));
     }
@@ -423,6 +445,10 @@ mod tests {
                         .join(",")
                 },
             );
+            let fields = match keep.names_only {
+                true => "names".to_owned(),
+                false => fields,
+            };
             let (namespace, name) = (or_all(&scope.namespace), or_all(&scope.name));
             let (names, namespaces) = (list(&keep.names), list(&keep.namespaces));
             format!(
@@ -549,6 +575,31 @@ mod tests {
         let expected =
             "Secret */* app.kubernetes.io/managed-by=transom: *-kubeconfig in klusterlet-*, whole";
         assert_eq!(watched([target], SecretReads::Strict)[3], expected);
+    }
+
+    #[test]
+    fn shows_which_targets_are_not_there() {
+        let made = |kind: &str, verbs: &[&str]| {
+            let target = json!({"kind": kind, "name": "a-{primary.name}", "verbs": verbs,
+                "fields": ["metadata.labels.x"]});
+            with(
+                sample::objects_manifest(),
+                &[("/spec/grant/write/0", target)],
+            )
+        };
+        let watched = |revision: Revision| watched([revision], SecretReads::Watch);
+        assert_eq!(
+            watched(made("Namespace", &["create", "update"]))[1..],
+            [
+                "Namespace */* app.kubernetes.io/managed-by=transom: a-* in *, whole",
+                "Namespace */* app.kubernetes.io/managed-by notin (transom): a-* in *, names",
+            ]
+        );
+        // Made once, it bears no label.
+        assert_eq!(
+            watched(made("Namespace", &["create"]))[1..],
+            ["Namespace */*: a-* in *, "]
+        );
     }
 
     #[test]

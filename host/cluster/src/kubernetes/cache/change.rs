@@ -125,10 +125,12 @@ impl Cache {
         self.news(&scope, key, before.as_ref(), after.as_ref())
     }
 
-    /// The newest state of an object in any watch of its kind.
+    /// The newest state of an object in any watch of its kind that keeps what the object says.
     fn merged(&self, scope: &Scope, key: &str) -> Option<&Kept> {
         let of_kind = |other: &&Watched| {
-            other.scope.kind == scope.kind && other.scope.api_version == scope.api_version
+            let same =
+                (&other.scope.kind, &other.scope.api_version) == (&scope.kind, &scope.api_version);
+            same && !other.keep.names_only
         };
         let kept = self
             .watches
@@ -188,7 +190,7 @@ impl Cache {
         let mut news = std::mem::take(&mut watched.untold);
         for (key, kept) in gone
             .iter()
-            .filter(|(key, _)| keep.admits(&self.reference(&scope, key)))
+            .filter(|(key, _)| !keep.names_only && keep.admits(&self.reference(&scope, key)))
         {
             let after = self.merged(&scope, key);
             let before = after.map_or(kept, |after| later(kept, after));

@@ -13,9 +13,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use transom_core::watches::Keep;
 
-/// One watch covers everything, a second one only objects with a label: an object may enter and leave the second.
+/// Two watches, the second one of the objects with a label: an object may enter and leave it.
 const WATCHES: [u64; 2] = [1, 2];
 const NAMES: Range<usize> = 0..3;
+
+/// What the first watch has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    /// Every object.
+    All,
+    /// The names of the objects without the label.
+    Names,
+}
 
 /// The content of an object, and whether it has the label.
 type Content = (u8, bool);
@@ -77,6 +86,7 @@ enum Stage {
 }
 
 struct World {
+    first: First,
     version: u64,
     stored: BTreeMap<usize, Stored>,
     past: Vec<Past>,
@@ -117,10 +127,6 @@ fn object(name: usize, stored: Stored) -> Object {
     }
 }
 
-fn item(name: usize, stored: Stored) -> Item {
-    decode::kept(object(name, stored), &Keep::default())
-}
-
 fn content(known: &Known) -> Option<Content> {
     let Known::There(_, super::Content::Body(bytes)) = known else {
         return None;
@@ -132,23 +138,28 @@ fn content(known: &Known) -> Option<Content> {
     ))
 }
 
-/// What a watch sees of an object: the second watch only sees objects with the label.
-fn seen(watch: usize, stored: Option<Stored>) -> Option<Stored> {
-    stored.filter(|stored| watch == 0 || stored.content.1)
+/// What each watch asks for, and keeps.
+fn watches(first: First) -> [(Option<Selector>, Keep); 2] {
+    let second = (Some(Selector::equal("l", "1")), Keep::default());
+    let names = Keep {
+        names_only: true,
+        ..Keep::default()
+    };
+    match first {
+        First::All => [(None, Keep::default()), second],
+        First::Names => [(Some(Selector::other("l", "1")), names), second],
+    }
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(first: First) -> Self {
         let mut cache = Cache::new("local");
-        for (number, labels) in WATCHES
-            .into_iter()
-            .zip([None, Some(Selector::equal("l", "1"))])
-        {
-            cache
-                .watches
-                .push(Watched::new(number, scope(labels), Keep::default()));
+        for (number, (labels, keep)) in WATCHES.into_iter().zip(watches(first)) {
+            let watched = Watched::new(number, scope(labels), keep);
+            cache.watches.push(watched);
         }
         Self {
+            first,
             version: 10,
             stored: BTreeMap::new(),
             past: Vec::new(),
@@ -158,6 +169,20 @@ impl World {
             told: BTreeMap::new(),
             restored: false,
         }
+    }
+
+    /// What a watch sees of an object: the second one only objects with the label.
+    fn seen(&self, watch: usize, stored: Option<Stored>) -> Option<Stored> {
+        stored.filter(|stored| match (watch, self.first) {
+            (0, First::All) => true,
+            (0, First::Names) => !stored.content.1,
+            _ => stored.content.1,
+        })
+    }
+
+    /// An object as a watch keeps it.
+    fn item(&self, watch: usize, name: usize, stored: Stored) -> Item {
+        decode::kept(object(name, stored), &self.cache.watches[watch].keep)
     }
 
     fn run(&mut self, op: Op) {
@@ -217,10 +242,7 @@ impl World {
     }
 
     fn ask(&mut self, name: usize) {
-        let known = match self.cache.find(&reference(name)) {
-            Known::There(version, _) => Some(version),
-            _ => None,
-        };
+        let known = self.cache.version(&reference(name));
         let (asked, said) = (self.cache.asked(), self.stored.get(&name).copied());
         self.answers.push(Answer {
             asked,
@@ -250,9 +272,8 @@ impl World {
             return None;
         };
         let concerns = |past: &&Past| {
-            seen(watch, past.before)
-                .or(seen(watch, past.after))
-                .is_some()
+            let before = self.seen(watch, past.before);
+            before.or(self.seen(watch, past.after)).is_some()
         };
         self.past
             .iter()
@@ -268,15 +289,16 @@ impl World {
                 self.cache.begin(WATCHES[watch]);
             }
             Stage::Asked => {
-                let items = self
-                    .stored
-                    .iter()
-                    .filter_map(|(name, stored)| Some((*name, seen(watch, Some(*stored))?)));
-                self.stages[watch] = Stage::Listing(self.version, items.collect());
+                let seen = |(name, stored): (&usize, &Stored)| {
+                    Some((*name, self.seen(watch, Some(*stored))?))
+                };
+                let items = self.stored.iter().filter_map(seen).collect();
+                self.stages[watch] = Stage::Listing(self.version, items);
             }
             Stage::Listing(version, items) => match (items.pop_front(), *version) {
                 (Some((name, stored)), _) => {
-                    let news = self.cache.put(WATCHES[watch], item(name, stored));
+                    let item = self.item(watch, name, stored);
+                    let news = self.cache.put(WATCHES[watch], item);
                     self.hear(&news);
                 }
                 (None, version) => {
@@ -301,9 +323,12 @@ impl World {
         if self.went_back(watch, version) {
             return;
         }
-        let news = match past.map(|past| (past.name, seen(watch, past.after))) {
+        let news = match past.map(|past| (past.name, self.seen(watch, past.after))) {
             Some((name, None)) => self.cache.told_gone(number, &text, Some(&item_key(name))),
-            Some((name, Some(stored))) => self.cache.told(number, &text, Some(item(name, stored))),
+            Some((name, Some(stored))) => {
+                let item = self.item(watch, name, stored);
+                self.cache.told(number, &text, Some(item))
+            }
             None => self.cache.told(number, &text, None),
         };
         self.hear(&news);
@@ -364,8 +389,8 @@ impl World {
                     .past
                     .iter()
                     .rfind(|past| past.name == name && past.version <= *at);
-                let then =
-                    seen(watch, last.and_then(|past| past.after)).map(|stored| stored.version);
+                let then = self.seen(watch, last.and_then(|past| past.after));
+                let then = then.map(|stored| stored.version);
                 let kept = self.cache.watches[watch]
                     .store
                     .get(&item_key(name))
@@ -397,19 +422,21 @@ impl World {
                 self.answer(0);
             }
         }
-        let stored: BTreeMap<String, Content> = self
-            .stored
-            .iter()
-            .map(|(name, stored)| (name.to_string(), stored.content))
-            .collect();
-        let all = NAMES.filter_map(|name| {
-            Some((
-                name.to_string(),
-                content(&self.cache.find(&reference(name)))?,
-            ))
-        });
-        assert_eq!(all.collect::<BTreeMap<_, _>>(), stored, "what is known");
-        assert_eq!(self.told, stored, "what was told");
+        // What is known only by name has to be requested.
+        let kept = |stored: &Stored| self.first == First::All || stored.content.1;
+        let mut expected = BTreeMap::new();
+        for name in NAMES {
+            let (stored, known) = (self.stored.get(&name), self.cache.find(&reference(name)));
+            match stored.map(|stored| (stored, kept(stored))) {
+                Some((stored, true)) => {
+                    assert_eq!(content(&known), Some(stored.content), "{name}");
+                    expected.insert(name.to_string(), stored.content);
+                }
+                Some((_, false)) => assert_eq!(known, Known::Unknown, "{name}"),
+                None => assert_eq!(known, Known::Absent, "{name}"),
+            }
+        }
+        assert_eq!(self.told, expected, "what was told");
     }
 }
 
@@ -432,10 +459,12 @@ fn op(restores: bool) -> impl Strategy<Value = Op> {
     ]
 }
 
-fn ends_right(ops: Vec<Op>) {
-    let mut world = World::new();
-    ops.into_iter().for_each(|op| world.run(op));
-    world.end();
+fn ends_right(ops: &[Op]) {
+    for first in [First::All, First::Names] {
+        let mut world = World::new(first);
+        ops.iter().for_each(|op| world.run(*op));
+        world.end();
+    }
 }
 
 proptest! {
@@ -443,11 +472,11 @@ proptest! {
 
     #[test]
     fn the_cache_converges_to_the_server_for_any_event_order(ops in prop::collection::vec(op(false), 1..60)) {
-        ends_right(ops);
+        ends_right(&ops);
     }
 
     #[test]
     fn a_resync_after_restores_finds_what_no_watch_could_report(ops in prop::collection::vec(op(true), 1..60)) {
-        ends_right(ops);
+        ends_right(&ops);
     }
 }
