@@ -184,6 +184,14 @@ impl Need {
         }
     }
 
+    /// How many objects of a kind have such labels, in the namespace of `place` if it has one; the name of `place` is empty.
+    pub fn count(role: &str, place: ObjectRef, labels: Vec<LabelTerm>) -> Self {
+        Self {
+            form: Form::Count(labels),
+            ..Self::object(role, place)
+        }
+    }
+
     /// How the last reconcile of the primary ended.
     pub fn outcome(role: &str, primary: &Primary) -> Self {
         Self {
@@ -240,6 +248,16 @@ impl Value {
             Self::Object(text) => settings::fields(text).map(Some),
             _ => Ok(None),
         }
+    }
+}
+
+impl Member {
+    /// Reads the declared fields of the member, as [`Value::read`] does.
+    ///
+    /// # Errors
+    /// As for [`Value::read`].
+    pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
+        settings::fields(&self.fields)
     }
 }
 
