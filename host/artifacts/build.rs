@@ -6,14 +6,19 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// The guests that ship with the agent.
-const BUILTIN: [&str; 9] = [
+const BUILTIN: [&str; 14] = [
     "auto-import",
     "availability",
     "client-certificates",
     "cluster-acceptance",
     "cluster-access",
     "cluster-sets",
+    "default-sets",
     "kubeconfig",
+    "managed-namespaces",
+    "set-bindings",
+    "set-members",
+    "taint-times",
     "taints",
     "trigger",
 ];

@@ -77,7 +77,7 @@ const UNIT: [Step; 3] = [
 ];
 
 /// The packages that decide.
-const DECIDING: [&str; 12] = [
+const DECIDING: [&str; 17] = [
     "--package=transom-api",
     "--package=transom-auto-import",
     "--package=transom-availability",
@@ -86,8 +86,13 @@ const DECIDING: [&str; 12] = [
     "--package=transom-cluster-access",
     "--package=transom-cluster-sets",
     "--package=transom-core",
+    "--package=transom-default-sets",
     "--package=transom-guest",
     "--package=transom-kubeconfig",
+    "--package=transom-managed-namespaces",
+    "--package=transom-set-bindings",
+    "--package=transom-set-members",
+    "--package=transom-taint-times",
     "--package=transom-taints",
     "--package=transom-trigger",
 ];

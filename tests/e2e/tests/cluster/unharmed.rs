@@ -300,6 +300,8 @@ fn is_ours(target: Option<&Target>) -> bool {
         ("hostedclusters", "") => name.starts_with(IMPORTS) && !name.ends_with("-taken"),
         ("klusterletaddonconfigs", "") => name.starts_with(IMPORTS) && namespace == name,
         ("fleetpolicies", "status") => true,
+        ("managedclustersets", "") => ["default", "global"].contains(&name.as_str()),
+        ("managedclustersets" | "managedclustersetbindings", "status") => true,
         // Of the tests that grant a status.
         ("managedclusters", "status") | ("certificatesigningrequests", "approval") => true,
         ("leases", "") => namespace == HOME || name == LEASE_NAME,
