@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// The guests that ship with the agent.
-const BUILTIN: [&str; 11] = [
+const BUILTIN: [&str; 16] = [
     "auto-import",
     "availability",
     "cleanup",
@@ -14,8 +14,13 @@ const BUILTIN: [&str; 11] = [
     "cluster-acceptance",
     "cluster-access",
     "cluster-sets",
+    "default-sets",
     "detach",
     "kubeconfig",
+    "managed-namespaces",
+    "set-bindings",
+    "set-members",
+    "taint-times",
     "taints",
     "trigger",
 ];

@@ -4,10 +4,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use transom_guest::Read;
+use transom_guest::kinds::{Kind, MANAGED_CLUSTER, ManagedCluster, ManagedClusterSpec, Metadata};
 use transom_guest::naming::ANNOTATION_PATH;
 
-/// Group and version of ManagedClusters.
-pub(crate) const API_VERSION: &str = "cluster.open-cluster-management.io/v1";
 /// The annotation of a HostedCluster that was imported: the name of its ManagedCluster.
 pub(crate) const IMPORTED: &str = "import.open-cluster-management.io/auto-imported-as";
 /// Its path.
@@ -15,22 +14,16 @@ pub(crate) const IMPORTED_PATH: &str =
     r#"metadata.annotations["import.open-cluster-management.io/auto-imported-as"]"#;
 /// What is read of both kinds, that of the primary first.
 pub(crate) const READS: [Read; 2] = [
-    Read {
-        api_version: "hypershift.openshift.io/v1beta1",
-        kind: "HostedCluster",
-        fields: &["metadata.labels", ANNOTATION_PATH, IMPORTED_PATH],
-        changes: &[],
-    },
-    Read {
-        api_version: API_VERSION,
-        kind: "ManagedCluster",
-        fields: &[
-            "metadata.labels",
-            "spec.hubAcceptsClient",
-            "spec.leaseDurationSeconds",
-        ],
-        changes: &[],
-    },
+    Kind::new("hypershift.openshift.io/v1beta1", "HostedCluster").read(&[
+        "metadata.labels",
+        ANNOTATION_PATH,
+        IMPORTED_PATH,
+    ]),
+    MANAGED_CLUSTER.read(&[
+        "metadata.labels",
+        "spec.hubAcceptsClient",
+        "spec.leaseDurationSeconds",
+    ]),
 ];
 /// The label of an object that a policy made.
 const MADE: &str = "transom.dev/policy";
@@ -52,28 +45,6 @@ pub(crate) struct Hosted {
     metadata: Metadata,
 }
 
-/// What is read of the ManagedCluster.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Managed {
-    metadata: Metadata,
-    spec: Spec,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Metadata {
-    labels: BTreeMap<String, String>,
-    annotations: BTreeMap<String, String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Spec {
-    hub_accepts_client: Option<bool>,
-    lease_duration_seconds: Option<i64>,
-}
-
 impl Hosted {
     /// The managed cluster as which it was imported.
     pub(crate) fn imported_as(&self) -> Option<&str> {
@@ -81,11 +52,9 @@ impl Hosted {
     }
 }
 
-impl Managed {
-    /// Whether a policy made it, or adopted it.
-    pub(crate) fn is_made(&self) -> bool {
-        self.metadata.labels.contains_key(MADE)
-    }
+/// Whether a policy made a ManagedCluster, or adopted it.
+pub(crate) fn is_made(cluster: &ManagedCluster) -> bool {
+    cluster.metadata.labels.contains_key(MADE)
 }
 
 /// The content of the ManagedCluster. Of one that is there already, what people and the hub change stays: acceptance,
@@ -94,7 +63,7 @@ pub(crate) fn content(
     name: &str,
     hosting_cluster: &str,
     hosted: &Hosted,
-    there: Option<&Managed>,
+    there: Option<&ManagedCluster>,
 ) -> Value {
     json!({
         "metadata": {
@@ -110,7 +79,7 @@ pub(crate) fn content(
 }
 
 /// The labels of the HostedCluster that are not those of systems, and the three that every managed cluster has.
-fn labels(name: &str, hosted: &Hosted, there: Option<&Managed>) -> BTreeMap<String, String> {
+fn labels(name: &str, hosted: &Hosted, there: Option<&ManagedCluster>) -> BTreeMap<String, String> {
     let copied = hosted.metadata.labels.iter();
     let copied = copied.filter(|(key, _)| !is_of_system(key));
     let mut labels: BTreeMap<_, _> = copied
@@ -129,12 +98,12 @@ fn labels(name: &str, hosted: &Hosted, there: Option<&Managed>) -> BTreeMap<Stri
     labels
 }
 
-fn spec(there: Option<&Spec>) -> Map<String, Value> {
-    let new = Spec {
+fn spec(there: Option<&ManagedClusterSpec>) -> Map<String, Value> {
+    let new = ManagedClusterSpec {
         hub_accepts_client: Some(true),
         lease_duration_seconds: Some(60),
     };
-    let Spec {
+    let ManagedClusterSpec {
         hub_accepts_client: accepts,
         lease_duration_seconds: lease,
     } = there.unwrap_or(&new);

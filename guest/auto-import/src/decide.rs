@@ -1,16 +1,23 @@
 //! Decides what a HostedCluster is imported as, and whether it is imported at all. Pure functions.
 
-use crate::cluster::{self, Hosted, IMPORTED, Managed};
+use crate::AutoImport;
+use crate::cluster::{self, Hosted, IMPORTED};
 use crate::reasons;
 use crate::settings::{Addons, Settings};
 use serde_json::{Value as Json, json};
-use transom_guest::objects::{Answer, Desired, Input, Need, Requirement, Value, found};
-use transom_guest::{Context, ObjectRef, Primary, Problem, Waiting};
+use transom_guest::kinds::{Kind, MANAGED_CLUSTER, ManagedCluster, NAMESPACE as NAMESPACES};
+use transom_guest::objects::{Answer, Desired, Input, Need, Objects, Requirement, Value, found};
+use transom_guest::{Context, Failure, ObjectRef, Primary, Problem};
 
 /// Role of the ManagedCluster.
 pub(crate) const CLUSTER: &str = "cluster";
 /// Role of its namespace on the hub.
 pub(crate) const NAMESPACE: &str = "namespace";
+
+const ADDON_CONFIG: Kind = Kind::new(
+    "agent.open-cluster-management.io/v1",
+    "KlusterletAddonConfig",
+);
 
 /// The objects of one import, all on the hub.
 struct Import {
@@ -28,96 +35,91 @@ impl Import {
         let name = settings.naming.name(&context.agent, primary)?;
         let hub = settings.hub.as_deref();
         let hub = hub.unwrap_or(&primary.reference.cluster);
-        let on_hub = |api_version, kind| ObjectRef::new(hub, api_version, kind, name.clone());
         Ok(Self {
             hosted: primary.read()?,
-            cluster: on_hub(cluster::API_VERSION, "ManagedCluster"),
-            namespace: on_hub("v1", "Namespace"),
-            addon_config: on_hub(
-                "agent.open-cluster-management.io/v1",
-                "KlusterletAddonConfig",
-            )
-            .in_namespace(name.clone()),
+            cluster: MANAGED_CLUSTER.at(hub, &name),
+            namespace: NAMESPACES.at(hub, &name),
+            addon_config: ADDON_CONFIG.at(hub, &name).in_namespace(&name),
             name,
         })
     }
 
     /// Whether it is left alone: it was imported before, and since then a person detached it, imported it by hand, or gave
     /// it another name.
-    fn is_left(&self, there: Option<&Managed>) -> bool {
+    fn is_left(&self, there: Option<&ManagedCluster>) -> bool {
         let imported_as = self.hosted.imported_as();
-        imported_as.is_some_and(|name| name != self.name || !there.is_some_and(Managed::is_made))
+        imported_as.is_some_and(|name| name != self.name || !there.is_some_and(cluster::is_made))
     }
 }
 
-/// The ManagedCluster; and as targets the objects of the import, unless the cluster is left alone.
-pub(crate) fn require(
-    context: &Context<Settings>,
-    primary: &Primary,
-    inputs: &[Input],
-) -> Result<Requirement, Problem> {
-    let import = Import::of(context, primary)?;
-    let mut needs = vec![Need::object(CLUSTER, import.cluster.clone())];
-    let asked = inputs.iter().any(|input| input.role == CLUSTER);
-    let there: Option<Managed> = found(inputs, CLUSTER).read()?;
-    // Before the ManagedCluster was looked at, it may be one to make.
-    if asked && import.is_left(there.as_ref()) {
-        return Ok(Requirement {
-            targets: Vec::new(),
-            needs,
-        });
-    }
-    let mut targets = vec![import.cluster];
-    if context.settings.addons.is_some() {
-        needs.push(Need::presence(NAMESPACE, import.namespace));
-        targets.push(import.addon_config);
-    }
-    Ok(Requirement { targets, needs })
-}
-
-/// The ManagedCluster, the note on the HostedCluster that it was imported, and the KlusterletAddonConfig.
-pub(crate) fn reconcile(
-    context: &Context<Settings>,
-    primary: &Primary,
-    inputs: &[Input],
-) -> Result<Answer, Problem> {
-    let import = Import::of(context, primary)?;
-    let there: Option<Managed> = found(inputs, CLUSTER).read()?;
-    if import.is_left(there.as_ref()) {
-        return Ok(Answer::default());
-    }
-    let hosting_cluster = hosting_cluster(context)?;
-    let content = cluster::content(
-        &import.name,
-        hosting_cluster,
-        &import.hosted,
-        there.as_ref(),
-    );
-    let note = json!({"metadata": {"annotations": {(IMPORTED): import.name}}});
-    let mut answer = Answer {
-        apply: vec![
-            Desired::whole(&import.cluster, &content),
-            Desired::fields(&primary.reference, &note),
-        ],
-        ..Answer::default()
-    };
-    match (&context.settings.addons, found(inputs, NAMESPACE)) {
-        (None, _) => {}
-        (Some(addons), Value::Present) => {
-            let content = addon_config(&import.name, addons);
-            answer
-                .apply
-                .push(Desired::whole(&import.addon_config, &content));
-        }
-        (Some(_), _) => {
-            let message = format!("the hub has not made the namespace `{}` yet", import.name);
-            answer.wait = Some(Waiting {
-                problem: reasons::CLUSTER_NAMESPACE_MISSING.problem(message),
-                objects: vec![import.namespace],
+impl Objects for AutoImport {
+    /// The ManagedCluster; and as targets the objects of the import, unless the cluster is left alone.
+    fn require(
+        context: &Context<Settings>,
+        primary: &Primary,
+        inputs: &[Input],
+    ) -> Result<Requirement, Failure> {
+        let import = Import::of(context, primary)?;
+        let mut needs = vec![Need::object(CLUSTER, import.cluster.clone())];
+        let asked = inputs.iter().any(|input| input.role == CLUSTER);
+        let there: Option<ManagedCluster> = found(inputs, CLUSTER).read()?;
+        // Before the ManagedCluster was looked at, it may be one to make.
+        if asked && import.is_left(there.as_ref()) {
+            return Ok(Requirement {
+                targets: Vec::new(),
+                needs,
             });
         }
+        let mut targets = vec![import.cluster];
+        if context.settings.addons.is_some() {
+            needs.push(Need::presence(NAMESPACE, import.namespace));
+            targets.push(import.addon_config);
+        }
+        Ok(Requirement { targets, needs })
     }
-    Ok(answer)
+
+    /// The ManagedCluster, the note on the HostedCluster that it was imported, and the KlusterletAddonConfig.
+    fn reconcile(
+        context: &Context<Settings>,
+        primary: &Primary,
+        inputs: Vec<Input>,
+    ) -> Result<Answer, Failure> {
+        let import = Import::of(context, primary)?;
+        let there: Option<ManagedCluster> = found(&inputs, CLUSTER).read()?;
+        if import.is_left(there.as_ref()) {
+            return Ok(Answer::default());
+        }
+        let hosting_cluster = hosting_cluster(context)?;
+        let content = cluster::content(
+            &import.name,
+            hosting_cluster,
+            &import.hosted,
+            there.as_ref(),
+        );
+        let note = json!({"metadata": {"annotations": {(IMPORTED): import.name}}});
+        let mut answer = Answer {
+            apply: vec![
+                Desired::whole(&import.cluster, &content),
+                Desired::fields(&primary.reference, &note),
+            ],
+            ..Answer::default()
+        };
+        match (&context.settings.addons, found(&inputs, NAMESPACE)) {
+            (None, _) => {}
+            (Some(addons), Value::Present) => {
+                let content = addon_config(&import.name, addons);
+                answer
+                    .apply
+                    .push(Desired::whole(&import.addon_config, &content));
+            }
+            (Some(_), _) => {
+                let message = format!("the hub has not made the namespace `{}` yet", import.name);
+                let problem = reasons::CLUSTER_NAMESPACE_MISSING.problem(message);
+                answer.wait = Some(problem.waiting(vec![import.namespace]));
+            }
+        }
+        Ok(answer)
+    }
 }
 
 fn hosting_cluster(context: &Context<Settings>) -> Result<&str, Problem> {

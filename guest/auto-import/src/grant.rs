@@ -1,28 +1,26 @@
 //! What the guest asks a policy to grant when its settings are the defaults.
 
-use crate::cluster::{API_VERSION, IMPORTED_PATH};
+use crate::cluster::IMPORTED_PATH;
 use crate::decide::CLUSTER;
+use transom_guest::kinds::MANAGED_CLUSTER;
 use transom_guest::{Grant, ObjectPattern, ReadGrant, WriteGrant};
 
 /// The ManagedCluster, by the default naming.
-const MANAGED_CLUSTER: ObjectPattern = ObjectPattern {
-    api_version: API_VERSION,
-    kind: "ManagedCluster",
-    namespace: None,
-    name: r#"{primary.annotations["cluster.open-cluster-management.io/managedcluster-name"] | agent.remoteCluster "-" primary.name | primary.name}"#,
-};
+const NAMED: ObjectPattern = MANAGED_CLUSTER.named(
+    r#"{primary.annotations["cluster.open-cluster-management.io/managedcluster-name"] | agent.remoteCluster "-" primary.name | primary.name}"#,
+);
 
 /// The ManagedCluster, and the note on the HostedCluster.
 pub(crate) const GRANT: Grant = Grant {
     read: &[ReadGrant {
         role: CLUSTER,
-        object: MANAGED_CLUSTER,
+        object: NAMED,
         keys: &[],
         why: "The ManagedCluster as it is: what people and the hub changed stays.",
     }],
     write: &[
         WriteGrant::objects(
-            MANAGED_CLUSTER,
+            NAMED,
             &[
                 "metadata.labels",
                 r#"metadata.annotations["import.open-cluster-management.io/klusterlet-deploy-mode"]"#,

@@ -1,35 +1,21 @@
 //! What this guest reads, and what it asks a policy to grant.
 
 use crate::decide;
+use transom_guest::kinds::{self, MANAGED_CLUSTER, NAMESPACE};
 use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, WriteGrant};
 
-const LEASE: ObjectPattern = ObjectPattern {
-    api_version: "coordination.k8s.io/v1",
-    kind: "Lease",
-    namespace: Some("{primary.name}"),
-    name: decide::LEASE_NAME,
-};
+const LEASE: ObjectPattern = kinds::LEASE.within("{primary.name}", decide::LEASE_NAME);
 
 /// The fields that it reads.
 pub(crate) const READS: [Read; 2] = [
-    Read {
-        api_version: "cluster.open-cluster-management.io/v1",
-        kind: "ManagedCluster",
-        fields: &[
-            r#"metadata.annotations["registration.open-cluster-management.io/skip-clock-sync-check"]"#,
-            "spec.leaseDurationSeconds",
-            "status.conditions[HubAcceptedManagedCluster]",
-            "status.conditions[ManagedClusterConditionAvailable]",
-            "status.conditions[ManagedClusterConditionClockSynced]",
-        ],
-        changes: &[],
-    },
-    Read {
-        api_version: "coordination.k8s.io/v1",
-        kind: "Lease",
-        fields: &["spec.renewTime"],
-        changes: &[],
-    },
+    MANAGED_CLUSTER.read(&[
+        r#"metadata.annotations["registration.open-cluster-management.io/skip-clock-sync-check"]"#,
+        "spec.leaseDurationSeconds",
+        "status.conditions[HubAcceptedManagedCluster]",
+        "status.conditions[ManagedClusterConditionAvailable]",
+        "status.conditions[ManagedClusterConditionClockSynced]",
+    ]),
+    kinds::LEASE.read(&["spec.renewTime"]),
 ];
 
 /// What it asks for.
@@ -49,12 +35,7 @@ pub(crate) const GRANT: Grant = Grant {
         },
         ReadGrant {
             role: decide::NAMESPACE,
-            object: ObjectPattern {
-                api_version: "v1",
-                kind: "Namespace",
-                namespace: None,
-                name: "{primary.name}",
-            },
+            object: NAMESPACE.named("{primary.name}"),
             keys: &[],
             why: "Where the lease is made.",
         },

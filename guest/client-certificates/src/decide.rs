@@ -1,15 +1,16 @@
 //! Asks for what a request is judged by, and judges it. Pure functions.
 
+use crate::ClientCertificates;
 use crate::reasons::{APPROVED, NOT_ALLOWED, NOT_RECOGNIZED};
 use crate::request::{self, Kind};
 use crate::settings::Settings;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::collections::BTreeMap;
+use transom_guest::kinds::{MANAGED_CLUSTER, Metadata};
 use transom_guest::objects::{
-    Answer, Condition, Desired, Input, Need, Requirement, Review, Value, Who, found,
+    Answer, Condition, Desired, Input, Need, Objects, Requirement, Review, Value, Who, found,
 };
-use transom_guest::{Context, ObjectRef, Primary, Problem, Reason, Waiting};
+use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Reason};
 
 /// Role of the request itself.
 pub(crate) const REQUEST: &str = "request";
@@ -28,12 +29,6 @@ const ADDON_NAME: &str = "open-cluster-management.io/addon-name";
 struct Fields {
     metadata: Metadata,
     status: Status,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Metadata {
-    labels: BTreeMap<String, String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -67,37 +62,70 @@ fn kind(settings: &Settings, cluster: &str, inputs: &[Input]) -> Option<Kind> {
     }
 }
 
-fn managed_cluster(primary: &Primary, name: &str) -> ObjectRef {
-    let hub = &primary.reference.cluster;
-    let api_version = "cluster.open-cluster-management.io/v1";
-    ObjectRef::new(hub, api_version, "ManagedCluster", name.to_owned())
-}
-
-/// First the request, then what its kind is judged by.
-pub(crate) fn require(
-    context: &Context<Settings>,
-    primary: &Primary,
-    inputs: &[Input],
-) -> Result<Requirement, Problem> {
-    let Some(cluster) = cluster(primary)? else {
-        return Ok(Requirement::default());
-    };
-    let mut needs = vec![Need::certificate_request(
-        REQUEST,
-        primary.reference.clone(),
-    )];
-    match kind(&context.settings, &cluster, inputs) {
-        Some(Kind::Renewal) => needs.push(Need::access(ACCESS, primary, may_renew())),
-        Some(Kind::Imported) => {
-            let cluster = managed_cluster(primary, &cluster);
-            needs.push(Need::presence(CLUSTER, cluster));
+impl Objects for ClientCertificates {
+    /// First the request, then what its kind is judged by.
+    fn require(
+        context: &Context<Settings>,
+        primary: &Primary,
+        inputs: &[Input],
+    ) -> Result<Requirement, Failure> {
+        let Some(cluster) = cluster(primary)? else {
+            return Ok(Requirement::default());
+        };
+        let mut needs = vec![Need::certificate_request(
+            REQUEST,
+            primary.reference.clone(),
+        )];
+        match kind(&context.settings, &cluster, inputs) {
+            Some(Kind::Renewal) => needs.push(Need::access(ACCESS, primary, may_renew())),
+            Some(Kind::Imported) => {
+                let cluster = MANAGED_CLUSTER.beside(primary, cluster);
+                needs.push(Need::presence(CLUSTER, cluster));
+            }
+            _ => {}
         }
-        _ => {}
+        Ok(Requirement {
+            needs,
+            ..Requirement::default()
+        })
     }
-    Ok(Requirement {
-        needs,
-        ..Requirement::default()
-    })
+
+    /// Approves the request, or waits for a person.
+    fn reconcile(
+        context: &Context<Settings>,
+        primary: &Primary,
+        inputs: Vec<Input>,
+    ) -> Result<Answer, Failure> {
+        let Some(cluster) = cluster(primary)? else {
+            return Ok(Answer::default());
+        };
+        let Some(kind) = kind(&context.settings, &cluster, &inputs) else {
+            return Ok(Answer::default());
+        };
+        Ok(match kind {
+            Kind::Foreign(why) => left(NOT_RECOGNIZED, why, Vec::new()),
+            Kind::Listed => approved(primary, "The settings name who made the request."),
+            Kind::Renewal => match found(&inputs, ACCESS) {
+                Value::Allowed => approved(primary, "The agent may renew its certificate."),
+                _ => left(
+                    NOT_ALLOWED,
+                    "The agent may not renew certificates.",
+                    Vec::new(),
+                ),
+            },
+            Kind::Imported => match found(&inputs, CLUSTER) {
+                Value::Present => approved(primary, "The cluster was imported."),
+                _ => {
+                    let awaited = vec![MANAGED_CLUSTER.beside(primary, cluster)];
+                    left(NOT_ALLOWED, "The ManagedCluster is not there.", awaited)
+                }
+            },
+            Kind::Stranger => {
+                let why = "Who made the request is neither the agent nor named in the settings.";
+                left(NOT_ALLOWED, why, Vec::new())
+            }
+        })
+    }
 }
 
 /// Whether the requester may renew certificates: acceptance gives that right, and denial takes it away.
@@ -111,43 +139,6 @@ fn may_renew() -> Review {
         namespace: None,
         name: None,
     }
-}
-
-/// Approves the request, or waits for a person.
-pub(crate) fn reconcile(
-    context: &Context<Settings>,
-    primary: &Primary,
-    inputs: &[Input],
-) -> Result<Answer, Problem> {
-    let Some(cluster) = cluster(primary)? else {
-        return Ok(Answer::default());
-    };
-    let Some(kind) = kind(&context.settings, &cluster, inputs) else {
-        return Ok(Answer::default());
-    };
-    Ok(match kind {
-        Kind::Foreign(why) => left(NOT_RECOGNIZED, why, Vec::new()),
-        Kind::Listed => approved(primary, "The settings name who made the request."),
-        Kind::Renewal => match found(inputs, ACCESS) {
-            Value::Allowed => approved(primary, "The agent may renew its certificate."),
-            _ => left(
-                NOT_ALLOWED,
-                "The agent may not renew certificates.",
-                Vec::new(),
-            ),
-        },
-        Kind::Imported => match found(inputs, CLUSTER) {
-            Value::Present => approved(primary, "The cluster was imported."),
-            _ => {
-                let awaited = vec![managed_cluster(primary, &cluster)];
-                left(NOT_ALLOWED, "The ManagedCluster is not there.", awaited)
-            }
-        },
-        Kind::Stranger => {
-            let why = "Who made the request is neither the agent nor named in the settings.";
-            left(NOT_ALLOWED, why, Vec::new())
-        }
-    })
 }
 
 fn approved(primary: &Primary, message: &str) -> Answer {
@@ -165,10 +156,7 @@ fn approved(primary: &Primary, message: &str) -> Answer {
 
 fn left(reason: Reason, why: &str, objects: Vec<ObjectRef>) -> Answer {
     Answer {
-        wait: Some(Waiting {
-            problem: reason.problem(why),
-            objects,
-        }),
+        wait: Some(reason.problem(why).waiting(objects)),
         ..Answer::default()
     }
 }

@@ -8,8 +8,7 @@ mod request;
 mod settings;
 
 pub use settings::{Bootstrap, Settings};
-use transom_guest::objects::{Answer, Input, Requirement};
-use transom_guest::{About, Context, Failure, Guest, Primary, Problem};
+use transom_guest::{About, Guest, Problem};
 
 /// The guest `client-certificates`.
 pub struct ClientCertificates;
@@ -28,24 +27,6 @@ impl Guest for ClientCertificates {
 
     fn check(settings: &Settings) -> Vec<Problem> {
         settings.check()
-    }
-}
-
-impl transom_guest::Objects for ClientCertificates {
-    fn require(
-        context: &Context<Settings>,
-        primary: &Primary,
-        found: &[Input],
-    ) -> Result<Requirement, Failure> {
-        decide::require(context, primary, found).map_err(Failure::Invalid)
-    }
-
-    fn reconcile(
-        context: &Context<Settings>,
-        primary: &Primary,
-        inputs: Vec<Input>,
-    ) -> Result<Answer, Failure> {
-        decide::reconcile(context, primary, &inputs).map_err(Failure::Invalid)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Decides whether a managed cluster is accepted. Pure function.
 
+use crate::ClusterAcceptance;
 use crate::settings::{Rule, Settings};
-use serde::Deserialize;
 use serde_json::json;
-use std::collections::BTreeMap;
-use transom_guest::objects::{Answer, Desired};
+use transom_guest::kinds::{ManagedCluster, Metadata};
+use transom_guest::objects::{Answer, Desired, Input, Objects};
 use transom_guest::time::format_rfc3339;
-use transom_guest::{Context, Primary, Problem};
+use transom_guest::{Context, Failure, Primary};
 
 /// The annotation that an automatic acceptance leaves, as Open Cluster Management's own: whoever finds it, with any
 /// value, does not accept the cluster again.
@@ -14,39 +14,31 @@ const ACCEPTED_ON: &str = "open-cluster-management.io/automatically-accepted-on"
 /// The annotation that says which program made a ManagedCluster.
 const CREATED_VIA: &str = "open-cluster-management/created-via";
 
-/// What is read of a ManagedCluster.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Cluster {
-    metadata: Metadata,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Metadata {
-    labels: BTreeMap<String, String>,
-    annotations: BTreeMap<String, String>,
-}
-
-/// Accepts a cluster that a rule names and that was not accepted automatically before.
-pub(crate) fn reconcile(context: &Context<Settings>, primary: &Primary) -> Result<Answer, Problem> {
-    let Cluster { metadata } = primary.read()?;
-    let known = metadata.annotations.contains_key(ACCEPTED_ON);
-    let mut rules = context.settings.rules.iter();
-    let accepted = !primary.deleting
-        && !known
-        && rules.any(|rule| fits(rule, &primary.reference.name, &metadata));
-    let apply = accepted.then(|| {
-        let content = json!({
-            "metadata": {"annotations": {(ACCEPTED_ON): format_rfc3339(context.now_seconds)}},
-            "spec": {"hubAcceptsClient": true},
+impl Objects for ClusterAcceptance {
+    /// Accepts a cluster that a rule names and that was not accepted automatically before.
+    fn reconcile(
+        context: &Context<Settings>,
+        primary: &Primary,
+        _: Vec<Input>,
+    ) -> Result<Answer, Failure> {
+        let ManagedCluster { metadata, .. } = primary.read()?;
+        let known = metadata.annotations.contains_key(ACCEPTED_ON);
+        let mut rules = context.settings.rules.iter();
+        let accepted = !primary.deleting
+            && !known
+            && rules.any(|rule| fits(rule, &primary.reference.name, &metadata));
+        let apply = accepted.then(|| {
+            let content = json!({
+                "metadata": {"annotations": {(ACCEPTED_ON): format_rfc3339(context.now_seconds)}},
+                "spec": {"hubAcceptsClient": true},
+            });
+            Desired::fields(&primary.reference, &content)
         });
-        Desired::fields(&primary.reference, &content)
-    });
-    Ok(Answer {
-        apply: apply.into_iter().collect(),
-        ..Answer::default()
-    })
+        Ok(Answer {
+            apply: apply.into_iter().collect(),
+            ..Answer::default()
+        })
+    }
 }
 
 /// Whether a cluster has a name, a creator and every label that a rule wants; what a rule leaves out fits every cluster.

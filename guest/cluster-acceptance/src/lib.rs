@@ -4,8 +4,8 @@ mod decide;
 mod settings;
 
 pub use settings::{Rule, Settings};
-use transom_guest::objects::{Answer, Input};
-use transom_guest::{About, Context, Failure, Grant, Guest, Primary, Problem, Read, WriteGrant};
+use transom_guest::kinds::MANAGED_CLUSTER;
+use transom_guest::{About, Grant, Guest, Problem, WriteGrant};
 
 /// The guest `cluster-acceptance`.
 pub struct ClusterAcceptance;
@@ -16,16 +16,11 @@ impl Guest for ClusterAcceptance {
     const ABOUT: About = About {
         name: "cluster-acceptance",
         version: env!("CARGO_PKG_VERSION"),
-        reads: &[Read {
-            api_version: "cluster.open-cluster-management.io/v1",
-            kind: "ManagedCluster",
-            fields: &[
-                "metadata.labels",
-                r#"metadata.annotations["open-cluster-management.io/automatically-accepted-on"]"#,
-                r#"metadata.annotations["open-cluster-management/created-via"]"#,
-            ],
-            changes: &[],
-        }],
+        reads: &[MANAGED_CLUSTER.read(&[
+            "metadata.labels",
+            r#"metadata.annotations["open-cluster-management.io/automatically-accepted-on"]"#,
+            r#"metadata.annotations["open-cluster-management/created-via"]"#,
+        ])],
         reasons: &[],
         settings_schema: include_str!("../settings.schema.json"),
         grant: Grant {
@@ -42,16 +37,6 @@ impl Guest for ClusterAcceptance {
 
     fn check(settings: &Settings) -> Vec<Problem> {
         settings.check()
-    }
-}
-
-impl transom_guest::Objects for ClusterAcceptance {
-    fn reconcile(
-        context: &Context<Settings>,
-        primary: &Primary,
-        _: Vec<Input>,
-    ) -> Result<Answer, Failure> {
-        decide::reconcile(context, primary).map_err(Failure::Invalid)
     }
 }
 

@@ -1,14 +1,19 @@
 //! Decides what the agents of a managed cluster may do on the hub. Pure functions.
 
+use crate::ClusterAccess;
+use crate::grant::MANIFEST_WORK;
 use crate::reasons::{ACCEPTED, DENIED, NAME_RESERVED, WORKS_REMAIN};
 use crate::rules;
 use crate::settings::Settings;
-use serde::Deserialize;
 use serde_json::{Value as Json, json};
-use transom_guest::objects::{
-    Answer, Condition, Desired, Form, Input, Need, Query, Requirement, Value, found,
+use transom_guest::kinds::{
+    CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, ManagedCluster, NAMESPACE, ROLE_BINDING,
 };
-use transom_guest::{Context, ObjectRef, Primary, Problem, Reason, Waiting};
+use transom_guest::objects::{
+    Answer, Condition, Desired, Form, Input, Need, Objects as World, Query, Requirement, Value,
+    found,
+};
+use transom_guest::{Context, Failure, ObjectRef, Primary, Reason};
 
 /// Role of the ManifestWorks of the cluster.
 pub(crate) const WORKS: &str = "works";
@@ -17,32 +22,6 @@ pub(crate) const HUB_ACCEPTED: &str = "HubAcceptedManagedCluster";
 /// What the names of all roles and bindings begin with.
 const PREFIX: &str = "open-cluster-management:managedcluster:";
 const RBAC: &str = "rbac.authorization.k8s.io";
-
-/// What is read of a ManagedCluster.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Cluster {
-    spec: Spec,
-    status: Status,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Spec {
-    hub_accepts_client: bool,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    conditions: Vec<Has>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Has {
-    status: String,
-}
 
 /// What was decided about a cluster.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,17 +35,13 @@ enum Decided {
     Leaving,
 }
 
-impl Cluster {
-    fn decided(&self, primary: &Primary) -> Decided {
-        match (
-            self.spec.hub_accepts_client,
-            self.status.conditions.as_slice(),
-        ) {
-            (false, []) => Decided::Nothing,
-            _ if primary.deleting => Decided::Leaving,
-            (true, _) => Decided::Accepted,
-            (false, _) => Decided::Denied,
-        }
+fn decided(cluster: &ManagedCluster, primary: &Primary) -> Decided {
+    let accepts = cluster.spec.hub_accepts_client == Some(true);
+    match (accepts, cluster.status.conditions.as_slice()) {
+        (false, []) => Decided::Nothing,
+        _ if primary.deleting => Decided::Leaving,
+        (true, _) => Decided::Accepted,
+        (false, _) => Decided::Denied,
     }
 }
 
@@ -80,21 +55,14 @@ impl Objects<'_> {
         &self.primary.reference.name
     }
 
-    fn object(&self, api_version: &str, kind: &str, name: String) -> ObjectRef {
-        ObjectRef::new(&self.primary.reference.cluster, api_version, kind, name)
-    }
-
-    fn rbac(&self, kind: &str, name: &str) -> ObjectRef {
-        let api_version = [RBAC, "/v1"].concat();
-        self.object(&api_version, kind, [PREFIX, name].concat())
+    fn rbac(&self, kind: Kind, name: &str) -> ObjectRef {
+        kind.beside(self.primary, [PREFIX, name].concat())
     }
 
     /// The binding of a shared role in the namespace of the cluster.
     fn binding(&self, what: &str) -> ObjectRef {
-        ObjectRef {
-            namespace: Some(self.name().to_owned()),
-            ..self.rbac("RoleBinding", &[self.name(), ":", what].concat())
-        }
+        let binding = self.rbac(ROLE_BINDING, &[self.name(), ":", what].concat());
+        binding.in_namespace(self.name())
     }
 
     /// Those that are made, in order, each with what it says. Of a cluster that is being deleted only the work agent keeps
@@ -109,21 +77,21 @@ impl Objects<'_> {
         };
         let mut all = Vec::new();
         if accepted {
-            let namespace = self.object("v1", "Namespace", name.to_owned());
+            let namespace = NAMESPACE.beside(self.primary, name);
             all.push((namespace, self.labelled(json!({}))));
         }
         if accepted {
-            let shared = self.rbac("ClusterRole", "registration");
+            let shared = self.rbac(CLUSTER_ROLE, "registration");
             all.push((shared, json!({"rules": rules::of_registration()})));
         }
         if accepted || works {
-            let shared = self.rbac("ClusterRole", "work");
+            let shared = self.rbac(CLUSTER_ROLE, "work");
             all.push((shared, json!({"rules": rules::of_work()})));
         }
         if let Some(rules) = rules {
-            let own = self.rbac("ClusterRole", name);
+            let own = self.rbac(CLUSTER_ROLE, name);
             all.push((own, self.labelled(json!({"rules": rules}))));
-            all.push((self.rbac("ClusterRoleBinding", name), self.bound(name)));
+            all.push((self.rbac(CLUSTER_ROLE_BINDING, name), self.bound(name)));
         }
         if accepted {
             all.push((self.binding("registration"), self.bound("registration")));
@@ -155,88 +123,87 @@ impl Objects<'_> {
     }
 }
 
-/// The objects that are made; of a denied cluster first whether it has works.
-pub(crate) fn require(
-    context: &Context<Settings>,
-    primary: &Primary,
-    inputs: &[Input],
-) -> Result<Requirement, Problem> {
-    let cluster: Cluster = primary.read()?;
-    if ["registration", "work"].contains(&&*primary.reference.name) {
-        return Err(NAME_RESERVED.problem("The name of the cluster is that of a shared role."));
+impl World for ClusterAccess {
+    /// The objects that are made; of a denied cluster first whether it has works.
+    fn require(
+        context: &Context<Settings>,
+        primary: &Primary,
+        inputs: &[Input],
+    ) -> Result<Requirement, Failure> {
+        let cluster: ManagedCluster = primary.read()?;
+        if ["registration", "work"].contains(&&*primary.reference.name) {
+            let why = "The name of the cluster is that of a shared role.";
+            return Err(NAME_RESERVED.problem(why).into());
+        }
+        let objects = Objects { primary };
+        let decided = decided(&cluster, primary);
+        let needs = match decided {
+            // Also works that are being deleted: the work agent has to clean up what they made.
+            Decided::Denied | Decided::Leaving => vec![Need {
+                form: Form::Every(Query {
+                    names_only: true,
+                    terminating: true,
+                    ..Query::default()
+                }),
+                ..Need::object(WORKS, works(&objects))
+            }],
+            _ => Vec::new(),
+        };
+        let may_renew = context.settings.denied_may_renew;
+        let made = objects.made(decided, !is_clean(inputs), may_renew);
+        let targets = made.into_iter().map(|(object, _)| object).collect();
+        Ok(Requirement { targets, needs })
     }
-    let objects = Objects { primary };
-    let decided = cluster.decided(primary);
-    let needs = match decided {
-        // Also works that are being deleted: the work agent has to clean up what they made.
-        Decided::Denied | Decided::Leaving => vec![Need {
-            form: Form::Every(Query {
-                names_only: true,
-                terminating: true,
-                ..Query::default()
-            }),
-            ..Need::object(WORKS, works(&objects))
-        }],
-        _ => Vec::new(),
-    };
-    let may_renew = context.settings.denied_may_renew;
-    let made = objects.made(decided, !is_clean(inputs), may_renew);
-    let targets = made.into_iter().map(|(object, _)| object).collect();
-    Ok(Requirement { targets, needs })
+
+    /// What the agents of the cluster may do, and what was decided.
+    fn reconcile(
+        context: &Context<Settings>,
+        primary: &Primary,
+        inputs: Vec<Input>,
+    ) -> Result<Answer, Failure> {
+        let cluster: ManagedCluster = primary.read()?;
+        let objects = Objects { primary };
+        let (decided, works) = (decided(&cluster, primary), !is_clean(&inputs));
+        let said = match decided {
+            Decided::Nothing => return Ok(Answer::default()),
+            Decided::Leaving => None,
+            Decided::Accepted => Some(("True", ACCEPTED, "Accepted by hub cluster admin")),
+            Decided::Denied => Some(("False", DENIED, "Denied by hub cluster admin")),
+        };
+        let made = objects.made(decided, works, context.settings.denied_may_renew);
+        let desired = made
+            .iter()
+            .map(|(object, content)| Desired::whole(object, content));
+        let mut apply: Vec<_> = desired.collect();
+        if let Some((status, reason, message)) = said {
+            let mut conditions = cluster.status.conditions.iter();
+            if !conditions.any(|condition| condition.status == status) {
+                apply.push(decision(primary, status, &reason, message));
+            }
+        }
+        let wait = (decided != Decided::Accepted && works).then(|| {
+            let problem = WORKS_REMAIN.problem("The cluster still has ManifestWorks.");
+            problem.waiting(Vec::new())
+        });
+        Ok(Answer {
+            apply,
+            // Without it the binding of the work agent would go with the cluster, before the agent has cleaned up.
+            keep_finalizer: decided == Decided::Accepted || works,
+            wait,
+            ..Answer::default()
+        })
+    }
 }
 
 /// The place of the works.
 fn works(objects: &Objects<'_>) -> ObjectRef {
-    let api_version = "work.open-cluster-management.io/v1";
-    ObjectRef {
-        namespace: Some(objects.name().to_owned()),
-        ..objects.object(api_version, "ManifestWork", String::new())
-    }
+    let works = MANIFEST_WORK.all(objects.primary);
+    works.in_namespace(objects.name())
 }
 
 /// Whether it is known that there are no works.
 fn is_clean(inputs: &[Input]) -> bool {
     matches!(found(inputs, WORKS), Value::Every(works) if works.is_empty())
-}
-
-/// What the agents of the cluster may do, and what was decided.
-pub(crate) fn reconcile(
-    context: &Context<Settings>,
-    primary: &Primary,
-    inputs: &[Input],
-) -> Result<Answer, Problem> {
-    let cluster: Cluster = primary.read()?;
-    let objects = Objects { primary };
-    let (decided, works) = (cluster.decided(primary), !is_clean(inputs));
-    let said = match decided {
-        Decided::Nothing => return Ok(Answer::default()),
-        Decided::Leaving => None,
-        Decided::Accepted => Some(("True", ACCEPTED, "Accepted by hub cluster admin")),
-        Decided::Denied => Some(("False", DENIED, "Denied by hub cluster admin")),
-    };
-    let made = objects.made(decided, works, context.settings.denied_may_renew);
-    let desired = made
-        .iter()
-        .map(|(object, content)| Desired::whole(object, content));
-    let mut apply: Vec<_> = desired.collect();
-    if let Some((status, reason, message)) = said {
-        let mut conditions = cluster.status.conditions.iter();
-        if !conditions.any(|condition| condition.status == status) {
-            apply.push(decision(primary, status, &reason, message));
-        }
-    }
-    let waits = decided != Decided::Accepted && works;
-    let wait = waits.then(|| Waiting {
-        problem: WORKS_REMAIN.problem("The cluster still has ManifestWorks."),
-        objects: Vec::new(),
-    });
-    Ok(Answer {
-        apply,
-        // Without it the binding of the work agent would go with the cluster, before the agent has cleaned up.
-        keep_finalizer: decided == Decided::Accepted || works,
-        wait,
-        ..Answer::default()
-    })
 }
 
 fn decision(primary: &Primary, status: &str, reason: &Reason, message: &str) -> Desired {

@@ -2,42 +2,26 @@
 //! policy; `policies/cluster-access` does.
 
 use crate::decide;
-use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, WriteGrant};
+use transom_guest::kinds::{
+    CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, MANAGED_CLUSTER, NAMESPACE, ROLE_BINDING,
+};
+use transom_guest::{Grant, Read, ReadGrant, WriteGrant};
 
 /// The fields that it reads.
-pub(crate) const READS: [Read; 1] = [Read {
-    api_version: "cluster.open-cluster-management.io/v1",
-    kind: "ManagedCluster",
-    fields: &[
-        "spec.hubAcceptsClient",
-        "status.conditions[HubAcceptedManagedCluster]",
-    ],
-    changes: &[],
-}];
+pub(crate) const READS: [Read; 1] = [MANAGED_CLUSTER.read(&[
+    "spec.hubAcceptsClient",
+    "status.conditions[HubAcceptedManagedCluster]",
+])];
 
-const fn role(
-    kind: &'static str,
-    namespace: Option<&'static str>,
-    name: &'static str,
-) -> ObjectPattern {
-    ObjectPattern {
-        api_version: "rbac.authorization.k8s.io/v1",
-        kind,
-        namespace,
-        name,
-    }
-}
+/// What a work agent applies to its cluster.
+pub(crate) const MANIFEST_WORK: Kind =
+    Kind::new("work.open-cluster-management.io/v1", "ManifestWork");
 
 /// What it asks for.
 pub(crate) const GRANT: Grant = Grant {
     read: &[ReadGrant {
         role: decide::WORKS,
-        object: ObjectPattern {
-            api_version: "work.open-cluster-management.io/v1",
-            kind: "ManifestWork",
-            namespace: Some("{primary.name}"),
-            name: "*",
-        },
+        object: MANIFEST_WORK.within("{primary.name}", "*"),
         keys: &[],
         why: "Whether a denied cluster still has works to clean up.",
     }],
@@ -47,57 +31,35 @@ pub(crate) const GRANT: Grant = Grant {
             "Says that the cluster was accepted or denied.",
         ),
         WriteGrant::objects(
-            ObjectPattern {
-                api_version: "v1",
-                kind: "Namespace",
-                namespace: None,
-                name: "{primary.name}",
-            },
+            NAMESPACE.named("{primary.name}"),
             &[r#"metadata.labels["open-cluster-management.io/cluster-name"]"#],
             "The namespace of the cluster.",
         ),
         WriteGrant::objects(
-            role(
-                "ClusterRole",
-                None,
-                "open-cluster-management:managedcluster:{primary.name}",
-            ),
+            CLUSTER_ROLE.named("open-cluster-management:managedcluster:{primary.name}"),
             &["rules"],
             "What the agents of the cluster may do on the whole hub.",
         ),
         WriteGrant::objects(
-            role(
-                "ClusterRoleBinding",
-                None,
-                "open-cluster-management:managedcluster:{primary.name}",
-            ),
+            CLUSTER_ROLE_BINDING.named("open-cluster-management:managedcluster:{primary.name}"),
             &["roleRef", "subjects"],
             "Gives it to them.",
         ),
         WriteGrant::objects(
-            role(
-                "RoleBinding",
-                Some("{primary.name}"),
+            ROLE_BINDING.within(
+                "{primary.name}",
                 "open-cluster-management:managedcluster:{primary.name}:*",
             ),
             &["roleRef", "subjects"],
             "Gives them the shared roles in the namespace of the cluster.",
         ),
         WriteGrant::objects(
-            role(
-                "ClusterRole",
-                None,
-                "open-cluster-management:managedcluster:registration",
-            ),
+            CLUSTER_ROLE.named("open-cluster-management:managedcluster:registration"),
             &["rules"],
             "What registration agents may do in the namespaces of their clusters.",
         ),
         WriteGrant::objects(
-            role(
-                "ClusterRole",
-                None,
-                "open-cluster-management:managedcluster:work",
-            ),
+            CLUSTER_ROLE.named("open-cluster-management:managedcluster:work"),
             &["rules"],
             "What work agents may do in the namespaces of their clusters.",
         ),

@@ -8,8 +8,7 @@ mod rules;
 mod settings;
 
 pub use settings::Settings;
-use transom_guest::objects::{Answer, Input, Requirement};
-use transom_guest::{About, Context, Failure, Guest, Primary};
+use transom_guest::{About, Guest};
 
 /// The guest `cluster-access`.
 pub struct ClusterAccess;
@@ -25,24 +24,6 @@ impl Guest for ClusterAccess {
         settings_schema: include_str!("../settings.schema.json"),
         grant: grant::GRANT,
     };
-}
-
-impl transom_guest::Objects for ClusterAccess {
-    fn require(
-        context: &Context<Settings>,
-        primary: &Primary,
-        found: &[Input],
-    ) -> Result<Requirement, Failure> {
-        decide::require(context, primary, found).map_err(Failure::Invalid)
-    }
-
-    fn reconcile(
-        context: &Context<Settings>,
-        primary: &Primary,
-        inputs: Vec<Input>,
-    ) -> Result<Answer, Failure> {
-        decide::reconcile(context, primary, &inputs).map_err(Failure::Invalid)
-    }
 }
 
 transom_guest::register!(objects: ClusterAccess);

@@ -1,60 +1,36 @@
 //! Finds the rule for a managed cluster. Pure function.
 
+use crate::ClusterSets;
 use crate::settings::{Rule, Settings};
-use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use transom_guest::objects::{Answer, Desired};
-use transom_guest::{Primary, Problem};
+use transom_guest::kinds::{ManagedCluster, SET_LABEL};
+use transom_guest::objects::{Answer, Desired, Input, Objects};
+use transom_guest::{Context, Failure, Primary};
 
-/// The label that puts a ManagedCluster into a set.
-pub(crate) const LABEL: &str = "cluster.open-cluster-management.io/clusterset";
-
-/// What is read of a ManagedCluster.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Cluster {
-    metadata: Metadata,
-    status: Status,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Metadata {
-    labels: BTreeMap<String, String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Status {
-    cluster_claims: Vec<Claim>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Claim {
-    name: String,
-    value: String,
-}
-
-/// The label by the first rule that fits; without one, and while the cluster is being deleted, it stays as it is.
-pub(crate) fn reconcile(settings: &Settings, primary: &Primary) -> Result<Answer, Problem> {
-    if primary.deleting {
-        return Ok(Answer::default());
+impl Objects for ClusterSets {
+    fn reconcile(
+        context: &Context<Settings>,
+        primary: &Primary,
+        _: Vec<Input>,
+    ) -> Result<Answer, Failure> {
+        let cluster: ManagedCluster = primary.read()?;
+        let content = label(&context.settings, cluster).filter(|_| !primary.deleting);
+        let apply = content.map(|content| Desired::fields(&primary.reference, &content));
+        Ok(Answer {
+            apply: apply.into_iter().collect(),
+            ..Answer::default()
+        })
     }
-    let Cluster { metadata, status } = primary.read()?;
-    let claims = status.cluster_claims.into_iter();
+}
+
+/// The label by the first rule that fits; without one it stays as it is.
+fn label(settings: &Settings, cluster: ManagedCluster) -> Option<Value> {
+    let claims = cluster.status.cluster_claims.into_iter();
     let claims = claims.map(|claim| (claim.name, claim.value)).collect();
     let mut rules = settings.rules.iter();
-    let rule = rules.find(|rule| fits(rule, &metadata.labels, &claims));
-    let apply = rule.map(|rule| {
-        let content = json!({"metadata": {"labels": {(LABEL): rule.set}}});
-        Desired::fields(&primary.reference, &content)
-    });
-    Ok(Answer {
-        apply: apply.into_iter().collect(),
-        ..Answer::default()
-    })
+    let rule = rules.find(|rule| fits(rule, &cluster.metadata.labels, &claims))?;
+    Some(json!({"metadata": {"labels": {(SET_LABEL): rule.set}}}))
 }
 
 /// Whether a cluster has every label and claim that a rule names, with one of the values; `*` is any value.

@@ -5,8 +5,8 @@ mod decide;
 mod settings;
 
 pub use settings::{Rule, Settings};
-use transom_guest::objects::{Answer, Input};
-use transom_guest::{About, Context, Failure, Grant, Guest, Primary, Problem, Read, WriteGrant};
+use transom_guest::kinds::MANAGED_CLUSTER;
+use transom_guest::{About, Grant, Guest, Problem, WriteGrant};
 
 /// The guest `cluster-sets`.
 pub struct ClusterSets;
@@ -17,12 +17,7 @@ impl Guest for ClusterSets {
     const ABOUT: About = About {
         name: "cluster-sets",
         version: env!("CARGO_PKG_VERSION"),
-        reads: &[Read {
-            api_version: "cluster.open-cluster-management.io/v1",
-            kind: "ManagedCluster",
-            fields: &["metadata.labels", "status.clusterClaims"],
-            changes: &[],
-        }],
+        reads: &[MANAGED_CLUSTER.read(&["metadata.labels", "status.clusterClaims"])],
         reasons: &[],
         settings_schema: include_str!("../settings.schema.json"),
         grant: Grant {
@@ -36,16 +31,6 @@ impl Guest for ClusterSets {
 
     fn check(settings: &Settings) -> Vec<Problem> {
         settings.check()
-    }
-}
-
-impl transom_guest::Objects for ClusterSets {
-    fn reconcile(
-        context: &Context<Settings>,
-        primary: &Primary,
-        _: Vec<Input>,
-    ) -> Result<Answer, Failure> {
-        decide::reconcile(&context.settings, primary).map_err(Failure::Invalid)
     }
 }
 

@@ -1,9 +1,9 @@
 //! The settings of the guest `cluster-sets`: rules, of which the first that fits decides.
 
-use crate::decide::LABEL;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use transom_guest::Problem;
+use transom_guest::kinds::{SET_LABEL, is_label_value};
 
 /// The rules. Without one, no cluster is changed.
 #[derive(Debug, Default, Deserialize)]
@@ -41,24 +41,11 @@ impl Settings {
                     problems.push(Problem::in_settings(&field(name), why));
                 }
             }
-            if rule.labels.contains_key(LABEL) {
+            if rule.labels.contains_key(SET_LABEL) {
                 let why = "depends on the label that the rule sets";
                 problems.push(Problem::in_settings(&field("labels"), why));
             }
         }
         problems
     }
-}
-
-/// Whether a text is a value that a label can have, and not empty.
-fn is_label_value(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let ends = [bytes.first(), bytes.last()];
-    text.len() <= 63
-        && ends
-            .iter()
-            .all(|end| end.is_some_and(u8::is_ascii_alphanumeric))
-        && bytes
-            .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }

@@ -55,10 +55,22 @@ impl Problem {
     /// Waits instead of failing: the guest is asked again when one of these objects appears or changes.
     #[must_use]
     pub fn waiting_for(self, objects: Vec<ObjectRef>) -> Failure {
-        Failure::Waiting(Waiting {
+        Failure::Waiting(self.waiting(objects))
+    }
+
+    /// What an answer waits for after it is applied. Without objects it waits for something that no object shows.
+    pub fn waiting(self, objects: Vec<ObjectRef>) -> Waiting {
+        Waiting {
             problem: self,
             objects,
-        })
+        }
+    }
+}
+
+/// What cannot be used is final until an input changes.
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self::Invalid(problem)
     }
 }
 

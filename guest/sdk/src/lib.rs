@@ -37,6 +37,7 @@ pub mod bindings;
 mod context;
 #[cfg(feature = "facts")]
 pub mod facts;
+pub mod kinds;
 pub mod kubeconfig;
 pub mod log;
 pub mod naming;

@@ -200,6 +200,14 @@ impl Need {
         }
     }
 
+    /// How many objects of a kind have such labels, in the namespace of `place` if it has one; the name of `place` is empty.
+    pub fn count(role: &str, place: ObjectRef, labels: Vec<LabelTerm>) -> Self {
+        Self {
+            form: Form::Count(labels),
+            ..Self::object(role, place)
+        }
+    }
+
     /// How the last reconcile of the primary ended.
     pub fn outcome(role: &str, primary: &Primary) -> Self {
         Self {
@@ -260,10 +268,10 @@ impl Value {
 }
 
 impl Member {
-    /// Reads the declared fields of an object of a set; as for [`Value::read`].
+    /// Reads the declared fields of the member, as [`Value::read`] does.
     ///
     /// # Errors
-    /// A problem with reason `UnreadableFields` if a field has another type than the guest expects.
+    /// As for [`Value::read`].
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
         settings::fields(&self.fields)
     }

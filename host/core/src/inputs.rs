@@ -98,7 +98,9 @@ pub fn cross(
             continue;
         }
         let value = match (found.living(), &found.need.form) {
-            (None, _) | (_, Form::Every(_) | Form::Outcome | Form::Access(_)) => InputValue::Absent,
+            (None, _) | (_, Form::Every(_) | Form::Count(_) | Form::Outcome | Form::Access(_)) => {
+                InputValue::Absent
+            }
             (Some(object), Form::CertificateRequest) => {
                 let read = request::read(object);
                 let read = read.map_err(|invalid| Failure::invalid_object(object, &invalid))?;

@@ -162,11 +162,11 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
             let message = format!("the guest asks about {place}, which is not its primary");
             return Err(Failure::known(KnownReason::ContractBroken, message));
         }
-        Form::Every(_) if place.name.is_empty() => {
+        Form::Every(_) | Form::Count(_) if place.name.is_empty() => {
             namespace_possible(place)?;
         }
-        Form::Every(_) => {
-            let message = format!("the guest asks for every object, and names {place}");
+        Form::Every(_) | Form::Count(_) => {
+            let message = format!("the guest asks about every object, and names {place}");
             return Err(Failure::known(KnownReason::ContractBroken, message));
         }
         _ => possible(place)?,
@@ -187,7 +187,7 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
         };
         return refused(&format!("; its roles are {roles}"));
     };
-    if matches!(need.form, Form::Every(_)) {
+    if matches!(need.form, Form::Every(_) | Form::Count(_)) {
         return match (rule.admits_every(place, data), rule.every) {
             (Some(_), _) => Ok(()),
             (None, Some(_)) => refused(&format!("; granted: {}", rule.shown(data))),
@@ -216,6 +216,7 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
         | Form::Service
         | Form::CertificateRequest
         | Form::Every(_)
+        | Form::Count(_)
         | Form::Outcome
         | Form::Access(_) => refused(": its kind cannot be read in this form"),
     }
@@ -557,6 +558,24 @@ mod tests {
                 Some("InvalidTargetName"),
             ),
             (demo(), Some("ContractBroken")),
+            (
+                need("home", "Namespace", None, "", Form::Count(Vec::new())),
+                None,
+            ),
+            (
+                need(
+                    "klusterlet",
+                    "Klusterlet",
+                    None,
+                    "",
+                    Form::Count(Vec::new()),
+                ),
+                Some("ReadNotGranted"),
+            ),
+            (
+                need("home", "Namespace", None, "demo", Form::Count(Vec::new())),
+                Some("ContractBroken"),
+            ),
             (
                 Need {
                     form: age("spec.x", 1),

@@ -155,7 +155,7 @@ proptest! {
         let declared = everything();
         let written = [Path::parse("spec.taints").unwrap()];
         for evaluator in [Evaluator::Guest, Evaluator::AnyChange] {
-            let predicate = Predicate { evaluator, declared: &declared, written: &written };
+            let predicate = Predicate { evaluator, declared: &declared, written: &written, finalizer: None };
             let last_seen = LastSeen::of(&before, predicate);
             let _ = trigger::observe(predicate, Some(&last_seen), &after);
             prop_assert_eq!(trigger::observe(predicate, Some(&last_seen), &before), trigger::PredicateResult::Ignore);

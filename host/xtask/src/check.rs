@@ -77,7 +77,7 @@ const UNIT: [Step; 3] = [
 ];
 
 /// The packages that decide.
-const DECIDING: [&str; 14] = [
+const DECIDING: [&str; 19] = [
     "--package=transom-api",
     "--package=transom-auto-import",
     "--package=transom-availability",
@@ -86,10 +86,15 @@ const DECIDING: [&str; 14] = [
     "--package=transom-cluster-acceptance",
     "--package=transom-cluster-access",
     "--package=transom-cluster-sets",
-    "--package=transom-detach",
     "--package=transom-core",
+    "--package=transom-default-sets",
+    "--package=transom-detach",
     "--package=transom-guest",
     "--package=transom-kubeconfig",
+    "--package=transom-managed-namespaces",
+    "--package=transom-set-bindings",
+    "--package=transom-set-members",
+    "--package=transom-taint-times",
     "--package=transom-taints",
     "--package=transom-trigger",
 ];

@@ -60,6 +60,7 @@ enum Part {
     Watch,
     Memory,
     Cluster,
+    Sets,
 }
 
 impl Args {
@@ -116,6 +117,9 @@ impl Run {
                 managed: self.managed,
             };
             cluster::measure(&programs, &self.work, sizes, &mut table)?;
+        }
+        if self.only.contains(&Part::Sets) {
+            cluster::sets(&programs, &self.work, self.managed, &mut table)?;
         }
         table.finish(&self.out)
     }

@@ -6,6 +6,7 @@ mod changes;
 mod first;
 mod fleet;
 mod flips;
+mod sets;
 mod spent;
 mod taints;
 
@@ -50,9 +51,23 @@ pub(crate) fn measure(
         drop(scene);
         let scene = Scene::managed(work, sizes.managed).await?;
         taints::measure(programs, &scene, table).await?;
+        sets::measure(programs, &scene, table).await?;
         drop(scene);
         let scene = Scene::managed(work, sizes.managed.min(ACCEPTED)).await?;
         acceptance::measure(programs, &scene, table).await
+    })
+}
+
+/// Measures only sets of ManagedClusters, on a server of its own.
+pub(crate) fn sets(
+    programs: &Programs,
+    work: &Path,
+    managed: usize,
+    table: &mut Table,
+) -> Result<()> {
+    Runtime::new()?.block_on(async {
+        let scene = Scene::managed(work, managed).await?;
+        sets::measure(programs, &scene, table).await
     })
 }
 

@@ -28,6 +28,8 @@ pub(crate) enum NewGuest {
     Kubeconfig,
     /// When a primary is reconciled.
     Trigger,
+    /// Which objects are made for a primary.
+    Objects,
 }
 
 /// What `policy` writes.

@@ -70,11 +70,24 @@ const TRIGGER: Files = files!("trigger/":
     "cases/becomes-available/expected.yaml" = "cases/becomes-available/expected.yaml",
 );
 
+const OBJECTS: Files = files!("objects/":
+    "src/lib.rs" = "lib.rs",
+    "policy.yaml" = "policy.yaml",
+    "given.yaml" = "given.yaml",
+    "cases/targets/given.yaml" = "cases/targets/given.yaml",
+    "cases/targets/expected.yaml" = "cases/targets/expected.yaml",
+    "cases/made/given.yaml" = "cases/made/given.yaml",
+    "cases/made/expected.yaml" = "cases/made/expected.yaml",
+    "cases/without-env/given.yaml" = "cases/without-env/given.yaml",
+    "cases/without-env/expected.yaml" = "cases/without-env/expected.yaml",
+);
+
 fn template(guest: NewGuest) -> Files {
     match guest {
         NewGuest::Taints => TAINTS,
         NewGuest::Kubeconfig => KUBECONFIG,
         NewGuest::Trigger => TRIGGER,
+        NewGuest::Objects => OBJECTS,
     }
 }
 

@@ -343,8 +343,8 @@ const RULES: [(&str, &str, &str); 35] = [
     ),
     (
         "spec.grant.write[]",
-        "(has(self.target) && self.fields == ['spec.taints']) == (has(self.taintKeys) && size(self.taintKeys) > 0)",
-        "taintKeys must not be empty where `target: primary` has the fields [spec.taints], and are for that only",
+        "!has(self.taintKeys) || has(self.target) && self.fields == ['spec.taints'] && size(self.taintKeys) > 0",
+        "taintKeys must not be empty, and are for `target: primary` with the fields [spec.taints] only",
     ),
     (
         "spec.grant.write[]",

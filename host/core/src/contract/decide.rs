@@ -29,6 +29,8 @@ pub enum Form {
     CertificateRequest,
     /// What the API server says about who may do something.
     Access(Review),
+    /// How many objects of the kind have such labels, in the namespace if there is one.
+    Count(Vec<LabelTerm>),
 }
 
 /// A question to the API server: whether somebody may do something.
@@ -107,7 +109,7 @@ fn operator<S: Serializer>(operator: &LabelOperator, serializer: S) -> Result<S:
 }
 
 /// Which change of an input calls for another reconcile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wake {
     /// Every change; of an age, only that it gets to another side of its limit.
@@ -218,6 +220,8 @@ pub enum InputValue {
     Allowed,
     /// They may not, with what the API server says.
     Denied(String),
+    /// How many objects there are.
+    Count(u32),
 }
 
 /// What a CertificateSigningRequest asks for.

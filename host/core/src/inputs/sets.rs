@@ -1,7 +1,7 @@
 //! Sets of objects: all of a kind and a namespace whose labels are selected, cut to what the guest declared; and which
 //! reconciles a change of one member concerns.
 
-use crate::contract::decide::{Member, Need, Query, Wake};
+use crate::contract::decide::{LabelTerm, Member, Need, Query, Wake};
 use crate::digest::Digest;
 use crate::failure::{Failure, InvalidField};
 use crate::inputs::seen::Observed;
@@ -22,10 +22,20 @@ pub struct Question {
     pub place: ObjectRef,
     /// Which labels they have.
     pub labels: Selector,
-    /// What the guest declared of the kind; absent when only names cross.
-    fields: Option<Paths>,
+    crosses: Crosses,
     /// Whether those that are being deleted are members.
     terminating: bool,
+}
+
+/// What of a set crosses.
+#[derive(Clone, Debug, PartialEq)]
+enum Crosses {
+    /// The members, with what the guest declared of the kind.
+    Fields(Paths),
+    /// Their names.
+    Names,
+    /// How many they are.
+    Number,
 }
 
 /// The members of a set as they were seen, each with the digest of what crossed of it.
@@ -56,7 +66,28 @@ impl Question {
     /// # Errors
     /// `ContractBroken` for labels that no selector can have.
     pub fn of(need: &Need, query: &Query, declared: &Declared) -> Result<Self, Failure> {
-        let labels = Selector::of(&need.role, &query.labels).map_err(|error| {
+        let crosses = match query.names_only {
+            true => Crosses::Names,
+            false => Crosses::Fields(declared.fields.clone()),
+        };
+        Self::asked(need, &query.labels, (crosses, query.terminating))
+    }
+
+    /// The question how many objects there are.
+    ///
+    /// # Errors
+    /// As for [`Question::of`].
+    pub fn how_many(need: &Need, labels: &[LabelTerm]) -> Result<Self, Failure> {
+        // Those that are being deleted count.
+        Self::asked(need, labels, (Crosses::Number, true))
+    }
+
+    fn asked(
+        need: &Need,
+        labels: &[LabelTerm],
+        (crosses, terminating): (Crosses, bool),
+    ) -> Result<Self, Failure> {
+        let labels = Selector::of(&need.role, labels).map_err(|error| {
             Failure::known(
                 KnownReason::ContractBroken,
                 format!("the guest asks for {error}"),
@@ -65,8 +96,8 @@ impl Question {
         Ok(Self {
             place: need.reference.clone(),
             labels,
-            fields: (!query.names_only).then(|| declared.fields.clone()),
-            terminating: query.terminating,
+            crosses,
+            terminating,
         })
     }
 
@@ -88,11 +119,21 @@ impl Question {
         Member {
             namespace: object.reference.namespace.clone(),
             name: object.reference.name.clone(),
-            fields: match &self.fields {
-                Some(fields) => fields.project(&object.body),
-                None => serde_json::json!({}),
+            fields: match &self.crosses {
+                Crosses::Fields(fields) => fields.project(&object.body),
+                Crosses::Names | Crosses::Number => serde_json::json!({}),
             },
         }
+    }
+
+    /// The members among objects whose labels are selected, when only their number crosses.
+    pub fn counted(&self, selected: &[ObjectRef]) -> Arc<Members> {
+        let nothing = Digest::of(&serde_json::json!({}));
+        let counted = selected.iter().filter(|one| self.may_have(one));
+        counted
+            .map(|one| (key(one), nothing))
+            .collect::<Members>()
+            .into()
     }
 
     /// The members among objects, in their order.
@@ -106,8 +147,11 @@ impl Question {
     ) -> Result<Found, Failure> {
         let (mut members, mut seen, mut bytes) = (Vec::new(), Members::new(), 0);
         for object in objects.into_iter().filter(|object| self.has(object)) {
-            let misfit = |fields: &Paths| fields.misfit(&object.body);
-            if let Some(path) = self.fields.as_ref().and_then(misfit) {
+            let misfit = match &self.crosses {
+                Crosses::Fields(fields) => fields.misfit(&object.body),
+                Crosses::Names | Crosses::Number => None,
+            };
+            if let Some(path) = misfit {
                 let invalid = InvalidField::shape(path);
                 return Err(Failure::invalid_object(object, &invalid));
             }
@@ -186,6 +230,12 @@ impl SeenSet {
             members: Some(members),
             ..self
         }
+    }
+
+    /// Equal for sets that are held once, and so concern the same.
+    fn identity(&self) -> (*const Question, Option<*const Members>, Wake) {
+        let members = self.members.as_ref().map(Arc::as_ptr);
+        (Arc::as_ptr(&self.question), members, self.wake)
     }
 
     fn concerns(&self, object: &ObjectRef, observed: Observed<'_>) -> bool {
@@ -301,12 +351,17 @@ impl Sets {
         self.by_key.contains_key(key)
     }
 
-    /// The keys that a change of an object concerns, in order.
+    /// The keys that a change of an object concerns, in order. Of the keys that saw the same, one is judged.
     pub fn concerned(&self, object: &ObjectRef, observed: Observed<'_>) -> Vec<Key> {
         let keys = self.by_kind.get(&kind(object)).into_iter().flatten();
+        let mut judged = HashMap::new();
+        let mut concerns = |set: &SeenSet| {
+            let judge = || set.concerns(object, observed);
+            *judged.entry(set.identity()).or_insert_with(judge)
+        };
         let concerned = |key: &&Key| {
-            let sets = self.by_key.get(*key).into_iter().flatten();
-            sets.into_iter().any(|set| set.concerns(object, observed))
+            let mut sets = self.by_key.get(*key).into_iter().flatten();
+            sets.any(&mut concerns)
         };
         keys.filter(concerned).cloned().collect()
     }
@@ -457,6 +512,43 @@ mod tests {
             assert!(sets.concerned(&elsewhere, Observed::Gone).is_empty());
             sets.remove(&key);
             assert!(sets.by_kind.is_empty() && !concerned(&sets, &labelled("new", 1)));
+        }
+    }
+
+    #[test]
+    fn a_number_counts_what_is_there_and_wakes_when_one_joins_or_leaves() {
+        let need = Need {
+            role: "maps".to_owned(),
+            reference: ObjectRef::local("v1", "ConfigMap", Some("n"), ""),
+            form: Form::Count(query(true).labels),
+            absence: Absence::Fine,
+            wake: Wake::Change,
+        };
+        let question = Arc::new(Question::how_many(&need, &query(true).labels).unwrap());
+        let elsewhere = ObjectRef::local("v1", "ConfigMap", Some("m"), "x");
+        let there = [labelled("a", 1).reference, labelled("b", 1).reference];
+        let members = question.counted(&[&there[..], &[elsewhere]].concat());
+        assert_eq!(members.len(), 2);
+        let key = Key::new(&"p".into(), &ObjectRef::local("v1", "Node", None, "x"));
+        let mut sets = Sets::default();
+        let set = SeenSet::pending(Arc::clone(&question), Wake::Change).with(members);
+        sets.set(&key, vec![set]);
+        let mut dying = labelled("b", 9);
+        dying.body["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let other = map("other", json!({}), json!({}));
+        for (object, wakes) in [
+            (&labelled("a", 2), false),
+            (&dying, false),
+            (&other, false),
+            (&labelled("c", 1), true),
+            (&map("a", json!({}), json!({})), true),
+        ] {
+            let concerned = sets.concerned(&object.reference, Observed::Present(object));
+            assert_eq!(!concerned.is_empty(), wakes, "{object:?}");
+        }
+        for (gone, wakes) in [(&there[0], true), (&other.reference, false)] {
+            let concerned = sets.concerned(gone, Observed::Gone);
+            assert_eq!(!concerned.is_empty(), wakes, "{gone}");
         }
     }
 

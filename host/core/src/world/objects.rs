@@ -488,6 +488,35 @@ mod tests {
     }
 
     #[test]
+    fn all_taints_are_granted_only_with_the_forms_that_they_may_have() {
+        let granted = |values: Value| {
+            let grant = json!([{"target": "primary", "verbs": ["patch"], "fields": ["spec.taints"], "values": values}]);
+            let manifest = with(objects_manifest(), &[("/spec/grant/write", grant)]);
+            check::policy(manifest::parse(&manifest).unwrap())
+        };
+        let field = granted(json!({})).map_err(|error| error.field).err();
+        assert_eq!(field.as_deref(), Some("spec.grant.write[0].taintKeys"));
+        let form = json!({"key": "*", "effect": "*", "timeAdded": "*"});
+        let policy = granted(json!({"spec.taints": [form]})).unwrap();
+        assert_eq!(policy.world, OBJECTS);
+        let timed = json!({"key": "a", "effect": "NoSelect", "timeAdded": "2026-01-01T00:00:00Z"});
+        let untimed = json!({"key": "b", "effect": "NoSelect"});
+        for (taints, reason) in [
+            (json!([timed]), None),
+            (json!([timed, untimed]), Some("ValueNotGranted")),
+            (json!(null), Some("ValueNotGranted")),
+        ] {
+            let objects = Objects {
+                apply: vec![apply(&json!({"spec": {"taints": taints}}))],
+                wait: None,
+            };
+            let lowered = lowered_by(&policy, &objects);
+            let refused = lowered.err().map(|(reason, _)| reason);
+            assert_eq!(refused.as_deref(), reason, "{taints}");
+        }
+    }
+
+    #[test]
     fn refuses_values_that_are_not_granted_and_names_the_field() {
         let labels = |value: Value| json!({"metadata": {"labels": {"a.b/set": value}}});
         for value in [json!("prod"), json!("c1-eu"), json!(null)] {

@@ -32,8 +32,10 @@ impl World for Taints {
     }
 
     fn takes(&self, grants: &[WriteGrant]) -> bool {
-        let is_taints =
-            |grant: &WriteGrant| !grant.taint_keys.is_empty() || grant.fields == [FIELD];
+        // With values, the whole list is meant, whoever owns its taints.
+        let is_taints = |grant: &WriteGrant| {
+            !grant.taint_keys.is_empty() || grant.fields == [FIELD] && grant.values.is_empty()
+        };
         let mut grants = grants.iter().filter(|grant| grant.target.is_some());
         grants.any(is_taints)
     }

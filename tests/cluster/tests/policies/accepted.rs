@@ -56,8 +56,14 @@ pub(crate) fn accepted() -> Result<Vec<Value>> {
         "client-certificates",
         "cluster-acceptance",
         "cluster-access",
+        "cluster-set-bindings",
+        "cluster-set-members",
         "cluster-sets-by-rule",
         "detach",
+        "default-cluster-set-selectors",
+        "default-cluster-sets",
+        "managed-namespaces",
+        "taint-times",
     ] {
         all.push(shipped(name)?);
         for case in std::fs::read_dir(policies().join(name).join("cases"))? {

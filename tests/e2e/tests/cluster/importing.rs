@@ -54,7 +54,8 @@ fn with_addons(spec: &mut Value) {
     }
 }
 
-fn put(folder: &Path, name: &str, policy: &Value) -> Result<()> {
+/// Puts a policy into a folder of its own below one for all.
+pub(crate) fn put(folder: &Path, name: &str, policy: &Value) -> Result<()> {
     let folder = folder.join(name);
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("policy.yaml"), policy.to_string())?;
@@ -77,7 +78,7 @@ async fn install_addon_configs(stage: &Stage) -> Result<()> {
 }
 
 /// Waits until an object is as it should be.
-async fn wait_for(
+pub(crate) async fn wait_for(
     stage: &Stage,
     kind: (&str, &str),
     place: (Option<&str>, &str),

@@ -304,6 +304,8 @@ fn is_ours(target: Option<&Target>) -> bool {
         ("klusterlets", "") => name == STUCK,
         ("klusterletaddonconfigs", "") => name.starts_with(IMPORTS) && namespace == name,
         ("fleetpolicies", "status") => true,
+        ("managedclustersets", "") => ["default", "global"].contains(&name.as_str()),
+        ("managedclustersets" | "managedclustersetbindings", "status") => true,
         // Of the tests that grant a status.
         ("managedclusters", "status") | ("certificatesigningrequests", "approval") => true,
         ("leases", "") => namespace == HOME || name == LEASE_NAME,

@@ -133,31 +133,41 @@ fn beside_a_clone() -> Result<tempfile::TempDir> {
     Ok(top)
 }
 
-#[test]
-fn the_tutorial_works_as_written() -> Result<()> {
-    let top = beside_a_clone()?;
-    let guest = top.path().join("maintenance");
+/// What following a chapter gave.
+struct Followed {
+    /// What its commands said.
+    said: String,
+    /// How many parts of files it showed.
+    shown: usize,
+    /// Whether it installs the agent.
+    installs: bool,
+}
+
+/// Follows a chapter that makes the crate of this name, in a folder with a clone.
+fn follow(chapter: &str, name: &str, top: &Path) -> Result<Followed> {
+    let guest = top.join(name);
     let page = fs::read_to_string(program::root().join("guest/README.md"))?;
-    let (mut shown, mut said, mut installed) = (0, Vec::new(), false);
+    let enter = format!("cd {name}\n");
+    let (mut shown, mut said, mut installs) = (0, Vec::new(), false);
     for Block {
         before,
         language,
         text,
-    } in blocks(&page, "A guest in ten minutes")?
+    } in blocks(&page, chapter)?
     {
         match language.as_str() {
             // Installs what was built for this test.
             "sh" if text.contains("cargo install") => {
                 ensure!(
-                    !installed
+                    !installs
                         && text.lines().all(|line| line.contains("rustup target add")
                             || line.contains("cargo xtask guests")),
                     "{text}"
                 );
-                installed = true;
+                installs = true;
             }
-            "sh" if !guest.exists() => said.push(new_crate(&text, top.path())?),
-            "sh" => said.push(run(text.trim_start_matches("cd maintenance\n"), &guest)?),
+            "sh" if !guest.exists() => said.push(new_crate(&text, top)?),
+            "sh" => said.push(run(text.trim_start_matches(&enter), &guest)?),
             _ => {
                 let file =
                     file(&before).with_context(|| format!("no file is named by: {before}"))?;
@@ -169,8 +179,22 @@ fn the_tutorial_works_as_written() -> Result<()> {
     }
     // Also with the files that the last steps left beside the cases.
     said.push(run("transom test .", &guest)?);
-    let said = said.join("\n");
-    ensure!(installed && shown == 5, "{shown} parts of files were shown");
+    Ok(Followed {
+        said: said.join("\n"),
+        shown,
+        installs,
+    })
+}
+
+#[test]
+fn the_tutorial_works_as_written() -> Result<()> {
+    let top = beside_a_clone()?;
+    let followed = follow("A guest in ten minutes", "maintenance", top.path())?;
+    let (said, shown) = (followed.said, followed.shown);
+    ensure!(
+        followed.installs && shown == 5,
+        "{shown} parts of files were shown"
+    );
     for words in [
         "maintenance/src/lib.rs",
         "test result: ok. 1 passed",
@@ -188,6 +212,31 @@ fn the_tutorial_works_as_written() -> Result<()> {
         );
     }
     ensure!(!said.contains("is older than"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn the_tutorial_about_objects_works_as_written() -> Result<()> {
+    let top = beside_a_clone()?;
+    let followed = follow("A guest that makes objects", "cluster-card", top.path())?;
+    let (said, shown) = (followed.said, followed.shown);
+    ensure!(shown == 5, "{shown} parts of files were shown");
+    for words in [
+        "test result: ok. 1 passed",
+        "objects-guest",
+        "3 passed, 0 failed",
+        "valid    cluster-card",
+        "  name: cluster-card-c1",
+        "  env: test",
+        "1  would be Applied",
+    ] {
+        ensure!(
+            said.contains(words),
+            "the page's commands never said `{words}`:\n{said}"
+        );
+    }
+    let formatted = run("cargo fmt --check", &top.path().join("cluster-card"));
+    ensure!(formatted.is_ok(), "{formatted:?}");
     Ok(())
 }
 

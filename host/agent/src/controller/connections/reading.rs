@@ -82,6 +82,26 @@ impl Connections {
         Ok(cluster.list(&scope.api_version, &scope.kind, labels))
     }
 
+    /// Every object of a scope whose labels are selected; sorted. The labels of all are known.
+    ///
+    /// # Errors
+    /// Why objects may be missing, or one whose labels cannot be read.
+    pub(crate) fn selected(
+        &self,
+        scope: &Scope,
+        cluster: &str,
+        labels: &Selector,
+    ) -> Result<Vec<ObjectRef>, Failure> {
+        let there = self.every(scope, cluster, labels)?;
+        for unreadable in self.named(cluster)?.unreadable() {
+            let mut objects = unreadable.objects.iter();
+            if objects.any(|one| there.binary_search(one).is_ok()) {
+                return Err(Failure::known(unreadable.reason, unreadable.message));
+            }
+        }
+        Ok(there)
+    }
+
     /// An object with all its fields, as its cluster has it now.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use super::Reader;
 use std::sync::Arc;
 use transom_core::contract::decide::{
-    Form, InputValue, Member, Need, Outcome, Query, Review, Wake, Who,
+    Form, InputValue, LabelTerm, Member, Need, Outcome, Query, Review, Wake, Who,
 };
 use transom_core::failure::Failure;
 use transom_core::inputs::Found;
@@ -18,8 +18,11 @@ use transom_core::watches::Scope;
 impl Reader<'_> {
     /// What was found for each need, in their order.
     pub(super) async fn read(&mut self, needs: Vec<Need>) -> Result<Vec<Found>, Failure> {
-        let others = |form: &Form| matches!(form, Form::Every(_) | Form::Outcome | Form::Access(_));
-        let is_one = |need: &&Need| !others(&need.form);
+        let is_one = |need: &&Need| match need.form {
+            Form::Every(_) | Form::Count(_) | Form::Outcome | Form::Access(_) => false,
+            Form::Presence | Form::Object | Form::Age(_) | Form::CertificateRequest => true,
+            Form::Service | Form::Kubeconfig(_) => true,
+        };
         let ones: Vec<&Need> = needs.iter().filter(is_one).collect();
         let mut objects = self.look_for(&ones).await?.into_iter();
         let mut found = Vec::with_capacity(needs.len());
@@ -34,6 +37,10 @@ impl Reader<'_> {
                 Form::Every(query) => {
                     let members = self.every(&one.need, query).await?;
                     one.value = Some(InputValue::Every(members));
+                }
+                Form::Count(labels) => {
+                    let number = self.count(&one.need, labels)?;
+                    one.value = Some(InputValue::Count(number));
                 }
                 Form::Outcome => {
                     let outcome = self.outcome().map(InputValue::Outcome);
@@ -134,6 +141,25 @@ impl Reader<'_> {
             *set = set.clone().with(found.seen);
         }
         Ok(found.members)
+    }
+
+    /// How many objects have such labels. None of them is decoded.
+    fn count(&mut self, need: &Need, labels: &[LabelTerm]) -> Result<u32, Failure> {
+        let place = &need.reference;
+        let question = Arc::new(Question::how_many(need, labels)?);
+        let at = self.pend(&question, need.wake);
+        let connections = &self.controller.connections;
+        let scope = Scope::of(place);
+        let there = connections.selected(&scope, &place.cluster, &question.labels)?;
+        let members = question.counted(&there);
+        let number = u32::try_from(members.len()).unwrap_or(u32::MAX);
+        self.controller
+            .accounts
+            .read_set(self.key, &need.role, place, number.to_string());
+        if let Some(set) = at.and_then(|at| self.touched.sets.get_mut(at)) {
+            *set = set.clone().with(members);
+        }
+        Ok(number)
     }
 
     /// Registers a set before it is read; none when no change of it counts.

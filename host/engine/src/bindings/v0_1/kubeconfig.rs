@@ -170,7 +170,8 @@ impl Lower {
             | InputValue::Outcome(_)
             | InputValue::CertificateRequest(_)
             | InputValue::Allowed
-            | InputValue::Denied(_) => wit_kubeconfig::Value::Present,
+            | InputValue::Denied(_)
+            | InputValue::Count(_) => wit_kubeconfig::Value::Present,
         };
         wit_kubeconfig::Input {
             role: self.text(&input.role),

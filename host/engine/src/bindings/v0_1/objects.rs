@@ -184,6 +184,7 @@ impl Lower {
                 }
                 InputValue::Allowed => inputs::Value::Allowed,
                 InputValue::Denied(why) => inputs::Value::Denied(lower.text(why)),
+                InputValue::Count(number) => inputs::Value::Count(*number),
                 // No guest of this world can ask for another form.
                 InputValue::Present | InputValue::Service(_) | InputValue::Kubeconfig(_) => {
                     inputs::Value::Present
@@ -261,6 +262,7 @@ impl Lift<'_> {
                 inputs::Form::Outcome => Form::Outcome,
                 inputs::Form::CertificateRequest => Form::CertificateRequest,
                 inputs::Form::Access(review) => Form::Access(self.review(review)),
+                inputs::Form::Count(labels) => Form::Count(self.list(labels, Self::label_term)),
             },
             absence: match need.absence {
                 inputs::Absence::Wait(reason) => Absence::Wait(self.reason(reason)),

@@ -1,0 +1,38 @@
+//! The guest `managed-namespaces`: says in the status of a ManagedCluster which namespaces its sets want on it. The agent
+//! of the cluster makes them, and says there how that went.
+
+mod decide;
+
+use transom_guest::kinds::{CLUSTER_SET, MANAGED_CLUSTER};
+use transom_guest::{About, Grant, Guest, NoSettings, ReadGrant, WriteGrant};
+
+/// The guest `managed-namespaces`.
+pub struct ManagedNamespaces;
+
+impl Guest for ManagedNamespaces {
+    type Settings = NoSettings;
+
+    const ABOUT: About = About {
+        name: "managed-namespaces",
+        version: env!("CARGO_PKG_VERSION"),
+        reads: &[
+            MANAGED_CLUSTER.read(&["metadata.labels", decide::FIELD]),
+            CLUSTER_SET.read(&["spec.clusterSelector", "spec.managedNamespaces"]),
+        ],
+        grant: Grant {
+            read: &[ReadGrant {
+                role: decide::SETS,
+                object: CLUSTER_SET.named("*"),
+                keys: &[],
+                why: "Which sets the cluster belongs to, and which namespaces they want.",
+            }],
+            write: &[WriteGrant::fields(
+                &[decide::FIELD],
+                "The namespaces that the sets of the cluster want on it.",
+            )],
+        },
+        ..About::EMPTY
+    };
+}
+
+transom_guest::register!(objects: ManagedNamespaces);
