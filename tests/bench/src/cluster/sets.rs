@@ -90,8 +90,8 @@ async fn settled(sets: &Api<DynamicObject>, members: usize) -> Result<()> {
     let said = json!(format!("{members} ManagedClusters selected"));
     let mut last = Value::Null;
     let told = wait::until("the members of a set", DEADLINE, async || {
-        let mut set = sets.get("bench").await?;
-        last = set.data["status"]["conditions"][0]["message"].take();
+        let set = sets.get("bench").await?;
+        last = set.data["status"]["conditions"][0]["message"].clone();
         Ok((last == said).then_some(()))
     });
     told.await
