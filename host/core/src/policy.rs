@@ -77,7 +77,7 @@ impl Policy {
         let line = |list, at| format!("spec.grant.{list}[{at}].cluster");
         let reads = self.reads.iter().enumerate();
         let reads = reads.map(move |(at, rule)| (line("read", at), rule.cluster.as_str()));
-        let writes = self.makes();
+        let writes = self.beside();
         let writes = writes.map(move |(at, rule)| (line("write", at), rule.cluster.as_str()));
         let primary = (
             "spec.primary.cluster".to_owned(),
@@ -205,6 +205,13 @@ pub enum Target {
         /// Name.
         name: Pattern,
     },
+    /// Objects that others made.
+    Others {
+        /// Namespace; absent for cluster-scoped kinds.
+        namespace: Option<Pattern>,
+        /// Name.
+        name: Pattern,
+    },
 }
 
 impl WriteRule {
@@ -273,13 +280,39 @@ impl ReadRule {
 impl WriteRule {
     /// The patterns of namespace and name of the objects that the policy makes under this rule.
     pub fn named(&self) -> Option<(Option<&Pattern>, &Pattern)> {
+        self.place()
+            .filter(|_| matches!(self.target, Target::Named { .. }))
+    }
+
+    /// The same, also for objects that others made; none for the primary.
+    pub fn place(&self) -> Option<(Option<&Pattern>, &Pattern)> {
         match &self.target {
-            Target::Named { namespace, name } => Some((namespace.as_ref(), name)),
+            Target::Named { namespace, name } | Target::Others { namespace, name } => {
+                Some((namespace.as_ref(), name))
+            }
             Target::Primary => None,
         }
     }
 
-    /// Whether an object may be made for a primary.
+    /// What counts of an object that others made: the fields that the policy may write, and of its conditions those of
+    /// the granted types.
+    pub fn watched(&self) -> Vec<Path> {
+        let places = self
+            .fields
+            .iter()
+            .flat_map(|path| match path.is_conditions() {
+                true => {
+                    let of_type = |kind| Path::parse(&format!("{path}[{kind}]"));
+                    let types: Result<Vec<_>, _> = self.conditions.iter().map(of_type).collect();
+                    // A type that no path can name counts with all conditions.
+                    types.unwrap_or_else(|_| vec![path.clone()])
+                }
+                false => vec![path.clone()],
+            });
+        places.collect()
+    }
+
+    /// Whether an object may be written for a primary.
     pub fn admits(&self, object: &ObjectRef, data: &TemplateData<'_>) -> bool {
         self.matches(object, |pattern, text| pattern.matches(text, data))
     }
@@ -292,7 +325,7 @@ impl WriteRule {
     }
 
     fn matches(&self, object: &ObjectRef, fits: impl Fn(&Pattern, &str) -> bool) -> bool {
-        let Some((namespace, name)) = self.named() else {
+        let Some((namespace, name)) = self.place() else {
             return false;
         };
         let namespace = match (namespace, object.namespace.as_deref()) {
@@ -307,7 +340,7 @@ impl WriteRule {
 
     /// The objects that it admits for a primary, for people: `Secret klusterlet-*/external-managed-kubeconfig`.
     pub fn shown(&self, data: &TemplateData<'_>) -> Option<String> {
-        let (namespace, name) = self.named()?;
+        let (namespace, name) = self.place()?;
         let namespace = namespace.map(|pattern| format!("{}/", pattern.shown(data)));
         let (namespace, name) = (namespace.unwrap_or_default(), name.shown(data));
         Some(format!("{} {namespace}{name}", self.kind))
@@ -355,8 +388,13 @@ impl Policy {
 
     /// The rules for objects that the policy makes, each with its index among all write rules.
     pub fn makes(&self) -> impl Iterator<Item = (usize, &WriteRule)> {
+        self.beside().filter(|(_, rule)| rule.named().is_some())
+    }
+
+    /// The same, with those for objects that others made.
+    pub fn beside(&self) -> impl Iterator<Item = (usize, &WriteRule)> {
         let all = self.writes.iter().enumerate();
-        all.filter(|(_, rule)| rule.named().is_some())
+        all.filter(|(_, rule)| rule.target != Target::Primary)
     }
 
     /// The rule for an object that the policy may make for a primary.
@@ -368,18 +406,56 @@ impl Policy {
         target: &ObjectRef,
         data: &TemplateData<'_>,
     ) -> Result<&WriteRule, Failure> {
-        let rule = self.makes().find(|(_, rule)| rule.admits(target, data));
-        rule.map(|(_, rule)| rule).ok_or_else(|| {
-            let granted: Vec<_> = self
-                .makes()
-                .filter_map(|(_, rule)| rule.shown(data))
-                .collect();
-            let message = format!(
-                "the policy does not grant writing {target}; granted: {}",
-                granted.join(", ")
-            );
+        let rule = self.making(target, data);
+        rule.ok_or_else(|| not_granted(target, self.makes(), data))
+    }
+
+    /// The rule for an object of which the policy may write fields for a primary: the primary itself, or an object that
+    /// others made. One that the policy makes for the primary is none of these.
+    ///
+    /// # Errors
+    /// `WriteNotGranted`, with what is granted for this primary.
+    pub fn fields(
+        &self,
+        object: &ObjectRef,
+        data: &TemplateData<'_>,
+    ) -> Result<&WriteRule, Failure> {
+        let refused = |why: &str| {
+            let message = format!("the policy does not grant writing fields of {object}, {why}");
             Failure::known(KnownReason::WriteNotGranted, message)
-        })
+        };
+        if *object == data.object.reference {
+            let mut rules = self.writes.iter();
+            let rule = rules.find(|rule| rule.target == Target::Primary);
+            return rule.ok_or_else(|| refused("its primary: that takes `target: primary`"));
+        }
+        if self.making(object, data).is_some() {
+            return Err(refused("which it makes: those are wanted whole"));
+        }
+        let others = || self.beside().filter(|(_, rule)| rule.named().is_none());
+        let rule = others().find(|(_, rule)| rule.admits(object, data));
+        let rule = rule.map(|(_, rule)| rule);
+        rule.ok_or_else(|| not_granted(object, others(), data))
+    }
+
+    /// The rule for an object that a guest may name as a target, beside its primary.
+    ///
+    /// # Errors
+    /// `WriteNotGranted`, with what is granted for this primary.
+    pub fn target(
+        &self,
+        target: &ObjectRef,
+        data: &TemplateData<'_>,
+    ) -> Result<&WriteRule, Failure> {
+        let rule = self.making(target, data);
+        let is_other = *target != data.object.reference;
+        let rule = rule.or_else(|| self.fields(target, data).ok().filter(|_| is_other));
+        rule.ok_or_else(|| not_granted(target, self.beside(), data))
+    }
+
+    fn making(&self, target: &ObjectRef, data: &TemplateData<'_>) -> Option<&WriteRule> {
+        let rule = self.makes().find(|(_, rule)| rule.admits(target, data));
+        rule.map(|(_, rule)| rule)
     }
 
     /// The rule for an object that was made for a primary; the primary may be gone or changed since.
@@ -400,4 +476,19 @@ impl Policy {
         let keys = self.writes.iter().flat_map(|rule| &rule.taint_keys);
         keys.map(String::as_str)
     }
+}
+
+/// `WriteNotGranted`, with the objects of these rules for a primary.
+fn not_granted<'a>(
+    target: &ObjectRef,
+    rules: impl Iterator<Item = (usize, &'a WriteRule)>,
+    data: &TemplateData<'_>,
+) -> Failure {
+    let granted: Vec<_> = rules.filter_map(|(_, rule)| rule.shown(data)).collect();
+    let granted = match granted.is_empty() {
+        true => String::new(),
+        false => format!("; granted: {}", granted.join(", ")),
+    };
+    let message = format!("the policy does not grant writing {target}{granted}");
+    Failure::known(KnownReason::WriteNotGranted, message)
 }

@@ -119,7 +119,7 @@ fn bind(policy: &Policy, data: &TemplateData<'_>, answer: &Requirement) -> Resul
 /// Checks that Kubernetes allows the target's names, and that the policy grants to write it.
 fn target(policy: &Policy, data: &TemplateData<'_>, target: &ObjectRef) -> Result<(), Failure> {
     possible(target)?;
-    policy.whole(target, data).map(drop)
+    policy.target(target, data).map(drop)
 }
 
 /// Checks that Kubernetes allows the name of a namespace.

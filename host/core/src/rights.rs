@@ -290,7 +290,10 @@ impl Needed<'_> {
         let ours = policy.writes.iter().enumerate();
         for (index, rule) in ours.filter(|(_, rule)| rule.cluster == connection) {
             match rule.target {
-                Target::Primary => self.patches(policy, index, rule),
+                Target::Primary => self.patches(policy, index, rule, plan::primary(policy, None)),
+                Target::Others { .. } => {
+                    self.patches(policy, index, rule, plan::target(policy, None, rule));
+                }
                 Target::Named { .. } => self.makes(policy, index, rule),
             }
             self.hands_on(policy, index, rule);
@@ -319,7 +322,7 @@ impl Needed<'_> {
         let because = because(policy, plan::write_line(index));
         let granted = rule.verbs.iter().filter(|_| !read_only);
         let mut verbs: Vec<Verb> = granted.flat_map(|verb| requests(*verb)).cloned().collect();
-        for (scope, _) in plan::target(policy, rule) {
+        for (scope, _) in plan::target(policy, None, rule) {
             if !read_only || scope.name.is_none() {
                 verbs.push(Verb::Get);
             }
@@ -346,9 +349,9 @@ impl Needed<'_> {
         }
     }
 
-    /// A primary is patched, where the fields are in subresources these, and read again when something was in the way
-    /// of that. Who approves or denies a request needs the right for its signer as well.
-    fn patches(&mut self, policy: &Policy, index: usize, rule: &WriteRule) {
+    /// A primary, or an object that others made, is patched, where the fields are in subresources these, and read again
+    /// when something was in the way of that. Who approves or denies a request needs the right for its signer as well.
+    fn patches(&mut self, policy: &Policy, index: usize, rule: &WriteRule, scopes: plan::Bounds) {
         if self.asked.read_only {
             return;
         }
@@ -357,7 +360,7 @@ impl Needed<'_> {
         let parts: BTreeSet<_> = paths
             .map(|keys| subresource(&rule.api_version, &rule.kind, &keys))
             .collect();
-        for (scope, _) in plan::primary(policy, None) {
+        for (scope, _) in scopes {
             self.scope(&scope, &[Verb::Get], &because);
             for part in &parts {
                 let mut objects = self.objects(&scope);
@@ -599,6 +602,38 @@ mod tests {
     }
 
     #[test]
+    fn fields_of_objects_of_others_need_patch_where_the_grant_names_them() {
+        let shown_for = |change: (&str, Value)| {
+            let grant = json!({"kind": "ConfigMap", "namespace": "{primary.name}", "name": "facts", "verbs": ["patch"],
+                "fields": ["data.x", "status.conditions"], "conditions": ["Ours"]});
+            let grant = with(grant, &[change]);
+            let manifest = with(objects_manifest(), &[("/spec/grant/write/0", grant)]);
+            let mut rights = shown(&rights(&[manifest], LOCAL, SecretReads::Strict));
+            rights.retain(|right| right.contains("configmaps"));
+            rights
+        };
+        assert_eq!(
+            shown_for(("/cluster", json!("local"))),
+            [
+                "*/configmaps./facts: get list watch patch",
+                "*/configmaps/status./facts: patch",
+            ]
+        );
+        assert_eq!(
+            shown_for(("/namespace", json!("here")))[1],
+            "here/configmaps/status./facts: patch"
+        );
+        assert_eq!(
+            shown_for(("/name", json!("{primary.name}"))),
+            [
+                "*/configmaps./*: get list watch patch",
+                "*/configmaps/status./*: patch",
+            ]
+        );
+        assert_eq!(shown_for(("/cluster", json!("hub"))), Vec::<String>::new());
+    }
+
+    #[test]
     fn fields_that_a_webhook_reviews_need_the_right_that_it_asks_for() {
         let join = "*/managedclustersets/join.cluster.open-cluster-management.io/*: create";
         let accept = "*/managedclusters/accept.register.open-cluster-management.io/*: update";
@@ -608,6 +643,14 @@ mod tests {
                 vec![join],
             ),
             ("metadata.labels", vec![join]),
+            (
+                r#"metadata.labels["cluster.open-cluster-management.io/*"]"#,
+                vec![join],
+            ),
+            (
+                r#"metadata.labels["cluster.open-cluster-management.io/a*"]"#,
+                vec![],
+            ),
             ("metadata.labels.other", vec![]),
             ("spec.hubAcceptsClient", vec![accept]),
             ("spec", vec![accept]),

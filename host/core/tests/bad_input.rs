@@ -183,6 +183,7 @@ proptest! {
             data: TemplateData { object: &object, agent: &agent },
             primary: &object,
             targets: &[],
+            others: &[],
             stamp: &Stamp::of(&of, &object, "", ""),
             time_added: TimeAdded::SetByCluster,
             now_seconds: 0,
@@ -191,7 +192,7 @@ proptest! {
             Err(failure) => prop_assert!(!failure.message.contains(CANARY)),
             Ok(plan) => {
                 let single = |step: &Step| matches!(step, Step::Patch { fields, .. } if fields.len() == 1);
-                prop_assert!(plan.steps.iter().all(single));
+                prop_assert!(plan.plan.steps.iter().all(single));
             }
         }
     }

@@ -18,7 +18,7 @@ use transom_core::object::Object;
 use transom_core::ownership::{Contender, Ownership};
 use transom_core::pattern::TemplateData;
 use transom_core::plan::prune::{Candidate, Undesired};
-use transom_core::plan::{Claimed, TimeAdded, unlocated};
+use transom_core::plan::{Claimed, Other, TimeAdded, unlocated};
 use transom_core::policy::WriteRule;
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::{self, Next, Rounds};
@@ -52,6 +52,8 @@ pub(super) struct Subject {
     pub(super) targets: Vec<Claimed>,
     /// The one of these that every answer makes, if there is one.
     pub(super) certain: Option<ObjectRef>,
+    /// The objects that others made and of which the policy may write fields, each as it is.
+    pub(super) others: Vec<Other>,
     pub(super) inputs: Vec<Input>,
     pub(super) kubeconfigs: Kubeconfigs,
     pub(super) time_added: TimeAdded,
@@ -62,8 +64,9 @@ pub(super) struct Subject {
 impl Subject {
     /// The object that the answer is about first: a target, else the primary.
     pub(super) fn target(&self) -> &ObjectRef {
-        let first = self.targets.first().map(|one| &one.object);
-        first.unwrap_or(&self.primary.reference)
+        let others = self.others.iter().map(|one| &one.object);
+        let mut targets = self.targets.iter().map(|one| &one.object).chain(others);
+        targets.next().unwrap_or(&self.primary.reference)
     }
 }
 
@@ -183,8 +186,11 @@ impl Reader<'_> {
         }
         let located = inputs::primary(primary, &self.loaded.revision.decide).and_then(|view| {
             let asked = self.require(primary, &view, &[])?;
-            let targets: Vec<ObjectRef> = asked.targets().cloned().collect();
             let data = self.controller.template_data(primary);
+            let targets = asked
+                .targets()
+                .filter(|one| policy.whole(one, &data).is_ok());
+            let targets: Vec<ObjectRef> = targets.cloned().collect();
             Rounds::default()
                 .answer(policy, &data, asked)
                 .map(|_| targets)
@@ -215,6 +221,7 @@ impl Reader<'_> {
             primary,
             targets: Vec::new(),
             certain: None,
+            others: Vec::new(),
             inputs: Vec::new(),
             kubeconfigs: Kubeconfigs::new(self.controller.kubeconfig_limits),
             room_before: self.touched.room.used(),
@@ -242,15 +249,19 @@ impl Reader<'_> {
         let (mut rounds, mut found, mut inputs) = (Rounds::default(), Vec::new(), Vec::new());
         let mut kubeconfigs = Kubeconfigs::new(limits);
         let room_before = self.touched.room.used();
-        let (certain, targets) = loop {
+        let (certain, targets, others) = loop {
             let asked = self.require(&primary, &view, &inputs)?;
             let certain = asked.target.clone();
-            let targets: Vec<ObjectRef> = asked.targets().cloned().collect();
+            let policy = &self.loaded.revision.policy;
             let data = controller.template_data(&primary);
-            let next = rounds.answer(&self.loaded.revision.policy, &data, asked)?;
+            let (targets, others): (Vec<ObjectRef>, _) = asked
+                .targets()
+                .cloned()
+                .partition(|one| policy.whole(one, &data).is_ok());
+            let next = rounds.answer(policy, &data, asked)?;
             let targets = self.claim(&primary, targets).await?;
             let needs = match next {
-                Next::Complete(_) => break (certain, targets),
+                Next::Complete(_) => break (certain, targets, others),
                 Next::Read(needs) => needs,
             };
             for one in &targets {
@@ -274,12 +285,14 @@ impl Reader<'_> {
         for one in &targets {
             self.take_over(&primary, one).await?;
         }
+        let others = self.of_others(&primary, &others).await?;
         Ok(Subject {
             time_added: self.time_added(&primary).await,
             primary,
             view,
             targets,
             certain,
+            others,
             inputs,
             kubeconfigs,
             room_before,

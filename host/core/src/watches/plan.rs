@@ -79,7 +79,7 @@ fn wanted_by<'a>(
 }
 
 /// The watches that one line of a policy needs.
-type Bounds = Vec<(Scope, Keep)>;
+pub(crate) type Bounds = Vec<(Scope, Keep)>;
 
 /// Every line of one policy that needs watches on one connection.
 fn wanted(
@@ -102,10 +102,10 @@ fn wanted(
         bounds.retain(|(scope, _)| scope.fields.is_none() || secrets == SecretReads::Watch);
         all.push((read_line(index, rule), bounds));
     }
-    let made = policy
-        .makes()
+    let written = policy
+        .beside()
         .filter(|(_, rule)| rule.cluster == connection);
-    all.extend(made.map(|(index, rule)| (write_line(index), target(policy, rule))));
+    all.extend(written.map(|(index, rule)| (write_line(index), target(policy, revision, rule))));
     for (field, source) in policy.sources() {
         let objects = source.objects().into_iter();
         let here = objects.filter(|object| object.cluster == connection);
@@ -167,9 +167,7 @@ fn declared(revision: &Revision) -> Paths {
     let mut paths: Vec<_> = declared
         .flat_map(|declared| [&declared.fields, &declared.changes])
         .collect();
-    let written = revision.policy.primary_fields().iter();
-    let written: Vec<_> = written.map(Path::to_string).collect();
-    let written = Paths::parse(&written).unwrap_or_default();
+    let written = places(revision.policy.primary_fields());
     paths.push(&written);
     Paths::union(paths)
 }
@@ -201,26 +199,40 @@ pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule
     all
 }
 
-/// The watches for the objects that a policy makes. Without an exact name they select by our label, in either mode:
-/// after a restart the agent must find what it made. A target without the label is read by exact name.
-pub(crate) fn target(policy: &Policy, rule: &WriteRule) -> Bounds {
-    let Some((namespace, name)) = rule.named() else {
+/// The watches for the objects that a policy makes, or of which it writes fields. Objects that it makes are selected by our
+/// label where they have no exact name, in either mode: after a restart the agent must find what it made. A target without
+/// the label is read by exact name.
+pub(crate) fn target(policy: &Policy, revision: Option<&Revision>, rule: &WriteRule) -> Bounds {
+    let Some((namespace, name)) = rule.place() else {
         return Bounds::default();
     };
-    let names = wildcards(policy, name);
+    let is_made = rule.named().is_some();
+    let written = places(&rule.fields);
+    let fields = revision.filter(|_| !is_made && !whole(&rule.api_version, &rule.kind));
+    let namespaces = namespace.map(|pattern| wildcards(policy, pattern));
     let mut all = bound(
         &rule.api_version,
         &rule.kind,
-        &namespace
-            .map(|pattern| wildcards(policy, pattern))
-            .unwrap_or_default(),
-        &names,
-        None,
+        &namespaces.unwrap_or_default(),
+        &wildcards(policy, name),
+        fields.map(|_| &written),
     );
-    for (scope, _) in all.iter_mut().filter(|(scope, _)| scope.name.is_none()) {
+    for (scope, _) in all
+        .iter_mut()
+        .filter(|(scope, _)| is_made && scope.name.is_none())
+    {
         scope.labels = Some(Selector::equal(labels::MANAGED_BY, labels::MANAGER));
     }
     all
+}
+
+/// The places of fields that a policy writes.
+fn places(written: &[Path]) -> Paths {
+    let places: Vec<_> = written
+        .iter()
+        .map(|path| path.place().to_string())
+        .collect();
+    Paths::parse(&places).unwrap_or_default()
 }
 
 /// The watches for objects by wildcards of namespace (none for cluster-scoped kinds) and name: one for each exact
@@ -543,6 +555,27 @@ mod tests {
         let expected =
             "Secret */* app.kubernetes.io/managed-by=transom: *-kubeconfig in klusterlet-*, whole";
         assert_eq!(watched([target], SecretReads::Strict)[3], expected);
+    }
+
+    #[test]
+    fn objects_of_others_are_watched_by_name_with_what_is_written_of_them() {
+        let watched = |namespace: &str, name: &str| {
+            let grant = json!([{"kind": "ConfigMap", "namespace": namespace, "name": name, "verbs": ["patch"],
+                "fields": ["data.x", "metadata.labels[\"a.b/c-*\"]", "status.conditions"], "conditions": ["Ours"]}]);
+            let revision = with(sample::objects_manifest(), &[("/spec/grant/write", grant)]);
+            let mut watched = watched([revision], SecretReads::Watch);
+            watched.retain(|one| one.starts_with("ConfigMap"));
+            watched
+        };
+        let fields = "data.x,metadata.labels,status.conditions";
+        for (namespace, name, expected) in [
+            ("here", "facts", "here/facts: * in *"),
+            ("{primary.name}", "facts", "*/facts: * in *"),
+            ("here", "{primary.name}-facts", "here/*: *-facts in *"),
+        ] {
+            let expected = format!("ConfigMap {expected}, {fields}");
+            assert_eq!(watched(namespace, name), [expected]);
+        }
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl World for FactsWorld {
         };
         let kind = match target {
             Target::Primary => granted.primary.kind.as_str(),
-            Target::Named { .. } => "ConfigMap",
+            Target::Named { .. } | Target::Others { .. } => "ConfigMap",
         };
         let paths = grant.fields.iter().map(|path| Path::parse(path));
         let fields = paths.collect::<Result<_, _>>();

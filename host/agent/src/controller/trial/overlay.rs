@@ -1,7 +1,7 @@
 //! What a candidate would write, shown in place of what is there: a trial sees by that whether it would write again.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_core::object::Object;
 use transom_core::plan::{Step, effect};
 use transom_core::reference::ObjectRef;
@@ -43,17 +43,16 @@ impl Overlay {
         };
     }
 
-    /// Keeps what these steps would leave; `primary` is the primary as it was read.
-    pub(in crate::controller) fn keep(&self, steps: &[Step], primary: Option<&Object>) {
+    /// Keeps what these steps would leave; `before` are the primary and the objects that others made, as they were read.
+    pub(in crate::controller) fn keep(&self, steps: &[Step], before: &[Arc<Object>]) {
         let mut kept = self.lock();
         if kept.stage != Stage::Kept {
             return;
         }
         for step in steps {
             let target = step.target();
-            let before = primary.filter(|primary| primary.reference == *target);
             // Of an object that is not known, what is there is shown.
-            let after = effect::after(step, before);
+            let after = effect::after(step, effect::target(step, before));
             if after.is_some() || matches!(step, Step::Delete { .. }) {
                 kept.objects.insert(target.clone(), after);
             }

@@ -2,7 +2,7 @@
 //! labels and annotations for what the policy makes must be valid for Kubernetes, and not reserved for the agent.
 
 use super::super::manifest::PolicyError;
-use super::super::{ReadRule, WriteRule};
+use super::super::{ReadRule, Target, WriteRule};
 use super::{Checked, at_most, connection, unique, within, wrong};
 use crate::pattern::template::Names;
 use crate::reference::dns;
@@ -44,7 +44,7 @@ pub(super) fn writes(
         }
         rules.push(rule);
     }
-    let primaries = rules.iter().filter(|rule| rule.named().is_none());
+    let primaries = rules.iter().filter(|rule| rule.target == Target::Primary);
     if primaries.count() > 1 {
         let why = "grants fields of the primary twice; use one grant";
         return Err(PolicyError::new("spec.grant.write", why));
