@@ -112,6 +112,8 @@ pub fn plan(
             Desired::Fields(one) => match fields::plan(wanting, one, contentions)? {
                 Planned::Step(step) => step,
                 Planned::Absent => {
+                    // When it comes back, others made it anew.
+                    contentions.gone(wanting.key, &one.object);
                     feasible.waits = Some(absent(&one.object));
                     break;
                 }

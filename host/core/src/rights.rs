@@ -5,20 +5,17 @@ mod admission;
 pub mod kinds;
 mod least;
 mod own;
+mod writes;
 
 pub use least::every_secret;
 
-use crate::inputs::request::REQUEST;
-use crate::plan::conditions::subresource;
-use crate::policy::{Policy, ReadRule, Target, WriteRule};
-use crate::projection::path::Path;
+use crate::policy::{Policy, ReadRule, Target};
 use crate::reference::LOCAL;
 use crate::watches::{Scope, SecretReads, plan};
 use kinds::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use transom_api::policy::Verb as Granted;
 
 /// Name of the Lease by which replicas elect their leader.
 pub const LEASE: &str = "transom";
@@ -315,71 +312,6 @@ impl Needed<'_> {
         }
     }
 
-    /// An object is created by a server-side apply, whose path names it, so that RBAC can limit both `create` and
-    /// `patch` by name. An object that was in the way of a write is read again by its name.
-    fn makes(&mut self, policy: &Policy, index: usize, rule: &WriteRule) {
-        let read_only = self.asked.read_only;
-        let because = because(policy, plan::write_line(index));
-        let granted = rule.verbs.iter().filter(|_| !read_only);
-        let mut verbs: Vec<Verb> = granted.flat_map(|verb| requests(*verb)).cloned().collect();
-        for (scope, _) in plan::target(policy, None, rule) {
-            if !read_only || scope.name.is_none() {
-                verbs.push(Verb::Get);
-            }
-            self.scope(&scope, &verbs, &because);
-        }
-    }
-
-    /// What the objects of a grant hand on: the API server lets nobody give a right that they do not hold.
-    fn hands_on(&mut self, policy: &Policy, index: usize, rule: &WriteRule) {
-        if self.asked.read_only {
-            return;
-        }
-        let line = format!("{} (handed on)", plan::write_line(index));
-        let because = because(policy, line);
-        for handed_on in &rule.hands_on {
-            let objects = Objects {
-                namespace: handed_on.namespace.clone(),
-                group: handed_on.group.clone(),
-                resource: handed_on.resource.clone(),
-                name: handed_on.name.clone(),
-            };
-            let verb = Verb::of(&handed_on.verb);
-            self.add(objects, &[verb], because.iter().cloned());
-        }
-    }
-
-    /// A primary, or an object that others made, is patched, where the fields are in subresources these, and read again
-    /// when something was in the way of that. Who approves or denies a request needs the right for its signer as well.
-    fn patches(&mut self, policy: &Policy, index: usize, rule: &WriteRule, scopes: plan::Bounds) {
-        if self.asked.read_only {
-            return;
-        }
-        let because = because(policy, plan::write_line(index));
-        let paths = rule.fields.iter().filter_map(Path::keys);
-        let parts: BTreeSet<_> = paths
-            .map(|keys| subresource(&rule.api_version, &rule.kind, &keys))
-            .collect();
-        for (scope, _) in scopes {
-            self.scope(&scope, &[Verb::Get], &because);
-            for part in &parts {
-                let mut objects = self.objects(&scope);
-                if let Some(subresource) = part {
-                    objects.resource = format!("{}/{subresource}", objects.resource);
-                }
-                self.add(objects, &[Verb::Patch], because.iter().cloned());
-            }
-        }
-        for signer in &rule.signers {
-            let objects = Objects {
-                name: Some(signer.clone()),
-                ..Objects::all(REQUEST.0, "signers")
-            };
-            let approve = Verb::Other("approve".into());
-            self.add(objects, &[approve], because.iter().cloned());
-        }
-    }
-
     /// Warnings about a primary become Events in its namespace, and one about a moved tag an Event on the policy.
     fn events(&mut self, policy: &Policy) {
         if self.asked.connection == LOCAL && policy.has_tags() {
@@ -406,18 +338,6 @@ impl Needed<'_> {
             let because = because(policy, "spec.primary (warnings)".to_owned());
             self.add(objects, &[Verb::Create, Verb::Patch], because);
         }
-    }
-}
-
-/// The requests that a granted verb needs.
-fn requests(verb: Granted) -> &'static [Verb] {
-    const CREATE: &[Verb] = &[Verb::Create, Verb::Patch];
-    const PATCH: &[Verb] = &[Verb::Patch];
-    const DELETE: &[Verb] = &[Verb::Delete];
-    match verb {
-        Granted::Create => CREATE,
-        Granted::Update | Granted::Patch => PATCH,
-        Granted::Delete => DELETE,
     }
 }
 
