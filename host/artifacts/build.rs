@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// The guests that ship with the agent.
-const BUILTIN: [&str; 9] = [
+const BUILTIN: [&str; 10] = [
+    "addon-health",
     "auto-import",
     "availability",
     "client-certificates",

@@ -7,6 +7,7 @@ use crate::facts::FACTS;
 use crate::importing::IMPORTS;
 use crate::makes::{ACCESS, MADE};
 use crate::objects::OUTPUT;
+use crate::others::OTHERS;
 use crate::policies::POLICY;
 use crate::stage::{HOME, NAMESPACE, SECRET, SERVICE, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
@@ -300,6 +301,9 @@ fn is_ours(target: Option<&Target>) -> bool {
         ("hostedclusters", "") => name.starts_with(IMPORTS) && !name.ends_with("-taken"),
         ("klusterletaddonconfigs", "") => name.starts_with(IMPORTS) && namespace == name,
         ("fleetpolicies", "status") => true,
+        // Of objects that others made, what is granted.
+        ("klusterlets", "" | "status") => name.starts_with(OTHERS),
+        ("managedclusteraddons", "status") => true,
         // Of the tests that grant a status.
         ("managedclusters", "status") | ("certificatesigningrequests", "approval") => true,
         ("leases", "") => namespace == HOME || name == LEASE_NAME,
