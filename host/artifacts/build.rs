@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// The guests that ship with the agent.
-const BUILTIN: [&str; 16] = [
+const BUILTIN: [&str; 17] = [
+    "addon-health",
     "auto-import",
     "availability",
     "cleanup",

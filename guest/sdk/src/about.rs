@@ -95,7 +95,7 @@ pub struct ReadGrant {
 /// What a guest writes.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteGrant {
-    /// Which objects; absent for the primary itself.
+    /// Which objects; absent for the primary itself. With a field of the status these are objects that others made.
     pub object: Option<ObjectPattern>,
     /// Dotted paths of the fields that it writes.
     pub fields: &'static [&'static str],
@@ -143,6 +143,18 @@ impl WriteGrant {
         Self {
             conditions: types,
             ..Self::fields(&["status.conditions"], why)
+        }
+    }
+
+    /// The conditions of these types in the status of objects that others made.
+    pub const fn conditions_of(
+        object: ObjectPattern,
+        types: &'static [&'static str],
+        why: &'static str,
+    ) -> Self {
+        Self {
+            object: Some(object),
+            ..Self::conditions(types, why)
         }
     }
 

@@ -1,4 +1,4 @@
-//! Guests that make objects, and decide what fields of the primary say. Objects cross as JSON; the policy grants fields
+//! Guests that make objects, and decide what fields of the primary and of objects that others made say. Objects cross as JSON; the policy grants fields
 //! and values.
 
 use crate::bindings::guest::transom::policy::types::Context as RawContext;
@@ -58,7 +58,7 @@ pub mod bindings {
 
 /// A guest that makes objects, and decides what fields of the primary say.
 pub trait Objects: Guest {
-    /// The objects that the answer may make, and those to read. The host calls this again with what it found until there
+    /// The objects that the answer may write beside the primary, and those to read. The host calls this again with what it found until there
     /// are no new needs: at most three rounds. A guest that needs only the primary does not write this function.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ pub struct Condition<'a> {
 }
 
 impl Desired {
-    /// Fields of an object that others made: `json!({"metadata": {"labels": {"a": "b"}}})`. Null removes a field; one
+    /// Fields of the primary, or of an object that others made and that `require` named as a target: `json!({"metadata": {"labels": {"a": "b"}}})`. Null removes a field; one
     /// that is left out keeps its value.
     pub fn fields(object: &ObjectRef, content: &Json) -> Self {
         Self {
@@ -129,8 +129,12 @@ impl Desired {
 
     /// Conditions of the primary. Those of other types stay, and the host keeps the times.
     pub fn conditions(primary: &Primary, conditions: &[Condition<'_>]) -> Self {
-        let content = json!({"status": {"conditions": conditions}});
-        Self::fields(&primary.reference, &content)
+        Self::conditions_of(&primary.reference, conditions)
+    }
+
+    /// The same of an object that others made.
+    pub fn conditions_of(object: &ObjectRef, conditions: &[Condition<'_>]) -> Self {
+        Self::fields(object, &json!({"status": {"conditions": conditions}}))
     }
 
     /// A whole object that the policy makes: `json!({"data": {"a": "b"}})`, with labels and annotations if there are any.
@@ -268,10 +272,11 @@ impl Value {
 }
 
 impl Member {
-    /// Reads the declared fields of the member, as [`Value::read`] does.
+    /// Reads its declared fields. The text leaves out fields that the object does not have, so give the type
+    /// `#[serde(default)]`.
     ///
     /// # Errors
-    /// As for [`Value::read`].
+    /// A problem with reason `UnreadableFields` if a field has another type than the guest expects.
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
         settings::fields(&self.fields)
     }

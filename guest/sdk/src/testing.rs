@@ -285,7 +285,7 @@ fn run_one<G: Guest>(
     if found != ask()? {
         return Err("asked twice, the guest gave two answers".into());
     }
-    compare::declared(&G::ABOUT, &found)?;
+    compare::declared(&G::ABOUT, &given, &found)?;
     compare::equal(&expected, &found)
 }
 

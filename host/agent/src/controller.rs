@@ -219,6 +219,8 @@ struct Touched {
     sets: Vec<SeenSet>,
     /// The primary as it was read.
     primary: Option<Arc<Object>>,
+    /// The objects that others made and of which fields may be written, as they were read.
+    others: Vec<Arc<Object>>,
     /// The primary as this reconcile saw it. `None` when it wrote the primary and does not know the state after the
     /// write: the state before it says nothing about that.
     last_seen: Option<Arc<Object>>,
@@ -242,6 +244,7 @@ impl Touched {
             objects: BTreeMap::new(),
             sets: Vec::new(),
             primary: None,
+            others: Vec::new(),
             last_seen: None,
             resyncs: work.cause == Cause::Resync,
             ask_again_at: None,
@@ -259,6 +262,11 @@ impl Touched {
     /// Records what was seen of an object.
     fn saw(&mut self, reference: &ObjectRef, seen: Seen) {
         self.objects.entry(reference.clone()).or_default().add(seen);
+    }
+
+    /// The primary and the objects that others made, as they were read.
+    fn before(&self) -> Vec<Arc<Object>> {
+        self.primary.iter().chain(&self.others).cloned().collect()
     }
 
     /// Keeps the earliest of all times that were asked for.

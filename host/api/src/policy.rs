@@ -243,9 +243,11 @@ pub struct WriteGrant {
     /// Pattern of the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What the policy may do with the objects.
+    /// What the policy may do with the objects: some of `create`, `update` and `delete` with objects that it makes; `patch`
+    /// alone with the primary, and with objects that others made.
     pub verbs: Vec<Verb>,
-    /// Dotted paths of the fields that may be written; absent for `remove` and `release`.
+    /// Dotted paths of the fields that may be written; absent for `remove` and `release`. The key of a label or an annotation
+    /// may end with `*` and then stands for all that begin so: `metadata.labels["example.com/part-*"]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
     /// Which labels an object must have for `remove` and `release`. One that a policy made must be selected by its label
@@ -263,7 +265,8 @@ pub struct WriteGrant {
     /// Keys of taints that the policy owns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taint_keys: Vec<String>,
-    /// For the field `status.conditions` of the primary: types of the conditions that the policy may set or remove.
+    /// For the field `status.conditions` of the primary or of objects that others made: types of the conditions that the
+    /// policy may set or remove.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
     /// For the conditions of a CertificateSigningRequest, which approve or deny it: the signers whose requests these are.

@@ -210,6 +210,9 @@ words! {
     OwnedByAnother, Waiting: "Another primary, or the same one under another policy, owns the target.",
         "Give one of the two primaries named in the message another target. If the message names two policies, let \
          one of them write another Secret, or narrow its primaries.";
+    TargetMissing, Waiting: "An object of which the policy writes fields is not there; others make it.",
+        "Nothing to do if it comes: the primary is reconciled again then. Otherwise find out why nobody makes the object \
+         named in the message.";
     StillNeeded, Waiting: "What was made is kept until an object named by keepUntilAbsent is gone.",
         "Nothing to do: when the object named in the message is gone, what was made is removed, or handed over to the \
          primary that claims it.";

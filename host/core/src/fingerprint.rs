@@ -4,7 +4,10 @@
 use crate::digest::Digest;
 use crate::managed_keys;
 use crate::object::Object;
-use serde_json::Value;
+use crate::projection;
+use crate::projection::path::Path;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use transom_api::labels;
 
 /// Metadata fields that servers write and no decision uses.
@@ -45,6 +48,15 @@ pub fn of_shared(object: &Object) -> Digest {
         }
     }
     of(&object)
+}
+
+/// Of some fields alone, and of what tells one object of a name from the next: its uid, and whether it is being deleted.
+pub fn of_fields(fields: &[Path], object: &Object) -> Digest {
+    let fields = projection::fingerprints(fields, object).into_iter();
+    let fields: BTreeMap<_, _> = fields
+        .map(|(path, digest)| (path, digest.to_string()))
+        .collect();
+    Digest::of(&json!([object.uid(), object.deleting(), fields]))
 }
 
 #[cfg(test)]

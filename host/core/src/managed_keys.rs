@@ -198,7 +198,7 @@ fn put_keys(wanted: &Wanted, existing: Option<&Object>, noted: &Keys, body: &mut
 fn dropped<'a>(wanted: &'a Wanted, had: &'a Keys) -> impl Iterator<Item = &'a String> {
     let is_granted = |path: &String| {
         let path = Path::parse(path).ok();
-        path.is_some_and(|path| wanted.granted.iter().any(|granted| granted.covers(&path)))
+        path.is_some_and(|path| wanted.granted.iter().any(|granted| granted.grants(&path)))
     };
     let is_wanted = |path: &String| {
         let old = path::keys(path);

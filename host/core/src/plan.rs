@@ -42,7 +42,7 @@ pub struct Wanting<'a> {
     pub primary: &'a Object,
     /// The objects that the policy may make, each as it is.
     pub targets: &'a [Claimed],
-    /// The objects of others that the policy may write, each as it is.
+    /// The objects that others made and that the guest named, each as it is.
     pub others: &'a [Other],
     /// The stamp to put on what is made.
     pub stamp: &'a Stamp,
@@ -63,8 +63,14 @@ pub struct Claimed {
     pub ownership: Ownership,
 }
 
-/// An object that others made, and as it is; `None` when it is not there.
-pub type Other = (ObjectRef, Option<Arc<Object>>);
+/// An object that others made and that a policy may write, as it is.
+#[derive(Clone, Debug)]
+pub struct Other {
+    /// Which object.
+    pub object: ObjectRef,
+    /// As it is; `None` when it is not there.
+    pub existing: Option<Arc<Object>>,
+}
 
 /// Who sets the time of an element that is added or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,34 +81,64 @@ pub enum TimeAdded {
     SetByUs(i64),
 }
 
+/// As much of what is desired as can be written now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Feasible {
+    /// The steps.
+    pub plan: Plan,
+    /// `TargetMissing`, when fields are wanted of an object that is not there: what comes after them is not planned.
+    pub waits: Option<Failure>,
+}
+
 /// Plans all that is desired, in order: no step for what is right already. Records each object in `contentions`; call
 /// [`contention::Contention::written`] after a successful write.
 ///
 /// # Errors
 /// `OwnedByAnother`, `OwnershipPending`, `InputTerminating`, `TargetNotOwned`, `TargetImmutable`, `WriteNotGranted`,
-/// `InvalidObject`, `Contended`.
+/// `InvalidObject`, `ContractBroken`, `Contended`.
 pub fn plan(
     wanting: &Wanting<'_>,
     desired: &[Desired<'_>],
     contentions: &mut Contentions,
-) -> Result<Plan, Failure> {
-    let mut plan = Plan::new(wanting.key, None);
+) -> Result<Feasible, Failure> {
+    let mut feasible = Feasible {
+        plan: Plan::new(wanting.key, None),
+        waits: None,
+    };
     for one in desired {
         let step = match one {
             Desired::Whole(one) => {
                 let contention = contentions.of(&wanting.key.policy, &one.object);
                 whole::plan(wanting, one, contention)?
             }
-            Desired::Fields(one) => {
-                let contention = contentions.of(&wanting.key.policy, &one.object);
-                fields::plan(wanting, one, contention)?
-            }
+            Desired::Fields(one) => match fields::plan(wanting, one, contentions)? {
+                Planned::Step(step) => step,
+                Planned::Absent => {
+                    // When it comes back, others made it anew.
+                    contentions.gone(wanting.key, &one.object);
+                    feasible.waits = Some(absent(&one.object));
+                    break;
+                }
+            },
             Desired::Gone(object) => remove::plan(wanting, object)?,
             Desired::Finalizer => finalizer::keep(wanting),
         };
-        plan.steps.extend(step);
+        feasible.plan.steps.extend(step);
     }
-    Ok(plan)
+    Ok(feasible)
+}
+
+/// What becomes of fields of one object.
+enum Planned {
+    /// The write, unless all is right.
+    Step(Option<Step>),
+    /// The object is not there.
+    Absent,
+}
+
+fn absent(object: &ObjectRef) -> Failure {
+    let message = format!("{object} is not there, and others make it");
+    Failure::known(KnownReason::TargetMissing, message).about([object.clone()])
 }
 
 /// What will be written for one primary under one policy.

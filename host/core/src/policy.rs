@@ -11,9 +11,9 @@ pub mod selector;
 pub mod suggest;
 pub mod values;
 pub mod verify;
+mod writes;
 
 use self::rbac::HandedOn;
-use crate::contract::decide::Requirement;
 use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::object::Object;
@@ -80,7 +80,7 @@ impl Policy {
         let line = |list, at| format!("spec.grant.{list}[{at}].cluster");
         let reads = self.reads.iter().enumerate();
         let reads = reads.map(move |(at, rule)| (line("read", at), rule.cluster.as_str()));
-        let writes = self.targets();
+        let writes = self.beside();
         let writes = writes.map(move |(at, rule)| (line("write", at), rule.cluster.as_str()));
         let primary = (
             "spec.primary.cluster".to_owned(),
@@ -287,14 +287,12 @@ impl ReadRule {
 impl WriteRule {
     /// The patterns of namespace and name of the objects that the policy makes under this rule.
     pub fn named(&self) -> Option<(Option<&Pattern>, &Pattern)> {
-        match &self.target {
-            Target::Named { namespace, name } => Some((namespace.as_ref(), name)),
-            Target::Primary | Target::Others { .. } => None,
-        }
+        self.place()
+            .filter(|_| matches!(self.target, Target::Named { .. }))
     }
 
-    /// The patterns of namespace and name of the objects under this rule, whoever made them; none for the primary.
-    pub fn patterns(&self) -> Option<(Option<&Pattern>, &Pattern)> {
+    /// The same, also for objects that others made; none for the primary.
+    pub fn place(&self) -> Option<(Option<&Pattern>, &Pattern)> {
         match &self.target {
             Target::Named { namespace, name }
             | Target::Others {
@@ -325,6 +323,24 @@ impl WriteRule {
         }
     }
 
+    /// What counts of an object that others made: the fields that the policy may write, and of its conditions those of
+    /// the granted types.
+    pub fn watched(&self) -> Vec<Path> {
+        let places = self
+            .fields
+            .iter()
+            .flat_map(|path| match path.is_conditions() {
+                true => {
+                    let of_type = |kind| Path::parse(&format!("{path}[{kind}]"));
+                    let types: Result<Vec<_>, _> = self.conditions.iter().map(of_type).collect();
+                    // A type that no path can name counts with all conditions.
+                    types.unwrap_or_else(|_| vec![path.clone()])
+                }
+                false => vec![path.clone()],
+            });
+        places.collect()
+    }
+
     /// Whether an object may be written for a primary.
     pub fn admits(&self, object: &ObjectRef, data: &TemplateData<'_>) -> bool {
         self.matches(object, |pattern, text| pattern.matches(text, data))
@@ -338,7 +354,7 @@ impl WriteRule {
     }
 
     fn matches(&self, object: &ObjectRef, fits: impl Fn(&Pattern, &str) -> bool) -> bool {
-        let Some((namespace, name)) = self.patterns() else {
+        let Some((namespace, name)) = self.place() else {
             return false;
         };
         let namespace = match (namespace, object.namespace.as_deref()) {
@@ -353,7 +369,7 @@ impl WriteRule {
 
     /// The objects that it admits for a primary, for people: `Secret klusterlet-*/external-managed-kubeconfig`.
     pub fn shown(&self, data: &TemplateData<'_>) -> Option<String> {
-        let (namespace, name) = self.patterns()?;
+        let (namespace, name) = self.place()?;
         let namespace = namespace.map(|pattern| format!("{}/", pattern.shown(data)));
         let (namespace, name) = (namespace.unwrap_or_default(), name.shown(data));
         Some(format!("{} {namespace}{name}", self.kind))
@@ -393,94 +409,4 @@ impl Policy {
     pub fn read(&self, role: &str) -> Option<&ReadRule> {
         self.reads.iter().find(|rule| rule.role == role)
     }
-
-    /// Whether the policy makes objects, which more than one primary may want.
-    pub fn has_targets(&self) -> bool {
-        self.makes().next().is_some()
-    }
-
-    /// The rules for objects that the policy makes, each with its index among all write rules.
-    pub fn makes(&self) -> impl Iterator<Item = (usize, &WriteRule)> {
-        self.targets().filter(|(_, rule)| rule.named().is_some())
-    }
-
-    /// The rules for all objects but the primary, each with its index among all write rules.
-    pub fn targets(&self) -> impl Iterator<Item = (usize, &WriteRule)> {
-        let all = self.writes.iter().enumerate();
-        all.filter(|(_, rule)| rule.patterns().is_some())
-    }
-
-    /// The rule for an object that the policy may write for a primary. What the policy makes comes first.
-    ///
-    /// # Errors
-    /// `WriteNotGranted`, with what is granted for this primary.
-    pub fn target(
-        &self,
-        target: &ObjectRef,
-        data: &TemplateData<'_>,
-    ) -> Result<&WriteRule, Failure> {
-        let others = || self.targets().filter(|(_, rule)| rule.named().is_none());
-        let mut rules = self.makes().chain(others()).map(|(_, rule)| rule);
-        let rule = rules.find(|rule| rule.admits(target, data));
-        rule.ok_or_else(|| not_granted(target, self.targets(), data))
-    }
-
-    /// The rule for an object that the policy may make for a primary.
-    ///
-    /// # Errors
-    /// `WriteNotGranted`, with what is granted for this primary.
-    pub fn whole(
-        &self,
-        target: &ObjectRef,
-        data: &TemplateData<'_>,
-    ) -> Result<&WriteRule, Failure> {
-        let rule = self.makes().find(|(_, rule)| rule.admits(target, data));
-        rule.map(|(_, rule)| rule)
-            .ok_or_else(|| not_granted(target, self.makes(), data))
-    }
-
-    /// The targets that a guest names for a primary: those that the policy makes, and those of others.
-    pub fn targets_of(
-        &self,
-        asked: &Requirement,
-        data: &TemplateData<'_>,
-    ) -> (Vec<ObjectRef>, Vec<ObjectRef>) {
-        let of_others = |target: &ObjectRef| {
-            let rule = self.target(target, data);
-            rule.is_ok_and(|rule| rule.named().is_none())
-        };
-        let targets = asked.targets().cloned();
-        targets.partition(|target| !of_others(target))
-    }
-
-    /// The rule for an object that was made for a primary; the primary may be gone or changed since.
-    pub fn made(&self, output: &ObjectRef, primary: &ObjectRef) -> Option<&WriteRule> {
-        let rule = self.makes().find(|(_, rule)| rule.made(output, primary));
-        rule.map(|(_, rule)| rule)
-    }
-
-    /// The fields of its primary that the policy may write.
-    pub fn primary_fields(&self) -> &[Path] {
-        let mut rules = self.writes.iter();
-        let rule = rules.find(|rule| rule.target == Target::Primary);
-        rule.map(|rule| rule.fields.as_slice()).unwrap_or_default()
-    }
-
-    /// The keys of taints that the policy owns.
-    pub fn taint_keys(&self) -> impl Iterator<Item = &str> {
-        let keys = self.writes.iter().flat_map(|rule| &rule.taint_keys);
-        keys.map(String::as_str)
-    }
-}
-
-/// The failure of a write that no rule allows.
-fn not_granted<'a>(
-    target: &ObjectRef,
-    rules: impl Iterator<Item = (usize, &'a WriteRule)>,
-    data: &TemplateData<'_>,
-) -> Failure {
-    let granted: Vec<_> = rules.filter_map(|(_, rule)| rule.shown(data)).collect();
-    let granted = granted.join(", ");
-    let message = format!("the policy does not grant writing {target}; granted: {granted}");
-    Failure::known(KnownReason::WriteNotGranted, message)
 }

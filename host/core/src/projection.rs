@@ -304,12 +304,15 @@ impl Declared {
 pub fn fingerprints(paths: &[Path], object: &Object) -> BTreeMap<String, Digest> {
     let mut fingerprints = BTreeMap::new();
     for path in paths {
-        match at(path, &object.body).as_slice() {
+        let place = path.place();
+        match at(&place, &object.body).as_slice() {
             [] => {}
             [Value::Object(map)] => {
+                let begins = |key: &str| path.prefix().is_none_or(|prefix| key.starts_with(prefix));
                 fingerprints.extend(
                     map.iter()
-                        .map(|(key, value)| (path.child(key).to_string(), Digest::of(value))),
+                        .filter(|(key, _)| begins(key))
+                        .map(|(key, value)| (place.child(key).to_string(), Digest::of(value))),
                 );
             }
             found => {

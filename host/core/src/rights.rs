@@ -5,13 +5,11 @@ mod admission;
 pub mod kinds;
 mod least;
 mod own;
+mod writes;
 
 pub use least::every_secret;
 
-use crate::inputs::request::REQUEST;
-use crate::plan::conditions::subresource;
-use crate::policy::{Policy, ReadRule, Target, WriteRule};
-use crate::projection::path::Path;
+use crate::policy::{Policy, ReadRule, Target};
 use crate::reference::LOCAL;
 use crate::watches::{Scope, SecretReads, plan};
 use kinds::Kind;
@@ -291,7 +289,10 @@ impl Needed<'_> {
         let ours = policy.writes.iter().enumerate();
         for (index, rule) in ours.filter(|(_, rule)| rule.cluster == connection) {
             match rule.target {
-                Target::Primary => self.patches(policy, index, rule),
+                Target::Primary => self.patches(policy, index, rule, plan::primary(policy, None)),
+                Target::Others { .. } if rule.verbs.contains(&Granted::Patch) => {
+                    self.patches(policy, index, rule, plan::target(policy, None, rule));
+                }
                 Target::Named { .. } | Target::Others { .. } => self.makes(policy, index, rule),
             }
             self.hands_on(policy, index, rule);
@@ -325,71 +326,6 @@ impl Needed<'_> {
         }
     }
 
-    /// An object is created by a server-side apply, whose path names it, so that RBAC can limit both `create` and
-    /// `patch` by name. An object that was in the way of a write is read again by its name.
-    fn makes(&mut self, policy: &Policy, index: usize, rule: &WriteRule) {
-        let read_only = self.asked.read_only;
-        let because = because(policy, plan::write_line(index));
-        let granted = rule.verbs.iter().filter(|_| !read_only);
-        let mut verbs: Vec<Verb> = granted.flat_map(|verb| requests(*verb)).cloned().collect();
-        for (scope, _) in plan::target(policy, rule) {
-            if !read_only || scope.name.is_none() {
-                verbs.push(Verb::Get);
-            }
-            self.scope(&scope, &verbs, &because);
-        }
-    }
-
-    /// What the objects of a grant hand on: the API server lets nobody give a right that they do not hold.
-    fn hands_on(&mut self, policy: &Policy, index: usize, rule: &WriteRule) {
-        if self.asked.read_only {
-            return;
-        }
-        let line = format!("{} (handed on)", plan::write_line(index));
-        let because = because(policy, line);
-        for handed_on in &rule.hands_on {
-            let objects = Objects {
-                namespace: handed_on.namespace.clone(),
-                group: handed_on.group.clone(),
-                resource: handed_on.resource.clone(),
-                name: handed_on.name.clone(),
-            };
-            let verb = Verb::of(&handed_on.verb);
-            self.add(objects, &[verb], because.iter().cloned());
-        }
-    }
-
-    /// A primary is patched, where the fields are in subresources these, and read again when something was in the way
-    /// of that. Who approves or denies a request needs the right for its signer as well.
-    fn patches(&mut self, policy: &Policy, index: usize, rule: &WriteRule) {
-        if self.asked.read_only {
-            return;
-        }
-        let because = because(policy, plan::write_line(index));
-        let paths = rule.fields.iter().filter_map(Path::keys);
-        let parts: BTreeSet<_> = paths
-            .map(|keys| subresource(&rule.api_version, &rule.kind, &keys))
-            .collect();
-        for (scope, _) in plan::primary(policy, None) {
-            self.scope(&scope, &[Verb::Get], &because);
-            for part in &parts {
-                let mut objects = self.objects(&scope);
-                if let Some(subresource) = part {
-                    objects.resource = format!("{}/{subresource}", objects.resource);
-                }
-                self.add(objects, &[Verb::Patch], because.iter().cloned());
-            }
-        }
-        for signer in &rule.signers {
-            let objects = Objects {
-                name: Some(signer.clone()),
-                ..Objects::all(REQUEST.0, "signers")
-            };
-            let approve = Verb::Other("approve".into());
-            self.add(objects, &[approve], because.iter().cloned());
-        }
-    }
-
     /// Warnings about a primary become Events in its namespace, and one about a moved tag an Event on the policy.
     fn events(&mut self, policy: &Policy) {
         if self.asked.connection == LOCAL && policy.has_tags() {
@@ -416,18 +352,6 @@ impl Needed<'_> {
             let because = because(policy, "spec.primary (warnings)".to_owned());
             self.add(objects, &[Verb::Create, Verb::Patch], because);
         }
-    }
-}
-
-/// The requests that a granted verb needs.
-fn requests(verb: Granted) -> &'static [Verb] {
-    const CREATE: &[Verb] = &[Verb::Create, Verb::Patch];
-    const PATCH: &[Verb] = &[Verb::Patch];
-    const DELETE: &[Verb] = &[Verb::Delete];
-    match verb {
-        Granted::Create => CREATE,
-        Granted::Update | Granted::Patch | Granted::Release => PATCH,
-        Granted::Delete | Granted::Remove => DELETE,
     }
 }
 
@@ -612,6 +536,38 @@ mod tests {
     }
 
     #[test]
+    fn fields_of_objects_of_others_need_patch_where_the_grant_names_them() {
+        let shown_for = |change: (&str, Value)| {
+            let grant = json!({"kind": "ConfigMap", "namespace": "{primary.name}", "name": "facts", "verbs": ["patch"],
+                "fields": ["data.x", "status.conditions"], "conditions": ["Ours"]});
+            let grant = with(grant, &[change]);
+            let manifest = with(objects_manifest(), &[("/spec/grant/write/0", grant)]);
+            let mut rights = shown(&rights(&[manifest], LOCAL, SecretReads::Strict));
+            rights.retain(|right| right.contains("configmaps"));
+            rights
+        };
+        assert_eq!(
+            shown_for(("/cluster", json!("local"))),
+            [
+                "*/configmaps./facts: get list watch patch",
+                "*/configmaps/status./facts: patch",
+            ]
+        );
+        assert_eq!(
+            shown_for(("/namespace", json!("here")))[1],
+            "here/configmaps/status./facts: patch"
+        );
+        assert_eq!(
+            shown_for(("/name", json!("{primary.name}"))),
+            [
+                "*/configmaps./*: get list watch patch",
+                "*/configmaps/status./*: patch",
+            ]
+        );
+        assert_eq!(shown_for(("/cluster", json!("hub"))), Vec::<String>::new());
+    }
+
+    #[test]
     fn fields_that_a_webhook_reviews_need_the_right_that_it_asks_for() {
         let join = "*/managedclustersets/join.cluster.open-cluster-management.io/*: create";
         let accept = "*/managedclusters/accept.register.open-cluster-management.io/*: update";
@@ -621,6 +577,14 @@ mod tests {
                 vec![join],
             ),
             ("metadata.labels", vec![join]),
+            (
+                r#"metadata.labels["cluster.open-cluster-management.io/*"]"#,
+                vec![join],
+            ),
+            (
+                r#"metadata.labels["cluster.open-cluster-management.io/a*"]"#,
+                vec![],
+            ),
             ("metadata.labels.other", vec![]),
             ("spec.hubAcceptsClient", vec![accept]),
             ("spec", vec![accept]),

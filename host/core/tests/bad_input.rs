@@ -192,7 +192,7 @@ proptest! {
             Err(failure) => prop_assert!(!failure.message.contains(CANARY)),
             Ok(plan) => {
                 let single = |step: &Step| matches!(step, Step::Patch { fields, .. } if fields.len() == 1);
-                prop_assert!(plan.steps.iter().all(single));
+                prop_assert!(plan.plan.steps.iter().all(single));
             }
         }
     }

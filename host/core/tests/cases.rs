@@ -7,7 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use transom_core::contract::AgentFacts;
+use transom_core::contract::decide::Requirement;
+use transom_core::contract::objects::{self, Apply, Objects};
 use transom_core::contract::taints::{Decision, Effect, Wanted};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
@@ -16,9 +19,10 @@ use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::{self, Contentions};
 use transom_core::plan::desired::{Content, Desired, Hole, Whole};
 use transom_core::plan::prune::{self, Candidate, Undesired};
-use transom_core::plan::{self, Claimed, Plan, Step, TimeAdded, Wanting};
+use transom_core::plan::{self, Claimed, Other, Plan, Step, TimeAdded, Wanting};
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::ObjectRef;
+use transom_core::requirements::Rounds;
 use transom_core::stamp::{Source, Stamp};
 use transom_core::time;
 use transom_core::work::Key;
@@ -26,7 +30,7 @@ use transom_core::work::Key;
 #[path = "../src/sample/planned.rs"]
 mod planned;
 
-use planned::planned;
+use planned::{feasible, planned};
 
 const NOW: i64 = 1_795_248_000;
 
@@ -258,7 +262,8 @@ fn secrets() {
             contention.written();
             drop(contention.permit(&target("demo"), there, nothing, NOW - ago.as_i64().unwrap()));
         }
-        readable(shown(plan::plan(&wanting, &[desired], &mut contentions)))
+        let planned = plan::plan(&wanting, &[desired], &mut contentions);
+        readable(shown(planned.map(|feasible| feasible.plan)))
     });
 }
 
@@ -357,6 +362,82 @@ fn wanted_taint(given: &Value) -> Wanted {
         value: given["value"].as_str().unwrap_or_default().to_owned(),
         effect,
     }
+}
+
+/// Fields of the ManagedCluster `c1` and of objects that others made, which are `there`. The guest names each of these that
+/// it wants as a target, but for the `hidden` ones.
+#[test]
+fn fields() {
+    check_area("fields", |given| {
+        let mut whole = read(
+            &Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../../policies/cluster-sets-by-rule/policy.yaml"),
+        );
+        whole["spec"]["grant"] = json!({"write": given["grant"]});
+        let policy = match check::policy(manifest::parse(&whole).unwrap()) {
+            Ok(policy) => policy,
+            Err(error) => return json!({"field": error.field, "why": error.why}),
+        };
+        let primary = object(&json!({
+            "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+            "metadata": {"name": "c1", "resourceVersion": "7"},
+        }));
+        let list = |field: &str| given[field].as_array().cloned().unwrap_or_default();
+        let there: Vec<Object> = list("there").iter().map(object).collect();
+        let mut apply = Vec::new();
+        for want in list("want") {
+            apply.push(Apply {
+                object: object(&want).reference,
+                ownership: match want["ownership"].as_str() {
+                    Some("whole") => objects::Ownership::Whole,
+                    _ => objects::Ownership::Fields,
+                },
+                content: want["content"].to_string(),
+            });
+        }
+        let hidden = strings(&given["hidden"]);
+        let named = apply.iter().map(|one| one.object.clone());
+        let named = named.filter(|one| *one != primary.reference && !hidden.contains(&one.name));
+        let agent = AgentFacts::new("local-cluster", None);
+        let data = TemplateData {
+            object: &primary,
+            agent: &agent,
+        };
+        let targets: Vec<ObjectRef> = named.collect();
+        let asked = Requirement {
+            target: None,
+            targets: targets.clone(),
+            needs: Vec::new(),
+        };
+        if let Err(failure) = Rounds::default().answer(&policy, &data, asked) {
+            return refused(&failure);
+        }
+        let others = targets.into_iter().map(|object| Other {
+            existing: there
+                .iter()
+                .find(|one| one.reference == object)
+                .cloned()
+                .map(Arc::new),
+            object,
+        });
+        let others: Vec<Other> = others.collect();
+        let answer = Objects {
+            apply,
+            ..Objects::default()
+        };
+        let planning = (&mut Contentions::default(), NOW);
+        let (seen, added) = ((&primary, others.as_slice()), TimeAdded::SetByCluster);
+        match feasible(&policy, seen, &answer, added, planning) {
+            Err(failure) => refused(&failure),
+            Ok(feasible) => {
+                let mut all = shown(Ok(feasible.plan));
+                if let Some(waits) = &feasible.waits {
+                    all["waits"] = refused(waits);
+                }
+                all
+            }
+        }
+    });
 }
 
 /// What is pruned for the HostedCluster `demo`; `present` lists the names of existing Klusterlets.

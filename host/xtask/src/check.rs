@@ -77,7 +77,8 @@ const UNIT: [Step; 3] = [
 ];
 
 /// The packages that decide.
-const DECIDING: [&str; 19] = [
+const DECIDING: [&str; 20] = [
+    "--package=transom-addon-health",
     "--package=transom-api",
     "--package=transom-auto-import",
     "--package=transom-availability",

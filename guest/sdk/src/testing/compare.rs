@@ -66,16 +66,23 @@ fn is_default(value: &Value) -> bool {
     }
 }
 
-/// Refuses an answer with a reason that the guest did not declare.
-pub(super) fn declared(about: &About, found: &Value) -> Result<(), String> {
+/// Refuses an answer with a reason that the guest did not declare. A condition of an object may pass on one that the case
+/// gives.
+pub(super) fn declared(about: &About, given: &Value, found: &Value) -> Result<(), String> {
     let mut words = Vec::new();
     collect(found, &mut words);
+    let mut passed_on = Vec::new();
+    contents(found, &mut passed_on);
+    let mut read = Vec::new();
+    collect(given, &mut read);
+    passed_on.retain(|word| read.contains(word));
     let known = |word: &&str| {
         about
             .reasons
             .iter()
             .chain(&OWN_REASONS)
             .any(|reason| reason.name == *word)
+            || passed_on.contains(word)
     };
     match words.into_iter().find(|word| !known(word)) {
         Some(word) => Err(format!(
@@ -83,6 +90,15 @@ pub(super) fn declared(about: &About, found: &Value) -> Result<(), String> {
         )),
         None => Ok(()),
     }
+}
+
+/// Collects every reason in the contents of objects.
+fn contents<'a>(value: &'a Value, words: &mut Vec<&'a str>) {
+    let apply = value.pointer("/ok/apply").and_then(Value::as_array);
+    let contents = apply.into_iter().flatten();
+    contents
+        .filter_map(|desired| desired.get("content"))
+        .for_each(|content| collect(content, words));
 }
 
 /// Collects every reason in an answer: of problems, of a verdict, and of absences.
@@ -173,7 +189,7 @@ mod tests {
             assert!(
                 answers
                     .iter()
-                    .all(|answer| declared(&about, answer).is_ok())
+                    .all(|answer| declared(&about, &Value::Null, answer).is_ok())
             );
         }
         for answer in [
@@ -181,7 +197,15 @@ mod tests {
             json!({"run": ["Known", "Other"]}),
             json!({"ok": {"needs": [{"absence": {"fail": "Other"}}]}}),
         ] {
-            assert!(declared(&about, &answer).is_err(), "{answer}");
+            assert!(declared(&about, &Value::Null, &answer).is_err(), "{answer}");
         }
+        // A condition may pass on a reason that was read; a problem may not.
+        let given = json!({"inputs": [{"value": {"reason": "Read", "message": ""}}]});
+        let problem = json!({"reason": "Read", "message": ""});
+        let content = json!({"status": {"conditions": [problem]}});
+        let passed_on = json!({"ok": {"apply": [{"content": content}]}});
+        assert!(declared(&about, &given, &passed_on).is_ok());
+        assert!(declared(&about, &Value::Null, &passed_on).is_err());
+        assert!(declared(&about, &given, &json!({"err": {"invalid": problem}})).is_err());
     }
 }

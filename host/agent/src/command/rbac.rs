@@ -137,7 +137,7 @@ fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<(Poli
 fn named(policy: &Policy) -> Vec<&String> {
     let mut all = vec![&policy.primary.cluster];
     all.extend(policy.reads.iter().map(|rule| &rule.cluster));
-    all.extend(policy.targets().map(|(_, rule)| &rule.cluster));
+    all.extend(policy.beside().map(|(_, rule)| &rule.cluster));
     all
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use transom_core::limits::{self, Kinds};
 use transom_core::object::Object;
 use transom_core::plan::fleet::Writes;
@@ -175,8 +175,8 @@ impl Accounts {
         }
     }
 
-    /// Records what would be written; `before` is the primary as it was read.
-    pub(crate) fn planned(&self, key: &Key, steps: &[Step], before: Option<&Object>) {
+    /// Records what would be written; `before` are the primary and the objects that others made, as they were read.
+    pub(crate) fn planned(&self, key: &Key, steps: &[Step], before: &[Arc<Object>]) {
         if self.holds == Holds::Steps {
             self.change(key, |account| {
                 account.steps.extend(steps.iter().cloned());

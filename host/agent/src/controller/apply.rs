@@ -93,15 +93,15 @@ impl Controller {
             self.limits.unwanted(key);
             return Outcome::default();
         }
-        let before = touched.primary.as_deref();
-        self.accounts.planned(key, &plan.steps, before);
+        let before = touched.before();
+        self.accounts.planned(key, &plan.steps, &before);
         if let Some(overlay) = &self.trial {
-            overlay.keep(&plan.steps, before);
+            overlay.keep(&plan.steps, &before);
         }
         if self.accounts.are_only_asked() {
             return account::as_if_done(&plan.steps);
         }
-        let within = self.within_limits(admitted, &plan, touched.primary.as_deref());
+        let within = self.within_limits(admitted, &plan, &before);
         let counted = match within.await {
             Ok(counted) => counted,
             Err(failure) => {
@@ -130,13 +130,13 @@ impl Controller {
         for (at, step) in steps.iter().enumerate() {
             let done = outcome.steps.get(at);
             let left = done.and_then(|done| done.left.as_deref());
-            let fingerprint = left.map(fingerprint::of);
+            let left = left.map(|left| (left, fingerprint::of(left)));
             let changed = {
                 let memory = &mut self.memory.lock();
                 if done.is_none_or(|done| done.result.is_err()) {
                     memory.brake.give_back(key, step.target());
                 }
-                memory.end_of_write(key, step.target(), fingerprint)
+                memory.end_of_write(key, step.target(), left)
             };
             if changed {
                 let cause = Cause::Input(step.target().clone());
@@ -145,7 +145,7 @@ impl Controller {
             if let Some(before) = touched.objects.get_mut(step.target()) {
                 // Replaces the fingerprint from before the write. When the new one is not known, any later state is a
                 // change.
-                before.written(fingerprint);
+                before.written(left);
             }
         }
         outcome
@@ -163,7 +163,7 @@ impl Controller {
             }
             for queue in self.queues.all() {
                 let loaded = queue.loaded();
-                let other = queue.policy != key.policy;
+                let other = (&queue.policy, step.target()) != (&key.policy, &key.primary);
                 if other && loaded.revision.policy.primary.admits(step.target()) {
                     queue.push(step.target(), Queued::Updated, None);
                 }

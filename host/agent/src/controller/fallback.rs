@@ -111,7 +111,8 @@ impl Controller {
         let stamp = Stamp::of(key, primary, "", "");
         let wanting = self.wanting(admitted, primary, &stamp);
         let fields: Vec<_> = fields.iter().cloned().map(Desired::Fields).collect();
-        plan::plan(&wanting, &fields, &mut self.memory.lock().contentions)
+        let planned = plan::plan(&wanting, &fields, &mut self.memory.lock().contentions)?;
+        Ok(planned.plan)
     }
 
     /// What was made for a primary, to be taken back.

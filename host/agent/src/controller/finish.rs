@@ -173,7 +173,7 @@ impl Controller {
             let memory = &mut self.memory.lock();
             if gone {
                 memory.remove(key);
-                memory.contentions.remove(&key.policy, &report.primary);
+                memory.contentions.remove(key);
             }
             !memory.results.contains_key(key)
         };

@@ -49,10 +49,10 @@ pub(super) struct Subject {
     pub(super) view: Primary,
     /// The objects that the policy may make, each as it is.
     pub(super) targets: Vec<Claimed>,
-    /// The objects of others that the answer may remove, each as it is.
-    pub(super) others: Vec<Other>,
     /// The one of these that every answer makes, if there is one.
     pub(super) certain: Option<ObjectRef>,
+    /// The objects that others made and that the policy may write, each as it is.
+    pub(super) others: Vec<Other>,
     pub(super) inputs: Vec<Input>,
     pub(super) kubeconfigs: Kubeconfigs,
     pub(super) time_added: TimeAdded,
@@ -63,8 +63,9 @@ pub(super) struct Subject {
 impl Subject {
     /// The object that the answer is about first: a target, else the primary.
     pub(super) fn target(&self) -> &ObjectRef {
-        let first = self.targets.first().map(|one| &one.object);
-        first.unwrap_or(&self.primary.reference)
+        let others = self.others.iter().map(|one| &one.object);
+        let mut targets = self.targets.iter().map(|one| &one.object).chain(others);
+        targets.next().unwrap_or(&self.primary.reference)
     }
 }
 
@@ -215,8 +216,8 @@ impl Reader<'_> {
             time_added: self.time_added(&primary).await,
             primary,
             targets: Vec::new(),
-            others: Vec::new(),
             certain: None,
+            others: Vec::new(),
             inputs: Vec::new(),
             kubeconfigs: Kubeconfigs::new(self.controller.kubeconfig_limits),
             room_before: self.touched.room.used(),
@@ -279,14 +280,14 @@ impl Reader<'_> {
         for one in &targets {
             self.take_over(&primary, one).await?;
         }
-        let there = self.look(&others).await?;
+        let others = self.of_others(&primary, &others).await?;
         Ok(Subject {
             time_added: self.time_added(&primary).await,
             primary,
             view,
             targets,
-            others: others.into_iter().zip(there).collect(),
             certain,
+            others,
             inputs,
             kubeconfigs,
             room_before,

@@ -130,7 +130,8 @@ impl Controller {
         self
     }
 
-    /// Counts what a plan changes before it is carried out. `before` is the primary as it was read.
+    /// Counts what a plan changes before it is carried out. `before` are the primary and the objects that others made, as they
+    /// were read.
     ///
     /// # Errors
     /// `LimitReached`, or why it cannot be recorded: then nothing may be written.
@@ -138,7 +139,7 @@ impl Controller {
         &self,
         admitted: &Admitted,
         plan: &Plan,
-        before: Option<&Object>,
+        before: &[Arc<Object>],
     ) -> Result<Kinds, Failure> {
         let key = &admitted.work.key;
         let kinds = match &self.limits.store {

@@ -89,18 +89,19 @@ impl Memory {
         ours.map(|(_, last)| *last = Some(observed())).is_some()
     }
 
-    /// Ends a key's write of an object, successful or not; `fingerprint` is the object's now, if known. True when a watch
-    /// reported another state of the object meanwhile, or one that cannot be compared because the fingerprint is unknown.
+    /// Ends a key's write of an object, successful or not; `left` is the object now with its fingerprint, if known. True when
+    /// a watch reported another state of the object meanwhile, or one that cannot be compared because this one is unknown.
     pub(crate) fn end_of_write(
         &mut self,
         key: &Key,
         object: &ObjectRef,
-        fingerprint: Option<Digest>,
+        left: Option<(&Object, Digest)>,
     ) -> bool {
-        let seen = self.seen.get_mut(key).filter(|_| fingerprint.is_some());
+        let seen = self.seen.get_mut(key).filter(|_| left.is_some());
         if let Some(seen) = seen {
-            seen.entry(object.clone()).or_default().written(fingerprint);
+            seen.entry(object.clone()).or_default().written(left);
         }
+        let fingerprint = left.map(|(_, fingerprint)| fingerprint);
         let writing = self.writing.get(object);
         if writing.is_none_or(|(writer, _)| writer != key) {
             return false;
@@ -121,7 +122,7 @@ impl Memory {
             Step::Delete { reference, .. } => self.outputs.gone(reference),
             Step::Patch { .. } => {}
         }
-        self.contentions.wrote(&key.policy, step);
+        self.contentions.wrote(key, step);
         let dependent = self.dependencies.concerned(target);
         dependent.filter(|other| *other != key).cloned().collect()
     }

@@ -9,7 +9,7 @@ use transom_core::failure::{Class, Failure};
 use transom_core::object::Object;
 use transom_core::plan::desired::{Desired, Fields};
 use transom_core::plan::prune::{self, Pruned};
-use transom_core::plan::{self, Plan, Step, TimeAdded, Wanting, finalizer};
+use transom_core::plan::{self, Feasible, Plan, Step, TimeAdded, Wanting, finalizer};
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
 use transom_core::world::{Answer, Lowering};
@@ -125,10 +125,7 @@ impl Controller {
             _ => failure,
         };
         let desired = answer.lower(&lowering).map_err(held)?;
-        let waits = answer.waits(&lowering)?;
-        if let Some(waits) = &waits {
-            touched.waits_for(&waits.objects);
-        }
+        let answered = answer.waits(&lowering)?;
         let (digest, component) = (&touched.reconcile.inputs, &revision.decide.digest);
         let digest = digest.as_deref().unwrap_or_default();
         let stamp = Stamp::of(&admitted.work.key, &subject.primary, digest, component);
@@ -138,13 +135,19 @@ impl Controller {
             time_added: subject.time_added,
             ..self.wanting(admitted, &subject.primary, &stamp)
         };
-        let plan = plan::plan(&wanting, &desired, &mut self.memory.lock().contentions)?;
+        let Feasible { plan, waits } =
+            plan::plan(&wanting, &desired, &mut self.memory.lock().contentions)?;
+        // What is not there counts before what the guest waits for.
+        let waits = waits.or(answered);
+        if let Some(waits) = &waits {
+            touched.waits_for(&waits.objects);
+        }
         let there = subject
             .targets
             .iter()
             .filter_map(|one| one.existing.as_ref());
         let others = subject.others.iter();
-        let others = others.filter_map(|(_, there)| there.as_deref());
+        let others = others.filter_map(|one| one.existing.as_deref());
         let before = [&*subject.primary].into_iter().chain(there).chain(others);
         self.accounts.would_write(wanting.key, &plan.steps, before);
         let (mut fields, mut made, mut keeps) = (Vec::new(), BTreeSet::new(), false);
@@ -155,9 +158,9 @@ impl Controller {
                     touched.ends_seconds = ends.min();
                     made.insert(whole.object);
                 }
-                Desired::Fields(one) => fields.push(one),
+                Desired::Fields(one) if one.object == subject.primary.reference => fields.push(one),
                 Desired::Finalizer => keeps = true,
-                Desired::Gone(_) => {}
+                Desired::Fields(_) | Desired::Gone(_) => {}
             }
         }
         let release = finalizer::release(&revision.policy, &subject.primary);
@@ -184,7 +187,8 @@ impl Controller {
             ..self.wanting(admitted, primary, &stamp)
         };
         let fields: Vec<_> = fields.into_iter().map(Desired::Fields).collect();
-        plan::plan(&wanting, &fields, &mut self.memory.lock().contentions)
+        let planned = plan::plan(&wanting, &fields, &mut self.memory.lock().contentions)?;
+        Ok(planned.plan)
     }
 
     pub(super) fn wanting<'a>(

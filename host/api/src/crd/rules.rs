@@ -214,7 +214,7 @@ fn bounds() -> Vec<(String, Value)> {
 }
 
 /// Place, CEL rule, and the message when the rule does not hold.
-const RULES: [(&str, &str, &str); 35] = [
+const RULES: [(&str, &str, &str); 36] = [
     (
         "spec.verify.keys[]",
         "has(self.configMap) != has(self.file)",
@@ -313,8 +313,13 @@ const RULES: [(&str, &str, &str); 35] = [
     ),
     (
         "spec.grant.write[]",
-        "has(self.target) || !('patch' in self.verbs)",
-        "the verbs for objects that the policy makes are create, update and delete, and for those of others remove and release",
+        "!('patch' in self.verbs) || self.verbs == ['patch']",
+        "the verbs for objects that the policy makes are create, update and delete, for those of others remove and release; patch stands alone",
+    ),
+    (
+        "spec.grant.write[]",
+        "has(self.target) || self.verbs != ['patch'] || !self.apiVersion.startsWith('rbac.authorization.k8s.io/') && !(has(self.kind) && self.kind == 'CertificateSigningRequest' && self.apiVersion.startsWith('certificates.k8s.io/'))",
+        "of objects that give rights, and of CertificateSigningRequests that are no primary, no field can be patched",
     ),
     (
         "spec.grant.write[]",
@@ -353,12 +358,12 @@ const RULES: [(&str, &str, &str); 35] = [
     ),
     (
         "spec.grant.write[]",
-        "self.fields.all(f, f != 'status' && (has(self.target) || !f.startsWith('status.')))",
-        "fields of a status can be written for the primary only, and not all of them at once",
+        "self.fields.all(f, f != 'status' && (self.verbs == ['patch'] || !f.startsWith('status.')))",
+        "fields of a status can be written with the verb patch only, and not all of them at once",
     ),
     (
         "spec",
-        "self.grant.write.all(w, (has(w.signers) && size(w.signers) > 0) == (has(w.conditions) && size(w.conditions) > 0 && self.primary.kind == 'CertificateSigningRequest' && self.primary.apiVersion.startsWith('certificates.k8s.io/')))",
+        "self.grant.write.all(w, (has(w.signers) && size(w.signers) > 0) == (has(w.target) && has(w.conditions) && size(w.conditions) > 0 && self.primary.kind == 'CertificateSigningRequest' && self.primary.apiVersion.startsWith('certificates.k8s.io/')))",
         "signers must not be empty where a policy sets conditions of CertificateSigningRequests, and are for that only",
     ),
     (
@@ -378,7 +383,7 @@ const RULES: [(&str, &str, &str); 35] = [
     ),
     (
         "spec",
-        "self.grant.write.exists(w, !has(w.target)) || !has(self.own) || (!has(self.own.labels) || size(self.own.labels) == 0) && (!has(self.own.annotations) || size(self.own.annotations) == 0)",
+        "self.grant.write.exists(w, w.verbs != ['patch']) || !has(self.own) || (!has(self.own.labels) || size(self.own.labels) == 0) && (!has(self.own.annotations) || size(self.own.annotations) == 0)",
         "own.labels and own.annotations need a policy that creates objects, and this one creates none",
     ),
     (

@@ -6,6 +6,8 @@ use crate::digest::Digest;
 use crate::fingerprint;
 use crate::inputs::age::Freshness;
 use crate::object::Object;
+use crate::projection::path::Path;
+use std::sync::Arc;
 
 /// What was seen of one object. By default nothing of it counts.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +18,9 @@ pub struct Seen {
     content: Option<Option<Digest>>,
     /// The same without who keeps the object, for one that many share.
     shared: Option<Option<Digest>>,
+    /// The fields that count of an object that others made, with their digest; none inside for one that was not there, or
+    /// whose state is not known.
+    fields: Option<(Arc<[Path]>, Option<Digest>)>,
     /// Whether it was there, if that counts.
     presence: Option<bool>,
     ages: Vec<(Age, Freshness)>,
@@ -111,6 +116,15 @@ impl Seen {
         }
     }
 
+    /// An object of which a policy writes fields: these, and whether it is there or being deleted.
+    pub fn fields(fields: &Arc<[Path]>, object: Option<&Object>) -> Self {
+        let digest = object.map(|object| fingerprint::of_fields(fields, object));
+        Self {
+            fields: Some((Arc::clone(fields), digest)),
+            ..Self::default()
+        }
+    }
+
     /// The object of a need, as far as the need wakes. A time that cannot be read counts as the whole object does.
     pub fn of(need: &Need, object: Option<&Object>, now_seconds: i64) -> Self {
         let there = object.is_some_and(|object| !object.deleting());
@@ -136,6 +150,7 @@ impl Seen {
         self.pending = false;
         self.content = later.content.or(self.content);
         self.shared = later.shared.or(self.shared);
+        self.fields = later.fields.or(self.fields.take());
         self.presence = later.presence.or(self.presence);
         self.ages
             .retain(|(age, _)| later.ages.iter().all(|(other, _)| other != age));
@@ -147,12 +162,17 @@ impl Seen {
         *self != Self::default()
     }
 
-    /// Takes in that the object was written since; without a fingerprint when its state is not known. The fingerprint counts
-    /// unless only its presence does.
-    pub fn written(&mut self, fingerprint: Option<Digest>) {
-        match (self.presence, self.content) {
-            (Some(_), None) if fingerprint.is_some() => self.presence = Some(true),
-            _ => self.content = Some(fingerprint),
+    /// Takes in an object as it was written since, with its fingerprint; none when its state is not known: then any later
+    /// state is a change. The fingerprint counts unless only its presence or some fields do.
+    pub fn written(&mut self, left: Option<(&Object, Digest)>) {
+        match (&mut self.fields, left) {
+            (Some((fields, digest)), Some((left, _))) if self.content.is_none() => {
+                *digest = Some(fingerprint::of_fields(fields, left));
+            }
+            (None, Some(_)) if self.content.is_none() && self.presence.is_some() => {
+                self.presence = Some(true);
+            }
+            (_, left) => self.content = Some(left.map(|(_, fingerprint)| fingerprint)),
         }
     }
 
@@ -173,6 +193,13 @@ impl Seen {
         }
         let differs = |seen| !same(seen, fingerprints.shared(observed));
         if self.shared.is_some_and(differs) {
+            return Meaning::Wakes;
+        }
+        let differs = |(fields, seen): &(Arc<[Path]>, _)| {
+            let now = observed.object();
+            *seen != now.map(|object| fingerprint::of_fields(fields, object))
+        };
+        if self.fields.as_ref().is_some_and(differs) {
             return Meaning::Wakes;
         }
         let there = observed.living().is_some();
@@ -206,7 +233,7 @@ mod tests {
     use crate::contract::decide::Absence;
     use crate::reference::ObjectRef;
     use crate::sample::object;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn lease(renewed: &str) -> Object {
         let reference = ObjectRef::local("coordination.k8s.io/v1", "Lease", Some("n"), "l");
@@ -258,7 +285,7 @@ mod tests {
     fn of_an_object_that_is_made_once_only_its_presence_counts() {
         let (now, other) = (lease("1970-01-01T00:00:10Z"), lease("1970-01-01T00:00:20Z"));
         let mut seen = Seen::presence(None);
-        seen.written(Some(fingerprint::of(&now)));
+        seen.written(Some((&now, fingerprint::of(&now))));
         for (observed, expected) in [
             (Observed::Present(&now), Meaning::Nothing),
             (Observed::Present(&other), Meaning::Nothing),
@@ -270,6 +297,77 @@ mod tests {
         seen.written(None);
         assert_eq!(
             meaning(&mut seen, Observed::Present(&now), 0),
+            Meaning::Wakes
+        );
+    }
+
+    #[test]
+    fn of_an_object_of_others_only_what_is_written_of_it_counts() {
+        let path = |text: &str| Path::parse(text).unwrap();
+        let fields: Arc<[Path]> = Arc::new([
+            path("spec.x"),
+            path("status.conditions[Ours]"),
+            path("metadata.labels[\"a.b/c-*\"]"),
+        ]);
+        let reference = lease("").reference;
+        let addon = |x: &str, ours: &str, theirs: &str, labels: Value| {
+            let conditions =
+                json!([{"type": "Ours", "status": ours}, {"type": "Theirs", "status": theirs}]);
+            let body = json!({"spec": {"x": x, "beat": theirs}, "status": {"conditions": conditions},
+                "metadata": {"labels": labels}});
+            object(reference.clone(), body)
+        };
+        let before = addon("1", "True", "True", json!({"a.b/c-1": "x"}));
+        let mut dying = before.clone();
+        dying.body["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:30Z");
+        let mut again = before.clone();
+        again.body["metadata"]["uid"] = json!("another");
+        let mut seen = Seen::fields(&fields, Some(&before));
+        for (now, expected) in [
+            (
+                addon("1", "True", "False", json!({"a.b/c-1": "x", "beat": "2"})),
+                Meaning::Nothing,
+            ),
+            (
+                addon("2", "True", "True", json!({"a.b/c-1": "x"})),
+                Meaning::Wakes,
+            ),
+            (
+                addon("1", "False", "True", json!({"a.b/c-1": "x"})),
+                Meaning::Wakes,
+            ),
+            (
+                addon("1", "True", "True", json!({"a.b/c-1": "y"})),
+                Meaning::Wakes,
+            ),
+            (
+                addon("1", "True", "True", json!({"a.b/c-1": "x", "a.b/c-2": "y"})),
+                Meaning::Wakes,
+            ),
+            (addon("1", "True", "True", json!({})), Meaning::Wakes),
+            (dying, Meaning::Wakes),
+            (again, Meaning::Wakes),
+        ] {
+            let there = Observed::Present(&now);
+            assert_eq!(meaning(&mut seen, there, 0), expected, "{}", now.body);
+        }
+        assert_eq!(meaning(&mut seen, Observed::Gone, 0), Meaning::Wakes);
+        // What the policy wrote itself is no news, and what others wrote since is.
+        let after = addon("2", "True", "True", json!({}));
+        seen.written(Some((&after, fingerprint::of(&after))));
+        let beats = addon("2", "True", "False", json!({}));
+        for (now, expected) in [(&beats, Meaning::Nothing), (&before, Meaning::Wakes)] {
+            assert_eq!(meaning(&mut seen, Observed::Present(now), 0), expected);
+        }
+        seen.written(None);
+        assert_eq!(
+            meaning(&mut seen, Observed::Present(&after), 0),
+            Meaning::Wakes
+        );
+        let mut absent = Seen::fields(&fields, None);
+        assert_eq!(meaning(&mut absent, Observed::Gone, 0), Meaning::Nothing);
+        assert_eq!(
+            meaning(&mut absent, Observed::Present(&after), 0),
             Meaning::Wakes
         );
     }

@@ -144,7 +144,10 @@ fn patch(before: &Value, after: &Value) -> Kinds {
         version: String::new(),
         fields: vec![("spec.taints".to_owned(), after.clone())],
     };
-    kinds(&[step], Some(&object(json!({"spec": {"taints": before}}))))
+    kinds(
+        &[step],
+        &[object(json!({"spec": {"taints": before}})).into()],
+    )
 }
 
 #[test]
@@ -153,9 +156,9 @@ fn new_objects_and_new_labels_have_no_limit() {
         desired: object(json!({})),
     };
     let labels = update(&["metadata.labels.a", "metadata.annotations.b", "metadata"]);
-    assert_eq!(kinds(&[create, labels], None), Kinds::new());
+    assert_eq!(kinds(&[create, labels], &[]), Kinds::new());
     assert_eq!(
-        kinds(&[update(&["metadata.labels.a", "data.k"])], None),
+        kinds(&[update(&["metadata.labels.a", "data.k"])], &[]),
         [Limited::ObjectsChanged].into()
     );
     let delete = Step::Delete {
@@ -165,9 +168,24 @@ fn new_objects_and_new_labels_have_no_limit() {
         why: String::new(),
     };
     assert_eq!(
-        kinds(&[delete, update(&["data.k"])], None),
+        kinds(&[delete, update(&["data.k"])], &[]),
         [Limited::ObjectsChanged, PRUNED].into()
     );
+}
+
+#[test]
+fn fields_of_objects_of_others_count_as_those_of_the_primary_do() {
+    let other = Object {
+        reference: hosted("b"),
+        ..object(json!({"spec": {"taints": [{"key": "a"}]}}))
+    };
+    let step = Step::Patch {
+        reference: hosted("b"),
+        version: String::new(),
+        fields: vec![("spec.taints".to_owned(), Value::Null)],
+    };
+    let before = [object(json!({"spec": {}})).into(), other.into()];
+    assert_eq!(kinds(&[step], &before), [REMOVED].into());
 }
 
 #[test]

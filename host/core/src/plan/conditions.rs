@@ -63,12 +63,16 @@ impl Conditions {
         merged
     }
 
-    /// A fingerprint of what these conditions say in a list, without times.
-    pub(super) fn fingerprint(&self, list: &[Value]) -> Digest {
-        let ours = list
-            .iter()
-            .filter(|element| self.wanted(text(element, "type")).is_some());
-        Digest::of(&ours.map(said).collect())
+    /// A fingerprint of what each of these conditions says in a list, without times.
+    pub(super) fn fingerprints<'a>(
+        &'a self,
+        list: &'a [Value],
+    ) -> impl Iterator<Item = (Box<str>, Digest)> + 'a {
+        self.types().map(|kind| {
+            let ours = list.iter().filter(|element| text(element, "type") == kind);
+            let place = format!("status.conditions[{kind}]").into();
+            (place, Digest::of(&ours.map(said).collect()))
+        })
     }
 
     fn wanted(&self, kind: &str) -> Option<&Map<String, Value>> {

@@ -8,8 +8,9 @@ use crate::managed_keys;
 use crate::object::Object;
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
+use crate::work::Key;
 use serde_json::json;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use transom_api::KnownReason;
 
@@ -18,12 +19,65 @@ const WINDOW_SECONDS: i64 = 600;
 /// This many foreign changes are too many.
 const MAX_CHANGES: usize = 3;
 
+/// The most places of one object that are remembered: an answer has no more fields than it can name in its bytes.
+const MAX_PLACES: usize = 1_024;
+
+/// Fingerprints of what a policy writes of an object, by place: by field, or one for a whole object. It must not leave the
+/// process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said(Vec<(Box<str>, Digest)>);
+
+impl From<Digest> for Said {
+    fn from(whole: Digest) -> Self {
+        Self(vec![("".into(), whole)])
+    }
+}
+
+impl FromIterator<(Box<str>, Digest)> for Said {
+    fn from_iter<T: IntoIterator<Item = (Box<str>, Digest)>>(places: T) -> Self {
+        let mut places: Vec<_> = places.into_iter().collect();
+        places.sort_unstable();
+        Self(places)
+    }
+}
+
+impl Said {
+    fn of(&self, place: &str) -> Option<Digest> {
+        let at = self.0.binary_search_by(|(known, _)| (**known).cmp(place));
+        at.ok()
+            .and_then(|at| self.0.get(at))
+            .map(|(_, digest)| *digest)
+    }
+
+    /// The part that differs from what was said of the same places.
+    fn unlike(&self, other: &Self) -> Self {
+        let differs = |place: &str, digest| other.of(place).is_some_and(|said| said != digest);
+        let unlike = self
+            .0
+            .iter()
+            .filter(|(place, digest)| differs(place, *digest));
+        Self(unlike.cloned().collect())
+    }
+
+    /// With what was said later. Of very many places only the later ones are remembered.
+    fn then(self, later: Self) -> Self {
+        let earlier = self.0.into_iter();
+        let earlier: Vec<_> = earlier
+            .filter(|(place, _)| later.of(place).is_none())
+            .collect();
+        match earlier.len() + later.0.len() > MAX_PLACES {
+            true => later,
+            false => earlier.into_iter().chain(later.0).collect(),
+        }
+    }
+}
+
 /// What is known since the agent's start of one policy's writes to one object. In memory only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contention {
-    left: Option<Digest>,
-    planned: Option<Digest>,
-    seen: Option<Digest>,
+    left: Said,
+    planned: Option<Said>,
+    seen: Said,
     changed_at: Vec<i64>,
 }
 
@@ -36,12 +90,12 @@ impl Contention {
     pub fn permit(
         &mut self,
         target: &ObjectRef,
-        before: Digest,
-        after: Digest,
+        before: impl Into<Said>,
+        after: impl Into<Said>,
         now_seconds: i64,
     ) -> Result<(), Failure> {
-        self.observe(before, now_seconds);
-        self.planned = Some(after);
+        self.observe(&before.into(), now_seconds);
+        self.planned = Some(after.into());
         let Some(until) = self.until() else {
             return Ok(());
         };
@@ -52,10 +106,12 @@ impl Contention {
         Err(failure.about([target.clone()]).until(Some(until)))
     }
 
-    /// Counts a change when the object is not as we left it; each foreign state counts once.
-    fn observe(&mut self, fingerprint: Digest, now_seconds: i64) {
-        if self.left.is_some_and(|left| left != fingerprint) && self.seen != Some(fingerprint) {
-            self.seen = Some(fingerprint);
+    /// Counts a change when a place is not as we left it; each foreign state counts once. A place that is written for the
+    /// first time tells nothing.
+    fn observe(&mut self, before: &Said, now_seconds: i64) {
+        let foreign = before.unlike(&self.left);
+        if !foreign.0.is_empty() && self.seen != foreign {
+            self.seen = foreign;
             self.changed_at.push(now_seconds);
         }
         // Changes in the future are dropped: the clock was set back, and their age is unknown.
@@ -66,8 +122,8 @@ impl Contention {
     /// Records that the permitted write is in place. Call it after every successful write.
     pub fn written(&mut self) {
         if let Some(planned) = self.planned.take() {
-            self.left = Some(planned);
-            self.seen = None;
+            self.left = std::mem::take(&mut self.left).then(planned);
+            self.seen = Said::default();
         }
     }
 
@@ -78,38 +134,76 @@ impl Contention {
     }
 }
 
-/// The contention of every object, by policy.
+/// The contention of every object that is written.
 #[derive(Clone, Debug, Default)]
-pub struct Contentions(HashMap<(Arc<str>, ObjectRef), Contention>);
+pub struct Contentions {
+    /// Of objects that a policy makes.
+    whole: HashMap<(Arc<str>, ObjectRef), Contention>,
+    /// Of objects of which fields were written. Several primaries may own fields of one object, so each has its own.
+    fields: BTreeMap<(Key, ObjectRef), Contention>,
+    sweep_at: usize,
+}
+
+/// Of objects of which fields were written, those without a recent change are dropped when there are more than this, and
+/// then whenever their number has doubled.
+const SWEPT_FROM: usize = 1_024;
 
 impl Contentions {
-    /// The contention of an object that a policy writes.
+    /// The contention of an object that a policy makes.
     pub fn of(&mut self, policy: &Arc<str>, object: &ObjectRef) -> &mut Contention {
-        self.0
+        self.whole
             .entry((Arc::clone(policy), object.clone()))
             .or_default()
     }
 
-    /// Records a successful step of a policy.
-    pub fn wrote(&mut self, policy: &Arc<str>, step: &Step) {
-        let written = (Arc::clone(policy), step.target().clone());
-        if let Step::Delete { .. } = step {
-            self.0.remove(&written);
-        } else if step.is_of_finalizers() {
+    /// The contention of an object of which fields are written for a primary under a policy.
+    pub fn of_fields(&mut self, key: &Key, object: &ObjectRef) -> &mut Contention {
+        if self.fields.len() >= self.sweep_at.max(SWEPT_FROM) {
+            let counts = |one: &Contention| !one.changed_at.is_empty() || one.planned.is_some();
+            self.fields.retain(|_, one| counts(one));
+            self.sweep_at = self.fields.len().saturating_mul(2);
+        }
+        let written = (key.clone(), object.clone());
+        self.fields.entry(written).or_default()
+    }
+
+    /// Records a successful step for a primary under a policy.
+    pub fn wrote(&mut self, key: &Key, step: &Step) {
+        let written = || (Arc::clone(&key.policy), step.target().clone());
+        let contention = match step {
             // It says nothing about the fields that are contended.
-        } else if let Some(contention) = self.0.get_mut(&written) {
+            step if step.is_of_finalizers() => None,
+            Step::Delete { .. } => {
+                self.whole.remove(&written());
+                None
+            }
+            Step::Patch { reference, .. } => self.fields.get_mut(&(key.clone(), reference.clone())),
+            Step::Create { .. } | Step::Update { .. } => self.whole.get_mut(&written()),
+        };
+        if let Some(contention) = contention {
             contention.written();
         }
     }
 
-    /// Forgets an object.
-    pub fn remove(&mut self, policy: &Arc<str>, object: &ObjectRef) {
-        self.0.remove(&(Arc::clone(policy), object.clone()));
+    /// Forgets an object that is not there any more, of which fields were written.
+    pub fn gone(&mut self, key: &Key, object: &ObjectRef) {
+        self.fields.remove(&(key.clone(), object.clone()));
+    }
+
+    /// Forgets what was counted for a primary of which fields, and of other objects, were written.
+    pub fn remove(&mut self, key: &Key) {
+        let first = (key.clone(), ObjectRef::default());
+        let of_key = self.fields.range(first..).map(|(written, _)| written);
+        let of_key = of_key.take_while(|(of, _)| of == key);
+        for written in of_key.cloned().collect::<Vec<_>>() {
+            self.fields.remove(&written);
+        }
     }
 
     /// Forgets a policy.
     pub fn remove_policy(&mut self, policy: &str) {
-        self.0.retain(|(of, _), _| **of != *policy);
+        self.whole.retain(|(of, _), _| **of != *policy);
+        self.fields.retain(|(key, _), _| *key.policy != *policy);
     }
 }
 
@@ -130,7 +224,7 @@ pub fn whole(target: Option<&Object>) -> Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{object, target};
+    use crate::sample::{key, object, target};
 
     fn fingerprint(data: Option<&str>) -> Digest {
         let secret = data.map(|data| object(target("demo"), json!({"data": {"kubeconfig": data}})));
@@ -181,6 +275,75 @@ mod tests {
             after(&[(Some("ours"), 0), (Some("ours"), 1), (Some("ours"), 2)]),
             None
         );
+    }
+
+    /// Fingerprints of fields and their values.
+    fn said(fields: &[(&str, &str)]) -> Said {
+        let one = |(place, value): &(&str, &str)| ((*place).into(), Digest::of(&json!(value)));
+        fields.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_field_that_is_written_for_the_first_time_is_no_change_of_others() {
+        let mut contention = Contention::default();
+        let mut put = |before: &[(&str, &str)], after: &[(&str, &str)], at| {
+            let permitted = contention.permit(&target("demo"), said(before), said(after), at);
+            contention.written();
+            permitted.is_ok()
+        };
+        // Each answer names another field, and some are named again later.
+        for at in 0..20 {
+            let place = (at / 2).to_string();
+            let (before, after) = match at % 2 {
+                0 => ("", "a"),
+                _ => ("a", "b"),
+            };
+            assert!(put(&[(&place, before)], &[(&place, after)], at));
+        }
+        // What others do to one of them counts, whatever is named beside it.
+        for (beside, permitted) in [("x", true), ("y", true), ("z", false)] {
+            let (before, after) = ([("0", beside), (beside, "")], [("0", "b"), (beside, "c")]);
+            assert_eq!(put(&before, &after, 30), permitted, "{beside}");
+        }
+    }
+
+    #[test]
+    fn each_primary_has_its_own_fields_of_one_object() {
+        let (one, other) = (key("one"), key("other"));
+        let mut contentions = Contentions::default();
+        let mut put = |key: &Key, place: &str, value: &str, there: &str| {
+            let contention = contentions.of_fields(key, &target("shared"));
+            let (before, after) = (said(&[(place, there)]), said(&[(place, value)]));
+            let permitted = contention.permit(&target("shared"), before, after, 0);
+            contention.written();
+            permitted.is_ok()
+        };
+        for _ in 0..10 {
+            assert!(put(&one, "a", "1", "1") && put(&other, "b", "2", "2"));
+        }
+        // Of one field that both want, one of them lets go.
+        let fights = (0..10).take_while(|_| put(&one, "c", "1", "2") && put(&other, "c", "2", "1"));
+        assert_eq!(fights.count(), 3);
+        // An object that went and came back is a new one.
+        contentions.gone(&one, &target("shared"));
+        assert_eq!(contentions.fields.len(), 1);
+        let _ = contentions.of_fields(&one, &target("shared"));
+        contentions.remove(&one);
+        assert_eq!(contentions.fields.len(), 1);
+        contentions.remove_policy("external");
+        assert!(contentions.fields.is_empty());
+    }
+
+    #[test]
+    fn forgets_fields_that_nobody_else_changed_when_there_are_many() {
+        let mut contentions = Contentions::default();
+        for at in 0..10_000 {
+            let contention = contentions.of_fields(&key("one"), &target(&at.to_string()));
+            let permitted = contention.permit(&target("x"), said(&[]), said(&[("a", "b")]), 0);
+            assert!(permitted.is_ok());
+            contention.written();
+        }
+        assert!(contentions.fields.len() <= SWEPT_FROM);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::projection::path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The fields of an element that identify it, the first one that every element has.
 pub(super) const KEYS: [&str; 3] = ["key", "type", "name"];
@@ -94,6 +95,13 @@ pub fn of(step: &Step, before: Option<&Object>) -> Vec<Effect> {
             each.collect()
         }
     }
+}
+
+/// The object of a step among some that were read.
+pub fn target<'a>(step: &Step, read: &'a [Arc<Object>]) -> Option<&'a Object> {
+    let mut read = read.iter();
+    let there = read.find(|object| object.reference == *step.target());
+    there.map(Arc::as_ref)
 }
 
 /// The object of a step as the step leaves it, where nothing else is changed; `before` is the object as it was read. `None`

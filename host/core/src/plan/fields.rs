@@ -2,51 +2,68 @@
 //! become as wanted; every other one keeps place, time and form. An owned element that is right but has no time gets
 //! one, unless the cluster sets times.
 
-use super::contention::Contention;
+use super::contention::{Contentions, Said};
 use super::desired::{Elements, Field, Fields};
-use super::{Step, TimeAdded, Wanting};
+use super::{Planned, Step, TimeAdded, Wanting};
 use crate::digest::Digest;
 use crate::failure::{Failure, InvalidField};
 use crate::object::Object;
 use crate::object::field::Place;
+use crate::policy::Target;
 use crate::projection::path::Path;
+use crate::reference::ObjectRef;
 use crate::time;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use transom_api::KnownReason;
 
-/// Plans the fields of the primary: no step when all are as wanted.
+/// Plans fields of the primary, or of an object that others made: no step when all are as wanted. Of an object of others
+/// that is being deleted only the status is written: it says how the object is while others take leave of it.
 pub(super) fn plan(
     wanting: &Wanting<'_>,
     desired: &Fields,
-    contention: &mut Contention,
-) -> Result<Option<Step>, Failure> {
-    let object = wanting.primary;
+    contentions: &mut Contentions,
+) -> Result<Planned, Failure> {
+    if desired.fields.is_empty() {
+        return Ok(Planned::Step(None));
+    }
+    let rule = wanting.policy.fields(&desired.object, &wanting.data)?;
+    let Some(object) = existing(wanting, &desired.object)? else {
+        return Ok(Planned::Absent);
+    };
+    let leaves = object.deleting() && rule.target != Target::Primary;
     let (mut changed, mut before, mut after) = (Vec::new(), Vec::new(), Vec::new());
     for (path, field) in &desired.fields {
-        let granted = wanting.policy.primary_fields();
-        if desired.object != object.reference || !granted.iter().any(|field| field.covers(path)) {
+        if !rule.fields.iter().any(|field| field.grants(path)) {
             let message = format!(
                 "the policy does not grant writing `{path}` of {}",
                 desired.object
             );
             return Err(Failure::known(KnownReason::WriteNotGranted, message));
         }
+        if leaves && !path.is_of_status() {
+            continue;
+        }
         let place =
             place(object, path).map_err(|invalid| Failure::invalid_object(object, &invalid))?;
         let value = match field {
             Field::Value(value) => {
                 let there = place.value().cloned().unwrap_or_default();
-                before.push(Digest::of(&there));
-                after.push(Digest::of(value));
+                let at = || path.to_string().into();
+                before.push((at(), Digest::of(&there)));
+                after.push((at(), Digest::of(value)));
                 (there != *value).then(|| value.clone())
             }
             Field::Elements(elements) => {
                 let there = list(&place, elements.key)
                     .map_err(|invalid| Failure::invalid_object(object, &invalid))?;
                 let merged = merge(&there, elements, wanting.time_added);
-                before.push(fingerprint(&there, elements, wanting.time_added));
-                after.push(fingerprint(&merged, elements, wanting.time_added));
+                let said = |list: &[Value]| {
+                    let digest = fingerprint(list, elements, wanting.time_added);
+                    (path.to_string().into(), digest)
+                };
+                before.push(said(&there));
+                after.push(said(&merged));
                 (merged != there).then(|| {
                     if merged.is_empty() {
                         Value::Null
@@ -59,33 +76,46 @@ pub(super) fn plan(
                 let there = list(&place, "type")
                     .map_err(|invalid| Failure::invalid_object(object, &invalid))?;
                 let merged = conditions.merged(&there, wanting.now_seconds);
-                before.push(conditions.fingerprint(&there));
-                after.push(conditions.fingerprint(&merged));
+                before.extend(conditions.fingerprints(&there));
+                after.extend(conditions.fingerprints(&merged));
                 (merged != there).then(|| merged.into())
             }
         };
         changed.extend(value.map(|value| (path.to_string(), value)));
     }
     if changed.is_empty() {
-        return Ok(None);
+        return Ok(Planned::Step(None));
     }
+    let contention = contentions.of_fields(wanting.key, &object.reference);
+    let said = |places: Vec<(Box<str>, Digest)>| places.into_iter().collect::<Said>();
     contention.permit(
         &object.reference,
-        all(&before),
-        all(&after),
+        said(before),
+        said(after),
         wanting.now_seconds,
     )?;
-    Ok(Some(Step::Patch {
+    Ok(Planned::Step(Some(Step::Patch {
         reference: object.reference.clone(),
         version: object.version.clone(),
         fields: changed,
-    }))
+    })))
 }
 
-/// One fingerprint of several.
-fn all(digests: &[Digest]) -> Digest {
-    let texts: Vec<String> = digests.iter().map(Digest::to_string).collect();
-    Digest::of(&json!(texts))
+/// The object as it was read; `None` when it is not there.
+fn existing<'a>(wanting: &Wanting<'a>, object: &ObjectRef) -> Result<Option<&'a Object>, Failure> {
+    if *object == wanting.primary.reference {
+        return Ok(Some(wanting.primary));
+    }
+    let mut others = wanting.others.iter();
+    match others.find(|other| other.object == *object) {
+        Some(other) => Ok(other.existing.as_deref()),
+        None => {
+            let message = format!(
+                "the guest wants fields of {object}, which is none of the targets that it named"
+            );
+            Err(Failure::known(KnownReason::ContractBroken, message))
+        }
+    }
 }
 
 /// The place of a field in an object; its parents must be maps, or absent.
@@ -229,10 +259,9 @@ fn field<'a>(want: &'a Map<String, Value>, field: &str) -> &'a str {
 mod tests {
     use super::*;
     use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, Wanted};
-    use crate::plan::contention::Contentions;
     use crate::policy::Policy;
-    use crate::reference::ObjectRef;
     use crate::sample::{object, planned, policy, taints_manifest};
+    use crate::work::Key;
     use proptest::prelude::*;
 
     fn managed_cluster() -> ObjectRef {
@@ -322,6 +351,11 @@ mod tests {
         }
     }
 
+    fn written(contentions: &mut Contentions, policy: &Policy) {
+        let key = Key::new(&policy.name, &managed_cluster());
+        contentions.of_fields(&key, &managed_cluster()).written();
+    }
+
     fn applied(current: &[Value], wanted: &[Wanted]) -> (Vec<Value>, bool) {
         applied_by(current, wanted, TimeAdded::SetByUs(0))
     }
@@ -347,7 +381,7 @@ mod tests {
         let mut plan = |taints: &[Value], at| {
             let primary = object(managed_cluster(), json!({"spec": {"taints": taints}}));
             let plan = planned(policy, &primary, &answer, added, (&mut contentions, at));
-            contentions.of(&policy.name, &managed_cluster()).written();
+            written(&mut contentions, policy);
             plan.err().and_then(|failure| failure.ask_again_at)
         };
         plan(&[], 0);
@@ -404,7 +438,7 @@ mod tests {
                 panic!("{plan:?}")
             };
             taints = fields[0].1.clone();
-            contentions.of(&policy.name, &managed_cluster()).written();
+            written(&mut contentions, &policy);
         }
     }
 

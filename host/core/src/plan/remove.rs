@@ -13,12 +13,12 @@ use transom_api::policy::Verb;
 /// The API server confirms by uid and version that the object is the one that was read.
 pub(super) fn plan(wanting: &Wanting<'_>, object: &ObjectRef) -> Result<Option<Step>, Failure> {
     let mut others = wanting.others.iter();
-    let Some((_, existing)) = others.find(|(other, _)| other == object) else {
+    let Some(other) = others.find(|other| other.object == *object) else {
         let message =
             format!("the guest removes {object}, which is none of the targets that it named");
         return Err(Failure::known(KnownReason::ContractBroken, message));
     };
-    let Some(existing) = existing.as_deref() else {
+    let Some(existing) = other.existing.as_deref() else {
         return Ok(None);
     };
     let rules = wanting.policy.writes.iter();
@@ -59,7 +59,7 @@ fn refused(object: &ObjectRef, existing: &Object) -> Failure {
 mod tests {
     use super::*;
     use crate::pattern::TemplateData;
-    use crate::plan::TimeAdded;
+    use crate::plan::{Other, TimeAdded};
     use crate::policy::Policy;
     use crate::sample::{agent, object, objects_manifest, policy, stamp, with};
     use crate::work::Key;
@@ -112,7 +112,10 @@ mod tests {
             },
             primary: &primary,
             targets: &[],
-            others: &[(work("w"), there)],
+            others: &[Other {
+                object: work("w"),
+                existing: there,
+            }],
             stamp: &stamp("a", "uid"),
             time_added: TimeAdded::SetByCluster,
             now_seconds: 0,

@@ -100,45 +100,54 @@ fn reads(earlier: &[ReadRule], newest: &[ReadRule]) -> Vec<ReadRule> {
 }
 
 fn writes(earlier: &[WriteRule], newest: &[WriteRule]) -> Vec<WriteRule> {
-    let within = |one: &WriteRule| match one.target {
-        Target::Primary => vec![fields(one, newest)],
-        _ => newest.iter().filter_map(|other| made(one, other)).collect(),
+    let within = |one: &WriteRule| match one.place() {
+        Some(_) => newest
+            .iter()
+            .filter_map(|other| beside(one, other))
+            .collect(),
+        None => vec![fields(one, newest)],
     };
     earlier.iter().flat_map(within).collect()
 }
 
-/// The objects that both rules let the policy make, or that both let it remove.
-fn made(one: &WriteRule, other: &WriteRule) -> Option<WriteRule> {
+/// The objects that both rules let the policy make, write fields of, or remove.
+fn beside(one: &WriteRule, other: &WriteRule) -> Option<WriteRule> {
     let same = (&one.cluster, &one.api_version, &one.kind)
         == (&other.cluster, &other.api_version, &other.kind)
         && (&one.fields, &one.values) == (&other.fields, &other.values);
-    let ((namespace, name), (others_namespace, others_name)) = (one.patterns()?, other.patterns()?);
+    let ((namespace, name), (others_namespace, others_name)) = (one.place()?, other.place()?);
     let namespace = match (namespace, others_namespace) {
         (None, None) => None,
         (Some(one), Some(other)) => Some(pattern(one, other)?),
         _ => return None,
     };
     let name = pattern(name, others_name)?;
-    same.then_some(WriteRule {
-        target: match (&one.target, &other.target) {
-            (Target::Named { .. }, Target::Named { .. }) => Target::Named { namespace, name },
-            (
-                Target::Others {
-                    labels, finalizers, ..
-                },
-                Target::Others {
-                    labels: others,
-                    finalizers: theirs,
-                    ..
-                },
-            ) => Target::Others {
-                namespace,
-                name,
-                labels: labels.and(others),
-                finalizers: finalizers.intersection(theirs).cloned().collect(),
+    let target = match (&one.target, &other.target) {
+        (Target::Named { .. }, Target::Named { .. }) => Target::Named { namespace, name },
+        (
+            Target::Others {
+                labels, finalizers, ..
             },
-            _ => return None,
+            Target::Others {
+                labels: others,
+                finalizers: theirs,
+                ..
+            },
+        ) => Target::Others {
+            namespace,
+            name,
+            labels: labels.and(others),
+            finalizers: finalizers.intersection(theirs).cloned().collect(),
         },
+        _ => return None,
+    };
+    same.then_some(WriteRule {
+        target,
+        conditions: one
+            .conditions
+            .intersection(&other.conditions)
+            .cloned()
+            .collect(),
         verbs: one.verbs.intersection(&other.verbs).copied().collect(),
         kubeconfig: match (&one.kubeconfig, &other.kubeconfig) {
             (Some(one), Some(other)) => Some(kubeconfig(one, other)),
@@ -301,6 +310,39 @@ mod tests {
                 .count(),
             0
         );
+    }
+
+    #[test]
+    fn of_objects_of_others_both_grants_name_objects_and_conditions() {
+        let wide = sample::with(
+            sample::objects_manifest(),
+            &[(
+                "/spec/grant/write/0",
+                json!({"kind": "ConfigMap", "namespace": "a-*", "name": "*", "verbs": ["patch"],
+                    "fields": ["data.x", "status.conditions"], "conditions": ["One", "Two"]}),
+            )],
+        );
+        let bound = |pointer: &str, value| {
+            let pointer = format!("/spec/grant/write/0/{pointer}");
+            let narrow = with(&wide, &pointer, value);
+            (bounded(&policy(&wide), &narrow).writes, narrow.writes)
+        };
+        for (pointer, value) in [
+            ("namespace", json!("a-b")),
+            ("name", json!("x*")),
+            ("conditions", json!(["Two"])),
+        ] {
+            let (bound, narrow) = bound(pointer, value);
+            assert_eq!(bound, narrow, "{pointer}");
+        }
+        let (bound, _) = bound("fields", json!(["data.y", "status.conditions"]));
+        assert_eq!(bound, [], "other fields");
+        // What others made before is nothing that the policy may make now.
+        let makes = json!({"kind": "ConfigMap", "namespace": "a-*", "name": "*", "verbs": ["create", "update"],
+            "fields": ["data.x"]});
+        let made = with(&wide, "/spec/grant/write/0", makes);
+        assert_eq!(bounded(&policy(&wide), &made).writes, []);
+        assert_eq!(bounded(&made, &policy(&wide)).writes, []);
     }
 
     #[test]

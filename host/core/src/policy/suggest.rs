@@ -5,6 +5,7 @@ use super::check;
 use super::manifest::{self, PolicyError};
 use crate::contract::description::{Description, ReadGrant, Role, WriteGrant};
 use crate::document::{Limits, parse_one};
+use crate::projection::path::Path;
 use crate::world::World;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -120,7 +121,8 @@ spec:
         .write
         .iter()
         .for_each(|one| write_grant(&mut text, one));
-    if grant.write.iter().any(|one| one.object.is_some()) {
+    let is_made = |one: &WriteGrant| one.object.is_some() && !of_others(one);
+    if grant.write.iter().any(is_made) {
         text.push_str(OWN);
     }
     Ok(text)
@@ -168,6 +170,12 @@ fn read_grant(text: &mut String, grant: &ReadGrant) {
     }
 }
 
+/// Whether objects are those of others: nobody writes the status of an object that the policy makes.
+fn of_others(grant: &WriteGrant) -> bool {
+    let paths = grant.fields.iter().map(|field| Path::parse(field));
+    paths.flatten().any(|path| path.is_of_status())
+}
+
 fn write_grant(text: &mut String, grant: &WriteGrant) {
     let _ = writeln!(text, "    # {}", one_line(&grant.why));
     match &grant.object {
@@ -179,11 +187,10 @@ fn write_grant(text: &mut String, grant: &WriteGrant) {
                 let _ = writeln!(text, "      namespace: {}", quoted(namespace));
             }
             let _ = writeln!(text, "      name: {}", quoted(&object.name));
-            let removes = grant.fields.is_empty();
-            let verbs = if removes {
-                "remove"
-            } else {
-                "create, update, delete"
+            let verbs = match (of_others(grant), grant.fields.is_empty()) {
+                (_, true) => "remove",
+                (true, false) => "patch",
+                (false, false) => "create, update, delete",
             };
             let _ = writeln!(text, "      verbs: [{verbs}]");
         }

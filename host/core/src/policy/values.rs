@@ -46,7 +46,7 @@ impl ValueRule {
             let path =
                 Path::parse(text).map_err(|error| PolicyError::new(&field, error.to_string()))?;
             let field = format!("{field}[\"{text}\"]");
-            if path.keys().is_none() || !granted.iter().any(|granted| granted.covers(&path)) {
+            if path.keys().is_none() || !granted.iter().any(|granted| granted.grants(&path)) {
                 return wrong(field, "is not a field, or a part of a field, of `fields`");
             }
             within(&field, allowed.len(), MANY)?;
@@ -63,7 +63,7 @@ impl ValueRule {
     /// something above the field is replaced or removed, the field is removed.
     pub fn admits(&self, content: &Value, data: &TemplateData<'_>) -> bool {
         let mut value = content;
-        for key in self.path.keys().unwrap_or_default() {
+        for key in self.path.place().keys().unwrap_or_default() {
             value = match value {
                 Value::Object(map) => match map.get(key) {
                     Some(value) => value,
@@ -73,9 +73,13 @@ impl ValueRule {
             };
         }
         let fits = |value: &Value| self.allowed.iter().any(|allowed| allowed.fits(value, data));
-        match value {
-            Value::Array(elements) => elements.iter().all(fits),
-            value => fits(value),
+        match (value, self.path.prefix()) {
+            (Value::Object(map), Some(prefix)) => {
+                let mut keys = map.iter().filter(|(key, _)| key.starts_with(prefix));
+                keys.all(|(_, value)| fits(value))
+            }
+            (Value::Array(elements), _) => elements.iter().all(fits),
+            (value, _) => fits(value),
         }
     }
 

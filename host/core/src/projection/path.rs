@@ -75,6 +75,17 @@ impl Path {
         Some(keys)
     }
 
+    /// Whether it leads to the conditions of an object.
+    pub fn is_conditions(&self) -> bool {
+        self.keys()
+            .is_some_and(|keys| keys == ["status", "conditions"])
+    }
+
+    /// Whether it leads into the status of an object.
+    pub fn is_of_status(&self) -> bool {
+        matches!(self.0.first(), Some(Segment::Field(key)) if **key == *"status")
+    }
+
     /// Its segments.
     pub fn segments(&self) -> &[Segment] {
         &self.0
@@ -83,6 +94,41 @@ impl Path {
     /// Whether another path leads to the same place, or below it.
     pub fn covers(&self, other: &Self) -> bool {
         other.0.starts_with(&self.0)
+    }
+
+    /// The keys of labels or annotations that it stands for, as the text with which each begins: the path of one that
+    /// ends with `*`, which is part of no such key.
+    pub fn prefix(&self) -> Option<&str> {
+        match self.0.as_slice() {
+            [
+                Segment::Field(metadata),
+                Segment::Field(of),
+                Segment::Field(key),
+            ] if **metadata == *"metadata" && matches!(&**of, "labels" | "annotations") => {
+                key.strip_suffix('*')
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether who may write here may write at another path: the same place, one below it, or a key that this one stands
+    /// for.
+    pub fn grants(&self, other: &Self) -> bool {
+        let (Some(prefix), [first, of, Segment::Field(key), ..]) =
+            (self.prefix(), other.segments())
+        else {
+            return self.covers(other);
+        };
+        self.0.starts_with(&[first.clone(), of.clone()]) && key.starts_with(prefix)
+    }
+
+    /// The place itself; for keys of labels or annotations that begin with a text, all of them.
+    pub fn place(&self) -> Self {
+        let mut segments = self.0.clone();
+        if self.prefix().is_some() {
+            segments.pop();
+        }
+        Self(segments)
     }
 
     /// The path of a key below it.
@@ -188,6 +234,29 @@ mod tests {
             assert_eq!(path.to_string(), text);
         }
         assert_eq!(Path::parse("a[\"plain\"]").unwrap().to_string(), "a.plain");
+    }
+
+    #[test]
+    fn a_key_of_labels_that_ends_with_a_star_stands_for_those_that_begin_so() {
+        let path = |text: &str| Path::parse(text).unwrap();
+        let addons = path(r#"metadata.labels["a.b/addon-*"]"#);
+        assert_eq!(addons.prefix(), Some("a.b/addon-"));
+        assert_eq!(addons.place(), path("metadata.labels"));
+        for (other, granted) in [
+            (r#"metadata.labels["a.b/addon-x"]"#, true),
+            (r#"metadata.labels["a.b/addon-"]"#, true),
+            (r#"metadata.labels["a.b/addon-*"]"#, true),
+            (r#"metadata.labels["a.b/addon"]"#, false),
+            (r#"metadata.labels["x.a.b/addon-x"]"#, false),
+            (r#"metadata.annotations["a.b/addon-x"]"#, false),
+            ("metadata.labels", false),
+            ("metadata", false),
+        ] {
+            assert_eq!(addons.grants(&path(other)), granted, "{other}");
+        }
+        let spec = path(r#"spec.labels["a.b/*"]"#);
+        assert!(spec.prefix().is_none() && !spec.grants(&path(r#"spec.labels["a.b/c"]"#)));
+        assert!(path("spec").grants(&spec) && spec.place() == spec);
     }
 
     #[test]

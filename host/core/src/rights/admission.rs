@@ -52,7 +52,7 @@ pub(super) fn reviews(rule: &WriteRule) -> impl Iterator<Item = Review> {
         .map_or("", |(group, _)| group);
     let is_written = |field: &str| {
         let field = Path::parse(field).ok();
-        field.is_some_and(|field| rule.fields.iter().any(|own| own.covers(&field)))
+        field.is_some_and(|field| rule.fields.iter().any(|own| own.grants(&field)))
     };
     REVIEWED
         .iter()

@@ -10,7 +10,7 @@ use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::Contentions;
-use transom_core::plan::{Plan, TimeAdded, Wanting, plan};
+use transom_core::plan::{Feasible, Other, Plan, TimeAdded, Wanting, plan};
 use transom_core::policy::Policy;
 use transom_core::stamp::Stamp;
 use transom_core::work::Key;
@@ -22,8 +22,20 @@ pub(crate) fn planned(
     primary: &Object,
     answer: &dyn Answer,
     time_added: TimeAdded,
-    (contentions, now_seconds): (&mut Contentions, i64),
+    planning: (&mut Contentions, i64),
 ) -> Result<Plan, Failure> {
+    let feasible = feasible(policy, (primary, &[]), answer, time_added, planning);
+    feasible.map(|feasible| feasible.plan)
+}
+
+/// The same with objects that others made.
+pub(crate) fn feasible(
+    policy: &Policy,
+    (primary, others): (&Object, &[Other]),
+    answer: &dyn Answer,
+    time_added: TimeAdded,
+    (contentions, now_seconds): (&mut Contentions, i64),
+) -> Result<Feasible, Failure> {
     let key = Key::new(&policy.name, &primary.reference);
     let agent = AgentFacts::new("local-cluster", None);
     let data = TemplateData {
@@ -57,7 +69,7 @@ pub(crate) fn planned(
         data,
         primary,
         targets: &[],
-        others: &[],
+        others,
         stamp: &Stamp::of(&key, primary, "", ""),
         time_added,
         now_seconds,

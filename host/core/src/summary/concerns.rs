@@ -13,10 +13,10 @@ pub(super) fn concerns(entry: &Entry, watch: &WatchStatus) -> bool {
         let same_kind = watch.api_version == api_version && watch.kind == kind;
         watch.cluster == cluster && (watch.kind.is_empty() || same_kind)
     };
-    let mut made = policy.makes().map(|(_, rule)| rule);
+    let mut written = policy.beside().map(|(_, rule)| rule);
     let mut reads = policy.reads.iter();
     let primary = &policy.primary;
-    made.any(|rule| is(&rule.cluster, &rule.api_version, &rule.kind))
+    written.any(|rule| is(&rule.cluster, &rule.api_version, &rule.kind))
         || reads.any(|rule| is(&rule.cluster, &rule.api_version, &rule.kind))
         || is(&primary.cluster, &primary.api_version, &primary.kind)
 }

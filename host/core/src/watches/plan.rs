@@ -79,7 +79,7 @@ fn wanted_by<'a>(
 }
 
 /// The watches that one line of a policy needs.
-type Bounds = Vec<(Scope, Keep)>;
+pub(crate) type Bounds = Vec<(Scope, Keep)>;
 
 /// Every line of one policy that needs watches on one connection.
 fn wanted(
@@ -102,10 +102,10 @@ fn wanted(
         bounds.retain(|(scope, _)| scope.fields.is_none() || secrets == SecretReads::Watch);
         all.push((read_line(index, rule), bounds));
     }
-    let targets = policy
-        .targets()
+    let written = policy
+        .beside()
         .filter(|(_, rule)| rule.cluster == connection);
-    all.extend(targets.map(|(index, rule)| (write_line(index), target(policy, rule))));
+    all.extend(written.map(|(index, rule)| (write_line(index), target(policy, revision, rule))));
     for (field, source) in policy.sources() {
         let objects = source.objects().into_iter();
         let here = objects.filter(|object| object.cluster == connection);
@@ -167,9 +167,7 @@ fn declared(revision: &Revision) -> Paths {
     let mut paths: Vec<_> = declared
         .flat_map(|declared| [&declared.fields, &declared.changes])
         .collect();
-    let written = revision.policy.primary_fields().iter();
-    let written: Vec<_> = written.map(Path::to_string).collect();
-    let written = Paths::parse(&written).unwrap_or_default();
+    let written = places(revision.policy.primary_fields());
     paths.push(&written);
     Paths::union(paths)
 }
@@ -201,30 +199,33 @@ pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule
     all
 }
 
-/// The watches for the objects that a policy makes. Without an exact name they select by our label, in either mode:
-/// after a restart the agent must find what it made. The names of the others are watched beside them, so that an object
-/// that is not there is not asked for; not those of Secrets, whose metadata may repeat what is in them (ADR 0057). A target
-/// without the label is read by exact name. An object that is made once bears no label, as those of others that a policy
-/// removes: of both only metadata is kept.
-pub(crate) fn target(policy: &Policy, rule: &WriteRule) -> Bounds {
-    let Some((namespace, name)) = rule.patterns() else {
+/// The watches for the objects that a policy makes, or may write of those that others made. Objects that it makes are
+/// selected by our label where they have no exact name, in either mode: after a restart the agent must find what it made.
+/// The names of the others are watched beside them, so that an object that is not there is not asked for; not those of
+/// Secrets, whose metadata may repeat what is in them (ADR 0057). A target without the label is read by exact name. An
+/// object that is made once bears no label: only its metadata is kept.
+pub(crate) fn target(policy: &Policy, revision: Option<&Revision>, rule: &WriteRule) -> Bounds {
+    let Some((namespace, name)) = rule.place() else {
         return Bounds::default();
     };
-    let names = wildcards(policy, name);
     let is_secret = rule.api_version == "v1" && rule.kind == "Secret";
     let of_others = rule.named().is_none();
-    let is_unlabelled = of_others || rule.creates_only() && !is_secret;
-    let metadata = Paths::default();
+    let once = rule.creates_only() && !is_secret;
+    let fields = match of_others {
+        true => revision
+            .filter(|_| !whole(&rule.api_version, &rule.kind))
+            .map(|_| places(&rule.fields)),
+        false => once.then(Paths::default),
+    };
+    let namespaces = namespace.map(|pattern| wildcards(policy, pattern));
     let mut all = bound(
         &rule.api_version,
         &rule.kind,
-        &namespace
-            .map(|pattern| wildcards(policy, pattern))
-            .unwrap_or_default(),
-        &names,
-        Some(&metadata).filter(|_| is_unlabelled),
+        &namespaces.unwrap_or_default(),
+        &wildcards(policy, name),
+        fields.as_ref(),
     );
-    if is_unlabelled {
+    if of_others || once {
         return all;
     }
     let mut others = Bounds::new();
@@ -249,6 +250,15 @@ fn names_of_others(scope: &Scope, keep: &Keep) -> (Scope, Keep) {
         ..keep.clone()
     };
     (scope, keep)
+}
+
+/// The places of fields that a policy writes.
+fn places(written: &[Path]) -> Paths {
+    let places: Vec<_> = written
+        .iter()
+        .map(|path| path.place().to_string())
+        .collect();
+    Paths::parse(&places).unwrap_or_default()
 }
 
 /// The watches for objects by wildcards of namespace (none for cluster-scoped kinds) and name: one for each exact
@@ -600,6 +610,27 @@ mod tests {
             watched(made("Namespace", &["create"]))[1..],
             ["Namespace */*: a-* in *, "]
         );
+    }
+
+    #[test]
+    fn objects_of_others_are_watched_by_name_with_what_is_written_of_them() {
+        let watched = |namespace: &str, name: &str| {
+            let grant = json!([{"kind": "ConfigMap", "namespace": namespace, "name": name, "verbs": ["patch"],
+                "fields": ["data.x", "metadata.labels[\"a.b/c-*\"]", "status.conditions"], "conditions": ["Ours"]}]);
+            let revision = with(sample::objects_manifest(), &[("/spec/grant/write", grant)]);
+            let mut watched = watched([revision], SecretReads::Watch);
+            watched.retain(|one| one.starts_with("ConfigMap"));
+            watched
+        };
+        let fields = "data.x,metadata.labels,status.conditions";
+        for (namespace, name, expected) in [
+            ("here", "facts", "here/facts: * in *"),
+            ("{primary.name}", "facts", "*/facts: * in *"),
+            ("here", "{primary.name}-facts", "here/*: *-facts in *"),
+        ] {
+            let expected = format!("ConfigMap {expected}, {fields}");
+            assert_eq!(watched(namespace, name), [expected]);
+        }
     }
 
     #[test]

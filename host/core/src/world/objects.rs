@@ -1,4 +1,5 @@
-//! The objects world: a guest makes objects and says what fields of the primary hold, within the granted paths and values.
+//! The objects world: a guest makes objects and says what fields of the primary, and of objects that others made, hold:
+//! within the granted paths and values.
 
 mod removal;
 mod status;
@@ -6,10 +7,12 @@ mod status;
 use super::{Answer, Granted, Lowering, World};
 use crate::contract::objects::{Apply, MAX_OBJECTS, Objects, Ownership};
 use crate::failure::Failure;
+use crate::inputs::request::is_request;
 use crate::pattern::Pattern;
 use crate::plan::desired::{Desired, Field, Fields, Whole};
 use crate::policy::check::{self, at_most, pattern, unique, wrong};
 use crate::policy::manifest::PolicyError;
+use crate::policy::selector::Selector;
 use crate::policy::values::{self, ValueRule};
 use crate::policy::{Target, WriteRule, rbac};
 use crate::projection::path::Path;
@@ -50,10 +53,10 @@ impl World for ObjectsWorld {
                 Target::Primary
             }
             None if grant.verbs.iter().any(removal::is_verb) => return removal::check(granted),
-            None => made(granted)?,
+            None => beside(granted)?,
         };
-        let (cluster, api_version, kind) = match (&target, &grant.kind) {
-            (Target::Named { .. }, Some(kind)) => (&grant.cluster, &grant.api_version, kind),
+        let (cluster, api_version, kind) = match (grant.target, &grant.kind) {
+            (None, Some(kind)) => (&grant.cluster, &grant.api_version, kind),
             _ => {
                 let PrimarySpec {
                     cluster,
@@ -67,7 +70,7 @@ impl World for ObjectsWorld {
         if let Some(why) = unwritable(&target, api_version, kind) {
             let field = match target {
                 Target::Primary => "spec.primary.kind".to_owned(),
-                _ => format!("{field}.kind"),
+                Target::Named { .. } | Target::Others { .. } => format!("{field}.kind"),
             };
             return Err(PolicyError::new(field, why));
         }
@@ -103,15 +106,26 @@ impl World for ObjectsWorld {
     }
 }
 
-/// Checks a grant of objects that the policy makes.
-fn made(granted: &Granted<'_>) -> Checked<Target> {
+/// Checks which objects beside the primary a grant is about: those that the policy makes, or, with the verb `patch`, those
+/// that others made.
+fn beside(granted: &Granted<'_>) -> Checked<Target> {
     let Granted { field, grant, .. } = *granted;
-    if grant.verbs.is_empty() || grant.verbs.contains(&Verb::Patch) {
-        let why = "must be some of create, update, delete";
+    let patches = grant.verbs == [Verb::Patch];
+    if grant.verbs.is_empty() || grant.verbs.contains(&Verb::Patch) && !patches {
+        let why = "must be some of create, update, delete, for objects that the policy makes; or patch alone, for fields \
+                   of objects that others made";
         return wrong(format!("{field}.verbs"), why);
     }
     let (namespace, name) = patterns(granted)?;
-    Ok(Target::Named { namespace, name })
+    Ok(match patches {
+        true => Target::Others {
+            namespace,
+            name,
+            labels: Selector::default(),
+            finalizers: BTreeSet::new(),
+        },
+        false => Target::Named { namespace, name },
+    })
 }
 
 /// Checks which objects a grant names.
@@ -132,8 +146,14 @@ fn patterns(granted: &Granted<'_>) -> Checked<(Option<Pattern>, Pattern)> {
 
 /// Why no guest of this world may write objects of a kind, if so.
 fn unwritable(target: &Target, api_version: &str, kind: &str) -> Option<&'static str> {
-    if *target == Target::Primary && rbac::gives_rights(api_version) {
+    let is_made = matches!(target, Target::Named { .. });
+    if !is_made && rbac::gives_rights(api_version) {
         return Some("gives rights: only objects that the policy itself makes may do that");
+    }
+    if matches!(target, Target::Others { .. }) && is_request(api_version, kind) {
+        return Some(
+            "is CertificateSigningRequest: only a policy whose primaries they are writes them",
+        );
     }
     if api_version == "v1" && kind == "Secret" {
         return Some(
@@ -178,9 +198,9 @@ fn unownable(path: &Path, target: &Target) -> Option<&'static str> {
     };
     match keys.as_slice() {
         ["apiVersion" | "kind", ..] => Some("says which object it is"),
-        ["status", ..] if *target != Target::Primary => {
-            Some("is part of a status; only that of the primary can be written")
-        }
+        ["status", ..] if matches!(target, Target::Named { .. }) => Some(
+            "is part of a status; only that of the primary and of objects that others made can be written",
+        ),
         ["status"] => Some("is the whole status; name fields of it"),
         ["status", "conditions", _, ..] => {
             Some("is part of `status.conditions`; name these, and their types in `conditions`")
@@ -188,9 +208,23 @@ fn unownable(path: &Path, target: &Target) -> Option<&'static str> {
         ["metadata", "labels" | "annotations", key, ..] if labels::is_reserved(key) => {
             Some("is reserved for the agent")
         }
+        ["metadata", "labels" | "annotations", key] if key.contains('*') => unusable_prefix(key),
         ["metadata", "labels" | "annotations"] | ["metadata", "labels" | "annotations", _] => None,
         ["metadata", ..] => Some("is not a label, an annotation, or all of them"),
         _ => None,
+    }
+}
+
+/// Why a key with `*` does not stand for keys that a policy may own, if so.
+fn unusable_prefix(key: &str) -> Option<&'static str> {
+    let prefix = key.strip_suffix('*').filter(|prefix| !prefix.contains('*'));
+    let named = prefix.and_then(|prefix| prefix.split_once('/'));
+    match (prefix, named) {
+        (Some(prefix), _) if labels::MANAGED_BY.starts_with(prefix) => {
+            Some("stands for a key that is reserved for the agent")
+        }
+        (_, Some((domain, _))) if !domain.is_empty() => None,
+        _ => Some("has `*` elsewhere than at the end of a key with a domain: `example.com/part-*`"),
     }
 }
 
@@ -274,15 +308,9 @@ fn wanted<'a>(apply: &Apply, given: &Lowering<'a>) -> Result<Desired<'a>, Failur
             }))
         }
         Ownership::Fields => {
-            let rule = given.policy.writes.iter();
-            let rule = rule.filter(|rule| rule.target == Target::Primary);
-            let mut rule = rule.filter(|_| object == given.primary.reference);
-            let Some(rule) = rule.next() else {
-                let message = format!("the policy does not grant writing {object}");
-                return Err(Failure::known(KnownReason::WriteNotGranted, message));
-            };
+            let rule = given.policy.fields(&object, &given.data)?;
             let fields = granted(&object, rule, &content, given)?.into_iter();
-            let field = |(path, value): (Path, _)| match status::is_conditions(&path) {
+            let field = |(path, value): (Path, _)| match path.is_conditions() {
                 true => {
                     let conditions = status::conditions(&object, rule, value, given)?;
                     Ok((path, Field::Conditions(conditions)))
@@ -310,9 +338,11 @@ fn granted(
             let message = format!("the content for {object} has a field that is nested too deep");
             return Err(Failure::known(KnownReason::ContractBroken, message));
         }
-        let granted = rule.fields.iter().any(|field| field.covers(path));
+        let granted = rule.fields.iter().any(|field| field.grants(path));
         // All labels or all annotations at once would be those of others as well.
         let all = matches!(path.keys().as_deref(), Some(["metadata", _]));
+        // No key of a label has the `*` that stands for keys in a grant.
+        let all = all || path.prefix().is_some();
         if !granted || all || unownable(path, &rule.target).is_some() {
             let paths: Vec<String> = rule.fields.iter().map(Path::to_string).collect();
             let paths = paths.join(", ");
@@ -508,7 +538,7 @@ mod tests {
         ] {
             let objects = Objects {
                 apply: vec![apply(&json!({"spec": {"taints": taints}}))],
-                wait: None,
+                ..Objects::default()
             };
             let lowered = lowered_by(&policy, &objects);
             let refused = lowered.err().map(|(reason, _)| reason);
@@ -723,7 +753,7 @@ mod tests {
                 ],
                 ".fields[0]",
             ),
-            (vec![("/verbs", json!(["patch"]))], ".verbs"),
+            (vec![("/verbs", json!(["patch", "update"]))], ".verbs"),
             (vec![("/verbs", json!([]))], ".verbs"),
             (vec![("/name", json!(null))], ".name"),
             (vec![("/name", json!("{nothing}"))], ".name"),

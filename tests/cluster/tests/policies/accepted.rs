@@ -14,8 +14,9 @@ pub(crate) fn shipped(name: &str) -> Result<Value> {
     )?)?)
 }
 
-/// Policies that write conditions of ManagedClusters, and verdicts on requests for certificates.
-pub(crate) fn of_status() -> Result<[Value; 2]> {
+/// Policies that write conditions of ManagedClusters, verdicts on requests for certificates, and fields of objects that
+/// others made.
+pub(crate) fn of_status() -> Result<[Value; 3]> {
     let grant = |types: &str| json!([{"target": "primary", "verbs": ["patch"], "fields": ["status.conditions"], "conditions": [types]}]);
     let mut conditions = shipped("cluster-acceptance")?;
     conditions["metadata"]["name"] = json!("conditions");
@@ -26,7 +27,13 @@ pub(crate) fn of_status() -> Result<[Value; 2]> {
         json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"});
     verdicts["spec"]["grant"]["write"] = grant("Approved");
     verdicts["spec"]["grant"]["write"][0]["signers"] = json!(["a/b"]);
-    Ok([conditions, verdicts])
+    let mut others = conditions.clone();
+    others["metadata"]["name"] = json!("others");
+    let of_others = json!({"apiVersion": "addon.open-cluster-management.io/v1alpha1", "kind": "ManagedClusterAddOn",
+        "namespace": "{primary.name}", "name": "*", "verbs": ["patch"], "conditions": ["Available"],
+        "fields": ["status.conditions", "metadata.labels[\"a.b/c-*\"]"]});
+    others["spec"]["grant"]["write"] = json!([of_others]);
+    Ok([conditions, verdicts, others])
 }
 
 /// The bundled policies, with the settings of each of their cases.
@@ -50,6 +57,7 @@ pub(crate) fn accepted() -> Result<Vec<Value>> {
     for name in [
         "external-managed-kubeconfig",
         "built-in-taints",
+        "addon-health",
         "auto-import",
         "availability",
         "cleanup",

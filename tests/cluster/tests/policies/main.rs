@@ -277,7 +277,7 @@ const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/spec/own/annotations", r#"{"/a": "x"}"#),
     ('k', "/spec/own/annotations", r#"{"x.transom.dev/a": "x"}"#),
     ('t', "/spec/primary/kind", r#""Node""#),
-    ('o', "/spec/grant/write/0/verbs", r#"["patch"]"#),
+    ('o', "/spec/grant/write/0/verbs", r#"["patch", "update"]"#),
     ('o', "/spec/grant/write/0/name", "null"),
     ('o', "/spec/grant/write/0/target", r#""primary""#),
     ('o', "/spec/grant/write/0/taintKeys", r#"["a"]"#),
@@ -317,6 +317,33 @@ const REFUSED: &[(char, &str, &str)] = &[
         r#"["status.conditions", "status.certificate"]"#,
     ),
     ('v', "/spec/primary/kind", r#""Other""#),
+    ('f', "/spec/grant/write/0/verbs", r#"["patch", "create"]"#),
+    ('f', "/spec/grant/write/0/verbs", r#"["create"]"#),
+    ('f', "/spec/grant/write/0/name", "null"),
+    ('f', "/spec/grant/write/0/conditions", "[]"),
+    ('f', "/spec/grant/write/0/fields", r#"["status"]"#),
+    ('f', "/spec/grant/write/0/signers", r#"["a/b"]"#),
+    ('f', "/spec/own", r#"{"labels": {"a": "b"}}"#),
+    (
+        'f',
+        "/spec/grant/write/0",
+        r#"{"kind": "Secret", "namespace": "a", "name": "b", "verbs": ["patch"], "fields": ["data.x"]}"#,
+    ),
+    (
+        'f',
+        "/spec/grant/write/0",
+        r#"{"apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "name": "b", "verbs": ["patch"], "fields": ["spec.x"]}"#,
+    ),
+    (
+        'f',
+        "/spec/grant/write/0",
+        r#"{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "b", "verbs": ["patch"], "fields": ["metadata.labels.x"]}"#,
+    ),
+    (
+        'f',
+        "/spec/grant/write/0",
+        r#"{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "name": "b", "verbs": ["patch"], "fields": ["metadata.labels.x"]}"#,
+    ),
     ('t', "/spec/grant/write/0/kind", r#""Pod""#),
     ('t', "/spec/grant/write/0/cluster", r#""The Hub""#),
     ('t', "/spec/grant/write/0/verbs", r#"["patch", "delete"]"#),
@@ -361,7 +388,7 @@ async fn refuses_what_a_directory_refuses() -> Result<()> {
         shipped("built-in-taints")?,
         shipped("auto-import")?,
     );
-    let [conditions, verdicts] = of_status()?;
+    let [conditions, verdicts, others] = of_status()?;
     let mut wrong = Vec::new();
     for (which, place, value) in REFUSED {
         let policy = match which {
@@ -369,6 +396,7 @@ async fn refuses_what_a_directory_refuses() -> Result<()> {
             't' => &taints,
             's' => &conditions,
             'v' => &verdicts,
+            'f' => &others,
             _ => &objects,
         };
         let policy = changed(policy.clone(), place, value)?;

@@ -8,6 +8,7 @@
 
 mod acceptance;
 mod access;
+mod addons;
 mod admin;
 mod admitted;
 mod agent;
@@ -40,6 +41,7 @@ mod managed_keys;
 mod metrics;
 mod network;
 mod objects;
+mod others;
 mod plan;
 mod policies;
 mod races;

@@ -8,6 +8,7 @@ use crate::importing::IMPORTS;
 use crate::leaving::STUCK;
 use crate::makes::{ACCESS, MADE};
 use crate::objects::OUTPUT;
+use crate::others::OTHERS;
 use crate::policies::POLICY;
 use crate::stage::{HOME, NAMESPACE, SECRET, SERVICE, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
@@ -301,11 +302,14 @@ fn is_ours(target: Option<&Target>) -> bool {
         ("managedclusters" | "certificatesigningrequests" | "events", "") => true,
         ("hostedclusters", "") => name.starts_with(IMPORTS) && !name.ends_with("-taken"),
         ("managedclusteraddons" | "manifestworks", "") => namespace.starts_with(CLUSTERS),
-        ("klusterlets", "") => name == STUCK,
+        ("klusterlets", "") => name == STUCK || name.starts_with(OTHERS),
         ("klusterletaddonconfigs", "") => name.starts_with(IMPORTS) && namespace == name,
         ("fleetpolicies", "status") => true,
         ("managedclustersets", "") => ["default", "global"].contains(&name.as_str()),
         ("managedclustersets" | "managedclustersetbindings", "status") => true,
+        // Of objects that others made, what is granted.
+        ("klusterlets", "status") => name.starts_with(OTHERS),
+        ("managedclusteraddons", "status") => true,
         // Of the tests that grant a status.
         ("managedclusters", "status") | ("certificatesigningrequests", "approval") => true,
         ("leases", "") => namespace == HOME || name == LEASE_NAME,

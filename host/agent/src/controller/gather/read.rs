@@ -9,8 +9,9 @@ use transom_core::failure::Failure;
 use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
 use transom_core::ownership::Ownership;
-use transom_core::plan::Claimed;
 use transom_core::plan::prune::{self, Candidate, Handover, Undesired};
+use transom_core::plan::{Claimed, Other};
+use transom_core::projection::path::Path;
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
 
@@ -33,6 +34,33 @@ impl Controller {
 }
 
 impl Reader<'_> {
+    /// Reads objects that others made. Of these only what the policy may write counts as a change.
+    pub(super) async fn of_others(
+        &mut self,
+        primary: &Object,
+        objects: &[ObjectRef],
+    ) -> Result<Vec<Other>, Failure> {
+        let (controller, policy) = (self.controller, &self.loaded.revision.policy);
+        // What was seen of them for a need stays.
+        controller.memory.lock().about_to_read(self.key, objects);
+        self.touched.waits_for(objects);
+        let there = self.look_only(objects).await?;
+        let data = controller.template_data(primary);
+        for (object, existing) in objects.iter().zip(&there) {
+            controller
+                .accounts
+                .read(self.key, "target", object, existing.as_deref());
+            let fields: Arc<[Path]> = policy.watched(object, &data).into();
+            self.touched
+                .saw(object, Seen::fields(&fields, existing.as_deref()));
+        }
+        self.touched.others = there.iter().flatten().cloned().collect();
+        let others = objects.iter().cloned().zip(there);
+        Ok(others
+            .map(|(object, existing)| Other { object, existing })
+            .collect())
+    }
+
     /// Checks whether a target that was made for another primary may be taken over now.
     pub(super) async fn take_over(
         &mut self,

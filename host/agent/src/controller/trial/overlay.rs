@@ -1,7 +1,7 @@
 //! What a candidate would write, shown in place of what is there: a trial sees by that whether it would write again.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_core::object::Object;
 use transom_core::plan::{Step, effect};
 use transom_core::reference::ObjectRef;
@@ -43,20 +43,20 @@ impl Overlay {
         };
     }
 
-    /// Keeps what these steps would leave; `primary` is the primary as it was read.
-    pub(in crate::controller) fn keep(&self, steps: &[Step], primary: Option<&Object>) {
+    /// Keeps what these steps would leave; `before` are the primary and the objects that others made, as they were read.
+    pub(in crate::controller) fn keep(&self, steps: &[Step], before: &[Arc<Object>]) {
         let mut kept = self.lock();
         if kept.stage != Stage::Kept {
             return;
         }
-        let mut left: Option<Object> = primary.cloned();
+        let mut left: HashMap<ObjectRef, Object> = HashMap::new();
         for step in steps {
             let target = step.target();
-            let is_primary = primary.is_some_and(|primary| primary.reference == *target);
+            let known = left.get(target).or_else(|| effect::target(step, before));
             // Of an object that is not known, what is there is shown.
-            let after = effect::after(step, left.as_ref().filter(|_| is_primary));
-            if is_primary {
-                left.clone_from(&after);
+            let after = effect::after(step, known);
+            if let Some(after) = &after {
+                left.insert(target.clone(), after.clone());
             }
             if after.is_some() || matches!(step, Step::Delete { .. }) {
                 kept.objects.insert(target.clone(), after);

@@ -1,4 +1,5 @@
-//! Conditions in the status of the primary: which of them a policy grants, and whose requests they may approve.
+//! Conditions in a status, of the primary or of an object that others made: which of them a policy grants, and whose
+//! requests they may approve.
 
 use super::{Checked, Lowering};
 use crate::failure::Failure;
@@ -15,12 +16,6 @@ use transom_api::policy::bounds::MANY;
 
 /// The conditions that the subresource `approval` of a request takes.
 const VERDICTS: [&str; 2] = ["Approved", "Denied"];
-
-/// Whether a field holds the conditions.
-pub(super) fn is_conditions(path: &Path) -> bool {
-    path.keys()
-        .is_some_and(|keys| keys == ["status", "conditions"])
-}
 
 /// Checks the conditions and the signers of a grant.
 pub(super) fn check(
@@ -40,7 +35,7 @@ pub(super) fn check(
             return wrong(at(name), "has an empty text");
         }
     }
-    let has_conditions = fields.iter().any(is_conditions);
+    let has_conditions = fields.iter().any(Path::is_conditions);
     if has_conditions == grant.conditions.is_empty() {
         let why = "must name types exactly where `status.conditions` is one of `fields`";
         return wrong(at("conditions"), why);
@@ -51,13 +46,9 @@ pub(super) fn check(
             false => wrong(at("signers"), "is for CertificateSigningRequests only"),
         };
     }
-    let of_status = |path: &Path| {
-        path.keys()
-            .is_some_and(|keys| keys.starts_with(&["status"]))
-    };
     let other = fields
         .iter()
-        .position(|path| of_status(path) && !is_conditions(path));
+        .position(|path| path.is_of_status() && !path.is_conditions());
     if let Some(index) = other {
         let why = "is written by the signer of a request only";
         return wrong(format!("{field}.fields[{index}]"), why);

@@ -1,0 +1,196 @@
+//! Decides what the add-ons of a cluster and its labels say. Pure functions.
+
+use crate::Settings;
+use serde::Deserialize;
+use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeMap;
+use transom_guest::objects::{Answer, Condition, Desired, Input, Need, Requirement, Value, found};
+use transom_guest::{Context, ObjectRef, Primary, Problem};
+
+/// Role of the add-ons.
+pub(crate) const ADDONS: &str = "addons";
+/// Group and version of an add-on.
+pub(crate) const API_VERSION: &str = "addon.open-cluster-management.io/v1alpha1";
+/// Kind of an add-on.
+pub(crate) const KIND: &str = "ManagedClusterAddOn";
+/// The condition of an add-on.
+pub(crate) const AVAILABLE: &str = "Available";
+/// The condition of a cluster.
+const CLUSTER_AVAILABLE: &str = "ManagedClusterConditionAvailable";
+/// What the labels begin with; the name of the add-on follows.
+const FEATURE: &str = "feature.open-cluster-management.io/addon-";
+/// The longest name in the key of a label, in bytes, `addon-` included.
+const MAX_NAME: usize = 63;
+/// How many add-ons are written at a time: the primary and these are the most that an answer may have. When these are
+/// right, the set of all of them has changed, and the guest is asked for the next ones.
+const AT_A_TIME: usize = 63;
+/// When it is asked for the next ones at the latest, in seconds.
+const NEXT_SECONDS: i64 = 60;
+
+/// What is read of a ManagedCluster, or of an add-on.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Read {
+    metadata: Metadata,
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    conditions: Vec<Has>,
+}
+
+/// A condition as it is.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Has {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    reason: String,
+    message: String,
+}
+
+impl Read {
+    fn condition(&self, kind: &str) -> Option<&Has> {
+        self.status.conditions.iter().find(|one| one.kind == kind)
+    }
+
+    /// Why the cluster is unreachable, if it is.
+    fn unreachable(&self) -> Option<&Has> {
+        let available = self.condition(CLUSTER_AVAILABLE);
+        available.filter(|one| one.status == "Unknown")
+    }
+}
+
+/// An add-on of the cluster.
+struct AddOn {
+    name: String,
+    read: Read,
+}
+
+impl AddOn {
+    fn reference(&self, primary: &Primary) -> ObjectRef {
+        ObjectRef {
+            name: self.name.clone(),
+            ..place(primary)
+        }
+    }
+
+    /// Whether it says the same as the cluster.
+    fn says(&self, cluster: &Has) -> bool {
+        let says = |one: &Has| {
+            (&one.status, &one.reason, &one.message)
+                == (&cluster.status, &cluster.reason, &cluster.message)
+        };
+        self.read.condition(AVAILABLE).is_some_and(says)
+    }
+}
+
+/// Where the add-ons of a cluster are.
+fn place(primary: &Primary) -> ObjectRef {
+    let reference = &primary.reference;
+    ObjectRef {
+        namespace: Some(reference.name.clone()),
+        ..ObjectRef::new(&reference.cluster, API_VERSION, KIND, String::new())
+    }
+}
+
+/// The add-ons, by name.
+fn addons(inputs: &[Input]) -> Result<Vec<AddOn>, Problem> {
+    let Value::Every(members) = found(inputs, ADDONS) else {
+        return Ok(Vec::new());
+    };
+    let read = |member: &transom_guest::objects::Member| {
+        let name = member.name.clone();
+        member.read().map(|read| AddOn { name, read })
+    };
+    members.iter().map(read).collect()
+}
+
+/// The first of the add-ons that do not say yet that the cluster is unreachable.
+fn wrong<'a>(cluster: &'a Read, addons: &'a [AddOn]) -> impl Iterator<Item = (&'a AddOn, &'a Has)> {
+    let pair = |addon| Some((addon, cluster.unreachable()?));
+    let all = addons.iter().filter_map(pair);
+    all.filter(|(addon, unreachable)| !addon.says(unreachable))
+}
+
+/// All add-ons; then those to be written.
+pub(crate) fn require(primary: &Primary, inputs: &[Input]) -> Result<Requirement, Problem> {
+    let (cluster, addons) = (primary.read()?, addons(inputs)?);
+    let wrong = wrong(&cluster, &addons).take(AT_A_TIME);
+    Ok(Requirement {
+        targets: wrong.map(|(addon, _)| addon.reference(primary)).collect(),
+        needs: vec![Need::every(ADDONS, place(primary), Vec::new())],
+    })
+}
+
+/// What the labels and the add-ons say.
+pub(crate) fn reconcile(
+    context: &Context<Settings>,
+    primary: &Primary,
+    inputs: &[Input],
+) -> Result<Answer, Problem> {
+    let (cluster, addons): (Read, _) = (primary.read()?, addons(inputs)?);
+    let mut answer = Answer::default();
+    if context.settings.labels && !primary.deleting {
+        let labels = labels(&cluster, &addons);
+        let content = json!({"metadata": {"labels": labels}});
+        answer
+            .apply
+            .push(Desired::fields(&primary.reference, &content));
+    }
+    let mut wrong = wrong(&cluster, &addons);
+    for (addon, unreachable) in wrong.by_ref().take(AT_A_TIME) {
+        let condition = Condition {
+            kind: AVAILABLE,
+            status: &unreachable.status,
+            reason: &unreachable.reason,
+            message: &unreachable.message,
+        };
+        let object = addon.reference(primary);
+        answer
+            .apply
+            .push(Desired::conditions_of(&object, &[condition]));
+    }
+    let more = wrong.next().is_some();
+    answer.ask_again_at = more.then_some(context.now_seconds + NEXT_SECONDS);
+    Ok(answer)
+}
+
+/// The labels of the cluster that are about add-ons; null for one that is to go.
+fn labels(cluster: &Read, addons: &[AddOn]) -> Map<String, Json> {
+    let here = cluster.metadata.labels.keys();
+    let here = here.filter(|key| key.starts_with(FEATURE));
+    let mut labels: Map<String, Json> = here.map(|key| (key.clone(), Json::Null)).collect();
+    for addon in addons {
+        let key = [FEATURE, &addon.name].concat();
+        let (_, name) = key.split_once('/').unwrap_or_default();
+        if name.len() > MAX_NAME {
+            continue;
+        }
+        let available = addon.read.condition(AVAILABLE);
+        let value = match (cluster.unreachable(), available) {
+            (Some(_), _) => "unreachable",
+            // Nobody knows yet: the label stays as it is.
+            (None, None) => {
+                labels.remove(&key);
+                continue;
+            }
+            (None, Some(one)) => match one.status.as_str() {
+                "True" => "available",
+                "False" => "unhealthy",
+                _ => "unreachable",
+            },
+        };
+        labels.insert(key, value.into());
+    }
+    labels
+}

@@ -1,0 +1,51 @@
+//! What this guest reads, and what it asks a policy to grant.
+
+use crate::decide;
+use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, WriteGrant};
+
+const ADDONS: ObjectPattern = ObjectPattern {
+    api_version: decide::API_VERSION,
+    kind: decide::KIND,
+    namespace: Some("{primary.name}"),
+    name: "*",
+};
+
+/// The fields that it reads.
+pub(crate) const READS: [Read; 2] = [
+    Read {
+        api_version: "cluster.open-cluster-management.io/v1",
+        kind: "ManagedCluster",
+        fields: &[
+            "metadata.labels",
+            "status.conditions[ManagedClusterConditionAvailable]",
+        ],
+        changes: &[],
+    },
+    Read {
+        api_version: decide::API_VERSION,
+        kind: decide::KIND,
+        fields: &["status.conditions[Available]"],
+        changes: &[],
+    },
+];
+
+/// What it asks for.
+pub(crate) const GRANT: Grant = Grant {
+    read: &[ReadGrant {
+        role: decide::ADDONS,
+        object: ADDONS,
+        keys: &[],
+        why: "How the add-ons of the cluster are.",
+    }],
+    write: &[
+        WriteGrant::fields(
+            &[r#"metadata.labels["feature.open-cluster-management.io/addon-*"]"#],
+            "Labels of the cluster that tell how each of its add-ons is.",
+        ),
+        WriteGrant::conditions_of(
+            ADDONS,
+            &[decide::AVAILABLE],
+            "Says that an add-on of an unreachable cluster is not known to be available.",
+        ),
+    ],
+};
