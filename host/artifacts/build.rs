@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// The guests that ship with the agent.
-const BUILTIN: [&str; 9] = [
+const BUILTIN: [&str; 10] = [
     "auto-import",
     "availability",
     "client-certificates",
     "cluster-acceptance",
     "cluster-access",
     "cluster-sets",
+    "hub-copies",
     "kubeconfig",
     "taints",
     "trigger",

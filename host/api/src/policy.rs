@@ -249,6 +249,10 @@ pub struct WriteGrant {
     /// be allowed. A field that is not listed may get any value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<Value>>,
+    /// For Secrets that are copied: which fields, as `data.kubeconfig` or `data["tls.crt"]`, get bytes of the Secrets that
+    /// are read under which roles. No guest sees the bytes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub holes: BTreeMap<String, Vec<String>>,
     /// Keys of taints that the policy owns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taint_keys: Vec<String>,

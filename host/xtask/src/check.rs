@@ -77,7 +77,7 @@ const UNIT: [Step; 3] = [
 ];
 
 /// The packages that decide.
-const DECIDING: [&str; 12] = [
+const DECIDING: [&str; 13] = [
     "--package=transom-api",
     "--package=transom-auto-import",
     "--package=transom-availability",
@@ -87,6 +87,7 @@ const DECIDING: [&str; 12] = [
     "--package=transom-cluster-sets",
     "--package=transom-core",
     "--package=transom-guest",
+    "--package=transom-hub-copies",
     "--package=transom-kubeconfig",
     "--package=transom-taints",
     "--package=transom-trigger",

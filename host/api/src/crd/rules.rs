@@ -117,6 +117,8 @@ fn bounds() -> Vec<(String, Value)> {
     let value = json!({"x-kubernetes-preserve-unknown-fields": true, "nullable": true});
     let value = json!({"type": "array", "maxItems": MANY, "items": value});
     let values = json!({"maxProperties": MANY, "additionalProperties": value});
+    let roles = json!({"type": "array", "minItems": 1, "maxItems": FEW, "items": text(ROLE, LABEL), "x-kubernetes-list-type": "set"});
+    let holes = json!({"maxProperties": FEW, "additionalProperties": roles});
     let verbs = json!({"maxItems": 4, "minItems": 1, "x-kubernetes-list-type": "set"});
     let places = [
         (
@@ -163,6 +165,7 @@ fn bounds() -> Vec<(String, Value)> {
                 ("fields", list(MANY)),
                 ("fields[]", any(TEMPLATE)),
                 ("values", values),
+                ("holes", holes),
                 ("taintKeys", set(MANY)),
                 ("taintKeys[]", any(TAINT_KEY)),
                 ("conditions", set(MANY)),
@@ -208,7 +211,7 @@ fn bounds() -> Vec<(String, Value)> {
 }
 
 /// Place, CEL rule, and the message when the rule does not hold.
-const RULES: [(&str, &str, &str); 33] = [
+const RULES: [(&str, &str, &str); 34] = [
     (
         "spec.verify.keys[]",
         "has(self.configMap) != has(self.file)",
@@ -312,8 +315,13 @@ const RULES: [(&str, &str, &str); 33] = [
     ),
     (
         "spec.grant.write[]",
-        "has(self.kubeconfig) || !has(self.kind) || !(self.kind == 'Secret' && self.apiVersion == 'v1') && !self.apiVersion.startsWith('transom.dev/')",
-        "Secrets without `kubeconfig`, and policies, cannot be granted",
+        "has(self.kubeconfig) || has(self.holes) && size(self.holes) > 0 || !has(self.kind) || !(self.kind == 'Secret' && self.apiVersion == 'v1') && !self.apiVersion.startsWith('transom.dev/')",
+        "Secrets without `kubeconfig` or `holes`, and policies, cannot be granted",
+    ),
+    (
+        "spec.grant.write[]",
+        "!has(self.holes) || has(self.kind) && self.kind == 'Secret' && self.apiVersion == 'v1' && has(self.namespace) && !has(self.kubeconfig) && !has(self.target) && self.holes.all(p, p.startsWith('data')) && self.fields.all(f, f == 'type' || f.startsWith('metadata.'))",
+        "holes are for Secrets of v1 in a namespace, below `data`, beside the fields type, labels and annotations",
     ),
     (
         "spec.grant.write[]",

@@ -2,6 +2,7 @@
 
 use super::Reference;
 use super::credentials::{Proposal, SourceView};
+use super::secrets::{CertificateContent, CertificateKeys, SecretBytes};
 use crate::reference::ObjectRef;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -27,6 +28,10 @@ pub enum Form {
     Outcome,
     /// What a CertificateSigningRequest asks for.
     CertificateRequest,
+    /// The bytes under these keys of a Secret, by reference.
+    Secret(Vec<String>),
+    /// What a certificate in a Secret says.
+    Certificate(CertificateKeys),
     /// What the API server says about who may do something.
     Access(Review),
 }
@@ -217,6 +222,10 @@ pub enum InputValue {
     Outcome(Outcome),
     /// What a request asks for.
     CertificateRequest(CertificateRequest),
+    /// The bytes under keys of a Secret.
+    Secret(Vec<SecretBytes>),
+    /// What a certificate says.
+    Certificate(CertificateContent),
     /// They may.
     Allowed,
     /// They may not, with what the API server says.

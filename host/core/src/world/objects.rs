@@ -1,5 +1,6 @@
 //! The objects world: a guest makes objects and says what fields of the primary hold, within the granted paths and values.
 
+mod holes;
 mod status;
 
 use super::{Answer, Granted, Lowering, World};
@@ -14,7 +15,7 @@ use crate::projection::path::Path;
 use crate::reference::ObjectRef;
 use crate::requirements;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use transom_api::policy::bounds::MANY;
 use transom_api::policy::{PrimarySpec, Verb, WriteGrant};
 use transom_api::{KnownReason, labels};
@@ -61,14 +62,22 @@ impl World for ObjectsWorld {
                 (cluster, api_version, kind)
             }
         };
-        if let Some(why) = unwritable(&target, api_version, kind) {
+        let holes = holes::granted(granted)?;
+        if let Some(why) = unwritable(&target, api_version, kind, !holes.is_empty()) {
             let field = match target {
                 Target::Primary => "spec.primary.kind".to_owned(),
                 Target::Named { .. } => format!("{field}.kind"),
             };
             return Err(PolicyError::new(field, why));
         }
-        let fields = fields(&format!("{field}.fields"), &grant.fields, &target)?;
+        let at = format!("{field}.fields");
+        let fields = match grant.fields.is_empty() && !holes.is_empty() {
+            true => Vec::new(),
+            false => fields(&at, &grant.fields, &target)?,
+        };
+        if !holes.is_empty() {
+            holes::check_fields(field, grant, &fields)?;
+        }
         status::check(field, grant, (api_version, kind), &fields)?;
         let hands_on = match rbac::gives_rights(api_version) {
             true => rbac::check(field, grant, &fields, granted.grants)?,
@@ -82,6 +91,7 @@ impl World for ObjectsWorld {
             verbs: grant.verbs.iter().copied().collect(),
             values: ValueRule::parse(field, &grant.values, &fields, granted.names)?,
             fields,
+            holes,
             taint_keys: BTreeSet::new(),
             conditions: grant.conditions.iter().cloned().collect(),
             signers: grant.signers.iter().cloned().collect(),
@@ -128,14 +138,17 @@ fn made(granted: &Granted<'_>) -> Checked<Target> {
 }
 
 /// Why no guest of this world may write objects of a kind, if so.
-fn unwritable(target: &Target, api_version: &str, kind: &str) -> Option<&'static str> {
+fn unwritable(
+    target: &Target,
+    api_version: &str,
+    kind: &str,
+    has_holes: bool,
+) -> Option<&'static str> {
     if *target == Target::Primary && rbac::gives_rights(api_version) {
         return Some("gives rights: only objects that the policy itself makes may do that");
     }
-    if api_version == "v1" && kind == "Secret" {
-        return Some(
-            "is Secret, which can only be written with `kubeconfig`: other credentials do not cross",
-        );
+    if holes::is_secret(api_version, kind) && !has_holes {
+        return Some("is Secret, which can only be written with `kubeconfig` or `holes`");
     }
     match api_version.strip_prefix(transom_api::GROUP) {
         Some(rest) if rest.starts_with('/') => {
@@ -222,7 +235,12 @@ impl Answer for Objects {
     fn shown(&self) -> Option<Value> {
         let shown = |apply: &Apply| {
             let fields = apply.fields().map(Value::Object).unwrap_or_default();
-            json!({"object": apply.object.to_string(), "content": fields})
+            let mut shown = json!({"object": apply.object.to_string(), "content": fields});
+            if !apply.holes.is_empty() {
+                let paths = apply.holes.iter().map(|hole| hole.path.as_str());
+                shown["holes"] = paths.collect();
+            }
+            shown
         };
         Some(self.apply.iter().map(shown).collect())
     }
@@ -231,7 +249,7 @@ impl Answer for Objects {
 /// What a guest wants of one object, each field granted with its value.
 fn wanted<'a>(apply: &Apply, given: &Lowering<'a>) -> Result<Desired<'a>, Failure> {
     let object = apply.object.clone();
-    let content = content(apply)?;
+    let mut content = content(apply)?;
     match apply.ownership {
         Ownership::Whole => {
             let rule = given.policy.whole(&object, &given.data)?;
@@ -247,13 +265,14 @@ fn wanted<'a>(apply: &Apply, given: &Lowering<'a>) -> Result<Desired<'a>, Failur
                 }
             }
             Ok(Desired::Whole(Whole {
+                data: holes::data(apply, rule, given)?,
+                fixed: holes::fixed(rule, &mut content),
                 object,
-                fixed: Map::new(),
                 content,
-                data: BTreeMap::new(),
                 ends_seconds: None,
             }))
         }
+        Ownership::Fields if !apply.holes.is_empty() => Err(holes::not_granted(apply, None)),
         Ownership::Fields => {
             let rule = given.policy.writes.iter();
             let rule = rule.filter(|rule| rule.target == Target::Primary);
@@ -343,6 +362,7 @@ mod tests {
     use super::*;
     use crate::contract::{Primary, Problem};
     use crate::inputs::kubeconfigs::Kubeconfigs;
+    use crate::inputs::secrets::Secrets;
     use crate::kubeconfig::KubeconfigLimits;
     use crate::object::Object;
     use crate::pattern::TemplateData;
@@ -359,6 +379,7 @@ mod tests {
             object: cluster("c1"),
             ownership: Ownership::Fields,
             content: content.to_string(),
+            holes: Vec::new(),
         }
     }
 
@@ -394,6 +415,7 @@ mod tests {
             target: &primary.reference,
             inputs: &[],
             kubeconfigs: &Kubeconfigs::new(KubeconfigLimits::default()),
+            secrets: &Secrets::default(),
             now_seconds: 0,
         };
         let told = |failure: Failure| (failure.reason.to_string(), failure.message);
@@ -502,11 +524,13 @@ mod tests {
             object: cluster(name),
             ownership: Ownership::Fields,
             content: "{}".to_owned(),
+            holes: Vec::new(),
         };
         let text = |content: &str| Apply {
             object: cluster("c1"),
             ownership: Ownership::Fields,
             content: content.to_owned(),
+            holes: Vec::new(),
         };
         let deep = (0..20).fold(json!(1), |inner, _| json!({"a": inner}));
         let many = (0..10_000).map(|number| another(&number.to_string()));
@@ -570,6 +594,7 @@ mod tests {
             object: ObjectRef::local("v1", kind, namespace, name),
             ownership: Ownership::Whole,
             content: content.to_string(),
+            holes: Vec::new(),
         }
     }
 

@@ -56,6 +56,7 @@ pub(crate) fn accepted() -> Result<Vec<Value>> {
         "cluster-acceptance",
         "cluster-access",
         "cluster-sets-by-rule",
+        "hub-copies",
     ] {
         all.push(shipped(name)?);
         for case in std::fs::read_dir(policies().join(name).join("cases"))? {

@@ -42,6 +42,10 @@ pub(super) fn writes(
             let why = "is for guests that write any fields";
             return wrong(format!("{field}.values"), why);
         }
+        if rule.holes.len() != grant.holes.len() {
+            let why = "is for guests of the world `objects-guest` that make Secrets";
+            return wrong(format!("{field}.holes"), why);
+        }
         rules.push(rule);
     }
     let primaries = rules.iter().filter(|rule| rule.named().is_none());
