@@ -37,7 +37,7 @@ pub(super) fn granted(granted: &Granted<'_>) -> Checked<BTreeMap<String, BTreeSe
         &grant.api_version,
         grant.kind.as_deref().unwrap_or_default(),
     );
-    if !grant.holes.is_empty() && !(secret && grant.target.is_none()) {
+    if !(secret && grant.target.is_none() || grant.holes.is_empty()) {
         let why = "is only for Secrets that the policy makes: elsewhere a credential would be seen";
         return wrong(at, why);
     }
@@ -430,6 +430,17 @@ mod tests {
                 ),
                 "ContractBroken",
             ),
+        ] {
+            let (found, message) = lowered(apply, |_| ()).unwrap_err();
+            assert_eq!(found, reason, "{name}: {message}");
+            assert!(message.contains("copies/demo"), "{name}: {message}");
+        }
+    }
+
+    #[test]
+    fn refuses_secrets_with_other_data_or_fields() {
+        let none = json!({});
+        for (name, apply, reason) in [
             ("no hole", apply("Secret", &none, &[]), "ContractBroken"),
             (
                 "data",
