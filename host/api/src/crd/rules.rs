@@ -117,7 +117,9 @@ fn bounds() -> Vec<(String, Value)> {
     let value = json!({"x-kubernetes-preserve-unknown-fields": true, "nullable": true});
     let value = json!({"type": "array", "maxItems": MANY, "items": value});
     let values = json!({"maxProperties": MANY, "additionalProperties": value});
-    let roles = json!({"type": "array", "minItems": 1, "maxItems": FEW, "items": text(ROLE, LABEL), "x-kubernetes-list-type": "set"});
+    let mut role = text(ROLE, LABEL);
+    role["type"] = json!("string");
+    let roles = json!({"type": "array", "minItems": 1, "maxItems": FEW, "items": role, "x-kubernetes-list-type": "set"});
     let holes = json!({"maxProperties": FEW, "additionalProperties": roles});
     let verbs = json!({"maxItems": 4, "minItems": 1, "x-kubernetes-list-type": "set"});
     let places = [
