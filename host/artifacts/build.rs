@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// The guests that ship with the agent.
-const BUILTIN: [&str; 17] = [
+const BUILTIN: [&str; 18] = [
     "addon-health",
     "auto-import",
     "availability",
@@ -17,6 +17,7 @@ const BUILTIN: [&str; 17] = [
     "cluster-sets",
     "default-sets",
     "detach",
+    "hub-copies",
     "kubeconfig",
     "managed-namespaces",
     "set-bindings",

@@ -107,6 +107,8 @@ pub struct WriteGrant {
     pub servers: &'static [&'static str],
     /// Roles of which the certificate authorities of a kubeconfig may come.
     pub authorities: &'static [&'static str],
+    /// Keys of a Secret that are filled with bytes of Secrets: path, and the roles of these.
+    pub holes: &'static [(&'static str, &'static [&'static str])],
     /// What it writes, in one sentence.
     pub why: &'static str,
 }
@@ -121,6 +123,7 @@ impl WriteGrant {
             conditions: &[],
             servers: &[],
             authorities: &[],
+            holes: &[],
             why,
         }
     }
@@ -134,6 +137,7 @@ impl WriteGrant {
             conditions: &[],
             servers: &[],
             authorities: &[],
+            holes: &[],
             why,
         }
     }
@@ -170,6 +174,19 @@ impl WriteGrant {
         }
     }
 
+    /// Secrets that the policy makes, with these fields beside bytes of other Secrets.
+    pub const fn secrets(
+        secret: ObjectPattern,
+        fields: &'static [&'static str],
+        holes: &'static [(&'static str, &'static [&'static str])],
+        why: &'static str,
+    ) -> Self {
+        Self {
+            holes,
+            ..Self::objects(secret, fields, why)
+        }
+    }
+
     /// The key `kubeconfig` of Secrets, with servers and certificate authorities of these roles.
     pub const fn kubeconfig(
         secret: ObjectPattern,
@@ -184,6 +201,7 @@ impl WriteGrant {
             conditions: &[],
             servers,
             authorities,
+            holes: &[],
             why,
         }
     }
@@ -295,6 +313,14 @@ impl From<&WriteGrant> for wit::WriteGrant {
             conditions: owned(grant.conditions),
             servers: owned(grant.servers),
             authorities: owned(grant.authorities),
+            holes: grant
+                .holes
+                .iter()
+                .map(|(path, roles)| wit::HoleGrant {
+                    path: (*path).into(),
+                    roles: owned(roles),
+                })
+                .collect(),
             why: grant.why.into(),
         }
     }

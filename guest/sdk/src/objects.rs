@@ -11,7 +11,10 @@ pub use bindings::transom::policy::inputs::{
     Absence, Age, CertificateRequest, Form, Input, LabelTerm, Member, Need, Operator, Outcome,
     Query, RequestContent, Requested, Review, Value, Wake, Who,
 };
-pub use wit::{Answer, Desired, Ownership, Requirement};
+pub use bindings::transom::policy::secrets::{
+    Certificate, CertificateContent, CertificateKeys, PrivateKey, SecretBytes,
+};
+pub use wit::{Answer, Desired, Filled, Hole, Ownership, Requirement};
 
 #[doc(hidden)]
 pub use Objects as World;
@@ -42,16 +45,24 @@ pub mod bindings {
             "transom:policy/inputs@0.1.0/certificate-request": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/inputs@0.1.0/request-content": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/inputs@0.1.0/requested": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/secrets@0.1.0/secret-bytes": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/secrets@0.1.0/certificate-keys": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/secrets@0.1.0/certificate-content": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/secrets@0.1.0/certificate": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/secrets@0.1.0/private-key": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/inputs@0.1.0/need": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/inputs@0.1.0/value": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/inputs@0.1.0/input": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/requirement": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/desired": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/filled": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/hole": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/answer": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
         },
         with: {
             "transom:policy/types@0.1.0": ::transom_guest::bindings::guest::transom::policy::types,
             "transom:policy/inputs@0.1.0": generate,
+            "transom:policy/secrets@0.1.0": generate,
         },
     });
 }
@@ -124,6 +135,7 @@ impl Desired {
             object: object.clone(),
             ownership: Ownership::Fields,
             content: content.to_string(),
+            holes: Vec::new(),
         }
     }
 
@@ -144,7 +156,20 @@ impl Desired {
             object: object.clone(),
             ownership: Ownership::Whole,
             content: content.to_string(),
+            holes: Vec::new(),
         }
+    }
+
+    /// With bytes under a key of a Secret's data: [`Value::bytes`] names them. A Secret has no other data.
+    #[must_use]
+    pub fn filled(mut self, key: &str, reference: u32) -> Self {
+        let path = match key.contains('.') {
+            true => format!("data[{}]", json!(key)),
+            false => ["data.", key].concat(),
+        };
+        let hole = Hole::Bytes(reference);
+        self.holes.push(Filled { path, hole });
+        self
     }
 }
 
@@ -229,6 +254,27 @@ impl Need {
         }
     }
 
+    /// The bytes under keys of a Secret, by reference. The policy grants the keys; those that are not there are left out.
+    pub fn secret(role: &str, reference: ObjectRef, keys: &[&str]) -> Self {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        Self {
+            form: Form::Secret(keys),
+            ..Self::object(role, reference)
+        }
+    }
+
+    /// What the first certificate under `tls.crt` of a Secret says, and whether the key under `tls.key` belongs to it.
+    pub fn certificate(role: &str, reference: ObjectRef) -> Self {
+        let keys = CertificateKeys {
+            certificate: "tls.crt".to_owned(),
+            private_key: Some("tls.key".to_owned()),
+        };
+        Self {
+            form: Form::Certificate(keys),
+            ..Self::object(role, reference)
+        }
+    }
+
     /// What the API server says about who may do something.
     pub fn access(role: &str, primary: &Primary, review: Review) -> Self {
         Self {
@@ -279,6 +325,23 @@ impl Member {
     /// A problem with reason `UnreadableFields` if a field has another type than the guest expects.
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
         settings::fields(&self.fields)
+    }
+}
+
+impl Value {
+    /// The reference of the bytes under a key of a Secret; none if the Secret has no such key.
+    pub fn bytes(&self, key: &str) -> Option<u32> {
+        let Self::Secret(all) = self else {
+            return None;
+        };
+        let bytes = all.iter().find(|bytes| bytes.key == key);
+        bytes.map(|bytes| bytes.reference)
+    }
+}
+
+impl Default for PrivateKey {
+    fn default() -> Self {
+        Self::NotAsked
     }
 }
 

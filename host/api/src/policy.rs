@@ -262,6 +262,10 @@ pub struct WriteGrant {
     /// be allowed. A field that is not listed may get any value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<Value>>,
+    /// For Secrets that are copied: which fields, as `data.kubeconfig` or `data["tls.crt"]`, get bytes of the Secrets that
+    /// are read under which roles. No guest sees the bytes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub holes: BTreeMap<String, Vec<String>>,
     /// Keys of taints that the policy owns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taint_keys: Vec<String>,
@@ -303,6 +307,13 @@ pub enum Verb {
     Remove,
     /// Take granted finalizers off an object that others created and that is being deleted.
     Release,
+}
+
+impl Verb {
+    /// Whether it removes objects that others created, or their finalizers.
+    pub fn is_of_others(&self) -> bool {
+        matches!(self, Self::Remove | Self::Release)
+    }
 }
 
 /// Ownership: what happens to the objects that the policy created.

@@ -250,8 +250,9 @@ words! {
         "Use another guest, or grant the source's proxy.";
     ServerNameNotGranted, Invalid: "The guest proposed a tls-server-name that is not the source's.",
         "Use another guest.";
-    CredentialNotGranted, Invalid: "The guest proposed to write a kind of credential that the policy does not grant.",
-        "Put another kind of credential into the source, or name the kind in grant.write.kubeconfig.credentials.";
+    CredentialNotGranted, Invalid:
+        "The guest proposed to write a kind of credential, or bytes of a Secret, that the policy does not grant there.",
+        "Put another kind of credential into the source and name it in grant.write.kubeconfig.credentials, or name the role of the Secret under grant.write.holes.";
     TaintKeyNotGranted, Invalid: "The guest proposed a taint whose key the policy does not grant.",
         "Add the key to taintKeys, or use another guest.";
     UnknownReference, Invalid:

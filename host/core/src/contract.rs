@@ -5,6 +5,7 @@ pub mod credentials;
 pub mod decide;
 pub mod description;
 pub mod objects;
+pub mod secrets;
 pub mod taints;
 
 use crate::reference::ObjectRef;

@@ -4,10 +4,12 @@
 pub mod age;
 pub mod kubeconfigs;
 pub mod request;
+pub mod secrets;
 pub mod seen;
 pub mod sets;
 
 use self::age::Freshness;
+use self::secrets::Secrets;
 use crate::catalogue::guest::Guest;
 use crate::contract::Primary;
 use crate::contract::credentials::SourceView;
@@ -80,7 +82,8 @@ fn absent(found: &Found, guest: &Guest) -> Result<(), Failure> {
 }
 
 /// The inputs as the guest sees them, in the order of its needs; takes the values that were found. `kubeconfig` makes the
-/// view of the kubeconfig under a need's key of a Secret, and keeps the values that its references stand for.
+/// view of the kubeconfig under a need's key of a Secret, and keeps the values that its references stand for; `secrets`
+/// keeps the bytes of other keys.
 ///
 /// # Errors
 /// The errors of `kubeconfig`; `InvalidObject` for a Service or a declared field of another shape.
@@ -88,6 +91,7 @@ pub fn cross(
     found: &mut [Found],
     guest: &Guest,
     now_seconds: i64,
+    secrets: &mut Secrets,
     mut kubeconfig: impl FnMut(&Found, &Object, &str) -> Result<SourceView, Failure>,
 ) -> Result<Vec<Input>, Failure> {
     let mut inputs = Vec::with_capacity(found.len());
@@ -107,6 +111,12 @@ pub fn cross(
                 InputValue::CertificateRequest(read)
             }
             (Some(object), Form::Age(limit)) => age(object, limit, guest, now_seconds)?,
+            (Some(object), Form::Secret(keys)) => {
+                InputValue::Secret(secrets.hold(&found.need.role, object, keys)?)
+            }
+            (Some(object), Form::Certificate(keys)) => {
+                InputValue::Certificate(self::secrets::certificate(object, keys)?)
+            }
             (Some(_), Form::Presence) => InputValue::Present,
             (Some(object), Form::Object) => InputValue::Object(fields(object, guest)?),
             (Some(object), Form::Service) => {
@@ -334,7 +344,14 @@ mod tests {
     fn inputs_reach_the_guest_in_the_requested_form() {
         let namespace = json!({"metadata": {"labels": {"a": "b"}, "name": "n"}, "status": "odd"});
         let cross_one = |guest: &Guest, form, body| {
-            cross(&mut [found(Absence::Fine, form, body)], guest, 0, none)
+            let secrets = &mut Secrets::default();
+            cross(
+                &mut [found(Absence::Fine, form, body)],
+                guest,
+                0,
+                secrets,
+                none,
+            )
         };
         let labels = guest(&["metadata.labels"], &[]);
         for (form, body, value) in [

@@ -24,7 +24,7 @@ use crate::world::World;
 use ask::AskRule;
 use component::Source;
 use selector::Selector;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_api::policy::{
     BudgetSpec, GuestSpec, KubeconfigGrant, LimitsSpec, OnFailureSpec, OwnSpec, PolicySpec, Verb,
@@ -184,6 +184,8 @@ pub struct WriteRule {
     pub fields: Vec<Path>,
     /// The values that fields may get; a field without a rule may get any.
     pub values: Vec<ValueRule>,
+    /// Keys of a Secret's data that get bytes of other Secrets, each with the roles under which these are read.
+    pub holes: BTreeMap<String, BTreeSet<String>>,
     /// The keys of taints that the policy owns.
     pub taint_keys: BTreeSet<String>,
     /// The types of conditions that the policy may set.

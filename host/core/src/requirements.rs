@@ -7,7 +7,7 @@ use crate::contract::{Problem, Refusal};
 use crate::failure::{Class, Failure};
 use crate::inputs::request::is_request;
 use crate::pattern::TemplateData;
-use crate::policy::{Policy, rbac};
+use crate::policy::{Policy, ReadRule, rbac};
 use crate::projection::path::Path;
 use crate::reference::ObjectRef;
 use crate::reference::dns;
@@ -201,10 +201,9 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
     match &need.form {
         Form::Presence => Ok(()),
         Form::Kubeconfig(key) if secret && rule.keys.contains(key) => Ok(()),
-        Form::Kubeconfig(_) if secret => {
-            let keys: Vec<&str> = rule.keys.iter().map(String::as_str).collect();
-            refused(&format!("; granted keys: {}", keys.join(", ")))
-        }
+        Form::Kubeconfig(_) if secret => refused(&granted_keys(rule)),
+        Form::Secret(keys) if secret => of_keys(rule, keys.iter(), refused),
+        Form::Certificate(keys) if secret => of_keys(rule, keys.all(), refused),
         Form::Service if rule.kind == "Service" && rule.api_version == "v1" => Ok(()),
         Form::Object | Form::Age(_) if secret => {
             refused(": guests never see the fields of a Secret")
@@ -213,6 +212,8 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
         Form::Age(age) => of_age(age),
         Form::CertificateRequest if is_request(&rule.api_version, &rule.kind) => Ok(()),
         Form::Kubeconfig(_)
+        | Form::Secret(_)
+        | Form::Certificate(_)
         | Form::Service
         | Form::CertificateRequest
         | Form::Every(_)
@@ -220,6 +221,30 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
         | Form::Outcome
         | Form::Access(_) => refused(": its kind cannot be read in this form"),
     }
+}
+
+/// Checks that each key of a Secret is granted, and asked for once.
+fn of_keys<'k>(
+    rule: &ReadRule,
+    keys: impl Iterator<Item = &'k String>,
+    refused: impl FnOnce(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut seen = BTreeSet::new();
+    for key in keys {
+        if !rule.keys.contains(key) {
+            return refused(&granted_keys(rule));
+        }
+        if !seen.insert(key) {
+            let message = format!("the guest asks for the key `{key}` of a Secret twice");
+            return Err(Failure::known(KnownReason::ContractBroken, message));
+        }
+    }
+    Ok(())
+}
+
+fn granted_keys(rule: &ReadRule) -> String {
+    let keys: Vec<&str> = rule.keys.iter().map(String::as_str).collect();
+    format!("; granted keys: {}", keys.join(", "))
 }
 
 /// Checks that an age is one of a single field.

@@ -19,6 +19,7 @@ use crate::contract::Primary;
 use crate::contract::decide::Input;
 use crate::failure::Failure;
 use crate::inputs::kubeconfigs::Kubeconfigs;
+use crate::inputs::secrets::Secrets;
 use crate::pattern::TemplateData;
 use crate::pattern::template::Names;
 use crate::plan::desired::{Desired, Fields};
@@ -159,6 +160,8 @@ pub struct Lowering<'a> {
     pub inputs: &'a [Input],
     /// The kubeconfigs among the inputs.
     pub kubeconfigs: &'a Kubeconfigs,
+    /// The bytes of Secrets among the inputs.
+    pub secrets: &'a Secrets,
     /// Seconds since 1970.
     pub now_seconds: i64,
 }

@@ -393,6 +393,7 @@ fn fields() {
                     _ => objects::Ownership::Fields,
                 },
                 content: want["content"].to_string(),
+                holes: Vec::new(),
             });
         }
         let hidden = strings(&given["hidden"]);

@@ -88,6 +88,11 @@ fn grant(grant: &SuggestedGrant) -> Result<(), LoadError> {
         patterns("conditions of a grant", &one.conditions)?;
         patterns("servers of a grant", &one.servers)?;
         patterns("authorities of a grant", &one.authorities)?;
+        at_most("holes of a grant", one.holes.len(), MAX_GRANTS)?;
+        for (path, roles) in &one.holes {
+            patterns("path of a hole of a grant", std::slice::from_ref(path))?;
+            patterns("roles of a hole of a grant", roles)?;
+        }
     }
     Ok(())
 }

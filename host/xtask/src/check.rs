@@ -77,7 +77,7 @@ const UNIT: [Step; 3] = [
 ];
 
 /// The packages that decide.
-const DECIDING: [&str; 20] = [
+const DECIDING: [&str; 21] = [
     "--package=transom-addon-health",
     "--package=transom-api",
     "--package=transom-auto-import",
@@ -91,6 +91,7 @@ const DECIDING: [&str; 20] = [
     "--package=transom-default-sets",
     "--package=transom-detach",
     "--package=transom-guest",
+    "--package=transom-hub-copies",
     "--package=transom-kubeconfig",
     "--package=transom-managed-namespaces",
     "--package=transom-set-bindings",

@@ -12,6 +12,7 @@ use transom_core::contract::credentials::Proposal;
 use transom_core::contract::decide::{Input, Need};
 use transom_core::contract::{Primary, Readiness};
 use transom_core::failure::Failure;
+use transom_core::inputs::secrets::Secrets;
 use transom_core::inputs::{self, Found};
 use transom_core::kubeconfig::{KubeconfigLimits, Source, Terms};
 use transom_core::object::Object;
@@ -145,7 +146,8 @@ impl<'a> Objects<'a> {
         let mut found: Vec<Found> = needs.into_iter().map(one).collect();
         let described = &self.scene.kubeconfig.described;
         inputs::check_present(&found, described).map_err(told)?;
-        let inputs = inputs::cross(&mut found, described, 0, |_, object, key| {
+        let secrets = &mut Secrets::default();
+        let inputs = inputs::cross(&mut found, described, 0, secrets, |_, object, key| {
             let bytes = object.secret_bytes(key).unwrap_or_default();
             let parsed = Source::parse(&bytes, &KubeconfigLimits::default())
                 .map_err(|error| Failure::known(error.reason, error.to_string()))?;

@@ -6,6 +6,7 @@ use crate::output::{Ending, Screen, Tint};
 use crate::policies::cases::{Failed, check};
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
@@ -129,6 +130,9 @@ fn print_grant(grant: &SuggestedGrant, line: &impl Fn(&str, &str)) {
         for (label, roles) in from.into_iter().filter(|(_, roles)| !roles.is_empty()) {
             line(label, &roles.join(", "));
         }
+        for (path, roles) in &one.holes {
+            line("  bytes", &format!("{path} of {}", roles.join(", ")));
+        }
         line("  why", &one.why);
     }
 }
@@ -159,7 +163,8 @@ fn grant_as_json(grant: &SuggestedGrant) -> Value {
     let write = grant.write.iter().map(|one| json!({
         "object": one.object.as_ref().map(object_as_json), "fields": one.fields, "taintKeys": one.taint_keys,
         "conditions": one.conditions,
-        "servers": one.servers, "authorities": one.authorities, "why": one.why,
+        "servers": one.servers, "authorities": one.authorities, "holes": one.holes.iter().cloned().collect::<BTreeMap<_, _>>(),
+        "why": one.why,
     }));
     json!({"read": read.collect::<Vec<_>>(), "write": write.collect::<Vec<_>>()})
 }

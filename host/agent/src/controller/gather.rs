@@ -13,6 +13,7 @@ use transom_core::contract::{Primary, Readiness, Timed};
 use transom_core::failure::{Class, Failure};
 use transom_core::inputs;
 use transom_core::inputs::kubeconfigs::Kubeconfigs;
+use transom_core::inputs::secrets::Secrets;
 use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
 use transom_core::ownership::{Contender, Ownership};
@@ -55,6 +56,7 @@ pub(super) struct Subject {
     pub(super) others: Vec<Other>,
     pub(super) inputs: Vec<Input>,
     pub(super) kubeconfigs: Kubeconfigs,
+    pub(super) secrets: Secrets,
     pub(super) time_added: TimeAdded,
     /// The room in use before the inputs were read.
     pub(super) room_before: u32,
@@ -220,6 +222,7 @@ impl Reader<'_> {
             others: Vec::new(),
             inputs: Vec::new(),
             kubeconfigs: Kubeconfigs::new(self.controller.kubeconfig_limits),
+            secrets: Secrets::default(),
             room_before: self.touched.room.used(),
         }
     }
@@ -243,7 +246,7 @@ impl Reader<'_> {
         let view = inputs::primary(&primary, described)?;
         let limits = controller.kubeconfig_limits;
         let (mut rounds, mut found, mut inputs) = (Rounds::default(), Vec::new(), Vec::new());
-        let mut kubeconfigs = Kubeconfigs::new(limits);
+        let (mut kubeconfigs, mut secrets) = (Kubeconfigs::new(limits), Secrets::default());
         let room_before = self.touched.room.used();
         let (certain, targets, others) = loop {
             let asked = self.require(&primary, &view, &inputs)?;
@@ -266,14 +269,15 @@ impl Reader<'_> {
             }
             // Frees what the last round read before more is read.
             drop((targets, std::mem::take(&mut found)));
-            kubeconfigs = Kubeconfigs::new(limits);
+            (kubeconfigs, secrets) = (Kubeconfigs::new(limits), Secrets::default());
             self.touched.room.back(room_before);
             found = self.read(needs).await?;
-            self.touched.room.take_up_to(kubeconfigs.cost(&found))?;
+            let cost = kubeconfigs.cost(&found) + Secrets::cost(&found);
+            self.touched.room.take_up_to(cost)?;
             inputs::check_present(&found, described)?;
             let mut read = |found: &_, object: &_, key: &_| kubeconfigs.read(found, object, key);
             let now_seconds = controller.clock.now_seconds();
-            inputs = inputs::cross(&mut found, described, now_seconds, &mut read)?;
+            inputs = inputs::cross(&mut found, described, now_seconds, &mut secrets, &mut read)?;
         };
         let digest = inputs::digest(&view, &found, &inputs);
         self.touched.reconcile.inputs = Some(digest.to_string());
@@ -290,6 +294,7 @@ impl Reader<'_> {
             others,
             inputs,
             kubeconfigs,
+            secrets,
             room_before,
         })
     }

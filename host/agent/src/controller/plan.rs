@@ -118,6 +118,7 @@ impl Controller {
             target: subject.target(),
             inputs: &subject.inputs,
             kubeconfigs: &subject.kubeconfigs,
+            secrets: &subject.secrets,
             now_seconds,
         };
         let held = |failure: Failure| match failure.class {

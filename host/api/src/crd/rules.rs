@@ -119,6 +119,10 @@ fn bounds() -> Vec<(String, Value)> {
     let value = json!({"x-kubernetes-preserve-unknown-fields": true, "nullable": true});
     let value = json!({"type": "array", "maxItems": MANY, "items": value});
     let values = json!({"maxProperties": MANY, "additionalProperties": value});
+    let mut role = text(ROLE, LABEL);
+    role["type"] = json!("string");
+    let roles = json!({"type": "array", "minItems": 1, "maxItems": FEW, "items": role, "x-kubernetes-list-type": "set"});
+    let holes = json!({"maxProperties": FEW, "additionalProperties": roles});
     let verbs = json!({"maxItems": 4, "minItems": 1, "x-kubernetes-list-type": "set"});
     let places = [
         (
@@ -169,6 +173,7 @@ fn bounds() -> Vec<(String, Value)> {
                 ("finalizers", set(FEW)),
                 ("finalizers[]", any(TAINT_KEY)),
                 ("values", values),
+                ("holes", holes),
                 ("taintKeys", set(MANY)),
                 ("taintKeys[]", any(TAINT_KEY)),
                 ("conditions", set(MANY)),
@@ -214,7 +219,7 @@ fn bounds() -> Vec<(String, Value)> {
 }
 
 /// Place, CEL rule, and the message when the rule does not hold.
-const RULES: [(&str, &str, &str); 36] = [
+const RULES: [(&str, &str, &str); 37] = [
     (
         "spec.verify.keys[]",
         "has(self.configMap) != has(self.file)",
@@ -333,8 +338,13 @@ const RULES: [(&str, &str, &str); 36] = [
     ),
     (
         "spec.grant.write[]",
-        "has(self.kubeconfig) || !has(self.kind) || !(self.kind == 'Secret' && self.apiVersion == 'v1') && !self.apiVersion.startsWith('transom.dev/')",
-        "Secrets without `kubeconfig`, and policies, cannot be granted",
+        "has(self.kubeconfig) || has(self.holes) && size(self.holes) > 0 || !has(self.kind) || !(self.kind == 'Secret' && self.apiVersion == 'v1') && !self.apiVersion.startsWith('transom.dev/')",
+        "Secrets without `kubeconfig` or `holes`, and policies, cannot be granted",
+    ),
+    (
+        "spec.grant.write[]",
+        "!has(self.holes) || has(self.kind) && self.kind == 'Secret' && self.apiVersion == 'v1' && has(self.namespace) && !has(self.kubeconfig) && !has(self.target) && self.holes.all(p, p.startsWith('data')) && self.fields.all(f, f == 'type' || f.startsWith('metadata.'))",
+        "holes are for Secrets of v1 in a namespace, below `data`, beside the fields type, labels and annotations",
     ),
     (
         "spec.grant.write[]",

@@ -1,6 +1,7 @@
 //! What guests need, and what a kubeconfig guest answers.
 
 use super::credentials::{Proposal, SourceView};
+use super::secrets::{CertificateContent, CertificateKeys, SecretBytes};
 use super::{Reference, references};
 use crate::reference::ObjectRef;
 use serde::{Deserialize, Serialize, Serializer};
@@ -27,6 +28,10 @@ pub enum Form {
     Outcome,
     /// What a CertificateSigningRequest asks for.
     CertificateRequest,
+    /// The bytes under these keys of a Secret, by reference.
+    Secret(Vec<String>),
+    /// What a certificate in a Secret says.
+    Certificate(CertificateKeys),
     /// What the API server says about who may do something.
     Access(Review),
     /// How many objects of the kind have such labels, in the namespace if there is one.
@@ -216,6 +221,10 @@ pub enum InputValue {
     Outcome(Outcome),
     /// What a request asks for.
     CertificateRequest(CertificateRequest),
+    /// The bytes under keys of a Secret.
+    Secret(Vec<SecretBytes>),
+    /// What a certificate says.
+    Certificate(CertificateContent),
     /// They may.
     Allowed,
     /// They may not, with what the API server says.

@@ -97,6 +97,8 @@ pub struct WriteGrant {
     pub servers: Vec<String>,
     /// Roles of which its certificate authorities may come.
     pub authorities: Vec<String>,
+    /// Fields that are filled with bytes of Secrets: path, and the roles under which these are read.
+    pub holes: Vec<(String, Vec<String>)>,
     /// What it writes.
     pub why: String,
 }

@@ -47,6 +47,26 @@ pub struct Apply {
     /// Its fields, as JSON in a text.
     #[serde(serialize_with = "json")]
     pub content: String,
+    /// Its fields that the host fills.
+    pub holes: Vec<Filled>,
+}
+
+/// A field that the host fills.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Filled {
+    /// Its path.
+    pub path: String,
+    /// What it is filled with.
+    pub hole: Hole,
+}
+
+/// What a field is filled with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hole {
+    /// The bytes with this reference.
+    Bytes(u32),
 }
 
 impl Apply {

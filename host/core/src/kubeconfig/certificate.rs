@@ -55,19 +55,19 @@ pub(super) fn to_field(bytes: &[u8]) -> String {
 
 /// The facts of one certificate.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct CertificateFacts {
+pub(crate) struct CertificateFacts {
     /// SHA-256 in hexadecimal.
-    pub(super) fingerprint: String,
+    pub(crate) fingerprint: String,
     /// The begin of validity in seconds since 1970.
-    pub(super) starts_seconds: i64,
+    pub(crate) starts_seconds: i64,
     /// The end of validity in seconds since 1970.
-    pub(super) ends_seconds: i64,
+    pub(crate) ends_seconds: i64,
     /// Whether it may sign others: its basic constraints say so, or it has none and is older than version 3.
     pub(super) is_ca: bool,
 }
 
 /// The public key of a certificate.
-pub(super) struct PublicKey {
+pub(crate) struct PublicKey {
     /// Its algorithm.
     pub(super) algorithm: ObjectIdentifier,
     /// The bits of the key.
@@ -75,7 +75,7 @@ pub(super) struct PublicKey {
 }
 
 /// Reads one certificate; `None` when it is malformed.
-pub(super) fn read(der: &[u8]) -> Option<(CertificateFacts, PublicKey)> {
+pub(crate) fn read(der: &[u8]) -> Option<(CertificateFacts, PublicKey)> {
     let certificate = Certificate::from_der(der).ok()?;
     let content = certificate.tbs_certificate();
     let says_ca = content
@@ -109,7 +109,7 @@ const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
 
 /// Whether a key and a certificate belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pair {
+pub(crate) enum Pair {
     /// They do.
     Matches,
     /// They do not.
@@ -121,7 +121,7 @@ pub(super) enum Pair {
 /// Compares a key with a certificate's, as far as that shows without arithmetic on curves: always for RSA, and for EC
 /// and Ed25519 when the key's file contains the public half, as the usual tools write it. `None` when the block is not
 /// a readable private key.
-pub(super) fn compare(key: &Block<'_>, public: &PublicKey) -> Option<Pair> {
+pub(crate) fn compare(key: &Block<'_>, public: &PublicKey) -> Option<Pair> {
     let outer = AnyRef::from_der(&key.der).ok()?;
     let parts = children(outer.value())?;
     match key.label {

@@ -114,7 +114,7 @@ fn writes(earlier: &[WriteRule], newest: &[WriteRule]) -> Vec<WriteRule> {
 fn beside(one: &WriteRule, other: &WriteRule) -> Option<WriteRule> {
     let same = (&one.cluster, &one.api_version, &one.kind)
         == (&other.cluster, &other.api_version, &other.kind)
-        && (&one.fields, &one.values) == (&other.fields, &other.values);
+        && (&one.fields, &one.values, &one.holes) == (&other.fields, &other.values, &other.holes);
     let ((namespace, name), (others_namespace, others_name)) = (one.place()?, other.place()?);
     let namespace = match (namespace, others_namespace) {
         (None, None) => None,

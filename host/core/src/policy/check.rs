@@ -346,7 +346,7 @@ pub(crate) fn at_most<T>(field: &str, list: &[T], most: usize) -> Checked<()> {
     within(field, list.len(), most)
 }
 
-pub(super) fn within(field: &str, entries: usize, most: usize) -> Checked<()> {
+pub(crate) fn within(field: &str, entries: usize, most: usize) -> Checked<()> {
     match entries <= most {
         true => Ok(()),
         false => wrong(field, format!("has {entries} entries, more than {most}")),

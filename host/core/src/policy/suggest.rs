@@ -198,6 +198,12 @@ fn write_grant(text: &mut String, grant: &WriteGrant) {
     if !grant.fields.is_empty() {
         let _ = writeln!(text, "      fields: {}", list(&grant.fields));
     }
+    if !grant.holes.is_empty() {
+        text.push_str("      # Bytes that no guest sees, by the role of the Secret that they come from.\n      holes:\n");
+    }
+    for (path, roles) in &grant.holes {
+        let _ = writeln!(text, "        {}: {}", quoted(path), list(roles));
+    }
     if !grant.taint_keys.is_empty() {
         text.push_str("      # Taints with other keys stay as they are.\n");
         let _ = writeln!(text, "      taintKeys: {}", list(&grant.taint_keys));

@@ -6,6 +6,7 @@ use transom_core::contract::AgentFacts;
 use transom_core::contract::description::{Description, SuggestedGrant};
 use transom_core::failure::Failure;
 use transom_core::inputs::kubeconfigs::Kubeconfigs;
+use transom_core::inputs::secrets::Secrets;
 use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
@@ -53,6 +54,7 @@ pub(crate) fn feasible(
     let guest = Guest::load("sha256:1", description, &Map::new())?;
     let view = guest.declared("", "").primary(primary);
     let kubeconfigs = Kubeconfigs::new(KubeconfigLimits::default());
+    let secrets = Secrets::default();
     let desired = answer.lower(&Lowering {
         policy,
         guest: &guest,
@@ -61,6 +63,7 @@ pub(crate) fn feasible(
         target: &primary.reference,
         inputs: &[],
         kubeconfigs: &kubeconfigs,
+        secrets: &secrets,
         now_seconds,
     })?;
     let wanting = Wanting {

@@ -6,6 +6,7 @@ use crate::catalogue::{Catalogue, Revision};
 use crate::contract::decide::{Absence, Form, Need, Wake};
 use crate::contract::description::{Description, Read, SuggestedGrant};
 use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, Wanted};
+use crate::inputs::secrets::Secrets;
 use crate::inputs::{self, Found};
 use crate::managed_cluster;
 use crate::object::Object;
@@ -187,7 +188,7 @@ proptest! {
             let (role, reference) = ("klusterlet".to_owned(), reference.clone());
             let need = Need { role, reference, form, absence: Absence::Fine, wake: Wake::Change };
             let mut found = [Found::one(need, Some(Arc::new(object.clone())))];
-            inputs::cross(&mut found, &revision.decide, 0, |_, _, _| panic!("it is no Secret"))
+            inputs::cross(&mut found, &revision.decide, 0, &mut Secrets::default(), |_, _, _| panic!("it is no Secret"))
         };
         let kept = kept(&keep(&revision, KLUSTERLET.1), &whole);
         for form in [Form::Object, Form::Presence] {

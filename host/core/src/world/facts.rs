@@ -71,6 +71,7 @@ impl World for FactsWorld {
             verbs: grant.verbs.iter().copied().collect::<BTreeSet<Verb>>(),
             fields: fields.map_err(|error| PolicyError::new(field, error.to_string()))?,
             values: Vec::new(),
+            holes: Default::default(),
             taint_keys: BTreeSet::new(),
             conditions: Default::default(),
             signers: Default::default(),

@@ -88,6 +88,7 @@ impl World for Kubeconfig {
             verbs: grant.verbs.iter().copied().collect(),
             fields: vec![Path::key("data").child(key)],
             values: Vec::new(),
+            holes: Default::default(),
             taint_keys: std::collections::BTreeSet::new(),
             conditions: Default::default(),
             signers: Default::default(),

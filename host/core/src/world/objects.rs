@@ -1,6 +1,7 @@
 //! The objects world: a guest makes objects and says what fields of the primary, and of objects that others made, hold:
 //! within the granted paths and values.
 
+mod holes;
 mod removal;
 mod status;
 
@@ -19,7 +20,7 @@ use crate::projection::path::Path;
 use crate::reference::ObjectRef;
 use crate::requirements;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use transom_api::policy::bounds::MANY;
 use transom_api::policy::{PrimarySpec, Verb, WriteGrant};
 use transom_api::{KnownReason, labels};
@@ -52,7 +53,7 @@ impl World for ObjectsWorld {
                 granted.patches_primary()?;
                 Target::Primary
             }
-            None if grant.verbs.iter().any(removal::is_verb) => return removal::check(granted),
+            None if grant.verbs.iter().any(Verb::is_of_others) => return removal::check(granted),
             None => beside(granted)?,
         };
         let (cluster, api_version, kind) = match (grant.target, &grant.kind) {
@@ -67,14 +68,22 @@ impl World for ObjectsWorld {
                 (cluster, api_version, kind)
             }
         };
-        if let Some(why) = unwritable(&target, api_version, kind) {
+        let holes = holes::granted(granted)?;
+        if let Some(why) = unwritable(&target, api_version, kind, !holes.is_empty()) {
             let field = match target {
                 Target::Primary => "spec.primary.kind".to_owned(),
                 Target::Named { .. } | Target::Others { .. } => format!("{field}.kind"),
             };
             return Err(PolicyError::new(field, why));
         }
-        let fields = fields(&format!("{field}.fields"), &grant.fields, &target)?;
+        let at = format!("{field}.fields");
+        let fields = match grant.fields.is_empty() && !holes.is_empty() {
+            true => Vec::new(),
+            false => fields(&at, &grant.fields, &target)?,
+        };
+        if !holes.is_empty() {
+            holes::check_fields(field, grant, &fields)?;
+        }
         status::check(field, grant, (api_version, kind), &fields)?;
         let hands_on = match rbac::gives_rights(api_version) {
             true => rbac::check(field, grant, &fields, granted.grants)?,
@@ -88,6 +97,7 @@ impl World for ObjectsWorld {
             verbs: grant.verbs.iter().copied().collect(),
             values: ValueRule::parse(field, &grant.values, &fields, granted.names)?,
             fields,
+            holes,
             taint_keys: BTreeSet::new(),
             conditions: grant.conditions.iter().cloned().collect(),
             signers: grant.signers.iter().cloned().collect(),
@@ -145,7 +155,12 @@ fn patterns(granted: &Granted<'_>) -> Checked<(Option<Pattern>, Pattern)> {
 }
 
 /// Why no guest of this world may write objects of a kind, if so.
-fn unwritable(target: &Target, api_version: &str, kind: &str) -> Option<&'static str> {
+fn unwritable(
+    target: &Target,
+    api_version: &str,
+    kind: &str,
+    has_holes: bool,
+) -> Option<&'static str> {
     let is_made = matches!(target, Target::Named { .. });
     if !is_made && rbac::gives_rights(api_version) {
         return Some("gives rights: only objects that the policy itself makes may do that");
@@ -155,10 +170,8 @@ fn unwritable(target: &Target, api_version: &str, kind: &str) -> Option<&'static
             "is CertificateSigningRequest: only a policy whose primaries they are writes them",
         );
     }
-    if api_version == "v1" && kind == "Secret" {
-        return Some(
-            "is Secret, which can only be written with `kubeconfig`: other credentials do not cross",
-        );
+    if holes::is_secret(api_version, kind) && !has_holes {
+        return Some("is Secret, which can only be written with `kubeconfig` or `holes`");
     }
     match api_version.strip_prefix(transom_api::GROUP) {
         Some(rest) if rest.starts_with('/') => {
@@ -269,7 +282,12 @@ impl Answer for Objects {
     fn shown(&self) -> Option<Value> {
         let shown = |apply: &Apply| {
             let fields = apply.fields().map(Value::Object).unwrap_or_default();
-            json!({"object": apply.object.to_string(), "content": fields})
+            let mut shown = json!({"object": apply.object.to_string(), "content": fields});
+            if !apply.holes.is_empty() {
+                let paths = apply.holes.iter().map(|hole| hole.path.as_str());
+                shown["holes"] = paths.collect();
+            }
+            shown
         };
         let mut all: Vec<Value> = self.apply.iter().map(shown).collect();
         let removed = |object: &ObjectRef| json!({"remove": object.to_string()});
@@ -284,7 +302,7 @@ impl Answer for Objects {
 /// What a guest wants of one object, each field granted with its value.
 fn wanted<'a>(apply: &Apply, given: &Lowering<'a>) -> Result<Desired<'a>, Failure> {
     let object = apply.object.clone();
-    let content = content(apply)?;
+    let mut content = content(apply)?;
     match apply.ownership {
         Ownership::Whole => {
             let rule = given.policy.whole(&object, &given.data)?;
@@ -300,13 +318,14 @@ fn wanted<'a>(apply: &Apply, given: &Lowering<'a>) -> Result<Desired<'a>, Failur
                 }
             }
             Ok(Desired::Whole(Whole {
+                data: holes::data(apply, rule, given)?,
+                fixed: holes::fixed(rule, &mut content),
                 object,
-                fixed: Map::new(),
                 content,
-                data: BTreeMap::new(),
                 ends_seconds: None,
             }))
         }
+        Ownership::Fields if !apply.holes.is_empty() => Err(holes::not_granted(apply, None)),
         Ownership::Fields => {
             let rule = given.policy.fields(&object, &given.data)?;
             let fields = granted(&object, rule, &content, given)?.into_iter();
@@ -392,6 +411,7 @@ mod tests {
     use super::*;
     use crate::contract::{Primary, Problem};
     use crate::inputs::kubeconfigs::Kubeconfigs;
+    use crate::inputs::secrets::Secrets;
     use crate::kubeconfig::KubeconfigLimits;
     use crate::object::Object;
     use crate::pattern::TemplateData;
@@ -408,6 +428,7 @@ mod tests {
             object: cluster("c1"),
             ownership: Ownership::Fields,
             content: content.to_string(),
+            holes: Vec::new(),
         }
     }
 
@@ -443,6 +464,7 @@ mod tests {
             target: &primary.reference,
             inputs: &[],
             kubeconfigs: &Kubeconfigs::new(KubeconfigLimits::default()),
+            secrets: &Secrets::default(),
             now_seconds: 0,
         };
         let told = |failure: Failure| (failure.reason.to_string(), failure.message);
@@ -580,11 +602,13 @@ mod tests {
             object: cluster(name),
             ownership: Ownership::Fields,
             content: "{}".to_owned(),
+            holes: Vec::new(),
         };
         let text = |content: &str| Apply {
             object: cluster("c1"),
             ownership: Ownership::Fields,
             content: content.to_owned(),
+            holes: Vec::new(),
         };
         let deep = (0..20).fold(json!(1), |inner, _| json!({"a": inner}));
         let many = (0..10_000).map(|number| another(&number.to_string()));
@@ -651,6 +675,7 @@ mod tests {
             object: ObjectRef::local("v1", kind, namespace, name),
             ownership: Ownership::Whole,
             content: content.to_string(),
+            holes: Vec::new(),
         }
     }
 

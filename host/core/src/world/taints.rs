@@ -66,6 +66,7 @@ impl World for Taints {
                 Path::parse(FIELD).map_err(|error| PolicyError::new(field, error.to_string()))?,
             ],
             values: Vec::new(),
+            holes: Default::default(),
             taint_keys: grant.taint_keys.iter().cloned().collect(),
             conditions: Default::default(),
             signers: Default::default(),

@@ -72,6 +72,7 @@ pub(crate) fn accepted() -> Result<Vec<Value>> {
         "default-cluster-sets",
         "managed-namespaces",
         "taint-times",
+        "hub-copies",
     ] {
         all.push(shipped(name)?);
         for case in std::fs::read_dir(policies().join(name).join("cases"))? {

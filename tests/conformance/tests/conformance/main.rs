@@ -11,6 +11,8 @@ mod declared;
 #[cfg(test)]
 mod engines;
 #[cfg(test)]
+mod holes;
+#[cfg(test)]
 mod kept;
 #[cfg(test)]
 mod limits;

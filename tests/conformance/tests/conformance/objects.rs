@@ -12,6 +12,7 @@ use transom_core::contract::description::Role;
 use transom_core::contract::{AgentFacts, Primary};
 use transom_core::failure::Failure;
 use transom_core::inputs::kubeconfigs::Kubeconfigs;
+use transom_core::inputs::secrets::Secrets;
 use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
@@ -188,6 +189,7 @@ fn waits_only_for_what_the_policy_may_read() {
             target: &object.reference,
             inputs: &[],
             kubeconfigs: &Kubeconfigs::new(KubeconfigLimits::default()),
+            secrets: &Secrets::default(),
             now_seconds: 0,
         })
     };

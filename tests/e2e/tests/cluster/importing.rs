@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use transom_e2e::agent::ADMIN;
+use transom_e2e::agent::{ADMIN, Agent};
 use transom_e2e::program;
-use transom_test_cluster::{Cluster, Options, wait};
+use transom_test_cluster::{Cluster, Mark, Options, User, wait};
 
 /// The agent of a hub that hosts the control planes itself.
 const SELF_MANAGED: [&str; 4] = [
@@ -239,6 +239,52 @@ fn a_hosted_cluster_is_imported_once_and_what_people_change_stays() -> Result<()
     })
 }
 
+/// An agent with these policies that works for the stage, and for a hub on another server under the name `hub`, with
+/// exactly the permissions that `transom rbac` prints for both; and where it begins in both audit logs.
+pub(crate) async fn two_servers(
+    stage: &Stage,
+    hub: &Cluster,
+    account: &User,
+    path: &str,
+) -> Result<(Agent, [Mark; 2])> {
+    stage.grant_exactly(&["--policies", path]).await?;
+    let rights = stage.rights(
+        "agent",
+        &["--policies", path, "--connection", "hub"],
+        "yaml",
+    )?;
+    hub.objects().apply_manifest(&rights).await?;
+    // One kubeconfig with a context for each server.
+    let mut both: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(&stage.agent)?)?;
+    let other: Value = serde_yaml::from_str(&hub.kubeconfig(account)?)?;
+    for (list, name) in [
+        ("clusters", "cluster"),
+        ("users", "user"),
+        ("contexts", "context"),
+    ] {
+        let mut entry = other[list][0].clone();
+        entry["name"] = json!("hub");
+        if list == "contexts" {
+            entry[name] = json!({"cluster": "hub", "user": "hub"});
+        }
+        both[list].as_array_mut().context("no list")?.push(entry);
+        both[list][0]["name"] = json!("local");
+    }
+    both["contexts"][0]["context"] = json!({"cluster": "local", "user": "local"});
+    let kubeconfig = Path::new(path).with_extension("kubeconfig");
+    fs::write(&kubeconfig, serde_yaml::to_string(&both)?)?;
+    let marks = [stage.mark()?, hub.audit().mark()?];
+    let mut command = Command::new(program::binary()?);
+    command
+        .args(["run", "--policies", path, "--log-format", "json"])
+        .args([ADMIN, "127.0.0.1:0", "--cluster-name", "host-1"])
+        .args(["--self-managed-cluster", "local-cluster"])
+        .args(["--context", "local=local", "--context", "hub=hub"])
+        .arg("--kubeconfig")
+        .arg(&kubeconfig);
+    Ok((stage.start_command(&mut command)?, marks))
+}
+
 #[test]
 fn a_hosted_cluster_is_imported_into_a_hub_on_another_server() -> Result<()> {
     on_stage(async |stage| {
@@ -255,43 +301,8 @@ fn a_hosted_cluster_is_imported_into_a_hub_on_another_server() -> Result<()> {
         };
         put(&folder, "auto-import", &policy(on_hub)?)?;
         let path = folder.to_str().context("the folder has another name")?;
-        stage.grant_exactly(&["--policies", path]).await?;
-        let rights = stage.rights(
-            "agent",
-            &["--policies", path, "--connection", "hub"],
-            "yaml",
-        )?;
-        hub.objects().apply_manifest(&rights).await?;
-        // One kubeconfig with a context for each server.
-        let mut both: Value = serde_yaml::from_str(&stage.cluster.kubeconfig(&stage.agent)?)?;
-        let other: Value = serde_yaml::from_str(&hub.kubeconfig(&account)?)?;
-        for (list, name) in [
-            ("clusters", "cluster"),
-            ("users", "user"),
-            ("contexts", "context"),
-        ] {
-            let mut entry = other[list][0].clone();
-            entry["name"] = json!("hub");
-            if list == "contexts" {
-                entry[name] = json!({"cluster": "hub", "user": "hub"});
-            }
-            both[list].as_array_mut().context("no list")?.push(entry);
-            both[list][0]["name"] = json!("local");
-        }
-        both["contexts"][0]["context"] = json!({"cluster": "local", "user": "local"});
-        let kubeconfig = folder.with_extension("kubeconfig");
-        fs::write(&kubeconfig, serde_yaml::to_string(&both)?)?;
         stage.ready("import-far", false).await?;
-        let (mark, there) = (stage.mark()?, hub.audit().mark()?);
-        let mut command = Command::new(program::binary()?);
-        command
-            .args(["run", "--policies", path, "--log-format", "json"])
-            .args([ADMIN, "127.0.0.1:0", "--cluster-name", "host-1"])
-            .args(["--self-managed-cluster", "local-cluster"])
-            .args(["--context", "local=local", "--context", "hub=hub"])
-            .arg("--kubeconfig")
-            .arg(&kubeconfig);
-        let agent = stage.start_command(&mut command)?;
+        let (agent, [mark, there]) = two_servers(stage, &hub, &account, path).await?;
         let mut last = None;
         let came = wait::until("the ManagedCluster on the hub", DEADLINE, async || {
             let clusters = hub.objects().api(MANAGED.0, MANAGED.1, None).await?;

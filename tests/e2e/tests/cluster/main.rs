@@ -22,6 +22,7 @@ mod clearing;
 mod components;
 mod connect;
 mod contest;
+mod copying;
 mod dependents;
 mod facts;
 mod failing;

@@ -3,6 +3,7 @@
 
 use crate::access::{CLUSTERS, PREFIX};
 use crate::availability::LEASE_NAME;
+use crate::copying::{COPIES, HUB};
 use crate::facts::FACTS;
 use crate::importing::IMPORTS;
 use crate::leaving::STUCK;
@@ -167,7 +168,8 @@ impl Stage {
         self.plant_secret(namespace, NOBODY).await
     }
 
-    async fn plant_secret(&self, namespace: &str, name: &str) -> Result<()> {
+    /// A Secret of another owner.
+    pub(crate) async fn plant_secret(&self, namespace: &str, name: &str) -> Result<()> {
         let data = json!({"kubeconfig": STANDARD.encode(&self.guard.theirs)});
         self.plant_stranger(json!({"apiVersion": "v1", "kind": "Secret", "data": data,
             "metadata": {"name": name, "namespace": namespace}}))
@@ -283,6 +285,9 @@ fn is_ours(target: Option<&Target>) -> bool {
     match (resource.as_str(), subresource.as_str()) {
         // The identity and permissions of others: created, and kept by no test.
         _ if ["authentication.k8s.io", "authorization.k8s.io"].contains(&group.as_str()) => true,
+        ("secrets", "") if namespace == HUB => {
+            name.starts_with(COPIES) && !name.starts_with("copied-taken-admin")
+        }
         ("secrets", "") => {
             name == OUTPUT && namespace.starts_with("klusterlet-") && !namespace.ends_with(NOBODY)
         }

@@ -21,7 +21,7 @@ impl Reader<'_> {
         let is_one = |need: &&Need| match need.form {
             Form::Every(_) | Form::Count(_) | Form::Outcome | Form::Access(_) => false,
             Form::Presence | Form::Object | Form::Age(_) | Form::CertificateRequest => true,
-            Form::Service | Form::Kubeconfig(_) => true,
+            Form::Service | Form::Kubeconfig(_) | Form::Secret(_) | Form::Certificate(_) => true,
         };
         let ones: Vec<&Need> = needs.iter().filter(is_one).collect();
         let mut objects = self.look_for(&ones).await?.into_iter();

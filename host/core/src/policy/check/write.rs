@@ -10,7 +10,7 @@ use crate::world::{self, Granted, OBJECTS, World};
 use std::collections::BTreeMap;
 use transom_api::labels;
 use transom_api::policy::bounds::{ANNOTATION, FEW};
-use transom_api::policy::{GrantSpec, OwnSpec, PolicySpec, WriteGrant};
+use transom_api::policy::{GrantSpec, OwnSpec, PolicySpec, Verb, WriteGrant};
 
 /// Checks the write grants of a policy; returns its world and the rules.
 pub(super) fn writes(
@@ -42,7 +42,7 @@ pub(super) fn writes(
             let why = "is for guests that write any fields";
             return wrong(format!("{field}.values"), why);
         }
-        let removes = matches!(rule.target, Target::Others { .. });
+        let removes = grant.verbs.iter().any(Verb::is_of_others);
         let only_removed = [
             ("labels", grant.labels.is_empty()),
             ("finalizers", grant.finalizers.is_empty()),
@@ -50,6 +50,10 @@ pub(super) fn writes(
         if let Some((name, _)) = only_removed.iter().find(|(_, empty)| !removes && !empty) {
             let why = "is for objects of others, with `remove` or `release`";
             return wrong(format!("{field}.{name}"), why);
+        }
+        if rule.holes.len() != grant.holes.len() {
+            let why = "is for guests of the world `objects-guest` that make Secrets";
+            return wrong(format!("{field}.holes"), why);
         }
         rules.push(rule);
     }

@@ -9,18 +9,10 @@ use std::collections::BTreeSet;
 use transom_api::policy::Verb;
 use transom_api::policy::bounds::FEW;
 
-/// What may be done with objects that others made.
-const VERBS: [Verb; 2] = [Verb::Remove, Verb::Release];
-
-/// Whether a verb is for objects that others made.
-pub(super) fn is_verb(verb: &Verb) -> bool {
-    VERBS.contains(verb)
-}
-
 /// Checks a grant to remove objects that others made.
 pub(super) fn check(granted: &Granted<'_>) -> Checked<WriteRule> {
     let Granted { field, grant, .. } = *granted;
-    if !grant.verbs.iter().all(is_verb) {
+    if !grant.verbs.iter().all(Verb::is_of_others) {
         let why = "has `remove` or `release` beside other verbs; use a grant for each";
         return wrong(format!("{field}.verbs"), why);
     }
@@ -33,6 +25,7 @@ pub(super) fn check(granted: &Granted<'_>) -> Checked<WriteRule> {
         ("values", grant.values.is_empty()),
         ("conditions", grant.conditions.is_empty()),
         ("signers", grant.signers.is_empty()),
+        ("holes", grant.holes.is_empty()),
     ] {
         if !is_empty {
             let why = "must be absent with `remove` and `release`";
@@ -54,7 +47,7 @@ pub(super) fn check(granted: &Granted<'_>) -> Checked<WriteRule> {
         labels,
         finalizers: grant.finalizers.iter().cloned().collect(),
     };
-    if let Some(why) = unwritable(&target, &grant.api_version, &kind) {
+    if let Some(why) = unwritable(&target, &grant.api_version, &kind, false) {
         return wrong(format!("{field}.kind"), why);
     }
     Ok(WriteRule {
@@ -65,6 +58,7 @@ pub(super) fn check(granted: &Granted<'_>) -> Checked<WriteRule> {
         verbs: grant.verbs.iter().copied().collect(),
         fields: Vec::new(),
         values: Vec::new(),
+        holes: Default::default(),
         taint_keys: BTreeSet::new(),
         conditions: BTreeSet::new(),
         signers: BTreeSet::new(),

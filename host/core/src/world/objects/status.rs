@@ -145,6 +145,7 @@ mod tests {
             object: reference.clone(),
             ownership: Ownership::Fields,
             content: json!({"status": {"conditions": conditions}}).to_string(),
+            holes: Vec::new(),
         };
         let objects = Objects {
             apply: vec![apply],

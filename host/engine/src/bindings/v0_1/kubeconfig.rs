@@ -169,6 +169,8 @@ impl Lower {
             | InputValue::Every(_)
             | InputValue::Outcome(_)
             | InputValue::CertificateRequest(_)
+            | InputValue::Secret(_)
+            | InputValue::Certificate(_)
             | InputValue::Allowed
             | InputValue::Denied(_)
             | InputValue::Count(_) => wit_kubeconfig::Value::Present,

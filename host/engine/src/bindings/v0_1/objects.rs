@@ -1,5 +1,7 @@
 //! The objects world: its functions, and the conversion of their arguments and answers.
 
+mod secrets;
+
 use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
 use crate::case::{self, Given, outcome};
@@ -15,7 +17,7 @@ use transom_core::contract::decide::{
     Absence, Age, CertificateRequest, Form, Input, InputValue, LabelOperator, LabelTerm, Member,
     Need, Query, RequestContent, Requirement, Review, Wake, Who,
 };
-use transom_core::contract::objects::{Apply, Objects, Ownership};
+use transom_core::contract::objects::{Apply, Filled, Hole, Objects, Ownership};
 use transom_core::contract::{Context, Primary, Refusal, Timed};
 use transom_core::failure::Failure;
 use transom_core::world::{OBJECTS, World};
@@ -182,6 +184,12 @@ impl Lower {
                 InputValue::CertificateRequest(request) => {
                     inputs::Value::CertificateRequest(lower.certificate_request(request))
                 }
+                InputValue::Secret(bytes) => {
+                    inputs::Value::Secret(lower.list(bytes, Self::secret_bytes))
+                }
+                InputValue::Certificate(content) => {
+                    inputs::Value::Certificate(lower.certificate(content))
+                }
                 InputValue::Allowed => inputs::Value::Allowed,
                 InputValue::Denied(why) => inputs::Value::Denied(lower.text(why)),
                 InputValue::Count(number) => inputs::Value::Count(*number),
@@ -261,6 +269,8 @@ impl Lift<'_> {
                 }),
                 inputs::Form::Outcome => Form::Outcome,
                 inputs::Form::CertificateRequest => Form::CertificateRequest,
+                inputs::Form::Secret(keys) => Form::Secret(self.list(keys, Self::text)),
+                inputs::Form::Certificate(keys) => Form::Certificate(self.certificate_keys(keys)),
                 inputs::Form::Access(review) => Form::Access(self.review(review)),
                 inputs::Form::Count(labels) => Form::Count(self.list(labels, Self::label_term)),
             },
@@ -315,6 +325,12 @@ impl Lift<'_> {
                         wit_objects::Ownership::Fields => Ownership::Fields,
                     },
                     content: lift.text(desired.content),
+                    holes: lift.list(desired.holes, |lift, filled| Filled {
+                        path: lift.text(filled.path),
+                        hole: match filled.hole {
+                            wit_objects::Hole::Bytes(reference) => Hole::Bytes(reference),
+                        },
+                    }),
                 }),
                 remove: lift.list(answer.remove, Self::reference),
                 keep_finalizer: answer.keep_finalizer,

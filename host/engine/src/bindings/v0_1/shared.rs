@@ -164,6 +164,9 @@ impl Lift<'_> {
             conditions: self.list(grant.conditions, Self::text),
             servers: self.list(grant.servers, Self::text),
             authorities: self.list(grant.authorities, Self::text),
+            holes: self.list(grant.holes, |lift, hole| {
+                (lift.text(hole.path), lift.list(hole.roles, Self::text))
+            }),
             why: self.sentence(grant.why),
         }
     }

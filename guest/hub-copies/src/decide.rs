@@ -1,0 +1,187 @@
+//! Decides which secrets of a HostedCluster are copied, and under which names. Pure functions.
+
+use crate::reasons;
+use crate::settings::Settings;
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+use transom_guest::naming::{ANNOTATION_PATH, Naming};
+use transom_guest::objects::{Absence, Answer, Desired, Input, Need, Requirement, found};
+use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Read};
+
+/// Role of the namespace on the hub.
+pub(crate) const NAMESPACE: &str = "namespace";
+/// The admin kubeconfig.
+pub(crate) const KUBECONFIG: Kind = Kind {
+    role: "kubeconfig",
+    suffix: "admin-kubeconfig",
+    key: "kubeconfig",
+};
+/// The password of kubeadmin.
+pub(crate) const PASSWORD: Kind = Kind {
+    role: "password",
+    suffix: "kubeadmin-password",
+    key: "password",
+};
+/// What is read of the HostedCluster.
+pub(crate) const READ: Read = Read {
+    api_version: "hypershift.openshift.io/v1beta1",
+    kind: "HostedCluster",
+    fields: &[ANNOTATION_PATH, "status.kubeadminPassword.name"],
+    changes: &[],
+};
+
+/// A kind of secret that HyperShift makes for each HostedCluster, with one key.
+pub(crate) struct Kind {
+    /// The role of the secret.
+    pub(crate) role: &'static str,
+    /// What its name ends with, after a dash; that of the copy as well.
+    suffix: &'static str,
+    /// The key of its data.
+    key: &'static str,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Hosted {
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    kubeadmin_password: Password,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Password {
+    name: String,
+}
+
+/// One secret to copy.
+struct Copy {
+    kind: Kind,
+    source: ObjectRef,
+    copy: ObjectRef,
+}
+
+/// All copies of a HostedCluster.
+struct Copies {
+    namespace: ObjectRef,
+    /// The name of the managed cluster.
+    name: String,
+    /// Those that are wanted now.
+    wanted: Vec<Copy>,
+}
+
+impl Copies {
+    fn of(context: &Context<Settings>, primary: &Primary) -> Result<Self, Problem> {
+        let settings = &context.settings;
+        let hosted: Hosted = primary.read()?;
+        // The discovery name is not used: whoever looks for a copy knows the HostedCluster.
+        let naming = Naming {
+            discovery: false,
+            ..Naming::default()
+        };
+        let name = naming.name(&context.agent, primary)?;
+        let hub = settings.hub.as_deref();
+        let hub = hub.unwrap_or(&primary.reference.cluster);
+        let hosting = hosting_cluster(context)?;
+        let secret = |cluster: &str, namespace: &str, name: String| {
+            ObjectRef::new(cluster, "v1", "Secret", name).in_namespace(namespace)
+        };
+        let of_kind = |kind: Kind| {
+            let reference = &primary.reference;
+            let namespace = reference.namespace.as_deref().unwrap_or_default();
+            let source = [&reference.name, "-", kind.suffix].concat();
+            let copy = [&name, "-", kind.suffix].concat();
+            Copy {
+                source: secret(&reference.cluster, namespace, source),
+                copy: secret(hub, hosting, copy),
+                kind,
+            }
+        };
+        let mut copies = Self {
+            namespace: ObjectRef::new(hub, "v1", "Namespace", hosting),
+            wanted: Vec::new(),
+            name: name.clone(),
+        };
+        let has_password = !hosted.status.kubeadmin_password.name.is_empty();
+        for (kind, wanted) in [
+            (KUBECONFIG, settings.admin_kubeconfig),
+            (PASSWORD, settings.kubeadmin_password && has_password),
+        ] {
+            copies.wanted.extend(wanted.then(|| of_kind(kind)));
+        }
+        Ok(copies)
+    }
+}
+
+/// The namespace, and each secret to copy. While one of them is missing, everything stays as it is.
+pub(crate) fn require(
+    context: &Context<Settings>,
+    primary: &Primary,
+) -> Result<Requirement, Problem> {
+    let Copies {
+        namespace, wanted, ..
+    } = Copies::of(context, primary)?;
+    let missing = Absence::Wait(reasons::HUB_NAMESPACE_MISSING.name.into());
+    let mut needs = vec![Need::presence(NAMESPACE, namespace).or(missing)];
+    let mut targets = Vec::new();
+    for Copy { kind, source, copy } in wanted {
+        let missing = Absence::Wait(reasons::SECRET_MISSING.name.into());
+        needs.push(Need::secret(kind.role, source, &[kind.key]).or(missing));
+        targets.push(copy);
+    }
+    Ok(Requirement { targets, needs })
+}
+
+/// The copies, with the labels by which others find them.
+pub(crate) fn reconcile(
+    context: &Context<Settings>,
+    primary: &Primary,
+    inputs: &[Input],
+) -> Result<Answer, Failure> {
+    let Copies { name, wanted, .. } = Copies::of(context, primary).map_err(Failure::Invalid)?;
+    let content = content(primary, &name);
+    let one = |Copy { kind, source, copy }: Copy| {
+        let bytes = found(inputs, kind.role).bytes(kind.key);
+        let bytes = bytes.ok_or_else(|| {
+            let message = format!("the Secret {} has no key `{}`", source.name, kind.key);
+            Failure::Missing(reasons::SECRET_KEY_MISSING.problem(message))
+        })?;
+        Ok(Desired::whole(&copy, &content).filled(kind.key, bytes))
+    };
+    Ok(Answer {
+        apply: wanted
+            .into_iter()
+            .map(one)
+            .collect::<Result<_, Failure>>()?,
+        ..Answer::default()
+    })
+}
+
+/// What a copy says beside its data.
+fn content(primary: &Primary, name: &str) -> Json {
+    let reference = &primary.reference;
+    json!({
+        "metadata": {
+            "labels": {
+                "synced-from-spoke": "true",
+                "hypershiftdeployments.cluster.open-cluster-management.io/cluster-name": reference.name,
+                "hypershiftdeployments.cluster.open-cluster-management.io/hosting-namespace": reference.namespace,
+            },
+            "annotations": {"cluster.open-cluster-management.io/managedcluster-name": name},
+        },
+    })
+}
+
+fn hosting_cluster(context: &Context<Settings>) -> Result<&str, Problem> {
+    let named = context.settings.hosting_cluster.as_deref();
+    let name = named.unwrap_or(&context.agent.cluster_name);
+    if name.is_empty() {
+        let message = "neither the agent nor the settings name the hosting cluster";
+        return Err(reasons::HOSTING_CLUSTER_UNKNOWN.problem(message));
+    }
+    Ok(name)
+}

@@ -1,0 +1,37 @@
+//! The reasons of the guest `hub-copies`.
+
+use transom_guest::Reason;
+use transom_guest::naming::INVALID_TARGET_NAME;
+
+pub(crate) const HOSTING_CLUSTER_UNKNOWN: Reason = Reason {
+    name: "HostingClusterUnknown",
+    meaning: "The agent does not know under which name the hub manages the cluster that hosts the control planes.",
+    remedy: "Start the agent with --cluster-name, or set hostingCluster of the guest.",
+};
+
+pub(crate) const HUB_NAMESPACE_MISSING: Reason = Reason {
+    name: "HubNamespaceMissing",
+    meaning: "The hub has no namespace of the cluster that hosts the control planes, in which the copies lie.",
+    remedy: "Register that cluster, or set hostingCluster of the guest to the name under which the hub manages it.",
+};
+
+pub(crate) const SECRET_MISSING: Reason = Reason {
+    name: "SecretMissing",
+    meaning: "The secret that is to be copied does not exist yet. A copy that is there stays.",
+    remedy: "Nothing: HyperShift makes it. If it does not, look at its operator.",
+};
+
+pub(crate) const SECRET_KEY_MISSING: Reason = Reason {
+    name: "SecretKeyMissing",
+    meaning: "The secret that is to be copied does not have the expected key. A copy that is there stays.",
+    remedy: "Look at the secret that the message names, and at the operator of HyperShift, which makes it.",
+};
+
+/// All reasons.
+pub(crate) const ALL: [Reason; 5] = [
+    INVALID_TARGET_NAME,
+    HOSTING_CLUSTER_UNKNOWN,
+    HUB_NAMESPACE_MISSING,
+    SECRET_MISSING,
+    SECRET_KEY_MISSING,
+];

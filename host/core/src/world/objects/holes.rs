@@ -1,0 +1,579 @@
+//! Secrets that a policy makes of bytes that no guest sees. Where which bytes go is granted, not chosen; every field of
+//! the data is such a hole, and no other object has one.
+
+use super::Checked;
+use crate::contract::objects::{Apply, Filled, Hole as Filling};
+use crate::failure::Failure;
+use crate::inputs::secrets::Held;
+use crate::plan::desired::{Content, Hole};
+use crate::policy::WriteRule;
+use crate::policy::check::{data_key, unique, within, wrong};
+use crate::projection::path::Path;
+use crate::world::{Granted, Lowering};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use transom_api::KnownReason;
+use transom_api::policy::WriteGrant;
+use transom_api::policy::bounds::FEW;
+
+/// The types of Secrets that let whoever knows or names them act: with a `type` of these, data and annotations would be
+/// rights.
+const OF_RIGHTS: [&str; 2] = [
+    "kubernetes.io/service-account-token",
+    "bootstrap.kubernetes.io/token",
+];
+
+/// Whether objects of a kind are Secrets.
+pub(super) fn is_secret(api_version: &str, kind: &str) -> bool {
+    (api_version, kind) == ("v1", "Secret")
+}
+
+/// The granted holes: keys of a Secret's data, each with roles of Secrets.
+pub(super) fn granted(granted: &Granted<'_>) -> Checked<BTreeMap<String, BTreeSet<String>>> {
+    let Granted { field, grant, .. } = *granted;
+    let at = format!("{field}.holes");
+    within(&at, grant.holes.len(), FEW)?;
+    let secret = is_secret(
+        &grant.api_version,
+        grant.kind.as_deref().unwrap_or_default(),
+    );
+    if !(secret && grant.target.is_none() || grant.holes.is_empty()) {
+        let why = "is only for Secrets that the policy makes: elsewhere a credential would be seen";
+        return wrong(at, why);
+    }
+    let is_role = |role: &String| {
+        let mut reads = granted.reads.iter();
+        reads.any(|rule| rule.role == *role && is_secret(&rule.api_version, &rule.kind))
+    };
+    let mut holes = BTreeMap::new();
+    for (text, roles) in &grant.holes {
+        let at = format!("{at}[\"{text}\"]");
+        let Some(key) = key_of(text) else {
+            let why = r#"is not one field below `data`: `data.kubeconfig`, `data["tls.crt"]`"#;
+            return wrong(at, why);
+        };
+        data_key(&at, &key)?;
+        within(&at, roles.len(), FEW)?;
+        unique(&at, roles.iter())?;
+        if roles.is_empty() {
+            return wrong(at, "names no role");
+        }
+        if let Some(index) = roles.iter().position(|role| !is_role(role)) {
+            return wrong(format!("{at}[{index}]"), "is not the role of a Secret");
+        }
+        if holes.insert(key, roles.iter().cloned().collect()).is_some() {
+            return wrong(at, "is there twice");
+        }
+    }
+    Ok(holes)
+}
+
+/// Checks the fields of Secrets that are no holes: labels, annotations, and a type that the grant lists.
+pub(super) fn check_fields(field: &str, grant: &WriteGrant, fields: &[Path]) -> Checked<()> {
+    for (index, path) in fields.iter().enumerate() {
+        let keys = path.keys().unwrap_or_default();
+        if !matches!(keys.as_slice(), ["type"] | ["metadata", ..]) {
+            let why = "is neither `type` nor a label or an annotation: data of a Secret is granted under `holes`";
+            return wrong(format!("{field}.fields[{index}]"), why);
+        }
+    }
+    let has_type = grant.fields.iter().any(|field| field == "type");
+    let types = grant.values.get("type").filter(|types| !types.is_empty());
+    let Some(types) = types.filter(|_| has_type) else {
+        return match has_type {
+            true => wrong(
+                format!("{field}.values"),
+                "does not list the values of `type`",
+            ),
+            false => Ok(()),
+        };
+    };
+    let harmless = |one: &Value| {
+        let text = one.as_str().unwrap_or_default();
+        !text.is_empty() && !text.contains(['*', '{']) && !OF_RIGHTS.contains(&text)
+    };
+    match types.iter().position(|one| !harmless(one)) {
+        None => Ok(()),
+        Some(index) => {
+            let why = "is not one exact type, or a type that gives rights";
+            wrong(format!("{field}.values[\"type\"][{index}]"), why)
+        }
+    }
+}
+
+/// The data of a whole object, by key. Only a Secret has any, and it has some.
+pub(super) fn data<'a>(
+    apply: &Apply,
+    rule: &WriteRule,
+    given: &Lowering<'a>,
+) -> Result<BTreeMap<String, Content<'a>>, Failure> {
+    let object = &apply.object;
+    let secret = is_secret(&rule.api_version, &rule.kind);
+    if secret && apply.holes.is_empty() {
+        let message = format!(
+            "the content for {object} has no hole: data of a Secret is made of bytes by reference"
+        );
+        return Err(Failure::known(KnownReason::ContractBroken, message));
+    }
+    let mut data = BTreeMap::new();
+    for hole in &apply.holes {
+        let (key, held) = filled(apply, hole, rule, given)?;
+        let content = Content::Hole(Box::new(Copied(held)));
+        if data.insert(key.to_owned(), content).is_some() {
+            let message = format!("the content for {object} has a hole at `data.{key}` twice");
+            return Err(Failure::known(KnownReason::ContractBroken, message));
+        }
+    }
+    Ok(data)
+}
+
+/// The key that a hole fills, and the bytes for it.
+fn filled<'r, 'a>(
+    apply: &Apply,
+    Filled { path, hole }: &Filled,
+    rule: &'r WriteRule,
+    given: &Lowering<'a>,
+) -> Result<(&'r str, &'a Held), Failure> {
+    let object = &apply.object;
+    let granted = key_of(path).and_then(|key| rule.holes.get_key_value(&key));
+    let Some((key, roles)) = granted else {
+        return Err(not_granted(apply, Some(rule)));
+    };
+    let Filling::Bytes(reference) = hole;
+    let Some(held) = given.secrets.get(*reference) else {
+        let message = format!(
+            "the guest fills `data.{key}` of {object} with the bytes {reference}, which it was never given"
+        );
+        return Err(Failure::known(KnownReason::UnknownReference, message));
+    };
+    if !roles.contains(&held.role) {
+        let roles: Vec<&str> = roles.iter().map(String::as_str).collect();
+        let (role, roles) = (&held.role, roles.join(", "));
+        let message = format!(
+            "the policy does not grant bytes of `{role}` for `data.{key}` of {object}; granted: {roles}"
+        );
+        return Err(Failure::known(KnownReason::CredentialNotGranted, message));
+    }
+    Ok((key, held))
+}
+
+/// The failure for holes that are not granted; without a rule none is.
+pub(super) fn not_granted(apply: &Apply, rule: Option<&WriteRule>) -> Failure {
+    let holes = rule.map(|rule| rule.holes.keys()).into_iter().flatten();
+    let granted: Vec<String> = holes.map(|key| format!("`data.{key}`")).collect();
+    let granted = match granted.is_empty() {
+        true => "none".to_owned(),
+        false => granted.join(", "),
+    };
+    // The guest's text may be long; the number of the hole is enough.
+    let object = &apply.object;
+    let known = |hole: &&Filled| {
+        let key = key_of(&hole.path);
+        key.is_some_and(|key| rule.is_some_and(|rule| rule.holes.contains_key(&key)))
+    };
+    let at = apply.holes.iter().take_while(known).count();
+    let path: String = apply
+        .holes
+        .get(at)
+        .map_or("", |hole| &hole.path)
+        .chars()
+        .take(80)
+        .collect();
+    let message = format!(
+        "the policy does not grant filling `{path}` of {object} with bytes; granted: {granted}"
+    );
+    Failure::known(KnownReason::CredentialNotGranted, message)
+}
+
+/// Takes the fields out of the content of a Secret that hold for a new one only.
+pub(super) fn fixed(rule: &WriteRule, content: &mut Map<String, Value>) -> Map<String, Value> {
+    if !is_secret(&rule.api_version, &rule.kind) {
+        return Map::new();
+    }
+    let kind = content.remove("type").unwrap_or_else(|| json!("Opaque"));
+    Map::from_iter([("type".to_owned(), kind)])
+}
+
+/// The key of a Secret's data that a path names.
+fn key_of(path: &str) -> Option<String> {
+    let path = Path::parse(path).ok()?;
+    match path.keys()?.as_slice() {
+        ["data", key] => Some((*key).to_owned()),
+        _ => None,
+    }
+}
+
+/// Bytes as they are in another Secret.
+#[derive(Debug)]
+struct Copied<'a>(&'a Held);
+
+impl Hole for Copied<'_> {
+    fn bytes(&self) -> &[u8] {
+        &self.0.bytes
+    }
+
+    fn equals(&self, bytes: &[u8]) -> bool {
+        self.0.bytes == bytes
+    }
+
+    fn shares_credential(&self, bytes: &[u8]) -> bool {
+        self.equals(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Primary;
+    use crate::contract::objects::{Objects, Ownership};
+    use crate::inputs::kubeconfigs::Kubeconfigs;
+    use crate::inputs::secrets::Secrets;
+    use crate::kubeconfig::KubeconfigLimits;
+    use crate::pattern::TemplateData;
+    use crate::plan::desired::{Desired, Whole};
+    use crate::policy::{check, manifest};
+    use crate::reference::ObjectRef;
+    use crate::sample::{agent, guest, hosted, object, objects_manifest, policy, with};
+    use crate::world::Answer as _;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
+    const VERBS: [&str; 3] = ["create", "update", "delete"];
+
+    /// The manifest of a policy that copies two Secrets of each HostedCluster into one, and makes a ConfigMap.
+    fn copies() -> Value {
+        let read = |role: &str, key: &str| json!({"role": role, "kind": "Secret", "namespace": "{primary.namespace}", "name": role, "keys": [key]});
+        let secret = json!({"kind": "Secret", "cluster": "hub", "namespace": "copies", "name": "{primary.name}", "verbs": VERBS,
+            "fields": ["type", "metadata.labels.x", "metadata.annotations.x"], "values": {"type": ["example.com/x"]},
+            "holes": {"data.kubeconfig": ["admin", "other"], r#"data["tls.key"]"#: ["key"]}});
+        let map = json!({"kind": "ConfigMap", "namespace": "copies", "name": "{primary.name}", "verbs": VERBS,
+            "fields": ["data", "metadata.annotations.x"]});
+        let primary =
+            json!({"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedCluster"});
+        let grant = json!({"read": [read("admin", "kubeconfig"), read("other", "x"), read("key", "tls.key"),
+            {"role": "home", "kind": "Namespace", "name": "home"}], "write": [secret, map]});
+        with(
+            objects_manifest(),
+            &[("/spec/primary", primary), ("/spec/grant", grant)],
+        )
+    }
+
+    /// Bytes of the three Secrets: 0 is of `admin`, 1 of `other`, 2 of `key`.
+    fn secrets() -> Secrets {
+        let mut secrets = Secrets::default();
+        for (role, key) in [("admin", "kubeconfig"), ("other", "x"), ("key", "tls.key")] {
+            let reference = ObjectRef::local("v1", "Secret", Some("clusters"), role);
+            let bytes = STANDARD.encode(format!("canary of {role}"));
+            let secret = object(reference, json!({"data": {key: bytes}}));
+            secrets.hold(role, &secret, &[key.to_owned()]).unwrap();
+        }
+        secrets
+    }
+
+    fn apply(kind: &str, content: &Value, holes: &[(&str, u32)]) -> Apply {
+        let hole = |(path, reference): &(&str, u32)| Filled {
+            path: (*path).to_owned(),
+            hole: Filling::Bytes(*reference),
+        };
+        let cluster = if kind == "Secret" { "hub" } else { "local" };
+        Apply {
+            object: ObjectRef {
+                cluster: cluster.to_owned(),
+                ..ObjectRef::local("v1", kind, Some("copies"), "demo")
+            },
+            ownership: Ownership::Whole,
+            content: content.to_string(),
+            holes: holes.iter().map(hole).collect(),
+        }
+    }
+
+    /// What becomes of an answer, as `look` sees it, or the reason and the message of its refusal.
+    fn lowered<T>(apply: Apply, look: impl Fn(&Whole<'_>) -> T) -> Result<T, (String, String)> {
+        let (policy, secrets) = (policy(&copies()), secrets());
+        let primary = object(hosted("demo"), json!({}));
+        let (agent, guest) = (agent("hub", true), guest(&[], &[]));
+        let view = Primary {
+            reference: primary.reference.clone(),
+            ..Primary::default()
+        };
+        let objects = Objects {
+            apply: vec![apply],
+            ..Objects::default()
+        };
+        let given = Lowering {
+            policy: &policy,
+            guest: &guest,
+            data: TemplateData {
+                object: &primary,
+                agent: &agent,
+            },
+            primary: &view,
+            target: &primary.reference,
+            inputs: &[],
+            kubeconfigs: &Kubeconfigs::new(KubeconfigLimits::default()),
+            secrets: &secrets,
+            now_seconds: 0,
+        };
+        let shown = format!("{:?} {:?}", objects.shown(), secrets);
+        assert!(!shown.contains("canary"), "{shown}");
+        let told = |failure: Failure| (failure.reason.to_string(), failure.message);
+        let desired = objects.lower(&given).map_err(told)?;
+        let debug = format!("{desired:?}");
+        assert!(
+            !debug.contains("canary") && !debug.contains("Y2FuYXJ5"),
+            "{debug}"
+        );
+        match desired.as_slice() {
+            [Desired::Whole(whole)] => Ok(look(whole)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn fills_granted_keys_with_the_bytes_of_granted_roles() {
+        let labels = json!({"metadata": {"labels": {"x": "y"}}, "type": "example.com/x"});
+        let holes = [("data.kubeconfig", 0), (r#"data["tls.key"]"#, 2)];
+        let filled = |whole: &Whole<'_>| {
+            let bytes = whole.data.iter().map(|(key, content)| match content {
+                Content::Hole(hole) => {
+                    let text = String::from_utf8(hole.bytes().to_vec()).unwrap();
+                    assert!(hole.equals(text.as_bytes()) && !hole.equals(b"canary"));
+                    assert!(!hole.shares_credential(b"canary"));
+                    format!("{key}: {text}")
+                }
+                Content::Text(text) => panic!("{text}"),
+            });
+            let kind = whole.fixed["type"].as_str().unwrap().to_owned();
+            assert!(!whole.content.contains_key("type"));
+            (kind, bytes.collect::<Vec<_>>().join(", "))
+        };
+        let (kind, bytes) = lowered(apply("Secret", &labels, &holes), filled).unwrap();
+        assert_eq!(kind, "example.com/x");
+        assert_eq!(bytes, "kubeconfig: canary of admin, tls.key: canary of key");
+        let other = apply("Secret", &json!({}), &[(r#"data["kubeconfig"]"#, 1)]);
+        let (kind, bytes) = lowered(other, filled).unwrap();
+        assert_eq!(
+            (kind.as_str(), bytes.as_str()),
+            ("Opaque", "kubeconfig: canary of other")
+        );
+    }
+
+    #[test]
+    fn refuses_bytes_that_go_where_they_may_not() {
+        let none = json!({});
+        let annotated = r#"metadata.annotations["x"]"#;
+        let mut of_primary = apply("Secret", &none, &[("data.kubeconfig", 0)]);
+        of_primary.ownership = Ownership::Fields;
+        for (name, apply, reason) in [
+            (
+                "forged",
+                apply("Secret", &none, &[("data.kubeconfig", 3)]),
+                "UnknownReference",
+            ),
+            (
+                "far",
+                apply("Secret", &none, &[("data.kubeconfig", u32::MAX)]),
+                "UnknownReference",
+            ),
+            (
+                "other role",
+                apply("Secret", &none, &[("data.kubeconfig", 2)]),
+                "CredentialNotGranted",
+            ),
+            (
+                "other key",
+                apply("Secret", &none, &[("data.password", 0)]),
+                "CredentialNotGranted",
+            ),
+            (
+                "all data",
+                apply("Secret", &none, &[("data", 0)]),
+                "CredentialNotGranted",
+            ),
+            (
+                "below",
+                apply("Secret", &none, &[("data.kubeconfig.x", 0)]),
+                "CredentialNotGranted",
+            ),
+            (
+                "no path",
+                apply("Secret", &none, &[("data..", 0)]),
+                "CredentialNotGranted",
+            ),
+            (
+                "text",
+                apply("Secret", &none, &[("stringData.kubeconfig", 0)]),
+                "CredentialNotGranted",
+            ),
+            (
+                "annotation",
+                apply("Secret", &none, &[(annotated, 0)]),
+                "CredentialNotGranted",
+            ),
+            (
+                "map",
+                apply("ConfigMap", &none, &[("data.kubeconfig", 0)]),
+                "CredentialNotGranted",
+            ),
+            (
+                "map's annotation",
+                apply("ConfigMap", &none, &[(annotated, 0)]),
+                "CredentialNotGranted",
+            ),
+            ("fields", of_primary, "CredentialNotGranted"),
+            (
+                "twice",
+                apply(
+                    "Secret",
+                    &none,
+                    &[("data.kubeconfig", 0), (r#"data["kubeconfig"]"#, 1)],
+                ),
+                "ContractBroken",
+            ),
+        ] {
+            let (found, message) = lowered(apply, |_| ()).unwrap_err();
+            assert_eq!(found, reason, "{name}: {message}");
+            assert!(message.contains("copies/demo"), "{name}: {message}");
+        }
+    }
+
+    #[test]
+    fn refuses_secrets_with_other_data_or_fields() {
+        let none = json!({});
+        for (name, apply, reason) in [
+            ("no hole", apply("Secret", &none, &[]), "ContractBroken"),
+            (
+                "data",
+                apply(
+                    "Secret",
+                    &json!({"data": {"a": "YQ=="}}),
+                    &[("data.kubeconfig", 0)],
+                ),
+                "WriteNotGranted",
+            ),
+            (
+                "data instead",
+                apply(
+                    "Secret",
+                    &json!({"data": {"kubeconfig": "YQ=="}}),
+                    &[("data.kubeconfig", 0)],
+                ),
+                "WriteNotGranted",
+            ),
+            (
+                "text beside",
+                apply(
+                    "Secret",
+                    &json!({"stringData": {"a": "a"}}),
+                    &[("data.kubeconfig", 0)],
+                ),
+                "WriteNotGranted",
+            ),
+            (
+                "type",
+                apply(
+                    "Secret",
+                    &json!({"type": "kubernetes.io/service-account-token"}),
+                    &[("data.kubeconfig", 0)],
+                ),
+                "ValueNotGranted",
+            ),
+            (
+                "immutable",
+                apply(
+                    "Secret",
+                    &json!({"immutable": true}),
+                    &[("data.kubeconfig", 0)],
+                ),
+                "WriteNotGranted",
+            ),
+        ] {
+            let (found, message) = lowered(apply, |_| ()).unwrap_err();
+            assert_eq!(found, reason, "{name}: {message}");
+            assert!(message.contains("copies/demo"), "{name}: {message}");
+        }
+    }
+
+    #[test]
+    fn refuses_grants_by_which_bytes_could_be_seen() {
+        let refused = |changes: &[(&str, Value)]| {
+            let manifest = changes.iter().fold(copies(), |manifest, (pointer, value)| {
+                with(
+                    manifest,
+                    &[(&format!("/spec/grant/write/{pointer}"), value.clone())],
+                )
+            });
+            let checked = check::policy(manifest::parse(&manifest).unwrap());
+            let field = checked.err().map(|error| error.field);
+            field.map(|field| field.replace("spec.grant.write", ""))
+        };
+        assert_eq!(refused(&[]), None);
+        let no_fields = [("0/fields", json!([])), ("0/values", json!({}))];
+        assert_eq!(refused(&no_fields), None);
+        let hole = |path: &str, roles: Value| ("0/holes", json!({path: roles}));
+        for (change, field) in [
+            (("1/holes", json!({"data.a": ["admin"]})), "[1].holes"),
+            (("0/kind", json!("ConfigMap")), "[0].holes"),
+            (("0/apiVersion", json!("v2")), "[0].holes"),
+            (("0/holes", json!({})), "[0].kind"),
+            (hole("data", json!(["admin"])), r#"[0].holes["data"]"#),
+            (
+                hole("data.tls.key", json!(["admin"])),
+                r#"[0].holes["data.tls.key"]"#,
+            ),
+            (
+                hole("stringData.a", json!(["admin"])),
+                r#"[0].holes["stringData.a"]"#,
+            ),
+            (
+                hole("status.a", json!(["admin"])),
+                r#"[0].holes["status.a"]"#,
+            ),
+            (
+                hole("metadata.annotations.a", json!(["admin"])),
+                r#"[0].holes["metadata.annotations.a"]"#,
+            ),
+            (
+                hole(r#"data["a b"]"#, json!(["admin"])),
+                r#"[0].holes["data["a b"]"]"#,
+            ),
+            (hole("data.a", json!([])), r#"[0].holes["data.a"]"#),
+            (
+                hole("data.a", json!(["admin", "admin"])),
+                r#"[0].holes["data.a"]"#,
+            ),
+            (
+                hole("data.a", json!(["admin", "home"])),
+                r#"[0].holes["data.a"][1]"#,
+            ),
+            (
+                hole("data.a", json!(["nobody"])),
+                r#"[0].holes["data.a"][0]"#,
+            ),
+            (
+                (
+                    "0/holes",
+                    json!({"data.a": ["admin"], r#"data["a"]"#: ["admin"]}),
+                ),
+                r#"[0].holes["data["a"]"]"#,
+            ),
+            (("0/fields", json!(["type", "data.x"])), "[0].fields[1]"),
+            (("0/fields", json!(["type", "immutable"])), "[0].fields[1]"),
+            (("0/values", json!({})), "[0].values"),
+            (
+                ("0/values", json!({"type": ["*"]})),
+                r#"[0].values["type"][0]"#,
+            ),
+            (
+                (
+                    "0/values",
+                    json!({"type": ["Opaque", "bootstrap.kubernetes.io/token"]}),
+                ),
+                r#"[0].values["type"][1]"#,
+            ),
+        ] {
+            let shown = format!("{change:?}");
+            assert_eq!(refused(&[change]).as_deref(), Some(field), "{shown}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The policy `hub-copies` on real API servers: copies of secrets that no guest sees, with exactly the permissions that
+//! `transom rbac` prints; on the server of the HostedClusters, and on another one.
+
+use crate::importing::{put, two_servers};
+use crate::objects::{CLUSTERS, primary};
+use crate::stage::{DEADLINE, HOME, HOSTED, SECRET, Stage, on_stage};
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::fs;
+use transom_e2e::program;
+use transom_test_cluster::{Cluster, Objects, Options, wait};
+
+/// The namespace of the copies.
+pub(crate) const HUB: &str = "local-cluster";
+/// What the names of the HostedClusters begin with whose secrets are copied.
+pub(crate) const COPIES: &str = "copied-";
+const WORDS: [&str; 4] = [
+    "--cluster-name",
+    "local-cluster",
+    "--self-managed-cluster",
+    "local-cluster",
+];
+
+/// The policy `hub-copies`, changed.
+fn policy(change: impl FnOnce(&mut Value)) -> Result<Value> {
+    let text = fs::read_to_string(program::policy("hub-copies"))?;
+    let mut policy: Value = serde_yaml::from_str(&text)?;
+    policy["spec"]["limits"] = program::unlimited();
+    change(&mut policy["spec"]);
+    Ok(policy)
+}
+
+/// A HostedCluster that is available, with both secrets; returns their data.
+async fn hosted(stage: &Stage, name: &str) -> Result<[Value; 2]> {
+    stage.ready(name, false).await?;
+    let source = format!("{name}-admin-kubeconfig");
+    let source = stage.get(SECRET, Some(CLUSTERS), &source).await?;
+    let password = stage.guard.plant("the password of kubeadmin");
+    let data = json!({"password": STANDARD.encode(password)});
+    let metadata = json!({"name": format!("{name}-kubeadmin-password"), "namespace": CLUSTERS});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data});
+    stage.objects().create(secret).await?;
+    Ok([source.context("no source")?["data"].take(), data])
+}
+
+/// Waits until a Secret has this data; null for a Secret that is gone.
+async fn wait_for(objects: &Objects, namespace: &str, name: &str, data: &Value) -> Result<Value> {
+    let secrets = objects.api(SECRET.0, SECRET.1, Some(namespace)).await?;
+    let mut last = Value::Null;
+    let came = wait::until("the copy of a secret", DEADLINE, async || {
+        let found = secrets.get_opt(name).await?;
+        last = found
+            .map(serde_json::to_value)
+            .transpose()?
+            .unwrap_or_default();
+        Ok((last["data"] == *data).then_some(()))
+    });
+    // The data is a credential, so it is not shown.
+    came.await
+        .with_context(|| format!("{namespace}/{name}: it is {}", last["metadata"]))?;
+    Ok(last)
+}
+
+#[test]
+fn both_secrets_are_copied_kept_rotated_and_removed() -> Result<()> {
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-copies");
+        put(&folder, "hub-copies", &policy(|_| ())?)?;
+        let path = folder.to_str().context("the folder has another name")?;
+        stage.objects().namespace(HUB).await?;
+        let rights = stage.grant_exactly(&["--policies", path]).await?;
+        let [kubeconfig, password] = hosted(stage, "copied-shop").await?;
+        hosted(stage, "copied-taken").await?;
+        stage
+            .plant_secret(HUB, "copied-taken-admin-kubeconfig")
+            .await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&[&["--policies", path], &WORDS[..]].concat())?;
+        let copy = "copied-shop-admin-kubeconfig";
+        let of_password = "copied-shop-kubeadmin-password";
+        let made = wait_for(stage.objects(), HUB, copy, &kubeconfig).await?;
+        let (labels, domain) = (
+            &made["metadata"]["labels"],
+            "hypershiftdeployments.cluster.open-cluster-management.io",
+        );
+        ensure!(
+            labels["synced-from-spoke"] == "true"
+                && labels[format!("{domain}/cluster-name")] == "copied-shop"
+                && labels[format!("{domain}/hosting-namespace")] == CLUSTERS
+                && made["type"] == "Opaque",
+            "{labels}"
+        );
+        wait_for(stage.objects(), HUB, of_password, &password).await?;
+        agent.wait_for(&primary("copied-taken"), "Failed TargetNotOwned")?;
+        // A rotated secret is copied again, and what others change or add is put back.
+        let rotated = stage.guard.plant("a rotated kubeconfig");
+        let rotated = json!({"kubeconfig": STANDARD.encode(rotated)});
+        let body = json!({"data": rotated});
+        stage.patch(SECRET, Some(CLUSTERS), copy, body).await?;
+        wait_for(stage.objects(), HUB, copy, &rotated).await?;
+        let body = json!({"data": {"password": "eA==", "more": "eA=="}});
+        stage.patch(SECRET, Some(HUB), of_password, body).await?;
+        wait_for(stage.objects(), HUB, of_password, &password).await?;
+        // The password goes, and with it its copy; then the HostedCluster.
+        let hosted = stage.get(HOSTED, Some(CLUSTERS), "copied-shop").await?;
+        let mut status = hosted.context("no HostedCluster")?["status"].take();
+        status["kubeadminPassword"] = Value::Null;
+        stage
+            .put_status(HOSTED, Some(CLUSTERS), "copied-shop", &status)
+            .await?;
+        wait_for(stage.objects(), HUB, of_password, &Value::Null).await?;
+        wait_for(stage.objects(), HUB, copy, &rotated).await?;
+        stage.delete(HOSTED, Some(CLUSTERS), "copied-shop").await?;
+        wait_for(stage.objects(), HUB, copy, &Value::Null).await?;
+        agent.stop()?;
+        stage.nothing_denied(mark).await?;
+        // Only a write that comes too late is read again, and only an Event that repeats is patched.
+        let mut unused = stage.unused(&rights, mark)?;
+        unused.retain(|right| {
+            !right.is_one_of(&[
+                ("secrets", "get"),
+                ("events", "create"),
+                ("events", "patch"),
+            ])
+        });
+        ensure!(unused.is_empty(), "unused: {unused:#?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn secrets_are_copied_to_a_hub_on_another_server() -> Result<()> {
+    on_stage(async |stage| {
+        let hub = Cluster::start(&Options::default()).await?;
+        let account = hub.service_account(HOME, "agent").await?;
+        stage.guard.look_for_token(&account);
+        hub.objects().namespace("host-1").await?;
+        let folder = stage.cluster.folder().join("policies-copies-hub");
+        let on_hub = |spec: &mut Value| {
+            spec["guests"]["decide"]["settings"]["hub"] = json!("hub");
+            let grant = &mut spec["grant"];
+            grant["read"][0]["name"] = json!("host-1");
+            for pointer in ["/read/0", "/write/0", "/write/1"] {
+                if let Some(rule) = grant.pointer_mut(pointer) {
+                    rule["cluster"] = json!("hub");
+                }
+            }
+            for at in [0, 1] {
+                grant["write"][at]["namespace"] = json!("host-1");
+            }
+        };
+        put(&folder, "hub-copies", &policy(on_hub)?)?;
+        let path = folder.to_str().context("the folder has another name")?;
+        let [kubeconfig, password] = hosted(stage, "copied-far").await?;
+        let (agent, [mark, there]) = two_servers(stage, &hub, &account, path).await?;
+        let (kind, other) = (
+            "copied-far-admin-kubeconfig",
+            "copied-far-kubeadmin-password",
+        );
+        wait_for(hub.objects(), "host-1", kind, &kubeconfig).await?;
+        wait_for(hub.objects(), "host-1", other, &password).await?;
+        stage.delete(HOSTED, Some(CLUSTERS), "copied-far").await?;
+        for name in [kind, other] {
+            wait_for(hub.objects(), "host-1", name, &Value::Null).await?;
+        }
+        agent.stop()?;
+        stage.nothing_denied(mark).await?;
+        let denied = hub.audit().since(there)?.into_iter();
+        let denied: Vec<_> = denied
+            .filter(|line| line.user == account.name() && !line.allowed)
+            .collect();
+        ensure!(denied.is_empty(), "denied on the hub: {denied:#?}");
+        Ok(())
+    })
+}
