@@ -203,22 +203,29 @@ fn reasons() -> Result<String> {
     text.push_str(
         "\n## Reasons of guests\n\n| reason | guest | cause | cure |\n|---|---|---|---|\n",
     );
-    for line in explain(None)?.lines() {
+    let all = explain(&[])?;
+    let mut of_guests = Vec::new();
+    for line in all.lines() {
         let mut columns = line.split_whitespace();
         let (word, whose) = (
             columns.next().unwrap_or_default(),
             columns.next().unwrap_or_default(),
         );
-        if OF_THE_AGENT.contains(&whose) {
-            continue;
+        if !OF_THE_AGENT.contains(&whose) {
+            of_guests.push((word, whose));
         }
-        let (meaning, remedy) = of_guest(&explain(Some(word))?, word, whose)?;
+    }
+    // In one call, because each one loads all guests.
+    let words: BTreeSet<&str> = of_guests.iter().map(|(word, _)| *word).collect();
+    let explained = explain(&words.into_iter().collect::<Vec<_>>())?;
+    for (word, whose) in of_guests {
+        let (meaning, remedy) = of_guest(&explained, word, whose)?;
         let _ = writeln!(text, "| `{word}` | {whose} | {meaning} | {remedy} |");
     }
     Ok(text)
 }
 
-/// The output of `transom explain <word>` for the reason of one guest: several guests may use a reason with different
+/// What the output of `transom explain` says of the reason of one guest: several guests may use a reason with different
 /// meanings.
 fn of_guest(explained: &str, word: &str, whose: &str) -> Result<(String, String)> {
     let head = format!("{word} ({whose})");
@@ -229,8 +236,8 @@ fn of_guest(explained: &str, word: &str, whose: &str) -> Result<(String, String)
         .with_context(|| format!("`transom explain` has another form, or says nothing of {head}"))
 }
 
-fn explain(word: Option<&str>) -> Result<String> {
-    rendered::said(Command::new(program::binary()?).arg("explain").args(word))
+fn explain(words: &[&str]) -> Result<String> {
+    rendered::said(Command::new(program::binary()?).arg("explain").args(words))
 }
 
 /// Writes what differs; returns the paths.

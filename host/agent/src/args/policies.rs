@@ -36,8 +36,9 @@ pub(crate) struct ValidateArgs {
 /// Flags of `explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// A reason, state, condition or cause. Default: all of them.
-    pub(crate) reason: Option<String>,
+    /// Reasons, states, conditions or causes. Default: a line for each of them.
+    #[arg(value_name = "REASON")]
+    pub(crate) reasons: Vec<String>,
     /// Also explain the reasons of this component instead of those of the builtin ones: a file, `builtin:<name>`,
     /// `oci:REGISTRY/REPOSITORY:TAG`, or `configmap:NAMESPACE/NAME/KEY`. May be repeated.
     #[arg(long, value_name = "COMPONENT")]

@@ -31,8 +31,14 @@ pub(crate) fn declared<'g>(
 /// # Errors
 /// When neither the agent nor one of the guests has this word, or a guest cannot be loaded.
 pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let known = entries(args, screen)?;
-    let Some(wanted) = &args.reason else {
+    let mut known = of_the_agent();
+    let is_known = |known: &[Entry], wanted: &String| known.iter().any(|entry| entry.is(wanted));
+    // No guest has a word of the agent, and guests take long to load.
+    let is_enough = args.reasons.iter().all(|wanted| is_known(&known, wanted));
+    if args.reasons.is_empty() || !is_enough || names_guests(args) {
+        known.extend(of_guests(args, screen)?);
+    }
+    if args.reasons.is_empty() {
         for entry in &known {
             screen.line(format_args!(
                 "{:<26} {:<12} {}",
@@ -40,12 +46,9 @@ pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<End
             ));
         }
         return Ok(Ending::Right);
-    };
-    let found: Vec<_> = known
-        .iter()
-        .filter(|entry| entry.word.eq_ignore_ascii_case(wanted))
-        .collect();
-    if found.is_empty() {
+    }
+    let mut wanted = args.reasons.iter();
+    if let Some(wanted) = wanted.find(|wanted| !is_known(&known, wanted)) {
         bail!(
             "failed to explain `{wanted}`: not a reason, state, condition or cause of the agent, nor a reason of {}; `transom explain` lists all of them",
             if names_guests(args) {
@@ -55,7 +58,11 @@ pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<End
             }
         );
     }
-    for entry in found {
+    let each = |wanted: &String| {
+        let wanted = wanted.clone();
+        known.iter().filter(move |entry| entry.is(&wanted))
+    };
+    for entry in args.reasons.iter().flat_map(each) {
         screen.line(format_args!("{} ({})", entry.word, entry.whose));
         screen.line(format_args!("  What it means: {}", entry.meaning));
         if !entry.remedy.is_empty() {
@@ -71,6 +78,12 @@ struct Entry {
     whose: String,
     meaning: String,
     remedy: String,
+}
+
+impl Entry {
+    fn is(&self, wanted: &str) -> bool {
+        self.word.eq_ignore_ascii_case(wanted)
+    }
 }
 
 /// The words other than reasons: which sort each is, and what it means.
@@ -97,9 +110,8 @@ cause Retry: The previous attempt failed; the agent retries automatically.
 cause Resync: The agent reconciles every primary periodically, even without a watch event.
 cause Swapped: The policy or one of its components changed.";
 
-/// The agent's reasons, its other words, then the reasons that guests declare: those of the named guests, else of the
-/// builtin ones.
-fn entries(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Entry>> {
+/// The agent's reasons, then its other words.
+fn of_the_agent() -> Vec<Entry> {
     let reasons = KnownReason::ALL.iter().map(|word| Entry {
         word: word.as_str().to_owned(),
         whose: "agent".to_owned(),
@@ -116,7 +128,12 @@ fn entries(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Entry>> {
             remedy: String::new(),
         })
     });
-    let mut entries: Vec<_> = reasons.chain(others).collect();
+    reasons.chain(others).collect()
+}
+
+/// The reasons that guests declare: the named guests, else the builtin ones.
+fn of_guests(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
     for guest in guests(args, screen)? {
         entries.extend(guest.reasons.into_iter().map(|reason| Entry {
             word: reason.name,

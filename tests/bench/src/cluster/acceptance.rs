@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use transom_e2e::program;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Writes for each cluster: namespace, role, binding, two bindings in the namespace, and the condition. The two shared
-/// roles come once.
-const WRITES: usize = 6;
+/// Writes for each cluster: the finalizer, namespace, role, binding, two bindings in the namespace, and the condition. The
+/// two shared roles come once.
+const WRITES: usize = 7;
 
 /// One run of each.
 pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
@@ -138,10 +138,14 @@ async fn write(scene: &Scene, cluster: &str) -> Result<()> {
         let objects = api(&scene.client, kind, place);
         objects.patch(name, &how, &Patch::Apply(object)).await?;
     }
+    let clusters = api(&scene.client, MANAGED, None);
+    let held = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/floor"]}}));
+    clusters
+        .patch(cluster, &PatchParams::default(), &held)
+        .await?;
     let accepted = Patch::Merge(json!({"status": {"conditions": [
         {"type": "HubAcceptedManagedCluster", "status": "True", "reason": "Measured", "message": "measured",
             "lastTransitionTime": "2026-11-21T08:00:00Z"}]}}));
-    let clusters = api(&scene.client, MANAGED, None);
     clusters
         .patch_status(cluster, &PatchParams::default(), &accepted)
         .await?;
