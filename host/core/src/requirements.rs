@@ -559,6 +559,11 @@ mod tests {
             form: Form::Outcome,
             ..demo()
         };
+        let aged = |field: &str, seconds| Need {
+            form: age(field, seconds),
+            ..demo()
+        };
+        let count = || Form::Count(Vec::new());
         for (need, reason) in [
             (home.clone(), None),
             (need("service", "Service", service, "", set()), None),
@@ -583,52 +588,19 @@ mod tests {
                 Some("InvalidTargetName"),
             ),
             (demo(), Some("ContractBroken")),
+            (need("home", "Namespace", None, "", count()), None),
             (
-                need("home", "Namespace", None, "", Form::Count(Vec::new())),
-                None,
-            ),
-            (
-                need(
-                    "klusterlet",
-                    "Klusterlet",
-                    None,
-                    "",
-                    Form::Count(Vec::new()),
-                ),
+                need("klusterlet", "Klusterlet", None, "", count()),
                 Some("ReadNotGranted"),
             ),
             (
-                need("home", "Namespace", None, "demo", Form::Count(Vec::new())),
+                need("home", "Namespace", None, "demo", count()),
                 Some("ContractBroken"),
             ),
-            (
-                Need {
-                    form: age("spec.x", 1),
-                    ..demo()
-                },
-                None,
-            ),
-            (
-                Need {
-                    form: age("spec.x", 0),
-                    ..demo()
-                },
-                Some("ContractBroken"),
-            ),
-            (
-                Need {
-                    form: age("spec..x", 1),
-                    ..demo()
-                },
-                Some("ContractBroken"),
-            ),
-            (
-                Need {
-                    form: age("spec.a[b]", 1),
-                    ..demo()
-                },
-                Some("ContractBroken"),
-            ),
+            (aged("spec.x", 1), None),
+            (aged("spec.x", 0), Some("ContractBroken")),
+            (aged("spec..x", 1), Some("ContractBroken")),
+            (aged("spec.a[b]", 1), Some("ContractBroken")),
             (
                 Need {
                     form: age("data.x", 1),

@@ -116,14 +116,6 @@ fn bounds() -> Vec<(String, Value)> {
         json!({"type": "string", "minLength": 1, "maxLength": TEMPLATE, "pattern": template});
     let label = json!({"type": "string", "maxLength": LABEL, "pattern": LABEL_VALUE});
     let annotation = json!({"type": "string", "maxLength": ANNOTATION});
-    let value = json!({"x-kubernetes-preserve-unknown-fields": true, "nullable": true});
-    let value = json!({"type": "array", "maxItems": MANY, "items": value});
-    let values = json!({"maxProperties": MANY, "additionalProperties": value});
-    let mut role = text(ROLE, LABEL);
-    role["type"] = json!("string");
-    let roles = json!({"type": "array", "minItems": 1, "maxItems": FEW, "items": role, "x-kubernetes-list-type": "set"});
-    let holes = json!({"maxProperties": FEW, "additionalProperties": roles});
-    let verbs = json!({"maxItems": 4, "minItems": 1, "x-kubernetes-list-type": "set"});
     let places = [
         (
             "spec.primary",
@@ -159,29 +151,7 @@ fn bounds() -> Vec<(String, Value)> {
         ),
         ("spec.grant.read[]", of_read(&names)),
         ("spec.grant.ask[].accessReview", of_review(&names)),
-        (
-            "spec.grant.write[]",
-            vec![
-                ("cluster", text(CONNECTION, LABEL)),
-                ("apiVersion", text(VERSION, API_VERSION)),
-                ("kind", text(KIND, LABEL)),
-                ("namespace", text(&names, PATTERN)),
-                ("name", text(&names, PATTERN)),
-                ("verbs", verbs),
-                ("fields", json!({"maxItems": MANY})),
-                ("fields[]", any(TEMPLATE)),
-                ("finalizers", set(FEW)),
-                ("finalizers[]", any(TAINT_KEY)),
-                ("values", values),
-                ("holes", holes),
-                ("taintKeys", set(MANY)),
-                ("taintKeys[]", any(TAINT_KEY)),
-                ("conditions", set(MANY)),
-                ("conditions[]", any(TAINT_KEY)),
-                ("signers", set(MANY)),
-                ("signers[]", any(TAINT_KEY)),
-            ],
-        ),
+        ("spec.grant.write[]", of_write(&names)),
         ("spec.grant.write[].kubeconfig", of_kubeconfig()),
         ("spec.verify", vec![("keys", keys)]),
         ("spec.verify.keys[]", of_key()),

@@ -18,6 +18,38 @@ pub(super) fn of_read(names: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// Those of a write grant.
+pub(super) fn of_write(names: &str) -> Vec<(&'static str, Value)> {
+    let value = json!({"x-kubernetes-preserve-unknown-fields": true, "nullable": true});
+    let value = json!({"type": "array", "maxItems": MANY, "items": value});
+    let values = json!({"maxProperties": MANY, "additionalProperties": value});
+    let mut role = text(ROLE, LABEL);
+    role["type"] = json!("string");
+    let roles = json!({"type": "array", "minItems": 1, "maxItems": FEW, "items": role, "x-kubernetes-list-type": "set"});
+    let holes = json!({"maxProperties": FEW, "additionalProperties": roles});
+    let verbs = json!({"maxItems": 4, "minItems": 1, "x-kubernetes-list-type": "set"});
+    vec![
+        ("cluster", text(CONNECTION, LABEL)),
+        ("apiVersion", text(VERSION, API_VERSION)),
+        ("kind", text(KIND, LABEL)),
+        ("namespace", text(names, PATTERN)),
+        ("name", text(names, PATTERN)),
+        ("verbs", verbs),
+        ("fields", json!({"maxItems": MANY})),
+        ("fields[]", any(TEMPLATE)),
+        ("finalizers", set(FEW)),
+        ("finalizers[]", any(TAINT_KEY)),
+        ("values", values),
+        ("holes", holes),
+        ("taintKeys", set(MANY)),
+        ("taintKeys[]", any(TAINT_KEY)),
+        ("conditions", set(MANY)),
+        ("conditions[]", any(TAINT_KEY)),
+        ("signers", set(MANY)),
+        ("signers[]", any(TAINT_KEY)),
+    ]
+}
+
 /// Those of a question about access.
 pub(super) fn of_review(names: &str) -> Vec<(&'static str, Value)> {
     vec![
