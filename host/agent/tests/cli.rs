@@ -347,7 +347,7 @@ fn new_replaces_nothing_and_checks_the_name() {
         code == Some(2) && told.contains("`transom/guest/sdk`") && told.contains("--sdk"),
         "{told}"
     );
-    assert_eq!(new(&["objects", "mine", "--sdk", &sdk]).0, Some(2));
+    assert_eq!(new(&["things", "mine", "--sdk", &sdk]).0, Some(2));
     assert_eq!(
         fs::read_dir(folder.path()).unwrap().count(),
         0,

@@ -248,7 +248,7 @@ pub struct WriteGrant {
     pub verbs: Vec<Verb>,
     /// Dotted paths of the fields that may be written; absent for `remove` and `release`. The key of a label or an annotation
     /// may end with `*` and then stands for all that begin so: `metadata.labels["example.com/part-*"]`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub fields: Vec<String>,
     /// Which labels an object must have for `remove` and `release`. One that a policy made must be selected by its label
     /// `transom.dev/policy`.

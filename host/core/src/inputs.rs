@@ -46,9 +46,20 @@ impl Found {
         }
     }
 
-    /// The object, unless it is being deleted.
-    pub fn living(&self) -> Option<&Arc<Object>> {
-        self.object.as_ref().filter(|object| !object.deleting())
+    /// The object, as far as it is there for the guest: one that is being deleted only in the form `object`, if the guest
+    /// declares `metadata.deletionTimestamp` of its kind.
+    fn there(&self, guest: &Guest) -> Option<&Arc<Object>> {
+        let sees = |object: &Object| {
+            let declared = guest.declared(&object.reference.api_version, &object.reference.kind);
+            let mut fields = declared.fields.list().iter();
+            let tells = |field: &Path| {
+                let keys = field.keys();
+                keys.is_some_and(|keys| keys == ["metadata", "deletionTimestamp"])
+            };
+            self.need.form == Form::Object && fields.any(tells)
+        };
+        let object = self.object.as_ref();
+        object.filter(|object| !object.deleting() || sees(object))
     }
 }
 
@@ -60,7 +71,7 @@ impl Found {
 pub fn check_present(found: &[Found], guest: &Guest) -> Result<(), Failure> {
     found
         .iter()
-        .filter(|found| found.living().is_none() && found.value.is_none())
+        .filter(|found| found.there(guest).is_none() && found.value.is_none())
         .try_for_each(|found| absent(found, guest))
 }
 
@@ -101,7 +112,7 @@ pub fn cross(
             inputs.push(Input { role, value });
             continue;
         }
-        let value = match (found.living(), &found.need.form) {
+        let value = match (found.there(guest), &found.need.form) {
             (None, _) | (_, Form::Every(_) | Form::Count(_) | Form::Outcome | Form::Access(_)) => {
                 InputValue::Absent
             }
@@ -295,6 +306,28 @@ mod tests {
             wake: Wake::Change,
         };
         Found::one(need, body.map(|body| Arc::new(object(reference, body))))
+    }
+
+    #[test]
+    fn what_is_being_deleted_is_there_for_a_guest_that_declares_it() {
+        let home = |form, since: Option<&str>| {
+            let body = json!({"metadata": {"deletionTimestamp": since}});
+            found(Absence::Fine, form, Some(body))
+        };
+        let (told, plain) = (
+            guest(&["metadata.deletionTimestamp"], &[]),
+            guest(&["metadata.labels"], &[]),
+        );
+        let since = Some("2026-03-05T09:00:00Z");
+        for (form, deleted, guest, there) in [
+            (Form::Object, None, &plain, true),
+            (Form::Object, since, &plain, false),
+            (Form::Object, since, &told, true),
+            (Form::Presence, since, &told, false),
+        ] {
+            let found = home(form.clone(), deleted);
+            assert_eq!(found.there(guest).is_some(), there, "{form:?} {deleted:?}");
+        }
     }
 
     #[test]

@@ -145,7 +145,7 @@ fn bounds() -> Vec<(String, Value)> {
                 ("names", texts(named)),
                 ("read", map(MANY, "role")),
                 ("ask", list(FEW)),
-                ("write", json!({"maxItems": FEW})),
+                ("write", list(FEW)),
                 ("finalizer", text(FINALIZER, TAINT_KEY)),
             ],
         ),

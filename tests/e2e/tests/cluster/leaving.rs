@@ -317,9 +317,9 @@ fn add_ons_and_works_go_in_their_order_and_the_cluster_last() -> Result<()> {
             there.is_none()
         })
         .await?;
-        agent.wait_for(
-            &format!("ManagedCluster {name}"),
-            "Waiting ResourceRemaining",
+        agent.wait_for_lines(
+            1,
+            &[r#""policy":"cleanup""#, r#""reason":"ResourceRemaining""#],
         )?;
         ensure!(!goes(stage.get(WORK, here, "first").await?.as_ref()));
         hold(stage, ADDON, addon, &Value::Null).await?;
@@ -380,7 +380,8 @@ fn a_hosted_cluster_leaves_its_hub_before_it_goes() -> Result<()> {
             "local-cluster",
         ];
         let mark = stage.mark()?;
-        let agent = stage.start_agent(&[&words[..], &of_hub[..]].concat())?;
+        // The server says when the Klusterlet was deleted.
+        let agent = stage.start_at_real_time(&[&words[..], &of_hub[..]].concat())?;
         let name = "import-leaving";
         stage.ready(name, false).await?;
         let cluster = (None, name);
@@ -398,15 +399,23 @@ fn a_hosted_cluster_leaves_its_hub_before_it_goes() -> Result<()> {
         stage.objects().create(klusterlet).await?;
         stage.delete(HOSTED, Some(HOSTED_IN), name).await?;
         wait_for(stage, MANAGED, cluster, goes).await?;
-        let subject = format!("HostedCluster {HOSTED_IN}/{name}");
-        agent.wait_for(&subject, "Waiting ManagedClusterRemains")?;
+        agent.wait_for_lines(
+            1,
+            &[
+                r#""policy":"detach""#,
+                r#""reason":"ManagedClusterRemains""#,
+            ],
+        )?;
         // The Klusterlet begins to go, and does not.
         stage.delete(KLUSTERLET, None, STUCK).await?;
         wait_for(stage, KLUSTERLET, (None, STUCK), |there| {
             finalizers(there) == [HOLD]
         })
         .await?;
-        agent.wait_for(&subject, "Waiting KlusterletStuck")?;
+        agent.wait_for_lines(
+            1,
+            &[r#""policy":"detach""#, r#""reason":"KlusterletStuck""#],
+        )?;
         hold(stage, MANAGED, cluster, &Value::Null).await?;
         wait_for(stage, MANAGED, cluster, |there| there.is_none()).await?;
         wait_for(stage, HOSTED, hosted, |there| there.is_some()).await?;

@@ -62,8 +62,12 @@ pub(super) fn writes(
         let why = "grants fields of the primary twice; use one grant";
         return Err(PolicyError::new("spec.grant.write", why));
     }
-    // A policy that writes nothing observes: its guest says in which state each primary is.
-    Ok((world.copied().unwrap_or(OBJECTS), rules))
+    let empty = || {
+        let why = "is empty: it must grant at least one write";
+        PolicyError::new("spec.grant.write", why)
+    };
+    let world = world.filter(|_| !rules.is_empty()).ok_or_else(empty)?;
+    Ok((*world, rules))
 }
 
 fn unusable(field: &str, grant: &WriteGrant) -> PolicyError {
