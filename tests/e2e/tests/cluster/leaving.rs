@@ -67,10 +67,11 @@ async fn hold(
 /// The policy of a guest that does this about its finalizer.
 fn put_policy(folder: &Path, finalizer: &str) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
-    fs::write(
-        folder.join("desired.wasm"),
-        program::component("fixture-desired")?,
-    )?;
+    let component = folder.join("desired.wasm");
+    // Once: an agent that reads half of it refuses it.
+    if !component.exists() {
+        fs::write(component, program::component("fixture-desired")?)?;
+    }
     let policy = json!({
         "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "leaving"},
         "spec": {
