@@ -1,5 +1,6 @@
 //! Decides what of a cluster goes next. Pure functions.
 
+use crate::Cleanup;
 use crate::reasons::{NOTHING, REMAINING};
 use crate::settings::{Kind, Settings};
 use serde::Deserialize;
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use transom_guest::objects::{
     Answer, Condition, Desired, Input, Member, Need, Requirement, Value, found,
 };
-use transom_guest::{Context, ObjectRef, Primary, Problem, Waiting};
+use transom_guest::{Context, Failure, ObjectRef, Objects, Primary, Problem, Waiting};
 
 /// The condition that tells what is left.
 pub(crate) const DELETING: &str = "Deleting";
@@ -129,54 +130,56 @@ fn place(kind: &Kind, primary: &Primary) -> ObjectRef {
         .in_namespace(cluster.name.clone())
 }
 
-/// Of a cluster that is being deleted: everything that is left, and as targets what goes next.
-pub(crate) fn require(
-    context: &Context<Settings>,
-    primary: &Primary,
-    inputs: &[Input],
-) -> Result<Requirement, Problem> {
-    if !primary.deleting {
-        return Ok(Requirement::default());
+impl Objects for Cleanup {
+    /// Of a cluster that is being deleted: everything that is left, and as targets what goes next.
+    fn require(
+        context: &Context<Settings>,
+        primary: &Primary,
+        inputs: &[Input],
+    ) -> Result<Requirement, Failure> {
+        if !primary.deleting {
+            return Ok(Requirement::default());
+        }
+        let kinds = context.settings.kinds.iter();
+        let need = |kind: &Kind| {
+            Need::every_with_terminating(&kind.resource, place(kind, primary), Vec::new())
+        };
+        let remaining = Remaining::of(&context.settings, primary, inputs)?;
+        Ok(Requirement {
+            targets: remaining.map(|left| left.next()).unwrap_or_default(),
+            needs: kinds.map(need).collect(),
+        })
     }
-    let kinds = context.settings.kinds.iter();
-    let need = |kind: &Kind| {
-        Need::every_with_terminating(&kind.resource, place(kind, primary), Vec::new())
-    };
-    let remaining = Remaining::of(&context.settings, primary, inputs)?;
-    Ok(Requirement {
-        targets: remaining.map(|left| left.next()).unwrap_or_default(),
-        needs: kinds.map(need).collect(),
-    })
-}
 
-/// Removes what goes next, and releases the cluster when nothing is left.
-pub(crate) fn reconcile(
-    context: &Context<Settings>,
-    primary: &Primary,
-    inputs: &[Input],
-) -> Result<Answer, Problem> {
-    if !primary.deleting {
-        return Ok(Answer {
+    /// Removes what goes next, and releases the cluster when nothing is left.
+    fn reconcile(
+        context: &Context<Settings>,
+        primary: &Primary,
+        inputs: Vec<Input>,
+    ) -> Result<Answer, Failure> {
+        if !primary.deleting {
+            return Ok(Answer {
+                keep_finalizer: true,
+                ..Answer::default()
+            });
+        }
+        let remaining = Remaining::of(&context.settings, primary, &inputs)?;
+        let Some(remaining) = remaining else {
+            let message = "No cleaned resource in cluster ns.";
+            return Ok(Answer {
+                apply: vec![deleting(primary, "True", NOTHING.name, message)],
+                ..Answer::default()
+            });
+        };
+        let message = remaining.message();
+        Ok(Answer {
+            apply: vec![deleting(primary, "False", REMAINING.name, &message)],
+            remove: remaining.next(),
             keep_finalizer: true,
+            wait: Some(remaining.wait()),
             ..Answer::default()
-        });
+        })
     }
-    let remaining = Remaining::of(&context.settings, primary, inputs)?;
-    let Some(remaining) = remaining else {
-        let message = "No cleaned resource in cluster ns.";
-        return Ok(Answer {
-            apply: vec![deleting(primary, "True", NOTHING.name, message)],
-            ..Answer::default()
-        });
-    };
-    let message = remaining.message();
-    Ok(Answer {
-        apply: vec![deleting(primary, "False", REMAINING.name, &message)],
-        remove: remaining.next(),
-        keep_finalizer: true,
-        wait: Some(remaining.wait()),
-        ..Answer::default()
-    })
 }
 
 fn deleting(primary: &Primary, status: &str, reason: &str, message: &str) -> Desired {

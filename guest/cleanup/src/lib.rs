@@ -7,8 +7,7 @@ mod reasons;
 mod settings;
 
 pub use settings::Settings;
-use transom_guest::objects::{Answer, Input, Requirement};
-use transom_guest::{About, Context, Failure, Guest, Primary, Problem};
+use transom_guest::{About, Guest, Problem};
 
 /// The guest `cleanup`.
 pub struct Cleanup;
@@ -27,24 +26,6 @@ impl Guest for Cleanup {
 
     fn check(settings: &Settings) -> Vec<Problem> {
         settings.check()
-    }
-}
-
-impl transom_guest::Objects for Cleanup {
-    fn require(
-        context: &Context<Settings>,
-        primary: &Primary,
-        found: &[Input],
-    ) -> Result<Requirement, Failure> {
-        decide::require(context, primary, found).map_err(Failure::Invalid)
-    }
-
-    fn reconcile(
-        context: &Context<Settings>,
-        primary: &Primary,
-        inputs: Vec<Input>,
-    ) -> Result<Answer, Failure> {
-        decide::reconcile(context, primary, &inputs).map_err(Failure::Invalid)
     }
 }
 

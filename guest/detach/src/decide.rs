@@ -1,12 +1,13 @@
 //! Decides what is left of a hosted cluster on its hub. Pure functions.
 
+use crate::Detach;
 use crate::grant::{CLUSTERS, CREATED_VIA, DEPLOY_MODE, HOSTED_BY, KLUSTERLETS};
 use crate::reasons;
 use crate::settings::Settings;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use transom_guest::objects::{Answer, Input, Need, Requirement, found};
-use transom_guest::{Context, ObjectRef, Primary, Problem, Reason, Waiting, time};
+use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Reason, Waiting, time};
 
 /// Role of the ManagedCluster.
 pub(crate) const CLUSTER: &str = "cluster";
@@ -109,25 +110,36 @@ fn hosting_cluster(context: &Context<Settings>) -> Result<&str, Problem> {
     Ok(name)
 }
 
-/// Both objects are read; they are targets where they are removed.
-pub(crate) fn require(
-    context: &Context<Settings>,
-    primary: &Primary,
-    inputs: &[Input],
-) -> Result<Requirement, Problem> {
-    let objects = Objects::of(context, primary)?;
-    let answer = reconcile(context, primary, inputs)?;
-    Ok(Requirement {
-        targets: answer.remove,
-        needs: vec![
-            Need::object(CLUSTER, objects.cluster),
-            Need::object(KLUSTERLET, objects.klusterlet),
-        ],
-    })
+impl transom_guest::Objects for Detach {
+    /// Both objects are read; they are targets where they are removed.
+    fn require(
+        context: &Context<Settings>,
+        primary: &Primary,
+        inputs: &[Input],
+    ) -> Result<Requirement, Failure> {
+        let objects = Objects::of(context, primary)?;
+        let answer = answer(context, primary, inputs)?;
+        Ok(Requirement {
+            targets: answer.remove,
+            needs: vec![
+                Need::object(CLUSTER, objects.cluster),
+                Need::object(KLUSTERLET, objects.klusterlet),
+            ],
+        })
+    }
+
+    /// Removes the ManagedCluster of a HostedCluster that is being deleted, and waits until nothing of it is left.
+    fn reconcile(
+        context: &Context<Settings>,
+        primary: &Primary,
+        inputs: Vec<Input>,
+    ) -> Result<Answer, Failure> {
+        Ok(answer(context, primary, &inputs)?)
+    }
 }
 
 /// Removes the ManagedCluster of a HostedCluster that is being deleted, and waits until nothing of it is left.
-pub(crate) fn reconcile(
+fn answer(
     context: &Context<Settings>,
     primary: &Primary,
     inputs: &[Input],

@@ -32,8 +32,10 @@ impl Controller {
             kept,
             mut touched,
         } = planned;
+        let primary = &admitted.work.key.primary;
+        let writes_primary = plan.steps.iter().any(|step| *step.target() == **primary);
         let mut outcome = self.carry_out(&admitted, plan, &mut touched).await;
-        if !fields.is_empty() {
+        if writes_primary || !fields.is_empty() {
             let by_cluster = time_added == TimeAdded::SetByCluster;
             let fields = if by_cluster { fields } else { Vec::new() };
             let timed = self.set_times(&admitted, fields, &mut outcome, &mut touched);
