@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use transom_guest::Problem;
-use transom_guest::naming::{Naming, is_label};
+use transom_guest::naming::{Naming, check_places};
 
 /// Where and under which names clusters are imported.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -46,19 +46,8 @@ impl Default for Addons {
 impl Settings {
     /// Refuses names that no connection and no ManagedCluster can have.
     pub(crate) fn check(&self) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        if self.hub.as_deref() == Some("") {
-            let why = "empty; leave it out for the connection of the HostedCluster";
-            problems.push(Problem::in_settings("hub", why));
-        }
-        if self
-            .hosting_cluster
-            .as_deref()
-            .is_some_and(|name| !is_label(name))
-        {
-            let why = "not the name of a ManagedCluster: lower-case letters, digits and dashes";
-            problems.push(Problem::in_settings("hostingCluster", why));
-        }
+        let (hub, hosting) = (self.hub.as_deref(), self.hosting_cluster.as_deref());
+        let mut problems = check_places(hub, hosting);
         problems.extend(self.naming.check("naming"));
         problems
     }

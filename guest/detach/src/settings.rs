@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use transom_guest::Problem;
-use transom_guest::naming::{Naming, is_label};
+use transom_guest::naming::{Naming, check_places};
 
 /// The most seconds that a setting may have: a week.
 const WEEK: u32 = 7 * 86_400;
@@ -41,16 +41,8 @@ impl Default for Settings {
 impl Settings {
     /// Refuses names that no connection and no ManagedCluster can have, and times out of range.
     pub(crate) fn check(&self) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        if self.hub.as_deref() == Some("") {
-            let why = "empty; leave it out for the connection of the HostedCluster";
-            problems.push(Problem::in_settings("hub", why));
-        }
-        let hosting = self.hosting_cluster.as_deref();
-        if hosting.is_some_and(|name| !is_label(name)) {
-            let why = "not the name of a ManagedCluster: lower-case letters, digits and dashes";
-            problems.push(Problem::in_settings("hostingCluster", why));
-        }
+        let (hub, hosting) = (self.hub.as_deref(), self.hosting_cluster.as_deref());
+        let mut problems = check_places(hub, hosting);
         if !(1..=WEEK).contains(&self.stuck_after_seconds) {
             let why = "is not from 1 to 604800";
             problems.push(Problem::in_settings("stuckAfterSeconds", why));

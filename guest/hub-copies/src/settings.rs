@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use transom_guest::Problem;
-use transom_guest::naming::is_label;
+use transom_guest::naming::check_places;
 
 /// What is copied, and where.
 #[derive(Clone, Debug, Deserialize)]
@@ -32,16 +32,8 @@ impl Default for Settings {
 impl Settings {
     /// Refuses names that no connection and no ManagedCluster can have, and a guest without work.
     pub(crate) fn check(&self) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        if self.hub.as_deref() == Some("") {
-            let why = "empty; leave it out for the connection of the HostedCluster";
-            problems.push(Problem::in_settings("hub", why));
-        }
-        let hosting = self.hosting_cluster.as_deref();
-        if hosting.is_some_and(|name| !is_label(name)) {
-            let why = "not the name of a ManagedCluster: lower-case letters, digits and dashes";
-            problems.push(Problem::in_settings("hostingCluster", why));
-        }
+        let (hub, hosting) = (self.hub.as_deref(), self.hosting_cluster.as_deref());
+        let mut problems = check_places(hub, hosting);
         if !self.admin_kubeconfig && !self.kubeadmin_password {
             let why = "false like adminKubeconfig, so nothing would be copied";
             problems.push(Problem::in_settings("kubeadminPassword", why));

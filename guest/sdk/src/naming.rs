@@ -135,6 +135,20 @@ fn annotated_name(primary: &Primary) -> Result<Option<String>, Problem> {
     Ok(name.filter(|name| !name.is_empty()))
 }
 
+/// Checks the settings `hub`, a connection, and `hostingCluster`, a ManagedCluster.
+pub fn check_places(hub: Option<&str>, hosting_cluster: Option<&str>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if hub == Some("") {
+        let why = "empty; leave it out for the connection of the HostedCluster";
+        problems.push(Problem::in_settings("hub", why));
+    }
+    if hosting_cluster.is_some_and(|name| !is_label(name)) {
+        let why = "not the name of a ManagedCluster: lower-case letters, digits and dashes";
+        problems.push(Problem::in_settings("hostingCluster", why));
+    }
+    problems
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

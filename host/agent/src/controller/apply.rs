@@ -32,16 +32,12 @@ impl Controller {
             kept,
             mut touched,
         } = planned;
-        let primary = &admitted.work.key.primary;
-        let writes_primary = plan.steps.iter().any(|step| *step.target() == **primary);
         let mut outcome = self.carry_out(&admitted, plan, &mut touched).await;
-        if writes_primary || !fields.is_empty() {
-            let by_cluster = time_added == TimeAdded::SetByCluster;
-            let fields = if by_cluster { fields } else { Vec::new() };
-            let timed = self.set_times(&admitted, fields, &mut outcome, &mut touched);
-            if let Err(failure) = timed.await {
-                return Err(touched.end(failure));
-            }
+        let by_cluster = time_added == TimeAdded::SetByCluster;
+        let fields = if by_cluster { fields } else { Vec::new() };
+        let timed = self.set_times(&admitted, fields, &mut outcome, &mut touched);
+        if let Err(failure) = timed.await {
+            return Err(touched.end(failure));
         }
         let kept = kept.filter(|_| outcome.is_whole());
         let success = Success {
