@@ -48,10 +48,51 @@ impl Stage {
         }
     }
 
+    /// Removes the CRDs that a test added, and their objects, so that the next test may add them.
+    async fn remove_added_crds(&self) -> Result<()> {
+        let crds = self.api(CRD, None).await?;
+        for crd in crds.list_metadata(&ListParams::default()).await?.items {
+            let name = crd.metadata.name.unwrap_or_default();
+            if CRDS.contains(&&*name) {
+                continue;
+            }
+            let crd = self.get(CRD, None, &name).await?.context("no CRD")?;
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let spec = &crd["spec"];
+            let versions = spec["versions"].as_array().context("no versions")?;
+            let stored = versions.iter().find(|version| version["storage"] == true);
+            let version = text(&stored.context("no stored version")?["name"]);
+            let api_version = format!("{}/{version}", text(&spec["group"]));
+            let kind = text(&spec["names"]["kind"]);
+            self.remove_all((&api_version, &kind)).await?;
+            self.remove_crd(&name).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes all objects of a kind, also those with finalizers.
+    async fn remove_all(&self, kind: (&str, &str)) -> Result<()> {
+        let gone = stream::iter(self.list(kind).await?).map(|object| async move {
+            let (namespace, name) = (
+                object.metadata.namespace,
+                object.metadata.name.unwrap_or_default(),
+            );
+            if object.metadata.finalizers.is_some() {
+                let free = json!({"metadata": {"finalizers": null}});
+                self.patch(kind, namespace.as_deref(), &name, free).await?;
+            }
+            self.delete(kind, namespace.as_deref(), &name).await
+        });
+        gone.buffer_unordered(PARALLEL)
+            .try_collect::<Vec<()>>()
+            .await?;
+        Ok(())
+    }
+
     /// Removes everything that a test created, repairs what it left broken, and plants objects that the next test must
     /// not change.
     pub(crate) async fn clear(&self) -> Result<()> {
-        self.remove_policies().await?;
+        self.remove_added_crds().await?;
         for crd in CRDS {
             let there = self.get(CRD, None, crd).await?;
             if there
@@ -66,20 +107,7 @@ impl Stage {
         }
         self.grant().await?;
         for kind in [HOSTED, MANAGED, KLUSTERLET] {
-            let gone = stream::iter(self.list(kind).await?).map(|object| async move {
-                let (namespace, name) = (
-                    object.metadata.namespace,
-                    object.metadata.name.unwrap_or_default(),
-                );
-                if object.metadata.finalizers.is_some() {
-                    let free = json!({"metadata": {"finalizers": null}});
-                    self.patch(kind, namespace.as_deref(), &name, free).await?;
-                }
-                self.delete(kind, namespace.as_deref(), &name).await
-            });
-            gone.buffer_unordered(PARALLEL)
-                .try_collect::<Vec<()>>()
-                .await?;
+            self.remove_all(kind).await?;
         }
         let namespaces = self
             .api(NAMESPACE, None)

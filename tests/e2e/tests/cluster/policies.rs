@@ -41,14 +41,6 @@ impl Stage {
         Ok(self.get(kind, None, CRD_NAME).await?.is_some())
     }
 
-    /// Removes the kind with its objects, if a test left it installed.
-    pub(crate) async fn remove_policies(&self) -> Result<()> {
-        match self.has_policies().await? {
-            true => self.remove_crd(CRD_NAME).await,
-            false => Ok(()),
-        }
-    }
-
     /// The status of the policy about HostedClusters.
     async fn policy_status(&self) -> Result<Value> {
         let policy = self.get(POLICY, None, NAME).await?;
