@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// How Secrets are read whose exact names are unknown until there is a primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SecretReads {
-    /// Those of type `Opaque` are watched: one list at the start, no request for a read; needs the right to list
-    /// Secrets.
+    /// They are watched by type (`Opaque`, and types that have a granted key): one list each at the start, no request
+    /// for a read; needs the right to list Secrets.
     #[default]
     Watch,
     /// Each is read by exact name when it is needed; a change is noticed at the next reconcile.

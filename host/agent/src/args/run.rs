@@ -267,7 +267,7 @@ pub(crate) struct ReachArgs {
 /// How Secrets are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Reads {
-    /// Watch Secrets of type Opaque; needs the permission to list Secrets.
+    /// Watch Secrets of type Opaque, or of TLS and pull secrets where a policy reads their keys; needs the permission to list Secrets.
     Watch,
     /// Get each Secret by its exact name.
     Strict,

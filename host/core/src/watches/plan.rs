@@ -19,6 +19,13 @@ use transom_api::labels;
 /// fields that no guest declares.
 const WHOLE: [&str; 3] = ["Secret", "Service", "Namespace"];
 
+/// The types of Secrets that Kubernetes requires to have a key of data. A role that may read such a key may mean them.
+const TYPES: [(&str, &str); 3] = [
+    ("tls.crt", "kubernetes.io/tls"),
+    ("tls.key", "kubernetes.io/tls"),
+    (".dockerconfigjson", "kubernetes.io/dockerconfigjson"),
+];
+
 /// What is kept of each scope, and which lines of policies need it.
 pub(crate) type Explained = BTreeMap<Scope, (Keep, BTreeSet<Because>)>;
 
@@ -172,7 +179,8 @@ fn declared(revision: &Revision) -> Paths {
     Paths::union(paths)
 }
 
-/// The watches for what a role may read. For Secrets without an exact name they select the type `Opaque`.
+/// The watches for what a role may read. For Secrets without an exact name they select the type `Opaque`, and the types
+/// that have a granted key: never every Secret, because there are many and large ones, such as those of Helm.
 pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule) -> Bounds {
     // Only the guest that decides asks for objects, and gets the fields that it declared.
     let guest = revision
@@ -184,7 +192,7 @@ pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule
         .as_ref()
         .map(|pattern| wildcards(policy, pattern))
         .unwrap_or_default();
-    let mut all = bound(
+    let all = bound(
         &rule.api_version,
         &rule.kind,
         &namespaces,
@@ -192,11 +200,29 @@ pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule
         fields,
     );
     if rule.api_version == "v1" && rule.kind == "Secret" {
-        for (scope, _) in all.iter_mut().filter(|(scope, _)| scope.name.is_none()) {
-            scope.fields = Some("type=Opaque".to_owned());
-        }
+        let (named, all) = all.into_iter().partition(|(scope, _)| scope.name.is_some());
+        return of_types(named, &all, &rule.keys);
     }
     all
+}
+
+/// Adds watches of Secrets, one for each type that may have one of the granted keys.
+fn of_types(named: Bounds, all: &Bounds, keys: &BTreeSet<String>) -> Bounds {
+    let may_have = |(key, _): &&(&str, &str)| keys.contains(*key);
+    let special = TYPES.iter().filter(may_have).map(|(_, kind)| *kind);
+    let types: BTreeSet<_> = special.chain(["Opaque"]).collect();
+    let mut watches = named;
+    for (scope, keep) in all {
+        watches.extend(types.iter().map(|kind| {
+            let fields = Some(format!("type={kind}"));
+            let scope = Scope {
+                fields,
+                ..scope.clone()
+            };
+            (scope, keep.clone())
+        }));
+    }
+    watches
 }
 
 /// The watches for the objects that a policy makes, or may write of those that others made. Objects that it makes are
@@ -585,6 +611,30 @@ mod tests {
         let expected =
             "Secret */* app.kubernetes.io/managed-by=transom: *-kubeconfig in klusterlet-*, whole";
         assert_eq!(watched([target], SecretReads::Strict)[3], expected);
+    }
+
+    #[test]
+    fn secrets_are_watched_of_each_type_that_may_have_a_granted_key() {
+        let watched = |keys: Value| {
+            let role = json!({"role": "a", "kind": "Secret", "namespace": "n", "name": "a-*", "keys": keys});
+            let revision = with(
+                sample::objects_manifest(),
+                &[("/spec/grant/read", json!([role]))],
+            );
+            let mut watched = watched([revision], SecretReads::Watch);
+            watched.retain(|one| one.starts_with("Secret"));
+            watched
+        };
+        let of = |kind: &str| format!("Secret n/* type={kind}: a-* in *, whole");
+        assert_eq!(watched(json!(["token"])), [of("Opaque")]);
+        assert_eq!(
+            watched(json!(["tls.crt", "tls.key"])),
+            [of("Opaque"), of("kubernetes.io/tls")]
+        );
+        assert_eq!(
+            watched(json!([".dockerconfigjson"])),
+            [of("Opaque"), of("kubernetes.io/dockerconfigjson")]
+        );
     }
 
     #[test]
