@@ -6,6 +6,7 @@ use crate::reasons;
 use crate::settings::{Addons, Settings};
 use serde_json::{Value as Json, json};
 use transom_guest::kinds::{Kind, MANAGED_CLUSTER, ManagedCluster, NAMESPACE as NAMESPACES};
+use transom_guest::naming::hosting_cluster;
 use transom_guest::objects::{Answer, Desired, Input, Need, Objects, Requirement, Value, found};
 use transom_guest::{Context, Failure, ObjectRef, Primary, Problem};
 
@@ -89,7 +90,8 @@ impl Objects for AutoImport {
         if import.is_left(there.as_ref()) {
             return Ok(Answer::default());
         }
-        let hosting_cluster = hosting_cluster(context)?;
+        let hosting_cluster =
+            hosting_cluster(&context.agent, context.settings.hosting_cluster.as_deref())?;
         let content = cluster::content(
             &import.name,
             hosting_cluster,
@@ -120,16 +122,6 @@ impl Objects for AutoImport {
         }
         Ok(answer)
     }
-}
-
-fn hosting_cluster(context: &Context<Settings>) -> Result<&str, Problem> {
-    let named = context.settings.hosting_cluster.as_deref();
-    let name = named.unwrap_or(&context.agent.cluster_name);
-    if name.is_empty() {
-        let message = "neither the agent nor the settings name the hosting cluster";
-        return Err(reasons::HOSTING_CLUSTER_UNKNOWN.problem(message));
-    }
-    Ok(name)
 }
 
 fn addon_config(name: &str, addons: &Addons) -> Json {

@@ -6,6 +6,7 @@ use crate::reasons;
 use crate::settings::Settings;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use transom_guest::naming::hosting_cluster;
 use transom_guest::objects::{Answer, Input, Need, Requirement, found};
 use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Reason, Waiting, time};
 
@@ -80,7 +81,8 @@ enum Next {
 fn next(context: &Context<Settings>, primary: &Primary, inputs: &[Input]) -> Result<Next, Problem> {
     let cluster: Option<There> = found(inputs, CLUSTER).read()?;
     let klusterlet: Option<There> = found(inputs, KLUSTERLET).read()?;
-    let hosting_cluster = hosting_cluster(context)?;
+    let hosting_cluster =
+        hosting_cluster(&context.agent, context.settings.hosting_cluster.as_deref())?;
     let is_here = cluster
         .as_ref()
         .is_some_and(|cluster| cluster.is_hosted_by(hosting_cluster));
@@ -98,16 +100,6 @@ fn next(context: &Context<Settings>, primary: &Primary, inputs: &[Input]) -> Res
         _ if is_here => Ok(Next::Cluster),
         _ => Ok(Next::Detached),
     }
-}
-
-fn hosting_cluster(context: &Context<Settings>) -> Result<&str, Problem> {
-    let named = context.settings.hosting_cluster.as_deref();
-    let name = named.unwrap_or(&context.agent.cluster_name);
-    if name.is_empty() {
-        let message = "neither the agent nor the settings name the hosting cluster";
-        return Err(reasons::HOSTING_CLUSTER_UNKNOWN.problem(message));
-    }
-    Ok(name)
 }
 
 impl transom_guest::Objects for Detach {

@@ -1,6 +1,7 @@
 //! The reasons of this guest.
 
 use transom_guest::Reason;
+use transom_guest::naming::HOSTING_CLUSTER_UNKNOWN;
 
 /// All of them.
 pub(crate) const ALL: [Reason; 4] = [
@@ -26,10 +27,4 @@ pub(crate) const KLUSTERLET_STUCK: Reason = Reason {
     name: "KlusterletStuck",
     meaning: "The Klusterlet of a HostedCluster that is being deleted does not go: the operator cannot clean up in the hosted cluster.",
     remedy: "Look at the conditions of the Klusterlet. If the hosted cluster is gone for good, take its finalizer off, or set takeFinalizers.",
-};
-
-pub(crate) const HOSTING_CLUSTER_UNKNOWN: Reason = Reason {
-    name: "HostingClusterUnknown",
-    meaning: "The agent does not know under which name the hub manages the cluster that hosts the control planes.",
-    remedy: "Start the agent with --cluster-name, or set hostingCluster of the guest.",
 };

@@ -4,7 +4,7 @@ use crate::reasons;
 use crate::settings::Settings;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
-use transom_guest::naming::{ANNOTATION_PATH, Naming};
+use transom_guest::naming::{ANNOTATION_PATH, Naming, hosting_cluster};
 use transom_guest::objects::{Absence, Answer, Desired, Input, Need, Requirement, found};
 use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Read};
 
@@ -86,7 +86,7 @@ impl Copies {
         let name = naming.name(&context.agent, primary)?;
         let hub = settings.hub.as_deref();
         let hub = hub.unwrap_or(&primary.reference.cluster);
-        let hosting = hosting_cluster(context)?;
+        let hosting = hosting_cluster(&context.agent, context.settings.hosting_cluster.as_deref())?;
         let secret = |cluster: &str, namespace: &str, name: String| {
             ObjectRef::new(cluster, "v1", "Secret", name).in_namespace(namespace)
         };
@@ -174,14 +174,4 @@ fn content(primary: &Primary, name: &str) -> Json {
             "annotations": {"cluster.open-cluster-management.io/managedcluster-name": name},
         },
     })
-}
-
-fn hosting_cluster(context: &Context<Settings>) -> Result<&str, Problem> {
-    let named = context.settings.hosting_cluster.as_deref();
-    let name = named.unwrap_or(&context.agent.cluster_name);
-    if name.is_empty() {
-        let message = "neither the agent nor the settings name the hosting cluster";
-        return Err(reasons::HOSTING_CLUSTER_UNKNOWN.problem(message));
-    }
-    Ok(name)
 }

@@ -1,13 +1,7 @@
 //! The reasons of the guest `hub-copies`.
 
 use transom_guest::Reason;
-use transom_guest::naming::INVALID_TARGET_NAME;
-
-pub(crate) const HOSTING_CLUSTER_UNKNOWN: Reason = Reason {
-    name: "HostingClusterUnknown",
-    meaning: "The agent does not know under which name the hub manages the cluster that hosts the control planes.",
-    remedy: "Start the agent with --cluster-name, or set hostingCluster of the guest.",
-};
+use transom_guest::naming::{HOSTING_CLUSTER_UNKNOWN, INVALID_TARGET_NAME};
 
 pub(crate) const HUB_NAMESPACE_MISSING: Reason = Reason {
     name: "HubNamespaceMissing",

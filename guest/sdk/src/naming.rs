@@ -14,6 +14,26 @@ pub const INVALID_TARGET_NAME: Reason = Reason {
     remedy: "Name the managed cluster by the annotation cluster.open-cluster-management.io/managedcluster-name: at most 52 lower-case letters, digits and dashes.",
 };
 
+/// The hosting cluster has no name; a guest that calls [`hosting_cluster`] lists it.
+pub const HOSTING_CLUSTER_UNKNOWN: Reason = Reason {
+    name: "HostingClusterUnknown",
+    meaning: "The agent does not know under which name the hub manages the cluster that hosts the control planes.",
+    remedy: "Start the agent with --cluster-name, or set hostingCluster of the guest.",
+};
+
+/// Under which name the hub manages the cluster that hosts the control planes: that of the setting, else the agent's own.
+///
+/// # Errors
+/// [`HOSTING_CLUSTER_UNKNOWN`] if there is neither.
+pub fn hosting_cluster<'a>(agent: &'a Agent, setting: Option<&'a str>) -> Result<&'a str, Problem> {
+    let name = setting.unwrap_or(&agent.cluster_name);
+    if name.is_empty() {
+        let message = "neither the agent nor the settings name the hosting cluster";
+        return Err(HOSTING_CLUSTER_UNKNOWN.problem(message));
+    }
+    Ok(name)
+}
+
 /// The name of the managed cluster; a setting.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
