@@ -99,6 +99,15 @@ pub trait Cluster: Send + Sync {
         label: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>>;
 
+    /// Requests the metadata of the object that `place` names, or of all of its kind and namespace if it names none, whose
+    /// labels are selected. For actions that cannot be undone, because a watch may lag. Empty when the kind is not served.
+    /// A directory answers from what it keeps.
+    fn list_metadata<'a>(
+        &'a self,
+        place: &'a ObjectRef,
+        labels: &'a Selector,
+    ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>>;
+
     /// A place that cannot be read now, where an object that was not found may be. Always `None` for an API server,
     /// whose answer to [`Cluster::confirm`] leaves no doubt.
     fn unread(&self, object: &ObjectRef) -> Option<String>;

@@ -155,6 +155,20 @@ async fn reads(side: &mut Side) -> Result<()> {
     same(cluster.confirm(&a).await, Ok(Some(object)))?;
     same(cluster.read(&absent).await, Ok(None))?;
     same(cluster.confirm(&absent).await, Ok(None))?;
+    for (place, labels, there) in [
+        (map_ref(""), Selector::default(), &["a", "b"][..]),
+        (map_ref(""), Selector::equal("of", "b"), &["b"]),
+        (a.clone(), Selector::default(), &["a"]),
+        (absent.clone(), Selector::default(), &[]),
+    ] {
+        let listed = cluster.list_metadata(&place, &labels).await;
+        let listed = listed.map_err(|failure| format!("{failure:?}"));
+        let names = listed.map(|all| all.into_iter().map(|one| one.reference).collect());
+        same(
+            names,
+            Ok(there.iter().map(|name| map_ref(name)).collect::<Vec<_>>()),
+        )?;
+    }
     ensure!(cluster.weigh(&a) > Some(0), "a has a size");
     same(cluster.weigh(&absent), Some(0))
 }

@@ -10,7 +10,7 @@ mod fields;
 pub mod finalizer;
 pub mod fleet;
 pub mod prune;
-mod remove;
+pub mod remove;
 mod whole;
 
 pub use whole::unlocated;

@@ -5,11 +5,14 @@ use crate::controller::queue::Queued;
 use crate::controller::{Admitted, Controller, Ended, Touched, account};
 use crate::telemetry;
 use std::sync::Arc;
+use transom_api::KnownReason;
 use transom_core::failure::Failure;
 use transom_core::fingerprint;
 use transom_core::object::Object;
 use transom_core::plan::desired::Fields;
 use transom_core::plan::{Outcome, Plan, Step, TimeAdded, brake};
+use transom_core::policy::selector::Selector;
+use transom_core::reference::ObjectRef;
 use transom_core::report::Success;
 use transom_core::work::{Cause, Key};
 
@@ -30,8 +33,12 @@ impl Controller {
             fields,
             time_added,
             kept,
+            ends,
             mut touched,
         } = planned;
+        if let Err(failure) = self.nothing_missed(ends, &touched).await {
+            return Err(touched.end(failure));
+        }
         let mut outcome = self.carry_out(&admitted, plan, &mut touched).await;
         let by_cluster = time_added == TimeAdded::SetByCluster;
         let fields = if by_cluster { fields } else { Vec::new() };
@@ -47,6 +54,41 @@ impl Controller {
             ask_again_at: touched.ask_again_at,
         };
         Ok(Applied { success, touched })
+    }
+
+    /// Checks that what was not there when the guest decided is not there now, before something ends that cannot be
+    /// undone. Watches of two kinds lag behind the API server one apart from the other: works may be known before the
+    /// add-ons that have to go first.
+    async fn nothing_missed(&self, ends: bool, touched: &Touched) -> Result<(), Failure> {
+        if !ends || self.accounts.are_only_asked() {
+            return Ok(());
+        }
+        let unseen = |object: &ObjectRef| {
+            let message = format!("{object} exists, although no watch event has reported it yet");
+            Failure::known(KnownReason::ReadFailed, message)
+        };
+        for set in &touched.sets {
+            let question = set.question();
+            let now = self
+                .connections
+                .list_metadata(&question.place, &question.labels)
+                .await?;
+            if let Some(object) = set.missed(&now) {
+                return Err(unseen(object));
+            }
+        }
+        let every = Selector::default();
+        // What no watch covers was requested just now.
+        let watched = |object: &ObjectRef| self.connections.weigh(object).is_some();
+        let objects = touched.objects.iter();
+        let absent = objects.filter(|(object, seen)| seen.is_absent() && watched(object));
+        for (object, seen) in absent {
+            let now = self.connections.list_metadata(object, &every).await?;
+            if now.iter().any(|now| seen.missed(now)) {
+                return Err(unseen(object));
+            }
+        }
+        Ok(())
     }
 
     /// Sets the times of owned elements that the cluster left without one, and takes the primary as the last write

@@ -93,6 +93,7 @@ impl Controller {
             plan,
             fields,
             time_added: TimeAdded::SetByCluster,
+            ends: false,
             touched,
         })
     }

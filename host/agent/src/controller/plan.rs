@@ -9,7 +9,7 @@ use transom_core::failure::{Class, Failure};
 use transom_core::object::Object;
 use transom_core::plan::desired::{Desired, Fields};
 use transom_core::plan::prune::{self, Pruned};
-use transom_core::plan::{self, Feasible, Plan, Step, TimeAdded, Wanting, finalizer};
+use transom_core::plan::{self, Feasible, Plan, Step, TimeAdded, Wanting, finalizer, remove};
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
 use transom_core::world::{Answer, Lowering};
@@ -26,6 +26,8 @@ pub(super) struct Planned {
     pub(super) time_added: TimeAdded,
     /// Why something that is no longer desired stays, or what the guest waits for.
     pub(super) kept: Option<Failure>,
+    /// Whether the answer ends something that cannot be undone: it removes objects of others, or releases the primary.
+    pub(super) ends: bool,
     /// What was read.
     pub(super) touched: Touched,
 }
@@ -83,8 +85,10 @@ impl Controller {
             kept,
         } = self.undesired(&admitted, undesired);
         let kept = kept.or(waits);
+        let removes = remove::ends_others(&plan.steps, &key.primary);
         // The primary stays until everything that belongs to it is gone, and what is waited for has come.
         let release = release.filter(|_| kept.is_none());
+        let ends = removes || release.is_some();
         let last: Vec<_> = removal.steps.into_iter().chain(release).collect();
         self.accounts
             .would_write(key, &last, touched.primary.as_deref());
@@ -96,6 +100,7 @@ impl Controller {
             fields,
             time_added,
             kept,
+            ends,
             touched,
         })
     }

@@ -148,6 +148,19 @@ impl Cluster for Directory {
         async move { Ok(objects) }.boxed()
     }
 
+    fn list_metadata<'a>(
+        &'a self,
+        place: &'a ObjectRef,
+        labels: &'a Selector,
+    ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>> {
+        let (kind, namespace) = (&place.kind, place.namespace.as_deref());
+        let all = Directory::list(self, &place.api_version, kind, namespace).into_iter();
+        let all = all.filter(|one| place.name.is_empty() || place.name == one.name);
+        let there = all.filter_map(|one| self.shared.read_kept(&one).ok().flatten());
+        let there = there.filter(|object| labels.matches(object)).collect();
+        async move { Ok(there) }.boxed()
+    }
+
     /// Any file may hold the object.
     fn unread(&self, _object: &ObjectRef) -> Option<String> {
         let store = self.shared.store();

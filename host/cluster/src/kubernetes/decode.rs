@@ -167,6 +167,16 @@ pub(super) fn object(
     })
 }
 
+/// Decodes an object of which only the metadata was requested, of the kind and cluster of `like`.
+pub(super) fn metadata(text: &str, like: &ObjectRef) -> Result<Object, Malformed> {
+    let body = serde_json::from_str(text).map_err(|_| Malformed)?;
+    named(body, |namespace, name| ObjectRef {
+        namespace,
+        name,
+        ..like.clone()
+    })
+}
+
 /// An object of which nothing but the name is kept.
 fn name(object: &ObjectRef, version: &str) -> Item {
     Item {

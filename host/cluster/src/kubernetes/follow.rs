@@ -16,7 +16,7 @@ use transom_api::KnownReason;
 use transom_core::watches::{Keep, Scope};
 
 /// Objects per page.
-const PAGE: u32 = 500;
+pub(super) const PAGE: u32 = 500;
 
 /// The task of one watch.
 pub(super) struct Follow {

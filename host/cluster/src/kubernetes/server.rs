@@ -214,6 +214,14 @@ impl Cluster for Server {
         .boxed()
     }
 
+    fn list_metadata<'a>(
+        &'a self,
+        place: &'a ObjectRef,
+        labels: &'a Selector,
+    ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>> {
+        self.kubernetes.list_metadata(place, labels).boxed()
+    }
+
     fn unread(&self, _object: &ObjectRef) -> Option<String> {
         None
     }

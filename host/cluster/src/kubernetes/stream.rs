@@ -4,6 +4,7 @@
 use super::cause::{Cause, Next};
 use super::counts::{Purpose, Verb};
 use super::decode::{self, Page};
+use super::follow;
 use super::resources::Unresolved;
 use super::shared::{Shared, failure};
 use crate::ReadFailure;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use transom_api::KnownReason;
 use transom_core::object::Object;
+use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::reference::dns::is_path_segment;
 
@@ -311,6 +313,52 @@ impl Shared {
             decoded(item.get(), &reference).ok()
         };
         Ok(items.filter_map(|item| object(item)).collect())
+    }
+
+    /// Requests the metadata of one object, or of all of a kind and namespace, whose labels are selected.
+    pub(super) async fn list_metadata(
+        &self,
+        place: &ObjectRef,
+        labels: &Selector,
+    ) -> Result<Vec<Object>, ReadFailure> {
+        match self.metadata_of(place, labels).await {
+            Err(cause) if cause.reason == KnownReason::KindMissing => Ok(Vec::new()),
+            Err(cause) => {
+                // The kind may have been removed since its path was resolved.
+                self.forget(place);
+                Err(failure(place, &cause.into()))
+            }
+            Ok(objects) => Ok(objects),
+        }
+    }
+
+    async fn metadata_of(
+        &self,
+        place: &ObjectRef,
+        labels: &Selector,
+    ) -> Result<Vec<Object>, Cause> {
+        let path = self.path_of(place).await?;
+        let name = (!place.name.is_empty()).then(|| format!("metadata.name={}", place.name));
+        let mut params = ListParams {
+            label_selector: (!labels.is_empty()).then(|| labels.to_string()),
+            field_selector: name,
+            limit: Some(follow::PAGE),
+            ..ListParams::default()
+        };
+        let mut objects = Vec::new();
+        loop {
+            self.counts.add(Verb::List, Purpose::Work);
+            let answer = page(&self.client, &path, &params, Part::Metadata).await?;
+            let bytes = answer.map_err(|unfit| unfit.cause())?;
+            let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|_| Cause::malformed())?;
+            for item in page.items.iter().flatten() {
+                objects.push(decode::metadata(item.get(), place)?);
+            }
+            if page.metadata.next.is_empty() {
+                return Ok(objects);
+            }
+            params.continue_token = Some(page.metadata.next);
+        }
     }
 
     /// The answer to a GET.

@@ -162,6 +162,16 @@ impl Seen {
         *self != Self::default()
     }
 
+    /// Whether an object was seen to be absent, and everything that follows rests on that.
+    pub fn is_absent(&self) -> bool {
+        self.content == Some(None) || self.presence == Some(false)
+    }
+
+    /// Whether an object that was seen to be absent is there now. One that is being deleted may have counted as absent.
+    pub fn missed(&self, now: &Object) -> bool {
+        self.content == Some(None) || self.presence == Some(false) && !now.deleting()
+    }
+
     /// Takes in an object as it was written since, with its fingerprint; none when its state is not known: then any later
     /// state is a change. The fingerprint counts unless only its presence or some fields do.
     pub fn written(&mut self, left: Option<(&Object, Digest)>) {
@@ -262,6 +272,23 @@ mod tests {
 
     fn meaning(seen: &mut Seen, observed: Observed<'_>, now_seconds: i64) -> Meaning {
         seen.observe(observed, &mut Fingerprints::default(), now_seconds)
+    }
+
+    #[test]
+    fn tells_an_absent_object_that_is_there() {
+        let (there, mut dying) = (lease(""), lease(""));
+        dying.body["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let whole = Seen::whole(None);
+        assert!(whole.is_absent() && whole.missed(&there) && whole.missed(&dying));
+        let presence = Seen::of(&need(Form::Presence, Wake::Presence), Some(&dying), 0);
+        assert!(presence.is_absent() && presence.missed(&there) && !presence.missed(&dying));
+        for seen in [
+            Seen::whole(Some(&there)),
+            Seen::pending(),
+            Seen::presence(Some(&there)),
+        ] {
+            assert!(!seen.is_absent(), "{seen:?}");
+        }
     }
 
     #[test]

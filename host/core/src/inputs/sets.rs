@@ -232,6 +232,20 @@ impl SeenSet {
         }
     }
 
+    /// Which objects it has.
+    pub fn question(&self) -> &Question {
+        &self.question
+    }
+
+    /// A member among objects as the cluster has them now that was not seen. Of the objects only the metadata is looked at.
+    pub fn missed<'a>(&self, now: &'a [Object]) -> Option<&'a ObjectRef> {
+        let members = self.members.as_deref();
+        let seen =
+            |object: &Object| members.is_some_and(|all| all.contains_key(&key(&object.reference)));
+        let missed = now.iter().find(|one| self.question.has(one) && !seen(one));
+        missed.map(|object| &object.reference)
+    }
+
     /// Equal for sets that are held once, and so concern the same.
     fn identity(&self) -> (*const Question, Option<*const Members>, Wake) {
         let members = self.members.as_ref().map(Arc::as_ptr);
@@ -451,6 +465,28 @@ mod tests {
         );
         let found = question(true).members(&all, MOST).unwrap();
         assert_eq!(found.members[0].fields, json!({}));
+    }
+
+    #[test]
+    fn tells_a_member_that_was_not_seen() {
+        let question = question(false);
+        let pending = SeenSet::pending(Arc::clone(&question), Wake::Change);
+        let seen = question.members([&labelled("a", 1)], MOST).unwrap().seen;
+        let set = pending.clone().with(seen);
+        let missed = |set: &SeenSet, now: &[Object]| set.missed(now).map(|one| one.name.clone());
+        let (other, b) = (map("other", json!({}), json!({})), labelled("b", 1));
+        assert_eq!(missed(&set, &[labelled("a", 2), other]), None);
+        assert_eq!(
+            missed(&set, &[labelled("a", 1), b.clone()]),
+            Some("b".to_owned())
+        );
+        assert_eq!(
+            missed(&pending, std::slice::from_ref(&b)),
+            Some("b".to_owned())
+        );
+        let mut dying = b;
+        dying.body["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert_eq!(missed(&set, &[dying]), None, "it is no member");
     }
 
     #[test]

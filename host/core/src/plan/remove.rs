@@ -39,6 +39,16 @@ pub(super) fn plan(wanting: &Wanting<'_>, object: &ObjectRef) -> Result<Option<S
     }))
 }
 
+/// Whether steps end something that others made: they remove an object, or take a finalizer off one that is not the
+/// primary. That cannot be undone.
+pub fn ends_others(steps: &[Step], primary: &ObjectRef) -> bool {
+    let ends = |step: &Step| match step {
+        Step::Delete { .. } => true,
+        step => step.is_of_finalizers() && step.target() != primary,
+    };
+    steps.iter().any(ends)
+}
+
 /// Why an object that a rule names is not removed.
 fn refused(object: &ObjectRef, existing: &Object) -> Failure {
     let (reason, why) = match Stamp::read(existing) {
@@ -137,6 +147,26 @@ mod tests {
     }
 
     const SINCE: &str = "2026-03-05T09:00:00Z";
+
+    #[test]
+    fn a_removal_and_a_finalizer_taken_off_others_cannot_be_undone() {
+        let (primary, other) = (ObjectRef::local("v1", "Node", None, "p"), work("w"));
+        let finalizers = |reference: &ObjectRef| Step::Patch {
+            reference: reference.clone(),
+            version: "1".to_owned(),
+            fields: vec![(finalizer::FIELD.to_owned(), Value::Null)],
+        };
+        let delete = Step::Delete {
+            reference: other.clone(),
+            version: "1".to_owned(),
+            uid: String::new(),
+            why: String::new(),
+        };
+        assert!(ends_others(&[finalizers(&primary), delete], &primary));
+        assert!(ends_others(&[finalizers(&other)], &primary));
+        // The policy's own finalizer.
+        assert!(!ends_others(&[finalizers(&primary)], &primary));
+    }
 
     #[test]
     fn removes_what_is_there_by_uid_and_version() {

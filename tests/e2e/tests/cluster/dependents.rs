@@ -1,11 +1,14 @@
 //! Objects that are kept until another object is gone, while it is unknown whether that one exists. Outdated knowledge
 //! never causes a removal.
 
+use crate::access::CLUSTERS as MANAGED_CLUSTERS;
+use crate::leaving::{ADDON, CRDS as LEAVING, WORK};
 use crate::objects::{CLUSTERS, primary};
-use crate::stage::{CRDS, DEADLINE, HOSTED, KLUSTERLET, Stage, on_stage};
+use crate::stage::{CRDS, DEADLINE, HOSTED, KLUSTERLET, MANAGED, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use transom_e2e::agent::Told;
+use transom_e2e::program;
 use transom_test_cluster::{Proxy, wait};
 
 const ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
@@ -128,6 +131,55 @@ fn keeps_managed_objects_while_a_deciding_kind_is_not_served() -> Result<()> {
                 .await
                 .with_context(|| agent.tail())?;
         }
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn nothing_is_removed_because_a_watch_lags() -> Result<()> {
+    on_stage(async |stage| {
+        stage.cluster.install_crds(&LEAVING).await?;
+        let file = program::policy("cleanup");
+        let words = ["--policies", &file.to_string_lossy()];
+        stage.grant_exactly(&words).await?;
+        let name = &format!("{MANAGED_CLUSTERS}lagging");
+        let of_cluster = format!("ManagedCluster {name}");
+        stage.managed(name).await?;
+        stage.objects().namespace(name).await?;
+        let proxy = Proxy::start(&stage.cluster).await?;
+        let agent = stage.start_agent_at(&proxy.server(), &words)?;
+        agent.wait_for(&of_cluster, "Applied InSync")?;
+        // From here on the agent hears of works and clusters, and not of add-ons.
+        proxy.hold(Some("/managedclusteraddons?&watch=true"));
+        proxy.cut();
+        let asked = async || Ok((proxy.met() > 0).then_some(()));
+        wait::until("a watch of add-ons", DEADLINE, asked)
+            .await
+            .with_context(|| agent.tail())?;
+        for kind in [ADDON, WORK] {
+            let body = json!({"apiVersion": kind.0, "kind": kind.1, "spec": {},
+                "metadata": {"name": "last", "namespace": name, "finalizers": ["example.com/hold"]}});
+            stage.objects().create(body).await?;
+        }
+        stage.delete(MANAGED, None, name).await?;
+        agent.wait_for(&of_cluster, "Failed ReadFailed")?;
+        let goes = |object: &Option<Value>| {
+            let object = object.as_ref();
+            object.is_some_and(|object| object["metadata"]["deletionTimestamp"].is_string())
+        };
+        let work = stage.get(WORK, Some(name), "last").await?;
+        ensure!(!goes(&work), "the work goes before the add-on: {work:?}");
+        proxy.hold(None);
+        let gone = async || {
+            let addon = stage.get(ADDON, Some(name), "last").await?;
+            Ok(goes(&addon).then_some(()))
+        };
+        wait::until("the end of the add-on", DEADLINE, gone)
+            .await
+            .with_context(|| agent.tail())?;
+        let work = stage.get(WORK, Some(name), "last").await?;
+        ensure!(!goes(&work), "the work goes before the add-on: {work:?}");
         agent.stop()?;
         Ok(())
     })

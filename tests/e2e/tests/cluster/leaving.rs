@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use transom_e2e::program;
 use transom_test_cluster::wait;
 
-const WORK: (&str, &str) = ("work.open-cluster-management.io/v1", "ManifestWork");
-const ADDON: (&str, &str) = (
+pub(crate) const WORK: (&str, &str) = ("work.open-cluster-management.io/v1", "ManifestWork");
+pub(crate) const ADDON: (&str, &str) = (
     "addon.open-cluster-management.io/v1alpha1",
     "ManagedClusterAddOn",
 );
-const CRDS: [&str; 2] = [
+pub(crate) const CRDS: [&str; 2] = [
     "manifestworks.work.open-cluster-management.io",
     "managedclusteraddons.addon.open-cluster-management.io",
 ];

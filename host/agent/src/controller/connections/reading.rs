@@ -47,6 +47,20 @@ impl Connections {
         confirm.await.map_err(unread(object))
     }
 
+    /// The metadata of an object, or of all of its kind and namespace if `place` has no name, as the cluster has it now,
+    /// whatever the cache says. Nothing when the kind is not served.
+    ///
+    /// # Errors
+    /// When the request fails, with the reason.
+    pub(crate) async fn list_metadata(
+        &self,
+        place: &ObjectRef,
+        labels: &Selector,
+    ) -> Result<Vec<Object>, Failure> {
+        let list = self.cluster(place)?.list_metadata(place, labels);
+        list.await.map_err(unread(place))
+    }
+
     /// A place that cannot be read, where an object that was not found may be.
     pub(crate) fn unread(&self, object: &ObjectRef) -> Option<String> {
         self.by_name.get(&object.cluster)?.unread(object)
