@@ -67,8 +67,8 @@ pub trait Cluster: Send + Sync {
     /// Why objects may be missing.
     fn complete(&self, scope: &Scope) -> Result<(), ReadFailure>;
 
-    /// Those of them that the agent made.
-    fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef>;
+    /// Those of them that bear the stamp of a policy.
+    fn made(&self, policy: &str, api_version: &str, kind: &str) -> BTreeSet<ObjectRef>;
 
     /// The objects that carry the agent's stamp.
     fn stamped(&self) -> Vec<Object>;

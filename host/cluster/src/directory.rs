@@ -255,7 +255,7 @@ impl Directory {
         store.of_kind(first).filter(inside).cloned().collect()
     }
 
-    /// Whether the effective object is one that the agent made whole; such an object is never a primary.
+    /// Whether the effective object is one that the agent made whole.
     pub fn made(&self, reference: &ObjectRef) -> bool {
         matches!(
             self.shared.store().effective(reference),

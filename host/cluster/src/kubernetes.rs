@@ -341,13 +341,15 @@ impl Kubernetes {
             .collect()
     }
 
-    /// The watched objects of a kind that carry the agent's stamp.
-    pub fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
+    /// The watched objects of a kind that carry the stamp of a policy.
+    pub fn made(&self, policy: &str, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
         let mut ours = self.shared.cache().ours();
         ours.retain(|reference| reference.api_version == api_version && reference.kind == kind);
-        ours.into_iter()
-            .filter(|reference| self.stamped_one(reference).is_some())
-            .collect()
+        let of_policy = |reference: &ObjectRef| {
+            let object = self.shared.last_heard(reference);
+            object.is_some_and(|object| Stamp::is_of(&object, policy))
+        };
+        ours.into_iter().filter(of_policy).collect()
     }
 
     fn stamped_one(&self, reference: &ObjectRef) -> Option<Object> {

@@ -177,7 +177,9 @@ async fn writes(side: &mut Side) -> Result<()> {
     let made = map_ref("made");
     side.apply(side.create("1").await?).await?;
     same(side.value(&made).await?, json!("1"))?;
-    same(side.cluster.made("v1", "ConfigMap"), [made.clone()].into())?;
+    let made_by = |policy: &str| side.cluster.made(policy, "v1", "ConfigMap");
+    same(made_by("p"), [made.clone()].into())?;
+    same(made_by("another"), [].into())?;
     let stamped = side.cluster.stamped().into_iter();
     let stamped: Vec<_> = stamped.map(|object| object.reference).collect();
     same(stamped, [made.clone()])?;
@@ -221,7 +223,7 @@ async fn deletes(side: &mut Side) -> Result<()> {
     };
     side.apply(delete.clone()).await?;
     same(side.cluster.read(&map_ref("made")).await, Ok(None))?;
-    same(side.cluster.made("v1", "ConfigMap"), [].into())
+    same(side.cluster.made("p", "v1", "ConfigMap"), [].into())
 }
 
 async fn doubts(side: &mut Side) -> Result<()> {

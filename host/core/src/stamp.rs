@@ -59,6 +59,11 @@ impl Stamp {
         })
     }
 
+    /// Whether an object bears the stamp of a policy. Such an object is never a primary of that policy.
+    pub fn is_of(object: &Object, policy: &str) -> bool {
+        Self::read(object).is_some_and(|stamp| stamp.policy == policy)
+    }
+
     /// Whether both were made by the same policy for the same primary.
     pub fn same_owner(&self, other: &Self) -> bool {
         self.policy == other.policy && self.source == other.source
@@ -163,7 +168,9 @@ mod tests {
             body["metadata"]["annotations"][labels::SOURCE],
             r#"{"cluster":"local","apiVersion":"hypershift.openshift.io/v1beta1","kind":"HostedCluster","namespace":"clusters","name":"demo","uid":"u1"}"#
         );
-        assert_eq!(Stamp::read(&object(body)), Some(stamp()));
+        let object = object(body);
+        assert_eq!(Stamp::read(&object), Some(stamp()));
+        assert!(Stamp::is_of(&object, "p") && !Stamp::is_of(&object, "q"));
     }
 
     #[test]

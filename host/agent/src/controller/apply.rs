@@ -14,6 +14,7 @@ use transom_core::plan::{Outcome, Plan, Step, TimeAdded, brake};
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Success;
+use transom_core::stamp::Stamp;
 use transom_core::work::{Cause, Key};
 
 /// A reconcile that ran to its end.
@@ -178,11 +179,18 @@ impl Controller {
                 }
                 memory.end_of_write(key, step.target(), left)
             };
-            if changed {
+            let before = touched.objects.get_mut(step.target());
+            let aged = before
+                .as_ref()
+                .zip(left)
+                .is_some_and(|(before, (left, _))| {
+                    before.is_aged_by(left, self.clock.now_seconds())
+                });
+            if changed || aged {
                 let cause = Cause::Input(step.target().clone());
                 self.queues.push(key, Queued::Reconcile(cause));
             }
-            if let Some(before) = touched.objects.get_mut(step.target()) {
+            if let Some(before) = before {
                 // Replaces the fingerprint from before the write. When the new one is not known, any later state is a
                 // change.
                 before.written(left);
@@ -201,10 +209,19 @@ impl Controller {
                 let cause = Cause::Input(step.target().clone());
                 self.queues.push(&other, Queued::Reconcile(cause));
             }
+            let made_by = |policy: &str| match step {
+                Step::Create { desired } | Step::Update { desired, .. } => {
+                    Stamp::is_of(desired, policy)
+                }
+                Step::Patch { .. } | Step::Delete { .. } => false,
+            };
             for queue in self.queues.all() {
                 let loaded = queue.loaded();
                 let other = (&queue.policy, step.target()) != (&key.policy, &key.primary);
-                if other && loaded.revision.policy.primary.admits(step.target()) {
+                if other
+                    && !made_by(&queue.policy)
+                    && loaded.revision.policy.primary.admits(step.target())
+                {
                     queue.push(step.target(), Queued::Updated, None);
                 }
             }

@@ -18,7 +18,7 @@ use transom_cluster::kubernetes::{Approvals, Kubernetes, Leadership, Leading, Se
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::plan::{Outcome, Plan, StepOutcome, TimeAdded, WriteFailure};
-use transom_core::policy::PrimaryRule;
+use transom_core::policy::Policy;
 use transom_core::policy::selector::Selector;
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::report::Report;
@@ -185,14 +185,15 @@ impl Connections {
         self.servers().next().is_some()
     }
 
-    /// The primary objects of a policy, on the connection that its rule names. An object that the agent made itself is
-    /// never a primary.
-    pub(crate) fn primaries(&self, rule: &PrimaryRule) -> Vec<ObjectRef> {
+    /// The primary objects of a policy, on the connection that its rule names. An object that the policy made itself is
+    /// never one of them; what another policy made may be (see `adr/0065`).
+    pub(crate) fn primaries(&self, policy: &Policy) -> Vec<ObjectRef> {
+        let rule = &policy.primary;
         let Some(cluster) = self.by_name.get(&rule.cluster) else {
             return Vec::new();
         };
         let mut primaries = cluster.list(&rule.api_version, &rule.kind, &rule.labels);
-        let made = cluster.made(&rule.api_version, &rule.kind);
+        let made = cluster.made(&policy.name, &rule.api_version, &rule.kind);
         primaries.retain(|primary| rule.admits(primary) && !made.contains(primary));
         primaries
     }

@@ -380,7 +380,8 @@ impl Reader<'_> {
                 (false, true) => Seen::shared(existing.as_ref()),
                 (false, false) => continue,
             };
-            self.touched.objects.insert(object.clone(), seen);
+            let before = self.touched.objects.entry(object.clone());
+            before.or_default().narrow(seen);
         }
     }
 

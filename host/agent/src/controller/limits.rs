@@ -197,11 +197,8 @@ impl Controller {
         {
             return primaries;
         }
-        let mut primaries: BTreeSet<ObjectRef> = self
-            .connections
-            .primaries(&policy.primary)
-            .into_iter()
-            .collect();
+        let mut primaries: BTreeSet<ObjectRef> =
+            self.connections.primaries(policy).into_iter().collect();
         {
             let memory = self.memory.lock();
             let keys = memory.results.keys().chain(memory.outputs.keys());

@@ -16,6 +16,7 @@ use transom_core::observation::{Observation, Unreadable};
 use transom_core::reference::ObjectRef;
 use transom_core::report::End;
 use transom_core::signal::Signal;
+use transom_core::stamp::Stamp;
 use transom_core::work::{Cause, Key};
 
 impl Controller {
@@ -113,8 +114,10 @@ impl Controller {
     fn changed(&self, object: &ObjectRef, as_primary: &Queued, observed: Observed<'_>) {
         self.connections.policy_changed(object);
         self.connections.component_changed(object);
+        let made_by = |policy: &str| matches!(observed, Observed::Present(object) if Stamp::is_of(object, policy));
         for queue in self.queues.all() {
-            if queue.loaded().revision.policy.primary.admits(object) {
+            let admits = queue.loaded().revision.policy.primary.admits(object);
+            if admits && !made_by(&queue.policy) {
                 queue.push(object, as_primary.clone(), None);
             }
         }

@@ -84,7 +84,7 @@ impl Controller {
     /// unstamped target that they may want is written. `at_first`: the policy has not worked yet.
     pub(crate) fn expect(&self, loaded: &Loaded, at_first: bool) -> (Vec<ObjectRef>, Vec<Key>) {
         let policy = &loaded.revision.policy;
-        let primaries = self.connections.primaries(&policy.primary);
+        let primaries = self.connections.primaries(policy);
         let mut memory = self.memory.lock();
         let known: BTreeSet<&ObjectRef> = primaries.iter().collect();
         let results = memory.results_of(&policy.name).map(|(key, _)| key);
@@ -126,7 +126,7 @@ impl Controller {
             if !policy.has_targets() {
                 continue;
             }
-            let primaries = self.connections.primaries(&policy.primary);
+            let primaries = self.connections.primaries(policy);
             let keys = primaries
                 .iter()
                 .map(|primary| Key::new(&queue.policy, primary));

@@ -91,10 +91,14 @@ impl Cluster for Directory {
         })
     }
 
-    fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
+    fn made(&self, policy: &str, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
         let objects = Directory::list(self, api_version, kind, None).into_iter();
+        let of_policy = |reference: &ObjectRef| {
+            let object = self.shared.read_kept(reference).ok().flatten();
+            object.is_some_and(|object| Stamp::is_of(&object, policy))
+        };
         objects
-            .filter(|object| Directory::made(self, object))
+            .filter(|object| Directory::made(self, object) && of_policy(object))
             .collect()
     }
 

@@ -168,8 +168,8 @@ impl Cluster for Server {
         self.kubernetes.shared.cache().complete(scope)
     }
 
-    fn made(&self, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
-        self.kubernetes.made(api_version, kind)
+    fn made(&self, policy: &str, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
+        self.kubernetes.made(policy, api_version, kind)
     }
 
     fn stamped(&self) -> Vec<Object> {

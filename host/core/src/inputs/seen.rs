@@ -92,6 +92,11 @@ impl Seen {
         }
     }
 
+    /// Has any change count until it was read once more. What was seen of it stays.
+    pub fn expect(&mut self) {
+        self.pending = true;
+    }
+
     /// The whole object, or its absence.
     pub fn whole(object: Option<&Object>) -> Self {
         Self {
@@ -157,6 +162,12 @@ impl Seen {
         self.ages.extend(later.ages);
     }
 
+    /// Has less of a target count: this. The ages that needs ask for stay.
+    pub fn narrow(&mut self, to: Self) {
+        let ages = std::mem::take(&mut self.ages);
+        *self = Self { ages, ..to };
+    }
+
     /// Whether a change of the object may count.
     pub fn counts(&self) -> bool {
         *self != Self::default()
@@ -184,6 +195,15 @@ impl Seen {
             }
             (_, left) => self.content = Some(left.map(|(_, fingerprint)| fingerprint)),
         }
+    }
+
+    /// Whether an object as it was written since is news: a need asks for the age of a time in it, and the time is on
+    /// another side of its limit now. A watch may have reported the object before the write ended, and says no more.
+    pub fn is_aged_by(&self, left: &Object, now_seconds: i64) -> bool {
+        let mut ages = self.ages.iter();
+        ages.any(|(age, seen)| {
+            Freshness::of(Some(left), age, now_seconds).is_ok_and(|now| now.is_news(*seen))
+        })
     }
 
     /// What an observation means; `fingerprints` are those of the observed object. Takes in times that only moved.
@@ -326,6 +346,29 @@ mod tests {
             meaning(&mut seen, Observed::Present(&now), 0),
             Meaning::Wakes
         );
+    }
+
+    #[test]
+    fn an_own_write_that_gives_an_object_its_age_is_news() {
+        let now = lease("1970-01-01T00:00:10Z");
+        let need = need(age(), Wake::Change);
+        let seen = Seen::of(&need, None, 20);
+        assert!(seen.is_aged_by(&now, 20));
+        let seen = Seen::of(&need, Some(&now), 20);
+        assert!(!seen.is_aged_by(&lease("1970-01-01T00:00:20Z"), 20));
+        assert!(seen.is_aged_by(&now, 310));
+        assert!(!Seen::presence(None).is_aged_by(&now, 20));
+        // A target that is made once keeps the ages of needs.
+        let mut seen = Seen::of(&need, None, 20);
+        seen.expect();
+        seen.add(Seen::whole(None));
+        seen.narrow(Seen::presence(None));
+        assert!(seen.is_aged_by(&now, 20));
+        seen.written(Some((&now, fingerprint::of(&now))));
+        let beat = lease("1970-01-01T00:00:20Z");
+        let there = Observed::Present(&beat);
+        assert_eq!(meaning(&mut seen, there, 20), Meaning::Wakes);
+        assert_eq!(meaning(&mut seen, there, 20), Meaning::Wakes);
     }
 
     #[test]

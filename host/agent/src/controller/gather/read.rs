@@ -182,7 +182,7 @@ impl Reader<'_> {
         let memory = &mut self.controller.memory.lock();
         memory.about_to_read(self.key, &objects);
         for object in objects {
-            self.touched.objects.insert(object, Seen::pending());
+            self.touched.objects.entry(object).or_default().expect();
         }
     }
 
