@@ -32,7 +32,7 @@ pub use objects::Objects;
 pub use process::Process;
 pub use proxy::{Fault, Proxy};
 pub use registry::{Access, COMPONENT, LOGIN, Registry, WASM};
-pub use servers::{controller_manager, helm, kubectl, registration};
+pub use servers::{controller_manager, helm, kubectl, registration, registration_operator};
 pub use signing::{Form, Keys};
 pub use webhook::{Asks, Say, TAINTED_AT, Webhook, set_taint_times};
 pub use wire::{Carries, Tunnels, Wire};

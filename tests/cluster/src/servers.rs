@@ -41,6 +41,11 @@ pub fn registration() -> Result<Command> {
     Ok(Command::new(beside("registration")?))
 }
 
+/// The real operators of Open Cluster Management, of hubs and of klusterlets, without a default cluster.
+pub fn registration_operator() -> Result<Command> {
+    Ok(Command::new(beside("registration-operator")?))
+}
+
 /// The real controller manager of Kubernetes, without a default cluster.
 pub fn controller_manager() -> Result<Command> {
     Ok(Command::new(beside("kube-controller-manager")?))

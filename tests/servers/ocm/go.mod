@@ -1,10 +1,13 @@
-// The controllers of Open Cluster Management that tests run beside the agent: `cargo xtask servers`. go.sum began as the
+// The programs of Open Cluster Management that tests run beside the agent: `cargo xtask servers`. go.sum began as the
 // module's own: it verifies one indirect module that the checksum database lacks.
 module transom.dev/tests/servers/ocm
 
 go 1.25.0
 
-tool open-cluster-management.io/ocm/cmd/registration
+tool (
+	open-cluster-management.io/ocm/cmd/registration
+	open-cluster-management.io/ocm/cmd/registration-operator
+)
 
 require (
 	cel.dev/expr v0.24.0 // indirect
