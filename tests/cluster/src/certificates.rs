@@ -60,9 +60,10 @@ impl Authority {
         self.0.key().serialize_pem()
     }
 
-    /// A certificate for a server on loopback.
-    pub(crate) fn server(&self) -> Result<Pair> {
-        let names: Vec<String> = NAMES.map(str::to_owned).into();
+    /// A certificate for a server on loopback, which has these names, too.
+    pub(crate) fn server(&self, more: &[String]) -> Result<Pair> {
+        let names = NAMES.map(str::to_owned).into_iter();
+        let names: Vec<String> = names.chain(more.iter().cloned()).collect();
         let mut params =
             CertificateParams::new(names).context("failed to name the server's certificate")?;
         params

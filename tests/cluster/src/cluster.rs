@@ -32,6 +32,8 @@ pub struct Options {
     pub fsync: bool,
     /// More flags for the API server, such as `--max-mutating-requests-inflight=1`.
     pub apiserver: Vec<String>,
+    /// More DNS names of the API server, for its certificate.
+    pub names: Vec<String>,
 }
 
 /// A running cluster. Ends when the value is dropped, also in a panic, and with the process, even if that is killed.
@@ -67,7 +69,7 @@ impl Cluster {
         let processes = ProcessGroup::start(folder.path())?;
         let group = processes.group()?;
         let log = |name: &str| folder.path().join(format!("{name}.log"));
-        let mut flags = flags::apiserver(folder.path(), ports, &authority)?;
+        let mut flags = flags::apiserver(folder.path(), ports, &authority, &options.names)?;
         flags.extend(options.apiserver.iter().cloned());
         let apiserver = Process::new(
             "kube-apiserver",
@@ -163,7 +165,7 @@ impl Cluster {
 
     /// A certificate of that CA for a test's server on `127.0.0.1` or `localhost`: a proxy, a webhook.
     pub fn serving_certificate(&self) -> Result<Pair> {
-        self.authority.server()
+        self.authority.server(&[])
     }
 
     /// The user with all permissions (`system:masters`).

@@ -44,8 +44,13 @@ pub(crate) fn etcd(folder: &Path, ports: Ports, fsync: bool) -> Vec<String> {
 }
 
 /// Flags of the API server; writes the files that they name.
-pub(crate) fn apiserver(folder: &Path, ports: Ports, authority: &Authority) -> Result<Vec<String>> {
-    let server = authority.server()?;
+pub(crate) fn apiserver(
+    folder: &Path,
+    ports: Ports,
+    authority: &Authority,
+    names: &[String],
+) -> Result<Vec<String>> {
+    let server = authority.server(names)?;
     let (private, public) = certificates::signing_key()?;
     let file = |name: &str, text: &str| -> Result<String> {
         let path = folder.join(name);

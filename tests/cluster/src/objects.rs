@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// The field manager for objects that tests apply.
 const OWNER: &str = "test";
+/// The deadline for an object to be as it should be. It decides only about what never comes.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The objects of a cluster, as one user sees them.
 pub struct Objects {
@@ -116,6 +118,38 @@ impl Objects {
         self.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
             .map_ok(drop)
             .await
+    }
+
+    /// An object as JSON; null if it is not there.
+    pub async fn get(&self, kind: (&str, &str), place: (Option<&str>, &str)) -> Result<Value> {
+        let api = self.api(kind.0, kind.1, place.0).await?;
+        let found = api.get_opt(place.1).await?;
+        Ok(found
+            .map(serde_json::to_value)
+            .transpose()?
+            .unwrap_or_default())
+    }
+
+    /// Waits until an object is as it should be, and returns it; null while it is not there.
+    pub async fn wait_for(
+        &self,
+        kind: (&str, &str),
+        place: (Option<&str>, &str),
+        is_right: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let mut last = Value::Null;
+        let came = wait::until("an object as it should be", PATIENCE, async || {
+            last = self.get(kind, place).await?;
+            Ok(is_right(&last).then_some(()))
+        });
+        let came = came.await;
+        // Of a Secret nothing else is shown.
+        let shown = match kind.1 {
+            "Secret" => &last["metadata"],
+            _ => &last,
+        };
+        came.with_context(|| format!("{} {place:?}: it is {shown:#}", kind.1))?;
+        Ok(last)
     }
 
     /// A token of a service account; creates the account and its namespace if they are missing.

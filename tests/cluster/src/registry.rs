@@ -250,7 +250,7 @@ fn config(
     });
     if let Some(authority) = authority {
         let (certificate, key) = (folder.join("server.crt"), folder.join("server.key"));
-        let pair = authority.server()?;
+        let pair = authority.server(&[])?;
         write(&certificate, &pair.certificate)?;
         write(&key, &pair.key)?;
         config["http"]["tls"] = json!({"certificate": certificate, "key": key});

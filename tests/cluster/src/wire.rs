@@ -186,6 +186,16 @@ pub struct Tunnels {
 impl Tunnels {
     /// Starts one on loopback.
     pub fn start() -> Result<Self> {
+        Self::listen(None)
+    }
+
+    /// One whose tunnels all end at a server, `https://127.0.0.1:<port>`, whatever name they are asked for: it takes the
+    /// place of the DNS of a cluster.
+    pub fn to(server: &str) -> Result<Self> {
+        Self::listen(Some(server.trim_start_matches("https://").to_owned()))
+    }
+
+    fn listen(end: Option<String>) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("failed to listen for a proxy")?;
         let tunnels = Self {
             port: listener.local_addr()?.port(),
@@ -194,9 +204,9 @@ impl Tunnels {
         let made = Arc::clone(&tunnels.made);
         thread::spawn(move || {
             for from in listener.incoming().flatten() {
-                let made = Arc::clone(&made);
+                let (made, end) = (Arc::clone(&made), end.clone());
                 // Closes the connection on any other request.
-                thread::spawn(move || drop(tunnel(&from, &made)));
+                thread::spawn(move || drop(tunnel(&from, end.as_deref(), &made)));
             }
         });
         Ok(tunnels)
@@ -208,7 +218,7 @@ impl Tunnels {
     }
 }
 
-fn tunnel(from: &TcpStream, made: &AtomicUsize) -> io::Result<()> {
+fn tunnel(from: &TcpStream, end: Option<&str>, made: &AtomicUsize) -> io::Result<()> {
     let mut head = BufReader::new(from);
     let mut first = String::new();
     head.read_line(&mut first)?;
@@ -223,7 +233,7 @@ fn tunnel(from: &TcpStream, made: &AtomicUsize) -> io::Result<()> {
         line.clear();
     }
     made.fetch_add(1, Ordering::SeqCst);
-    let to = TcpStream::connect(target)?;
+    let to = TcpStream::connect(end.unwrap_or(target))?;
     (&*from).write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
     let (mut back, mut out) = (to.try_clone()?, from.try_clone()?);
     thread::spawn(move || {
