@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 /// Tests of the soak: the name, the file that contains it, and what it does.
-const SOAK: [(&str, &str, &str); 5] = [
+const SOAK: [(&str, &str, &str); 7] = [
     (
         "crash::soak",
         "e2e",
@@ -25,6 +25,16 @@ const SOAK: [(&str, &str, &str); 5] = [
         "100 kills over 300 clusters on a real API server",
     ),
     (
+        "hub_faults::soak",
+        "cluster",
+        "100 kills over 40 clusters that are accepted, denied and removed under all policies, on a real API server",
+    ),
+    (
+        "joining::rotation",
+        "cluster",
+        "a client certificate of 170 s that the real registration agent renews",
+    ),
+    (
         "succession::soak",
         "cluster",
         "100 leaders that end during a rollout, on a real API server",
@@ -39,7 +49,7 @@ const SOAK: [(&str, &str, &str); 5] = [
 /// Which tests of the soak to run.
 #[derive(clap::Args)]
 pub(crate) struct Soak {
-    /// Run only the test whose name begins with this: crash, swap, faults, succession or races
+    /// Run only the test whose name begins with this: crash, swap, faults, hub_faults, joining, succession or races
     only: Option<String>,
 }
 
@@ -49,7 +59,7 @@ pub(crate) fn soak(args: &Soak) -> Result<()> {
     let wanted = || SOAK.iter().filter(|(name, ..)| name.starts_with(only));
     ensure!(
         wanted().next().is_some(),
-        "no such test; the tests are crash, swap, faults, succession and races"
+        "no such test; the tests are crash, swap, faults, hub_faults, joining, succession and races"
     );
     guests::run(&guests::Args::default())?;
     for (name, file, what) in wanted() {

@@ -33,22 +33,6 @@ fn decided(accepted: bool) -> Value {
         "reason": format!("HubClusterAdmin{word}"), "message": format!("{word} by hub cluster admin")})
 }
 
-/// Waits until an object is there, or is not.
-async fn wait_for(
-    stage: &Stage,
-    kind: (&str, &str),
-    namespace: Option<&str>,
-    name: &str,
-    there: bool,
-) -> Result<()> {
-    let what = format!("{} {name} to be there: {there}", kind.1);
-    wait::until(&what, DEADLINE, async || {
-        let found = stage.get(kind, namespace, name).await?;
-        Ok((found.is_some() == there).then_some(()))
-    })
-    .await
-}
-
 /// The cluster that a shared role was made for.
 async fn keeper(stage: &Stage, role: &str) -> Result<Option<String>> {
     let found = stage.get(ROLE, None, role).await?;
@@ -64,6 +48,7 @@ fn agents_get_rights_with_the_acceptance_and_lose_them_with_a_denial() -> Result
     on_stage(async |stage| {
         stage.cluster.install_crds(&[WORKS]).await?;
         let [one, two] = ["one", "two"].map(|name| format!("{CLUSTERS}{name}"));
+        let here = Some(one.as_str());
         let file = program::policy("cluster-access");
         let words = ["--policies", &file.to_string_lossy()];
         let rights = stage.grant_exactly(&words).await?;
@@ -104,7 +89,10 @@ fn agents_get_rights_with_the_acceptance_and_lose_them_with_a_denial() -> Result
         let [registration, work] =
             ["registration", "work"].map(|what| format!("{PREFIX}{one}:{what}"));
         stage.delete(BINDING, Some(&one), &registration).await?;
-        wait_for(stage, BINDING, Some(&one), &registration, true).await?;
+        stage
+            .objects()
+            .wait_for(BINDING, (here, &registration), Value::is_object)
+            .await?;
         // The one for which the shared roles were made is denied while it has a work: its work agent may clean up.
         let shared = format!("{PREFIX}work");
         let first = keeper(stage, &shared).await?.context("no shared role")?;
@@ -117,10 +105,16 @@ fn agents_get_rights_with_the_acceptance_and_lose_them_with_a_denial() -> Result
             &format!("ManagedCluster {one}"),
             "Waiting ManifestWorksRemain",
         )?;
-        wait_for(stage, BINDING, Some(&one), &registration, false).await?;
+        stage
+            .objects()
+            .wait_for(BINDING, (here, &registration), Value::is_null)
+            .await?;
         ensure!(stage.get(BINDING, Some(&one), &work).await?.is_some());
         stage.delete(WORK, Some(&one), "w").await?;
-        wait_for(stage, BINDING, Some(&one), &work, false).await?;
+        stage
+            .objects()
+            .wait_for(BINDING, (here, &work), Value::is_null)
+            .await?;
         // The shared roles go over to the other one, and the role of the denied one has one rule.
         wait::until(
             "the shared role for the second cluster",
@@ -139,7 +133,10 @@ fn agents_get_rights_with_the_acceptance_and_lose_them_with_a_denial() -> Result
             stage.delete(MANAGED, None, name).await?;
         }
         for role in [&one, &two, "registration", "work"] {
-            wait_for(stage, ROLE, None, &format!("{PREFIX}{role}"), false).await?;
+            stage
+                .objects()
+                .wait_for(ROLE, (None, &format!("{PREFIX}{role}")), Value::is_null)
+                .await?;
         }
         let namespace = stage.get(NAMESPACE, None, &one).await?;
         let labels = namespace.context("no namespace")?["metadata"]["labels"].take();

@@ -30,7 +30,12 @@ impl Stage {
     }
 
     /// The same with the clock of the machine.
-    fn command_at_real_time(&self, user: &User, server: &str, words: &[&str]) -> Result<Command> {
+    pub(crate) fn command_at_real_time(
+        &self,
+        user: &User,
+        server: &str,
+        words: &[&str],
+    ) -> Result<Command> {
         let kubeconfig = self
             .cluster
             .folder()

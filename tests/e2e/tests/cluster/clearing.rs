@@ -8,6 +8,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{ListParams, PostParams};
 use kube::core::Request;
 use serde_json::{Value, json};
+use transom_api::labels;
 use transom_core::rights::LIMITS;
 use transom_test_cluster::LOOSE;
 
@@ -151,9 +152,22 @@ impl Stage {
             self.delete(revisions, object.metadata.namespace.as_deref(), &name)
                 .await?;
         }
+        let made = format!("{}={}", labels::MANAGED_BY, labels::MANAGER);
         for kind in ["ClusterRoleBinding", "ClusterRole"] {
+            // A policy made these for clusters that are gone by now.
+            let kind = ("rbac.authorization.k8s.io/v1", kind);
+            let made = ListParams::default().labels(&made);
+            for object in self
+                .api(kind, None)
+                .await?
+                .list_metadata(&made)
+                .await?
+                .items
+            {
+                let name = object.metadata.name.unwrap_or_default();
+                self.delete(kind, None, &name).await?;
+            }
             for name in ["person-editor", "person-owner"] {
-                let kind = ("rbac.authorization.k8s.io/v1", kind);
                 self.delete(kind, None, name).await?;
             }
         }

@@ -3,14 +3,14 @@
 
 use crate::importing::{put, two_servers};
 use crate::objects::{CLUSTERS, primary};
-use crate::stage::{DEADLINE, HOME, HOSTED, SECRET, Stage, on_stage};
+use crate::stage::{HOME, HOSTED, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fs;
 use transom_e2e::program;
-use transom_test_cluster::{Cluster, Objects, Options, wait};
+use transom_test_cluster::{Cluster, Objects, Options};
 
 /// The namespace of the copies.
 pub(crate) const HUB: &str = "local-cluster";
@@ -33,7 +33,7 @@ fn policy(change: impl FnOnce(&mut Value)) -> Result<Value> {
 }
 
 /// A HostedCluster that is available, with both secrets; returns their data.
-async fn hosted(stage: &Stage, name: &str) -> Result<[Value; 2]> {
+pub(crate) async fn hosted(stage: &Stage, name: &str) -> Result<[Value; 2]> {
     stage.ready(name, false).await?;
     let source = format!("{name}-admin-kubeconfig");
     let source = stage.get(SECRET, Some(CLUSTERS), &source).await?;
@@ -47,20 +47,9 @@ async fn hosted(stage: &Stage, name: &str) -> Result<[Value; 2]> {
 
 /// Waits until a Secret has this data; null for a Secret that is gone.
 async fn wait_for(objects: &Objects, namespace: &str, name: &str, data: &Value) -> Result<Value> {
-    let secrets = objects.api(SECRET.0, SECRET.1, Some(namespace)).await?;
-    let mut last = Value::Null;
-    let came = wait::until("the copy of a secret", DEADLINE, async || {
-        let found = secrets.get_opt(name).await?;
-        last = found
-            .map(serde_json::to_value)
-            .transpose()?
-            .unwrap_or_default();
-        Ok((last["data"] == *data).then_some(()))
-    });
-    // The data is a credential, so it is not shown.
-    came.await
-        .with_context(|| format!("{namespace}/{name}: it is {}", last["metadata"]))?;
-    Ok(last)
+    let is_right = |secret: &Value| secret["data"] == *data;
+    let place = (Some(namespace), name);
+    objects.wait_for(SECRET, place, is_right).await
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! rbac` prints: members are counted, bindings are bound, namespaces come to the clusters, and the sets that every hub has
 //! are kept.
 
-use crate::importing::{put, wait_for};
+use crate::importing::put;
 use crate::inputs::reconciles_of;
 use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
 use crate::status::wait_for_condition;
@@ -76,7 +76,7 @@ async fn wait_for_members(stage: &Stage, set: &str, number: usize) -> Result<()>
 
 async fn wait_for_binding(stage: &Stage, status: &str, reason: &str) -> Result<()> {
     let place = (Some("default"), "late");
-    let bound = wait_for(stage, BINDING, place, |binding| {
+    let bound = stage.objects().wait_for(BINDING, place, |binding| {
         let said = &binding["status"]["conditions"][0];
         said["type"] == "Bound" && said["status"] == status && said["reason"] == reason
     });
@@ -90,7 +90,7 @@ async fn wait_for_selector(
     is_right: fn(&Value) -> bool,
 ) -> Result<Value> {
     let selector = |set: &Value| is_right(&set["spec"]["clusterSelector"]);
-    wait_for(stage, SET, (None, name), selector).await
+    stage.objects().wait_for(SET, (None, name), selector).await
 }
 
 fn is_exclusive(selector: &Value) -> bool {
@@ -235,7 +235,10 @@ async fn namespaces(stage: &Stage) -> Result<()> {
     };
     let both = [named("b", "y"), named("b", "z")];
     let is_both = |cluster: &Value| there(cluster) == both;
-    let cluster = wait_for(stage, MANAGED, (None, "one"), is_both).await?;
+    let cluster = stage
+        .objects()
+        .wait_for(MANAGED, (None, "one"), is_both)
+        .await?;
     let mut status = cluster["status"].clone();
     let said = json!([{"type": "NamespaceAvailable", "status": "True", "reason": "NamespaceApplied",
         "message": "m", "lastTransitionTime": "2026-11-21T07:00:00Z"}]);
@@ -244,12 +247,17 @@ async fn namespaces(stage: &Stage) -> Result<()> {
     let one = json!({"spec": {"managedNamespaces": [{"name": "z"}]}});
     stage.patch(SET, None, "b", one).await?;
     let is_one = |cluster: &Value| there(cluster) == [named("b", "z")];
-    let cluster = wait_for(stage, MANAGED, (None, "one"), is_one).await?;
+    let cluster = stage
+        .objects()
+        .wait_for(MANAGED, (None, "one"), is_one)
+        .await?;
     let kept = &cluster["status"]["managedNamespaces"][0]["conditions"];
     ensure!(*kept == said, "{kept}");
     label(stage, "one", json!({LABEL: "a"})).await?;
     let is_none = |cluster: &Value| there(cluster).is_empty();
-    wait_for(stage, MANAGED, (None, "one"), is_none)
+    stage
+        .objects()
+        .wait_for(MANAGED, (None, "one"), is_none)
         .await
         .map(drop)
 }

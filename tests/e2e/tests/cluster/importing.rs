@@ -77,23 +77,6 @@ async fn install_addon_configs(stage: &Stage) -> Result<()> {
     stage.cluster.wait_for_crd(name).await
 }
 
-/// Waits until an object is as it should be.
-pub(crate) async fn wait_for(
-    stage: &Stage,
-    kind: (&str, &str),
-    place: (Option<&str>, &str),
-    is_right: impl Fn(&Value) -> bool,
-) -> Result<Value> {
-    let mut last = Value::Null;
-    let came = wait::until("an object as it should be", DEADLINE, async || {
-        last = stage.get(kind, place.0, place.1).await?.unwrap_or_default();
-        Ok(is_right(&last).then_some(()))
-    });
-    came.await
-        .with_context(|| format!("{} {place:?}: it is {last}", kind.1))?;
-    Ok(last)
-}
-
 async fn label(stage: &Stage, name: &str, value: &str) -> Result<()> {
     let body = json!({"metadata": {"labels": {"example.com/tier": value}}});
     stage.patch(HOSTED, Some(CLUSTERS), name, body).await
@@ -120,7 +103,10 @@ fn a_hosted_cluster_becomes_a_managed_cluster_with_addons_and_its_kubeconfig() -
         let mark = stage.mark()?;
         let agent = stage.start_agent(&[&["--policies", path], &SELF_MANAGED[..]].concat())?;
         stage.ready("import-shop", false).await?;
-        let cluster = wait_for(stage, MANAGED, (None, "import-shop"), Value::is_object).await?;
+        let cluster = stage
+            .objects()
+            .wait_for(MANAGED, (None, "import-shop"), Value::is_object)
+            .await?;
         ensure!(
             cluster["spec"] == json!({"hubAcceptsClient": true, "leaseDurationSeconds": 60}),
             "{cluster}"
@@ -145,13 +131,14 @@ fn a_hosted_cluster_becomes_a_managed_cluster_with_addons_and_its_kubeconfig() -
             .await?;
         ensure!(missing.is_none(), "{missing:?}");
         stage.objects().namespace("import-shop").await?;
-        let config = wait_for(
-            stage,
-            ADDON_CONFIG,
-            (Some("import-shop"), "import-shop"),
-            Value::is_object,
-        )
-        .await?;
+        let config = stage
+            .objects()
+            .wait_for(
+                ADDON_CONFIG,
+                (Some("import-shop"), "import-shop"),
+                Value::is_object,
+            )
+            .await?;
         ensure!(
             config["spec"]["searchCollector"]["enabled"] == json!(false)
                 && config["spec"]["policyController"]["enabled"] == json!(true),
@@ -184,14 +171,20 @@ fn a_hosted_cluster_is_imported_once_and_what_people_change_stays() -> Result<()
         agent.wait_for(&primary("import-once"), "Applied InSync")?;
         let is_noted =
             |hosted: &Value| hosted["metadata"]["annotations"][IMPORTED] == "import-once";
-        wait_for(stage, HOSTED, (Some(CLUSTERS), "import-once"), is_noted).await?;
+        stage
+            .objects()
+            .wait_for(HOSTED, (Some(CLUSTERS), "import-once"), is_noted)
+            .await?;
         // A person denies it, and the hub finds out where it runs; labels of the HostedCluster follow.
         let body = json!({"metadata": {"labels": {"cloud": "Azure"}},
             "spec": {"hubAcceptsClient": false, "leaseDurationSeconds": 120}});
         stage.patch(MANAGED, None, "import-once", body).await?;
         label(stage, "import-once", "gold").await?;
         let labelled = |cluster: &Value| has_label(cluster, "gold");
-        let cluster = wait_for(stage, MANAGED, (None, "import-once"), labelled).await?;
+        let cluster = stage
+            .objects()
+            .wait_for(MANAGED, (None, "import-once"), labelled)
+            .await?;
         ensure!(
             cluster["spec"]["hubAcceptsClient"] == json!(false)
                 && cluster["spec"]["leaseDurationSeconds"] == json!(120)
@@ -200,7 +193,10 @@ fn a_hosted_cluster_is_imported_once_and_what_people_change_stays() -> Result<()
         );
         // A person detaches it: neither a change nor another agent imports it again.
         stage.delete(MANAGED, None, "import-once").await?;
-        wait_for(stage, MANAGED, (None, "import-once"), Value::is_null).await?;
+        stage
+            .objects()
+            .wait_for(MANAGED, (None, "import-once"), Value::is_null)
+            .await?;
         agent.stop()?;
         label(stage, "import-once", "silver").await?;
         let agent = stage.start_agent(&words)?;
@@ -213,7 +209,10 @@ fn a_hosted_cluster_is_imported_once_and_what_people_change_stays() -> Result<()
             .patch(HOSTED, Some(CLUSTERS), "import-once", body)
             .await?;
         let labelled = |cluster: &Value| has_label(cluster, "silver");
-        wait_for(stage, MANAGED, (None, "import-once"), labelled).await?;
+        stage
+            .objects()
+            .wait_for(MANAGED, (None, "import-once"), labelled)
+            .await?;
         // The HostedCluster goes; the ManagedCluster stays.
         stage.delete(HOSTED, Some(CLUSTERS), "import-once").await?;
         agent.wait_for(&primary("import-once"), "Held SourceDeleted")?;
@@ -316,7 +315,10 @@ fn a_hosted_cluster_is_imported_into_a_hub_on_another_server() -> Result<()> {
         ensure!(hosting.as_deref() == Some("host-1"), "{hosting:?}");
         let is_noted =
             |hosted: &Value| hosted["metadata"]["annotations"][IMPORTED] == "host-1-import-far";
-        wait_for(stage, HOSTED, (Some(CLUSTERS), "import-far"), is_noted).await?;
+        stage
+            .objects()
+            .wait_for(HOSTED, (Some(CLUSTERS), "import-far"), is_noted)
+            .await?;
         agent.stop()?;
         stage.nothing_denied(mark).await?;
         let denied = hub.audit().since(there)?.into_iter();

@@ -3,14 +3,13 @@
 
 use crate::access::{CLUSTERS, PREFIX};
 use crate::objects::CLUSTERS as HOSTED_IN;
-use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, MANAGED, Stage, on_stage};
+use crate::stage::{HOSTED, KLUSTERLET, MANAGED, Stage, on_stage};
 use crate::status::wait_for_condition;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use transom_e2e::program;
-use transom_test_cluster::wait;
 
 pub(crate) const WORK: (&str, &str) = ("work.open-cluster-management.io/v1", "ManifestWork");
 pub(crate) const ADDON: (&str, &str) = (
@@ -28,28 +27,14 @@ const HOLD: &str = "example.com/hold";
 /// The Klusterlet that does not go.
 pub(crate) const STUCK: &str = "klusterlet-import-leaving";
 
-/// Waits until an object is as it should be; none when it is not there.
-async fn wait_for(
-    stage: &Stage,
-    kind: (&str, &str),
-    place: (Option<&str>, &str),
-    is_right: impl Fn(Option<&Value>) -> bool,
-) -> Result<()> {
-    let mut last = None;
-    let came = wait::until("an object as it should be", DEADLINE, async || {
-        last = stage.get(kind, place.0, place.1).await?;
-        Ok(is_right(last.as_ref()).then_some(()))
-    });
-    came.await
-        .with_context(|| format!("{} {place:?}: it is {last:?}", kind.1))
+/// Whether an object is being deleted.
+pub(crate) fn goes(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
 }
 
-fn goes(object: Option<&Value>) -> bool {
-    object.is_some_and(|object| object["metadata"]["deletionTimestamp"].is_string())
-}
-
-fn finalizers(object: Option<&Value>) -> Vec<&str> {
-    let names = object.and_then(|object| object["metadata"]["finalizers"].as_array());
+/// Who holds an object.
+pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
+    let names = object["metadata"]["finalizers"].as_array();
     let names = names.into_iter().flatten().filter_map(Value::as_str);
     names.collect()
 }
@@ -107,20 +92,23 @@ fn a_primary_stays_until_its_guest_releases_it() -> Result<()> {
         hold(stage, MANAGED, one, &json!([HOLD])).await?;
         let mark = stage.mark()?;
         let agent = stage.start_agent(&words)?;
-        let both = |there: Option<&Value>| finalizers(there) == [HOLD, "example.com/leaving"];
-        wait_for(stage, MANAGED, one, both).await?;
+        let both = |there: &Value| finalizers(there) == [HOLD, "example.com/leaving"];
+        stage.objects().wait_for(MANAGED, one, both).await?;
         // Somebody takes it off.
         hold(stage, MANAGED, one, &json!([HOLD])).await?;
-        wait_for(stage, MANAGED, one, both).await?;
+        stage.objects().wait_for(MANAGED, one, both).await?;
         // It is deleted while no agent runs, and the others let it go.
         agent.stop()?;
         stage.delete(MANAGED, None, "one").await?;
         hold(stage, MANAGED, one, &json!(["example.com/leaving"])).await?;
         let agent = stage.start_agent(&words)?;
         agent.wait_for_first_pass()?;
-        wait_for(stage, MANAGED, one, goes).await?;
+        stage.objects().wait_for(MANAGED, one, goes).await?;
         put_policy(&folder, "UntilDeleted")?;
-        wait_for(stage, MANAGED, one, |there| there.is_none()).await?;
+        stage
+            .objects()
+            .wait_for(MANAGED, one, Value::is_null)
+            .await?;
         agent.stop()?;
         stage.nothing_denied(mark).await
     })
@@ -241,13 +229,10 @@ fn a_guest_removes_nothing_beyond_its_grant() -> Result<()> {
         stage.managed("granted").await?;
         let label = json!({"metadata": {"labels": {"example.com/case": "granted"}}});
         stage.patch(MANAGED, None, "granted", label).await?;
-        wait_for(
-            stage,
-            CONFIG_MAP,
-            (Some("default"), "disposable"),
-            |there| there.is_none(),
-        )
-        .await?;
+        stage
+            .objects()
+            .wait_for(CONFIG_MAP, (Some("default"), "disposable"), Value::is_null)
+            .await?;
         agent.stop()?;
         for name in ["precious", "made"] {
             stage.delete(CONFIG_MAP, Some("default"), name).await?;
@@ -280,21 +265,26 @@ fn add_ons_and_works_go_in_their_order_and_the_cluster_last() -> Result<()> {
         let mark = stage.mark()?;
         let agent = stage.start_agent(&words)?;
         let of_cluster = (None, name.as_str());
-        wait_for(stage, MANAGED, of_cluster, |there| {
-            let mut names = finalizers(there);
-            names.sort_unstable();
-            let prefix = "cluster.open-cluster-management.io/";
-            names
-                == [
-                    &*format!("{prefix}api-resource-cleanup"),
-                    &*format!("{prefix}resource-cleanup"),
-                ]
-        })
-        .await?;
+        stage
+            .objects()
+            .wait_for(MANAGED, of_cluster, |there| {
+                let mut names = finalizers(there);
+                names.sort_unstable();
+                let prefix = "cluster.open-cluster-management.io/";
+                names
+                    == [
+                        &*format!("{prefix}api-resource-cleanup"),
+                        &*format!("{prefix}resource-cleanup"),
+                    ]
+            })
+            .await?;
         let [registration, work] =
             ["registration", "work"].map(|what| format!("{PREFIX}{name}:{what}"));
         let here = Some(name.as_str());
-        wait_for(stage, BINDING, (here, &work), |there| there.is_some()).await?;
+        stage
+            .objects()
+            .wait_for(BINDING, (here, &work), Value::is_object)
+            .await?;
         let held = json!([HOLD]);
         for (kind, object, priority) in [
             (ADDON, "addon", "0"),
@@ -313,27 +303,36 @@ fn add_ons_and_works_go_in_their_order_and_the_cluster_last() -> Result<()> {
         stage.delete(MANAGED, None, name).await?;
         let addon = (here, "addon");
         wait_for_condition(stage, MANAGED, name, &left("managedclusteraddons", 1, 1)).await?;
-        wait_for(stage, ADDON, addon, goes).await?;
-        wait_for(stage, BINDING, (here, &registration), |there| {
-            there.is_none()
-        })
-        .await?;
+        stage.objects().wait_for(ADDON, addon, goes).await?;
+        stage
+            .objects()
+            .wait_for(BINDING, (here, &registration), Value::is_null)
+            .await?;
         agent.wait_for_lines(
             1,
             &[r#""policy":"cleanup""#, r#""reason":"ResourceRemaining""#],
         )?;
-        ensure!(!goes(stage.get(WORK, here, "first").await?.as_ref()));
+        ensure!(!goes(&stage.objects().get(WORK, (here, "first")).await?));
         hold(stage, ADDON, addon, &Value::Null).await?;
         wait_for_condition(stage, MANAGED, name, &left("manifestworks", 2, 1)).await?;
-        wait_for(stage, WORK, (here, "first"), goes).await?;
-        ensure!(!goes(stage.get(WORK, here, "last").await?.as_ref()));
+        stage
+            .objects()
+            .wait_for(WORK, (here, "first"), goes)
+            .await?;
+        ensure!(!goes(&stage.objects().get(WORK, (here, "last")).await?));
         hold(stage, WORK, (here, "first"), &Value::Null).await?;
         wait_for_condition(stage, MANAGED, name, &left("manifestworks", 1, 1)).await?;
         ensure!(stage.get(BINDING, here, &work).await?.is_some());
         ensure!(stage.get(MANAGED, None, name).await?.is_some());
         hold(stage, WORK, (here, "last"), &Value::Null).await?;
-        wait_for(stage, MANAGED, of_cluster, |there| there.is_none()).await?;
-        wait_for(stage, BINDING, (here, &work), |there| there.is_none()).await?;
+        stage
+            .objects()
+            .wait_for(MANAGED, of_cluster, Value::is_null)
+            .await?;
+        stage
+            .objects()
+            .wait_for(BINDING, (here, &work), Value::is_null)
+            .await?;
         agent.stop()?;
         stage.nothing_denied(mark).await?;
         let mut unused = stage.unused(&rights, mark)?;
@@ -387,11 +386,16 @@ fn a_hosted_cluster_leaves_its_hub_before_it_goes() -> Result<()> {
         stage.ready(name, false).await?;
         let cluster = (None, name);
         let hosted = (Some(HOSTED_IN), name);
-        wait_for(stage, MANAGED, cluster, |there| there.is_some()).await?;
-        wait_for(stage, HOSTED, hosted, |there| {
-            finalizers(there).contains(&"transom.dev/detach")
-        })
-        .await?;
+        stage
+            .objects()
+            .wait_for(MANAGED, cluster, Value::is_object)
+            .await?;
+        stage
+            .objects()
+            .wait_for(HOSTED, hosted, |there| {
+                finalizers(there).contains(&"transom.dev/detach")
+            })
+            .await?;
         // The hub holds the ManagedCluster until it has cleaned up, and the operator the Klusterlet.
         hold(stage, MANAGED, cluster, &json!([HOLD])).await?;
         let operator = "operator.open-cluster-management.io/klusterlet-hosted-cleanup";
@@ -399,7 +403,7 @@ fn a_hosted_cluster_leaves_its_hub_before_it_goes() -> Result<()> {
             "finalizers": [operator, HOLD]}, "spec": {}});
         stage.objects().create(klusterlet).await?;
         stage.delete(HOSTED, Some(HOSTED_IN), name).await?;
-        wait_for(stage, MANAGED, cluster, goes).await?;
+        stage.objects().wait_for(MANAGED, cluster, goes).await?;
         agent.wait_for_lines(
             1,
             &[
@@ -409,19 +413,30 @@ fn a_hosted_cluster_leaves_its_hub_before_it_goes() -> Result<()> {
         )?;
         // The Klusterlet begins to go, and does not.
         stage.delete(KLUSTERLET, None, STUCK).await?;
-        wait_for(stage, KLUSTERLET, (None, STUCK), |there| {
-            finalizers(there) == [HOLD]
-        })
-        .await?;
+        stage
+            .objects()
+            .wait_for(KLUSTERLET, (None, STUCK), |there| {
+                finalizers(there) == [HOLD]
+            })
+            .await?;
         agent.wait_for_lines(
             1,
             &[r#""policy":"detach""#, r#""reason":"KlusterletStuck""#],
         )?;
         hold(stage, MANAGED, cluster, &Value::Null).await?;
-        wait_for(stage, MANAGED, cluster, |there| there.is_none()).await?;
-        wait_for(stage, HOSTED, hosted, |there| there.is_some()).await?;
+        stage
+            .objects()
+            .wait_for(MANAGED, cluster, Value::is_null)
+            .await?;
+        stage
+            .objects()
+            .wait_for(HOSTED, hosted, Value::is_object)
+            .await?;
         hold(stage, KLUSTERLET, (None, STUCK), &Value::Null).await?;
-        wait_for(stage, HOSTED, hosted, |there| there.is_none()).await?;
+        stage
+            .objects()
+            .wait_for(HOSTED, hosted, Value::is_null)
+            .await?;
         agent.stop()?;
         stage.nothing_denied(mark).await
     })

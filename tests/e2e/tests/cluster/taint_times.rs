@@ -2,7 +2,6 @@
 //! `transom rbac` prints: taints of users get their time, nobody's taint is lost, and nothing fights.
 
 use crate::hub_sets::put_bundled;
-use crate::importing::wait_for;
 use crate::stage::{MANAGED, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -29,7 +28,10 @@ async fn wait_for_taints(stage: &Stage, keys: &[&str]) -> Result<Value> {
         let wanted: Vec<_> = keys.iter().map(|key| (*key, true)).collect();
         there == wanted
     };
-    wait_for(stage, MANAGED, (None, "one"), is_right).await
+    stage
+        .objects()
+        .wait_for(MANAGED, (None, "one"), is_right)
+        .await
 }
 
 #[test]

@@ -286,7 +286,10 @@ fn is_ours(target: Option<&Target>) -> bool {
         // The identity and permissions of others: created, and kept by no test.
         _ if ["authentication.k8s.io", "authorization.k8s.io"].contains(&group.as_str()) => true,
         ("secrets", "") if namespace == HUB => {
-            name.starts_with(COPIES) && !name.starts_with("copied-taken-admin")
+            [COPIES, CLUSTERS]
+                .iter()
+                .any(|begin| name.starts_with(begin))
+                && !name.starts_with("copied-taken-admin")
         }
         ("secrets", "") => {
             name == OUTPUT && namespace.starts_with("klusterlet-") && !namespace.ends_with(NOBODY)
@@ -305,7 +308,12 @@ fn is_ours(target: Option<&Target>) -> bool {
         ("clusterroles" | "clusterrolebindings", "") => name.starts_with(ACCESS),
         ("configmaps", "") => namespace == FACTS && name != "theirs-facts",
         ("managedclusters" | "certificatesigningrequests" | "events", "") => true,
-        ("hostedclusters", "") => name.starts_with(IMPORTS) && !name.ends_with("-taken"),
+        ("hostedclusters", "") => {
+            [IMPORTS, CLUSTERS]
+                .iter()
+                .any(|begin| name.starts_with(begin))
+                && !name.ends_with("-taken")
+        }
         ("managedclusteraddons" | "manifestworks", "") => namespace.starts_with(CLUSTERS),
         ("klusterlets", "") => name == STUCK || name.starts_with(OTHERS),
         ("klusterletaddonconfigs", "") => name.starts_with(IMPORTS) && namespace == name,

@@ -1,0 +1,132 @@
+//! The real other side of a hub: the registration agent of Open Cluster Management on a server of its own, and the
+//! controller manager of Kubernetes, which signs certificates and ends namespaces.
+
+use crate::stage::Stage;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use transom_e2e::agent::Agent;
+use transom_test_cluster::{Cluster, Options, controller_manager, registration};
+
+/// What the registration agent needs of the hub beside ManagedClusters.
+pub(crate) const HUB_CRDS: [&str; 2] = [
+    "managedclusteraddons.addon.open-cluster-management.io",
+    "manifestworks.work.open-cluster-management.io",
+];
+/// What a hub has for sets of clusters.
+pub(crate) const SET_CRDS: [&str; 2] = [
+    "managedclustersets.cluster.open-cluster-management.io",
+    "managedclustersetbindings.cluster.open-cluster-management.io",
+];
+const SPOKE_CRD: &str = "clusterclaims.cluster.open-cluster-management.io";
+/// Where the agent keeps its credential on the spoke.
+pub(crate) const HOME: &str = "open-cluster-management-agent";
+pub(crate) const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
+pub(crate) const AVAILABLE: &str = "ManagedClusterConditionAvailable";
+/// The group of those who bring new clusters.
+pub(crate) const JOINERS: &str = "joiners";
+/// What whoever brings new clusters may do on the hub, as the hub of Open Cluster Management grants it.
+pub(crate) const BOOTSTRAP: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: bootstrap}
+rules:
+- {apiGroups: [certificates.k8s.io], resources: [certificatesigningrequests], verbs: [create, get, list, watch]}
+- {apiGroups: [cluster.open-cluster-management.io], resources: [managedclusters], verbs: [get, create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: bootstrap}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bootstrap}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: joiners}]
+";
+
+/// The hosting side of the test: where the agent runs, and how it reaches the hub.
+pub(crate) struct Spoke {
+    pub(crate) cluster: Cluster,
+    name: String,
+    bootstrap: PathBuf,
+}
+
+impl Spoke {
+    pub(crate) async fn start(stage: &Stage, name: &str) -> Result<Self> {
+        let cluster = Cluster::start(&Options::default()).await?;
+        cluster.install_crds(&[SPOKE_CRD]).await?;
+        let home = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}});
+        cluster.objects().create(home).await?;
+        let claim = json!({"apiVersion": "cluster.open-cluster-management.io/v1alpha1", "kind": "ClusterClaim",
+            "metadata": {"name": "id.k8s.io"}, "spec": {"value": "spoke"}});
+        cluster.objects().create(claim).await?;
+        let joiner = stage.cluster.user("joiner", &[JOINERS])?;
+        let bootstrap = cluster.folder().join("bootstrap.kubeconfig");
+        fs::write(&bootstrap, stage.cluster.kubeconfig(&joiner)?)?;
+        Ok(Self {
+            cluster,
+            name: name.to_owned(),
+            bootstrap,
+        })
+    }
+
+    /// Starts the registration agent; it stops when the handle is dropped.
+    pub(crate) fn agent(&self, log: &str) -> Result<Agent> {
+        let admin = self.cluster.user("spoke-admin", &["system:masters"])?;
+        let kubeconfig = self.cluster.write_kubeconfig(&admin)?;
+        let hub = self.cluster.folder().join("hub-kubeconfig");
+        fs::create_dir_all(&hub)?;
+        let mut command = registration()?;
+        command.args(["agent", "--disable-leader-election", "--agent-id", "agent"]);
+        command.args(["--cluster-name", &self.name, "--namespace", HOME]);
+        command.args(["--cluster-healthcheck-period", "1s"]);
+        for (flag, path) in [
+            ("--kubeconfig", &kubeconfig),
+            ("--spoke-kubeconfig", &kubeconfig),
+            ("--bootstrap-kubeconfig", &self.bootstrap),
+            ("--hub-kubeconfig-dir", &hub),
+        ] {
+            command.arg(flag).arg(path);
+        }
+        command.args(["--listen", &free_address()?]);
+        Agent::start(&mut command, self.cluster.folder().join(log))
+    }
+}
+
+/// An address on loopback that nobody uses.
+pub(crate) fn free_address() -> Result<String> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
+}
+
+/// Starts some controllers of Kubernetes, with this validity of what they sign; they stop when the handle is dropped.
+pub(crate) fn controllers(stage: &Stage, names: &str, validity: &str) -> Result<Agent> {
+    let admin = stage.cluster.user("controllers", &["system:masters"])?;
+    let kubeconfig = stage.cluster.write_kubeconfig(&admin)?;
+    let (certificate, key) = stage.cluster.write_authority()?;
+    let mut command = controller_manager()?;
+    command.arg(format!("--controllers={names}"));
+    command.arg("--leader-elect=false");
+    command.args(["--secure-port=0", "--cluster-signing-duration", validity]);
+    for (flag, path) in [
+        ("--kubeconfig", &kubeconfig),
+        ("--cluster-signing-cert-file", &certificate),
+        ("--cluster-signing-key-file", &key),
+    ] {
+        command.arg(flag).arg(path);
+    }
+    Agent::start(&mut command, stage.cluster.folder().join("controllers.log"))
+}
+
+/// Whether a cluster has a condition with this status.
+pub(crate) fn says(cluster: &Value, kind: &str, status: &str) -> bool {
+    let mut conditions = cluster["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    conditions.any(|one| one["type"] == kind && one["status"] == status)
+}
+
+/// Whether a cluster has the taint of one that is not reachable.
+pub(crate) fn is_tainted(cluster: &Value) -> bool {
+    let mut taints = cluster["spec"]["taints"].as_array().into_iter().flatten();
+    taints.any(|one| one["key"] == UNREACHABLE)
+}
