@@ -4,6 +4,8 @@ mod applied;
 mod chart;
 mod components;
 mod deployed;
+mod finalizers;
 mod monitoring;
 mod own_guest;
 mod pages;
+mod taking_over;

@@ -3,6 +3,7 @@
 
 use crate::applied::{CRDS, OWN};
 use crate::deployed::{DEADLINE, Deployed, kubectl};
+use crate::taking_over;
 use anyhow::{Context as _, Result, ensure};
 use kube::api::ListParams;
 use serde_json::{Map, Value, json};
@@ -15,7 +16,7 @@ use transom_test_deploy::page::{Page, run, shell};
 use transom_test_deploy::rendered::said;
 
 /// Three clusters that get a secret, and as many ManagedClusters as needed for two with a taint.
-const FLEET: Fleet = Fleet {
+pub(crate) const FLEET: Fleet = Fleet {
     clusters: 3,
     managed: 16,
     seed: 7,
@@ -27,7 +28,7 @@ const STAMP: [&str; 3] = [
     "transom.dev/adopted",
 ];
 
-fn home(index: usize) -> String {
+pub(crate) fn home(index: usize) -> String {
     format!("klusterlet-{}", managed_name(index))
 }
 
@@ -40,7 +41,11 @@ async fn hosting() -> Result<Cluster> {
 }
 
 /// All objects of a kind by namespace and name, with all fields.
-async fn all(cluster: &Cluster, version: &str, kind: &str) -> Result<BTreeMap<String, Value>> {
+pub(crate) async fn all(
+    cluster: &Cluster,
+    version: &str,
+    kind: &str,
+) -> Result<BTreeMap<String, Value>> {
     let found = cluster
         .objects()
         .api(version, kind, None)
@@ -60,7 +65,7 @@ async fn all(cluster: &Cluster, version: &str, kind: &str) -> Result<BTreeMap<St
     found.items.into_iter().map(named).collect()
 }
 
-async fn secrets(cluster: &Cluster) -> Result<BTreeMap<String, Value>> {
+pub(crate) async fn secrets(cluster: &Cluster) -> Result<BTreeMap<String, Value>> {
     // Helm keeps its releases in Secrets, too.
     let mut secrets = all(cluster, "v1", "Secret").await?;
     secrets.retain(|name, _| !name.starts_with("transom/"));
@@ -167,7 +172,7 @@ async fn tainted(cluster: &Cluster) -> Result<BTreeMap<String, Value>> {
 }
 
 /// Whether an object is unchanged except for the ownership labels, which are gone.
-fn is_released(before: &Value, after: &Value) -> Result<()> {
+pub(crate) fn is_released(before: &Value, after: &Value) -> Result<()> {
     ensure!(
         before["data"] == after["data"] && before["type"] == after["type"],
         "more than the metadata changed"
@@ -476,6 +481,8 @@ async fn migration_is_read_only_first_and_then_rewrites_no_correct_object() -> R
     let cluster = hosting().await?;
     made_by_addon(&cluster, 0, 6443).await?;
     made_by_addon(&cluster, 1, 7443).await?;
+    cluster.install_crds(&[taking_over::CRD]).await?;
+    taking_over::left_by_addon(&cluster).await?;
     let (page, before) = (Page::read("migrate.md")?, secrets(&cluster).await?);
     let names = [
         ("<ManagedCluster of this cluster>", "local-cluster"),
@@ -536,5 +543,6 @@ async fn migration_is_read_only_first_and_then_rewrites_no_correct_object() -> R
         after[&right]["metadata"]["labels"][STAMP[2]] == "true",
         "nothing says that it was adopted"
     );
+    taking_over::take_over(&cluster, &page).await?;
     page.is_followed()
 }
