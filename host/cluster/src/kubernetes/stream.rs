@@ -349,7 +349,7 @@ impl Shared {
         loop {
             self.counts.add(Verb::List, Purpose::Work);
             let answer = page(&self.client, &path, &params, Part::Metadata).await?;
-            let bytes = answer.map_err(|unfit| unfit.cause())?;
+            let bytes = answer.map_err(Unfit::cause)?;
             let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|_| Cause::malformed())?;
             for item in page.items.iter().flatten() {
                 objects.push(decode::metadata(item.get(), place)?);
