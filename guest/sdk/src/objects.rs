@@ -1,20 +1,27 @@
 //! Guests that make objects, and decide what fields of the primary and of objects that others made say. Objects cross as JSON; the policy grants fields
 //! and values.
 
+mod holes;
+
 use crate::bindings::guest::transom::policy::types::Context as RawContext;
 use crate::{Context, Failure, Guest, ObjectRef, Primary, Problem, settings};
 use bindings::exports::transom::policy::objects as wit;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
+pub use crate::bindings::guest::transom::policy::types::{LabelTerm, Operator, Review, Who};
+pub use crate::kubeconfig::{Proposal, Service, Source};
 pub use bindings::transom::policy::inputs::{
-    Absence, Age, CertificateRequest, Form, Input, LabelTerm, Member, Need, Operator, Outcome,
-    Query, RequestContent, Requested, Review, Value, Wake, Who,
+    Absence, Age, CertificateRequest, Form, Input, Member, Need, Outcome, Query, RequestContent,
+    Requested, Value, Wake,
 };
 pub use bindings::transom::policy::secrets::{
     Certificate, CertificateContent, CertificateKeys, PrivateKey, SecretBytes,
 };
-pub use wit::{Answer, Desired, Filled, Hole, Ownership, Requirement};
+pub use wit::{
+    Answer, Desired, Filled, FilledWithin, Hole, HoleWithin, MadeKubeconfig, Manifest, Ownership,
+    Requirement,
+};
 
 #[doc(hidden)]
 pub use Objects as World;
@@ -35,13 +42,9 @@ pub mod bindings {
             "transom:policy/inputs@0.1.0/absence": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/inputs@0.1.0/age": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/inputs@0.1.0/query": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/label-term": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/operator": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/inputs@0.1.0/wake": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/inputs@0.1.0/member": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/inputs@0.1.0/outcome": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/review": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/who": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/inputs@0.1.0/certificate-request": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/inputs@0.1.0/request-content": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/inputs@0.1.0/requested": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
@@ -57,10 +60,17 @@ pub mod bindings {
             "transom:policy/objects@0.1.0/desired": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/filled": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/hole": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/made-kubeconfig": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/manifest": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/filled-within": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.1.0/hole-within": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.1.0/answer": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
         },
         with: {
             "transom:policy/types@0.1.0": ::transom_guest::bindings::guest::transom::policy::types,
+            "transom:policy/credentials@0.1.0": ::transom_guest::kubeconfig::bindings::transom::policy::credentials,
+            "transom:policy/proposals@0.1.0": ::transom_guest::kubeconfig::bindings::transom::policy::proposals,
+            "transom:policy/services@0.1.0": ::transom_guest::kubeconfig::bindings::transom::policy::services,
             "transom:policy/inputs@0.1.0": generate,
             "transom:policy/secrets@0.1.0": generate,
         },
@@ -159,18 +169,6 @@ impl Desired {
             holes: Vec::new(),
         }
     }
-
-    /// With bytes under a key of a Secret's data: [`Value::bytes`] names them. A Secret has no other data.
-    #[must_use]
-    pub fn filled(mut self, key: &str, reference: u32) -> Self {
-        let path = match key.contains('.') {
-            true => format!("data[{}]", json!(key)),
-            false => ["data.", key].concat(),
-        };
-        let hole = Hole::Bytes(reference);
-        self.holes.push(Filled { path, hole });
-        self
-    }
 }
 
 impl Need {
@@ -263,6 +261,22 @@ impl Need {
         }
     }
 
+    /// A Service as a record.
+    pub fn service(role: &str, reference: ObjectRef) -> Self {
+        Self {
+            form: Form::Service,
+            ..Self::object(role, reference)
+        }
+    }
+
+    /// The kubeconfig under a key of a Secret, by reference. The policy grants the key.
+    pub fn kubeconfig(role: &str, reference: ObjectRef, key: &str) -> Self {
+        Self {
+            form: Form::Kubeconfig(key.to_owned()),
+            ..Self::object(role, reference)
+        }
+    }
+
     /// What the first certificate under `tls.crt` of a Secret says, and whether the key under `tls.key` belongs to it.
     pub fn certificate(role: &str, reference: ObjectRef) -> Self {
         let keys = CertificateKeys {
@@ -325,17 +339,6 @@ impl Member {
     /// A problem with reason `UnreadableFields` if a field has another type than the guest expects.
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
         settings::fields(&self.fields)
-    }
-}
-
-impl Value {
-    /// The reference of the bytes under a key of a Secret; none if the Secret has no such key.
-    pub fn bytes(&self, key: &str) -> Option<u32> {
-        let Self::Secret(all) = self else {
-            return None;
-        };
-        let bytes = all.iter().find(|bytes| bytes.key == key);
-        bytes.map(|bytes| bytes.reference)
     }
 }
 

@@ -134,7 +134,7 @@ fn namespace_possible(place: &ObjectRef) -> Result<(), Failure> {
 }
 
 /// Checks that Kubernetes allows the names of an object.
-fn possible(object: &ObjectRef) -> Result<(), Failure> {
+pub(crate) fn possible(object: &ObjectRef) -> Result<(), Failure> {
     let namespace = object.namespace.as_deref();
     let name_fits = match object.kind == "Namespace" && object.api_version == "v1" {
         true => dns::is_label(&object.name),

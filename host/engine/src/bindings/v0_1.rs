@@ -4,6 +4,7 @@
 
 #[cfg(feature = "facts")]
 mod facts;
+mod grant;
 mod kubeconfig;
 mod objects;
 mod shared;

@@ -1,6 +1,7 @@
 //! The kubeconfig world: its functions, and the conversion of their arguments and answers.
 
 mod credentials;
+mod services;
 
 use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
@@ -10,12 +11,13 @@ use crate::limits::Limits;
 use crate::measure::{Lift, Lower};
 use crate::run::Call;
 use generated::exports::transom::policy::kubeconfig as wit_kubeconfig;
-use generated::transom::policy::{credentials as wit_credentials, proposals as wit_proposals};
+use generated::transom::policy::{
+    credentials as wit_credentials, proposals as wit_proposals, services as wit_services,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_core::contract::decide::{
-    Absence, Form, Input, InputValue, KubeconfigAnswer, Need, Protocol, Requirement, Service,
-    ServicePort, Wake,
+    Absence, Form, Input, InputValue, KubeconfigAnswer, Need, Requirement, Wake,
 };
 use transom_core::contract::{Context, Primary, Refusal, Timed};
 use transom_core::failure::Failure;
@@ -23,7 +25,7 @@ use transom_core::world::{KUBECONFIG, World};
 use wasmtime::component::Instance;
 use wasmtime::{Result as WasmResult, Store};
 
-mod generated {
+pub(super) mod generated {
     wasmtime::component::bindgen!({
         path: "../../wit",
         inline: "
@@ -178,32 +180,6 @@ impl Lower {
         wit_kubeconfig::Input {
             role: self.text(&input.role),
             value,
-        }
-    }
-
-    fn service(&mut self, service: &Service) -> wit_kubeconfig::Service {
-        wit_kubeconfig::Service {
-            reference: self.reference(&service.reference),
-            service_type: self.text(&service.service_type),
-            cluster_ips: self.list(&service.cluster_ips, |lower, ip| lower.text(ip)),
-            external_name: self.maybe(service.external_name.as_deref()),
-            ingress: self.list(&service.ingress, |lower, host| lower.text(host)),
-            ports: self.list(&service.ports, Self::port),
-        }
-    }
-
-    fn port(&mut self, port: &ServicePort) -> wit_kubeconfig::ServicePort {
-        wit_kubeconfig::ServicePort {
-            name: self.maybe(port.name.as_deref()),
-            port: port.port,
-            target_port: self.maybe(port.target_port.as_deref()),
-            node_port: port.node_port,
-            protocol: match port.protocol {
-                Protocol::Tcp => wit_kubeconfig::Protocol::Tcp,
-                Protocol::Udp => wit_kubeconfig::Protocol::Udp,
-                Protocol::Sctp => wit_kubeconfig::Protocol::Sctp,
-            },
-            app_protocol: self.maybe(port.app_protocol.as_deref()),
         }
     }
 }

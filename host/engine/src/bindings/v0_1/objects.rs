@@ -1,5 +1,6 @@
 //! The objects world: its functions, and the conversion of their arguments and answers.
 
+mod holes;
 mod secrets;
 
 use super::{Binding, Decide, decided, wit};
@@ -14,10 +15,10 @@ use generated::transom::policy::inputs;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_core::contract::decide::{
-    Absence, Age, CertificateRequest, Form, Input, InputValue, LabelOperator, LabelTerm, Member,
-    Need, Query, RequestContent, Requirement, Review, Wake, Who,
+    Absence, Age, CertificateRequest, Form, Input, InputValue, Member, Need, Query, RequestContent,
+    Requirement, Wake,
 };
-use transom_core::contract::objects::{Apply, Filled, Hole, Objects, Ownership};
+use transom_core::contract::objects::{Apply, Objects, Ownership};
 use transom_core::contract::{Context, Primary, Refusal, Timed};
 use transom_core::failure::Failure;
 use transom_core::world::{OBJECTS, World};
@@ -33,7 +34,12 @@ mod generated {
                 export transom:policy/objects@0.1.0;
             }
         ",
-        with: { "transom:policy/types@0.1.0": crate::bindings::v0_1::generated::transom::policy::types },
+        with: {
+            "transom:policy/types@0.1.0": crate::bindings::v0_1::generated::transom::policy::types,
+            "transom:policy/credentials@0.1.0": crate::bindings::v0_1::kubeconfig::generated::transom::policy::credentials,
+            "transom:policy/proposals@0.1.0": crate::bindings::v0_1::kubeconfig::generated::transom::policy::proposals,
+            "transom:policy/services@0.1.0": crate::bindings::v0_1::kubeconfig::generated::transom::policy::services,
+        },
     });
 }
 
@@ -193,10 +199,9 @@ impl Lower {
                 InputValue::Allowed => inputs::Value::Allowed,
                 InputValue::Denied(why) => inputs::Value::Denied(lower.text(why)),
                 InputValue::Count(number) => inputs::Value::Count(*number),
-                // No guest of this world can ask for another form.
-                InputValue::Present | InputValue::Service(_) | InputValue::Kubeconfig(_) => {
-                    inputs::Value::Present
-                }
+                InputValue::Present => inputs::Value::Present,
+                InputValue::Service(service) => inputs::Value::Service(lower.service(service)),
+                InputValue::Kubeconfig(view) => inputs::Value::Kubeconfig(lower.source(view)),
             },
         };
         (
@@ -258,6 +263,8 @@ impl Lift<'_> {
             form: match need.form {
                 inputs::Form::Presence => Form::Presence,
                 inputs::Form::Object => Form::Object,
+                inputs::Form::Service => Form::Service,
+                inputs::Form::Kubeconfig(key) => Form::Kubeconfig(self.text(key)),
                 inputs::Form::Age(age) => Form::Age(Age {
                     field: self.text(age.field),
                     seconds: age.seconds,
@@ -287,34 +294,6 @@ impl Lift<'_> {
         }
     }
 
-    fn review(&mut self, review: inputs::Review) -> Review {
-        Review {
-            who: match review.who {
-                inputs::Who::Requester => Who::Requester,
-                inputs::Who::Agent => Who::Agent,
-            },
-            verb: self.text(review.verb),
-            group: self.text(review.group),
-            resource: self.text(review.resource),
-            subresource: self.maybe(review.subresource),
-            namespace: self.maybe(review.namespace),
-            name: self.maybe(review.name),
-        }
-    }
-
-    fn label_term(&mut self, term: inputs::LabelTerm) -> LabelTerm {
-        LabelTerm {
-            key: self.text(term.key),
-            operator: match term.operator {
-                inputs::Operator::In => LabelOperator::In,
-                inputs::Operator::NotIn => LabelOperator::NotIn,
-                inputs::Operator::Exists => LabelOperator::Exists,
-                inputs::Operator::DoesNotExist => LabelOperator::DoesNotExist,
-            },
-            values: self.list(term.values, Self::text),
-        }
-    }
-
     fn objects(&mut self, answer: Reconciled) -> Result<Timed<Objects>, Refusal> {
         self.answer(answer, |lift, answer| Timed {
             answer: Objects {
@@ -325,12 +304,7 @@ impl Lift<'_> {
                         wit_objects::Ownership::Fields => Ownership::Fields,
                     },
                     content: lift.text(desired.content),
-                    holes: lift.list(desired.holes, |lift, filled| Filled {
-                        path: lift.text(filled.path),
-                        hole: match filled.hole {
-                            wit_objects::Hole::Bytes(reference) => Hole::Bytes(reference),
-                        },
-                    }),
+                    holes: lift.list(desired.holes, Self::filled),
                 }),
                 remove: lift.list(answer.remove, Self::reference),
                 keep_finalizer: answer.keep_finalizer,

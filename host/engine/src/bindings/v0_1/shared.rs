@@ -6,9 +6,8 @@ use super::wit;
 use crate::call::CallState;
 use crate::guest::{Find, Function};
 use crate::measure::{Lift, Lower};
-use transom_core::contract::description::{
-    DeclaredReason, Description, ObjectPattern, Read, ReadGrant, SuggestedGrant, WriteGrant,
-};
+use transom_core::contract::decide::{LabelOperator, LabelTerm, Review, Who};
+use transom_core::contract::description::{DeclaredReason, Description, Read};
 use transom_core::contract::{Context, Primary, Problem, Refusal};
 use transom_core::reference::ObjectRef;
 use wasmtime::component::Instance;
@@ -95,6 +94,34 @@ impl Lift<'_> {
         }
     }
 
+    pub(super) fn label_term(&mut self, term: wit::LabelTerm) -> LabelTerm {
+        LabelTerm {
+            key: self.text(term.key),
+            operator: match term.operator {
+                wit::Operator::In => LabelOperator::In,
+                wit::Operator::NotIn => LabelOperator::NotIn,
+                wit::Operator::Exists => LabelOperator::Exists,
+                wit::Operator::DoesNotExist => LabelOperator::DoesNotExist,
+            },
+            values: self.list(term.values, Self::text),
+        }
+    }
+
+    pub(super) fn review(&mut self, review: wit::Review) -> Review {
+        Review {
+            who: match review.who {
+                wit::Who::Requester => Who::Requester,
+                wit::Who::Agent => Who::Agent,
+            },
+            verb: self.text(review.verb),
+            group: self.text(review.group),
+            resource: self.text(review.resource),
+            subresource: self.maybe(review.subresource),
+            namespace: self.maybe(review.namespace),
+            name: self.maybe(review.name),
+        }
+    }
+
     /// Why a guest waits, and for which objects.
     pub(super) fn waiting(&mut self, waiting: wit::Waiting) -> (Problem, Vec<ObjectRef>) {
         let problem = self.problem(waiting.problem);
@@ -131,43 +158,7 @@ impl Lift<'_> {
             reads: self.list(description.reads, Self::read),
             reasons: self.list(description.reasons, Self::declared_reason),
             settings_schema: self.text(description.settings_schema),
-            grant: SuggestedGrant {
-                read: self.list(description.grant.read, Self::read_grant),
-                write: self.list(description.grant.write, Self::write_grant),
-            },
-        }
-    }
-
-    fn object_pattern(&mut self, pattern: guest::ObjectPattern) -> ObjectPattern {
-        ObjectPattern {
-            api_version: self.text(pattern.api_version),
-            kind: self.text(pattern.kind),
-            namespace: self.maybe(pattern.namespace),
-            name: self.text(pattern.name),
-        }
-    }
-
-    fn read_grant(&mut self, grant: guest::ReadGrant) -> ReadGrant {
-        ReadGrant {
-            role: self.text(grant.role),
-            object: self.object_pattern(grant.object),
-            keys: self.list(grant.keys, Self::text),
-            why: self.sentence(grant.why),
-        }
-    }
-
-    fn write_grant(&mut self, grant: guest::WriteGrant) -> WriteGrant {
-        WriteGrant {
-            object: grant.object.map(|object| self.object_pattern(object)),
-            fields: self.list(grant.fields, Self::text),
-            taint_keys: self.list(grant.taint_keys, Self::text),
-            conditions: self.list(grant.conditions, Self::text),
-            servers: self.list(grant.servers, Self::text),
-            authorities: self.list(grant.authorities, Self::text),
-            holes: self.list(grant.holes, |lift, hole| {
-                (lift.text(hole.path), lift.list(hole.roles, Self::text))
-            }),
-            why: self.sentence(grant.why),
+            grant: self.suggested_grant(description.grant),
         }
     }
 
