@@ -11,10 +11,10 @@ use serde_json::{Value as Json, json};
 
 pub use crate::bindings::guest::transom::policy::types::{LabelTerm, Operator, Review, Who};
 pub use crate::kubeconfig::{Proposal, Service, Source};
-pub use bindings::transom::policy::inputs::{
-    Absence, Age, CertificateRequest, Form, Input, Member, Need, Outcome, Query, RequestContent,
-    Requested, Value, Wake,
+pub use bindings::transom::policy::forms::{
+    Absence, Age, CertificateRequest, Member, Outcome, Query, RequestContent, Requested, Wake,
 };
+pub use bindings::transom::policy::inputs::{Form, Input, Need, Value};
 pub use bindings::transom::policy::secrets::{
     Certificate, CertificateContent, CertificateKeys, PrivateKey, SecretBytes,
 };
@@ -39,15 +39,15 @@ pub mod bindings {
         additional_derives: [PartialEq, Eq, serde::Serialize, serde::Deserialize],
         additional_type_attributes: {
             "transom:policy/inputs@0.1.0/form": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/absence": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/age": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/query": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/wake": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/member": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/outcome": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/certificate-request": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/request-content": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/requested": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/forms@0.1.0/absence": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/forms@0.1.0/age": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/forms@0.1.0/query": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/forms@0.1.0/wake": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/forms@0.1.0/member": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/forms@0.1.0/outcome": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/forms@0.1.0/certificate-request": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/forms@0.1.0/request-content": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/forms@0.1.0/requested": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/secrets@0.1.0/secret-bytes": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/secrets@0.1.0/certificate-keys": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/secrets@0.1.0/certificate-content": [#[serde(rename_all = "kebab-case")]],
@@ -71,6 +71,7 @@ pub mod bindings {
             "transom:policy/credentials@0.1.0": ::transom_guest::kubeconfig::bindings::transom::policy::credentials,
             "transom:policy/proposals@0.1.0": ::transom_guest::kubeconfig::bindings::transom::policy::proposals,
             "transom:policy/services@0.1.0": ::transom_guest::kubeconfig::bindings::transom::policy::services,
+            "transom:policy/forms@0.1.0": generate,
             "transom:policy/inputs@0.1.0": generate,
             "transom:policy/secrets@0.1.0": generate,
         },

@@ -11,7 +11,7 @@ use crate::limits::Limits;
 use crate::measure::{Lift, Lower};
 use crate::run::Call;
 use generated::exports::transom::policy::objects as wit_objects;
-use generated::transom::policy::inputs;
+use generated::transom::policy::{forms, inputs};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_core::contract::decide::{
@@ -224,7 +224,7 @@ impl Lower {
             seconds: request.seconds,
             content: match &request.content {
                 RequestContent::Readable(requested) => {
-                    inputs::RequestContent::Readable(inputs::Requested {
+                    forms::RequestContent::Readable(forms::Requested {
                         common_name: self.maybe(requested.common_name.as_deref()),
                         organisations: self.texts(&requested.organisations),
                         other_subject: self.texts(&requested.other_subject),
@@ -233,7 +233,7 @@ impl Lower {
                         key_bits: requested.key_bits,
                     })
                 }
-                RequestContent::Malformed(why) => inputs::RequestContent::Malformed(self.text(why)),
+                RequestContent::Malformed(why) => forms::RequestContent::Malformed(self.text(why)),
             },
         }
     }
