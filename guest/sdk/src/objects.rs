@@ -31,49 +31,49 @@ pub use Objects as World;
 pub mod bindings {
     wit_bindgen::generate!({
         path: "../../wit",
-        inline: "package transom:sdk; world objects { export transom:policy/objects@0.1.0; }",
+        inline: "package transom:sdk; world objects { export transom:policy/objects@0.2.0; }",
         pub_export_macro: true,
         export_macro_name: "export",
         default_bindings_module: "::transom_guest::objects::bindings",
         runtime_path: "::transom_guest::wit_bindgen::rt",
         additional_derives: [PartialEq, Eq, serde::Serialize, serde::Deserialize],
         additional_type_attributes: {
-            "transom:policy/inputs@0.1.0/form": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/forms@0.1.0/absence": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/forms@0.1.0/age": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/forms@0.1.0/query": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/forms@0.1.0/wake": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/forms@0.1.0/member": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/forms@0.1.0/outcome": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/forms@0.1.0/certificate-request": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/forms@0.1.0/request-content": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/forms@0.1.0/requested": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/secrets@0.1.0/secret-bytes": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/secrets@0.1.0/certificate-keys": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/secrets@0.1.0/certificate-content": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/secrets@0.1.0/certificate": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/secrets@0.1.0/private-key": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/need": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/value": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/input": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/requirement": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/desired": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/filled": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/hole": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/made-kubeconfig": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/manifest": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/filled-within": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/hole-within": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/answer": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.2.0/form": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/absence": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/age": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/query": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/wake": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/member": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/outcome": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/certificate-request": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/request-content": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/requested": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/secrets@0.2.0/secret-bytes": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/secrets@0.2.0/certificate-keys": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/secrets@0.2.0/certificate-content": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/secrets@0.2.0/certificate": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/secrets@0.2.0/private-key": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.2.0/need": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.2.0/value": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.2.0/input": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/requirement": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/desired": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/filled": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/hole": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/made-kubeconfig": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/manifest": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/filled-within": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/hole-within": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/answer": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
         },
         with: {
-            "transom:policy/types@0.1.0": ::transom_guest::bindings::guest::transom::policy::types,
-            "transom:policy/credentials@0.1.0": ::transom_guest::kubeconfig::bindings::transom::policy::credentials,
-            "transom:policy/proposals@0.1.0": ::transom_guest::kubeconfig::bindings::transom::policy::proposals,
-            "transom:policy/services@0.1.0": ::transom_guest::kubeconfig::bindings::transom::policy::services,
-            "transom:policy/forms@0.1.0": generate,
-            "transom:policy/inputs@0.1.0": generate,
-            "transom:policy/secrets@0.1.0": generate,
+            "transom:policy/types@0.2.0": ::transom_guest::bindings::guest::transom::policy::types,
+            "transom:policy/credentials@0.2.0": ::transom_guest::kubeconfig::bindings::transom::policy::credentials,
+            "transom:policy/proposals@0.2.0": ::transom_guest::kubeconfig::bindings::transom::policy::proposals,
+            "transom:policy/services@0.2.0": ::transom_guest::kubeconfig::bindings::transom::policy::services,
+            "transom:policy/forms@0.2.0": generate,
+            "transom:policy/inputs@0.2.0": generate,
+            "transom:policy/secrets@0.2.0": generate,
         },
     });
 }
@@ -199,6 +199,15 @@ impl Need {
         let field = field.to_owned();
         Self {
             form: Form::Age(Age { field, seconds }),
+            ..Self::object(role, reference)
+        }
+    }
+
+    /// How long ago the agent saw a declared field of an object change, whatever it says.
+    pub fn observed(role: &str, reference: ObjectRef, field: &str, seconds: u32) -> Self {
+        let field = field.to_owned();
+        Self {
+            form: Form::Observed(Age { field, seconds }),
             ..Self::object(role, reference)
         }
     }

@@ -1,6 +1,6 @@
 //! Checks whether a guest's self-description keeps to the contract.
 
-use crate::bindings::v0_1::binding;
+use crate::bindings::fault;
 use crate::failure::LoadError;
 use crate::limits::printable;
 use serde_json::Value;
@@ -57,7 +57,7 @@ fn check_read(read: &Read, role: Role) -> Result<(), LoadError> {
     let compiled = Declared::compile(read).map_err(|error| error.to_string());
     let fault = match (compiled, role) {
         (Err(error), _) => Some(error),
-        (Ok(_), Role::Decide(world)) => binding(world).ok().and_then(|world| world.fault(read)),
+        (Ok(_), Role::Decide(world)) => fault(world, read),
         (Ok(_), Role::Trigger) => None,
     };
     match fault {

@@ -25,9 +25,9 @@ use transom_core::world::{KUBECONFIG, World};
 use wasmtime::component::Instance;
 use wasmtime::{Result as WasmResult, Store};
 
-pub(super) mod generated {
+pub(in crate::bindings) mod generated {
     wasmtime::component::bindgen!({
-        path: "../../wit",
+        path: "../../wit/released/0.1.0",
         inline: "
             package transom:host;
             world kubeconfig {
@@ -38,10 +38,8 @@ pub(super) mod generated {
     });
 }
 
-const INTERFACE: &str = "transom:policy/kubeconfig@0.1.0";
-
 /// The binding of this world.
-pub(super) const BINDING: &dyn Binding = &Kubeconfig;
+pub(in crate::bindings) const BINDING: &dyn Binding = &Kubeconfig;
 
 struct Kubeconfig;
 
@@ -51,9 +49,10 @@ impl Binding for Kubeconfig {
     }
 
     fn locate(&self, find: &Find<'_>) -> Result<Arc<dyn Decide>, String> {
+        let interface = find.interface("kubeconfig");
         Ok(Arc::new(Functions {
-            require: find.function(INTERFACE, "require")?,
-            transform: find.function(INTERFACE, "transform")?,
+            require: find.function(&interface, "require")?,
+            transform: find.function(&interface, "transform")?,
         }))
     }
 }
@@ -168,6 +167,8 @@ impl Lower {
             InputValue::Fresh(_)
             | InputValue::Stale(_)
             | InputValue::Ahead(_)
+            | InputValue::Behind(_)
+            | InputValue::Unsure(_)
             | InputValue::Every(_)
             | InputValue::Outcome(_)
             | InputValue::CertificateRequest(_)

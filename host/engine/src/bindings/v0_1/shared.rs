@@ -13,8 +13,6 @@ use transom_core::reference::ObjectRef;
 use wasmtime::component::Instance;
 use wasmtime::{Result as WasmResult, Store};
 
-const INTERFACE: &str = "transom:policy/guest@0.1.0";
-
 /// The functions that every guest has.
 pub(crate) struct About {
     /// Returns the guest's self-description.
@@ -25,9 +23,10 @@ pub(crate) struct About {
 
 impl About {
     pub(crate) fn locate(find: &Find<'_>) -> Result<Self, String> {
+        let interface = find.interface("guest");
         Ok(Self {
-            describe: find.function(INTERFACE, "describe")?,
-            validate: find.function(INTERFACE, "validate")?,
+            describe: find.function(&interface, "describe")?,
+            validate: find.function(&interface, "validate")?,
         })
     }
 
@@ -76,7 +75,7 @@ impl Lower {
 }
 
 impl Lift<'_> {
-    pub(super) fn reference(&mut self, reference: wit::ObjectRef) -> ObjectRef {
+    pub(in crate::bindings) fn reference(&mut self, reference: wit::ObjectRef) -> ObjectRef {
         ObjectRef {
             cluster: self.text(reference.cluster),
             api_version: self.text(reference.api_version),
@@ -94,7 +93,7 @@ impl Lift<'_> {
         }
     }
 
-    pub(super) fn label_term(&mut self, term: wit::LabelTerm) -> LabelTerm {
+    pub(in crate::bindings) fn label_term(&mut self, term: wit::LabelTerm) -> LabelTerm {
         LabelTerm {
             key: self.text(term.key),
             operator: match term.operator {
@@ -107,7 +106,7 @@ impl Lift<'_> {
         }
     }
 
-    pub(super) fn review(&mut self, review: wit::Review) -> Review {
+    pub(in crate::bindings) fn review(&mut self, review: wit::Review) -> Review {
         Review {
             who: match review.who {
                 wit::Who::Requester => Who::Requester,

@@ -5,7 +5,7 @@ use crate::measure::Lower;
 use transom_core::contract::decide::{Protocol, Service, ServicePort};
 
 impl Lower {
-    pub(in crate::bindings::v0_1) fn service(&mut self, service: &Service) -> wit::Service {
+    pub(in crate::bindings) fn service(&mut self, service: &Service) -> wit::Service {
         wit::Service {
             reference: self.reference(&service.reference),
             service_type: self.text(&service.service_type),
