@@ -128,10 +128,16 @@ fn heartbeats_of_a_clock_that_is_behind_are_told_from_those_that_stopped() -> Re
         let stopped = wait_for(stage, false, "a cluster that stopped", is_unreachable).await?;
         ensure!(says(&stopped, AVAILABLE, "Unknown"), "{stopped}");
         ensure!(says(&stopped, CLOCK, "False"), "{stopped}");
-        // It comes back.
-        stage.set_available("one", "True").await?;
-        wait_for(stage, true, "a cluster that is back", |cluster| {
-            says(cluster, AVAILABLE, "True") && !is_unreachable(cluster)
+        // It comes back, and says so until it is seen: before its heartbeat is, it is `Unknown` again.
+        wait::until("a cluster that is back", DEADLINE, async || {
+            beat(stage).await?;
+            let cluster = stage.get(MANAGED, None, "one").await?.unwrap_or_default();
+            if !says(&cluster, AVAILABLE, "True") {
+                // Another writer may come in between.
+                stage.set_available("one", "True").await.ok();
+                return Ok(None);
+            }
+            Ok((!is_unreachable(&cluster)).then_some(()))
         })
         .await?;
         agent.stop()?;
