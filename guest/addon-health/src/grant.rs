@@ -31,21 +31,30 @@ pub(crate) const READS: [Read; 2] = [
 
 /// What it asks for.
 pub(crate) const GRANT: Grant = Grant {
-    read: &[ReadGrant {
-        role: decide::ADDONS,
-        object: ADDONS,
-        keys: &[],
-        why: "How the add-ons of the cluster are.",
-    }],
+    read: &[ReadGrant::every(
+        decide::ADDONS,
+        ADDONS,
+        "How the add-ons of the cluster are.",
+    )],
     write: &[
         WriteGrant::fields(
             &[r#"metadata.labels["feature.open-cluster-management.io/addon-*"]"#],
             "Labels of the cluster that tell how each of its add-ons is.",
-        ),
+        )
+        .of_values(&[(
+            r#"metadata.labels["feature.open-cluster-management.io/addon-*"]"#,
+            &[
+                r#""available""#,
+                r#""unhealthy""#,
+                r#""unreachable""#,
+                "null",
+            ],
+        )]),
         WriteGrant::conditions_of(
             ADDONS,
             &[decide::AVAILABLE],
             "Says that an add-on of an unreachable cluster is not known to be available.",
         ),
     ],
+    ..Grant::NONE
 };

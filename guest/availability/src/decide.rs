@@ -9,7 +9,7 @@ use transom_guest::objects::{
     Absence, Answer, Condition, Desired, Input, Need, Objects, Requirement, Value, found,
 };
 use transom_guest::time::{format_rfc3339, parse_rfc3339};
-use transom_guest::{Context, Failure, ObjectRef, Primary};
+use transom_guest::{Context, Failure, ObjectRef, Primary, Waiting};
 
 /// Role of the last heartbeat.
 pub(crate) const BEAT: &str = "beat";
@@ -65,9 +65,13 @@ impl Objects for Availability {
             return Ok(Requirement::default());
         }
         let limit = limit(&cluster, &context.settings);
+        let beat = match context.settings.observed {
+            true => Need::observed,
+            false => Need::age,
+        };
         let mut required = Requirement {
             needs: vec![
-                Need::age(BEAT, lease(primary), "spec.renewTime", limit),
+                beat(BEAT, lease(primary), "spec.renewTime", limit),
                 Need::presence(LEASE, lease(primary)),
             ],
             ..Requirement::default()
@@ -96,7 +100,10 @@ impl Objects for Availability {
         let mut conditions = Vec::new();
         match found(&inputs, BEAT) {
             Value::Fresh(_) => conditions.push(SYNCED),
-            Value::Ahead(_) => conditions.push(OUT_OF_SYNC),
+            Value::Ahead(_) => conditions.push(AHEAD),
+            Value::Behind(_) => conditions.push(BEHIND),
+            // The agent has only begun to look: what was said before stays.
+            Value::Unsure(_) => answer.wait = says(&cluster, AVAILABLE, "Unknown").then(stopped),
             Value::Absent if is_to_be_made(primary, &inputs) => {
                 answer.apply.push(made(context, primary));
                 let limit = limit(&cluster, &context.settings);
@@ -106,7 +113,7 @@ impl Objects for Availability {
                 Some(until) => answer.ask_again_at = Some(until),
                 None => {
                     conditions.push(UNKNOWN);
-                    answer.wait = Some(STOPPED.problem(UNKNOWN.message).waiting(Vec::new()));
+                    answer.wait = Some(stopped());
                 }
             },
         }
@@ -128,6 +135,10 @@ fn is_to_be_made(primary: &Primary, inputs: &[Input]) -> bool {
     *found(inputs, LEASE) == Value::Absent && !primary.deleting
 }
 
+fn stopped() -> Waiting {
+    STOPPED.problem(UNKNOWN.message).waiting(Vec::new())
+}
+
 const UNKNOWN: Condition<'_> = Condition {
     kind: AVAILABLE,
     status: "Unknown",
@@ -142,11 +153,16 @@ const SYNCED: Condition<'_> = Condition {
     message: "The clock of the managed cluster is synced with the hub.",
 };
 
-const OUT_OF_SYNC: Condition<'_> = Condition {
+const AHEAD: Condition<'_> = Condition {
     kind: CLOCK,
     status: "False",
     reason: CLOCK_OUT_OF_SYNC.name,
     message: "The clock of the managed cluster is ahead of that of the hub.",
+};
+
+const BEHIND: Condition<'_> = Condition {
+    message: "The clock of the managed cluster is behind that of the hub.",
+    ..AHEAD
 };
 
 /// Until when a cluster stays available because it became so a short time ago.

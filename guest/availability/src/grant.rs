@@ -2,7 +2,7 @@
 
 use crate::decide;
 use transom_guest::kinds::{self, MANAGED_CLUSTER, NAMESPACE};
-use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, WriteGrant};
+use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, Verb, WriteGrant};
 
 const LEASE: ObjectPattern = kinds::LEASE.within("{primary.name}", decide::LEASE_NAME);
 
@@ -21,24 +21,13 @@ pub(crate) const READS: [Read; 2] = [
 /// What it asks for.
 pub(crate) const GRANT: Grant = Grant {
     read: &[
-        ReadGrant {
-            role: decide::BEAT,
-            object: LEASE,
-            keys: &[],
-            why: "The heartbeats of the cluster.",
-        },
-        ReadGrant {
-            role: decide::LEASE,
-            object: LEASE,
-            keys: &[],
-            why: "Whether there is a lease.",
-        },
-        ReadGrant {
-            role: decide::NAMESPACE,
-            object: NAMESPACE.named("{primary.name}"),
-            keys: &[],
-            why: "Where the lease is made.",
-        },
+        ReadGrant::object(decide::BEAT, LEASE, "The heartbeats of the cluster."),
+        ReadGrant::object(decide::LEASE, LEASE, "Whether there is a lease."),
+        ReadGrant::object(
+            decide::NAMESPACE,
+            NAMESPACE.named("{primary.name}"),
+            "Where the lease is made.",
+        ),
     ],
     write: &[
         WriteGrant::conditions(
@@ -52,7 +41,16 @@ pub(crate) const GRANT: Grant = Grant {
                 "spec.holderIdentity",
                 "spec.renewTime",
             ],
-            "The lease that the agent of the cluster renews.",
-        ),
+            "The lease that the agent of the cluster renews. It is made once.",
+        )
+        .doing(&[Verb::Create])
+        .of_values(&[
+            (
+                r#"metadata.labels["open-cluster-management.io/cluster-name"]"#,
+                &[r#""{primary.name}""#],
+            ),
+            ("spec.holderIdentity", &[r#""managed-cluster-lease""#]),
+        ]),
     ],
+    ..Grant::NONE
 };

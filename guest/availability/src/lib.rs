@@ -1,5 +1,5 @@
 //! The guest `availability`: watches the heartbeats of managed clusters. It makes their leases, says `Unknown` when the
-//! heartbeats stop, and tells whether a clock is ahead. That a cluster is available only its agent says.
+//! heartbeats stop, and tells whether a clock is right. That a cluster is available only its agent says.
 
 mod decide;
 mod grant;

@@ -25,6 +25,6 @@ pub(crate) const CLOCK_SYNCED: Reason = Reason {
 
 pub(crate) const CLOCK_OUT_OF_SYNC: Reason = Reason {
     name: "ManagedClusterClockOutOfSync",
-    meaning: "The clock of the cluster is ahead of that of the hub.",
+    meaning: "The clock of the cluster is ahead of that of the hub, or behind it.",
     remedy: "Set the clock of the cluster right.",
 };

@@ -17,6 +17,8 @@ pub struct Settings {
     pub settle_seconds: u32,
     /// Whether the condition of the clock is set.
     pub clock: bool,
+    /// Whether heartbeats count from when the agent sees them come, instead of by the time that they carry.
+    pub observed: bool,
 }
 
 impl Default for Settings {
@@ -26,6 +28,7 @@ impl Default for Settings {
             delay_seconds: 0,
             settle_seconds: 0,
             clock: true,
+            observed: false,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What this guest reads, and what it asks a policy to grant: the finalizer has to be added to that.
+//! What this guest reads, and what it asks a policy to grant.
 
 use crate::decide;
 use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, WriteGrant};
@@ -45,22 +45,15 @@ pub(crate) const READS: [Read; 3] = [
 /// What it asks for.
 pub(crate) const GRANT: Grant = Grant {
     read: &[
-        ReadGrant {
-            role: "managedclusteraddons",
-            object: ADDONS,
-            keys: &[],
-            why: "The add-ons that are left.",
-        },
-        ReadGrant {
-            role: "manifestworks",
-            object: WORKS,
-            keys: &[],
-            why: "The works that are left.",
-        },
+        ReadGrant::every("managedclusteraddons", ADDONS, "The add-ons that are left."),
+        ReadGrant::every("manifestworks", WORKS, "The works that are left."),
     ],
     write: &[
         WriteGrant::conditions(&[decide::DELETING], "Says what is left."),
-        WriteGrant::objects(ADDONS, &[], "Removes the add-ons."),
-        WriteGrant::objects(WORKS, &[], "Removes the works."),
+        WriteGrant::removal(ADDONS, "Removes the add-ons."),
+        WriteGrant::removal(WORKS, "Removes the works."),
     ],
+    // The one that Open Cluster Management uses for this: clusters that have it are cleaned up as well.
+    finalizer: Some("cluster.open-cluster-management.io/resource-cleanup"),
+    ..Grant::NONE
 };

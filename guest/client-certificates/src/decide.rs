@@ -17,7 +17,7 @@ pub(crate) const REQUEST: &str = "request";
 /// Role of the question whether the requester may renew certificates.
 const ACCESS: &str = "access";
 /// Role of the ManagedCluster.
-const CLUSTER: &str = "cluster";
+pub(crate) const CLUSTER: &str = "cluster";
 /// The label with the name of the cluster.
 const CLUSTER_NAME: &str = "open-cluster-management.io/cluster-name";
 /// The label of a request of an add-on, whose certificates its manager approves.

@@ -24,14 +24,15 @@ impl Guest for ClusterAcceptance {
         reasons: &[],
         settings_schema: include_str!("../settings.schema.json"),
         grant: Grant {
-            read: &[],
             write: &[WriteGrant::fields(
                 &[
                     "spec.hubAcceptsClient",
                     r#"metadata.annotations["open-cluster-management.io/automatically-accepted-on"]"#,
                 ],
                 "Accepts the cluster, and notes when, so that it is done once.",
-            )],
+            )
+            .of_values(&[("spec.hubAcceptsClient", &["true"])])],
+            ..Grant::NONE
         },
     };
 

@@ -1,11 +1,10 @@
-//! What this guest reads, and what it asks a policy to grant. The rules, roles and subjects have to be listed in the
-//! policy; `policies/cluster-access` does.
+//! What this guest reads, and what it asks a policy to grant.
 
 use crate::decide;
 use transom_guest::kinds::{
     CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, MANAGED_CLUSTER, NAMESPACE, ROLE_BINDING,
 };
-use transom_guest::{Grant, Read, ReadGrant, WriteGrant};
+use transom_guest::{Grant, Read, ReadGrant, Verb, WriteGrant};
 
 /// The fields that it reads.
 pub(crate) const READS: [Read; 1] = [MANAGED_CLUSTER.read(&[
@@ -17,14 +16,17 @@ pub(crate) const READS: [Read; 1] = [MANAGED_CLUSTER.read(&[
 pub(crate) const MANIFEST_WORK: Kind =
     Kind::new("work.open-cluster-management.io/v1", "ManifestWork");
 
+/// The label that names the cluster of an object.
+const LABEL: &str = r#"metadata.labels["open-cluster-management.io/cluster-name"]"#;
+/// The groups of the agents of a cluster.
+const AGENTS: &[&str] = &[
+    r#"{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:open-cluster-management:{primary.name}"}"#,
+    r#"{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "open-cluster-management:{primary.name}"}"#,
+];
+
 /// What it asks for.
 pub(crate) const GRANT: Grant = Grant {
-    read: &[ReadGrant {
-        role: decide::WORKS,
-        object: MANIFEST_WORK.within("{primary.name}", "*"),
-        keys: &[],
-        why: "Whether a denied cluster still has works to clean up.",
-    }],
+    read: &[ReadGrant::every(decide::WORKS, MANIFEST_WORK.within("{primary.name}", "*"), "Whether a denied cluster still has works to clean up.")],
     write: &[
         WriteGrant::conditions(
             &[decide::HUB_ACCEPTED],
@@ -32,36 +34,109 @@ pub(crate) const GRANT: Grant = Grant {
         ),
         WriteGrant::objects(
             NAMESPACE.named("{primary.name}"),
-            &[r#"metadata.labels["open-cluster-management.io/cluster-name"]"#],
-            "The namespace of the cluster.",
-        ),
-        WriteGrant::objects(
-            CLUSTER_ROLE.named("open-cluster-management:managedcluster:{primary.name}"),
-            &["rules"],
-            "What the agents of the cluster may do on the whole hub.",
-        ),
-        WriteGrant::objects(
-            CLUSTER_ROLE_BINDING.named("open-cluster-management:managedcluster:{primary.name}"),
-            &["roleRef", "subjects"],
-            "Gives it to them.",
-        ),
-        WriteGrant::objects(
-            ROLE_BINDING.within(
-                "{primary.name}",
-                "open-cluster-management:managedcluster:{primary.name}:*",
-            ),
-            &["roleRef", "subjects"],
-            "Gives them the shared roles in the namespace of the cluster.",
-        ),
+            &[LABEL],
+            "The namespace of the cluster. It is made once, and stays.",
+        )
+        .doing(&[Verb::Create])
+        .of_values(&[
+            (LABEL, &[r#""{primary.name}""#]),
+        ]),
         WriteGrant::objects(
             CLUSTER_ROLE.named("open-cluster-management:managedcluster:registration"),
             &["rules"],
             "What registration agents may do in the namespaces of their clusters.",
-        ),
+        )
+        .of_values(&[
+            (
+                "rules",
+                &[
+                    r#"{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list", "update", "watch"]}"#,
+                    r#"{"apiGroups": ["addon.open-cluster-management.io"], "resources": ["managedclusteraddons"], "verbs": ["get", "list", "watch"]}"#,
+                    r#"{"apiGroups": ["addon.open-cluster-management.io"], "resources": ["managedclusteraddons/status"], "verbs": ["patch", "update"]}"#,
+                    r#"{"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create"]}"#,
+                ],
+            ),
+        ]),
         WriteGrant::objects(
             CLUSTER_ROLE.named("open-cluster-management:managedcluster:work"),
             &["rules"],
             "What work agents may do in the namespaces of their clusters.",
-        ),
+        )
+        .of_values(&[
+            (
+                "rules",
+                &[
+                    r#"{"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch", "update"]}"#,
+                    r#"{"apiGroups": ["work.open-cluster-management.io"], "resources": ["manifestworks"], "verbs": ["get", "list", "patch", "update", "watch"]}"#,
+                    r#"{"apiGroups": ["work.open-cluster-management.io"], "resources": ["manifestworks/status"], "verbs": ["patch", "update"]}"#,
+                ],
+            ),
+        ]),
+        WriteGrant::objects(
+            CLUSTER_ROLE.named("open-cluster-management:managedcluster:{primary.name}"),
+            &["rules", LABEL],
+            "What the agents of the cluster may do on the whole hub.",
+        )
+        .of_values(&[
+            (LABEL, &[r#""{primary.name}""#]),
+            (
+                "rules",
+                &[
+                    r#"{"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get", "list", "watch"]}"#,
+                    r#"{"apiGroups": ["register.open-cluster-management.io"], "resources": ["managedclusters/clientcertificates"], "verbs": ["renew"]}"#,
+                    r#"{"apiGroups": ["cluster.open-cluster-management.io"], "resources": ["managedclusters"], "resourceNames": ["{primary.name}"], "verbs": ["get", "list", "update", "watch"]}"#,
+                    r#"{"apiGroups": ["cluster.open-cluster-management.io"], "resources": ["managedclusters"], "resourceNames": ["{primary.name}"], "verbs": ["get", "list", "watch"]}"#,
+                    r#"{"apiGroups": ["cluster.open-cluster-management.io"], "resources": ["managedclusters/status"], "resourceNames": ["{primary.name}"], "verbs": ["patch", "update"]}"#,
+                ],
+            ),
+        ]),
+        WriteGrant::objects(
+            CLUSTER_ROLE_BINDING.named("open-cluster-management:managedcluster:{primary.name}"),
+            &["roleRef", "subjects", LABEL],
+            "Gives it to them.",
+        )
+        .of_values(&[
+            (LABEL, &[r#""{primary.name}""#]),
+            (
+                "roleRef",
+                &[
+                    r#"{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "open-cluster-management:managedcluster:{primary.name}"}"#,
+                ],
+            ),
+            ("subjects", AGENTS),
+        ]),
+        WriteGrant::objects(
+            ROLE_BINDING.within("{primary.name}", "open-cluster-management:managedcluster:{primary.name}:registration"),
+            &["roleRef", "subjects", LABEL],
+            "Gives them the shared role in the namespace of the cluster.",
+        )
+        .of_values(&[
+            (LABEL, &[r#""{primary.name}""#]),
+            (
+                "roleRef",
+                &[
+                    r#"{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "open-cluster-management:managedcluster:registration"}"#,
+                ],
+            ),
+            ("subjects", AGENTS),
+        ]),
+        WriteGrant::objects(
+            ROLE_BINDING.within("{primary.name}", "open-cluster-management:managedcluster:{primary.name}:work"),
+            &["roleRef", "subjects", LABEL],
+            "Gives them the shared role in the namespace of the cluster.",
+        )
+        .of_values(&[
+            (LABEL, &[r#""{primary.name}""#]),
+            (
+                "roleRef",
+                &[
+                    r#"{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "open-cluster-management:managedcluster:work"}"#,
+                ],
+            ),
+            ("subjects", AGENTS),
+        ]),
     ],
+    // The one that Open Cluster Management uses for this: clusters that have it are released as well.
+    finalizer: Some("cluster.open-cluster-management.io/api-resource-cleanup"),
+    ..Grant::NONE
 };

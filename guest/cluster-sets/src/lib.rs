@@ -21,11 +21,11 @@ impl Guest for ClusterSets {
         reasons: &[],
         settings_schema: include_str!("../settings.schema.json"),
         grant: Grant {
-            read: &[],
             write: &[WriteGrant::fields(
                 &[r#"metadata.labels["cluster.open-cluster-management.io/clusterset"]"#],
                 "The label that puts the cluster into a set.",
             )],
+            ..Grant::NONE
         },
     };
 

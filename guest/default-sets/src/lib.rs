@@ -17,11 +17,11 @@ impl Guest for DefaultSets {
         version: env!("CARGO_PKG_VERSION"),
         reads: &[CLUSTER_SET.read(&[decide::AUTO_UPDATE_PATH, decide::SELECTOR])],
         grant: Grant {
-            read: &[],
             write: &[WriteGrant::fields(
                 &[decide::SELECTOR],
                 "The selectors of the sets `default` and `global`.",
             )],
+            ..Grant::NONE
         },
         ..About::EMPTY
     };

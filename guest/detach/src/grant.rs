@@ -1,9 +1,10 @@
-//! What this guest reads, and what it asks a policy to grant when its settings are the defaults: the finalizer of the
-//! HostedCluster has to be added to that, and those that may be taken off a Klusterlet.
+//! What this guest reads, and what it asks a policy to grant when its settings are the defaults: the finalizers that may be
+//! taken off a Klusterlet have to be added to that.
 
 use crate::decide::{CLUSTER, KLUSTERLET};
 use transom_guest::naming::ANNOTATION_PATH;
-use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, WriteGrant};
+use transom_guest::objects::Operator;
+use transom_guest::{Grant, LabelGrant, ObjectPattern, Read, ReadGrant, WriteGrant};
 
 /// Group and version of ManagedClusters.
 pub(crate) const CLUSTERS: &str = "cluster.open-cluster-management.io/v1";
@@ -54,27 +55,34 @@ const MANAGED_CLUSTER: ObjectPattern = ObjectPattern {
 /// What it asks for.
 pub(crate) const GRANT: Grant = Grant {
     read: &[
-        ReadGrant {
-            role: CLUSTER,
-            object: MANAGED_CLUSTER,
-            keys: &[],
-            why: "Whether the hub has the cluster, and whether it is hosted here.",
-        },
-        ReadGrant {
-            role: KLUSTERLET,
-            object: ObjectPattern {
+        ReadGrant::object(
+            CLUSTER,
+            MANAGED_CLUSTER,
+            "Whether the hub has the cluster, and whether it is hosted here.",
+        ),
+        ReadGrant::object(
+            KLUSTERLET,
+            ObjectPattern {
                 api_version: KLUSTERLETS,
                 kind: "Klusterlet",
                 namespace: None,
                 name: "klusterlet-*",
             },
-            keys: &[],
-            why: "Whether its agents are gone.",
-        },
+            "Whether its agents are gone.",
+        ),
     ],
-    write: &[WriteGrant::objects(
-        MANAGED_CLUSTER,
-        &[],
-        "Removes it from the hub.",
-    )],
+    write: &[
+        WriteGrant::removal(MANAGED_CLUSTER, "Removes it from the hub."),
+        WriteGrant::removal(
+            MANAGED_CLUSTER,
+            "Removes it from the hub where the policy `auto-import` made it.",
+        )
+        .labelled(&[LabelGrant {
+            key: "transom.dev/policy",
+            operator: Operator::In,
+            values: &["auto-import"],
+        }]),
+    ],
+    finalizer: Some("transom.dev/detach"),
+    ..Grant::NONE
 };

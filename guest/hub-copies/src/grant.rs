@@ -1,7 +1,7 @@
 //! What the guest asks a policy to grant when its settings are the defaults, and the agent works for the hub's own cluster.
 
 use crate::decide::{KUBECONFIG, NAMESPACE, PASSWORD};
-use transom_guest::{Grant, ObjectPattern, ReadGrant, WriteGrant};
+use transom_guest::{Grant, HoleGrant, ObjectPattern, ReadGrant, WriteGrant};
 
 /// Where the copies lie.
 const HOSTING: &str = "local-cluster";
@@ -32,29 +32,28 @@ const fn copy(name: &'static str) -> ObjectPattern {
 /// Both secrets, the namespace of their copies, and the copies.
 pub(crate) const GRANT: Grant = Grant {
     read: &[
-        ReadGrant {
-            role: NAMESPACE,
-            object: ObjectPattern {
+        ReadGrant::object(
+            NAMESPACE,
+            ObjectPattern {
                 api_version: "v1",
                 kind: "Namespace",
                 namespace: None,
                 name: HOSTING,
             },
-            keys: &[],
-            why: "The copies lie in it.",
-        },
-        ReadGrant {
-            role: KUBECONFIG.role,
-            object: source("{primary.name}-admin-kubeconfig"),
-            keys: &["kubeconfig"],
-            why: "It is copied.",
-        },
-        ReadGrant {
-            role: PASSWORD.role,
-            object: source("{primary.name}-kubeadmin-password"),
-            keys: &["password"],
-            why: "It is copied.",
-        },
+            "The copies lie in it.",
+        ),
+        ReadGrant::secret(
+            KUBECONFIG.role,
+            source("{primary.name}-admin-kubeconfig"),
+            &["kubeconfig"],
+            "It is copied.",
+        ),
+        ReadGrant::secret(
+            PASSWORD.role,
+            source("{primary.name}-kubeadmin-password"),
+            &["password"],
+            "It is copied.",
+        ),
     ],
     write: &[
         WriteGrant::secrets(
@@ -62,7 +61,7 @@ pub(crate) const GRANT: Grant = Grant {
                 r#"{primary.annotations["cluster.open-cluster-management.io/managedcluster-name"] | primary.name}-admin-kubeconfig"#,
             ),
             FIELDS,
-            &[("data.kubeconfig", &[KUBECONFIG.role])],
+            &[HoleGrant::bytes("data.kubeconfig", &[KUBECONFIG.role])],
             "The copy of the admin kubeconfig.",
         ),
         WriteGrant::secrets(
@@ -70,8 +69,9 @@ pub(crate) const GRANT: Grant = Grant {
                 r#"{primary.annotations["cluster.open-cluster-management.io/managedcluster-name"] | primary.name}-kubeadmin-password"#,
             ),
             FIELDS,
-            &[("data.password", &[PASSWORD.role])],
+            &[HoleGrant::bytes("data.password", &[PASSWORD.role])],
             "The copy of the password of kubeadmin.",
         ),
     ],
+    ..Grant::NONE
 };

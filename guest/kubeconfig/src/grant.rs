@@ -9,39 +9,37 @@ const TARGET: &str = r#"klusterlet-{primary.annotations["cluster.open-cluster-ma
 /// The inputs of the kubeconfig, and the Secret that holds it.
 pub(crate) const GRANT: Grant = Grant {
     read: &[
-        ReadGrant {
-            role: SOURCE,
-            object: ObjectPattern {
+        ReadGrant::secret(
+            SOURCE,
+            ObjectPattern {
                 api_version: "v1",
                 kind: "Secret",
                 namespace: Some("{primary.namespace}"),
                 name: "{primary.name}-admin-kubeconfig",
             },
-            keys: &["kubeconfig"],
-            why: "The admin kubeconfig of the hosted cluster, whose credentials are used.",
-        },
-        ReadGrant {
-            role: SERVICE,
-            object: ObjectPattern {
+            &["kubeconfig"],
+            "The admin kubeconfig of the hosted cluster, whose credentials are used.",
+        ),
+        ReadGrant::object(
+            SERVICE,
+            ObjectPattern {
                 api_version: "v1",
                 kind: "Service",
                 namespace: Some("{primary.namespace}-{dashed(primary.name)}"),
                 name: "kube-apiserver",
             },
-            keys: &[],
-            why: "The Service in front of the API server, at which the kubeconfig points.",
-        },
-        ReadGrant {
-            role: HOME,
-            object: ObjectPattern {
+            "The Service in front of the API server, at which the kubeconfig points.",
+        ),
+        ReadGrant::object(
+            HOME,
+            ObjectPattern {
                 api_version: "v1",
                 kind: "Namespace",
                 namespace: None,
                 name: TARGET,
             },
-            keys: &[],
-            why: "The namespace of the Secret; it is waited for.",
-        },
+            "The namespace of the Secret; it is waited for.",
+        ),
     ],
     write: &[WriteGrant::kubeconfig(
         ObjectPattern {
@@ -54,4 +52,5 @@ pub(crate) const GRANT: Grant = Grant {
         &[SOURCE],
         "The kubeconfig with which the klusterlet works on the hosted cluster.",
     )],
+    ..Grant::NONE
 };

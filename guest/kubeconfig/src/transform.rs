@@ -43,7 +43,7 @@ fn propose(settings: &Settings, source: Source, service: &Service) -> Result<Pro
     }
     Ok(Proposal {
         clusters,
-        users: source.users.into_iter().map(same_user).collect(),
+        users: source.users.into_iter().map(ProposedUser::from).collect(),
         contexts: source.contexts,
         current_context: source.current_context,
     })
@@ -219,26 +219,10 @@ fn rewired(
 
 /// Any other entry, unchanged.
 fn as_it_is(cluster: Cluster) -> ProposedCluster {
-    let authorities = match cluster.authority {
-        AuthoritySource::Data(authority) => vec![authority.reference],
-        AuthoritySource::None | AuthoritySource::File => Vec::new(),
-    };
+    let proxy = cluster.proxy.as_ref().map(|proxy| proxy.reference);
     ProposedCluster {
-        entry: cluster.entry,
-        name: cluster.name,
-        server: cluster.server,
-        authorities,
-        insecure: cluster.insecure,
-        proxy: cluster.proxy.map(|proxy| proxy.reference),
-        tls_server_name: cluster.tls_server_name,
-    }
-}
-
-fn same_user(user: User) -> ProposedUser {
-    ProposedUser {
-        entry: user.entry,
-        name: user.name,
-        credential: user.credential.reference,
+        proxy,
+        ..cluster.into()
     }
 }
 
@@ -407,7 +391,7 @@ mod tests {
             }
             prop_assert_eq!(&proposal.contexts, &source.contexts);
             prop_assert_eq!(&proposal.current_context, &source.current_context);
-            let users: Vec<_> = source.users.into_iter().map(same_user).collect();
+            let users: Vec<_> = source.users.into_iter().map(ProposedUser::from).collect();
             prop_assert_eq!(&proposal.users, &users);
             prop_assert!(numbers(&proposal.clusters, &proposal.users).is_subset(&numbers(&same, &users)));
         }

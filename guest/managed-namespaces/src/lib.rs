@@ -20,16 +20,16 @@ impl Guest for ManagedNamespaces {
             CLUSTER_SET.read(&["spec.clusterSelector", "spec.managedNamespaces"]),
         ],
         grant: Grant {
-            read: &[ReadGrant {
-                role: decide::SETS,
-                object: CLUSTER_SET.named("*"),
-                keys: &[],
-                why: "Which sets the cluster belongs to, and which namespaces they want.",
-            }],
+            read: &[ReadGrant::every(
+                decide::SETS,
+                CLUSTER_SET.named("*"),
+                "Which sets the cluster belongs to, and which namespaces they want.",
+            )],
             write: &[WriteGrant::fields(
                 &[decide::FIELD],
                 "The namespaces that the sets of the cluster want on it.",
             )],
+            ..Grant::NONE
         },
         ..About::EMPTY
     };

@@ -23,7 +23,7 @@ pub mod bindings {
         additional_type_attributes: {
             "transom:facts/facts@0.1.0/answer": [#[serde(rename_all = "kebab-case")]],
         },
-        with: { "transom:policy/types@0.1.0": ::transom_guest::bindings::guest::transom::policy::types },
+        with: { "transom:policy/types@0.2.0": ::transom_guest::bindings::guest::transom::policy::types },
     });
 }
 

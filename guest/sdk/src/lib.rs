@@ -37,6 +37,7 @@ pub mod bindings;
 mod context;
 #[cfg(feature = "facts")]
 pub mod facts;
+mod grant;
 pub mod kinds;
 pub mod kubeconfig;
 pub mod log;
@@ -49,7 +50,7 @@ pub mod testing;
 pub mod time;
 pub mod trigger;
 
-pub use about::{About, Grant, Guest, ObjectPattern, Read, ReadGrant, Reason, WriteGrant};
+pub use about::{About, Guest, Read, Reason};
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 pub use arena::Arena;
@@ -57,6 +58,9 @@ pub use bindings::guest::transom::policy::types::{
     Agent, Failure, ObjectRef, Primary, Problem, Waiting,
 };
 pub use context::Context;
+pub use grant::{
+    AskGrant, Grant, HoleGrant, LabelGrant, ObjectPattern, ReadGrant, Verb, WriteGrant,
+};
 pub use kubeconfig::Kubeconfig;
 pub use objects::Objects;
 pub use settings::NoSettings;

@@ -1,20 +1,27 @@
 //! Guests that make objects, and decide what fields of the primary and of objects that others made say. Objects cross as JSON; the policy grants fields
 //! and values.
 
+mod holes;
+
 use crate::bindings::guest::transom::policy::types::Context as RawContext;
 use crate::{Context, Failure, Guest, ObjectRef, Primary, Problem, settings};
 use bindings::exports::transom::policy::objects as wit;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-pub use bindings::transom::policy::inputs::{
-    Absence, Age, CertificateRequest, Form, Input, LabelTerm, Member, Need, Operator, Outcome,
-    Query, RequestContent, Requested, Review, Value, Wake, Who,
+pub use crate::bindings::guest::transom::policy::types::{LabelTerm, Operator, Review, Who};
+pub use crate::kubeconfig::{Proposal, Service, Source};
+pub use bindings::transom::policy::forms::{
+    Absence, Age, CertificateRequest, Member, Outcome, Query, RequestContent, Requested, Wake,
 };
+pub use bindings::transom::policy::inputs::{Form, Input, Need, Value};
 pub use bindings::transom::policy::secrets::{
     Certificate, CertificateContent, CertificateKeys, PrivateKey, SecretBytes,
 };
-pub use wit::{Answer, Desired, Filled, Hole, Ownership, Requirement};
+pub use wit::{
+    Answer, Desired, Filled, FilledWithin, Hole, HoleWithin, MadeKubeconfig, Manifest, Ownership,
+    Requirement,
+};
 
 #[doc(hidden)]
 pub use Objects as World;
@@ -24,45 +31,49 @@ pub use Objects as World;
 pub mod bindings {
     wit_bindgen::generate!({
         path: "../../wit",
-        inline: "package transom:sdk; world objects { export transom:policy/objects@0.1.0; }",
+        inline: "package transom:sdk; world objects { export transom:policy/objects@0.2.0; }",
         pub_export_macro: true,
         export_macro_name: "export",
         default_bindings_module: "::transom_guest::objects::bindings",
         runtime_path: "::transom_guest::wit_bindgen::rt",
         additional_derives: [PartialEq, Eq, serde::Serialize, serde::Deserialize],
         additional_type_attributes: {
-            "transom:policy/inputs@0.1.0/form": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/absence": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/age": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/query": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/label-term": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/operator": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/wake": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/member": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/outcome": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/review": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/who": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/certificate-request": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/request-content": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/requested": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/secrets@0.1.0/secret-bytes": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/secrets@0.1.0/certificate-keys": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/secrets@0.1.0/certificate-content": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/secrets@0.1.0/certificate": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/secrets@0.1.0/private-key": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/need": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/value": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/inputs@0.1.0/input": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/requirement": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/desired": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/filled": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/hole": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/objects@0.1.0/answer": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.2.0/form": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/absence": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/age": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/query": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/wake": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/member": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/outcome": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/certificate-request": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/request-content": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/forms@0.2.0/requested": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/secrets@0.2.0/secret-bytes": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/secrets@0.2.0/certificate-keys": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/secrets@0.2.0/certificate-content": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/secrets@0.2.0/certificate": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/secrets@0.2.0/private-key": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.2.0/need": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.2.0/value": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.2.0/input": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/requirement": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/desired": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/filled": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/hole": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/made-kubeconfig": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/manifest": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/filled-within": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/hole-within": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/objects@0.2.0/answer": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
         },
         with: {
-            "transom:policy/types@0.1.0": ::transom_guest::bindings::guest::transom::policy::types,
-            "transom:policy/inputs@0.1.0": generate,
-            "transom:policy/secrets@0.1.0": generate,
+            "transom:policy/types@0.2.0": ::transom_guest::bindings::guest::transom::policy::types,
+            "transom:policy/credentials@0.2.0": ::transom_guest::kubeconfig::bindings::transom::policy::credentials,
+            "transom:policy/proposals@0.2.0": ::transom_guest::kubeconfig::bindings::transom::policy::proposals,
+            "transom:policy/services@0.2.0": ::transom_guest::kubeconfig::bindings::transom::policy::services,
+            "transom:policy/forms@0.2.0": generate,
+            "transom:policy/inputs@0.2.0": generate,
+            "transom:policy/secrets@0.2.0": generate,
         },
     });
 }
@@ -159,18 +170,6 @@ impl Desired {
             holes: Vec::new(),
         }
     }
-
-    /// With bytes under a key of a Secret's data: [`Value::bytes`] names them. A Secret has no other data.
-    #[must_use]
-    pub fn filled(mut self, key: &str, reference: u32) -> Self {
-        let path = match key.contains('.') {
-            true => format!("data[{}]", json!(key)),
-            false => ["data.", key].concat(),
-        };
-        let hole = Hole::Bytes(reference);
-        self.holes.push(Filled { path, hole });
-        self
-    }
 }
 
 impl Need {
@@ -200,6 +199,15 @@ impl Need {
         let field = field.to_owned();
         Self {
             form: Form::Age(Age { field, seconds }),
+            ..Self::object(role, reference)
+        }
+    }
+
+    /// How long ago the agent saw a declared field of an object change, whatever it says.
+    pub fn observed(role: &str, reference: ObjectRef, field: &str, seconds: u32) -> Self {
+        let field = field.to_owned();
+        Self {
+            form: Form::Observed(Age { field, seconds }),
             ..Self::object(role, reference)
         }
     }
@@ -259,6 +267,22 @@ impl Need {
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
         Self {
             form: Form::Secret(keys),
+            ..Self::object(role, reference)
+        }
+    }
+
+    /// A Service as a record.
+    pub fn service(role: &str, reference: ObjectRef) -> Self {
+        Self {
+            form: Form::Service,
+            ..Self::object(role, reference)
+        }
+    }
+
+    /// The kubeconfig under a key of a Secret, by reference. The policy grants the key.
+    pub fn kubeconfig(role: &str, reference: ObjectRef, key: &str) -> Self {
+        Self {
+            form: Form::Kubeconfig(key.to_owned()),
             ..Self::object(role, reference)
         }
     }
@@ -325,17 +349,6 @@ impl Member {
     /// A problem with reason `UnreadableFields` if a field has another type than the guest expects.
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
         settings::fields(&self.fields)
-    }
-}
-
-impl Value {
-    /// The reference of the bytes under a key of a Secret; none if the Secret has no such key.
-    pub fn bytes(&self, key: &str) -> Option<u32> {
-        let Self::Secret(all) = self else {
-            return None;
-        };
-        let bytes = all.iter().find(|bytes| bytes.key == key);
-        bytes.map(|bytes| bytes.reference)
     }
 }
 

@@ -15,24 +15,24 @@ pub use Taints as World;
 pub mod bindings {
     wit_bindgen::generate!({
         path: "../../wit",
-        inline: "package transom:sdk; world taints { export transom:policy/taints@0.1.0; }",
+        inline: "package transom:sdk; world taints { export transom:policy/taints@0.2.0; }",
         pub_export_macro: true,
         export_macro_name: "export",
         default_bindings_module: "::transom_guest::taints::bindings",
         runtime_path: "::transom_guest::wit_bindgen::rt",
         additional_derives: [PartialEq, Eq, serde::Serialize, serde::Deserialize],
         additional_type_attributes: {
-            "transom:policy/taints@0.1.0/taint": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/taints@0.1.0/condition": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/taints@0.1.0/pair": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/taints@0.1.0/managed-cluster": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/taints@0.1.0/wanted": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/taints@0.1.0/effect": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/taints@0.1.0/status": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/taints@0.1.0/decision": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/taints@0.1.0/answer": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/taints@0.2.0/taint": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/taints@0.2.0/condition": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/taints@0.2.0/pair": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/taints@0.2.0/managed-cluster": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/taints@0.2.0/wanted": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/taints@0.2.0/effect": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/taints@0.2.0/status": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/taints@0.2.0/decision": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/taints@0.2.0/answer": [#[serde(rename_all = "kebab-case")]],
         },
-        with: { "transom:policy/types@0.1.0": ::transom_guest::bindings::guest::transom::policy::types },
+        with: { "transom:policy/types@0.2.0": ::transom_guest::bindings::guest::transom::policy::types },
     });
 }
 

@@ -14,19 +14,19 @@ pub use Trigger as World;
 pub mod bindings {
     wit_bindgen::generate!({
         path: "../../wit",
-        inline: "package transom:sdk; world trigger { export transom:policy/trigger@0.1.0; }",
+        inline: "package transom:sdk; world trigger { export transom:policy/trigger@0.2.0; }",
         pub_export_macro: true,
         export_macro_name: "export",
         default_bindings_module: "::transom_guest::trigger::bindings",
         runtime_path: "::transom_guest::wit_bindgen::rt",
         additional_derives: [PartialEq, Eq, serde::Serialize, serde::Deserialize],
         additional_type_attributes: {
-            "transom:policy/trigger@0.1.0/change": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
-            "transom:policy/trigger@0.1.0/readiness": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/trigger@0.1.0/ready-answer": [#[serde(rename_all = "kebab-case")]],
-            "transom:policy/trigger@0.1.0/verdict": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/trigger@0.2.0/change": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
+            "transom:policy/trigger@0.2.0/readiness": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/trigger@0.2.0/ready-answer": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/trigger@0.2.0/verdict": [#[serde(rename_all = "kebab-case")]],
         },
-        with: { "transom:policy/types@0.1.0": ::transom_guest::bindings::guest::transom::policy::types },
+        with: { "transom:policy/types@0.2.0": ::transom_guest::bindings::guest::transom::policy::types },
     });
 }
 

@@ -17,16 +17,16 @@ impl Guest for SetBindings {
         reads: &[CLUSTER_SET_BINDING.read(&["spec.clusterSet"])],
         reasons: &decide::REASONS,
         grant: Grant {
-            read: &[ReadGrant {
-                role: decide::SET,
-                object: CLUSTER_SET.named("*"),
-                keys: &[],
-                why: "Whether the set is there.",
-            }],
+            read: &[ReadGrant::object(
+                decide::SET,
+                CLUSTER_SET.named("*"),
+                "Whether the set is there.",
+            )],
             write: &[WriteGrant::conditions(
                 &[decide::BOUND],
                 "Says whether the set is there.",
             )],
+            ..Grant::NONE
         },
         ..About::EMPTY
     };

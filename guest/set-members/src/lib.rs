@@ -21,16 +21,16 @@ impl Guest for SetMembers {
         ],
         reasons: &decide::REASONS,
         grant: Grant {
-            read: &[ReadGrant {
-                role: decide::CLUSTERS,
-                object: MANAGED_CLUSTER.named("*"),
-                keys: &[],
-                why: "How many clusters the set has.",
-            }],
+            read: &[ReadGrant::every(
+                decide::CLUSTERS,
+                MANAGED_CLUSTER.named("*"),
+                "How many clusters the set has.",
+            )],
             write: &[WriteGrant::conditions(
                 &[decide::EMPTY],
                 "Says how many clusters the set has.",
             )],
+            ..Grant::NONE
         },
         ..About::EMPTY
     };

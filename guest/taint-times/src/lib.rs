@@ -29,6 +29,14 @@ impl Default for Settings {
 /// The guest `taint-times`.
 pub struct TaintTimes;
 
+/// The forms of a taint.
+const FORMS: &[&str] = &[
+    r#"{"key": "*", "effect": "*"}"#,
+    r#"{"key": "*", "effect": "*", "timeAdded": "*"}"#,
+    r#"{"key": "*", "value": "*", "effect": "*"}"#,
+    r#"{"key": "*", "value": "*", "effect": "*", "timeAdded": "*"}"#,
+];
+
 impl Guest for TaintTimes {
     type Settings = Settings;
 
@@ -38,11 +46,12 @@ impl Guest for TaintTimes {
         reads: &[MANAGED_CLUSTER.read(&["spec.taints"])],
         settings_schema: include_str!("../settings.schema.json"),
         grant: Grant {
-            read: &[],
             write: &[WriteGrant::fields(
                 &["spec.taints"],
-                "The times of taints that have none.",
-            )],
+                "The whole list, with the times of taints that have none.",
+            )
+            .of_values(&[("spec.taints", FORMS)])],
+            ..Grant::NONE
         },
         ..About::EMPTY
     };

@@ -29,7 +29,6 @@ impl Guest for Taints {
         reasons: &[decide::PRIMARY_DELETING],
         settings_schema: include_str!("../settings.schema.json"),
         grant: Grant {
-            read: &[],
             write: &[WriteGrant::taints(
                 &[
                     "cluster.open-cluster-management.io/unavailable",
@@ -37,6 +36,7 @@ impl Guest for Taints {
                 ],
                 "The taints that tell whether a cluster is available and reachable.",
             )],
+            ..Grant::NONE
         },
     };
 

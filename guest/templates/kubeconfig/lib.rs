@@ -1,10 +1,7 @@
 //! The guest `my-guest`: copies the admin kubeconfig of a HostedCluster into the Secret `<hosted cluster>-my-guest`.
 //! It gets no byte of a credential, only numbers that are valid for one call.
 
-use transom_guest::kubeconfig::{
-    Absence, Answer, AuthoritySource, Cluster, Form, Input, Need, Proposal, ProposedCluster,
-    ProposedUser, Requirement, Source, User, Value,
-};
+use transom_guest::kubeconfig::{Absence, Answer, Form, Input, Need, Requirement, Value};
 use transom_guest::{
     About, Context, Failure, Grant, Guest, Kubeconfig, NoSettings, ObjectPattern, ObjectRef,
     Primary, Read, ReadGrant, Reason, WriteGrant,
@@ -49,6 +46,7 @@ impl Guest for MyGuest {
                 &[SOURCE],
                 "The copy.",
             )],
+            ..Grant::NONE
         },
         ..About::EMPTY
     };
@@ -98,43 +96,10 @@ impl Kubeconfig for MyGuest {
         });
         let missing = || Failure::Missing(SOURCE_MISSING.problem("there is no admin kubeconfig"));
         Ok(Answer {
-            kubeconfig: copy(found.ok_or_else(missing)?),
+            // The source as it is, without proxies.
+            kubeconfig: found.ok_or_else(missing)?.into(),
             ask_again_at: None,
         })
-    }
-}
-
-/// The source as it is, without proxies. An entry of the answer says of which entry of the source it is made.
-fn copy(source: Source) -> Proposal {
-    Proposal {
-        clusters: source.clusters.into_iter().map(cluster).collect(),
-        users: source.users.into_iter().map(user).collect(),
-        contexts: source.contexts,
-        current_context: source.current_context,
-    }
-}
-
-fn cluster(cluster: Cluster) -> ProposedCluster {
-    let authorities = match cluster.authority {
-        AuthoritySource::Data(authority) => vec![authority.reference],
-        AuthoritySource::None | AuthoritySource::File => Vec::new(),
-    };
-    ProposedCluster {
-        entry: cluster.entry,
-        name: cluster.name,
-        server: cluster.server,
-        authorities,
-        insecure: cluster.insecure,
-        proxy: None,
-        tls_server_name: cluster.tls_server_name,
-    }
-}
-
-fn user(user: User) -> ProposedUser {
-    ProposedUser {
-        entry: user.entry,
-        name: user.name,
-        credential: user.credential.reference,
     }
 }
 

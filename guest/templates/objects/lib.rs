@@ -24,7 +24,6 @@ impl Guest for MyGuest {
         reads: &[MANAGED_CLUSTER.read(&["metadata.labels.env"])],
         // For `transom policy init`; a policy grants it, or it does not.
         grant: Grant {
-            read: &[],
             write: &[
                 WriteGrant::objects(
                     NAMESPACE.named("my-guest-{primary.name}"),
@@ -37,6 +36,7 @@ impl Guest for MyGuest {
                     "What the cluster is.",
                 ),
             ],
+            ..Grant::NONE
         },
         ..About::EMPTY
     };

@@ -54,8 +54,8 @@ impl Guest for MyGuest {
         }"#,
         // For `transom policy init`; a policy grants it, or it does not.
         grant: Grant {
-            read: &[],
             write: &[WriteGrant::taints(&[LABEL], "The taint of this guest.")],
+            ..Grant::NONE
         },
     };
 

@@ -162,8 +162,10 @@ fn structural(schema: Value) -> Value {
     if map.get("default").is_some_and(Value::is_null) {
         map.remove("default");
     }
-    if let Some(items) = map.remove("items") {
-        map.insert("items".to_owned(), structural(items));
+    for each in ["items", "additionalProperties"] {
+        if let Some(schema) = map.remove(each) {
+            map.insert(each.to_owned(), structural(schema));
+        }
     }
     if let Some(Value::Object(properties)) = map.remove("properties") {
         let properties: Map<_, _> = properties
@@ -250,6 +252,10 @@ mod tests {
         if let Some(items) = schema.get("items") {
             every(&format!("{place}[]"), items, found);
         }
+        let values = &schema["additionalProperties"];
+        if values.get("properties").is_some() {
+            every(&format!("{place}{{}}"), values, found);
+        }
     }
 
     #[test]
@@ -266,6 +272,7 @@ mod tests {
                     let known = schema.get("properties").is_some();
                     let each = &schema["additionalProperties"];
                     let bounded = each["type"] == "string" || each.get("maxItems").is_some();
+                    let bounded = bounded || each.get("properties").is_some();
                     let entries = bounded && schema.get("maxProperties").is_some();
                     known != entries || place == ".metadata" || place.ends_with(".settings")
                 }
@@ -295,10 +302,9 @@ mod tests {
         let mut found = Vec::new();
         every("", &schema, &mut found);
         let own = [".apiVersion", ".kind", ".metadata"];
-        for (place, schema) in found
-            .iter()
-            .filter(|(place, _)| !place.ends_with("[]") && !own.contains(&place.as_str()))
-        {
+        for (place, schema) in found.iter().filter(|(place, _)| {
+            !place.ends_with("[]") && !place.ends_with("{}") && !own.contains(&place.as_str())
+        }) {
             let description = schema["description"].as_str().unwrap_or_default();
             assert!(
                 description.ends_with('.') && !description.contains('\n'),

@@ -5,6 +5,7 @@ mod ask;
 pub mod budget;
 mod every;
 pub mod failure;
+mod hole;
 pub mod kubeconfig;
 pub mod labels;
 pub mod limits;
@@ -15,6 +16,7 @@ pub use ask::{AccessReviewGrant, AskAs, AskGrant};
 pub use budget::{BudgetSpec, Budgeted};
 pub use every::EverySpec;
 pub use failure::{FailureMode, OnFailureSpec};
+pub use hole::{HoleGrant, ManifestKind};
 pub use kubeconfig::{AddressGrant, CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 pub use labels::{LabelExpression, LabelOperator, LabelSelectorSpec};
 pub use limits::{LimitSpec, Limited, LimitsSpec};
@@ -185,7 +187,7 @@ pub struct GrantSpec {
     /// What the guests may ask the API server of the primary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ask: Vec<AskGrant>,
-    /// What may be written.
+    /// What may be written. Empty for a guest that only observes: the state and the conditions of the policy tell what it finds.
     #[serde(default)]
     pub write: Vec<WriteGrant>,
     /// The finalizer that the guest may keep on the primary, so that it can clean up before the primary is gone.
@@ -262,10 +264,10 @@ pub struct WriteGrant {
     /// be allowed. A field that is not listed may get any value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<Value>>,
-    /// For Secrets that are copied: which fields, as `data.kubeconfig` or `data["tls.crt"]`, get bytes of the Secrets that
-    /// are read under which roles. No guest sees the bytes.
+    /// For Secrets that hold credentials: what each field, as `data.kubeconfig` or `data["tls.crt"]`, may be filled with. No
+    /// guest sees the bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub holes: BTreeMap<String, Vec<String>>,
+    pub holes: BTreeMap<String, HoleGrant>,
     /// Keys of taints that the policy owns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taint_keys: Vec<String>,

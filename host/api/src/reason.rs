@@ -348,8 +348,9 @@ words! {
     ImportNotGranted, Invalid: "The component imports something that the policy does not grant.",
         "To grant `log`, put `capabilities: [log]` next to the component in spec.guests. Nothing else can be granted: \
          use a guest without the other imports.";
-    WorldMismatch, Invalid: "The component does not export the world that its role needs.",
-        "Use a guest built for that world.";
+    WorldMismatch, Invalid: "The component does not export the world that its role needs, or is of a generation of the \
+         contract that this agent does not serve.",
+        "Use a guest built for that world, of a generation that the message names.";
     DescriptionInvalid, Invalid: "The component's self-description breaks the contract.",
         "Use another version of the guest.";
     SettingsRefused, Invalid: "The guest rejects its settings.", "Fix the field of the settings named in the message.";

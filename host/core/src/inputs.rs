@@ -7,6 +7,7 @@ pub mod request;
 pub mod secrets;
 pub mod seen;
 pub mod sets;
+pub mod sightings;
 
 use self::age::Freshness;
 use self::secrets::Secrets;
@@ -34,6 +35,8 @@ pub struct Found {
     pub object: Option<Arc<Object>>,
     /// The value, where it is not made of one object.
     pub value: Option<InputValue>,
+    /// How long ago the agent saw a field of it change, where the need asks for that.
+    pub observed: Option<Freshness>,
 }
 
 impl Found {
@@ -43,6 +46,7 @@ impl Found {
             need,
             object,
             value: None,
+            observed: None,
         }
     }
 
@@ -121,7 +125,13 @@ pub fn cross(
                 let read = read.map_err(|invalid| Failure::invalid_object(object, &invalid))?;
                 InputValue::CertificateRequest(read)
             }
-            (Some(object), Form::Age(limit)) => age(object, limit, guest, now_seconds)?,
+            (Some(object), Form::Age(limit)) => age(object, limit, guest, |limit| {
+                let freshness = Freshness::of(Some(object), limit, now_seconds);
+                freshness.map_err(|invalid| Failure::invalid_object(object, &invalid))
+            })?,
+            (Some(object), Form::Observed(limit)) => age(object, limit, guest, |_| {
+                Ok(found.observed.unwrap_or(Freshness::Absent))
+            })?,
             (Some(object), Form::Secret(keys)) => {
                 InputValue::Secret(secrets.hold(&found.need.role, object, keys)?)
             }
@@ -147,12 +157,12 @@ pub fn cross(
     Ok(inputs)
 }
 
-/// On which side of its limit a declared time is.
+/// On which side of its limit the age of a declared field is.
 fn age(
     object: &Object,
     limit: &Age,
     guest: &Guest,
-    now_seconds: i64,
+    freshness: impl FnOnce(&Age) -> Result<Freshness, Failure>,
 ) -> Result<InputValue, Failure> {
     let declared = guest.declared(&object.reference.api_version, &object.reference.kind);
     let covered = Path::parse(&limit.field)
@@ -164,13 +174,13 @@ fn age(
         );
         return Err(Failure::known(KnownReason::ContractBroken, message));
     }
-    let freshness = Freshness::of(Some(object), limit, now_seconds);
-    let freshness = freshness.map_err(|invalid| Failure::invalid_object(object, &invalid))?;
-    Ok(match freshness {
+    Ok(match freshness(limit)? {
         Freshness::Absent => InputValue::Absent,
         Freshness::Fresh { until } => InputValue::Fresh(until),
         Freshness::Stale { since } => InputValue::Stale(since),
         Freshness::Ahead { until } => InputValue::Ahead(until),
+        Freshness::Behind { until } => InputValue::Behind(until),
+        Freshness::Unsure { until } => InputValue::Unsure(until),
     })
 }
 
@@ -205,6 +215,8 @@ pub fn digest(primary: &Primary, found: &[Found], inputs: &[Input]) -> Digest {
         let value = match &input.value {
             InputValue::Fresh(_) => json!("Fresh"),
             InputValue::Ahead(_) => json!("Ahead"),
+            InputValue::Behind(_) => json!("Behind"),
+            InputValue::Unsure(_) => json!("Unsure"),
             _ if found.need.form == Form::Outcome => json!("Outcome"),
             value => json!(value),
         };

@@ -184,8 +184,8 @@ pub struct WriteRule {
     pub fields: Vec<Path>,
     /// The values that fields may get; a field without a rule may get any.
     pub values: Vec<ValueRule>,
-    /// Keys of a Secret's data that get bytes of other Secrets, each with the roles under which these are read.
-    pub holes: BTreeMap<String, BTreeSet<String>>,
+    /// Keys of a Secret's data that the host fills, each with what may go there.
+    pub holes: BTreeMap<String, HoleRule>,
     /// The keys of taints that the policy owns.
     pub taint_keys: BTreeSet<String>,
     /// The types of conditions that the policy may set.
@@ -196,6 +196,18 @@ pub struct WriteRule {
     pub kubeconfig: Option<KubeconfigGrant>,
     /// The rights that the objects give to others.
     pub hands_on: Vec<HandedOn>,
+}
+
+/// What a key of a Secret's data may be filled with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HoleRule {
+    /// Roles of Secrets whose bytes may go there.
+    pub bytes: BTreeSet<String>,
+    /// Roles of Secrets of whose kubeconfigs one may be made.
+    pub kubeconfigs: BTreeSet<String>,
+    /// The kinds of the objects of a text, by group and version. If there are any, only such a text may go there, and the
+    /// rest into Secrets in it.
+    pub manifests: BTreeSet<(String, String)>,
 }
 
 /// Which objects of a kind may be written.

@@ -134,7 +134,7 @@ fn namespace_possible(place: &ObjectRef) -> Result<(), Failure> {
 }
 
 /// Checks that Kubernetes allows the names of an object.
-fn possible(object: &ObjectRef) -> Result<(), Failure> {
+pub(crate) fn possible(object: &ObjectRef) -> Result<(), Failure> {
     let namespace = object.namespace.as_deref();
     let name_fits = match object.kind == "Namespace" && object.api_version == "v1" {
         true => dns::is_label(&object.name),
@@ -205,11 +205,11 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
         Form::Secret(keys) if secret => of_keys(rule, keys.iter(), refused),
         Form::Certificate(keys) if secret => of_keys(rule, keys.all(), refused),
         Form::Service if rule.kind == "Service" && rule.api_version == "v1" => Ok(()),
-        Form::Object | Form::Age(_) if secret => {
+        Form::Object | Form::Age(_) | Form::Observed(_) if secret => {
             refused(": guests never see the fields of a Secret")
         }
         Form::Object => Ok(()),
-        Form::Age(age) => of_age(age),
+        Form::Age(age) | Form::Observed(age) => of_age(age),
         Form::CertificateRequest if is_request(&rule.api_version, &rule.kind) => Ok(()),
         Form::Kubeconfig(_)
         | Form::Secret(_)
@@ -247,7 +247,7 @@ fn granted_keys(rule: &ReadRule) -> String {
     format!("; granted keys: {}", keys.join(", "))
 }
 
-/// Checks that an age is one of a single field.
+/// Checks that an age is one of a single field, with a limit.
 fn of_age(age: &Age) -> Result<(), Failure> {
     let path = Path::parse(&age.field).ok();
     if age.seconds > 0 && path.as_ref().and_then(Path::keys).is_some() {
@@ -563,6 +563,11 @@ mod tests {
             form: age(field, seconds),
             ..demo()
         };
+        let observed = |need: Need, seconds| {
+            let field = "spec.x".to_owned();
+            let form = Form::Observed(Age { field, seconds });
+            Need { form, ..need }
+        };
         let count = || Form::Count(Vec::new());
         for (need, reason) in [
             (home.clone(), None),
@@ -601,6 +606,9 @@ mod tests {
             (aged("spec.x", 0), Some("ContractBroken")),
             (aged("spec..x", 1), Some("ContractBroken")),
             (aged("spec.a[b]", 1), Some("ContractBroken")),
+            (observed(demo(), 1), None),
+            (observed(demo(), 0), Some("ContractBroken")),
+            (observed(source(), 1), Some("ReadNotGranted")),
             (
                 Need {
                     form: age("data.x", 1),

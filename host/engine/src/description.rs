@@ -1,12 +1,14 @@
 //! Checks whether a guest's self-description keeps to the contract.
 
-use crate::bindings::v0_1::binding;
+use crate::bindings::fault;
 use crate::failure::LoadError;
 use crate::limits::printable;
+use serde_json::Value;
 use std::collections::BTreeSet;
+use transom_core::contract::decide::LabelTerm;
 use transom_core::contract::description::{
-    Description, MAX_GRANTS, MAX_PATTERN, MAX_READS, MAX_REASONS, MAX_WORD, ObjectPattern, Read,
-    ReadGrant, Role, SuggestedGrant,
+    AskGrant, Description, MAX_GRANTS, MAX_PATTERN, MAX_READS, MAX_REASONS, MAX_VALUE, MAX_WORD,
+    ObjectPattern, Read, ReadGrant, Role, SuggestedGrant, WriteGrant,
 };
 use transom_core::projection::Declared;
 
@@ -55,7 +57,7 @@ fn check_read(read: &Read, role: Role) -> Result<(), LoadError> {
     let compiled = Declared::compile(read).map_err(|error| error.to_string());
     let fault = match (compiled, role) {
         (Err(error), _) => Some(error),
-        (Ok(_), Role::Decide(world)) => binding(world).ok().and_then(|world| world.fault(read)),
+        (Ok(_), Role::Decide(world)) => fault(world, read),
         (Ok(_), Role::Trigger) => None,
     };
     match fault {
@@ -71,8 +73,16 @@ fn check_read(read: &Read, role: Role) -> Result<(), LoadError> {
 /// Checks the size and the letters of what it asks a policy to grant. Whether a policy can grant it is for the policy to
 /// say.
 fn grant(grant: &SuggestedGrant) -> Result<(), LoadError> {
+    label_terms("labels of the primaries", &grant.primary_labels)?;
+    at_most("templates", grant.names.len(), MAX_GRANTS)?;
+    let (names, templates): (Vec<_>, Vec<_>) = grant.names.iter().cloned().unzip();
+    patterns("names of templates", &names)?;
+    patterns("templates", &templates)?;
     at_most("grants to read", grant.read.len(), MAX_READS)?;
+    at_most("questions", grant.ask.len(), MAX_GRANTS)?;
     at_most("grants to write", grant.write.len(), MAX_GRANTS)?;
+    let finalizer: Vec<_> = grant.finalizer.iter().cloned().collect();
+    patterns("finalizer", &finalizer)?;
     for ReadGrant {
         role, object, keys, ..
     } in &grant.read
@@ -81,20 +91,76 @@ fn grant(grant: &SuggestedGrant) -> Result<(), LoadError> {
         patterns("keys of a grant", keys)?;
         object_pattern(object)?;
     }
-    for one in &grant.write {
-        one.object.iter().try_for_each(object_pattern)?;
-        patterns("fields of a grant", &one.fields)?;
-        patterns("taint keys of a grant", &one.taint_keys)?;
-        patterns("conditions of a grant", &one.conditions)?;
-        patterns("servers of a grant", &one.servers)?;
-        patterns("authorities of a grant", &one.authorities)?;
-        at_most("holes of a grant", one.holes.len(), MAX_GRANTS)?;
-        for (path, roles) in &one.holes {
-            patterns("path of a hole of a grant", std::slice::from_ref(path))?;
-            patterns("roles of a hole of a grant", roles)?;
+    for AskGrant { review, .. } in &grant.ask {
+        patterns("verb of a question", std::slice::from_ref(&review.verb))?;
+        let resource = std::slice::from_ref(&review.resource);
+        patterns("resource of a question", resource)?;
+        let group = Some(&review.group).filter(|group| !group.is_empty());
+        let rest = [
+            group,
+            review.subresource.as_ref(),
+            review.namespace.as_ref(),
+            review.name.as_ref(),
+        ];
+        let rest: Vec<String> = rest.into_iter().flatten().cloned().collect();
+        patterns("part of a question", &rest)?;
+    }
+    grant.write.iter().try_for_each(write_grant)
+}
+
+fn write_grant(one: &WriteGrant) -> Result<(), LoadError> {
+    one.object.iter().try_for_each(object_pattern)?;
+    at_most("verbs of a grant", one.verbs.len(), MAX_GRANTS)?;
+    for (what, texts) in [
+        ("fields of a grant", &one.fields),
+        ("finalizers of a grant", &one.finalizers),
+        ("taint keys of a grant", &one.taint_keys),
+        ("conditions of a grant", &one.conditions),
+        ("signers of a grant", &one.signers),
+        ("servers of a grant", &one.servers),
+        ("authorities of a grant", &one.authorities),
+    ] {
+        patterns(what, texts)?;
+    }
+    label_terms("labels of a grant", &one.labels)?;
+    at_most("lists of values of a grant", one.values.len(), MAX_GRANTS)?;
+    for (path, values) in &one.values {
+        patterns("path of values of a grant", std::slice::from_ref(path))?;
+        at_most("values of a grant", values.len(), MAX_GRANTS)?;
+        let long = |value: &&String| value.len() > MAX_VALUE;
+        if values.iter().any(|value| long(&value)) {
+            return refuse(format!(
+                "a value of a grant is longer than {MAX_VALUE} bytes"
+            ));
+        }
+        let is_json = |value: &String| serde_json::from_str::<Value>(value).is_ok();
+        if !values.iter().all(is_json) {
+            return refuse("a value of a grant is not JSON".to_owned());
         }
     }
+    at_most("holes of a grant", one.holes.len(), MAX_GRANTS)?;
+    for hole in &one.holes {
+        patterns(
+            "path of a hole of a grant",
+            std::slice::from_ref(&hole.path),
+        )?;
+        patterns("roles of a hole of a grant", &hole.bytes)?;
+        patterns("roles of a hole of a grant", &hole.kubeconfigs)?;
+        let kinds = hole.manifests.iter();
+        let kinds = kinds.flat_map(|(version, kind)| [version.clone(), kind.clone()]);
+        let kinds: Vec<String> = kinds.collect();
+        at_most("kinds of a hole", hole.manifests.len(), MAX_GRANTS)?;
+        printable_texts("kinds of a hole of a grant", &kinds)?;
+    }
     Ok(())
+}
+
+fn label_terms(what: &str, terms: &[LabelTerm]) -> Result<(), LoadError> {
+    at_most(what, terms.len(), MAX_GRANTS)?;
+    terms.iter().try_for_each(|term| {
+        patterns(what, std::slice::from_ref(&term.key))?;
+        patterns(what, &term.values)
+    })
 }
 
 fn object_pattern(object: &ObjectPattern) -> Result<(), LoadError> {
@@ -117,6 +183,10 @@ fn object_pattern(object: &ObjectPattern) -> Result<(), LoadError> {
 /// Checks that each text has printable letters of ASCII, and not too many.
 fn patterns(what: &str, texts: &[String]) -> Result<(), LoadError> {
     at_most(what, texts.len(), MAX_GRANTS)?;
+    printable_texts(what, texts)
+}
+
+fn printable_texts(what: &str, texts: &[String]) -> Result<(), LoadError> {
     let printable = |text: &String| text.chars().all(|c| c.is_ascii_graphic() || c == ' ');
     let fits = |text: &String| (1..=MAX_PATTERN).contains(&text.len()) && printable(text);
     match texts.iter().all(fits) {
@@ -164,7 +234,7 @@ fn refuse<T>(why: String) -> Result<T, LoadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use transom_core::contract::description::{DeclaredReason, WriteGrant};
+    use transom_core::contract::description::DeclaredReason;
     use transom_core::world::{KUBECONFIG, TAINTS};
 
     fn good() -> Description {

@@ -1,7 +1,7 @@
 //! One engine for all guests: instances from a pool where address space allows, a tick every millisecond. The caller
 //! that loads a guest keeps it alive; the engine does not.
 
-use crate::bindings::v0_1::{log, panic};
+use crate::bindings;
 use crate::call::CallState;
 use crate::compile::{Compiled, digest};
 use crate::compiled::Cache;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
-use wasmtime::component::{HasSelf, Linker};
+use wasmtime::component::Linker;
 
 /// How an engine is made.
 #[derive(Clone, Debug)]
@@ -173,11 +173,9 @@ impl Engine {
         options.trusted.push(digest(HOSTILE));
         let setup = |error: wasmtime::Error| EngineError::Setup(error.to_string());
         let mut without_log = Linker::new(&wasm);
-        panic::add_to_linker::<_, HasSelf<_>>(&mut without_log, |state: &mut CallState| state)
-            .map_err(setup)?;
+        bindings::offer_panic(&mut without_log).map_err(setup)?;
         let mut with_log = without_log.clone();
-        log::add_to_linker::<_, HasSelf<_>>(&mut with_log, |state: &mut CallState| state)
-            .map_err(setup)?;
+        bindings::offer_log(&mut with_log).map_err(setup)?;
         let gate = Arc::new(Gate::new(
             usize::try_from(options.concurrency).unwrap_or(usize::MAX),
         ));

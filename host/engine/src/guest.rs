@@ -1,6 +1,7 @@
 //! A loaded guest, its functions, and the questions that it can be asked. Answers are not cached.
 
-use crate::bindings::v0_1::{About, Decide};
+use crate::bindings::Decide;
+use crate::bindings::v0_1::About;
 use crate::call::CallState;
 use crate::failure::CallFailure;
 use crate::limits::{Limits, Receipt};
@@ -182,19 +183,28 @@ impl fmt::Debug for Guest {
     }
 }
 
-/// Finds functions of a component.
-pub(crate) struct Find<'a>(pub(crate) &'a Component);
+/// Finds functions of a component of one generation.
+pub(crate) struct Find<'a> {
+    pub(crate) component: &'a Component,
+    /// The first version of the generation.
+    pub(crate) version: &'static str,
+}
 
 impl Find<'_> {
-    /// Finds a function; the error says what is missing. A component may export a later version of the same `0.1`.
+    /// The name of an interface of the contract: `transom:policy/guest@0.1.0`.
+    pub(crate) fn interface(&self, name: &str) -> String {
+        format!("transom:policy/{name}@{}", self.version)
+    }
+
+    /// Finds a function; the error says what is missing. A component may export a later version of the same generation.
     pub(crate) fn function<P, R>(
         &self,
         interface: &str,
         name: &str,
     ) -> Result<Function<P, R>, String> {
-        let instance = self.0.get_export_index(None, interface);
+        let instance = self.component.get_export_index(None, interface);
         let instance = instance.ok_or_else(|| format!("it does not export `{interface}`"))?;
-        let found = self.0.get_export_index(Some(&instance), name);
+        let found = self.component.get_export_index(Some(&instance), name);
         Ok(Function {
             export: found.ok_or_else(|| format!("its `{interface}` has no `{name}`"))?,
             types: PhantomData,

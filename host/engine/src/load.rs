@@ -1,8 +1,8 @@
 //! From bytes to a guest that can be called: compares imports with the grant and exports with the role, then asks
 //! for the description. A component runs only after its imports were checked. Also describes one without a grant.
 
-use crate::bindings::v0_1::{self, About, Decide, trigger};
-use crate::bindings::{self, Located};
+use crate::bindings::v0_1::{About, trigger};
+use crate::bindings::{Decide, locate, roles};
 use crate::call::CallState;
 use crate::engine::Engine;
 use crate::failure::{CallFailure, LoadError};
@@ -21,11 +21,6 @@ use wasmtime::{Result as WasmResult, Store};
 pub(crate) enum Exports {
     Trigger(trigger::Functions),
     Decide(Arc<dyn Decide>),
-}
-
-/// Finds the functions by name, in the generation of the component; the error says what is missing.
-fn locate(component: &Component, role: Role) -> Result<Located, String> {
-    (bindings::of(component)?.locate)(component, role)
 }
 
 /// Compares the types of all functions with the contract; a call compares only its own.
@@ -201,5 +196,5 @@ fn mismatch(code: &Runnable, expected: Role, detail: &str) -> LoadError {
 
 /// The role whose functions a component has, by name.
 fn fitting(component: &Component) -> Option<Role> {
-    v0_1::roles().find(|role| locate(component, *role).is_ok())
+    roles().find(|role| locate(component, *role).is_ok())
 }

@@ -34,11 +34,20 @@ pub fn built(name: &str) -> Result<Vec<u8>> {
 /// # Errors
 /// When there is no such fixture, or its text is not a module of its world.
 pub fn hostile(name: &str) -> Result<Vec<u8>> {
+    hostile_of(name, "0.1.0")
+}
+
+/// The same as a guest of another version of the contract.
+///
+/// # Errors
+/// As for [`hostile`].
+pub fn hostile_of(name: &str, version: &str) -> Result<Vec<u8>> {
     let folder = root().join("tests/fixtures/hostile");
     let read = |name: &str| {
         let path = folder.join(name).with_extension("wat");
-        fs::read_to_string(&path)
-            .with_context(|| format!("failed to read fixture `{}`", path.display()))
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("failed to read fixture `{}`", path.display()))?;
+        anyhow::Ok(text.replace("@0.1.0", &format!("@{version}")))
     };
     complete(&read(name)?, &read("common")?)
         .with_context(|| format!("failed to encode fixture `{name}`"))
@@ -193,10 +202,18 @@ pub fn component(text: &str, world: &str) -> Result<Vec<u8>> {
 pub fn module(text: &str, world: &str) -> Result<Vec<u8>> {
     let mut module = wat::parse_str(text)?;
     let mut resolve = Resolve::default();
-    let (package, _) = resolve.push_path(root().join("wit"))?;
+    let (package, _) = resolve.push_path(wit_of(text))?;
     let world = resolve.select_world(&[package], Some(world))?;
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
     Ok(module)
+}
+
+/// The contract of the generation that a text names: the fixtures stay as they were when 0.1 was released.
+fn wit_of(text: &str) -> PathBuf {
+    root().join(match text.contains("@0.1.0") {
+        true => "wit/released/0.1.0",
+        false => "wit",
+    })
 }
 
 /// A component with one more core module, instantiated after the first. The component has `modules` of them already.

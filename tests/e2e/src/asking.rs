@@ -35,6 +35,11 @@ pub fn age(seconds: u32) -> Value {
     json!({"age": {"field": "spec.renewTime", "seconds": seconds}})
 }
 
+/// The form of a heartbeat as the agent sees it come.
+pub fn observed(seconds: u32) -> Value {
+    json!({"observed": {"field": "spec.renewTime", "seconds": seconds}})
+}
+
 /// The form of a set with the label `of`, which has one of these values.
 pub fn every(values: &[&str]) -> Value {
     let labels = json!([{"key": "of", "operator": "in", "values": values}]);

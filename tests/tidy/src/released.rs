@@ -12,33 +12,52 @@ const LIST: &str = "wit/released/digests";
 /// How many generations the host serves.
 const SERVED: usize = 3;
 
+/// The folder of the components that were built with a release.
+const COMPONENTS: &str = "tests/fixtures/released/";
+
+/// What is wrong with the components of the releases, given each file below their folder by its path, with its bytes.
+pub fn components(files: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
+    let list = files.get("digests").map(Vec::as_slice).unwrap_or_default();
+    let released = files.iter().filter(|(path, _)| path.ends_with(".wasm"));
+    let released = released.map(|(path, bytes)| (path.as_str(), digest(bytes)));
+    unchanged(
+        COMPONENTS,
+        &String::from_utf8_lossy(list),
+        &released.collect(),
+    )
+}
+
+/// What differs between files and the list of their digests.
+fn unchanged(folder: &str, list: &str, released: &BTreeMap<&str, String>) -> Vec<String> {
+    let lines = list.lines().filter_map(|line| line.split_once("  "));
+    let listed: BTreeMap<_, _> = lines.map(|(digest, path)| (path, digest)).collect();
+    let mut findings = Vec::new();
+    for (path, found) in released {
+        match listed.get(path) {
+            Some(digest) if digest == found => {}
+            Some(_) => findings.push(format!(
+                "{folder}{path}: it was released and may not change; put the change into the draft"
+            )),
+            None => findings.push(format!("{folder}digests: add the line `{found}  {path}`")),
+        }
+    }
+    let gone = listed.keys().filter(|path| !released.contains_key(*path));
+    findings.extend(gone.map(|path| format!("{folder}{path}: it was released and may not go")));
+    findings
+}
+
 /// What is wrong with the releases.
 pub fn check(sources: &[Source]) -> Vec<String> {
     let of = |path: &str| sources.iter().find(|source| source.path == path);
     let list = of(LIST).map_or("", |list| list.text.as_str());
-    let listed: BTreeMap<_, _> = list
-        .lines()
-        .filter_map(|line| line.split_once("  "))
-        .map(|(digest, path)| (path, digest))
-        .collect();
     let released = sources.iter().filter_map(|source| {
         let below = source.path.strip_prefix(FOLDER)?;
-        below.contains('/').then_some((below, &source.text))
+        below
+            .contains('/')
+            .then(|| (below, digest(source.text.as_bytes())))
     });
     let released: BTreeMap<_, _> = released.collect();
-    let mut findings = Vec::new();
-    for (path, text) in &released {
-        let found = digest(text);
-        match listed.get(path) {
-            Some(digest) if *digest == found => {}
-            Some(_) => findings.push(format!(
-                "{FOLDER}{path}: it was released and may not change; put the change into the draft"
-            )),
-            None => findings.push(format!("{LIST}: add the line `{found}  {path}`")),
-        }
-    }
-    let gone = listed.keys().filter(|path| !released.contains_key(*path));
-    findings.extend(gone.map(|path| format!("{FOLDER}{path}: it was released and may not go")));
+    let mut findings = unchanged(FOLDER, list, &released);
     let versions: BTreeSet<_> = released
         .keys()
         .filter_map(|path| Version::of(path.split('/').next()?))
@@ -79,9 +98,9 @@ impl Version {
     }
 }
 
-/// The digest of a text, as `sha256sum` writes it.
-fn digest(text: &str) -> String {
-    let bytes = Sha256::digest(text);
+/// The digest of bytes, as `sha256sum` writes it.
+fn digest(bytes: &[u8]) -> String {
+    let bytes = Sha256::digest(bytes);
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -96,7 +115,10 @@ mod tests {
         let mut sources = vec![
             Source::new("wit/released/README.md", "# Releases"),
             Source::new("wit/released/0.1.0/types.wit", WIT),
-            Source::new(LIST, &format!("{}  0.1.0/types.wit\n", digest(WIT))),
+            Source::new(
+                LIST,
+                &format!("{}  0.1.0/types.wit\n", digest(WIT.as_bytes())),
+            ),
             Source::new("wit/types.wit", "package transom:policy@0.2.0;\n"),
             Source::new("host/engine/src/bindings/v0_1.rs", ""),
         ];
@@ -130,13 +152,27 @@ mod tests {
     }
 
     #[test]
+    fn a_component_of_a_release_never_changes() {
+        let line = |bytes: &[u8]| format!("{}  0.1.0/x.wasm\n", digest(bytes));
+        let found = |list: &str, bytes: Option<&[u8]>| {
+            let mut files = BTreeMap::from([("digests".to_owned(), list.as_bytes().to_vec())]);
+            files.extend(bytes.map(|bytes| ("0.1.0/x.wasm".to_owned(), bytes.to_vec())));
+            components(&files).concat()
+        };
+        assert_eq!(found(&line(b"\0asm"), Some(b"\0asm")), "");
+        assert!(found(&line(b"\0asm"), Some(b"\xffasm")).contains("may not change"));
+        assert!(found(&line(b"\0asm"), None).contains("may not go"));
+        assert!(found("", Some(b"\0asm")).contains("add the line"));
+    }
+
+    #[test]
     fn the_three_newest_generations_need_bindings() {
         let with = |versions: [&str; 4]| {
             found(|all| {
                 for version in versions {
                     let path = format!("{version}/types.wit");
                     all.push(Source::new(&format!("{FOLDER}{path}"), ""));
-                    all[2].text += &format!("{}  {path}\n", digest(""));
+                    all[2].text += &format!("{}  {path}\n", digest(b""));
                 }
             })
         };

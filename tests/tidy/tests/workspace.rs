@@ -1,5 +1,6 @@
 //! Applies every rule to the real workspace. Each failure says in one sentence what to do.
 
+use std::collections::BTreeMap;
 use std::{fs, io, process::Command};
 use transom_tidy::files::{self, CONTROLLER, SLEEPING, UNSAFE, sleeps};
 use transom_tidy::{Source, dependencies, pages, released, root, sources};
@@ -96,6 +97,22 @@ fn the_top_level_has_only_known_names() -> io::Result<()> {
 #[test]
 fn released_contracts_never_change() -> io::Result<()> {
     none(&released::check(&sources()?));
+    let (folder, mut files) = (root().join("tests/fixtures/released"), BTreeMap::new());
+    for entry in fs::read_dir(&folder)? {
+        let path = entry?.path();
+        let all: Vec<_> = match path.is_dir() {
+            true => fs::read_dir(&path)?.collect::<io::Result<_>>()?,
+            false => Vec::new(),
+        };
+        for path in all.iter().map(fs::DirEntry::path).chain([path]) {
+            if path.is_file() {
+                let below = path.strip_prefix(&folder).unwrap_or(&path);
+                files.insert(below.to_string_lossy().into_owned(), fs::read(&path)?);
+            }
+        }
+    }
+    assert!(files.len() > 2, "there are no components of releases");
+    none(&released::components(&files));
     Ok(())
 }
 

@@ -1,18 +1,19 @@
 //! `transom inspect` and `transom componentize`: what a component is, and how a core module becomes one.
 
+mod grant;
+
 use crate::args::{ComponentizeArgs, InspectArgs, TableFormat};
 use crate::command::{place, replace_file};
 use crate::output::{Ending, Screen, Tint};
 use crate::policies::cases::{Failed, check};
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 use transom_artifacts::{Location, builtin_names};
 use transom_core::cases::Case;
-use transom_core::contract::description::{Description, ObjectPattern, Role, SuggestedGrant};
+use transom_core::contract::description::{Description, Role};
 use transom_engine::{Capability, Engine, EngineOptions, Inspection, with_cases};
 use wit_component::ComponentEncoder;
 
@@ -92,81 +93,13 @@ fn print(location: &Location, found: &Inspection, screen: &Screen) {
         read.fields.iter().for_each(|path| line("  value", path));
         read.changes.iter().for_each(|path| line("  change", path));
     }
-    print_grant(&description.grant, &line);
+    grant::print(&description.grant, &line);
     for reason in &description.reasons {
         line("reason", &format!("{}: {}", reason.name, reason.meaning));
         line("  to do", &reason.remedy);
     }
     let schema = description.settings_schema.trim();
     screen.text(&format!("settings    {schema}\n"));
-}
-
-/// What a policy has to grant, by default.
-fn print_grant(grant: &SuggestedGrant, line: &impl Fn(&str, &str)) {
-    for one in &grant.read {
-        let keys = match one.keys.as_slice() {
-            [] => String::new(),
-            keys => format!(", keys {}", keys.join(", ")),
-        };
-        line(
-            "asks for",
-            &format!("{} as `{}`{keys}", shown(&one.object), one.role),
-        );
-        line("  why", &one.why);
-    }
-    for one in &grant.write {
-        let object = one
-            .object
-            .as_ref()
-            .map_or_else(|| "the primary".to_owned(), shown);
-        line("writes", &format!("{object}: {}", one.fields.join(", ")));
-        one.taint_keys
-            .iter()
-            .for_each(|key| line("  taint key", key));
-        one.conditions
-            .iter()
-            .for_each(|kind| line("  condition", kind));
-        let from = [("  server of", &one.servers), ("  CA of", &one.authorities)];
-        for (label, roles) in from.into_iter().filter(|(_, roles)| !roles.is_empty()) {
-            line(label, &roles.join(", "));
-        }
-        for (path, roles) in &one.holes {
-            line("  bytes", &format!("{path} of {}", roles.join(", ")));
-        }
-        line("  why", &one.why);
-    }
-}
-
-fn shown(object: &ObjectPattern) -> String {
-    let ObjectPattern {
-        api_version,
-        kind,
-        namespace,
-        name,
-    } = object;
-    let namespace = namespace
-        .as_ref()
-        .map_or_else(String::new, |it| format!("{it}/"));
-    format!("{api_version} {kind} {namespace}{name}")
-}
-
-fn object_as_json(object: &ObjectPattern) -> Value {
-    json!({
-        "apiVersion": object.api_version, "kind": object.kind, "namespace": object.namespace, "name": object.name,
-    })
-}
-
-fn grant_as_json(grant: &SuggestedGrant) -> Value {
-    let read = grant.read.iter().map(|one| {
-        json!({"role": one.role, "object": object_as_json(&one.object), "keys": one.keys, "why": one.why})
-    });
-    let write = grant.write.iter().map(|one| json!({
-        "object": one.object.as_ref().map(object_as_json), "fields": one.fields, "taintKeys": one.taint_keys,
-        "conditions": one.conditions,
-        "servers": one.servers, "authorities": one.authorities, "holes": one.holes.iter().cloned().collect::<BTreeMap<_, _>>(),
-        "why": one.why,
-    }));
-    json!({"read": read.collect::<Vec<_>>(), "write": write.collect::<Vec<_>>()})
 }
 
 fn as_json(location: &Location, found: &Inspection) -> Value {
@@ -180,7 +113,7 @@ fn as_json(location: &Location, found: &Inspection) -> Value {
             "reasons": description.reasons.iter().map(|reason| json!({
                 "name": reason.name, "meaning": reason.meaning, "remedy": reason.remedy,
             })).collect::<Vec<_>>(),
-            "grant": grant_as_json(&description.grant),
+            "grant": grant::as_json(&description.grant),
             "settingsSchema": serde_json::from_str(&description.settings_schema).unwrap_or(Value::Null),
         }),
         Err(error) => json!({"reason": error.reason(), "message": error.to_string()}),

@@ -9,6 +9,7 @@ use transom_core::dependencies::{DependencyIndex, Outputs};
 use transom_core::digest::Digest;
 use transom_core::inputs::seen::{Fingerprints, Meaning, Observed, Seen};
 use transom_core::inputs::sets::Sets;
+use transom_core::inputs::sightings::Sightings;
 use transom_core::metrics::{self, Attempt, Counted};
 use transom_core::object::Object;
 use transom_core::ownership::OwnershipIndex;
@@ -40,6 +41,8 @@ pub(crate) struct Memory {
     pub(crate) dependencies: DependencyIndex,
     /// What each reconcile saw of the objects that it depends on.
     pub(crate) seen: HashMap<Key, BTreeMap<ObjectRef, Seen>>,
+    /// When fields changed that a guest asks for by when they do.
+    pub(crate) sightings: Sightings,
     /// Which reconcile depends on which set of objects.
     pub(crate) sets: Sets,
     /// Which objects bear the agent's stamp.
@@ -154,6 +157,7 @@ impl Memory {
     ) -> Concerned {
         let mut concerned = Concerned::default();
         let mut fingerprints = Fingerprints::default();
+        self.sightings.observe(object, observed, now_seconds);
         let dependent: Vec<Key> = self.dependencies.concerned(object).cloned().collect();
         for key in dependent {
             let seen = self
@@ -161,7 +165,10 @@ impl Memory {
                 .get_mut(&key)
                 .and_then(|seen| seen.get_mut(object));
             let meaning = match seen {
-                Some(seen) => seen.observe(observed, &mut fingerprints, now_seconds),
+                Some(seen) => {
+                    let sightings = &mut self.sightings;
+                    seen.observe(observed, &mut fingerprints, sightings, now_seconds)
+                }
                 None => Meaning::Wakes,
             };
             match meaning {
@@ -208,6 +215,9 @@ impl Memory {
         self.counted.retain(|key, _| *key.policy != *policy);
         self.last_seen.retain(|key, _| *key.policy != *policy);
         self.contentions.remove_policy(policy);
+        let dependencies = &self.dependencies;
+        self.sightings
+            .keep(|object| dependencies.concerned(object).next().is_some());
         self.ownership.remove_policy(policy)
     }
 

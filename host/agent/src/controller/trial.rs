@@ -145,13 +145,14 @@ impl Controller {
         self.pass().await.0
     }
 
-    /// An agent that only tries: it begins with what this one knows of owners and of what was made.
+    /// An agent that only tries: it begins with what this one knows of owners, of what was made, and of when fields changed.
     fn shadow(&self) -> Self {
         let memory = SharedMemory::default();
         {
             let (live, mut shadow) = (self.memory.lock(), memory.lock());
             shadow.ownership = live.ownership.clone();
             shadow.outputs = live.outputs.clone();
+            shadow.sightings = live.sightings.clone();
         }
         Self {
             connections: Arc::clone(&self.connections),

@@ -153,6 +153,7 @@ pub(super) fn assemble(
             limits: &limits,
             demand: demand.as_ref(),
             inputs,
+            observes: policy.writes.is_empty(),
         };
         load.guest(role, spec, built_for)
     };
@@ -183,6 +184,8 @@ struct Load<'a> {
     limits: &'a Limits,
     demand: Option<&'a Demand>,
     inputs: Inputs<'a>,
+    /// Whether the policy grants no write.
+    observes: bool,
 }
 
 impl Load<'_> {
@@ -198,6 +201,7 @@ impl Load<'_> {
             limits,
             demand,
             inputs,
+            ..
         } = self;
         let refusal = |reason: KnownReason, why: &dyn std::fmt::Display| {
             Refusal::new(reason, format!("spec.guests.{role}: {why}"))
@@ -228,6 +232,11 @@ impl Load<'_> {
         let loaded = engine.load(&artifact.bytes, built_for, &Capabilities::of(granted));
         let compiled = loaded.map_err(|error| match error {
             LoadError::Slow => Unloaded::Slow,
+            error @ LoadError::WorldMismatch { .. } if self.observes && role == "decide" => {
+                let why = "spec.grant.write is empty, and only an objects guest can do without it";
+                let error = format_args!("component `{at}`: {error}; {why}");
+                refused(KnownReason::WorldMismatch, &error)
+            }
             error => refused(
                 known_reason(error.reason()),
                 &format_args!("component `{at}`: {error}"),

@@ -69,31 +69,19 @@ pub(super) fn add(schema: &mut Value) {
             }
         }
     }
-    // A policy without a grant is rejected, so the grant has no default; rules on grants can rely on its presence.
-    if let Some(spec) = find(schema, "spec") {
-        spec.insert("required".to_owned(), json!(["primary", "guests", "grant"]));
-    }
-    for (place, required) in [("spec.grant", "write"), ("spec", "grant")] {
-        if let Some(Value::Object(field)) =
-            find(schema, place).and_then(|at| at.get_mut("properties")?.get_mut(required))
-        {
-            field.remove("default");
-        }
-    }
-    if let Some(grant) = find(schema, "spec.grant") {
-        grant.insert("required".to_owned(), json!(["write"]));
-    }
 }
 
-/// The schema at a place such as `spec.grant.read[].keys`.
+/// The schema at a place such as `spec.grant.read[].keys`; `{}` leads to the values of a map.
 fn find<'a>(schema: &'a mut Value, place: &str) -> Option<&'a mut Map<String, Value>> {
     let mut at = schema;
     for name in place.split('.').filter(|name| !name.is_empty()) {
-        let plain = name.trim_end_matches("[]");
+        let plain = name.trim_end_matches("[]").trim_end_matches("{}");
         at = at.get_mut("properties")?.get_mut(plain)?;
-        for _ in 0..(name.len() - plain.len()) / 2 {
-            at = at.get_mut("items")?;
-        }
+        at = match name.strip_prefix(plain) {
+            Some("{}") => at.get_mut("additionalProperties")?,
+            Some("[]") => at.get_mut("items")?,
+            _ => at,
+        };
     }
     at.as_object_mut()
 }
@@ -145,7 +133,7 @@ fn bounds() -> Vec<(String, Value)> {
                 ("names", texts(named)),
                 ("read", map(MANY, "role")),
                 ("ask", list(FEW)),
-                ("write", list(FEW)),
+                ("write", json!({"maxItems": FEW})),
                 ("finalizer", text(FINALIZER, TAINT_KEY)),
             ],
         ),
@@ -189,7 +177,7 @@ fn bounds() -> Vec<(String, Value)> {
 }
 
 /// Place, CEL rule, and the message when the rule does not hold.
-const RULES: [(&str, &str, &str); 37] = [
+const RULES: [(&str, &str, &str); 38] = [
     (
         "spec.verify.keys[]",
         "has(self.configMap) != has(self.file)",
@@ -273,7 +261,7 @@ const RULES: [(&str, &str, &str); 37] = [
     ),
     (
         "spec.grant.write",
-        "self.all(w, has(w.kubeconfig)) || self.all(w, !has(w.kubeconfig) && (size(self) == 1 || !has(w.taintKeys) || size(w.taintKeys) == 0))",
+        "self.all(w, has(w.kubeconfig) && !has(w.holes)) || self.all(w, (!has(w.kubeconfig) || has(w.holes)) && (size(self) == 1 || !has(w.taintKeys) || size(w.taintKeys) == 0))",
         "a policy writes either kubeconfigs, or the taints of its primary, or other objects and fields; use several policies for several of them",
     ),
     (
@@ -298,8 +286,8 @@ const RULES: [(&str, &str, &str); 37] = [
     ),
     (
         "spec.grant.write[]",
-        "self.verbs.all(v, v in ['remove', 'release']) ? !has(self.target) && size(self.fields) == 0 : size(self.fields) > 0 && !self.verbs.exists(v, v in ['remove', 'release'])",
-        "fields must not be empty; with `remove` and `release`, which stand alone, fields and target must be absent",
+        "self.verbs.all(v, v in ['remove', 'release']) ? !has(self.target) && size(self.fields) == 0 : (size(self.fields) > 0 || has(self.holes)) && !self.verbs.exists(v, v in ['remove', 'release'])",
+        "fields must not be empty without `holes`; with `remove` and `release`, which stand alone, fields and target must be absent",
     ),
     (
         "spec.grant.write[]",
@@ -313,8 +301,13 @@ const RULES: [(&str, &str, &str); 37] = [
     ),
     (
         "spec.grant.write[]",
-        "!has(self.holes) || has(self.kind) && self.kind == 'Secret' && self.apiVersion == 'v1' && has(self.namespace) && !has(self.kubeconfig) && !has(self.target) && self.holes.all(p, p.startsWith('data')) && self.fields.all(f, f == 'type' || f.startsWith('metadata.'))",
+        "!has(self.holes) || has(self.kind) && self.kind == 'Secret' && self.apiVersion == 'v1' && has(self.namespace) && !has(self.target) && self.holes.all(p, p.startsWith('data')) && self.fields.all(f, f == 'type' || f.startsWith('metadata.'))",
         "holes are for Secrets of v1 in a namespace, below `data`, beside the fields type, labels and annotations",
+    ),
+    (
+        "spec.grant.write[]",
+        "!has(self.holes) || has(self.kubeconfig) == self.holes.exists(p, has(self.holes[p].kubeconfig) && size(self.holes[p].kubeconfig) > 0)",
+        "beside holes, `kubeconfig` must be there exactly where one of them gets a kubeconfig",
     ),
     (
         "spec.grant.write[]",
@@ -358,7 +351,7 @@ const RULES: [(&str, &str, &str); 37] = [
     ),
     (
         "spec.grant.write[]",
-        "!has(self.kubeconfig) || !('patch' in self.verbs) && size(self.fields) == 1 && self.fields[0].startsWith('data.')",
+        "!has(self.kubeconfig) || has(self.holes) || !('patch' in self.verbs) && size(self.fields) == 1 && self.fields[0].startsWith('data.')",
         "a kubeconfig grant allows the verbs create, update and delete, and exactly one field, a key of data",
     ),
     (

@@ -22,6 +22,8 @@ pub enum Form {
     Kubeconfig(String),
     /// How old a time in a field is.
     Age(Age),
+    /// How long ago the agent saw a field change.
+    Observed(Age),
     /// All objects of the kind, in the namespace if there is one.
     Every(Query),
     /// How the last reconcile of the primary ended.
@@ -68,11 +70,11 @@ pub enum Who {
     Agent,
 }
 
-/// A time, and the limit of its age.
+/// A field that a heartbeat moves, and the limit of its age.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Age {
-    /// Path of the field that holds the time.
+    /// Path of the field.
     pub field: String,
     /// The limit.
     pub seconds: u32,
@@ -209,12 +211,16 @@ pub enum InputValue {
     Service(Service),
     /// A kubeconfig by reference.
     Kubeconfig(SourceView),
-    /// A time that is younger than its limit, and until when.
+    /// An age that is below its limit, and until when.
     Fresh(i64),
-    /// A time that is as old as its limit or older, and since when.
+    /// An age that is at its limit or above, and since when.
     Stale(i64),
     /// A time that lies further in the future than its limit, and until when.
     Ahead(i64),
+    /// A heartbeat that comes with a time further in the past than the limit, and until when it is not stale.
+    Behind(i64),
+    /// A heartbeat that did not come yet since the agent looks, and until when it is not stale.
+    Unsure(i64),
     /// All objects of a kind.
     Every(Vec<Member>),
     /// How the last reconcile ended.

@@ -1,6 +1,8 @@
 //! A guest's self-description, read when it is loaded. It proves nothing.
 
+use super::decide::{LabelTerm, Review};
 use crate::world::World;
+pub use transom_api::policy::{EverySpec, Verb};
 
 /// The most kinds that a guest may read, and the most paths of one kind.
 pub const MAX_READS: usize = 64;
@@ -10,6 +12,8 @@ pub const MAX_REASONS: usize = 128;
 pub const MAX_GRANTS: usize = 16;
 /// The most bytes of a pattern, a path, a key and a role of a grant.
 pub const MAX_PATTERN: usize = 512;
+/// The most bytes of a value of a grant, as JSON.
+pub const MAX_VALUE: usize = 4096;
 /// The most bytes of a reason, of the name and of the version.
 pub const MAX_WORD: usize = 64;
 
@@ -78,8 +82,32 @@ pub struct ReadGrant {
     pub object: ObjectPattern,
     /// Keys of a Secret's data.
     pub keys: Vec<String>,
+    /// How large a set of them may be.
+    pub every: Option<EverySpec>,
     /// What it needs them for.
     pub why: String,
+}
+
+/// A question that a guest asks the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskGrant {
+    /// The question, with patterns of namespace and name.
+    pub review: Review,
+    /// What it needs the answer for.
+    pub why: String,
+}
+
+/// A field of a Secret that the host fills, and with what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HoleGrant {
+    /// Its path.
+    pub path: String,
+    /// The roles of Secrets whose bytes may go there.
+    pub bytes: Vec<String>,
+    /// The roles of kubeconfigs that may.
+    pub kubeconfigs: Vec<String>,
+    /// The kinds of the objects of a text, by group and version.
+    pub manifests: Vec<(String, String)>,
 }
 
 /// What a guest writes.
@@ -87,18 +115,28 @@ pub struct ReadGrant {
 pub struct WriteGrant {
     /// Which objects; absent for the primary itself.
     pub object: Option<ObjectPattern>,
+    /// What it does with them.
+    pub verbs: Vec<Verb>,
     /// Paths of the fields.
     pub fields: Vec<String>,
+    /// Which values fields may get: path, and each value as JSON.
+    pub values: Vec<(String, Vec<String>)>,
+    /// Which labels objects of others have.
+    pub labels: Vec<LabelTerm>,
+    /// The finalizers that it takes off.
+    pub finalizers: Vec<String>,
     /// Keys of taints.
     pub taint_keys: Vec<String>,
     /// Types of conditions.
     pub conditions: Vec<String>,
+    /// The signers of the requests that it approves or denies.
+    pub signers: Vec<String>,
     /// Roles of which the server of a kubeconfig may come, or URLs.
     pub servers: Vec<String>,
     /// Roles of which its certificate authorities may come.
     pub authorities: Vec<String>,
-    /// Fields that are filled with bytes of Secrets: path, and the roles under which these are read.
-    pub holes: Vec<(String, Vec<String>)>,
+    /// Fields of a Secret that the host fills.
+    pub holes: Vec<HoleGrant>,
     /// What it writes.
     pub why: String,
 }
@@ -106,10 +144,18 @@ pub struct WriteGrant {
 /// What a guest asks a policy to grant, by default. It grants nothing by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SuggestedGrant {
-    /// What it asks for.
+    /// Which labels the primaries have.
+    pub primary_labels: Vec<LabelTerm>,
+    /// Templates that patterns use: name and text.
+    pub names: Vec<(String, String)>,
+    /// What it reads.
     pub read: Vec<ReadGrant>,
+    /// What it asks the API server.
+    pub ask: Vec<AskGrant>,
     /// What it writes.
     pub write: Vec<WriteGrant>,
+    /// The finalizer that it keeps on the primary.
+    pub finalizer: Option<String>,
 }
 
 /// A guest's self-description.

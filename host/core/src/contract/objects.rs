@@ -1,5 +1,6 @@
 //! What an objects guest answers: what it wants objects to say, and what it waits for.
 
+use super::credentials::Proposal;
 use super::{Problem, Reference, references, waiting};
 use crate::reference::ObjectRef;
 use serde::{Serialize, Serializer};
@@ -7,6 +8,8 @@ use serde_json::{Map, Value};
 
 /// The most objects of one answer.
 pub const MAX_OBJECTS: usize = 64;
+/// The most bytes of one text of objects, and of all fields that the host fills for one answer.
+pub const MAX_TEXT: usize = 1 << 20;
 
 /// What an objects guest wants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -65,8 +68,52 @@ pub struct Filled {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hole {
+    /// Objects as one text.
+    Manifests(Vec<Manifest>),
+    /// Something that may hold a credential.
+    #[serde(untagged)]
+    Credential(Credential),
+}
+
+/// Something that may hold a credential, by reference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Credential {
     /// The bytes with this reference.
     Bytes(u32),
+    /// The text of a kubeconfig.
+    Kubeconfig(MadeKubeconfig),
+}
+
+/// A kubeconfig that is made of one that was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct MadeKubeconfig {
+    /// The role of the input that it is made of.
+    pub source: String,
+    /// What it is to say.
+    pub proposal: Proposal,
+}
+
+/// One object of a text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Manifest {
+    /// The whole object, as JSON in a text.
+    #[serde(serialize_with = "json")]
+    pub content: String,
+    /// Its fields that the host fills.
+    pub holes: Vec<FilledWithin>,
+}
+
+/// A field of an object of a text that the host fills.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct FilledWithin {
+    /// Its path.
+    pub path: String,
+    /// What it is filled with.
+    pub hole: Credential,
 }
 
 impl Apply {

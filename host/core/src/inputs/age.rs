@@ -1,11 +1,12 @@
-//! How old a time in a field of an object is, against a limit. A heartbeat moves such a time, and only when it gets to
-//! another side of the limit is there something new to say.
+//! How old a time in a field of an object is, or how long ago the field changed, against a limit. A heartbeat moves such a
+//! field, and only when it gets to another side of the limit is there something new to say.
 
 use crate::contract::decide::Age;
 use crate::failure::InvalidField;
 use crate::object::Object;
 use crate::projection::path::Path;
 use crate::time::parse_rfc3339;
+use serde_json::Value;
 
 /// On which side of its limit a time is; all times in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,28 @@ pub enum Freshness {
         /// From when on it does not.
         until: i64,
     },
+    /// It moves, and what it said when it moved last lay at least the limit in the past: the clock that it comes from is
+    /// behind.
+    Behind {
+        /// From when on it is stale.
+        until: i64,
+    },
+    /// It has not moved since the agent looks, and it does not say that it is fresh.
+    Unsure {
+        /// From when on it is stale.
+        until: i64,
+    },
+}
+
+/// What the agent saw of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sight {
+    /// The time that it says, if it says one.
+    pub(super) told: Option<i64>,
+    /// When it was first seen to say so.
+    pub(super) at_seconds: i64,
+    /// Whether it said something else before.
+    pub(super) moved: bool,
 }
 
 impl Freshness {
@@ -35,15 +58,7 @@ impl Freshness {
     /// # Errors
     /// When the field is there and not a time.
     pub fn of(object: Option<&Object>, age: &Age, now_seconds: i64) -> Result<Self, InvalidField> {
-        let keys = Path::parse(&age.field).ok();
-        let keys = keys.as_ref().and_then(Path::keys).unwrap_or_default();
-        let living = object.filter(|object| !object.deleting());
-        let value = living.and_then(|object| {
-            let mut keys = keys.iter();
-            let value = keys.try_fold(&object.body, |value, key| value.get(key));
-            value.filter(|value| !value.is_null())
-        });
-        let Some(value) = value else {
+        let Some(value) = object.and_then(|object| field(object, &age.field)) else {
             return Ok(Self::Absent);
         };
         let time = value.as_str().and_then(parse_rfc3339);
@@ -62,10 +77,30 @@ impl Freshness {
         })
     }
 
+    /// The side on which a field is now, by what the agent saw of it.
+    pub(super) fn observed(sight: Sight, age: &Age, now_seconds: i64) -> Self {
+        let seconds = i64::from(age.seconds);
+        // A clock that was set back does not put a change into the future.
+        let at_seconds = sight.at_seconds.min(now_seconds);
+        let until = at_seconds.saturating_add(seconds);
+        let late = sight.told.map(|told| at_seconds.saturating_sub(told));
+        match late {
+            _ if now_seconds >= until => Self::Stale { since: until },
+            Some(late) if late <= -seconds => Self::Ahead { until },
+            Some(late) if late < seconds => Self::Fresh { until },
+            Some(_) if sight.moved => Self::Behind { until },
+            None if sight.moved => Self::Fresh { until },
+            _ => Self::Unsure { until },
+        }
+    }
+
     /// When time alone changes it.
     pub fn until(self) -> Option<i64> {
         match self {
-            Self::Fresh { until } | Self::Ahead { until } => Some(until),
+            Self::Fresh { until }
+            | Self::Ahead { until }
+            | Self::Behind { until }
+            | Self::Unsure { until } => Some(until),
             Self::Absent | Self::Stale { .. } => None,
         }
     }
@@ -73,19 +108,28 @@ impl Freshness {
     /// Whether it says something new to who saw it before: it is on another side, or a newer time is stale as well.
     pub fn is_news(self, before: Self) -> bool {
         match (before, self) {
-            (Self::Fresh { .. }, Self::Fresh { .. }) | (Self::Ahead { .. }, Self::Ahead { .. }) => {
-                false
-            }
+            (Self::Fresh { .. }, Self::Fresh { .. })
+            | (Self::Ahead { .. }, Self::Ahead { .. })
+            | (Self::Behind { .. }, Self::Behind { .. })
+            | (Self::Unsure { .. }, Self::Unsure { .. }) => false,
             (before, now) => before != now,
         }
     }
+}
+
+/// What a field of an object says; none for an object that is being deleted.
+pub(super) fn field<'a>(object: &'a Object, path: &str) -> Option<&'a Value> {
+    let path = Path::parse(path).ok()?;
+    let mut keys = path.keys()?.into_iter();
+    let value = keys.try_fold(&object.body, |value, key| value.get(key))?;
+    (!value.is_null() && !object.deleting()).then_some(value)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample::{hosted, object};
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn age(renewed: Value, now_seconds: i64) -> Result<Freshness, String> {
         let lease = object(hosted("x"), json!({"spec": {"renewTime": renewed}}));

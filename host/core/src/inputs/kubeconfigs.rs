@@ -7,7 +7,6 @@ use crate::failure::Failure;
 use crate::kubeconfig::{COST, KubeconfigError, KubeconfigLimits, Source};
 use crate::object::Object;
 use crate::reference::ObjectRef;
-use std::collections::BTreeMap;
 use transom_api::KnownReason;
 
 /// One kubeconfig that was read.
@@ -21,10 +20,10 @@ pub struct Read {
     pub kubeconfig: Source,
 }
 
-/// Kubeconfigs by role, and the limits of one.
+/// The kubeconfigs, and the limits of one.
 #[derive(Debug)]
 pub struct Kubeconfigs {
-    by_role: BTreeMap<String, Read>,
+    read: Vec<Read>,
     limits: KubeconfigLimits,
 }
 
@@ -32,7 +31,7 @@ impl Kubeconfigs {
     /// No kubeconfig yet.
     pub fn new(limits: KubeconfigLimits) -> Self {
         Self {
-            by_role: BTreeMap::new(),
+            read: Vec::new(),
             limits,
         }
     }
@@ -81,23 +80,24 @@ impl Kubeconfigs {
         let kubeconfig = Source::parse(&bytes, &self.limits)
             .map_err(|error| failed(error.reason, format!("{secret}: `data.{key}`: {error}")))?;
         let view = kubeconfig.view();
-        let role = found.need.role.clone();
-        self.by_role.insert(
-            role.clone(),
-            Read {
-                role,
-                secret: secret.clone(),
-                kubeconfig,
-            },
-        );
+        self.read.push(Read {
+            role: found.need.role.clone(),
+            secret: secret.clone(),
+            kubeconfig,
+        });
         Ok(view)
+    }
+
+    /// The only kubeconfig of a role; none if there are several.
+    pub fn of(&self, role: &str) -> Option<&Read> {
+        let mut all = self.read.iter().filter(|one| one.role == role);
+        all.next().filter(|_| all.next().is_none())
     }
 
     /// The only kubeconfig; the guest's answer refers to its entries by number.
     pub fn only(&self) -> Result<&Read, Failure> {
-        let mut all = self.by_role.values();
-        match (all.next(), all.next()) {
-            (Some(one), None) => Ok(one),
+        match self.read.as_slice() {
+            [one] => Ok(one),
             _ => Err(Failure::known(
                 KnownReason::ContractBroken,
                 "the guest answered `transform` without having required exactly one kubeconfig",

@@ -1,10 +1,11 @@
 //! What a reconcile saw of an object, as far as a change of it calls for another one: all of it, whether it is there, or
-//! the age of a time.
+//! the age of a time or of a change.
 
 use crate::contract::decide::{Age, Form, Need, Wake};
 use crate::digest::Digest;
 use crate::fingerprint;
 use crate::inputs::age::Freshness;
+use crate::inputs::sightings::Sightings;
 use crate::object::Object;
 use crate::projection::path::Path;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub struct Seen {
     /// Whether it was there, if that counts.
     presence: Option<bool>,
     ages: Vec<(Age, Freshness)>,
+    /// The same by the changes that the agent saw.
+    observed: Vec<(Age, Freshness)>,
 }
 
 /// What is observed of an object.
@@ -131,7 +134,12 @@ impl Seen {
     }
 
     /// The object of a need, as far as the need wakes. A time that cannot be read counts as the whole object does.
-    pub fn of(need: &Need, object: Option<&Object>, now_seconds: i64) -> Self {
+    pub fn of(
+        need: &Need,
+        object: Option<&Object>,
+        sightings: &mut Sightings,
+        now_seconds: i64,
+    ) -> Self {
         let there = object.is_some_and(|object| !object.deleting());
         match (need.wake, &need.form) {
             (Wake::Never, _) => Self::default(),
@@ -146,6 +154,13 @@ impl Seen {
                 },
                 Err(_) => Self::whole(object),
             },
+            (Wake::Change, Form::Observed(age)) => {
+                let freshness = sightings.freshness(object, age, now_seconds);
+                Self {
+                    observed: vec![(age.clone(), freshness)],
+                    ..Self::default()
+                }
+            }
             (Wake::Change, _) => Self::whole(object),
         }
     }
@@ -157,9 +172,8 @@ impl Seen {
         self.shared = later.shared.or(self.shared);
         self.fields = later.fields.or(self.fields.take());
         self.presence = later.presence.or(self.presence);
-        self.ages
-            .retain(|(age, _)| later.ages.iter().all(|(other, _)| other != age));
-        self.ages.extend(later.ages);
+        replace(&mut self.ages, later.ages);
+        replace(&mut self.observed, later.observed);
     }
 
     /// Has less of a target count: this. The ages that needs ask for stay.
@@ -211,6 +225,7 @@ impl Seen {
         &mut self,
         observed: Observed<'_>,
         fingerprints: &mut Fingerprints,
+        sightings: &mut Sightings,
         now_seconds: i64,
     ) -> Meaning {
         if self.pending || matches!(observed, Observed::Unreadable) && self.counts() {
@@ -236,10 +251,19 @@ impl Seen {
         if self.presence.is_some_and(|seen| seen != there) {
             return Meaning::Wakes;
         }
+        let object = observed.object();
         let mut meaning = Meaning::Nothing;
-        for (age, seen) in &mut self.ages {
-            match Freshness::of(observed.object(), age, now_seconds) {
-                Ok(now) if !now.is_news(*seen) => {
+        let told = self.ages.iter_mut().map(|(age, seen)| {
+            let now = Freshness::of(object, age, now_seconds);
+            (seen, now.ok())
+        });
+        let observed = self.observed.iter_mut().map(|(age, seen)| {
+            let now = sightings.freshness(object, age, now_seconds);
+            (seen, Some(now))
+        });
+        for (seen, now) in told.chain(observed) {
+            match now {
+                Some(now) if !now.is_news(*seen) => {
                     if now != *seen {
                         meaning = Meaning::Moves;
                     }
@@ -253,8 +277,15 @@ impl Seen {
 
     /// When time alone calls for another reconcile, in seconds since 1970.
     pub fn until(&self) -> Option<i64> {
-        self.ages.iter().filter_map(|(_, seen)| seen.until()).min()
+        let ages = self.ages.iter().chain(&self.observed);
+        ages.filter_map(|(_, seen)| seen.until()).min()
     }
+}
+
+/// Adds ages to those that were seen before, in the place of the same ones.
+fn replace(ages: &mut Vec<(Age, Freshness)>, later: Vec<(Age, Freshness)>) {
+    ages.retain(|(age, _)| later.iter().all(|(other, _)| other != age));
+    ages.extend(later);
 }
 
 #[cfg(test)]
@@ -291,7 +322,17 @@ mod tests {
     }
 
     fn meaning(seen: &mut Seen, observed: Observed<'_>, now_seconds: i64) -> Meaning {
-        seen.observe(observed, &mut Fingerprints::default(), now_seconds)
+        let sightings = &mut Sightings::default();
+        seen.observe(
+            observed,
+            &mut Fingerprints::default(),
+            sightings,
+            now_seconds,
+        )
+    }
+
+    fn of(need: &Need, object: Option<&Object>, now_seconds: i64) -> Seen {
+        Seen::of(need, object, &mut Sightings::default(), now_seconds)
     }
 
     #[test]
@@ -452,7 +493,7 @@ mod tests {
             (Wake::Presence, Meaning::Nothing, Meaning::Wakes),
             (Wake::Never, Meaning::Nothing, Meaning::Nothing),
         ] {
-            let mut seen = Seen::of(&need(Form::Object, wake), Some(&one), 0);
+            let mut seen = of(&need(Form::Object, wake), Some(&one), 0);
             assert_eq!(seen.counts(), wake != Wake::Never);
             for (observed, expected) in [
                 (Observed::Present(&one), Meaning::Nothing),
@@ -468,7 +509,7 @@ mod tests {
                 );
             }
         }
-        let mut absent = Seen::of(&need(Form::Presence, Wake::Presence), None, 0);
+        let mut absent = of(&need(Form::Presence, Wake::Presence), None, 0);
         assert_eq!(meaning(&mut absent, Observed::Gone, 0), Meaning::Nothing);
         assert_eq!(
             meaning(&mut absent, Observed::Present(&one), 0),
@@ -482,7 +523,7 @@ mod tests {
 
     #[test]
     fn a_heartbeat_moves_the_time_and_wakes_nobody() {
-        let mut seen = Seen::of(
+        let mut seen = of(
             &need(age(), Wake::Change),
             Some(&lease("1970-01-01T00:01:00Z")),
             100,
@@ -506,10 +547,55 @@ mod tests {
     }
 
     #[test]
+    fn a_heartbeat_that_is_observed_moves_the_time_whatever_it_says() {
+        let need = need(
+            Form::Observed(Age {
+                field: "spec.renewTime".to_owned(),
+                seconds: 300,
+            }),
+            Wake::Change,
+        );
+        let sightings = &mut Sightings::default();
+        let mut seen = Seen::of(&need, Some(&lease("never")), sightings, 0);
+        assert_eq!(seen.until(), Some(300));
+        let fingerprints = &mut Fingerprints::default();
+        let moved = lease("now");
+        let said = seen.observe(Observed::Present(&moved), fingerprints, sightings, 100);
+        assert_eq!(said, Meaning::Wakes, "it is seen to move");
+        let mut seen = Seen::of(&need, Some(&moved), sightings, 150);
+        assert_eq!(seen.until(), Some(400));
+        let mut observe = |renewed: &str, now| {
+            let there = lease(renewed);
+            let fingerprints = &mut Fingerprints::default();
+            let said = seen.observe(Observed::Present(&there), fingerprints, sightings, now);
+            (said, seen.until())
+        };
+        for (renewed, now, expected, until) in [
+            ("now", 200, Meaning::Nothing, Some(400)),
+            ("ever", 200, Meaning::Moves, Some(500)),
+            ("ever", 499, Meaning::Nothing, Some(500)),
+            ("ever", 500, Meaning::Wakes, Some(500)),
+        ] {
+            assert_eq!(
+                observe(renewed, now),
+                (expected, until),
+                "{renewed} at {now}"
+            );
+        }
+        // A reconcile sees that it is stale, and the next heartbeat wakes.
+        let mut seen = Seen::of(&need, Some(&lease("ever")), sightings, 500);
+        assert_eq!(seen.until(), None);
+        let fingerprints = &mut Fingerprints::default();
+        let beats = lease("again");
+        let said = seen.observe(Observed::Present(&beats), fingerprints, sightings, 600);
+        assert_eq!(said, Meaning::Wakes);
+    }
+
+    #[test]
     fn several_needs_of_one_object_count_together() {
         let mut seen = Seen::pending();
-        seen.add(Seen::of(&need(age(), Wake::Change), None, 0));
-        seen.add(Seen::of(&need(Form::Presence, Wake::Presence), None, 0));
+        seen.add(of(&need(age(), Wake::Change), None, 0));
+        seen.add(of(&need(Form::Presence, Wake::Presence), None, 0));
         assert_eq!(meaning(&mut seen, Observed::Gone, 0), Meaning::Nothing);
         seen.add(Seen::whole(Some(&lease(""))));
         assert_eq!(

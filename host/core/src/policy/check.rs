@@ -521,7 +521,6 @@ mod tests {
                 ("grant.read[0].namespace", json!(null), ""),
                 ("grant.read[1].keys", json!(["a"]), ""),
                 ("grant.read[2].name", json!("{name}"), ""),
-                ("grant.write", json!([]), ""),
                 (
                     "onFailure",
                     json!({"staleAfterSeconds": 31_536_001}),

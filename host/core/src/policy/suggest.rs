@@ -1,12 +1,14 @@
 //! Writes the manifest of a policy that grants what a guest asks for by its description, and nothing else. The
 //! description comes from the guest, so it is a proposal for a person to read: it grants nothing by itself.
 
+mod granted;
+
 use super::check;
 use super::manifest::{self, PolicyError};
-use crate::contract::description::{Description, ReadGrant, Role, WriteGrant};
+use crate::contract::decide::LabelTerm;
+use crate::contract::description::{Description, Role, Verb, WriteGrant};
 use crate::document::{Limits, parse_one};
-use crate::projection::path::Path;
-use crate::world::World;
+use crate::world::{OBJECTS, World};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -19,6 +21,8 @@ const LIMITS: Limits = Limits {
 /// The most settings that are listed, and the most bytes of a default that is shown.
 const MAX_SETTINGS: usize = 64;
 const MAX_DEFAULT: usize = 256;
+/// The most bytes of the names of all settings that have to be there.
+const MAX_REQUIRED: usize = 4096;
 
 /// What happens to the objects of the policy; the more careful way where there is a choice.
 const OWN: &str = "  own:
@@ -59,7 +63,7 @@ fn write(
     name: &str,
     (component, capabilities): (&str, &[&str]),
     description: &Description,
-    world: &dyn World,
+    world: &'static dyn World,
 ) -> Result<String, PolicyError> {
     let Description { reads, grant, .. } = description;
     // The kind of the primary stands first.
@@ -67,7 +71,7 @@ fn write(
         let why = "the description of the guest names no kind that it reads";
         return Err(PolicyError::new("spec.primary", why));
     };
-    if grant.write.is_empty() {
+    if grant.write.is_empty() && world != OBJECTS {
         let why = "the description of the guest does not say what it writes";
         return Err(PolicyError::new("spec.grant.write", why));
     }
@@ -86,7 +90,7 @@ spec:
     kind: {}
     # Patterns of namespaces; without meaning for a kind that has none.
     namespaces: [\"*\"]
-  guests:
+{}  guests:
     decide:
       # A path leads from the folder of this file.
       component: {}
@@ -99,6 +103,7 @@ spec:
         quoted(name),
         quoted(&primary.api_version),
         quoted(&primary.kind),
+        labels("    ", &grant.primary_labels),
         quoted(component),
     );
     if !capabilities.is_empty() {
@@ -112,16 +117,8 @@ spec:
     text.push_str(
         "  # What the guest may read, and the agent may write for it: nothing else.\n  grant:\n",
     );
-    if !grant.read.is_empty() {
-        text.push_str("    read:\n");
-        grant.read.iter().for_each(|one| read_grant(&mut text, one));
-    }
-    text.push_str("    write:\n");
-    grant
-        .write
-        .iter()
-        .for_each(|one| write_grant(&mut text, one));
-    let is_made = |one: &WriteGrant| one.object.is_some() && !of_others(one);
+    granted::write(&mut text, grant);
+    let is_made = |one: &WriteGrant| one.verbs.contains(&Verb::Create);
     if grant.write.iter().any(is_made) {
         text.push_str(OWN);
     }
@@ -133,6 +130,14 @@ fn settings(schema: &str) -> String {
     let schema: Value = serde_json::from_str(schema).unwrap_or_default();
     let properties = schema.get("properties").and_then(Value::as_object);
     let mut text = String::new();
+    let required = schema.get("required").and_then(Value::as_array);
+    let required = required.into_iter().flatten().filter_map(Value::as_str);
+    let required: Vec<String> = required.take(MAX_SETTINGS).map(str::to_owned).collect();
+    let must = list(&required);
+    let must = match required.is_empty() || must.len() > MAX_REQUIRED {
+        true => String::new(),
+        false => format!("      # FILL IN, the guest needs these settings: {must}\n"),
+    };
     for (name, about) in properties.into_iter().flatten().take(MAX_SETTINGS) {
         let Some(default) = about.get("default") else {
             continue;
@@ -144,80 +149,31 @@ fn settings(schema: &str) -> String {
         }
     }
     match text.is_empty() {
-        true => text,
+        true => must,
         false => format!(
-            "      # Defaults of settings; `transom inspect` shows the schema.\n      # settings:\n{text}"
+            "{must}      # Defaults of settings; `transom inspect` shows the schema.\n      # settings:\n{text}"
         ),
     }
 }
 
-fn read_grant(text: &mut String, grant: &ReadGrant) {
-    let _ = writeln!(text, "    # {}", one_line(&grant.why));
-    let _ = writeln!(text, "    - role: {}", quoted(&grant.role));
-    let object = &grant.object;
-    for (field, value) in [
-        ("apiVersion", Some(&object.api_version)),
-        ("kind", Some(&object.kind)),
-        ("namespace", object.namespace.as_ref()),
-        ("name", Some(&object.name)),
-    ] {
-        if let Some(value) = value {
-            let _ = writeln!(text, "      {field}: {}", quoted(value));
-        }
+/// Which labels objects have; nothing where that does not matter.
+fn labels(indent: &str, terms: &[LabelTerm]) -> String {
+    if terms.is_empty() {
+        return String::new();
     }
-    if !grant.keys.is_empty() {
-        let _ = writeln!(text, "      keys: {}", list(&grant.keys));
+    let mut text = format!("{indent}labels:\n{indent}  matchExpressions:\n");
+    for term in terms {
+        let values = match term.values.is_empty() {
+            true => String::new(),
+            false => format!(", values: {}", list(&term.values)),
+        };
+        let (key, operator) = (quoted(&term.key), term.operator);
+        let _ = writeln!(
+            text,
+            "{indent}  - {{key: {key}, operator: {operator:?}{values}}}"
+        );
     }
-}
-
-/// Whether objects are those of others: nobody writes the status of an object that the policy makes.
-fn of_others(grant: &WriteGrant) -> bool {
-    let paths = grant.fields.iter().map(|field| Path::parse(field));
-    paths.flatten().any(|path| path.is_of_status())
-}
-
-fn write_grant(text: &mut String, grant: &WriteGrant) {
-    let _ = writeln!(text, "    # {}", one_line(&grant.why));
-    match &grant.object {
-        None => text.push_str("    - target: primary\n      verbs: [patch]\n"),
-        Some(object) => {
-            let _ = writeln!(text, "    - apiVersion: {}", quoted(&object.api_version));
-            let _ = writeln!(text, "      kind: {}", quoted(&object.kind));
-            if let Some(namespace) = &object.namespace {
-                let _ = writeln!(text, "      namespace: {}", quoted(namespace));
-            }
-            let _ = writeln!(text, "      name: {}", quoted(&object.name));
-            let verbs = match (of_others(grant), grant.fields.is_empty()) {
-                (_, true) => "remove",
-                (true, false) => "patch",
-                (false, false) => "create, update, delete",
-            };
-            let _ = writeln!(text, "      verbs: [{verbs}]");
-        }
-    }
-    if !grant.fields.is_empty() {
-        let _ = writeln!(text, "      fields: {}", list(&grant.fields));
-    }
-    if !grant.holes.is_empty() {
-        text.push_str("      # Bytes that no guest sees, by the role of the Secret that they come from.\n      holes:\n");
-    }
-    for (path, roles) in &grant.holes {
-        let _ = writeln!(text, "        {}: {}", quoted(path), list(roles));
-    }
-    if !grant.taint_keys.is_empty() {
-        text.push_str("      # Taints with other keys stay as they are.\n");
-        let _ = writeln!(text, "      taintKeys: {}", list(&grant.taint_keys));
-    }
-    if !grant.conditions.is_empty() {
-        text.push_str("      # Conditions of other types stay as they are.\n");
-        let _ = writeln!(text, "      conditions: {}", list(&grant.conditions));
-    }
-    if !(grant.servers.is_empty() && grant.authorities.is_empty()) {
-        text.push_str("      # Where a credential may be sent, and whose certificates are trusted there: by role.\n");
-        text.push_str("      kubeconfig:\n");
-        let _ = writeln!(text, "        server: {}", list(&grant.servers));
-        let _ = writeln!(text, "        ca: {}", list(&grant.authorities));
-    }
+    text
 }
 
 /// A text of the guest as YAML: a string of JSON in letters of ASCII, or the bare word where it cannot mean anything
@@ -274,7 +230,7 @@ fn one_line(sentence: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::description::{ObjectPattern, Read, SuggestedGrant};
+    use crate::contract::description::{ObjectPattern, Read, ReadGrant, SuggestedGrant};
     use crate::world::{KUBECONFIG, TAINTS};
 
     fn texts(all: &[&str]) -> Vec<String> {
@@ -299,14 +255,15 @@ mod tests {
 
     fn taints(keys: &[&str]) -> Description {
         let write = WriteGrant {
+            verbs: vec![Verb::Patch],
             fields: texts(&["spec.taints"]),
             taint_keys: texts(keys),
             why: "The taint.".to_owned(),
             ..WriteGrant::default()
         };
         let grant = SuggestedGrant {
-            read: vec![],
             write: vec![write],
+            ..SuggestedGrant::default()
         };
         described(
             "cluster.open-cluster-management.io/v1",
@@ -330,16 +287,19 @@ mod tests {
                 role: "source".to_owned(),
                 object: secret("{primary.name}-admin-kubeconfig"),
                 keys: texts(&["kubeconfig"]),
+                every: None,
                 why: "It is copied.".to_owned(),
             }],
             write: vec![WriteGrant {
                 object: Some(secret("{primary.name}-copy")),
+                verbs: vec![Verb::Create, Verb::Update, Verb::Delete],
                 fields: texts(&["data.kubeconfig"]),
                 servers: texts(&["source"]),
                 authorities: texts(&["source"]),
                 why: "The copy.".to_owned(),
                 ..WriteGrant::default()
             }],
+            ..SuggestedGrant::default()
         };
         described("hypershift.openshift.io/v1beta1", "HostedCluster", grant)
     }

@@ -32,7 +32,9 @@ impl World for Kubeconfig {
     }
 
     fn takes(&self, grants: &[WriteGrant]) -> bool {
-        let makes = |grant: &WriteGrant| grant.kubeconfig.is_some() && grant.target.is_none();
+        let makes = |grant: &WriteGrant| {
+            grant.kubeconfig.is_some() && grant.target.is_none() && grant.holes.is_empty()
+        };
         grants.iter().any(makes)
     }
 
@@ -110,28 +112,13 @@ impl Answer for Proposal {
             let message = format!("the policy does not grant a kubeconfig in {}", given.target);
             return Err(Failure::known(KnownReason::WriteNotGranted, message));
         };
-        let limits = given.kubeconfigs.limits();
-        let terms = Terms {
-            grant,
-            source_role: &source.role,
-            inputs: given.inputs,
-            primary: &given.primary.fields,
-            now_seconds: given.now_seconds,
-            limits,
-        };
-        let assembled = source.kubeconfig.assemble(self, &terms);
-        let assembled = assembled.map_err(|error| source.failure(&error))?;
-        let hole = Document {
-            assembled,
-            source,
-            limits,
-        };
+        let document = made(self, source, grant, given)?;
         Ok(vec![Desired::Whole(Whole {
             object: given.target.clone(),
             fixed: Map::from_iter([("type".to_owned(), json!("Opaque"))]),
             content: Map::new(),
-            data: BTreeMap::from([(key.to_owned(), Content::Hole(Box::new(hole)))]),
-            ends_seconds: source.kubeconfig.ends_seconds(self),
+            ends_seconds: document.ends_seconds,
+            data: BTreeMap::from([(key.to_owned(), Content::Hole(Box::new(document)))]),
         })])
     }
 
@@ -147,12 +134,42 @@ impl Answer for Proposal {
     }
 }
 
+/// Makes the kubeconfig that a guest proposes of one that was read, within the grant. The same for every world.
+///
+/// # Errors
+/// References that were never given, anything that is not granted, and an unsound result.
+pub(super) fn made<'a>(
+    proposal: &Proposal,
+    source: &'a Read,
+    grant: &KubeconfigGrant,
+    given: &Lowering<'a>,
+) -> Result<Document<'a>, Failure> {
+    let limits = given.kubeconfigs.limits();
+    let terms = Terms {
+        grant,
+        source_role: &source.role,
+        inputs: given.inputs,
+        primary: &given.primary.fields,
+        now_seconds: given.now_seconds,
+        limits,
+    };
+    let assembled = source.kubeconfig.assemble(proposal, &terms);
+    Ok(Document {
+        assembled: assembled.map_err(|error| source.failure(&error))?,
+        source,
+        limits,
+        ends_seconds: source.kubeconfig.ends_seconds(proposal),
+    })
+}
+
 /// The text of a kubeconfig, with the source of its credentials.
 #[derive(Debug)]
-struct Document<'a> {
+pub(super) struct Document<'a> {
     assembled: Assembled,
     source: &'a Read,
     limits: KubeconfigLimits,
+    /// When the first of its client certificates ends, in seconds since 1970.
+    pub(super) ends_seconds: Option<i64>,
 }
 
 impl Hole for Document<'_> {
@@ -171,7 +188,12 @@ impl Hole for Document<'_> {
     }
 }
 
-fn destinations(field: &str, grant: &KubeconfigGrant, reads: &[ReadRule]) -> Checked<()> {
+/// Checks where the credential of a kubeconfig may go.
+pub(super) fn destinations(
+    field: &str,
+    grant: &KubeconfigGrant,
+    reads: &[ReadRule],
+) -> Checked<()> {
     let has = |role: &str, kind: &str| {
         reads
             .iter()

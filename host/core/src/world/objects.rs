@@ -1,10 +1,13 @@
 //! The objects world: a guest makes objects and says what fields of the primary, and of objects that others made, hold:
 //! within the granted paths and values.
 
+mod fill;
 mod holes;
+mod manifests;
 mod removal;
 mod status;
 
+use self::fill::Filler;
 use super::{Answer, Granted, Lowering, World};
 use crate::contract::objects::{Apply, MAX_OBJECTS, Objects, Ownership};
 use crate::failure::Failure;
@@ -41,7 +44,8 @@ impl World for ObjectsWorld {
     fn takes(&self, grants: &[WriteGrant]) -> bool {
         let any_field = |grant: &WriteGrant| {
             let named = grant.target.is_some() || grant.kind.is_some();
-            named && grant.kubeconfig.is_none() && grant.taint_keys.is_empty()
+            let of_kubeconfig = grant.kubeconfig.is_some() && grant.holes.is_empty();
+            named && !of_kubeconfig && grant.taint_keys.is_empty()
         };
         grants.iter().any(any_field)
     }
@@ -101,7 +105,7 @@ impl World for ObjectsWorld {
             taint_keys: BTreeSet::new(),
             conditions: grant.conditions.iter().cloned().collect(),
             signers: grant.signers.iter().cloned().collect(),
-            kubeconfig: None,
+            kubeconfig: grant.kubeconfig.clone(),
             hands_on,
         })
     }
@@ -265,8 +269,9 @@ impl Answer for Objects {
             }
             desired.push(Desired::Finalizer);
         }
+        let mut filler = Filler::new(given);
         for apply in &self.apply {
-            desired.push(wanted(apply, given)?);
+            desired.push(wanted(apply, given, &mut filler)?);
         }
         desired.extend(self.remove.iter().cloned().map(Desired::Gone));
         Ok(desired)
@@ -300,7 +305,11 @@ impl Answer for Objects {
 }
 
 /// What a guest wants of one object, each field granted with its value.
-fn wanted<'a>(apply: &Apply, given: &Lowering<'a>) -> Result<Desired<'a>, Failure> {
+fn wanted<'a>(
+    apply: &Apply,
+    given: &Lowering<'a>,
+    filler: &mut Filler<'a>,
+) -> Result<Desired<'a>, Failure> {
     let object = apply.object.clone();
     let mut content = content(apply)?;
     match apply.ownership {
@@ -317,15 +326,16 @@ fn wanted<'a>(apply: &Apply, given: &Lowering<'a>) -> Result<Desired<'a>, Failur
                     return Err(Failure::known(KnownReason::ContractBroken, message));
                 }
             }
+            let data = filler.data(apply, rule)?;
             Ok(Desired::Whole(Whole {
-                data: holes::data(apply, rule, given)?,
-                fixed: holes::fixed(rule, &mut content),
+                fixed: fill::fixed(rule, &mut content),
                 object,
                 content,
-                ends_seconds: None,
+                data: data.content,
+                ends_seconds: data.ends_seconds,
             }))
         }
-        Ownership::Fields if !apply.holes.is_empty() => Err(holes::not_granted(apply, None)),
+        Ownership::Fields if !apply.holes.is_empty() => Err(fill::not_granted(apply, None)),
         Ownership::Fields => {
             let rule = given.policy.fields(&object, &given.data)?;
             let fields = granted(&object, rule, &content, given)?.into_iter();

@@ -38,7 +38,7 @@ fn policy() -> Policy {
             "guests": {"decide": {"component": "desired.wasm"}},
             "grant": {"read": [read("one"), read("two")], "write": [
                 {"kind": "Secret", "namespace": "copies", "name": "{primary.name}", "verbs": verbs,
-                    "fields": ["metadata.annotations.x"], "holes": {"data.a": ["one"]}},
+                    "fields": ["metadata.annotations.x"], "holes": {"data.a": {"bytes": ["one"]}}},
                 {"kind": "ConfigMap", "namespace": "copies", "name": "{primary.name}", "verbs": verbs,
                     "fields": ["data", "metadata.annotations.x"]},
             ]},

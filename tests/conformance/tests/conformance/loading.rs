@@ -2,7 +2,7 @@
 
 use crate::support::{compute, engine, engine_with, no_taints, unlimited};
 use std::sync::atomic::{AtomicBool, Ordering};
-use transom_conformance::fixture::{component, good_with, hostile, with_module};
+use transom_conformance::fixture::{component, good_with, hostile, hostile_of, with_module};
 use transom_core::contract::description::Role;
 use transom_core::world::TAINTS;
 use transom_engine::{
@@ -73,6 +73,57 @@ fn the_log_needs_a_grant_too() {
     let granted = Capabilities::of([Capability::Log]);
     let guest = engine.load(&logs, Role::Decide(TAINTS), &granted).unwrap();
     assert_eq!(compute(&guest, &unlimited()).result.unwrap(), no_taints());
+}
+
+#[test]
+fn one_engine_serves_components_of_each_generation() {
+    let engine = engine(Allocate::PoolIfPossible);
+    let granted = Capabilities::of([Capability::Log]);
+    let logs = |version: &str| {
+        let bytes = hostile_of("log-lines", version).unwrap();
+        let guest = engine.load(&bytes, Role::Decide(TAINTS), &granted).unwrap();
+        let call = compute(&guest, &unlimited());
+        assert_eq!(call.result, Ok(no_taints()), "{version}");
+        call.receipt.log
+    };
+    let (old, new) = (logs("0.1.0"), logs("0.2.0"));
+    assert!(!old.is_empty() && old == new, "{old:?} {new:?}");
+    let refused = refuse(
+        &engine,
+        &hostile_of("log-lines", "0.2.0").unwrap(),
+        Role::Decide(TAINTS),
+    );
+    let denied = LoadError::ImportNotGranted(vec!["transom:policy/log@0.2.0".to_owned()]);
+    assert_eq!(refused, denied);
+}
+
+#[test]
+fn a_component_of_several_generations_is_of_the_newest_that_is_served() {
+    let text = |versions: [&str; 2]| {
+        let exports = versions.map(|version| {
+            format!("(export \"transom:policy/guest@{version}\" (instance $guest))")
+        });
+        let text = format!(
+            r#"(component
+                (core module $m (func (export "f")))
+                (core instance $i (instantiate $m))
+                (func $f (canon lift (core func $i "f")))
+                (instance $guest (export "describe" (func $f)) (export "validate" (func $f)))
+                {})"#,
+            exports.concat()
+        );
+        let bytes = wat::parse_str(text).unwrap();
+        refuse_alike(&bytes, Role::Decide(TAINTS)).to_string()
+    };
+    for (versions, taken) in [
+        (["0.1.0", "0.2.0"], "0.2.0"),
+        (["0.2.0", "0.1.0"], "0.2.0"),
+        (["0.9.0", "0.1.0"], "0.1.0"),
+    ] {
+        let wanted = format!("it does not export `transom:policy/taints@{taken}`");
+        let said = text(versions);
+        assert!(said.contains(&wanted), "{said}");
+    }
 }
 
 #[test]
@@ -165,7 +216,7 @@ fn refuses_a_component_of_a_generation_that_is_not_served() {
         (export "transom:policy/guest@0.7.0" (instance $guest)))"#;
     let error = refuse_alike(&wat::parse_str(text).unwrap(), Role::Decide(TAINTS));
     assert_eq!(error.reason(), "WorldMismatch", "{error}");
-    let said = "the generation 0.7.0 of the contract; this agent serves 0.1";
+    let said = "the generation 0.7.0 of the contract; this agent serves 0.2, 0.1";
     assert!(error.to_string().contains(said), "{error}");
 }
 

@@ -28,6 +28,7 @@ mod facts;
 mod failing;
 mod faults;
 mod fleet;
+mod generations;
 mod hostile;
 mod hub_faults;
 mod hub_sets;

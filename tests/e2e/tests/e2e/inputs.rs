@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use transom_core::time::format_rfc3339;
 use transom_e2e::agent::DEADLINE;
 use transom_e2e::asking::{
-    age, every, lease, maps, may_renew, need, put_policy, put_policy_of_requests, request,
+    age, every, lease, maps, may_renew, need, observed, put_policy, put_policy_of_requests, request,
 };
 use transom_e2e::stage::{Stage, put};
 use transom_support::wait;
@@ -77,6 +77,32 @@ fn a_heartbeat_that_stops_is_noticed_by_time_alone() -> Result<()> {
     wait_for_seen(&stage, "fresh")?;
     fs::remove_file(stage.fleet.join("lease.yaml"))?;
     wait_for_seen(&stage, "absent")?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_heartbeat_counts_from_when_the_agent_sees_it_come() -> Result<()> {
+    let stage = stage(&[need("lease", &lease(), &observed(4))])?;
+    // It stopped, or its clock is behind: the agent has not seen it move yet.
+    beat(&stage, -3600)?;
+    let agent = stage.watch()?;
+    wait_for_seen(&stage, "unsure")?;
+    wait_for_seen(&stage, "stale")?;
+    beat(&stage, -3600)?;
+    wait_for_seen(&stage, "behind")?;
+    wait_for_seen(&stage, "stale")?;
+    beat(&stage, 3600)?;
+    wait_for_seen(&stage, "ahead")?;
+    wait_for_seen(&stage, "stale")?;
+    // A restart says of nothing that it is stale before it has looked for as long.
+    agent.stop()?;
+    beat(&stage, -8)?;
+    let agent = stage.watch()?;
+    wait_for_seen(&stage, "unsure")?;
+    beat(&stage, 0)?;
+    wait_for_seen(&stage, "fresh")?;
+    wait_for_seen(&stage, "stale")?;
     agent.stop()?;
     Ok(())
 }

@@ -16,6 +16,7 @@ mod failing;
 mod forgeries;
 mod fuzz;
 mod gates;
+mod generations;
 mod inputs;
 mod kept;
 mod limits;

@@ -7,6 +7,7 @@ use transom_core::contract::decide::{
 };
 use transom_core::failure::Failure;
 use transom_core::inputs::Found;
+use transom_core::inputs::age::Freshness;
 use transom_core::inputs::request;
 use transom_core::inputs::seen::Seen;
 use transom_core::inputs::sets::{Question, SeenSet};
@@ -15,24 +16,28 @@ use transom_core::policy::EveryRule;
 use transom_core::reference::ObjectRef;
 use transom_core::watches::Scope;
 
+/// An object as it was read, and how long ago the agent saw a field of it change.
+type Looked = (Option<Arc<Object>>, Option<Freshness>);
+
 impl Reader<'_> {
     /// What was found for each need, in their order.
     pub(super) async fn read(&mut self, needs: Vec<Need>) -> Result<Vec<Found>, Failure> {
         let is_one = |need: &&Need| match need.form {
             Form::Every(_) | Form::Count(_) | Form::Outcome | Form::Access(_) => false,
-            Form::Presence | Form::Object | Form::Age(_) | Form::CertificateRequest => true,
+            Form::Presence | Form::Object | Form::CertificateRequest => true,
+            Form::Age(_) | Form::Observed(_) => true,
             Form::Service | Form::Kubeconfig(_) | Form::Secret(_) | Form::Certificate(_) => true,
         };
         let ones: Vec<&Need> = needs.iter().filter(is_one).collect();
         let mut objects = self.look_for(&ones).await?.into_iter();
         let mut found = Vec::with_capacity(needs.len());
         for need in needs {
-            let object = if is_one(&&need) {
-                objects.next().flatten()
-            } else {
-                None
+            let (object, observed) = match is_one(&&need) {
+                true => objects.next().unwrap_or_default(),
+                false => Default::default(),
             };
             let mut one = Found::one(need, object);
+            one.observed = observed;
             match &one.need.form {
                 Form::Every(query) => {
                     let members = self.every(&one.need, query).await?;
@@ -60,21 +65,31 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    /// The objects of needs. Each is registered before it is read, so that no change is missed meanwhile.
-    async fn look_for(&mut self, needs: &[&Need]) -> Result<Vec<Option<Arc<Object>>>, Failure> {
+    /// The objects of needs, and how long ago a field changed where a need asks for that. Each is registered before it is
+    /// read, so that no change is missed meanwhile.
+    async fn look_for(&mut self, needs: &[&Need]) -> Result<Vec<Looked>, Failure> {
         let wakes = needs.iter().filter(|need| need.wake != Wake::Never);
         let wakes: Vec<ObjectRef> = wakes.map(|need| need.reference.clone()).collect();
         self.depend_on(&wakes);
         let references: Vec<_> = needs.iter().map(|need| need.reference.clone()).collect();
         let objects = self.look_only(&references).await?;
         let now_seconds = self.controller.clock.now_seconds();
-        for (need, object) in needs.iter().zip(&objects) {
-            let seen = Seen::of(need, object.as_deref(), now_seconds);
+        let sightings = &mut self.controller.memory.lock().sightings;
+        let mut looked = Vec::with_capacity(objects.len());
+        for (need, object) in needs.iter().zip(objects) {
+            let seen = Seen::of(need, object.as_deref(), sightings, now_seconds);
             if seen.counts() {
                 self.touched.saw(&need.reference, seen);
             }
+            let observed = match &need.form {
+                Form::Observed(age) => {
+                    Some(sightings.freshness(object.as_deref(), age, now_seconds))
+                }
+                _ => None,
+            };
+            looked.push((object, observed));
         }
-        Ok(objects)
+        Ok(looked)
     }
 
     /// What the API server of the primary says to a question.

@@ -23,10 +23,6 @@ pub(super) fn of_write(names: &str) -> Vec<(&'static str, Value)> {
     let value = json!({"x-kubernetes-preserve-unknown-fields": true, "nullable": true});
     let value = json!({"type": "array", "maxItems": MANY, "items": value});
     let values = json!({"maxProperties": MANY, "additionalProperties": value});
-    let mut role = text(ROLE, LABEL);
-    role["type"] = json!("string");
-    let roles = json!({"type": "array", "minItems": 1, "maxItems": FEW, "items": role, "x-kubernetes-list-type": "set"});
-    let holes = json!({"maxProperties": FEW, "additionalProperties": roles});
     let verbs = json!({"maxItems": 4, "minItems": 1, "x-kubernetes-list-type": "set"});
     vec![
         ("cluster", text(CONNECTION, LABEL)),
@@ -40,7 +36,14 @@ pub(super) fn of_write(names: &str) -> Vec<(&'static str, Value)> {
         ("finalizers", set(FEW)),
         ("finalizers[]", any(TAINT_KEY)),
         ("values", values),
-        ("holes", holes),
+        ("holes", json!({"maxProperties": FEW, "minProperties": 1})),
+        ("holes{}.bytes", set(FEW)),
+        ("holes{}.bytes[]", text(ROLE, LABEL)),
+        ("holes{}.kubeconfig", set(FEW)),
+        ("holes{}.kubeconfig[]", text(ROLE, LABEL)),
+        ("holes{}.manifests", list(MANY)),
+        ("holes{}.manifests[].apiVersion", text(VERSION, API_VERSION)),
+        ("holes{}.manifests[].kind", text(KIND, LABEL)),
         ("taintKeys", set(MANY)),
         ("taintKeys[]", any(TAINT_KEY)),
         ("conditions", set(MANY)),

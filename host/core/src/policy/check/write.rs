@@ -20,6 +20,10 @@ pub(super) fn writes(
 ) -> Checked<(&'static dyn World, Vec<WriteRule>)> {
     let grants = &spec.grant.write;
     at_most("spec.grant.write", grants, FEW)?;
+    if grants.is_empty() {
+        // A guest that only observes: in the other worlds every answer is a write.
+        return Ok((OBJECTS, Vec::new()));
+    }
     let world = world::ALL.iter().find(|world| world.takes(grants));
     let mut rules = Vec::new();
     for (index, grant) in grants.iter().enumerate() {
@@ -62,12 +66,7 @@ pub(super) fn writes(
         let why = "grants fields of the primary twice; use one grant";
         return Err(PolicyError::new("spec.grant.write", why));
     }
-    let empty = || {
-        let why = "is empty: it must grant at least one write";
-        PolicyError::new("spec.grant.write", why)
-    };
-    let world = world.filter(|_| !rules.is_empty()).ok_or_else(empty)?;
-    Ok((*world, rules))
+    Ok((world.copied().unwrap_or(OBJECTS), rules))
 }
 
 fn unusable(field: &str, grant: &WriteGrant) -> PolicyError {
@@ -140,6 +139,7 @@ fn keys(field: &str, map: &BTreeMap<String, String>) -> Checked<()> {
 mod tests {
     use crate::policy::{check, manifest};
     use crate::sample::{kubeconfig_manifest, taints_manifest};
+    use crate::world::OBJECTS;
     use serde_json::{Value, json};
 
     fn refused(mut manifest: Value, field: &str, map: Value) -> Option<String> {
@@ -147,6 +147,26 @@ mod tests {
         check::policy(manifest::parse(&manifest).unwrap())
             .err()
             .map(|error| error.field)
+    }
+
+    #[test]
+    fn a_policy_without_a_write_is_for_an_objects_guest() {
+        let observes = |grant: Value| {
+            let mut manifest = taints_manifest();
+            manifest["spec"]["grant"] = grant;
+            check::policy(manifest::parse(&manifest).unwrap())
+        };
+        for grant in [
+            json!({}),
+            json!({"write": []}),
+            json!({"finalizer": "example.com/x"}),
+        ] {
+            let policy = observes(grant).unwrap();
+            assert_eq!((policy.world, policy.writes.len()), (OBJECTS, 0));
+        }
+        let mut none = taints_manifest();
+        none["spec"].as_object_mut().unwrap().remove("grant");
+        assert!(check::policy(manifest::parse(&none).unwrap()).is_ok());
     }
 
     #[test]

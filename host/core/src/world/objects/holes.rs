@@ -1,24 +1,21 @@
-//! Secrets that a policy makes of bytes that no guest sees. Where which bytes go is granted, not chosen; every field of
-//! the data is such a hole, and no other object has one.
+//! Grants of Secrets that hold what no guest sees. Where which bytes go is granted, not chosen; every field of the data is
+//! such a hole, and no other object has one.
 
 use super::Checked;
-use crate::contract::objects::{Apply, Filled, Hole as Filling};
-use crate::failure::Failure;
-use crate::inputs::secrets::Held;
-use crate::plan::desired::{Content, Hole};
-use crate::policy::WriteRule;
-use crate::policy::check::{data_key, unique, within, wrong};
+use crate::policy::HoleRule;
+use crate::policy::check::{self, data_key, unique, within, wrong};
+use crate::policy::rbac;
 use crate::projection::path::Path;
-use crate::world::{Granted, Lowering};
-use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
-use transom_api::KnownReason;
-use transom_api::policy::WriteGrant;
-use transom_api::policy::bounds::FEW;
+use crate::reference::LOCAL;
+use crate::world::{Granted, kubeconfig};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use transom_api::policy::bounds::{FEW, MANY};
+use transom_api::policy::{HoleGrant, ManifestKind, WriteGrant};
 
 /// The types of Secrets that let whoever knows or names them act: with a `type` of these, data and annotations would be
 /// rights.
-const OF_RIGHTS: [&str; 2] = [
+pub(super) const OF_RIGHTS: [&str; 2] = [
     "kubernetes.io/service-account-token",
     "bootstrap.kubernetes.io/token",
 ];
@@ -28,8 +25,8 @@ pub(super) fn is_secret(api_version: &str, kind: &str) -> bool {
     (api_version, kind) == ("v1", "Secret")
 }
 
-/// The granted holes: keys of a Secret's data, each with roles of Secrets.
-pub(super) fn granted(granted: &Granted<'_>) -> Checked<BTreeMap<String, BTreeSet<String>>> {
+/// The granted holes: keys of a Secret's data, each with what may go there.
+pub(super) fn granted(granted: &Granted<'_>) -> Checked<BTreeMap<String, HoleRule>> {
     let Granted { field, grant, .. } = *granted;
     let at = format!("{field}.holes");
     within(&at, grant.holes.len(), FEW)?;
@@ -41,31 +38,78 @@ pub(super) fn granted(granted: &Granted<'_>) -> Checked<BTreeMap<String, BTreeSe
         let why = "is only for Secrets that the policy makes: elsewhere a credential would be seen";
         return wrong(at, why);
     }
-    let is_role = |role: &String| {
-        let mut reads = granted.reads.iter();
-        reads.any(|rule| rule.role == *role && is_secret(&rule.api_version, &rule.kind))
-    };
     let mut holes = BTreeMap::new();
-    for (text, roles) in &grant.holes {
+    for (text, one) in &grant.holes {
         let at = format!("{at}[\"{text}\"]");
         let Some(key) = key_of(text) else {
             let why = r#"is not one field below `data`: `data.kubeconfig`, `data["tls.crt"]`"#;
             return wrong(at, why);
         };
         data_key(&at, &key)?;
-        within(&at, roles.len(), FEW)?;
-        unique(&at, roles.iter())?;
-        if roles.is_empty() {
-            return wrong(at, "names no role");
-        }
-        if let Some(index) = roles.iter().position(|role| !is_role(role)) {
-            return wrong(format!("{at}[{index}]"), "is not the role of a Secret");
-        }
-        if holes.insert(key, roles.iter().cloned().collect()).is_some() {
+        if holes.insert(key, hole(&at, one, granted)?).is_some() {
             return wrong(at, "is there twice");
         }
     }
+    let at = format!("{field}.kubeconfig");
+    let gets_one = holes.values().any(|hole| !hole.kubeconfigs.is_empty());
+    match (&grant.kubeconfig, gets_one) {
+        (Some(kubeconfig), true) => kubeconfig::destinations(&at, kubeconfig, granted.reads)?,
+        (None, true) => return wrong(at, "is missing: one of the holes gets a kubeconfig"),
+        (Some(_), false) => return wrong(at, "is there, but none of the holes gets a kubeconfig"),
+        (None, false) => {}
+    }
     Ok(holes)
+}
+
+/// Checks what may go into one hole.
+fn hole(at: &str, grant: &HoleGrant, granted: &Granted<'_>) -> Checked<HoleRule> {
+    let is_role = |role: &String| {
+        let mut reads = granted.reads.iter();
+        reads.any(|rule| rule.role == *role && is_secret(&rule.api_version, &rule.kind))
+    };
+    for (name, roles) in [("bytes", &grant.bytes), ("kubeconfig", &grant.kubeconfig)] {
+        let at = format!("{at}.{name}");
+        within(&at, roles.len(), FEW)?;
+        unique(&at, roles.iter())?;
+        if let Some(index) = roles.iter().position(|role| !is_role(role)) {
+            return wrong(format!("{at}[{index}]"), "is not the role of a Secret");
+        }
+    }
+    within(&format!("{at}.manifests"), grant.manifests.len(), MANY)?;
+    for (index, kind) in grant.manifests.iter().enumerate() {
+        let at = format!("{at}.manifests[{index}]");
+        let ManifestKind { api_version, kind } = kind;
+        check::object(&at, LOCAL, api_version, kind)?;
+        if let Some(why) = unwritable(api_version, kind) {
+            return wrong(at, why);
+        }
+        if grant.manifests[..index].contains(&grant.manifests[index]) {
+            return wrong(at, "is there twice");
+        }
+    }
+    if *grant == HoleGrant::default() {
+        return wrong(at, "has none of `bytes`, `kubeconfig` and `manifests`");
+    }
+    let kind = |one: &ManifestKind| (one.api_version.clone(), one.kind.clone());
+    Ok(HoleRule {
+        bytes: grant.bytes.iter().cloned().collect(),
+        kubeconfigs: grant.kubeconfig.iter().cloned().collect(),
+        manifests: grant.manifests.iter().map(kind).collect(),
+    })
+}
+
+/// Why no text of a guest may have objects of a kind, if so: whoever applies it would do what nobody granted.
+fn unwritable(api_version: &str, kind: &str) -> Option<&'static str> {
+    if rbac::gives_rights(api_version) {
+        return Some("gives rights: a guest would choose them, wherever its text is applied");
+    }
+    if kind.ends_with("List") {
+        return Some("is a list, which holds objects of any kind");
+    }
+    let group = api_version.strip_prefix(transom_api::GROUP);
+    group
+        .filter(|rest| rest.starts_with('/'))
+        .map(|_| "is of policies: a guest would grant what it likes, wherever its text is applied")
 }
 
 /// Checks the fields of Secrets that are no holes: labels, annotations, and a type that the grant lists.
@@ -101,101 +145,8 @@ pub(super) fn check_fields(field: &str, grant: &WriteGrant, fields: &[Path]) -> 
     }
 }
 
-/// The data of a whole object, by key. Only a Secret has any, and it has some.
-pub(super) fn data<'a>(
-    apply: &Apply,
-    rule: &WriteRule,
-    given: &Lowering<'a>,
-) -> Result<BTreeMap<String, Content<'a>>, Failure> {
-    let object = &apply.object;
-    let secret = is_secret(&rule.api_version, &rule.kind);
-    if secret && apply.holes.is_empty() {
-        let message = format!(
-            "the content for {object} has no hole: data of a Secret is made of bytes by reference"
-        );
-        return Err(Failure::known(KnownReason::ContractBroken, message));
-    }
-    let mut data = BTreeMap::new();
-    for hole in &apply.holes {
-        let (key, held) = filled(apply, hole, rule, given)?;
-        let content = Content::Hole(Box::new(Copied(held)));
-        if data.insert(key.to_owned(), content).is_some() {
-            let message = format!("the content for {object} has a hole at `data.{key}` twice");
-            return Err(Failure::known(KnownReason::ContractBroken, message));
-        }
-    }
-    Ok(data)
-}
-
-/// The key that a hole fills, and the bytes for it.
-fn filled<'r, 'a>(
-    apply: &Apply,
-    Filled { path, hole }: &Filled,
-    rule: &'r WriteRule,
-    given: &Lowering<'a>,
-) -> Result<(&'r str, &'a Held), Failure> {
-    let object = &apply.object;
-    let granted = key_of(path).and_then(|key| rule.holes.get_key_value(&key));
-    let Some((key, roles)) = granted else {
-        return Err(not_granted(apply, Some(rule)));
-    };
-    let Filling::Bytes(reference) = hole;
-    let Some(held) = given.secrets.get(*reference) else {
-        let message = format!(
-            "the guest fills `data.{key}` of {object} with the bytes {reference}, which it was never given"
-        );
-        return Err(Failure::known(KnownReason::UnknownReference, message));
-    };
-    if !roles.contains(&held.role) {
-        let roles: Vec<&str> = roles.iter().map(String::as_str).collect();
-        let (role, roles) = (&held.role, roles.join(", "));
-        let message = format!(
-            "the policy does not grant bytes of `{role}` for `data.{key}` of {object}; granted: {roles}"
-        );
-        return Err(Failure::known(KnownReason::CredentialNotGranted, message));
-    }
-    Ok((key, held))
-}
-
-/// The failure for holes that are not granted; without a rule none is.
-pub(super) fn not_granted(apply: &Apply, rule: Option<&WriteRule>) -> Failure {
-    let holes = rule.map(|rule| rule.holes.keys()).into_iter().flatten();
-    let granted: Vec<String> = holes.map(|key| format!("`data.{key}`")).collect();
-    let granted = match granted.is_empty() {
-        true => "none".to_owned(),
-        false => granted.join(", "),
-    };
-    // The guest's text may be long; the number of the hole is enough.
-    let object = &apply.object;
-    let known = |hole: &&Filled| {
-        let key = key_of(&hole.path);
-        key.is_some_and(|key| rule.is_some_and(|rule| rule.holes.contains_key(&key)))
-    };
-    let at = apply.holes.iter().take_while(known).count();
-    let path: String = apply
-        .holes
-        .get(at)
-        .map_or("", |hole| &hole.path)
-        .chars()
-        .take(80)
-        .collect();
-    let message = format!(
-        "the policy does not grant filling `{path}` of {object} with bytes; granted: {granted}"
-    );
-    Failure::known(KnownReason::CredentialNotGranted, message)
-}
-
-/// Takes the fields out of the content of a Secret that hold for a new one only.
-pub(super) fn fixed(rule: &WriteRule, content: &mut Map<String, Value>) -> Map<String, Value> {
-    if !is_secret(&rule.api_version, &rule.kind) {
-        return Map::new();
-    }
-    let kind = content.remove("type").unwrap_or_else(|| json!("Opaque"));
-    Map::from_iter([("type".to_owned(), kind)])
-}
-
 /// The key of a Secret's data that a path names.
-fn key_of(path: &str) -> Option<String> {
+pub(super) fn key_of(path: &str) -> Option<String> {
     let path = Path::parse(path).ok()?;
     match path.keys()?.as_slice() {
         ["data", key] => Some((*key).to_owned()),
@@ -203,40 +154,26 @@ fn key_of(path: &str) -> Option<String> {
     }
 }
 
-/// Bytes as they are in another Secret.
-#[derive(Debug)]
-struct Copied<'a>(&'a Held);
-
-impl Hole for Copied<'_> {
-    fn bytes(&self) -> &[u8] {
-        &self.0.bytes
-    }
-
-    fn equals(&self, bytes: &[u8]) -> bool {
-        self.0.bytes == bytes
-    }
-
-    fn shares_credential(&self, bytes: &[u8]) -> bool {
-        self.equals(bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::contract::Primary;
-    use crate::contract::objects::{Objects, Ownership};
+    use crate::contract::objects::{
+        Apply, Credential, Filled, Hole as Filling, Objects, Ownership,
+    };
+    use crate::failure::Failure;
     use crate::inputs::kubeconfigs::Kubeconfigs;
     use crate::inputs::secrets::Secrets;
     use crate::kubeconfig::KubeconfigLimits;
     use crate::pattern::TemplateData;
-    use crate::plan::desired::{Desired, Whole};
-    use crate::policy::{check, manifest};
+    use crate::plan::desired::{Content, Desired, Whole};
+    use crate::policy::manifest;
     use crate::reference::ObjectRef;
     use crate::sample::{agent, guest, hosted, object, objects_manifest, policy, with};
-    use crate::world::Answer as _;
+    use crate::world::{Answer as _, Lowering};
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
+    use serde_json::json;
 
     const VERBS: [&str; 3] = ["create", "update", "delete"];
 
@@ -245,7 +182,7 @@ mod tests {
         let read = |role: &str, key: &str| json!({"role": role, "kind": "Secret", "namespace": "{primary.namespace}", "name": role, "keys": [key]});
         let secret = json!({"kind": "Secret", "cluster": "hub", "namespace": "copies", "name": "{primary.name}", "verbs": VERBS,
             "fields": ["type", "metadata.labels.x", "metadata.annotations.x"], "values": {"type": ["example.com/x"]},
-            "holes": {"data.kubeconfig": ["admin", "other"], r#"data["tls.key"]"#: ["key"]}});
+            "holes": {"data.kubeconfig": {"bytes": ["admin", "other"]}, r#"data["tls.key"]"#: {"bytes": ["key"]}}});
         let map = json!({"kind": "ConfigMap", "namespace": "copies", "name": "{primary.name}", "verbs": VERBS,
             "fields": ["data", "metadata.annotations.x"]});
         let primary =
@@ -273,7 +210,7 @@ mod tests {
     fn apply(kind: &str, content: &Value, holes: &[(&str, u32)]) -> Apply {
         let hole = |(path, reference): &(&str, u32)| Filled {
             path: (*path).to_owned(),
-            hole: Filling::Bytes(*reference),
+            hole: Filling::Credential(Credential::Bytes(*reference)),
         };
         let cluster = if kind == "Secret" { "hub" } else { "local" };
         Apply {
@@ -510,9 +447,12 @@ mod tests {
         assert_eq!(refused(&[]), None);
         let no_fields = [("0/fields", json!([])), ("0/values", json!({}))];
         assert_eq!(refused(&no_fields), None);
-        let hole = |path: &str, roles: Value| ("0/holes", json!({path: roles}));
+        let hole = |path: &str, roles: Value| ("0/holes", json!({path: {"bytes": roles}}));
         for (change, field) in [
-            (("1/holes", json!({"data.a": ["admin"]})), "[1].holes"),
+            (
+                ("1/holes", json!({"data.a": {"bytes": ["admin"]}})),
+                "[1].holes",
+            ),
             (("0/kind", json!("ConfigMap")), "[0].holes"),
             (("0/apiVersion", json!("v2")), "[0].holes"),
             (("0/holes", json!({})), "[0].kind"),
@@ -540,20 +480,20 @@ mod tests {
             (hole("data.a", json!([])), r#"[0].holes["data.a"]"#),
             (
                 hole("data.a", json!(["admin", "admin"])),
-                r#"[0].holes["data.a"]"#,
+                r#"[0].holes["data.a"].bytes"#,
             ),
             (
                 hole("data.a", json!(["admin", "home"])),
-                r#"[0].holes["data.a"][1]"#,
+                r#"[0].holes["data.a"].bytes[1]"#,
             ),
             (
                 hole("data.a", json!(["nobody"])),
-                r#"[0].holes["data.a"][0]"#,
+                r#"[0].holes["data.a"].bytes[0]"#,
             ),
             (
                 (
                     "0/holes",
-                    json!({"data.a": ["admin"], r#"data["a"]"#: ["admin"]}),
+                    json!({"data.a": {"bytes": ["admin"]}, r#"data["a"]"#: {"bytes": ["admin"]}}),
                 ),
                 r#"[0].holes["data["a"]"]"#,
             ),

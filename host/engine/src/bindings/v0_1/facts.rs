@@ -26,14 +26,14 @@ mod generated {
                 export transom:facts/facts@0.1.0;
             }
         ",
-        with: { "transom:policy/types@0.1.0": crate::bindings::v0_1::generated::transom::policy::types },
+        with: { "transom:policy/types@0.2.0": crate::bindings::v0_1::generated::transom::policy::types },
     });
 }
 
 const INTERFACE: &str = "transom:facts/facts@0.1.0";
 
 /// The binding of this world.
-pub(super) const BINDING: &dyn Binding = &FactsBinding;
+pub(in crate::bindings) const BINDING: &dyn Binding = &FactsBinding;
 
 struct FactsBinding;
 

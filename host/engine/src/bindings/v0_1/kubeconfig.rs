@@ -1,6 +1,7 @@
 //! The kubeconfig world: its functions, and the conversion of their arguments and answers.
 
 mod credentials;
+mod services;
 
 use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
@@ -10,12 +11,13 @@ use crate::limits::Limits;
 use crate::measure::{Lift, Lower};
 use crate::run::Call;
 use generated::exports::transom::policy::kubeconfig as wit_kubeconfig;
-use generated::transom::policy::{credentials as wit_credentials, proposals as wit_proposals};
+use generated::transom::policy::{
+    credentials as wit_credentials, proposals as wit_proposals, services as wit_services,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_core::contract::decide::{
-    Absence, Form, Input, InputValue, KubeconfigAnswer, Need, Protocol, Requirement, Service,
-    ServicePort, Wake,
+    Absence, Form, Input, InputValue, KubeconfigAnswer, Need, Requirement, Wake,
 };
 use transom_core::contract::{Context, Primary, Refusal, Timed};
 use transom_core::failure::Failure;
@@ -23,9 +25,9 @@ use transom_core::world::{KUBECONFIG, World};
 use wasmtime::component::Instance;
 use wasmtime::{Result as WasmResult, Store};
 
-mod generated {
+pub(in crate::bindings) mod generated {
     wasmtime::component::bindgen!({
-        path: "../../wit",
+        path: "../../wit/released/0.1.0",
         inline: "
             package transom:host;
             world kubeconfig {
@@ -36,10 +38,8 @@ mod generated {
     });
 }
 
-const INTERFACE: &str = "transom:policy/kubeconfig@0.1.0";
-
 /// The binding of this world.
-pub(super) const BINDING: &dyn Binding = &Kubeconfig;
+pub(in crate::bindings) const BINDING: &dyn Binding = &Kubeconfig;
 
 struct Kubeconfig;
 
@@ -49,9 +49,10 @@ impl Binding for Kubeconfig {
     }
 
     fn locate(&self, find: &Find<'_>) -> Result<Arc<dyn Decide>, String> {
+        let interface = find.interface("kubeconfig");
         Ok(Arc::new(Functions {
-            require: find.function(INTERFACE, "require")?,
-            transform: find.function(INTERFACE, "transform")?,
+            require: find.function(&interface, "require")?,
+            transform: find.function(&interface, "transform")?,
         }))
     }
 }
@@ -166,6 +167,8 @@ impl Lower {
             InputValue::Fresh(_)
             | InputValue::Stale(_)
             | InputValue::Ahead(_)
+            | InputValue::Behind(_)
+            | InputValue::Unsure(_)
             | InputValue::Every(_)
             | InputValue::Outcome(_)
             | InputValue::CertificateRequest(_)
@@ -178,32 +181,6 @@ impl Lower {
         wit_kubeconfig::Input {
             role: self.text(&input.role),
             value,
-        }
-    }
-
-    fn service(&mut self, service: &Service) -> wit_kubeconfig::Service {
-        wit_kubeconfig::Service {
-            reference: self.reference(&service.reference),
-            service_type: self.text(&service.service_type),
-            cluster_ips: self.list(&service.cluster_ips, |lower, ip| lower.text(ip)),
-            external_name: self.maybe(service.external_name.as_deref()),
-            ingress: self.list(&service.ingress, |lower, host| lower.text(host)),
-            ports: self.list(&service.ports, Self::port),
-        }
-    }
-
-    fn port(&mut self, port: &ServicePort) -> wit_kubeconfig::ServicePort {
-        wit_kubeconfig::ServicePort {
-            name: self.maybe(port.name.as_deref()),
-            port: port.port,
-            target_port: self.maybe(port.target_port.as_deref()),
-            node_port: port.node_port,
-            protocol: match port.protocol {
-                Protocol::Tcp => wit_kubeconfig::Protocol::Tcp,
-                Protocol::Udp => wit_kubeconfig::Protocol::Udp,
-                Protocol::Sctp => wit_kubeconfig::Protocol::Sctp,
-            },
-            app_protocol: self.maybe(port.app_protocol.as_deref()),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The objects world: its functions, and the conversion of their arguments and answers.
 
+mod forms;
+mod holes;
 mod secrets;
 
 use super::{Binding, Decide, decided, wit};
@@ -13,63 +15,88 @@ use generated::exports::transom::policy::objects as wit_objects;
 use generated::transom::policy::inputs;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use transom_core::contract::decide::{
-    Absence, Age, CertificateRequest, Form, Input, InputValue, LabelOperator, LabelTerm, Member,
-    Need, Query, RequestContent, Requirement, Review, Wake, Who,
-};
-use transom_core::contract::objects::{Apply, Filled, Hole, Objects, Ownership};
+use transom_core::contract::decide::{Form, Input, InputValue, Need, Requirement};
+use transom_core::contract::objects::{Apply, Objects, Ownership};
 use transom_core::contract::{Context, Primary, Refusal, Timed};
 use transom_core::failure::Failure;
 use transom_core::world::{OBJECTS, World};
-use wasmtime::component::Instance;
+use wasmtime::component::{self, Instance};
 use wasmtime::{Result as WasmResult, Store};
 
-mod generated {
+pub(in crate::bindings) mod generated {
     wasmtime::component::bindgen!({
-        path: "../../wit",
+        path: "../../wit/released/0.1.0",
         inline: "
             package transom:host;
             world objects {
                 export transom:policy/objects@0.1.0;
             }
         ",
-        with: { "transom:policy/types@0.1.0": crate::bindings::v0_1::generated::transom::policy::types },
+        with: {
+            "transom:policy/types@0.1.0": crate::bindings::v0_1::generated::transom::policy::types,
+            "transom:policy/credentials@0.1.0": crate::bindings::v0_1::kubeconfig::generated::transom::policy::credentials,
+            "transom:policy/proposals@0.1.0": crate::bindings::v0_1::kubeconfig::generated::transom::policy::proposals,
+            "transom:policy/services@0.1.0": crate::bindings::v0_1::kubeconfig::generated::transom::policy::services,
+        },
     });
 }
 
-const INTERFACE: &str = "transom:policy/objects@0.1.0";
-
 /// The binding of this world.
-pub(super) const BINDING: &dyn Binding = &ObjectsBinding;
+pub(super) const BINDING: &dyn Binding = &ObjectsBinding(V0_1);
 
-struct ObjectsBinding;
+/// The world in a generation.
+pub(in crate::bindings) struct ObjectsBinding<F>(pub(in crate::bindings) F);
 
-impl Binding for ObjectsBinding {
+impl<F: Forms> Binding for ObjectsBinding<F> {
     fn world(&self) -> &'static dyn World {
         OBJECTS
     }
 
     fn locate(&self, find: &Find<'_>) -> Result<Arc<dyn Decide>, String> {
-        Ok(Arc::new(Functions {
-            require: find.function(INTERFACE, "require")?,
-            reconcile: find.function(INTERFACE, "reconcile")?,
+        let interface = find.interface("objects");
+        Ok(Arc::new(Functions::<F> {
+            require: find.function(&interface, "require")?,
+            reconcile: find.function(&interface, "reconcile")?,
         }))
     }
 }
 
-struct Functions {
+/// The forms in which inputs are asked for and cross in a generation: each may add some to those of the one before.
+pub(in crate::bindings) trait Forms: Send + Sync + 'static {
+    /// One thing that was found.
+    type Input: component::Lower;
+    /// What `require` answers.
+    type Requirement: component::Lift;
+
+    /// Converts what was found.
+    fn input(lower: &mut Lower, input: &Input) -> Self::Input;
+
+    /// Converts what is needed.
+    fn requirement(lift: &mut Lift<'_>, required: Self::Requirement) -> Requirement;
+}
+
+forms! {
+    /// The forms of 0.1.
+    V0_1: wit_objects, inputs;
+    |lift| {}
+    |lower| {
+        // No guest of this generation can ask for what has such a value.
+        InputValue::Behind(_) | InputValue::Unsure(_) => inputs::Value::Present,
+    }
+}
+
+struct Functions<F: Forms> {
     /// Returns what must be read.
-    require: Function<Arguments, Required>,
+    require: Function<Arguments<F>, Result<F::Requirement, wit::Failure>>,
     /// Returns what objects are to say.
-    reconcile: Function<Arguments, Reconciled>,
+    reconcile: Function<Arguments<F>, Reconciled>,
 }
 
 /// The arguments of both functions: context, primary, and what was found.
-type Arguments = (wit::Context, wit::Primary, Vec<inputs::Input>);
-type Required = Result<wit_objects::Requirement, wit::Failure>;
+type Arguments<F> = (wit::Context, wit::Primary, Vec<<F as Forms>::Input>);
 type Reconciled = Result<wit_objects::Answer, wit::Failure>;
 
-impl Decide for Functions {
+impl<F: Forms> Decide for Functions<F> {
     fn check(&self, store: &mut Store<CallState>, instance: &Instance) -> WasmResult<()> {
         self.require.check(store, instance)?;
         self.reconcile.check(store, instance).map(drop)
@@ -86,8 +113,8 @@ impl Decide for Functions {
         guest.call(
             limits,
             &self.require,
-            |lower| lower.for_objects(context, primary, found),
-            Lift::required,
+            |lower| Self::arguments(lower, context, primary, found),
+            |lift, answer| lift.answer(answer, F::requirement),
         )
     }
 
@@ -137,7 +164,20 @@ impl Decide for Functions {
     }
 }
 
-impl Functions {
+impl<F: Forms> Functions<F> {
+    fn arguments(
+        lower: &mut Lower,
+        context: &Context,
+        primary: &Primary,
+        inputs: &[Input],
+    ) -> Arguments<F> {
+        (
+            lower.context(context),
+            lower.primary(primary),
+            lower.list(inputs, F::input),
+        )
+    }
+
     fn reconcile(
         &self,
         guest: &Guest,
@@ -149,7 +189,7 @@ impl Functions {
         guest.call(
             limits,
             &self.reconcile,
-            |lower| lower.for_objects(context, primary, inputs),
+            |lower| Self::arguments(lower, context, primary, inputs),
             Lift::objects,
         )
     }
@@ -162,159 +202,7 @@ fn shown(need: &Need) -> Value {
     shown
 }
 
-impl Lower {
-    fn for_objects(&mut self, context: &Context, primary: &Primary, inputs: &[Input]) -> Arguments {
-        let input = |lower: &mut Self, input: &Input| inputs::Input {
-            role: lower.text(&input.role),
-            value: match &input.value {
-                InputValue::Object(fields) => inputs::Value::Object(lower.json(fields)),
-                InputValue::Absent => inputs::Value::Absent,
-                InputValue::Fresh(until) => inputs::Value::Fresh(*until),
-                InputValue::Stale(since) => inputs::Value::Stale(*since),
-                InputValue::Ahead(until) => inputs::Value::Ahead(*until),
-                InputValue::Every(members) => {
-                    inputs::Value::Every(lower.list(members, Self::member))
-                }
-                InputValue::Outcome(outcome) => inputs::Value::Outcome(inputs::Outcome {
-                    state: lower.text(&outcome.state),
-                    reason: lower.text(&outcome.reason),
-                    since_seconds: outcome.since_seconds,
-                    failures: outcome.failures,
-                }),
-                InputValue::CertificateRequest(request) => {
-                    inputs::Value::CertificateRequest(lower.certificate_request(request))
-                }
-                InputValue::Secret(bytes) => {
-                    inputs::Value::Secret(lower.list(bytes, Self::secret_bytes))
-                }
-                InputValue::Certificate(content) => {
-                    inputs::Value::Certificate(lower.certificate(content))
-                }
-                InputValue::Allowed => inputs::Value::Allowed,
-                InputValue::Denied(why) => inputs::Value::Denied(lower.text(why)),
-                InputValue::Count(number) => inputs::Value::Count(*number),
-                // No guest of this world can ask for another form.
-                InputValue::Present | InputValue::Service(_) | InputValue::Kubeconfig(_) => {
-                    inputs::Value::Present
-                }
-            },
-        };
-        (
-            self.context(context),
-            self.primary(primary),
-            self.list(inputs, input),
-        )
-    }
-
-    fn texts(&mut self, texts: &[String]) -> Vec<String> {
-        self.list(texts, |lower, text| lower.text(text))
-    }
-
-    fn certificate_request(&mut self, request: &CertificateRequest) -> inputs::CertificateRequest {
-        inputs::CertificateRequest {
-            signer: self.text(&request.signer),
-            requester: self.text(&request.requester),
-            groups: self.texts(&request.groups),
-            usages: self.texts(&request.usages),
-            seconds: request.seconds,
-            content: match &request.content {
-                RequestContent::Readable(requested) => {
-                    inputs::RequestContent::Readable(inputs::Requested {
-                        common_name: self.maybe(requested.common_name.as_deref()),
-                        organisations: self.texts(&requested.organisations),
-                        other_subject: self.texts(&requested.other_subject),
-                        names: self.texts(&requested.names),
-                        key: self.text(&requested.key),
-                        key_bits: requested.key_bits,
-                    })
-                }
-                RequestContent::Malformed(why) => inputs::RequestContent::Malformed(self.text(why)),
-            },
-        }
-    }
-
-    fn member(&mut self, member: &Member) -> inputs::Member {
-        inputs::Member {
-            namespace: self.maybe(member.namespace.as_deref()),
-            name: self.text(&member.name),
-            fields: self.json(&member.fields),
-        }
-    }
-}
-
 impl Lift<'_> {
-    fn required(&mut self, answer: Required) -> Result<Requirement, Refusal> {
-        self.answer(answer, |lift, required| Requirement {
-            target: None,
-            targets: lift.list(required.targets, Self::reference),
-            needs: lift.list(required.needs, Self::need_of_object),
-        })
-    }
-
-    fn need_of_object(&mut self, need: inputs::Need) -> Need {
-        Need {
-            role: self.text(need.role),
-            reference: self.reference(need.reference),
-            form: match need.form {
-                inputs::Form::Presence => Form::Presence,
-                inputs::Form::Object => Form::Object,
-                inputs::Form::Age(age) => Form::Age(Age {
-                    field: self.text(age.field),
-                    seconds: age.seconds,
-                }),
-                inputs::Form::Every(query) => Form::Every(Query {
-                    labels: self.list(query.labels, Self::label_term),
-                    names_only: query.names_only,
-                    terminating: query.terminating,
-                }),
-                inputs::Form::Outcome => Form::Outcome,
-                inputs::Form::CertificateRequest => Form::CertificateRequest,
-                inputs::Form::Secret(keys) => Form::Secret(self.list(keys, Self::text)),
-                inputs::Form::Certificate(keys) => Form::Certificate(self.certificate_keys(keys)),
-                inputs::Form::Access(review) => Form::Access(self.review(review)),
-                inputs::Form::Count(labels) => Form::Count(self.list(labels, Self::label_term)),
-            },
-            absence: match need.absence {
-                inputs::Absence::Wait(reason) => Absence::Wait(self.reason(reason)),
-                inputs::Absence::Fail(reason) => Absence::Fail(self.reason(reason)),
-                inputs::Absence::Fine => Absence::Fine,
-            },
-            wake: match need.wake {
-                inputs::Wake::Change => Wake::Change,
-                inputs::Wake::Presence => Wake::Presence,
-                inputs::Wake::Never => Wake::Never,
-            },
-        }
-    }
-
-    fn review(&mut self, review: inputs::Review) -> Review {
-        Review {
-            who: match review.who {
-                inputs::Who::Requester => Who::Requester,
-                inputs::Who::Agent => Who::Agent,
-            },
-            verb: self.text(review.verb),
-            group: self.text(review.group),
-            resource: self.text(review.resource),
-            subresource: self.maybe(review.subresource),
-            namespace: self.maybe(review.namespace),
-            name: self.maybe(review.name),
-        }
-    }
-
-    fn label_term(&mut self, term: inputs::LabelTerm) -> LabelTerm {
-        LabelTerm {
-            key: self.text(term.key),
-            operator: match term.operator {
-                inputs::Operator::In => LabelOperator::In,
-                inputs::Operator::NotIn => LabelOperator::NotIn,
-                inputs::Operator::Exists => LabelOperator::Exists,
-                inputs::Operator::DoesNotExist => LabelOperator::DoesNotExist,
-            },
-            values: self.list(term.values, Self::text),
-        }
-    }
-
     fn objects(&mut self, answer: Reconciled) -> Result<Timed<Objects>, Refusal> {
         self.answer(answer, |lift, answer| Timed {
             answer: Objects {
@@ -325,12 +213,7 @@ impl Lift<'_> {
                         wit_objects::Ownership::Fields => Ownership::Fields,
                     },
                     content: lift.text(desired.content),
-                    holes: lift.list(desired.holes, |lift, filled| Filled {
-                        path: lift.text(filled.path),
-                        hole: match filled.hole {
-                            wit_objects::Hole::Bytes(reference) => Hole::Bytes(reference),
-                        },
-                    }),
+                    holes: lift.list(desired.holes, Self::filled),
                 }),
                 remove: lift.list(answer.remove, Self::reference),
                 keep_finalizer: answer.keep_finalizer,

@@ -6,15 +6,12 @@ use super::wit;
 use crate::call::CallState;
 use crate::guest::{Find, Function};
 use crate::measure::{Lift, Lower};
-use transom_core::contract::description::{
-    DeclaredReason, Description, ObjectPattern, Read, ReadGrant, SuggestedGrant, WriteGrant,
-};
+use transom_core::contract::decide::{LabelOperator, LabelTerm, Review, Who};
+use transom_core::contract::description::{DeclaredReason, Description, Read};
 use transom_core::contract::{Context, Primary, Problem, Refusal};
 use transom_core::reference::ObjectRef;
 use wasmtime::component::Instance;
 use wasmtime::{Result as WasmResult, Store};
-
-const INTERFACE: &str = "transom:policy/guest@0.1.0";
 
 /// The functions that every guest has.
 pub(crate) struct About {
@@ -26,9 +23,10 @@ pub(crate) struct About {
 
 impl About {
     pub(crate) fn locate(find: &Find<'_>) -> Result<Self, String> {
+        let interface = find.interface("guest");
         Ok(Self {
-            describe: find.function(INTERFACE, "describe")?,
-            validate: find.function(INTERFACE, "validate")?,
+            describe: find.function(&interface, "describe")?,
+            validate: find.function(&interface, "validate")?,
         })
     }
 
@@ -77,7 +75,7 @@ impl Lower {
 }
 
 impl Lift<'_> {
-    pub(super) fn reference(&mut self, reference: wit::ObjectRef) -> ObjectRef {
+    pub(in crate::bindings) fn reference(&mut self, reference: wit::ObjectRef) -> ObjectRef {
         ObjectRef {
             cluster: self.text(reference.cluster),
             api_version: self.text(reference.api_version),
@@ -92,6 +90,34 @@ impl Lift<'_> {
             reason: self.reason(problem.reason),
             message: self.sentence(problem.message),
             field: problem.field.map(|field| self.sentence(field)),
+        }
+    }
+
+    pub(in crate::bindings) fn label_term(&mut self, term: wit::LabelTerm) -> LabelTerm {
+        LabelTerm {
+            key: self.text(term.key),
+            operator: match term.operator {
+                wit::Operator::In => LabelOperator::In,
+                wit::Operator::NotIn => LabelOperator::NotIn,
+                wit::Operator::Exists => LabelOperator::Exists,
+                wit::Operator::DoesNotExist => LabelOperator::DoesNotExist,
+            },
+            values: self.list(term.values, Self::text),
+        }
+    }
+
+    pub(in crate::bindings) fn review(&mut self, review: wit::Review) -> Review {
+        Review {
+            who: match review.who {
+                wit::Who::Requester => Who::Requester,
+                wit::Who::Agent => Who::Agent,
+            },
+            verb: self.text(review.verb),
+            group: self.text(review.group),
+            resource: self.text(review.resource),
+            subresource: self.maybe(review.subresource),
+            namespace: self.maybe(review.namespace),
+            name: self.maybe(review.name),
         }
     }
 
@@ -131,43 +157,7 @@ impl Lift<'_> {
             reads: self.list(description.reads, Self::read),
             reasons: self.list(description.reasons, Self::declared_reason),
             settings_schema: self.text(description.settings_schema),
-            grant: SuggestedGrant {
-                read: self.list(description.grant.read, Self::read_grant),
-                write: self.list(description.grant.write, Self::write_grant),
-            },
-        }
-    }
-
-    fn object_pattern(&mut self, pattern: guest::ObjectPattern) -> ObjectPattern {
-        ObjectPattern {
-            api_version: self.text(pattern.api_version),
-            kind: self.text(pattern.kind),
-            namespace: self.maybe(pattern.namespace),
-            name: self.text(pattern.name),
-        }
-    }
-
-    fn read_grant(&mut self, grant: guest::ReadGrant) -> ReadGrant {
-        ReadGrant {
-            role: self.text(grant.role),
-            object: self.object_pattern(grant.object),
-            keys: self.list(grant.keys, Self::text),
-            why: self.sentence(grant.why),
-        }
-    }
-
-    fn write_grant(&mut self, grant: guest::WriteGrant) -> WriteGrant {
-        WriteGrant {
-            object: grant.object.map(|object| self.object_pattern(object)),
-            fields: self.list(grant.fields, Self::text),
-            taint_keys: self.list(grant.taint_keys, Self::text),
-            conditions: self.list(grant.conditions, Self::text),
-            servers: self.list(grant.servers, Self::text),
-            authorities: self.list(grant.authorities, Self::text),
-            holes: self.list(grant.holes, |lift, hole| {
-                (lift.text(hole.path), lift.list(hole.roles, Self::text))
-            }),
-            why: self.sentence(grant.why),
+            grant: self.suggested_grant(description.grant),
         }
     }
 

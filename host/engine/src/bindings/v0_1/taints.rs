@@ -23,7 +23,7 @@ use wasmtime::{Result as WasmResult, Store};
 
 mod generated {
     wasmtime::component::bindgen!({
-        path: "../../wit",
+        path: "../../wit/released/0.1.0",
         inline: "
             package transom:host;
             world taints {
@@ -35,7 +35,7 @@ mod generated {
 }
 
 /// The binding of this world.
-pub(super) const BINDING: &dyn Binding = &Taints;
+pub(in crate::bindings) const BINDING: &dyn Binding = &Taints;
 
 struct Taints;
 
@@ -45,7 +45,7 @@ impl Binding for Taints {
     }
 
     fn locate(&self, find: &Find<'_>) -> Result<Arc<dyn Decide>, String> {
-        let compute = find.function("transom:policy/taints@0.1.0", "compute")?;
+        let compute = find.function(&find.interface("taints"), "compute")?;
         Ok(Arc::new(Functions { compute }))
     }
 

@@ -16,7 +16,7 @@ use wasmtime::{Result as WasmResult, Store};
 
 mod generated {
     wasmtime::component::bindgen!({
-        path: "../../wit",
+        path: "../../wit/released/0.1.0",
         inline: "
             package transom:host;
             world trigger {
@@ -26,8 +26,6 @@ mod generated {
         with: { "transom:policy/types@0.1.0": crate::bindings::v0_1::generated::transom::policy::types },
     });
 }
-
-const INTERFACE: &str = "transom:policy/trigger@0.1.0";
 
 /// The functions of a trigger guest.
 pub(crate) struct Functions {
@@ -39,9 +37,10 @@ pub(crate) struct Functions {
 
 impl Functions {
     pub(crate) fn locate(find: &Find<'_>) -> Result<Self, String> {
+        let interface = find.interface("trigger");
         Ok(Self {
-            ready: find.function(INTERFACE, "ready")?,
-            evaluate: find.function(INTERFACE, "evaluate")?,
+            ready: find.function(&interface, "ready")?,
+            evaluate: find.function(&interface, "evaluate")?,
         })
     }
 

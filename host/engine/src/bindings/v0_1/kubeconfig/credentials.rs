@@ -8,7 +8,7 @@ use transom_core::contract::credentials::{
 };
 
 impl Lower {
-    pub(super) fn source(&mut self, view: &SourceView) -> wit_credentials::Kubeconfig {
+    pub(in crate::bindings) fn source(&mut self, view: &SourceView) -> wit_credentials::Kubeconfig {
         wit_credentials::Kubeconfig {
             clusters: self.list(&view.clusters, Self::cluster),
             users: self.list(&view.users, Self::user),
@@ -94,7 +94,7 @@ fn numbers(credential: &Credential) -> wit_credentials::Credential {
 }
 
 impl Lift<'_> {
-    pub(super) fn proposal(&mut self, proposal: wit_proposals::Proposal) -> Proposal {
+    pub(in crate::bindings) fn proposal(&mut self, proposal: wit_proposals::Proposal) -> Proposal {
         Proposal {
             clusters: self.list(proposal.clusters, Self::proposed_cluster),
             users: self.list(proposal.users, Self::proposed_user),

@@ -7,7 +7,7 @@ use transom_core::contract::secrets::{
 };
 
 impl Lower {
-    pub(super) fn secret_bytes(&mut self, bytes: &SecretBytes) -> wit::SecretBytes {
+    pub(in crate::bindings) fn secret_bytes(&mut self, bytes: &SecretBytes) -> wit::SecretBytes {
         wit::SecretBytes {
             key: self.text(&bytes.key),
             reference: bytes.reference,
@@ -15,7 +15,10 @@ impl Lower {
         }
     }
 
-    pub(super) fn certificate(&mut self, content: &CertificateContent) -> wit::CertificateContent {
+    pub(in crate::bindings) fn certificate(
+        &mut self,
+        content: &CertificateContent,
+    ) -> wit::CertificateContent {
         match content {
             CertificateContent::Malformed(why) => {
                 wit::CertificateContent::Malformed(self.text(why))
@@ -41,7 +44,10 @@ impl Lower {
 }
 
 impl Lift<'_> {
-    pub(super) fn certificate_keys(&mut self, keys: wit::CertificateKeys) -> CertificateKeys {
+    pub(in crate::bindings) fn certificate_keys(
+        &mut self,
+        keys: wit::CertificateKeys,
+    ) -> CertificateKeys {
         CertificateKeys {
             certificate: self.text(keys.certificate),
             private_key: self.maybe(keys.private_key),

@@ -1,0 +1,158 @@
+//! The grant that a guest suggests, for people and as JSON.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use transom_core::contract::decide::LabelTerm;
+use transom_core::contract::description::{
+    AskGrant, HoleGrant, ObjectPattern, ReadGrant, SuggestedGrant, WriteGrant,
+};
+
+/// What a policy has to grant, by default.
+pub(super) fn print(grant: &SuggestedGrant, line: &impl Fn(&str, &str)) {
+    for term in &grant.primary_labels {
+        line("primaries", &label(term));
+    }
+    for (name, template) in &grant.names {
+        line("template", &format!("{name}: {template}"));
+    }
+    for one in &grant.read {
+        let keys = match one.keys.as_slice() {
+            [] => String::new(),
+            keys => format!(", keys {}", keys.join(", ")),
+        };
+        let every = match one.every {
+            None => String::new(),
+            Some(every) => format!(", at most {} at once", every.objects),
+        };
+        line(
+            "asks for",
+            &format!("{} as `{}`{keys}{every}", shown(&one.object), one.role),
+        );
+        line("  why", &one.why);
+    }
+    for AskGrant { review, why } in &grant.ask {
+        let part = review.subresource.as_ref();
+        let part = part.map_or_else(String::new, |part| format!("/{part}"));
+        let (who, verb) = (review.who, &review.verb);
+        let what = format!("{}{part} of `{}`", review.resource, review.group);
+        line("asks", &format!("whether the {who:?} may {verb} {what}"));
+        line("  why", why);
+    }
+    grant.write.iter().for_each(|one| print_write(one, line));
+    if let Some(finalizer) = &grant.finalizer {
+        line("finalizer", finalizer);
+    }
+}
+
+fn print_write(one: &WriteGrant, line: &impl Fn(&str, &str)) {
+    let object = one.object.as_ref();
+    let object = object.map_or_else(|| "the primary".to_owned(), shown);
+    let verbs: Vec<String> = one.verbs.iter().map(|verb| format!("{verb:?}")).collect();
+    let verbs = verbs.join(", ").to_lowercase();
+    let fields = match one.fields.is_empty() {
+        true => String::new(),
+        false => format!(": {}", one.fields.join(", ")),
+    };
+    line("writes", &format!("{object} ({verbs}){fields}"));
+    for (path, values) in &one.values {
+        let values = match values.is_empty() {
+            true => "none".to_owned(),
+            false => values.join(", "),
+        };
+        line("  values", &format!("{path}: {values}"));
+    }
+    for term in &one.labels {
+        line("  labels", &label(term));
+    }
+    for (name, each) in [
+        ("  finalizer", &one.finalizers),
+        ("  taint key", &one.taint_keys),
+        ("  condition", &one.conditions),
+        ("  signer", &one.signers),
+    ] {
+        each.iter().for_each(|item| line(name, item));
+    }
+    let from = [("  server of", &one.servers), ("  CA of", &one.authorities)];
+    for (label, roles) in from.into_iter().filter(|(_, roles)| !roles.is_empty()) {
+        line(label, &roles.join(", "));
+    }
+    for hole in &one.holes {
+        let path = &hole.path;
+        for (label, roles) in [
+            ("  bytes", &hole.bytes),
+            ("  kubeconfig", &hole.kubeconfigs),
+        ] {
+            if !roles.is_empty() {
+                line(label, &format!("{path} of {}", roles.join(", ")));
+            }
+        }
+        for (api_version, kind) in &hole.manifests {
+            line("  objects", &format!("{path} of {api_version} {kind}"));
+        }
+    }
+    line("  why", &one.why);
+}
+
+fn shown(object: &ObjectPattern) -> String {
+    let ObjectPattern {
+        api_version,
+        kind,
+        namespace,
+        name,
+    } = object;
+    let namespace = namespace
+        .as_ref()
+        .map_or_else(String::new, |it| format!("{it}/"));
+    format!("{api_version} {kind} {namespace}{name}")
+}
+
+fn label(term: &LabelTerm) -> String {
+    let values = term.values.join(", ");
+    format!("{} {:?} {values}", term.key, term.operator)
+        .trim_end()
+        .to_owned()
+}
+
+pub(super) fn as_json(grant: &SuggestedGrant) -> Value {
+    let read: Vec<Value> = grant.read.iter().map(read_as_json).collect();
+    let ask: Vec<Value> = grant
+        .ask
+        .iter()
+        .map(|one| json!({"review": one.review, "why": one.why}))
+        .collect();
+    let write: Vec<Value> = grant.write.iter().map(write_as_json).collect();
+    json!({
+        "primaryLabels": grant.primary_labels, "names": grant.names.iter().cloned().collect::<BTreeMap<_, _>>(),
+        "read": read, "ask": ask, "write": write, "finalizer": grant.finalizer,
+    })
+}
+
+fn object_as_json(object: &ObjectPattern) -> Value {
+    json!({
+        "apiVersion": object.api_version, "kind": object.kind, "namespace": object.namespace, "name": object.name,
+    })
+}
+
+fn read_as_json(one: &ReadGrant) -> Value {
+    json!({"role": one.role, "object": object_as_json(&one.object), "keys": one.keys, "every": one.every, "why": one.why})
+}
+
+fn write_as_json(one: &WriteGrant) -> Value {
+    let hole = |hole: &HoleGrant| {
+        let kinds = hole.manifests.iter();
+        let kinds: Vec<Value> = kinds
+            .map(|(version, kind)| json!({"apiVersion": version, "kind": kind}))
+            .collect();
+        (
+            hole.path.clone(),
+            json!({"bytes": hole.bytes, "kubeconfig": hole.kubeconfigs, "manifests": kinds}),
+        )
+    };
+    json!({
+        "object": one.object.as_ref().map(object_as_json), "verbs": one.verbs, "fields": one.fields,
+        "values": one.values.iter().cloned().collect::<BTreeMap<_, _>>(), "labels": one.labels,
+        "finalizers": one.finalizers, "taintKeys": one.taint_keys, "conditions": one.conditions, "signers": one.signers,
+        "servers": one.servers, "authorities": one.authorities,
+        "holes": one.holes.iter().map(hole).collect::<BTreeMap<_, _>>(), "why": one.why,
+    })
+}

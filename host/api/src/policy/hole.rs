@@ -1,0 +1,33 @@
+//! What a field of a Secret may be filled with. The shape only.
+
+use super::v1;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a field of a Secret may be filled with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct HoleGrant {
+    /// Roles of Secrets: their bytes, as they are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bytes: Vec<String>,
+    /// Roles of Secrets: a kubeconfig that is made of one of theirs. `kubeconfig` of the write grant says where its credential
+    /// may go.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kubeconfig: Vec<String>,
+    /// The kinds of the objects of a text in YAML. With them the field gets such a text, and bytes and kubeconfigs go into the
+    /// data of Secrets in it. Kinds that give rights, and policies, cannot be granted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub manifests: Vec<ManifestKind>,
+}
+
+/// A kind of objects.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ManifestKind {
+    /// Group and version.
+    #[serde(default = "v1")]
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+}

@@ -1,0 +1,250 @@
+//! When the agent itself saw fields of objects change, by its own clock. Of a heartbeat that says more than the time that it
+//! carries: that comes from a clock which may be wrong.
+
+use super::age::{Freshness, Sight, field};
+use super::seen::Observed;
+use crate::contract::decide::Age;
+use crate::digest::Digest;
+use crate::object::Object;
+use crate::reference::ObjectRef;
+use crate::time::parse_rfc3339;
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// Fields of one object that are kept; guests ask for one or two.
+const MOST: usize = 16;
+
+/// What was seen of the fields that guests ask for, by object. The time runs only while the agent looks: it begins when a
+/// field is first seen, and anew when the object comes back or can be read again.
+#[derive(Clone, Debug, Default)]
+pub struct Sightings {
+    objects: HashMap<ObjectRef, Vec<Sighting>>,
+}
+
+/// One field: what it says, and since when.
+#[derive(Clone, Debug)]
+struct Sighting {
+    field: String,
+    value: Digest,
+    sight: Sight,
+}
+
+impl Sightings {
+    /// How long ago a field changed; from now on its changes are kept.
+    pub fn freshness(&mut self, object: Option<&Object>, age: &Age, now_seconds: i64) -> Freshness {
+        let value = object.and_then(|object| Some((object, field(object, &age.field)?)));
+        let Some((object, value)) = value else {
+            return Freshness::Absent;
+        };
+        let fields = self.objects.entry(object.reference.clone()).or_default();
+        let kept = fields.iter_mut().find(|kept| kept.field == age.field);
+        let sight = match kept {
+            Some(kept) => kept.see(value, now_seconds),
+            None => {
+                if fields.len() >= MOST {
+                    fields.remove(0);
+                }
+                let first = Sighting::first(age.field.clone(), value, now_seconds);
+                let sight = first.sight;
+                fields.push(first);
+                sight
+            }
+        };
+        Freshness::observed(sight, age, now_seconds)
+    }
+
+    /// Takes in what is observed of an object. One that is gone or cannot be read is forgotten.
+    pub fn observe(&mut self, object: &ObjectRef, observed: Observed<'_>, now_seconds: i64) {
+        let Some(fields) = self.objects.get_mut(object) else {
+            return;
+        };
+        fields.retain_mut(|kept| {
+            let value = observed.object().and_then(|now| field(now, &kept.field));
+            value.map(|value| kept.see(value, now_seconds)).is_some()
+        });
+        if fields.is_empty() {
+            self.objects.remove(object);
+        }
+    }
+
+    /// Keeps only these objects.
+    pub fn keep(&mut self, is_kept: impl Fn(&ObjectRef) -> bool) {
+        self.objects.retain(|object, _| is_kept(object));
+    }
+}
+
+impl Sighting {
+    fn first(field: String, value: &Value, now_seconds: i64) -> Self {
+        Self {
+            field,
+            value: Digest::of(value),
+            sight: Sight {
+                told: value.as_str().and_then(parse_rfc3339),
+                at_seconds: now_seconds,
+                moved: false,
+            },
+        }
+    }
+
+    /// What was seen of it, and of what it says now.
+    fn see(&mut self, value: &Value, now_seconds: i64) -> Sight {
+        let now = Self::first(String::new(), value, now_seconds);
+        if self.value != now.value {
+            self.value = now.value;
+            self.sight = Sight {
+                moved: true,
+                ..now.sight
+            };
+        }
+        self.sight
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{hosted, object};
+    use serde_json::json;
+
+    fn limit(field: &str) -> Age {
+        Age {
+            field: field.to_owned(),
+            seconds: 300,
+        }
+    }
+
+    fn lease(renewed: Value) -> Object {
+        object(
+            hosted("x"),
+            json!({"spec": {"renewTime": renewed}, "metadata": {}}),
+        )
+    }
+
+    #[test]
+    fn the_time_begins_with_the_first_sight_and_with_each_change() {
+        use Freshness::{Absent, Ahead, Behind, Fresh, Stale, Unsure};
+        let (mut sightings, age) = (Sightings::default(), limit("spec.renewTime"));
+        // The agent starts at 10,000, which is 02:46:40.
+        for (said, now, expected) in [
+            // It stopped, or its clock is behind.
+            (
+                json!("1970-01-01T02:41:40Z"),
+                10_000,
+                Unsure { until: 10_300 },
+            ),
+            (
+                json!("1970-01-01T02:41:40Z"),
+                10_299,
+                Unsure { until: 10_300 },
+            ),
+            (
+                json!("1970-01-01T02:41:40Z"),
+                10_300,
+                Stale { since: 10_300 },
+            ),
+            (
+                json!("1970-01-01T02:41:41Z"),
+                10_400,
+                Behind { until: 10_700 },
+            ),
+            (
+                json!("1970-01-01T02:42:00Z"),
+                10_500,
+                Behind { until: 10_800 },
+            ),
+            (
+                json!("1970-01-01T02:42:00Z"),
+                10_800,
+                Stale { since: 10_800 },
+            ),
+            // It lies 299 s back, then 300 s ahead.
+            (
+                json!("1970-01-01T02:55:01Z"),
+                10_800,
+                Fresh { until: 11_100 },
+            ),
+            (
+                json!("1970-01-01T02:55:01Z"),
+                11_099,
+                Fresh { until: 11_100 },
+            ),
+            (
+                json!("1970-01-01T03:10:00Z"),
+                11_100,
+                Ahead { until: 11_400 },
+            ),
+            (
+                json!("1970-01-01T03:10:00Z"),
+                11_400,
+                Stale { since: 11_400 },
+            ),
+            // It need not be a time.
+            (json!(7), 11_500, Fresh { until: 11_800 }),
+            // The clock of the agent was set back.
+            (json!(7), 10_000, Fresh { until: 10_300 }),
+            (json!(null), 10_700, Absent),
+        ] {
+            let lease = lease(said.clone());
+            let found = sightings.freshness(Some(&lease), &age, now);
+            assert_eq!(found, expected, "{said} at {now}");
+        }
+        for (said, expected) in [
+            (json!("1970-01-01T02:46:40Z"), Fresh { until: 10_300 }),
+            (json!("1970-01-01T02:51:40Z"), Ahead { until: 10_300 }),
+            (json!(7), Unsure { until: 10_300 }),
+        ] {
+            let first = lease(said.clone());
+            let found = Sightings::default().freshness(Some(&first), &age, 10_000);
+            assert_eq!(found, expected, "{said}");
+        }
+        assert_eq!(sightings.freshness(None, &age, 0), Absent);
+        let mut dying = lease(json!(7));
+        dying.body["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:30Z");
+        assert_eq!(sightings.freshness(Some(&dying), &age, 0), Absent);
+    }
+
+    #[test]
+    fn changes_count_from_their_observation_and_not_while_nothing_can_be_seen() {
+        use Freshness::{Fresh, Unsure};
+        let age = limit("spec.renewTime");
+        let (one, other) = (lease(json!(1)), lease(json!(2)));
+        for (observed, read, expected) in [
+            (Observed::Present(&one), &one, Unsure { until: 300 }),
+            (Observed::Present(&other), &other, Fresh { until: 400 }),
+            // Read before the observation arrived.
+            (Observed::Present(&one), &other, Fresh { until: 500 }),
+            (Observed::Gone, &one, Unsure { until: 500 }),
+            (Observed::Unreadable, &one, Unsure { until: 500 }),
+        ] {
+            let mut sightings = Sightings::default();
+            sightings.observe(&one.reference, observed, 0);
+            assert!(sightings.objects.is_empty(), "nobody asked for it");
+            sightings.freshness(Some(&one), &age, 0);
+            sightings.observe(&one.reference, observed, 100);
+            let found = sightings.freshness(Some(read), &age, 200);
+            assert_eq!(found, expected, "{observed:?}");
+        }
+    }
+
+    #[test]
+    fn only_so_many_fields_are_kept_and_only_of_objects_that_count() {
+        let names: Vec<_> = (0..=MOST).map(|at| format!("spec.f{at}")).collect();
+        let fields: Value = (0..=MOST).map(|at| (format!("f{at}"), json!(at))).collect();
+        let asked = object(hosted("x"), json!({"spec": fields, "metadata": {}}));
+        let mut sightings = Sightings::default();
+        for name in &names {
+            sightings.freshness(Some(&asked), &limit(name), 0);
+        }
+        assert_eq!(sightings.objects[&asked.reference].len(), MOST);
+        let again = |at: usize, sightings: &mut Sightings| {
+            sightings.freshness(Some(&asked), &limit(&names[at]), 100)
+        };
+        let unsure = |until| Freshness::Unsure { until };
+        assert_eq!(again(MOST, &mut sightings), unsure(300));
+        assert_eq!(again(0, &mut sightings), unsure(400));
+        sightings.keep(|object| *object == asked.reference);
+        assert_eq!(sightings.objects.len(), 1);
+        sightings.keep(|_| false);
+        assert!(sightings.objects.is_empty());
+    }
+}

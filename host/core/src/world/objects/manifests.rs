@@ -1,0 +1,204 @@
+//! Texts of objects, written by the host: of kinds that the policy grants, each once, and bytes only in the data of Secrets.
+
+use super::fill::{Filler, Place};
+use super::holes::{self, OF_RIGHTS, is_secret};
+use crate::contract::objects::{FilledWithin, MAX_OBJECTS, MAX_TEXT, Manifest};
+use crate::document::emit;
+use crate::failure::Failure;
+use crate::plan::desired::Hole as _;
+use crate::reference::ObjectRef;
+use crate::requirements;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use transom_api::{KnownReason, labels};
+
+/// The text of objects, and when the first client certificate in it ends.
+///
+/// # Errors
+/// `ContractBroken`, `InvalidTargetName`; `WriteNotGranted` for an object, and `CredentialNotGranted` for a hole that is not
+/// granted; the errors of a credential.
+pub(super) fn text(
+    filler: &mut Filler<'_>,
+    all: &[Manifest],
+    place: Place<'_>,
+) -> Result<(String, Option<i64>), Failure> {
+    let name = place.name;
+    if all.is_empty() || all.len() > MAX_OBJECTS {
+        let count = all.len();
+        return broken(format!(
+            "the guest puts {count} objects into {name}; it must be 1 to {MAX_OBJECTS}"
+        ));
+    }
+    let too_large = || {
+        broken(format!(
+            "the objects for {name} are more than 1 MiB of text"
+        ))
+    };
+    let (mut seen, mut text, mut least, mut first) = (BTreeSet::new(), String::new(), 0, None);
+    for manifest in all {
+        let Ok(Value::Object(mut content)) = serde_json::from_str(&manifest.content) else {
+            return broken(format!("an object for {name} is not one JSON object"));
+        };
+        let object = reference(&content, place)?;
+        allowed(&object, &content, place)?;
+        let at = format!("{object} in {name}");
+        if !seen.insert(object.clone()) {
+            return broken(format!("the guest puts {at} twice"));
+        }
+        for filled in &manifest.holes {
+            let of_secret = is_secret(&object.api_version, &object.kind);
+            let (key, bytes, ends) = filled_with(filler, filled, (&at, of_secret), place)?;
+            least += bytes.len();
+            if least > MAX_TEXT {
+                return too_large();
+            }
+            first = first.into_iter().chain(ends).min();
+            put(&mut content, key, &bytes, &at)?;
+        }
+        let content = Value::Object(content);
+        least += size(&content, 0);
+        if least > MAX_TEXT {
+            return too_large();
+        }
+        if !text.is_empty() {
+            text.push_str("---\n");
+        }
+        text.push_str(&emit::to_yaml_in_order(
+            &content,
+            &["apiVersion", "kind", "metadata"],
+        ));
+        if text.len() > MAX_TEXT {
+            return too_large();
+        }
+    }
+    filler.take(text.len())?;
+    Ok((text, first))
+}
+
+fn broken<T>(message: String) -> Result<T, Failure> {
+    Err(Failure::known(KnownReason::ContractBroken, message))
+}
+
+/// Which object a content is.
+fn reference(content: &Map<String, Value>, place: Place<'_>) -> Result<ObjectRef, Failure> {
+    let field = |at: &str| {
+        let mut value = Some(content);
+        let (above, last) = at.rsplit_once('.').unwrap_or(("", at));
+        if !above.is_empty() {
+            value = content.get(above).and_then(Value::as_object);
+        }
+        value.and_then(|map| map.get(last)?.as_str())
+    };
+    let (Some(api_version), Some(kind), Some(name)) =
+        (field("apiVersion"), field("kind"), field("metadata.name"))
+    else {
+        return broken(format!(
+            "an object for {} lacks `apiVersion`, `kind` or `metadata.name`",
+            place.name
+        ));
+    };
+    let of_kind = (api_version.to_owned(), kind.to_owned());
+    if !place.rule.manifests.contains(&of_kind) {
+        let kinds = place.rule.manifests.iter();
+        let kinds: Vec<String> = kinds
+            .map(|(version, kind)| format!("{kind} of {version}"))
+            .collect();
+        // The guest's texts may be long.
+        let shown: String = format!("{kind} of {api_version}")
+            .chars()
+            .take(160)
+            .collect();
+        let message = format!(
+            "the policy does not grant {shown} in {}; granted: {}",
+            place.name,
+            kinds.join(", ")
+        );
+        return Err(Failure::known(KnownReason::WriteNotGranted, message));
+    }
+    let object = ObjectRef::local(api_version, kind, field("metadata.namespace"), name);
+    requirements::possible(&object)?;
+    Ok(object)
+}
+
+/// Checks that an object does not speak for the agent, or give rights, where the text is applied.
+fn allowed(
+    object: &ObjectRef,
+    content: &Map<String, Value>,
+    place: Place<'_>,
+) -> Result<(), Failure> {
+    let maps = ["labels", "annotations"].into_iter();
+    let maps = maps.filter_map(|name| content.get("metadata")?.get(name)?.as_object());
+    let reserved = maps.flat_map(Map::keys).any(|key| labels::is_reserved(key));
+    let of_rights = is_secret(&object.api_version, &object.kind)
+        && content
+            .get("type")
+            .and_then(Value::as_str)
+            .is_some_and(|kind| OF_RIGHTS.contains(&kind));
+    let why = match (reserved, of_rights) {
+        (true, _) => "has a label or an annotation that is reserved for the agent",
+        (false, true) => "has a type that gives rights",
+        (false, false) => return Ok(()),
+    };
+    let message = format!("{object} in {} {why}", place.name);
+    Err(Failure::known(KnownReason::WriteNotGranted, message))
+}
+
+/// The key and the bytes of a hole, and when a certificate in it ends.
+fn filled_with(
+    filler: &mut Filler<'_>,
+    FilledWithin { path, hole }: &FilledWithin,
+    (at, of_secret): (&str, bool),
+    place: Place<'_>,
+) -> Result<(String, Vec<u8>, Option<i64>), Failure> {
+    let key = holes::key_of(path).filter(|_| of_secret);
+    let Some(key) = key else {
+        let path: String = path.chars().take(80).collect();
+        let message =
+            format!("`{path}` of {at} is not filled: it is not below the `data` of a Secret");
+        return Err(Failure::known(KnownReason::CredentialNotGranted, message));
+    };
+    let part = filler.credential(hole, place)?;
+    Ok((key, part.bytes().to_vec(), part.ends_seconds()))
+}
+
+/// Puts bytes under a key of the data, which is not there yet.
+fn put(
+    content: &mut Map<String, Value>,
+    key: String,
+    bytes: &[u8],
+    at: &str,
+) -> Result<(), Failure> {
+    let data = content.entry("data").or_insert_with(|| json!({}));
+    let Value::Object(data) = data else {
+        return broken(format!("`data` of {at} is not a map"));
+    };
+    match data.contains_key(&key) {
+        true => broken(format!(
+            "`data.{key}` of {at} is both in the content and filled"
+        )),
+        false => {
+            data.insert(key, STANDARD.encode(bytes).into());
+            Ok(())
+        }
+    }
+}
+
+/// A lower bound of the bytes of a value as text, so that deep ones are refused before they are written.
+fn size(value: &Value, indent: usize) -> usize {
+    match value {
+        Value::Object(map) => {
+            let entries = map.iter();
+            entries
+                .map(|(key, value)| indent + key.len() + 2 + size(value, indent + 2))
+                .sum()
+        }
+        Value::Array(items) => items
+            .iter()
+            .map(|item| indent + 2 + size(item, indent))
+            .sum(),
+        Value::String(text) => text.len(),
+        _ => 1,
+    }
+}
