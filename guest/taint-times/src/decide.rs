@@ -9,6 +9,13 @@ use transom_guest::{Context, Failure, Primary};
 
 /// The field of a taint that holds its time.
 const TIME: &str = "timeAdded";
+/// The forms of a taint.
+pub(crate) const FORMS: &[&str] = &[
+    r#"{"key": "*", "effect": "*"}"#,
+    r#"{"key": "*", "effect": "*", "timeAdded": "*"}"#,
+    r#"{"key": "*", "value": "*", "effect": "*"}"#,
+    r#"{"key": "*", "value": "*", "effect": "*", "timeAdded": "*"}"#,
+];
 
 /// What is read of a ManagedCluster.
 #[derive(Default, Deserialize)]

@@ -29,14 +29,6 @@ impl Default for Settings {
 /// The guest `taint-times`.
 pub struct TaintTimes;
 
-/// The forms of a taint.
-const FORMS: &[&str] = &[
-    r#"{"key": "*", "effect": "*"}"#,
-    r#"{"key": "*", "effect": "*", "timeAdded": "*"}"#,
-    r#"{"key": "*", "value": "*", "effect": "*"}"#,
-    r#"{"key": "*", "value": "*", "effect": "*", "timeAdded": "*"}"#,
-];
-
 impl Guest for TaintTimes {
     type Settings = Settings;
 
@@ -50,7 +42,7 @@ impl Guest for TaintTimes {
                 &["spec.taints"],
                 "The whole list, with the times of taints that have none.",
             )
-            .of_values(&[("spec.taints", FORMS)])],
+            .of_values(&[("spec.taints", decide::FORMS)])],
             ..Grant::NONE
         },
         ..About::EMPTY

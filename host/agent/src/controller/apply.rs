@@ -172,21 +172,19 @@ impl Controller {
             let done = outcome.steps.get(at);
             let left = done.and_then(|done| done.left.as_deref());
             let left = left.map(|left| (left, fingerprint::of(left)));
+            let before = touched.objects.get_mut(step.target());
             let changed = {
                 let memory = &mut self.memory.lock();
                 if done.is_none_or(|done| done.result.is_err()) {
                     memory.brake.give_back(key, step.target());
                 }
-                memory.end_of_write(key, step.target(), left)
-            };
-            let before = touched.objects.get_mut(step.target());
-            let aged = before
-                .as_ref()
-                .zip(left)
-                .is_some_and(|(before, (left, _))| {
-                    before.is_aged_by(left, self.clock.now_seconds())
+                let seen = before.as_ref().zip(left);
+                let aged = seen.is_some_and(|(before, (left, _))| {
+                    before.is_aged_by(left, &mut memory.sightings, self.clock.now_seconds())
                 });
-            if changed || aged {
+                memory.end_of_write(key, step.target(), left) || aged
+            };
+            if changed {
                 let cause = Cause::Input(step.target().clone());
                 self.queues.push(key, Queued::Reconcile(cause));
             }

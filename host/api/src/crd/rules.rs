@@ -261,7 +261,7 @@ const RULES: [(&str, &str, &str); 38] = [
     ),
     (
         "spec.grant.write",
-        "self.all(w, has(w.kubeconfig) && !has(w.holes)) || self.all(w, (!has(w.kubeconfig) || has(w.holes)) && (size(self) == 1 || !has(w.taintKeys) || size(w.taintKeys) == 0))",
+        "self.all(w, has(w.kubeconfig) && !(has(w.holes) && size(w.holes) > 0)) || self.all(w, (!has(w.kubeconfig) || has(w.holes) && size(w.holes) > 0) && (size(self) == 1 || !has(w.taintKeys) || size(w.taintKeys) == 0))",
         "a policy writes either kubeconfigs, or the taints of its primary, or other objects and fields; use several policies for several of them",
     ),
     (
@@ -286,7 +286,7 @@ const RULES: [(&str, &str, &str); 38] = [
     ),
     (
         "spec.grant.write[]",
-        "self.verbs.all(v, v in ['remove', 'release']) ? !has(self.target) && size(self.fields) == 0 : (size(self.fields) > 0 || has(self.holes)) && !self.verbs.exists(v, v in ['remove', 'release'])",
+        "self.verbs.all(v, v in ['remove', 'release']) ? !has(self.target) && size(self.fields) == 0 : (size(self.fields) > 0 || has(self.holes) && size(self.holes) > 0) && !self.verbs.exists(v, v in ['remove', 'release'])",
         "fields must not be empty without `holes`; with `remove` and `release`, which stand alone, fields and target must be absent",
     ),
     (
@@ -306,7 +306,7 @@ const RULES: [(&str, &str, &str); 38] = [
     ),
     (
         "spec.grant.write[]",
-        "!has(self.holes) || has(self.kubeconfig) == self.holes.exists(p, has(self.holes[p].kubeconfig) && size(self.holes[p].kubeconfig) > 0)",
+        "!has(self.holes) || size(self.holes) == 0 || has(self.kubeconfig) == self.holes.exists(p, has(self.holes[p].kubeconfig) && size(self.holes[p].kubeconfig) > 0)",
         "beside holes, `kubeconfig` must be there exactly where one of them gets a kubeconfig",
     ),
     (
@@ -351,7 +351,7 @@ const RULES: [(&str, &str, &str); 38] = [
     ),
     (
         "spec.grant.write[]",
-        "!has(self.kubeconfig) || has(self.holes) || !('patch' in self.verbs) && size(self.fields) == 1 && self.fields[0].startsWith('data.')",
+        "!has(self.kubeconfig) || has(self.holes) && size(self.holes) > 0 || !('patch' in self.verbs) && size(self.fields) == 1 && self.fields[0].startsWith('data.')",
         "a kubeconfig grant allows the verbs create, update and delete, and exactly one field, a key of data",
     ),
     (

@@ -178,8 +178,15 @@ impl Seen {
 
     /// Has less of a target count: this. The ages that needs ask for stay.
     pub fn narrow(&mut self, to: Self) {
-        let ages = std::mem::take(&mut self.ages);
-        *self = Self { ages, ..to };
+        let (ages, observed) = (
+            std::mem::take(&mut self.ages),
+            std::mem::take(&mut self.observed),
+        );
+        *self = Self {
+            ages,
+            observed,
+            ..to
+        };
     }
 
     /// Whether a change of the object may count.
@@ -213,10 +220,14 @@ impl Seen {
 
     /// Whether an object as it was written since is news: a need asks for the age of a time in it, and the time is on
     /// another side of its limit now. A watch may have reported the object before the write ended, and says no more.
-    pub fn is_aged_by(&self, left: &Object, now_seconds: i64) -> bool {
-        let mut ages = self.ages.iter();
-        ages.any(|(age, seen)| {
+    pub fn is_aged_by(&self, left: &Object, sightings: &mut Sightings, now_seconds: i64) -> bool {
+        let told = self.ages.iter().any(|(age, seen)| {
             Freshness::of(Some(left), age, now_seconds).is_ok_and(|now| now.is_news(*seen))
+        });
+        let mut observed = self.observed.iter();
+        told || observed.any(|(age, seen)| {
+            let now = sightings.freshness(Some(left), age, now_seconds);
+            now.is_news(*seen)
         })
     }
 
@@ -341,7 +352,7 @@ mod tests {
         dying.body["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         let whole = Seen::whole(None);
         assert!(whole.is_absent() && whole.missed(&there) && whole.missed(&dying));
-        let presence = Seen::of(&need(Form::Presence, Wake::Presence), Some(&dying), 0);
+        let presence = of(&need(Form::Presence, Wake::Presence), Some(&dying), 0);
         assert!(presence.is_absent() && presence.missed(&there) && !presence.missed(&dying));
         for seen in [
             Seen::whole(Some(&there)),
@@ -392,19 +403,27 @@ mod tests {
     #[test]
     fn an_own_write_that_gives_an_object_its_age_is_news() {
         let now = lease("1970-01-01T00:00:10Z");
+        let aged = |seen: &Seen, left: &Object, now_seconds| {
+            seen.is_aged_by(left, &mut Sightings::default(), now_seconds)
+        };
+        let Form::Age(limit) = age() else {
+            unreachable!()
+        };
+        let observed = of(&need(Form::Observed(limit), Wake::Change), None, 20);
+        assert!(aged(&observed, &now, 20));
         let need = need(age(), Wake::Change);
-        let seen = Seen::of(&need, None, 20);
-        assert!(seen.is_aged_by(&now, 20));
-        let seen = Seen::of(&need, Some(&now), 20);
-        assert!(!seen.is_aged_by(&lease("1970-01-01T00:00:20Z"), 20));
-        assert!(seen.is_aged_by(&now, 310));
-        assert!(!Seen::presence(None).is_aged_by(&now, 20));
+        let seen = of(&need, None, 20);
+        assert!(aged(&seen, &now, 20));
+        let seen = of(&need, Some(&now), 20);
+        assert!(!aged(&seen, &lease("1970-01-01T00:00:20Z"), 20));
+        assert!(aged(&seen, &now, 310));
+        assert!(!aged(&Seen::presence(None), &now, 20));
         // A target that is made once keeps the ages of needs.
-        let mut seen = Seen::of(&need, None, 20);
+        let mut seen = of(&need, None, 20);
         seen.expect();
         seen.add(Seen::whole(None));
         seen.narrow(Seen::presence(None));
-        assert!(seen.is_aged_by(&now, 20));
+        assert!(aged(&seen, &now, 20));
         seen.written(Some((&now, fingerprint::of(&now))));
         let beat = lease("1970-01-01T00:00:20Z");
         let there = Observed::Present(&beat);

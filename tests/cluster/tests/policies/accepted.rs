@@ -36,6 +36,37 @@ pub(crate) fn of_status() -> Result<[Value; 3]> {
     Ok([conditions, verdicts, others])
 }
 
+/// A policy that fills Secrets with everything that can go there.
+pub(crate) fn filled() -> Result<Value> {
+    let mut filled = shipped("cluster-acceptance")?;
+    filled["metadata"]["name"] = json!("filled");
+    let read =
+        json!({"role": "admin", "kind": "Secret", "namespace": "a", "name": "b", "keys": ["c"]});
+    let text = json!({"bytes": ["admin"], "kubeconfig": ["admin"],
+        "manifests": [{"kind": "Secret"}, {"apiVersion": "apps/v1", "kind": "Deployment"}]});
+    let secret = json!({"kind": "Secret", "namespace": "a", "name": "{primary.name}", "verbs": ["create", "update"],
+        "holes": {"data.a": {"kubeconfig": ["admin"]}, "data.b": {"bytes": ["admin"]}, r#"data["c.yaml"]"#: text},
+        "kubeconfig": {"server": ["source"], "ca": ["admin"]}});
+    filled["spec"]["grant"] = json!({"read": [read], "write": [secret]});
+    Ok(filled)
+}
+
+/// Policies that only observe.
+fn observing() -> Result<[Value; 3]> {
+    let mut empty = shipped("cluster-acceptance")?;
+    empty["metadata"]["name"] = json!("observes");
+    empty["spec"]["grant"]["write"] = json!([]);
+    let mut absent = empty.clone();
+    absent["metadata"]["name"] = json!("observes-1");
+    absent["spec"]["grant"] = json!({});
+    let mut none = empty.clone();
+    none["metadata"]["name"] = json!("observes-2");
+    if let Some(spec) = none["spec"].as_object_mut() {
+        spec.remove("grant");
+    }
+    Ok([empty, absent, none])
+}
+
 /// The bundled policies, with the settings of each of their cases.
 pub(crate) fn accepted() -> Result<Vec<Value>> {
     let mut worn = shipped("external-managed-kubeconfig")?;
@@ -106,6 +137,8 @@ pub(crate) fn accepted() -> Result<Vec<Value>> {
         }
     }
     all.extend(of_status()?);
+    all.push(filled()?);
+    all.extend(observing()?);
     ensure!(all.len() > 20, "hardly any policy: {}", all.len());
     Ok(all)
 }

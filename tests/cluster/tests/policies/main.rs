@@ -3,7 +3,7 @@
 
 mod accepted;
 
-use accepted::{accepted, of_status, shipped};
+use accepted::{accepted, filled, of_status, shipped};
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::Request;
@@ -204,8 +204,35 @@ const REFUSED: &[(char, &str, &str)] = &[
     ('k', "/spec/grant/read/2/name", r#""}""#),
     ('k', "/spec/grant/read/2/name", r#""{primary.uid}""#),
     ('k', "/spec/grant/write/0/namespace", r#""a-{name}""#),
-    ('k', "/spec/grant/write", "[]"),
-    ('k', "/spec/grant/write", "null"),
+    ('h', "/spec/grant/write/0/kubeconfig", "null"),
+    ('h', "/spec/grant/write/0/holes", "{}"),
+    (
+        'h',
+        "/spec/grant/write/0/holes",
+        r#"{"data.a": {"bytes": ["admin"]}}"#,
+    ),
+    (
+        'h',
+        "/spec/grant/write/0/holes",
+        r#"{"x.a": {"kubeconfig": ["admin"]}}"#,
+    ),
+    (
+        'h',
+        "/spec/grant/write/0/holes",
+        r#"{"data.a": {"kubeconfig": ["a b"]}}"#,
+    ),
+    (
+        'h',
+        "/spec/grant/write/0/holes",
+        r#"{"data.a": {"x": ["admin"], "kubeconfig": ["admin"]}}"#,
+    ),
+    (
+        'h',
+        "/spec/grant/write/0/holes",
+        r#"{"data.a": {"kubeconfig": ["admin"], "manifests": [{"kind": "a"}]}}"#,
+    ),
+    ('h', "/spec/grant/write/0/kind", r#""ConfigMap""#),
+    ('h', "/spec/grant/write/0/kubeconfig/server", "[]"),
     ('k', "/spec/grant/write/0/kubeconfig", "null"),
     ('k', "/spec/grant/write/0/target", r#""primary""#),
     ('k', "/spec/grant/write/0/kind", r#""ConfigMap""#),
@@ -388,7 +415,7 @@ async fn refuses_what_a_directory_refuses() -> Result<()> {
         shipped("built-in-taints")?,
         shipped("auto-import")?,
     );
-    let [conditions, verdicts, others] = of_status()?;
+    let ([conditions, verdicts, others], filled) = (of_status()?, filled()?);
     let mut wrong = Vec::new();
     for (which, place, value) in REFUSED {
         let policy = match which {
@@ -397,6 +424,7 @@ async fn refuses_what_a_directory_refuses() -> Result<()> {
             's' => &conditions,
             'v' => &verdicts,
             'f' => &others,
+            'h' => &filled,
             _ => &objects,
         };
         let policy = changed(policy.clone(), place, value)?;

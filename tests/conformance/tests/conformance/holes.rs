@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use transom_conformance::arguments::context;
 use transom_conformance::fixture::built;
 use transom_core::catalogue::guest::Guest as Described;
-use transom_core::contract::decide::{Form, Input, InputValue};
+use transom_core::contract::credentials::{ClusterView, SourceView, Url};
+use transom_core::contract::decide::{Form, Input, InputValue, Service, ServicePort};
 use transom_core::contract::description::Role;
 use transom_core::contract::secrets::{
     Certificate, CertificateContent, CertificateKeys, PrivateKey, SecretBytes,
@@ -194,7 +195,7 @@ fn fills_a_hole_only_with_granted_bytes_and_only_in_a_granted_secret() {
 }
 
 #[test]
-fn a_certificate_and_the_size_of_bytes_cross_and_nothing_else() {
+fn what_crosses_of_secrets_and_services_is_what_the_contract_says() {
     let bytes = built("fixture-asks").unwrap();
     let engine = engine(Allocate::PoolIfPossible);
     let (role, capabilities) = (Role::Decide(OBJECTS), Capabilities::default());
@@ -202,8 +203,13 @@ fn a_certificate_and_the_size_of_bytes_cross_and_nothing_else() {
     let reference = json!({"cluster": "local", "api-version": "v1", "kind": "Secret", "namespace": "n", "name": "s"});
     let need = |form: Value| json!({"role": "a", "reference": reference, "form": form, "absence": "fine", "wake": "change"});
     let keys = json!({"certificate": "tls.crt", "private-key": "tls.key"});
-    let settings =
-        json!({"needs": [need(json!({"secret": ["a", "b"]})), need(json!({"certificate": keys}))]});
+    let forms = [
+        json!({"secret": ["a", "b"]}),
+        json!({"certificate": keys}),
+        json!("service"),
+        json!({"kubeconfig": "k"}),
+    ];
+    let settings = json!({"needs": forms.map(need)});
     let settings = settings.to_string();
     let primary = Primary::default();
     let asked = guest.require(&unlimited(), &context(&settings), &primary, &[]);
@@ -214,7 +220,13 @@ fn a_certificate_and_the_size_of_bytes_cross_and_nothing_else() {
         private_key: Some("tls.key".to_owned()),
     };
     let both = vec!["a".to_owned(), "b".to_owned()];
-    assert_eq!(forms, [Form::Secret(both), Form::Certificate(keys)]);
+    let asked = [
+        Form::Secret(both),
+        Form::Certificate(keys),
+        Form::Service,
+        Form::Kubeconfig("k".to_owned()),
+    ];
+    assert_eq!(forms, asked);
     let certificate = Certificate {
         subject: "CN=agent,O=org".to_owned(),
         fingerprint: "0123456789".to_owned(),
@@ -229,6 +241,32 @@ fn a_certificate_and_the_size_of_bytes_cross_and_nothing_else() {
         inputs.push(Input {
             role: "c".to_owned(),
             value: InputValue::Certificate(content),
+        });
+    }
+    let service = Service {
+        service_type: "NodePort".to_owned(),
+        ports: vec![ServicePort {
+            port: 443,
+            ..ServicePort::default()
+        }],
+        ..Service::default()
+    };
+    let server = Url {
+        host: "api.example.com".to_owned(),
+        ..Url::default()
+    };
+    let cluster = ClusterView {
+        server,
+        ..ClusterView::default()
+    };
+    let source = SourceView {
+        clusters: vec![cluster],
+        ..SourceView::default()
+    };
+    for value in [InputValue::Service(service), InputValue::Kubeconfig(source)] {
+        inputs.push(Input {
+            role: "d".to_owned(),
+            value,
         });
     }
     let described = guest.description().clone();
@@ -250,6 +288,6 @@ fn a_certificate_and_the_size_of_bytes_cross_and_nothing_else() {
     let seen = &shown[0]["content"]["metadata"]["labels"]["example.com/seen"];
     assert_eq!(
         seen,
-        "secret-13_secret-13_CN.agent.O.org.01234567.Other_malformed"
+        "secret-13_secret-13_CN.agent.O.org.01234567.Other_malformed_service-NodePort-443_kubeconfig-api.example.com"
     );
 }

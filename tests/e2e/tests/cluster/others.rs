@@ -89,7 +89,7 @@ async fn put_condition(stage: &Stage, name: &str, status: &str) -> Result<()> {
 }
 
 /// Waits until a revision is refused, for this reason and with these words.
-fn wait_for_refusal(agent: &Agent, reason: &str, what: &str) -> Result<()> {
+pub(crate) fn wait_for_refusal(agent: &Agent, reason: &str, what: &str) -> Result<()> {
     let is_refusal = |line: &str| {
         let words = ["refused: ", reason, what];
         words.iter().all(|word| line.contains(word)).then_some(())

@@ -5,6 +5,7 @@ use crate::access::{CLUSTERS, PREFIX};
 use crate::availability::LEASE_NAME;
 use crate::copying::{COPIES, HUB};
 use crate::facts::FACTS;
+use crate::filling::FILLED;
 use crate::importing::IMPORTS;
 use crate::leaving::STUCK;
 use crate::makes::{ACCESS, MADE};
@@ -286,7 +287,7 @@ fn is_ours(target: Option<&Target>) -> bool {
         // The identity and permissions of others: created, and kept by no test.
         _ if ["authentication.k8s.io", "authorization.k8s.io"].contains(&group.as_str()) => true,
         ("secrets", "") if namespace == HUB => {
-            [COPIES, CLUSTERS]
+            [COPIES, CLUSTERS, FILLED]
                 .iter()
                 .any(|begin| name.starts_with(begin))
                 && !name.starts_with("copied-taken-admin")

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use transom_conformance::fixture;
 use transom_core::document::{Limits, parse_one};
+use transom_core::policy::{check, manifest};
 use transom_e2e::program;
 use transom_e2e::program::{code, stderr};
 
@@ -310,6 +311,24 @@ fn transom(words: &[&str]) -> Result<(Option<i32>, String, String)> {
     Ok((code(&output), shown, stderr(&output)))
 }
 
+/// The checked grants to write and the finalizer of the policy in a file, in any order.
+fn grants(path: &Path) -> Result<(Vec<String>, Option<String>)> {
+    let limits = Limits {
+        bytes: 1 << 20,
+        nodes: 10_000,
+        depth: 64,
+    };
+    let policy = parse_one(&fs::read(path)?, limits)?;
+    let policy = check::policy(manifest::parse(&policy)?)?;
+    let mut writes: Vec<String> = policy
+        .writes
+        .iter()
+        .map(|rule| format!("{rule:?}"))
+        .collect();
+    writes.sort();
+    Ok((writes, policy.finalizer))
+}
+
 /// The first grant to write of the policy in a file.
 fn write_grant(path: &Path) -> Result<Value> {
     let limits = Limits {
@@ -373,5 +392,48 @@ fn policy_init_grants_what_a_bundled_guest_needs_as_the_shipped_policy_does() ->
     );
     let (code, _, told) = transom(&["policy", "init", "builtin:taints", "--name", "A b"])?;
     ensure!(code == Some(2) && told.contains("metadata.name"), "{told}");
+    Ok(())
+}
+
+#[test]
+fn policy_init_writes_a_manifest_that_loads_for_every_bundled_guest() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let own = folder.path().join("policy.yaml");
+    let at = own.to_str().context("a path that is no text")?;
+    let mut guests = 0;
+    for entry in fs::read_dir(program::root().join("guest"))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_str().context("a name that is no text")?;
+        let is_guest = entry.path().join("Cargo.toml").is_file();
+        if !is_guest || ["sdk", "trigger"].contains(&name) {
+            continue;
+        }
+        guests += 1;
+        let (code, policy, told) =
+            transom(&["policy", "init", &format!("builtin:{name}"), "--name", name])?;
+        ensure!((code, told.as_str()) == (Some(0), ""), "{name}: {told}");
+        fs::write(&own, &policy)?;
+        let (code, shown, told) = transom(&["validate", "-f", at])?;
+        let valid = format!("valid    {name} (");
+        ensure!(
+            code == Some(0) && shown.starts_with(&valid),
+            "{shown}{told}"
+        );
+    }
+    ensure!(guests > 15, "only {guests} guests");
+    // What it suggests is what the shipped policies grant, where these are for its default settings.
+    for (name, shipped) in [
+        ("cluster-access", "cluster-access"),
+        ("client-certificates", "client-certificates"),
+        ("cleanup", "cleanup"),
+        ("availability", "availability"),
+    ] {
+        let (_, policy, _) = transom(&["policy", "init", &format!("builtin:{name}")])?;
+        fs::write(&own, &policy)?;
+        let theirs = program::root().join("policies").join(shipped);
+        let (mine, theirs) = (grants(&own)?, grants(&theirs.join("policy.yaml"))?);
+        ensure!(mine == theirs, "{name}: {mine:#?} {theirs:#?}");
+    }
     Ok(())
 }

@@ -36,7 +36,7 @@ pub(super) fn of_write(names: &str) -> Vec<(&'static str, Value)> {
         ("finalizers", set(FEW)),
         ("finalizers[]", any(TAINT_KEY)),
         ("values", values),
-        ("holes", json!({"maxProperties": FEW, "minProperties": 1})),
+        ("holes", json!({"maxProperties": FEW})),
         ("holes{}.bytes", set(FEW)),
         ("holes{}.bytes[]", text(ROLE, LABEL)),
         ("holes{}.kubeconfig", set(FEW)),

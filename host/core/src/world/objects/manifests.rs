@@ -38,26 +38,11 @@ pub(super) fn text(
     };
     let (mut seen, mut text, mut least, mut first) = (BTreeSet::new(), String::new(), 0, None);
     for manifest in all {
-        let Ok(Value::Object(mut content)) = serde_json::from_str(&manifest.content) else {
-            return broken(format!("an object for {name} is not one JSON object"));
-        };
-        let object = reference(&content, place)?;
-        allowed(&object, &content, place)?;
-        let at = format!("{object} in {name}");
-        if !seen.insert(object.clone()) {
-            return broken(format!("the guest puts {at} twice"));
+        let (object, content, ends) = one(filler, manifest, place)?;
+        if let Some(twice) = seen.replace(object) {
+            return broken(format!("the guest puts {twice} into {name} twice"));
         }
-        for filled in &manifest.holes {
-            let of_secret = is_secret(&object.api_version, &object.kind);
-            let (key, bytes, ends) = filled_with(filler, filled, (&at, of_secret), place)?;
-            least += bytes.len();
-            if least > MAX_TEXT {
-                return too_large();
-            }
-            first = first.into_iter().chain(ends).min();
-            put(&mut content, key, &bytes, &at)?;
-        }
-        let content = Value::Object(content);
+        first = first.into_iter().chain(ends).min();
         least += size(&content, 0);
         if least > MAX_TEXT {
             return too_large();
@@ -65,10 +50,8 @@ pub(super) fn text(
         if !text.is_empty() {
             text.push_str("---\n");
         }
-        text.push_str(&emit::to_yaml_in_order(
-            &content,
-            &["apiVersion", "kind", "metadata"],
-        ));
+        let first_keys = ["apiVersion", "kind", "metadata"];
+        text.push_str(&emit::to_yaml_in_order(&content, &first_keys));
         if text.len() > MAX_TEXT {
             return too_large();
         }
@@ -77,22 +60,43 @@ pub(super) fn text(
     Ok((text, first))
 }
 
+/// One object with its holes filled, and when the first client certificate in it ends.
+fn one(
+    filler: &mut Filler<'_>,
+    manifest: &Manifest,
+    place: Place<'_>,
+) -> Result<(ObjectRef, Value, Option<i64>), Failure> {
+    let name = place.name;
+    let Ok(Value::Object(mut content)) = serde_json::from_str(&manifest.content) else {
+        return broken(format!("an object for {name} is not one JSON object"));
+    };
+    let object = reference(&content, place)?;
+    allowed(&object, &content, place)?;
+    let (at, mut held, mut first) = (format!("{object} in {name}"), 0, None);
+    for filled in &manifest.holes {
+        let of_secret = is_secret(&object.api_version, &object.kind);
+        let (key, bytes, ends) = filled_with(filler, filled, (&at, of_secret), place)?;
+        held += bytes.len();
+        if held > MAX_TEXT {
+            return broken(format!("what the guest fills {at} with is more than 1 MiB"));
+        }
+        first = first.into_iter().chain(ends).min();
+        put(&mut content, key, &bytes, &at)?;
+    }
+    Ok((object, Value::Object(content), first))
+}
+
 fn broken<T>(message: String) -> Result<T, Failure> {
     Err(Failure::known(KnownReason::ContractBroken, message))
 }
 
 /// Which object a content is.
 fn reference(content: &Map<String, Value>, place: Place<'_>) -> Result<ObjectRef, Failure> {
-    let field = |at: &str| {
-        let mut value = Some(content);
-        let (above, last) = at.rsplit_once('.').unwrap_or(("", at));
-        if !above.is_empty() {
-            value = content.get(above).and_then(Value::as_object);
-        }
-        value.and_then(|map| map.get(last)?.as_str())
-    };
+    let metadata = content.get("metadata");
+    let top = |field: &str| content.get(field).and_then(Value::as_str);
+    let below = |field: &str| metadata.and_then(|metadata| metadata.get(field)?.as_str());
     let (Some(api_version), Some(kind), Some(name)) =
-        (field("apiVersion"), field("kind"), field("metadata.name"))
+        (top("apiVersion"), top("kind"), below("name"))
     else {
         return broken(format!(
             "an object for {} lacks `apiVersion`, `kind` or `metadata.name`",
@@ -117,7 +121,7 @@ fn reference(content: &Map<String, Value>, place: Place<'_>) -> Result<ObjectRef
         );
         return Err(Failure::known(KnownReason::WriteNotGranted, message));
     }
-    let object = ObjectRef::local(api_version, kind, field("metadata.namespace"), name);
+    let object = ObjectRef::local(api_version, kind, below("namespace"), name);
     requirements::possible(&object)?;
     Ok(object)
 }
