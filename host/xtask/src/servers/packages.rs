@@ -1,5 +1,5 @@
 //! Prometheus with promtool, and libfaketime: those of the machine, else those of the distribution's packages (Debian
-//! and its kin), which are downloaded and not installed. Chromium is installed, which takes the rights of root.
+//! and its kin), which are downloaded and not installed. Chromium and jq are installed, which takes the rights of root.
 
 use crate::{files, process, progress};
 use anyhow::{Context as _, Result};
@@ -41,25 +41,41 @@ const WANTED: [Wanted; 2] = [
     },
 ];
 
-/// The names of the browser.
-const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+/// Programs with libraries of their own, for which a downloaded package does not do: they are installed. Each has the names
+/// under which it may be found, its package, what is shown of it, and what needs it.
+const INSTALLED: [(&[&str], &str, &str, &str); 2] = [
+    (
+        &["chromium", "chromium-browser", "google-chrome", "chrome"],
+        "chromium",
+        "400 MB with its libraries",
+        "a test looks at the page of `transom plan`",
+    ),
+    (
+        &["jq"],
+        "jq",
+        "1 MB with its libraries",
+        "tests follow the pages for operators, which use it",
+    ),
+];
 
 /// Puts all into the folder, if they are missing.
 pub(super) fn prepare(folder: &Path) -> Result<()> {
     WANTED
         .iter()
         .try_for_each(|wanted| wanted.prepare(folder))?;
-    browser()
+    INSTALLED
+        .iter()
+        .try_for_each(|(names, package, size, why)| install(names, package, size, why))
 }
 
-/// Installs Chromium, if there is no such browser. It needs a hundred libraries, so a downloaded package does not do.
-fn browser() -> Result<()> {
-    if BROWSERS.iter().any(|name| on_path(name).is_some()) {
+/// Installs a program, if it is not there under one of its names.
+fn install(names: &[&str], package: &str, size: &str, why: &str) -> Result<()> {
+    if names.iter().any(|name| on_path(name).is_some()) {
         return Ok(());
     }
-    progress::say(
-        "    installing Chromium (a package of the distribution, 400 MB with its libraries)",
-    );
+    progress::say(&format!(
+        "    installing {package} (a package of the distribution, {size})"
+    ));
     let apt = |words: &[&str]| {
         let mut command = Command::new("apt-get");
         command.env("DEBIAN_FRONTEND", "noninteractive");
@@ -70,11 +86,11 @@ fn browser() -> Result<()> {
         "--yes",
         "--quiet",
         "--no-install-recommends",
-        "chromium",
+        package,
     ];
     apt(&install)
         .or_else(|_| apt(&["update", "--quiet"]).and_then(|()| apt(&install)))
-        .context("no Chromium found, and it cannot be installed: a test looks at the page of `transom plan`; install the package `chromium`")
+        .with_context(|| format!("no {package} found, and it cannot be installed: {why}; install the package `{package}`"))
 }
 
 impl Wanted {
