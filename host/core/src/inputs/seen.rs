@@ -134,10 +134,11 @@ impl Seen {
     }
 
     /// The object of a need, as far as the need wakes. A time that cannot be read counts as the whole object does.
+    /// `observed` is how long ago the agent saw a field of it change, where the need asks for that.
     pub fn of(
         need: &Need,
         object: Option<&Object>,
-        sightings: &mut Sightings,
+        observed: Option<Freshness>,
         now_seconds: i64,
     ) -> Self {
         let there = object.is_some_and(|object| !object.deleting());
@@ -154,13 +155,13 @@ impl Seen {
                 },
                 Err(_) => Self::whole(object),
             },
-            (Wake::Change, Form::Observed(age)) => {
-                let freshness = sightings.freshness(object, age, now_seconds);
-                Self {
-                    observed: vec![(age.clone(), freshness)],
-                    ..Self::default()
-                }
-            }
+            (Wake::Change, Form::Observed(age)) => Self {
+                observed: observed
+                    .map(|seen| (age.clone(), seen))
+                    .into_iter()
+                    .collect(),
+                ..Self::default()
+            },
             (Wake::Change, _) => Self::whole(object),
         }
     }
@@ -343,7 +344,7 @@ mod tests {
     }
 
     fn of(need: &Need, object: Option<&Object>, now_seconds: i64) -> Seen {
-        Seen::of(need, object, &mut Sightings::default(), now_seconds)
+        Seen::of(need, object, None, now_seconds)
     }
 
     #[test]
@@ -567,21 +568,23 @@ mod tests {
 
     #[test]
     fn a_heartbeat_that_is_observed_moves_the_time_whatever_it_says() {
-        let need = need(
-            Form::Observed(Age {
-                field: "spec.renewTime".to_owned(),
-                seconds: 300,
-            }),
-            Wake::Change,
-        );
+        let age = Age {
+            field: "spec.renewTime".to_owned(),
+            seconds: 300,
+        };
+        let need = need(Form::Observed(age.clone()), Wake::Change);
+        let of = |lease: Object, sightings: &mut Sightings, now| {
+            let observed = sightings.freshness(Some(&lease), &age, now);
+            Seen::of(&need, Some(&lease), Some(observed), now)
+        };
         let sightings = &mut Sightings::default();
-        let mut seen = Seen::of(&need, Some(&lease("never")), sightings, 0);
+        let mut seen = of(lease("never"), sightings, 0);
         assert_eq!(seen.until(), Some(300));
         let fingerprints = &mut Fingerprints::default();
         let moved = lease("now");
         let said = seen.observe(Observed::Present(&moved), fingerprints, sightings, 100);
         assert_eq!(said, Meaning::Wakes, "it is seen to move");
-        let mut seen = Seen::of(&need, Some(&moved), sightings, 150);
+        let mut seen = of(moved, sightings, 150);
         assert_eq!(seen.until(), Some(400));
         let mut observe = |renewed: &str, now| {
             let there = lease(renewed);
@@ -602,7 +605,7 @@ mod tests {
             );
         }
         // A reconcile sees that it is stale, and the next heartbeat wakes.
-        let mut seen = Seen::of(&need, Some(&lease("ever")), sightings, 500);
+        let mut seen = of(lease("ever"), sightings, 500);
         assert_eq!(seen.until(), None);
         let fingerprints = &mut Fingerprints::default();
         let beats = lease("again");

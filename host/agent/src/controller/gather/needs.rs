@@ -74,19 +74,19 @@ impl Reader<'_> {
         let references: Vec<_> = needs.iter().map(|need| need.reference.clone()).collect();
         let objects = self.look_only(&references).await?;
         let now_seconds = self.controller.clock.now_seconds();
-        let sightings = &mut self.controller.memory.lock().sightings;
         let mut looked = Vec::with_capacity(objects.len());
         for (need, object) in needs.iter().zip(objects) {
-            let seen = Seen::of(need, object.as_deref(), sightings, now_seconds);
-            if seen.counts() {
-                self.touched.saw(&need.reference, seen);
-            }
             let observed = match &need.form {
                 Form::Observed(age) => {
+                    let sightings = &mut self.controller.memory.lock().sightings;
                     Some(sightings.freshness(object.as_deref(), age, now_seconds))
                 }
                 _ => None,
             };
+            let seen = Seen::of(need, object.as_deref(), observed, now_seconds);
+            if seen.counts() {
+                self.touched.saw(&need.reference, seen);
+            }
             looked.push((object, observed));
         }
         Ok(looked)
