@@ -3,6 +3,7 @@
 
 use super::Controller;
 use super::memory::LastResult;
+use super::workqueue::Swapped;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +60,8 @@ pub(crate) struct PolicySnapshot {
     pub(crate) left: usize,
     /// How long the primary that waits longest has waited.
     pub(crate) oldest: Duration,
+    /// The swaps of its revisions.
+    pub(crate) swapped: Swapped,
     /// How much of its budget its calls used.
     pub(crate) usage: Vec<UsageStatus>,
 }
@@ -119,6 +122,7 @@ impl Snapshots for Controller {
                 trigger: trigger.map(|guest| Arc::clone(&guest.digest)),
                 left: queue.left(),
                 oldest: queue.oldest(),
+                swapped: queue.swapped(),
                 usage: loaded.usage().status(&[]),
             }
         });
@@ -222,6 +226,10 @@ pub(crate) mod tests {
             trigger: None,
             left: 3,
             oldest: Duration::from_millis(1_500),
+            swapped: Swapped {
+                swaps: 2,
+                pause: Duration::from_micros(3),
+            },
             usage: vec![UsageStatus {
                 budget: Budgeted::MemoryBytes,
                 p50: 5,
