@@ -219,7 +219,7 @@ async fn work_on(
     (place, shared): Places,
 ) {
     loop {
-        let primary = request.primary.clone();
+        let primary = Arc::clone(&request.primary);
         let reconcile = AssertUnwindSafe(controller.reconcile(&queue, request)).catch_unwind();
         if reconcile.await.is_err() {
             let key = Key::new(&queue.policy, &primary);
@@ -282,7 +282,7 @@ mod tests {
             .reconcile(
                 &queue,
                 Request {
-                    primary,
+                    primary: primary.into(),
                     causes,
                     since: tokio::time::Instant::now(),
                 },
