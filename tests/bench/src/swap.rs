@@ -1,5 +1,5 @@
-//! The pause of a swap of 10,000 primaries: the longest time for which the agent's memory is locked at once, by whomever,
-//! while another revision takes over. No reconcile of any policy can start meanwhile. Against one call of its guest.
+//! The pause of a swap of 10,000 primaries: the longest processor time for which the agent's memory is locked at once, by
+//! whomever, while another revision takes over. No reconcile of any policy can start meanwhile. Against one call of its guest.
 
 use crate::calls::managed;
 use crate::directory::{self, shown};
@@ -29,12 +29,16 @@ pub(crate) fn measure(
     work: &Path,
     table: &mut Table,
 ) -> Result<()> {
-    let (file, policies) = (shown(&directory::managed(work)?), work.join("swapped"));
+    let (fleet, policies) = (work.join("swapping"), work.join("swapped"));
+    for folder in [&fleet, &policies] {
+        directory::remove(folder)?;
+        fs::create_dir_all(folder)?;
+    }
+    fs::copy(directory::managed(work)?, fleet.join("managed.json"))?;
     let taints = program::component("taints")?;
-    fs::create_dir_all(&policies)?;
     put(&policies, &taints, 0)?;
-    let from = shown(&policies);
-    let words = ["run", "--dir", &file, "--policies", &from];
+    let (dir, from) = (shown(&fleet), shown(&policies));
+    let words = ["run", "--dir", &dir, "--policies", &from];
     let mut transom = programs.transom(&words);
     transom.args([ADMIN, "127.0.0.1:0"]);
     let agent = Agent::start(&mut transom, work.join("swap.log"))?;
@@ -87,7 +91,7 @@ fn put(policies: &Path, taints: &[u8], round: usize) -> Result<()> {
     let name = format!("{round}.wasm");
     fs::write(policies.join(&name), component)?;
     let text = fs::read_to_string(program::policy("built-in-taints"))?;
-    let text = text.replace("builtin:taints", &name);
+    let text = program::without_limits(&text).replace("builtin:taints", &name);
     let (file, new) = (policies.join("policy.yaml"), policies.join("policy.new"));
     fs::write(&new, text)?;
     fs::rename(&new, &file).with_context(|| format!("failed to replace `{}`", file.display()))

@@ -2,10 +2,12 @@
 //! that a reconcile waits for a few at most; what comes or goes meanwhile may be missed.
 
 use super::{LastResult, Memory};
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::BTreeMap;
 use std::ops::{Bound, Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use transom_core::dependencies::Outputs;
 use transom_core::ownership::OwnershipIndex;
 use transom_core::work::Key;
@@ -31,11 +33,12 @@ pub(crate) struct SharedMemory {
 /// The memory while it is locked.
 pub(crate) struct Locked<'a> {
     memory: MutexGuard<'a, Memory>,
-    /// Since when, if that is measured.
-    since: Option<(Instant, &'a AtomicU64)>,
+    /// Since when in the time of this thread, if that is measured.
+    since: Option<(Duration, &'a AtomicU64)>,
 }
 
-/// Measures for how long the memory is locked at a time, by anyone, until it is dropped.
+/// Measures for how long the memory is locked at a time, by anyone, until it is dropped: the processor time of whoever holds
+/// the lock. That the kernel gives the processor to others meanwhile has other causes.
 pub(crate) struct Measure<'a>(&'a SharedMemory);
 
 impl SharedMemory {
@@ -47,7 +50,7 @@ impl SharedMemory {
         let measures = self.measured.load(Ordering::Relaxed) > 0;
         Locked {
             memory,
-            since: measures.then(|| (Instant::now(), &self.longest)),
+            since: measures.then(|| (now(), &self.longest)),
         }
     }
 
@@ -69,6 +72,41 @@ impl SharedMemory {
             }
             last.cloned()
         });
+    }
+
+    /// Looks at the result of each primary of all policies, in order.
+    pub(crate) fn each_result_of_all(&self, mut each: impl FnMut(&Key, &LastResult)) {
+        let mut from = Bound::Unbounded;
+        loop {
+            let memory = self.lock();
+            let results = memory.results.range((from, Bound::Unbounded));
+            let mut last = None;
+            for (key, result) in results.take(LOOKED_AT) {
+                each(key, result);
+                last = Some(key);
+            }
+            let Some(last) = last.cloned() else { return };
+            from = Bound::Excluded(last);
+        }
+    }
+
+    /// When the first client certificate expires in what each policy made, in seconds since 1970.
+    pub(crate) fn first_ends(&self) -> BTreeMap<Arc<str>, i64> {
+        let (mut first, mut from) = (BTreeMap::new(), Bound::Unbounded);
+        loop {
+            let memory = self.lock();
+            let ends = memory.ends.range((from, Bound::Unbounded));
+            let mut last = None;
+            for (key, ends) in ends.take(LOOKED_AT) {
+                let found = first.entry(Arc::clone(&key.policy)).or_insert(*ends);
+                *found = (*found).min(*ends);
+                last = Some(key);
+            }
+            let Some(last) = last.cloned() else {
+                return first;
+            };
+            from = Bound::Excluded(last);
+        }
     }
 
     /// The keys of a policy that have a result, or something that was made for them.
@@ -154,10 +192,17 @@ impl DerefMut for Locked<'_> {
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
         if let Some((since, longest)) = self.since {
-            let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let nanos = now().saturating_sub(since).as_nanos();
+            let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
             longest.fetch_max(nanos, Ordering::Relaxed);
         }
     }
+}
+
+/// The processor time of this thread.
+fn now() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(now).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -227,6 +272,12 @@ mod tests {
         let all: Vec<Key> = (0..PRIMARIES).map(|name| key("b", name)).collect();
         assert_eq!(results, all, "each once, in order, and of no other policy");
         assert!(often >= PRIMARIES / LOOKED_AT, "{often} locks");
+        let mut all_results = 0;
+        let often = locks(&shared, || {
+            shared.each_result_of_all(|_, _| all_results += 1);
+        });
+        assert_eq!(all_results, 3 * PRIMARIES);
+        assert!(often >= 3 * PRIMARIES / LOOKED_AT, "{often} locks");
         let often = locks(&shared, || known = shared.keys_of("b"));
         let left = key("b", PRIMARIES);
         assert_eq!(known, [all, vec![left]].concat());
@@ -254,12 +305,25 @@ mod tests {
     }
 
     #[test]
+    fn the_first_certificate_of_a_policy_counts() {
+        let shared = SharedMemory::default();
+        let ends = (0..PRIMARIES).flat_map(|name| {
+            let at = i64::try_from(name).unwrap();
+            [(key("p", name), 9_000 - at), (key("q", name), 8_000 + at)]
+        });
+        shared.lock().ends = ends.collect();
+        let first: Vec<_> = shared.first_ends().into_iter().collect();
+        let least = 9_001 - i64::try_from(PRIMARIES).unwrap();
+        assert_eq!(first, [(Arc::from("p"), least), (Arc::from("q"), 8_000)]);
+    }
+
+    #[test]
     fn measures_the_longest_lock_until_nobody_measures() {
         let shared = SharedMemory::default();
         let hold = |least: Duration| {
             let locked = shared.lock();
-            let since = Instant::now();
-            while since.elapsed() < least {
+            let since = now();
+            while now() - since < least {
                 std::hint::spin_loop();
             }
             drop(locked);
