@@ -7,6 +7,7 @@ use crate::stamp::Stamp;
 use crate::work::Key;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// The index from objects to the keys whose last reconcile depended on them. A plain value that the caller keeps.
@@ -90,39 +91,56 @@ fn unlink<K: Eq + Hash, V: Ord>(sets: &mut HashMap<K, BTreeSet<V>>, of: &K, valu
 /// The index of own outputs: stamped objects, each with the one key that it was made for. A plain value that the
 /// caller keeps.
 #[derive(Clone, Debug, Default)]
-pub struct Outputs(DependencyIndex);
+pub struct Outputs {
+    index: DependencyIndex,
+    /// The keys that have an output.
+    keys: BTreeSet<Key>,
+}
 
 impl Outputs {
     /// Records an object as it is now, stamped or not.
     pub fn observe(&mut self, object: &Object) {
-        self.gone(&object.reference);
-        if let Some(stamp) = Stamp::read(object) {
-            self.0.add(&stamp.key(), [object.reference.clone()]);
+        let stamp = Stamp::read(object);
+        self.record(&object.reference, stamp.map(|stamp| stamp.key()));
+    }
+
+    /// Records whom an object was made for; of another one nothing is kept.
+    pub fn record(&mut self, object: &ObjectRef, owner: Option<Key>) {
+        if owner.is_some() && self.owner(object) == owner.as_ref() {
+            return;
+        }
+        self.gone(object);
+        if let Some(owner) = owner {
+            self.index.add(&owner, [object.clone()]);
+            self.keys.insert(owner);
         }
     }
 
     /// Records that an object is gone.
     pub fn gone(&mut self, object: &ObjectRef) {
-        if let Some((object, keys)) = self.0.readers.remove_entry(object) {
+        if let Some((object, keys)) = self.index.readers.remove_entry(object) {
             for key in keys {
-                unlink(&mut self.0.reads, &key, &object);
+                unlink(&mut self.index.reads, &key, &object);
+                if !self.index.reads.contains_key(&key) {
+                    self.keys.remove(&key);
+                }
             }
         }
     }
 
     /// The outputs for a key, in order, whatever uid the primary had then.
     pub fn of(&self, key: &Key) -> impl Iterator<Item = &ObjectRef> {
-        self.0.of(key)
+        self.index.of(key)
     }
 
     /// The key that an object was made for.
     pub fn owner(&self, object: &ObjectRef) -> Option<&Key> {
-        self.0.concerned(object).next()
+        self.index.concerned(object).next()
     }
 
-    /// Every key that has an output; those without a primary go to prune.
-    pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.0.reads.keys()
+    /// The keys that have an output, in order, from a place on; those without a primary go to prune.
+    pub fn keys(&self, from: Bound<Key>) -> impl Iterator<Item = &Key> {
+        self.keys.range((from, Bound::Unbounded))
     }
 }
 
@@ -194,8 +212,10 @@ mod tests {
         );
         outputs.observe(&stamped("one", "other"));
         outputs.observe(&object(target("two"), json!({})));
-        assert_eq!(outputs.keys().collect::<Vec<_>>(), [&sample::key("other")]);
+        let keys = |outputs: &Outputs| outputs.keys(Bound::Unbounded).cloned().collect::<Vec<_>>();
+        assert_eq!(keys(&outputs), [sample::key("other")]);
         outputs.gone(&target("one"));
-        assert!(outputs.0.readers.is_empty() && outputs.0.reads.is_empty());
+        assert!(keys(&outputs).is_empty());
+        assert!(outputs.index.readers.is_empty() && outputs.index.reads.is_empty());
     }
 }

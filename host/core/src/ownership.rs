@@ -8,6 +8,7 @@ use crate::stamp::Stamp;
 use crate::watches;
 use crate::work::Key;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// A primary that wants a target.
@@ -84,7 +85,7 @@ impl TargetScope {
 }
 
 /// Who wants a target, and who owned it when that was last decided.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Claims {
     contenders: BTreeMap<Key, Contender>,
     owner: Option<Key>,
@@ -92,10 +93,10 @@ struct Claims {
 
 /// Which key owns which target. The methods return the keys to wake: losers of a released target, and those that
 /// waited for the last location.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct OwnershipIndex {
     by_target: HashMap<ObjectRef, Claims>,
-    targets_of: HashMap<Key, BTreeSet<ObjectRef>>,
+    targets_of: BTreeMap<Key, BTreeSet<ObjectRef>>,
     unlocated: BTreeMap<Arc<str>, BTreeSet<Key>>,
     /// Where the targets of each policy may lie.
     reach: BTreeMap<Arc<str>, Vec<TargetScope>>,
@@ -110,6 +111,25 @@ impl OwnershipIndex {
             .entry(Arc::clone(&key.policy))
             .or_default()
             .insert(key.clone());
+    }
+
+    /// The same for many at once: none of them is located before all are expected. Takes as long for any number while
+    /// every primary of the policy is located.
+    pub fn expect_all(&mut self, policy: &Arc<str>, keys: BTreeSet<Key>) {
+        if keys.is_empty() {
+            return;
+        }
+        let unlocated = self.unlocated.entry(Arc::clone(policy)).or_default();
+        match unlocated.is_empty() {
+            true => *unlocated = keys,
+            false => unlocated.extend(keys),
+        }
+    }
+
+    /// Whether a primary is still to be located.
+    pub fn expects(&self, key: &Key) -> bool {
+        let unlocated = self.unlocated.get(&key.policy);
+        unlocated.is_some_and(|keys| keys.contains(key))
     }
 
     /// Sets where the targets of a policy may lie: contenders of other policies with a target there wait for its
@@ -160,11 +180,7 @@ impl OwnershipIndex {
         stamped: impl IntoIterator<Item = ObjectRef>,
     ) -> Vec<Key> {
         let key = &contender.key;
-        let believed = !contender.uid.is_empty()
-            || self
-                .unlocated
-                .get(&key.policy)
-                .is_some_and(|keys| keys.contains(key));
+        let believed = !contender.uid.is_empty() || self.expects(key);
         let mut stamped = stamped.into_iter().peekable();
         match stamped.peek() {
             Some(_) if believed && !self.targets_of.contains_key(key) => {
@@ -256,6 +272,34 @@ impl OwnershipIndex {
     /// The targets that a key wants; `None` when it is not known what it wants.
     pub fn targets(&self, key: &Key) -> Option<&BTreeSet<ObjectRef>> {
         self.targets_of.get(key)
+    }
+
+    /// Copies what some keys want and who keeps it, in order from a place on; returns the last of these keys, `None` when
+    /// there are no more. For a copy of everything in pieces: what changes meanwhile may be missed, as after it.
+    pub fn copy(&self, to: &mut Self, from: Bound<Key>, most: usize) -> Option<Key> {
+        let mut last = None;
+        for (key, targets) in self.targets_of.range((from, Bound::Unbounded)).take(most) {
+            for target in targets {
+                let Some(claims) = self.by_target.get(target) else {
+                    continue;
+                };
+                let copy = to.by_target.entry(target.clone()).or_default();
+                copy.owner.clone_from(&claims.owner);
+                let contender = claims.contenders.get(key);
+                let contender = contender.map(|one| (key.clone(), one.clone()));
+                copy.contenders.extend(contender);
+            }
+            to.targets_of.insert(key.clone(), targets.clone());
+            last = Some(key);
+        }
+        last.cloned()
+    }
+
+    /// Copies the rest: who is still to be located, who waits for that, and where targets may lie.
+    pub fn copy_rest(&self, to: &mut Self) {
+        to.unlocated.clone_from(&self.unlocated);
+        to.deferred.clone_from(&self.deferred);
+        to.reach.clone_from(&self.reach);
     }
 
     /// The policies whose primaries must be located first: the key's own, the policy of a stamp whose primary may
@@ -710,5 +754,43 @@ mod tests {
         assert_eq!(ownership.remove(&a.key), std::slice::from_ref(&b.key));
         ownership.decide(&b.key, &target("demo"), None, true);
         assert_eq!(ownership.remove(&c.key), [b.key], "it may adopt now");
+    }
+
+    #[test]
+    fn a_copy_in_pieces_knows_the_same() {
+        let mut ownership = OwnershipIndex::default();
+        let all = ["a", "b", "c", "d"].map(|name| contender(name, Some(1)));
+        for one in &all {
+            let own = target(&one.key.primary.name);
+            ownership.set(one.clone(), [target("demo"), own]);
+            ownership.decide(&one.key, &target("demo"), None, true);
+        }
+        ownership.reaches(&policy(&kubeconfig_manifest()));
+        ownership.expect(&key("e"));
+        ownership.decide(&all[0].key, &target("a"), None, true);
+        for most in 1..6 {
+            let (mut copy, mut from, mut pieces) = (OwnershipIndex::default(), Bound::Unbounded, 0);
+            while let Some(last) = ownership.copy(&mut copy, from, most) {
+                from = Bound::Excluded(last);
+                pieces += 1;
+            }
+            ownership.copy_rest(&mut copy);
+            assert_eq!(
+                (copy, pieces),
+                (ownership.clone(), all.len().div_ceil(most))
+            );
+        }
+    }
+
+    #[test]
+    fn many_are_expected_at_once() {
+        let mut ownership = OwnershipIndex::default();
+        let expected = BTreeSet::from([key("a"), key("b")]);
+        ownership.expect_all(&key("a").policy, BTreeSet::new());
+        assert_eq!(ownership, OwnershipIndex::default());
+        ownership.expect_all(&key("a").policy, expected);
+        ownership.expect_all(&key("a").policy, BTreeSet::from([key("b"), key("c")]));
+        assert_eq!(ownership.remaining(&key("a").policy), 3);
+        assert!(ownership.expects(&key("c")) && !ownership.expects(&key("d")));
     }
 }

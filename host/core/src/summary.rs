@@ -3,50 +3,25 @@
 
 mod concerns;
 mod revision;
+mod sum;
 
 use crate::catalogue::Entry;
 use crate::catalogue::guest::Guest;
-use crate::failure::failing::{self, FailingSince};
+use crate::failure::failing;
 use crate::policy::budget::usage::Usage;
 use crate::redact::visible::visible;
-use crate::reference::ObjectRef;
 use crate::rollout::{self, Candidate};
 use crate::time::format_rfc3339;
 use concerns::concerns;
 pub use revision::signers;
 use revision::{loaded, tag_moved, unfinished, verified};
-use std::collections::BTreeMap;
+pub use sum::{Standing, Sum, expected_seconds, is_overdue};
 use transom_api::policy::FailureMode;
 use transom_api::status::{
-    CandidateStatus, Condition, ConditionStatus, ConditionType, Counts, FailingStatus,
-    LimitsStatus, MAX_LISTED, MAX_MESSAGE, MAX_TOP_FAILURES, PolicyStatus, PrimaryStatus,
-    RevisionStatus, WaitingStatus, WatchStatus,
+    CandidateStatus, Condition, ConditionStatus, ConditionType, FailingStatus, LimitsStatus,
+    MAX_LISTED, MAX_MESSAGE, PolicyStatus, RevisionStatus, WatchStatus,
 };
-use transom_api::{KnownReason, Reason, State};
-
-/// How long a primary waits for a reason that its guest declared when nothing is wrong, in seconds.
-const DECLARED_WAITING: u32 = 900;
-/// How long a guest holds a primary when nothing is wrong, in seconds: installing a cluster takes that long.
-const DECLARED_HELD: u32 = 3_600;
-/// How many reasons a message counts.
-const COUNTED: usize = 3;
-
-/// The result of one primary's last reconcile.
-#[derive(Clone, Copy, Debug)]
-pub struct Standing<'a> {
-    /// The primary.
-    pub primary: &'a ObjectRef,
-    /// Its state.
-    pub state: State,
-    /// Why.
-    pub reason: &'a Reason,
-    /// For people.
-    pub message: &'a str,
-    /// Since when it is in this state for this reason, in seconds since 1970.
-    pub since_seconds: i64,
-    /// Since when its guest fails by its own fault, if it does.
-    pub failing: Option<FailingSince>,
-}
+use transom_api::{KnownReason, State};
 
 /// What is known of a policy besides its primaries.
 #[derive(Clone, Copy, Debug)]
@@ -67,34 +42,8 @@ pub struct Known<'a> {
     pub now_seconds: i64,
 }
 
-/// How long a state lasts for a reason when nothing is wrong, in seconds; `None` when it may last for any time.
-pub fn expected_seconds(state: State, reason: &Reason) -> Option<u32> {
-    match (state, reason) {
-        (State::Applied | State::Failed, _) => None,
-        (_, Reason::Known(KnownReason::InputTerminating)) => Some(300),
-        (_, Reason::Known(KnownReason::OwnershipPending)) => Some(120),
-        (_, Reason::Known(KnownReason::OwnedByAnother)) => Some(600),
-        (_, Reason::Known(KnownReason::StillNeeded)) => Some(1_800),
-        // A user or an operator ordered this, for an unknown time.
-        (State::Held, Reason::Known(_)) => None,
-        (State::Held, Reason::Declared(_)) => Some(DECLARED_HELD),
-        (State::Waiting, _) => Some(DECLARED_WAITING),
-    }
-}
-
-/// Whether a primary has been in its state for longer than that takes when nothing is wrong.
-pub fn is_overdue(state: State, reason: &Reason, since_seconds: i64, now_seconds: i64) -> bool {
-    let waits = now_seconds.saturating_sub(since_seconds);
-    expected_seconds(state, reason).is_some_and(|expected| waits > i64::from(expected))
-}
-
 /// The status of a policy.
-pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -> PolicyStatus {
-    let mut sum = Sum {
-        now_seconds: known.now_seconds,
-        ..Sum::default()
-    };
-    primaries.for_each(|standing| sum.take(standing));
+pub fn of(known: Known<'_>, sum: &Sum) -> PolicyStatus {
     let entry = known.entry;
     let digest = |guest: &Guest| guest.digest.to_string();
     let revision = entry.revision.as_ref().map(|revision| RevisionStatus {
@@ -129,7 +78,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
         }
     };
     let unfinished = unfinished(entry);
-    let stalled = stalled(entry, &sum);
+    let stalled = stalled(entry, sum);
     let ready = match &stalled {
         Some(stalled) => Condition {
             kind: ConditionType::Ready,
@@ -161,7 +110,7 @@ pub fn of<'a>(known: Known<'_>, primaries: impl Iterator<Item = Standing<'a>>) -
         usage: usage.unwrap_or_default(),
         revision,
         candidate: candidate(entry),
-        counts: sum.counts,
+        counts: sum.counts(),
         conditions: said.map(|said| dated(said, known)).collect(),
         top_failures: sum.top_failures(),
         waiting: sum.waiting(),
@@ -182,7 +131,7 @@ fn candidate(entry: &Entry) -> Option<CandidateStatus> {
 }
 
 /// That the guest fails by its own fault, where the policy says that this is a failure of the policy.
-fn stalled(entry: &Entry, sum: &Sum<'_>) -> Option<Condition> {
+fn stalled(entry: &Entry, sum: &Sum) -> Option<Condition> {
     let policy = &entry.revision.as_ref()?.policy;
     let fails = policy.on_failure.mode == FailureMode::Fail;
     let groups = sum.largest(&[State::Failed]).into_iter();
@@ -192,7 +141,7 @@ fn stalled(entry: &Entry, sum: &Sum<'_>) -> Option<Condition> {
     let count: u32 = faults.iter().map(|(_, _, group)| group.count).sum();
     let message = format!(
         "The guest fails for {count} of {} primaries, and spec.onFailure.mode is Fail.",
-        sum.counts.total
+        sum.counts().total
     );
     let (kind, status) = (ConditionType::Stalled, ConditionStatus::True);
     Some(said(kind, status, reason.as_str(), message))
@@ -272,151 +221,6 @@ fn watched(watch_errors: &[WatchStatus]) -> Condition {
     )
 }
 
-/// Primaries of one state and reason.
-#[derive(Clone, Copy, Debug, Default)]
-struct Group {
-    count: u32,
-    overdue: u32,
-    since_seconds: i64,
-}
-
-/// The totals of the primaries, added one by one.
-#[derive(Default)]
-struct Sum<'a> {
-    now_seconds: i64,
-    counts: Counts,
-    groups: BTreeMap<(State, &'a Reason), Group>,
-    /// The worst so far, in order; at most as many as are shown.
-    top_failures: BTreeMap<(bool, i64, &'a ObjectRef), Standing<'a>>,
-}
-
-impl<'a> Sum<'a> {
-    fn take(&mut self, standing: Standing<'a>) {
-        let Standing {
-            primary,
-            state,
-            reason,
-            since_seconds,
-            ..
-        } = standing;
-        let counts = &mut self.counts;
-        let of_state = match state {
-            State::Applied => &mut counts.applied,
-            State::Held => &mut counts.held,
-            State::Waiting => &mut counts.waiting,
-            State::Failed => &mut counts.failed,
-        };
-        *of_state = of_state.saturating_add(1);
-        counts.total = counts.total.saturating_add(1);
-        if state == State::Applied {
-            return;
-        }
-        let overdue = is_overdue(state, reason, since_seconds, self.now_seconds);
-        let group = self.groups.entry((state, reason)).or_insert(Group {
-            since_seconds,
-            ..Group::default()
-        });
-        group.count = group.count.saturating_add(1);
-        group.overdue = group.overdue.saturating_add(u32::from(overdue));
-        group.since_seconds = group.since_seconds.min(since_seconds);
-        if state == State::Failed || overdue {
-            self.top_failures
-                .insert((state != State::Failed, since_seconds, primary), standing);
-            if self.top_failures.len() > MAX_TOP_FAILURES {
-                self.top_failures.pop_last();
-            }
-        }
-    }
-
-    /// Failed primaries first, then overdue ones; in each group, the longest first.
-    fn top_failures(&self) -> Vec<PrimaryStatus> {
-        let shown = |standing: &Standing<'_>| PrimaryStatus {
-            namespace: standing.primary.namespace.clone(),
-            name: standing.primary.name.clone(),
-            state: standing.state,
-            reason: standing.reason.to_string(),
-            message: cut(standing.message),
-            since: format_rfc3339(standing.since_seconds),
-            failing_since: standing.failing.map(|at| format_rfc3339(at.since_seconds)),
-            expires: (standing.failing)
-                .and_then(|at| at.expires_seconds)
-                .map(format_rfc3339),
-        };
-        self.top_failures.values().map(shown).collect()
-    }
-
-    /// The groups of these states, the largest first.
-    fn largest(&self, states: &[State]) -> Vec<(State, &'a Reason, Group)> {
-        let groups = self.groups.iter();
-        let mut groups: Vec<_> = groups
-            .filter(|((state, _), _)| states.contains(state))
-            .map(|((state, reason), group)| (*state, *reason, *group))
-            .collect();
-        groups.sort_by_key(|(_, _, group)| std::cmp::Reverse(group.count));
-        groups
-    }
-
-    fn waiting(&self) -> Vec<WaitingStatus> {
-        let shown = |(state, reason, group): (State, &Reason, Group)| WaitingStatus {
-            state,
-            reason: reason.to_string(),
-            count: group.count,
-            since: format_rfc3339(group.since_seconds),
-            expected_seconds: expected_seconds(state, reason),
-            overdue: group.overdue,
-        };
-        self.largest(&[State::Held, State::Waiting])
-            .into_iter()
-            .take(MAX_LISTED)
-            .map(shown)
-            .collect()
-    }
-
-    /// A limit withholds changes: more urgent than any failure.
-    fn stopped(&self, limits: &LimitsStatus) -> Condition {
-        let reached = limits.changes.iter().filter(|one| one.withheld > 0);
-        let reached =
-            reached.map(|one| format!("{} {} of {}", one.limit.as_str(), one.done, one.most));
-        let reached = reached.collect::<Vec<_>>().join(", ");
-        let message = format!(
-            "{} withheld by spec.limits: {reached}; see status.limits. {}",
-            limits.withheld,
-            self.healthy().message
-        );
-        let reason = KnownReason::LimitReached.as_str();
-        said(
-            ConditionType::Healthy,
-            ConditionStatus::False,
-            reason,
-            message,
-        )
-    }
-
-    fn healthy(&self) -> Condition {
-        let mut groups = self.largest(&[State::Failed]);
-        if groups.is_empty() {
-            groups = self.largest(&[State::Held, State::Waiting]);
-        }
-        let reason = groups.first().map(|(_, reason, _)| reason.as_str());
-        let Counts {
-            total,
-            applied,
-            held,
-            waiting,
-            failed,
-        } = self.counts;
-        let mut message = format!(
-            "{applied} of {total} applied, {held} held, {waiting} waiting, {failed} failed"
-        );
-        for (at, (_, reason, group)) in groups.iter().take(COUNTED).enumerate() {
-            message.push_str(if at == 0 { ": " } else { ", " });
-            message.push_str(&format!("{} {reason}", group.count));
-        }
-        let reason = reason.unwrap_or(KnownReason::InSync.as_str());
-        said(ConditionType::Healthy, holds(failed == 0), reason, message)
-    }
-}
-
 /// Cuts a message between characters to the length that a status shows.
 fn cut(message: &str) -> String {
     let message = visible(message);
@@ -434,8 +238,9 @@ mod tests {
     use crate::catalogue::{Place, Refusal};
     use crate::sample::{guest, hosted, kubeconfig_manifest, policy};
     use std::sync::Arc;
+    use transom_api::Reason;
     use transom_api::policy::Limited;
-    use transom_api::status::ChangesStatus;
+    use transom_api::status::{ChangesStatus, Counts, MAX_TOP_FAILURES};
 
     const NOW: i64 = 1_000_000;
 
@@ -469,9 +274,9 @@ mod tests {
             .iter()
             .map(|(name, state, reason, since)| (hosted(name), *state, reason, *since))
             .collect();
-        let standings = primaries
-            .iter()
-            .map(|(primary, state, reason, since)| Standing {
+        let mut sum = Sum::new(now);
+        for (primary, state, reason, since) in &primaries {
+            sum.add(Standing {
                 primary,
                 state: *state,
                 reason,
@@ -479,6 +284,7 @@ mod tests {
                 since_seconds: *since,
                 failing: None,
             });
+        }
         of(
             Known {
                 entry,
@@ -489,7 +295,7 @@ mod tests {
                 usage: None,
                 now_seconds: now,
             },
-            standings,
+            &sum,
         )
     }
 
@@ -602,7 +408,7 @@ mod tests {
             before: None,
             now_seconds: NOW,
         };
-        of(known, std::iter::empty())
+        of(known, &Sum::new(NOW))
     }
 
     fn watch(kind: &str) -> WatchStatus {
@@ -800,7 +606,7 @@ mod tests {
             usage: None,
             now_seconds: NOW,
         };
-        let status = of(known, std::iter::empty());
+        let status = of(known, &Sum::new(NOW));
         for kind in [ConditionType::Healthy, ConditionType::Ready] {
             assert_eq!(
                 says(&status, kind),

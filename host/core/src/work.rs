@@ -2,6 +2,7 @@
 
 use crate::reference::ObjectRef;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// One primary under one policy: the unit of reconcile, of ownership and of dependencies. Cheap to clone.
@@ -19,6 +20,15 @@ impl Key {
         Self {
             policy: Arc::clone(policy),
             primary: Arc::new(primary.clone()),
+        }
+    }
+
+    /// Where the keys of a policy begin in order, or go on after one of them. Keys are in order of their policy, and a
+    /// reference without any name is the first of all.
+    pub fn following(policy: &str, after: Option<Key>) -> Bound<Key> {
+        match after {
+            None => Bound::Included(Key::new(&policy.into(), &ObjectRef::default())),
+            Some(key) => Bound::Excluded(key),
         }
     }
 

@@ -77,7 +77,8 @@ pub(crate) struct Bench {
     /// ManagedClusters on the API server
     #[arg(long, default_value_t = 10_000)]
     managed: usize,
-    /// Run only these parts: calls, way, directory, render, plan, watch, memory
+    /// Run only these parts: calls, load, start, swap, way, directory, render, plan, watch, memory; on an API server
+    /// kubeconfigs, taints, sets, acceptance, leases, registered
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
@@ -117,17 +118,21 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     ] {
         measure.arg(name).arg(path);
     }
+    let mut only = args.only.join(",");
     if args.what.is_some() {
         measure
             .env(servers::VARIABLE, servers::prepare()?)
-            .args(["--only", "cluster", "--out"])
+            .arg("--out")
             .arg(bench.join("cluster.json"));
         fleet(&mut measure, args.hosted, args.managed);
+        if only.is_empty() {
+            only.push_str("cluster");
+        }
     } else {
         measure.arg("--out").arg(bench.join("bench.json"));
-        if !args.only.is_empty() {
-            measure.args(["--only", &args.only.join(",")]);
-        }
+    }
+    if !only.is_empty() {
+        measure.args(["--only", &only]);
     }
     process::run(&mut measure)
 }

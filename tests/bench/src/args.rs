@@ -2,7 +2,7 @@
 
 use crate::process::Programs;
 use crate::table::Table;
-use crate::{calls, cluster, directory, floor, load, plan, scene, start, watch, way};
+use crate::{calls, cluster, directory, floor, load, plan, scene, start, swap, watch, way};
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -53,14 +53,37 @@ enum Part {
     Calls,
     Load,
     Start,
+    Swap,
     Way,
     Directory,
     Render,
     Plan,
     Watch,
     Memory,
+    /// All parts on an API server, which follow.
     Cluster,
+    Kubeconfigs,
+    Taints,
     Sets,
+    Acceptance,
+    Leases,
+    Registered,
+}
+
+impl Part {
+    /// What of it is measured on an API server.
+    fn on_server(self) -> &'static [cluster::Part] {
+        match self {
+            Self::Cluster => &cluster::Part::ALL,
+            Self::Kubeconfigs => &[cluster::Part::Kubeconfigs],
+            Self::Taints => &[cluster::Part::Taints],
+            Self::Sets => &[cluster::Part::Sets],
+            Self::Acceptance => &[cluster::Part::Acceptance],
+            Self::Leases => &[cluster::Part::Leases],
+            Self::Registered => &[cluster::Part::Registered],
+            _ => &[],
+        }
+    }
 }
 
 impl Args {
@@ -80,7 +103,10 @@ impl Run {
         let wanted = |part| self.only.is_empty() || self.only.contains(&part);
         std::fs::create_dir_all(&self.work)
             .with_context(|| format!("failed to create the folder `{}`", self.work.display()))?;
-        if wanted(Part::Calls) || wanted(Part::Way) || wanted(Part::Plan) {
+        if [Part::Calls, Part::Way, Part::Plan, Part::Swap]
+            .into_iter()
+            .any(wanted)
+        {
             let scene = scene::Scene::load(&self.guests)?;
             if wanted(Part::Calls) {
                 calls::measure(&scene, &mut table)?;
@@ -90,6 +116,9 @@ impl Run {
             }
             if wanted(Part::Plan) {
                 plan::measure(&programs, &scene, &self.work, &mut table)?;
+            }
+            if wanted(Part::Swap) {
+                swap::measure(&programs, &scene, &self.work, &mut table)?;
             }
         }
         if wanted(Part::Load) {
@@ -111,15 +140,12 @@ impl Run {
             directory::memory(&programs, &self.work, &mut table)?;
             directory::idle_policies(&programs, &self.work, &mut table)?;
         }
-        if self.only.contains(&Part::Cluster) {
-            let sizes = cluster::Sizes {
-                hosted: self.hosted,
-                managed: self.managed,
-            };
-            cluster::measure(&programs, &self.work, sizes, &mut table)?;
-        }
-        if self.only.contains(&Part::Sets) {
-            cluster::sets(&programs, &self.work, self.managed, &mut table)?;
+        let sizes = cluster::Sizes {
+            hosted: self.hosted,
+            managed: self.managed,
+        };
+        for part in self.only.iter().flat_map(|part| part.on_server()) {
+            cluster::measure(&programs, &self.work, (*part, sizes), &mut table)?;
         }
         table.finish(&self.out)
     }

@@ -6,6 +6,8 @@ mod changes;
 mod first;
 mod fleet;
 mod flips;
+mod leases;
+mod registered;
 mod sets;
 mod spent;
 mod taints;
@@ -23,7 +25,7 @@ const SERVERS: &str = "CPU of the API server and etcd";
 /// The limit for peak memory.
 const ALLOWED: &str = "64 MiB and 10 KiB an object kept";
 
-/// How many clusters are accepted at once, at most.
+/// How many clusters are accepted, or whose leases expire, at once, at most.
 const ACCEPTED: usize = 1000;
 
 /// The sizes of the fleets.
@@ -35,39 +37,77 @@ pub(crate) struct Sizes {
     pub(crate) managed: usize,
 }
 
-/// Measures everything on its own server.
+/// What can be measured apart, each on a server of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Kubeconfigs: first run, restart, rotations.
+    Kubeconfigs,
+    /// ManagedClusters that turn Unknown.
+    Taints,
+    /// Sets of them.
+    Sets,
+    /// Clusters that are accepted.
+    Acceptance,
+    /// Leases that beat, and that expire.
+    Leases,
+    /// A restart of the agent of a hub.
+    Registered,
+}
+
+impl Part {
+    /// All of them.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Kubeconfigs,
+        Self::Taints,
+        Self::Sets,
+        Self::Acceptance,
+        Self::Leases,
+        Self::Registered,
+    ];
+}
+
+/// Measures a part.
 pub(crate) fn measure(
     programs: &Programs,
     work: &Path,
-    sizes: Sizes,
+    (part, sizes): (Part, Sizes),
     table: &mut Table,
 ) -> Result<()> {
+    let Sizes { hosted, managed } = sizes;
+    let few = managed.min(ACCEPTED);
     Runtime::new()?.block_on(async {
-        let scene = Scene::hosted(work, sizes.hosted).await?;
-        let writes = first::first(programs, &scene, table).await?;
-        first::again(programs, &scene, table).await?;
-        first::strict(programs, &scene, writes, table).await?;
-        changes::rotations(programs, &scene, table).await?;
-        drop(scene);
-        let scene = Scene::managed(work, sizes.managed).await?;
-        taints::measure(programs, &scene, table).await?;
-        sets::measure(programs, &scene, table).await?;
-        drop(scene);
-        let scene = Scene::managed(work, sizes.managed.min(ACCEPTED)).await?;
-        acceptance::measure(programs, &scene, table).await
-    })
-}
-
-/// Measures only sets of ManagedClusters, on a server of its own.
-pub(crate) fn sets(
-    programs: &Programs,
-    work: &Path,
-    managed: usize,
-    table: &mut Table,
-) -> Result<()> {
-    Runtime::new()?.block_on(async {
-        let scene = Scene::managed(work, managed).await?;
-        sets::measure(programs, &scene, table).await
+        match part {
+            Part::Kubeconfigs => {
+                let scene = Scene::hosted(work, hosted).await?;
+                let writes = first::first(programs, &scene, table).await?;
+                first::again(programs, &scene, table).await?;
+                first::strict(programs, &scene, writes, table).await?;
+                changes::rotations(programs, &scene, table).await
+            }
+            Part::Taints => {
+                let scene = Scene::managed(work, managed).await?;
+                taints::measure(programs, &scene, table).await
+            }
+            Part::Sets => {
+                let scene = Scene::managed(work, managed).await?;
+                sets::measure(programs, &scene, table).await
+            }
+            Part::Acceptance => {
+                let scene = Scene::managed(work, few).await?;
+                acceptance::measure(programs, &scene, table).await
+            }
+            Part::Leases => {
+                let scene = Scene::managed(work, managed).await?;
+                leases::beats(programs, &scene, table).await?;
+                drop(scene);
+                let scene = Scene::managed(work, few).await?;
+                leases::expiry(programs, &scene, table).await
+            }
+            Part::Registered => {
+                let scene = Scene::managed(work, managed).await?;
+                registered::measure(programs, &scene, table).await
+            }
+        }
     })
 }
 

@@ -271,7 +271,8 @@ fn add(
     Ok(())
 }
 
-fn remove(folder: &Path) -> Result<()> {
+/// Removes a folder, if it is there.
+pub(crate) fn remove(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("failed to remove `{}`", folder.display()))

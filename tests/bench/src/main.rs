@@ -11,6 +11,7 @@ mod process;
 mod rounds;
 mod scene;
 mod start;
+mod swap;
 mod table;
 mod watch;
 mod way;

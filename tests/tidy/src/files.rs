@@ -26,13 +26,14 @@ pub const UNSAFE: [&str; 3] = [
 ];
 /// The only files where test code sleeps. The two `wait` look at a state, up to a deadline; the others are measurements:
 /// the cost of an agent with nothing to do is a cost over time.
-pub const SLEEPING: [&str; 6] = [
+pub const SLEEPING: [&str; 7] = [
     "tests/support/src/wait.rs",
     "tests/cluster/src/wait.rs",
     "tests/bench/src/process.rs",
     "tests/bench/src/start.rs",
     "tests/bench/src/watch.rs",
     "tests/bench/src/cluster/changes.rs",
+    "tests/bench/src/cluster/leases.rs",
 ];
 /// Files of the controller: these only order the decisions of the core.
 pub const CONTROLLER: &str = "host/agent/src/controller";

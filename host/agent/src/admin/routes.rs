@@ -120,6 +120,7 @@ fn state(snapshot: &Snapshot) -> Value {
             "decide": &*one.decide,
             "trigger": one.trigger.as_deref(),
             "queue": { "primaries": one.left, "oldestSeconds": one.oldest.as_secs_f64() },
+            "swaps": { "done": one.swapped.swaps, "lastPauseSeconds": one.swapped.pause.as_secs_f64() },
         })
     });
     let watches = snapshot.servers.iter().flat_map(|server| {
@@ -252,6 +253,7 @@ mod tests {
         let policy = json!({
             "policy": "p", "suspend": false, "decide": "d", "trigger": null,
             "queue": { "primaries": 3, "oldestSeconds": 1.5 },
+            "swaps": { "done": 2, "lastPauseSeconds": 3e-6 },
         });
         assert_eq!(state["policies"], json!([policy]));
         let watch = json!({

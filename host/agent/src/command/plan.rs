@@ -9,6 +9,7 @@ use crate::args::plan::{PlanArgs, PlanFormat};
 use crate::command::run::{self, Prepared};
 use crate::command::{block_on, explain, summary};
 use crate::controller::Controller;
+use crate::controller::account::Account;
 use crate::output::{Ending, Screen};
 use crate::policies::swap::Swap;
 use anyhow::Context as _;
@@ -142,12 +143,10 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
 
 /// Takes what the last reconcile of each primary of a policy came to.
 fn take_results(controller: &Controller, policy: &str) -> Results {
-    let (mut writes, mut told) = (BTreeMap::new(), BTreeMap::new());
     let memory = controller.memory.lock();
-    for (key, account) in controller.accounts.take() {
-        if *key.policy != *policy {
-            continue;
-        }
+    let accounts = controller.accounts.take().into_iter();
+    let accounts = accounts.filter(|(key, _)| *key.policy == *policy);
+    let result = |(key, account): (Key, Account)| {
         let (state, reason, message) = match memory.results.get(&key) {
             Some(last) => (last.state, last.reason.clone(), last.message.clone()),
             // A primary that is gone has no result, only what is left to remove.
@@ -157,10 +156,12 @@ fn take_results(controller: &Controller, policy: &str) -> Results {
                 String::new(),
             ),
         };
-        writes.insert(key.clone(), (state, account.writes));
-        told.insert(key, (reason, message));
-    }
-    Results(writes, told)
+        let wrote = (key.clone(), (state, account.writes));
+        (wrote, (key, (reason, message)))
+    };
+    // In order, so that each map is made at once.
+    let (writes, told): (Vec<_>, Vec<_>) = accounts.map(result).unzip();
+    Results(writes.into_iter().collect(), told.into_iter().collect())
 }
 
 /// The plan with everything about it; `None` when the policy is not active.

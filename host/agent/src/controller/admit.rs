@@ -20,7 +20,10 @@ impl Controller {
     /// reconciled without asking.
     pub(super) async fn admit(&self, queue: &Workqueue, request: Request) -> Option<Admitted> {
         let loaded = queue.loaded();
-        let key = Key::new(&queue.policy, &request.primary);
+        let key = Key {
+            policy: Arc::clone(&queue.policy),
+            primary: Arc::clone(&request.primary),
+        };
         let now_seconds = self.clock.now_seconds();
         let often = self.memory.lock().often.admit(&key, now_seconds);
         if let Err(off) = often {
@@ -145,7 +148,7 @@ mod tests {
                 Queued::Reconcile(Cause::Timer)
             };
             let request = Request {
-                primary: primary.clone(),
+                primary: primary.clone().into(),
                 causes: vec![cause],
                 since: Instant::now(),
             };

@@ -7,6 +7,7 @@ use super::workqueue::Workqueue;
 use super::{Admitted, Controller, Ended, Touched};
 use crate::policies::load::Loaded;
 use crate::telemetry::{self, First};
+use std::collections::btree_map::Entry;
 use std::hash::BuildHasher as _;
 use std::time::Duration;
 use transom_api::{KnownReason, State};
@@ -175,21 +176,25 @@ impl Controller {
                 memory.remove(key);
                 memory.contentions.remove(key);
             }
-            !memory.results.contains_key(key)
+            // For `Applied` the earlier time is not needed.
+            result.state != State::Applied && !memory.results.contains_key(key)
         };
-        // For `Applied` the earlier time is not needed.
-        let earlier = (first && result.state != State::Applied)
-            .then(|| self.since_before(key, &result))
-            .flatten();
-        let before = {
-            let results = &mut self.memory.lock().results;
-            let mut lasting = result.clone().after(results.get(key));
-            if let Some(since) = earlier {
-                lasting.since_seconds = since;
+        let earlier = first.then(|| self.since_before(key, &result)).flatten();
+        let lasting = |before: Option<&LastResult>| {
+            let mut lasting = result.clone().after(before);
+            lasting.since_seconds = earlier.unwrap_or(lasting.since_seconds);
+            lasting
+        };
+        let before = match self.memory.lock().results.entry(key.clone()) {
+            Entry::Occupied(known) if gone => Some(known.remove()),
+            Entry::Occupied(mut known) => {
+                let lasting = lasting(Some(known.get()));
+                Some(known.insert(lasting))
             }
-            match gone {
-                true => results.remove(key),
-                false => results.insert(key.clone(), lasting),
+            Entry::Vacant(_) if gone => None,
+            Entry::Vacant(place) => {
+                place.insert(lasting(None));
+                None
             }
         };
         self.statuses.changed();

@@ -199,12 +199,8 @@ impl Controller {
         }
         let mut primaries: BTreeSet<ObjectRef> =
             self.connections.primaries(policy).into_iter().collect();
-        {
-            let memory = self.memory.lock();
-            let keys = memory.results.keys().chain(memory.outputs.keys());
-            let keys = keys.filter(|key| key.policy == policy.name);
-            primaries.extend(keys.map(|key| (*key.primary).clone()));
-        }
+        let keys = self.memory.keys_of(&policy.name).into_iter();
+        primaries.extend(keys.map(|key| (*key.primary).clone()));
         let count = u32::try_from(primaries.len()).unwrap_or(u32::MAX);
         let mut policies = self.limits.lock();
         let kept = policies.entry(Arc::clone(&policy.name)).or_default();
@@ -282,9 +278,11 @@ impl Controller {
 
     /// Whether a primary of the policy could not be read: then it is not known whether something is withheld for it.
     fn is_unread(&self, policy: &str) -> bool {
-        let memory = self.memory.lock();
-        let mut results = memory.results_of(policy);
-        results.any(|(_, last)| last.end == End::Ended(Class::Unreachable))
+        let mut unread = false;
+        self.memory.each_result(policy, |_, last| {
+            unread |= last.end == End::Ended(Class::Unreachable);
+        });
+        unread
     }
 
     fn tell_limits(&self, policy: &Arc<str>, active: &Active, looked: &Looked) {

@@ -1,9 +1,13 @@
 //! What the agent knows besides the objects of the clusters. It is in memory only and can be rebuilt. The lock is not
 //! held across an `await`.
 
+mod shared;
+
 use crate::controller::queue::Queued;
+pub(crate) use shared::SharedMemory;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::Bound;
+use std::sync::Arc;
 use transom_api::{Reason, State};
 use transom_core::dependencies::{DependencyIndex, Outputs};
 use transom_core::digest::Digest;
@@ -197,17 +201,20 @@ impl Memory {
         self.results.contains_key(key) || self.outputs.of(key).next().is_some()
     }
 
-    /// The results of the primaries of a policy, in order of their name.
-    pub(crate) fn results_of(&self, policy: &str) -> impl Iterator<Item = (&Key, &LastResult)> {
-        // Keys are in order of their policy, and a reference without any name is the first of all.
-        let first = Key::new(&policy.into(), &ObjectRef::default());
-        let from = self.results.range(first..);
-        from.take_while(move |(key, _)| *key.policy == *policy)
+    /// The results of the primaries of a policy, in order of their name, from a place on.
+    fn results_from(
+        &self,
+        policy: &str,
+        from: Bound<Key>,
+    ) -> impl Iterator<Item = (&Key, &LastResult)> {
+        let results = self.results.range((from, Bound::Unbounded));
+        results.take_while(move |(key, _)| *key.policy == *policy)
     }
 
     /// Forgets all that is known for a deleted policy; returns the keys whose target it released.
     pub(crate) fn remove_policy(&mut self, policy: &str) -> Vec<Key> {
-        let keys = self.results_of(policy).map(|(key, _)| key.clone());
+        let from = Key::following(policy, None);
+        let keys = self.results_from(policy, from).map(|(key, _)| key.clone());
         for key in keys.collect::<Vec<_>>() {
             self.remove(&key);
             self.results.remove(&key);
@@ -329,16 +336,5 @@ impl LastResult {
         }
         self.wrote |= before.is_some_and(|before| before.wrote);
         self
-    }
-}
-
-/// [`Memory`] behind its lock. A panic while it was held leaves every index whole, so poisoning is ignored.
-#[derive(Default)]
-pub(crate) struct SharedMemory(Mutex<Memory>);
-
-impl SharedMemory {
-    /// Takes the lock for a short while.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Memory> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

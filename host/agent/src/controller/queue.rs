@@ -2,6 +2,7 @@
 //! is being reconciled is not given out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use transom_core::reference::ObjectRef;
@@ -30,7 +31,7 @@ impl Queued {
 #[derive(Debug)]
 pub(crate) struct Request {
     /// The primary.
-    pub(crate) primary: ObjectRef,
+    pub(crate) primary: Arc<ObjectRef>,
     /// Every cause that is due.
     pub(crate) causes: Vec<Queued>,
     /// When the work came up.
@@ -60,9 +61,9 @@ impl Request {
 /// Primaries that wait for their time, and those that are being reconciled.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    waiting: HashMap<ObjectRef, Causes>,
-    by_time: BTreeSet<(Due, ObjectRef)>,
-    running: HashSet<ObjectRef>,
+    waiting: HashMap<Arc<ObjectRef>, Causes>,
+    by_time: BTreeSet<(Due, Arc<ObjectRef>)>,
+    running: HashSet<Arc<ObjectRef>>,
 }
 
 /// The causes of one primary, each by its slot.
@@ -101,16 +102,20 @@ impl Queue {
 
     /// Changes the causes of a primary, and with them the time from which it may run.
     fn change(&mut self, primary: &ObjectRef, change: impl FnOnce(&mut Causes)) {
-        let causes = self.waiting.entry(primary.clone()).or_default();
+        let known = self.waiting.get_key_value(primary);
+        let known = known.map(|(known, _)| known);
+        let known = known.or_else(|| self.running.get(primary)).map(Arc::clone);
+        let primary = known.unwrap_or_else(|| Arc::new(primary.clone()));
+        let causes = self.waiting.entry(Arc::clone(&primary)).or_default();
         let before = earliest(causes);
         change(causes);
         let after = earliest(causes);
         if after.is_none() {
-            self.waiting.remove(primary);
+            self.waiting.remove(&primary);
         }
         if before != after {
-            before.map(|due| self.by_time.remove(&(due, primary.clone())));
-            after.map(|due| self.by_time.insert((due, primary.clone())));
+            before.map(|due| self.by_time.remove(&(due, Arc::clone(&primary))));
+            after.map(|due| self.by_time.insert((due, primary)));
         }
     }
 
@@ -121,14 +126,14 @@ impl Queue {
         let (due, primary) = ready
             .find(|(_, primary)| !self.running.contains(primary))?
             .clone();
-        self.by_time.remove(&(due, primary.clone()));
+        self.by_time.remove(&(due, Arc::clone(&primary)));
         let causes = self.waiting.remove(&primary)?.into_iter();
         let (causes, later): (Causes, Causes) = causes.partition(|(_, entry)| is_due(&entry.due));
         if let Some(next) = earliest(&later) {
-            self.by_time.insert((next, primary.clone()));
-            self.waiting.insert(primary.clone(), later);
+            self.by_time.insert((next, Arc::clone(&primary)));
+            self.waiting.insert(Arc::clone(&primary), later);
         }
-        self.running.insert(primary.clone());
+        self.running.insert(Arc::clone(&primary));
         let since = causes.values().map(|entry| entry.since).min();
         Some(Request {
             primary,
@@ -174,7 +179,7 @@ impl Queue {
     fn due(&self, now: Instant) -> impl Iterator<Item = &ObjectRef> {
         let due = move |due: &Due| due.is_none_or(|due| due <= now);
         let waiting = self.by_time.iter().take_while(move |(at, _)| due(at));
-        waiting.map(|(_, primary)| primary)
+        waiting.map(|(_, primary)| &**primary)
     }
 
     /// How many run or may run now.
@@ -337,12 +342,12 @@ mod tests {
         let first = queue.take(now).unwrap();
         queue.push(&primary("a"), Queued::Updated, None, now);
         queue.push(&primary("b"), Queued::Updated, None, now);
-        assert_eq!(queue.take(now).unwrap().primary, primary("b"));
+        assert_eq!(*queue.take(now).unwrap().primary, primary("b"));
         assert!(queue.take(now).is_none());
         assert!(!queue.is_idle(now));
         queue.done(&first.primary);
         queue.done(&primary("b"));
-        assert_eq!(queue.take(now).unwrap().primary, primary("a"));
+        assert_eq!(*queue.take(now).unwrap().primary, primary("a"));
         queue.done(&primary("a"));
         assert!(queue.is_idle(now));
     }

@@ -3,11 +3,12 @@
 
 use super::Controller;
 use super::memory::LastResult;
+use super::workqueue::Swapped;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use transom_api::State;
 use transom_api::status::UsageStatus;
+use transom_api::{Reason, State};
 use transom_cluster::kubernetes::{Kubernetes, Purpose, Verb, WatchHealth};
 use transom_core::summary;
 use transom_core::work::Key;
@@ -21,7 +22,7 @@ pub(crate) trait Snapshots: Send + Sync {
     /// one can be used.
     fn unready(&self) -> Option<&'static str>;
 
-    /// The agent as it is now. Locks what it knows only while that is counted and the listed primaries are copied.
+    /// The agent as it is now. Locks what it knows for a few primaries at a time.
     fn snapshot(&self) -> Snapshot;
 }
 
@@ -59,6 +60,8 @@ pub(crate) struct PolicySnapshot {
     pub(crate) left: usize,
     /// How long the primary that waits longest has waited.
     pub(crate) oldest: Duration,
+    /// The swaps of its revisions.
+    pub(crate) swapped: Swapped,
     /// How much of its budget its calls used.
     pub(crate) usage: Vec<UsageStatus>,
 }
@@ -99,15 +102,11 @@ impl Snapshots for Controller {
 
     fn snapshot(&self) -> Snapshot {
         let now_seconds = self.clock.now_seconds();
-        let (primaries, listed, ends_seconds) = {
-            let memory = self.memory.lock();
-            let results = &memory.results;
-            (
-                count(results, now_seconds),
-                list(results),
-                first_ends(&memory.ends),
-            )
-        };
+        let mut tally = Tally::default();
+        self.memory
+            .each_result_of_all(|key, last| tally.add(key, last, now_seconds));
+        let ends_seconds = self.memory.first_ends();
+        let (primaries, listed) = tally.finish();
         let policies = self.queues().into_iter().map(|queue| {
             let loaded = queue.loaded();
             let revision = &loaded.revision;
@@ -119,6 +118,7 @@ impl Snapshots for Controller {
                 trigger: trigger.map(|guest| Arc::clone(&guest.digest)),
                 left: queue.left(),
                 oldest: queue.oldest(),
+                swapped: queue.swapped(),
                 usage: loaded.usage().status(&[]),
             }
         });
@@ -147,43 +147,39 @@ fn of_server(server: &Kubernetes) -> ServerSnapshot {
     }
 }
 
-fn count(results: &BTreeMap<Key, LastResult>, now_seconds: i64) -> Vec<PrimaryCount> {
-    let mut counts: BTreeMap<_, (usize, usize)> = BTreeMap::new();
-    for (key, last) in results {
-        let of = (&key.policy, last.state, last.reason.as_str());
-        let (primaries, overdue) = counts.entry(of).or_default();
+/// What is counted and listed of the primaries, added one by one in the order of their keys.
+#[derive(Default)]
+struct Tally {
+    counts: BTreeMap<(Arc<str>, State, Reason), (usize, usize)>,
+    listed: Vec<(Key, LastResult)>,
+}
+
+impl Tally {
+    fn add(&mut self, key: &Key, last: &LastResult, now_seconds: i64) {
+        let of = (Arc::clone(&key.policy), last.state, last.reason.clone());
+        let (primaries, overdue) = self.counts.entry(of).or_default();
         *primaries += 1;
         let is_overdue =
             summary::is_overdue(last.state, &last.reason, last.since_seconds, now_seconds);
         *overdue += usize::from(is_overdue);
+        if last.state != State::Applied && self.listed.len() < LISTED {
+            self.listed.push((key.clone(), last.clone()));
+        }
     }
-    let count = |((policy, state, reason), (primaries, overdue))| PrimaryCount {
-        policy: Arc::clone(policy),
-        state,
-        reason: str::to_owned(reason),
-        primaries,
-        overdue,
-    };
-    counts.into_iter().map(count).collect()
-}
 
-fn list(results: &BTreeMap<Key, LastResult>) -> Vec<(Key, LastResult)> {
-    let others = results
-        .iter()
-        .filter(|(_, last)| last.state != State::Applied);
-    let others = others.take(LISTED);
-    others
-        .map(|(key, last)| (key.clone(), last.clone()))
-        .collect()
-}
-
-fn first_ends(ends: &BTreeMap<Key, i64>) -> BTreeMap<Arc<str>, i64> {
-    let mut first = BTreeMap::new();
-    for (key, ends) in ends {
-        let found = first.entry(Arc::clone(&key.policy)).or_insert(*ends);
-        *found = (*found).min(*ends);
+    fn finish(self) -> (Vec<PrimaryCount>, Vec<(Key, LastResult)>) {
+        let count = |((policy, state, reason), (primaries, overdue)): (_, _)| {
+            let reason: Reason = reason;
+            PrimaryCount {
+                policy,
+                state,
+                reason: reason.to_string(),
+                primaries,
+                overdue,
+            }
+        };
+        (self.counts.into_iter().map(count).collect(), self.listed)
     }
-    first
 }
 
 #[cfg(test)]
@@ -213,6 +209,17 @@ pub(crate) mod tests {
         }
     }
 
+    fn tally(
+        results: &BTreeMap<Key, LastResult>,
+        now_seconds: i64,
+    ) -> (Vec<PrimaryCount>, Vec<(Key, LastResult)>) {
+        let mut tally = Tally::default();
+        for (key, last) in results {
+            tally.add(key, last, now_seconds);
+        }
+        tally.finish()
+    }
+
     /// The state of a leader with one policy, one API server and ten primaries, of which one is listed.
     pub(crate) fn sample() -> Snapshot {
         let policy = PolicySnapshot {
@@ -222,6 +229,10 @@ pub(crate) mod tests {
             trigger: None,
             left: 3,
             oldest: Duration::from_millis(1_500),
+            swapped: Swapped {
+                swaps: 2,
+                pause: Duration::from_micros(3),
+            },
             usage: vec![UsageStatus {
                 budget: Budgeted::MemoryBytes,
                 p50: 5,
@@ -280,7 +291,7 @@ pub(crate) mod tests {
             (key("p", 2), last(State::Applied, KnownReason::InSync, 0)),
             (key("q", 0), waits(0)),
         ]);
-        let counts = count(&results, 100_000);
+        let (counts, _) = tally(&results, 100_000);
         let told: Vec<_> = counts
             .iter()
             .map(|one| (&*one.policy, one.state, one.primaries, one.overdue))
@@ -299,16 +310,9 @@ pub(crate) mod tests {
         let paused = (1..3_000).map(|at| (key("p", at), last(State::Held, KnownReason::Paused, 0)));
         let mut results: BTreeMap<_, _> = paused.collect();
         results.insert(key("a", 0), last(State::Applied, KnownReason::InSync, 0));
-        let listed = list(&results);
+        let (counts, listed) = tally(&results, 0);
         assert_eq!(listed.len(), LISTED);
         assert!(listed.iter().all(|(key, _)| *key.policy == *"p"));
-        assert_eq!(count(&results, 0)[1].primaries, 2_999);
-    }
-
-    #[test]
-    fn the_first_certificate_of_a_policy_counts() {
-        let ends = BTreeMap::from([(key("p", 0), 9), (key("p", 1), 7), (key("q", 0), 8)]);
-        let first: Vec<_> = first_ends(&ends).into_iter().collect();
-        assert_eq!(first, [(Arc::from("p"), 7), (Arc::from("q"), 8)]);
+        assert_eq!(counts[1].primaries, 2_999);
     }
 }

@@ -21,7 +21,7 @@ use transom_core::catalogue::{Catalogue, Entry};
 use transom_core::object::Object;
 use transom_core::report::Report;
 use transom_core::signal::Signal;
-use transom_core::summary::{self, Standing};
+use transom_core::summary::{self, Standing, Sum};
 use transom_core::time::parse_rfc3339;
 use transom_core::work::Key;
 
@@ -241,14 +241,16 @@ impl Controller {
     ) -> PolicyStatus {
         let now_seconds = self.clock.now_seconds();
         let (failing, since) = self.failing_of(policy, now_seconds);
-        let memory = self.memory.lock();
-        let standings = memory.results_of(policy).map(|(key, last)| Standing {
-            primary: &key.primary,
-            state: last.state,
-            reason: &last.reason,
-            message: &last.message,
-            since_seconds: last.since_seconds,
-            failing: since(&key.primary),
+        let mut sum = Sum::new(now_seconds);
+        self.memory.each_result(policy, |key, last| {
+            sum.add(Standing {
+                primary: &key.primary,
+                state: last.state,
+                reason: &last.reason,
+                message: &last.message,
+                since_seconds: last.since_seconds,
+                failing: since(&key.primary),
+            });
         });
         let loaded = self.queue(policy).map(|queue| queue.loaded());
         // A queue may have another revision for a moment.
@@ -267,7 +269,7 @@ impl Controller {
                 usage: usage.as_ref(),
                 now_seconds,
             },
-            standings,
+            &sum,
         )
     }
 

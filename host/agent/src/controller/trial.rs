@@ -6,7 +6,7 @@ mod rehearsals;
 
 use super::account::{Account, Accounts};
 use super::limits::Limits;
-use super::memory::{LastResult, Memory, SharedMemory};
+use super::memory::{LastResult, SharedMemory};
 use super::pool::Pool;
 use super::queue::Queued;
 use super::statuses::Statuses;
@@ -149,10 +149,12 @@ impl Controller {
     fn shadow(&self) -> Self {
         let memory = SharedMemory::default();
         {
-            let (live, mut shadow) = (self.memory.lock(), memory.lock());
-            shadow.ownership = live.ownership.clone();
-            shadow.outputs = live.outputs.clone();
-            shadow.sightings = live.sightings.clone();
+            let (ownership, outputs) = self.memory.copy_claims();
+            let sightings = self.memory.lock().sightings.clone();
+            let mut shadow = memory.lock();
+            shadow.ownership = ownership;
+            shadow.outputs = outputs;
+            shadow.sightings = sightings;
         }
         Self {
             connections: Arc::clone(&self.connections),
@@ -203,7 +205,7 @@ impl Controller {
     pub(crate) fn faults(&self, policy: &str) -> Faults {
         Faults {
             at_seconds: self.clock.now_seconds(),
-            ..faults_in(&self.memory.lock(), policy)
+            ..faults_in(&self.memory, policy)
         }
     }
 
@@ -214,19 +216,16 @@ impl Controller {
         first: &BTreeMap<Key, Tried>,
         second: Option<&BTreeMap<Key, Tried>>,
     ) -> Trial {
-        // What is known of the active revision, copied so that its reconciles go on.
-        let (active_faults, live) = {
+        let active_faults = faults_in(&self.memory, policy).now.len();
+        // The lock is taken for each, so that the reconciles of the active revision go on.
+        let live = |key| {
             let memory = self.memory.lock();
-            let live = |key| {
-                let last = memory.results.get(key)?;
-                Some((key, (fault(last).is_some(), is_unreachable(last))))
-            };
-            let live: BTreeMap<&Key, (bool, bool)> = first.keys().filter_map(live).collect();
-            (faults_in(&memory, policy).now.len(), live)
+            let last = memory.results.get(key);
+            last.map(|last| (fault(last).is_some(), is_unreachable(last)))
         };
         let (mut faults, mut unstable, mut incomplete) = (Vec::new(), Vec::new(), None);
         for (key, tried) in first {
-            let (faulty, unreachable) = live.get(key).copied().unwrap_or_default();
+            let (faulty, unreachable) = live(key).unwrap_or_default();
             let result = &tried.result;
             if is_unreachable(result) && !unreachable {
                 let why = format!("{}: {}", key.primary, result.message);
@@ -316,14 +315,14 @@ fn known(result: &LastResult) -> Option<KnownReason> {
     result.reason.known()
 }
 
-fn faults_in(memory: &Memory, policy: &str) -> Faults {
+fn faults_in(memory: &SharedMemory, policy: &str) -> Faults {
     let mut faults = Faults::default();
-    for (key, last) in memory.results_of(policy) {
+    memory.each_result(policy, |key, last| {
         faults.primaries += 1;
         if let Some(reason) = failing::proven(&last.reason, last.failures) {
             let fault = ((*key.primary).clone(), reason, last.message.clone());
             faults.now.push(fault);
         }
-    }
+    });
     faults
 }

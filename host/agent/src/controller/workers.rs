@@ -58,25 +58,30 @@ impl Controller {
         let Some(queue) = self.queue(policy) else {
             return self.begin(loaded);
         };
+        let locked = self.memory.measure();
         queue.swap(loaded);
-        if let Some(rehearsed) = rehearsed {
-            return self.enqueue_unsettled(&queue, &rehearsed);
+        let (primaries, left) = self.expect(&queue.loaded(), false);
+        let primaries = primaries.iter().map(|one| Key::new(&queue.policy, one));
+        for key in primaries.chain(left) {
+            let settled = rehearsed
+                .as_ref()
+                .is_some_and(|rehearsed| self.take_over(&queue, &key, rehearsed));
+            if !settled {
+                // Freed without the lock. Of any other primary nothing was seen that has no result.
+                let seen = self.memory.lock().last_seen.remove(&key);
+                drop(seen);
+                queue.push(&key.primary, Queued::Reconcile(Cause::Swapped), None);
+            }
         }
-        self.memory
-            .lock()
-            .last_seen
-            .retain(|key, _| *key.policy != *policy);
-        self.enqueue_all(&queue, &Cause::Swapped);
+        queue.end_swap(locked.longest());
     }
 
     /// Enqueues every primary of a policy, and every primary that is gone but left outputs behind.
     pub(super) fn enqueue_all(&self, queue: &Workqueue, cause: &Cause) {
         let (primaries, left) = self.expect(&queue.loaded(), *cause == Cause::Added);
-        for primary in &primaries {
+        let left = left.iter().map(|key| &*key.primary);
+        for primary in primaries.iter().chain(left) {
             queue.push(primary, Queued::Reconcile(cause.clone()), None);
-        }
-        for key in left {
-            queue.push(&key.primary, Queued::Reconcile(cause.clone()), None);
         }
     }
 
@@ -85,26 +90,15 @@ impl Controller {
     pub(crate) fn expect(&self, loaded: &Loaded, at_first: bool) -> (Vec<ObjectRef>, Vec<Key>) {
         let policy = &loaded.revision.policy;
         let primaries = self.connections.primaries(policy);
-        let mut memory = self.memory.lock();
         let known: BTreeSet<&ObjectRef> = primaries.iter().collect();
-        let results = memory.results_of(&policy.name).map(|(key, _)| key);
-        let results = results.filter(|key| !known.contains(&*key.primary));
-        let outputs = memory.outputs.keys();
-        let outputs = outputs.filter(|key| key.policy == policy.name);
-        let left: BTreeSet<Key> = outputs.chain(results).cloned().collect();
-        let left: Vec<Key> = left.into_iter().collect();
+        let mut left = self.memory.keys_of(&policy.name);
+        left.retain(|key| !known.contains(&*key.primary));
         if !policy.has_targets() {
             return (primaries, left);
         }
-        memory.ownership.reaches(policy);
-        let keys = primaries
-            .iter()
-            .map(|primary| Key::new(&policy.name, primary));
+        self.memory.lock().ownership.reaches(policy);
         // A primary that was suspended until now may never have been located.
-        let unknown: Vec<Key> = keys
-            .filter(|key| memory.ownership.targets(key).is_none())
-            .collect();
-        unknown.iter().for_each(|key| memory.ownership.expect(key));
+        let mut expected = self.unlocated(&policy.name, &primaries);
         if at_first {
             // A primary that cannot be read now may still exist, and keeps what was made for it. On a cluster that is
             // not connected no primary can ever be located, so none is expected; `handover` keeps others from taking
@@ -112,9 +106,25 @@ impl Controller {
             let connected = left
                 .iter()
                 .filter(|key| self.connections.has(&key.primary.cluster));
-            connected.for_each(|key| memory.ownership.expect(key));
+            expected.extend(connected.cloned());
         }
+        self.expect_all(&policy.name, expected);
         (primaries, left)
+    }
+
+    /// Those of the primaries of a policy of which it is not known what they want.
+    fn unlocated(&self, policy: &Arc<str>, primaries: &[ObjectRef]) -> Vec<Key> {
+        let keys = primaries.iter().map(|primary| Key::new(policy, primary));
+        // The lock is taken for each, so that no reconcile waits for all of them.
+        keys.filter(|key| self.memory.lock().ownership.targets(key).is_none())
+            .collect()
+    }
+
+    /// Has these primaries located before an unstamped target that they may want is written.
+    fn expect_all(&self, policy: &Arc<str>, mut keys: Vec<Key>) {
+        keys.retain(|key| !self.memory.lock().ownership.expects(key));
+        let keys = keys.into_iter().collect();
+        self.memory.lock().ownership.expect_all(policy, keys);
     }
 
     /// Called when something became readable. Primaries of which nothing is known yet are located before an unstamped
@@ -127,18 +137,9 @@ impl Controller {
                 continue;
             }
             let primaries = self.connections.primaries(policy);
-            let keys = primaries
-                .iter()
-                .map(|primary| Key::new(&queue.policy, primary));
-            let new: Vec<Key> = {
-                let mut memory = self.memory.lock();
-                let new = |key: &Key| {
-                    !memory.results.contains_key(key) && memory.ownership.targets(key).is_none()
-                };
-                let new: Vec<Key> = keys.filter(new).collect();
-                new.iter().for_each(|key| memory.ownership.expect(key));
-                new
-            };
+            let mut new = self.unlocated(&queue.policy, &primaries);
+            new.retain(|key| !self.memory.lock().results.contains_key(key));
+            self.expect_all(&queue.policy, new.clone());
             for key in new {
                 queue.push(&key.primary, Queued::Reconcile(Cause::Added), None);
             }
@@ -218,7 +219,7 @@ async fn work_on(
     (place, shared): Places,
 ) {
     loop {
-        let primary = request.primary.clone();
+        let primary = Arc::clone(&request.primary);
         let reconcile = AssertUnwindSafe(controller.reconcile(&queue, request)).catch_unwind();
         if reconcile.await.is_err() {
             let key = Key::new(&queue.policy, &primary);
@@ -281,7 +282,7 @@ mod tests {
             .reconcile(
                 &queue,
                 Request {
-                    primary,
+                    primary: primary.into(),
                     causes,
                     since: tokio::time::Instant::now(),
                 },

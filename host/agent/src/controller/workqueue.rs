@@ -113,6 +113,16 @@ pub(crate) struct Workqueue {
     changed: Notify,
     closed: AtomicBool,
     removed: RwLock<bool>,
+    swapped: Mutex<Swapped>,
+}
+
+/// The swaps of a policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Swapped {
+    /// How many there were since the policy began.
+    pub(crate) swaps: u32,
+    /// The longest time for which no reconcile could start during the last one, because the memory was locked.
+    pub(crate) pause: Duration,
 }
 
 impl Workqueue {
@@ -126,6 +136,7 @@ impl Workqueue {
             changed: Notify::new(),
             closed: AtomicBool::default(),
             removed: RwLock::default(),
+            swapped: Mutex::default(),
         }
     }
 
@@ -137,6 +148,18 @@ impl Workqueue {
     /// Activates another revision; reconciles under way end on the old one.
     pub(crate) fn swap(&self, loaded: Arc<Loaded>) {
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+    }
+
+    /// Records a swap that was carried out, with its pause.
+    pub(crate) fn end_swap(&self, pause: Duration) {
+        let mut swapped = self.swapped.lock().unwrap_or_else(PoisonError::into_inner);
+        swapped.swaps = swapped.swaps.saturating_add(1);
+        swapped.pause = pause;
+    }
+
+    /// The swaps until now.
+    pub(crate) fn swapped(&self) -> Swapped {
+        *self.swapped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts a primary into the queue, to be reconciled at once or after a while.

@@ -99,7 +99,7 @@ impl Scene {
     pub(super) fn start_agent(&self, programs: &Programs) -> Result<Agent> {
         // No other process takes the port in the short time until the agent does.
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
-        let policies = unlimited_policies(&self.outputs)?;
+        let policies = self.policies(&["external-managed-kubeconfig", "built-in-taints"])?;
         let words = [
             "run",
             "--kubeconfig",
@@ -112,6 +112,27 @@ impl Scene {
         let agent = process::start(&mut programs.transom(&words))?;
         agent.ready()?;
         Ok(agent)
+    }
+
+    /// Writes shipped policies without limits into a folder: every cluster changes at once on purpose.
+    pub(super) fn policies(&self, names: &[&str]) -> Result<String> {
+        let folder = self.outputs.with_file_name("policies");
+        match std::fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).context("failed to empty the folder of policies");
+            }
+            _ => {}
+        }
+        for name in names {
+            let from = program::policy(name);
+            let text = std::fs::read_to_string(&from)
+                .with_context(|| format!("failed to read `{}`", from.display()))?;
+            let to = folder.join(name);
+            std::fs::create_dir_all(&to).context("failed to make a folder of policies")?;
+            std::fs::write(to.join("policy.yaml"), program::without_limits(&text))
+                .context("failed to write a policy")?;
+        }
+        Ok(folder.display().to_string())
     }
 
     /// Writes the managed objects into a file, in the form in which they would be created; returns their number.
@@ -177,19 +198,4 @@ pub(super) fn metric(agent: &Agent, metric: &Metric) -> Result<f64> {
 /// The memory that the agent may use for the number of objects in its cache now, in mebibytes.
 pub(super) fn allowance(agent: &Agent) -> Result<f64> {
     Ok(64.0 + metric(agent, &WATCH_OBJECTS)? * 10.0 / 1024.0)
-}
-
-/// The policies that ship, without limits, in a folder beside a file: every cluster changes at once on purpose.
-fn unlimited_policies(beside: &Path) -> Result<String> {
-    let folder = beside.with_file_name("policies");
-    for name in ["external-managed-kubeconfig", "built-in-taints"] {
-        let from = program::policy(name);
-        let text = std::fs::read_to_string(&from)
-            .with_context(|| format!("failed to read `{}`", from.display()))?;
-        let to = folder.join(name);
-        std::fs::create_dir_all(&to).context("failed to make a folder of policies")?;
-        std::fs::write(to.join("policy.yaml"), program::without_limits(&text))
-            .context("failed to write a policy")?;
-    }
-    Ok(folder.display().to_string())
 }

@@ -166,7 +166,7 @@ pub(super) async fn send(
 }
 
 /// Makes every cluster Unknown and taints it: the requests of the fleet and an agent together, in the same number.
-async fn flip_and_taint(clusters: &Api<DynamicObject>, names: &[String]) -> Result<()> {
+pub(super) async fn flip_and_taint(clusters: &Api<DynamicObject>, names: &[String]) -> Result<()> {
     let (unknown, params) = (&condition("Unknown"), &PatchParams::default());
     let taints =
         &Patch::Merge(json!({"spec": {"taints": [{"key": UNREACHABLE, "effect": "NoSelect"}]}}));
@@ -200,7 +200,11 @@ async fn at_once(clusters: &Api<DynamicObject>, names: &[String]) -> Result<()> 
 }
 
 /// Waits until this many clusters are tainted, or not.
-async fn settled(clusters: &Api<DynamicObject>, many: usize, tainted: bool) -> Result<()> {
+pub(super) async fn settled(
+    clusters: &Api<DynamicObject>,
+    many: usize,
+    tainted: bool,
+) -> Result<()> {
     let listed = all(clusters).await?;
     let mut version = String::new();
     let mut there = std::collections::BTreeSet::new();

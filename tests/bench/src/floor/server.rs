@@ -34,6 +34,8 @@ pub(crate) enum Floor {
     },
     /// List everything that the agent watches
     List,
+    /// List everything that the agent of a hub watches
+    ListHub,
     /// Watch admin secrets, and write each into the namespace of its klusterlet
     Copy,
     /// Watch ManagedClusters, and taint each that is not available
@@ -50,7 +52,8 @@ pub(crate) fn run(kubeconfig: &Path, floor: &Floor) -> Result<()> {
                 parallel,
                 apply,
             } => create(&client, list, *parallel, *apply).await,
-            Floor::List => list(&client).await,
+            Floor::List => list(&client, &WATCHED).await,
+            Floor::ListHub => list(&client, &WATCHED_ON_HUB).await,
             Floor::Copy => copy(&client).await,
             Floor::Taint => taint(&client).await,
         }
@@ -116,45 +119,93 @@ async fn write_one(client: &Client, object: DynamicObject, apply: bool) -> kube:
         .map(drop)
 }
 
-async fn list(client: &Client) -> Result<()> {
-    let of = |kind, fields: &str| {
+/// A kind with what is selected of it.
+type Listed = ((&'static str, &'static str, &'static str), Select);
+
+/// What is listed of a kind.
+#[derive(Clone, Copy)]
+enum Select {
+    Fields(&'static str),
+    Labels(&'static str),
+    /// Only the metadata of what has these labels.
+    Names(&'static str),
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// The label of what the agent made, and the opposite.
+const OURS: Select = Select::Labels("transom.dev/policy");
+const NOT_OURS: Select = Select::Names("!transom.dev/policy");
+
+const WATCHED: [Listed; 7] = [
+    (
+        ("hypershift.openshift.io", "v1beta1", "HostedCluster"),
+        Select::Fields(""),
+    ),
+    (MANAGED, Select::Fields("")),
+    (
+        ("operator.open-cluster-management.io", "v1", "Klusterlet"),
+        Select::Fields(""),
+    ),
+    (("", "v1", "Namespace"), Select::Fields("")),
+    (
+        ("", "v1", "Service"),
+        Select::Fields("metadata.name=kube-apiserver"),
+    ),
+    (
+        SECRET,
+        Select::Fields("type=Opaque,metadata.name!=external-managed-kubeconfig"),
+    ),
+    (
+        SECRET,
+        Select::Fields("metadata.name=external-managed-kubeconfig"),
+    ),
+];
+
+const WATCHED_ON_HUB: [Listed; 9] = [
+    (MANAGED, Select::Fields("")),
+    (("", "v1", "Namespace"), Select::Names("")),
+    (
+        ("coordination.k8s.io", "v1", "Lease"),
+        Select::Fields("metadata.name=managed-cluster-lease"),
+    ),
+    ((RBAC, "v1", "ClusterRole"), OURS),
+    ((RBAC, "v1", "ClusterRole"), NOT_OURS),
+    ((RBAC, "v1", "ClusterRoleBinding"), OURS),
+    ((RBAC, "v1", "ClusterRoleBinding"), NOT_OURS),
+    ((RBAC, "v1", "RoleBinding"), OURS),
+    ((RBAC, "v1", "RoleBinding"), NOT_OURS),
+];
+
+async fn list(client: &Client, watched: &[Listed]) -> Result<()> {
+    let whole = async |(kind, select): &Listed| {
+        let api = api(client, *kind, None);
         let params = ListParams::default().limit(PAGE);
-        (
-            api(client, kind, None),
-            if fields.is_empty() {
-                params
-            } else {
-                params.fields(fields)
-            },
-        )
-    };
-    let lists = [
-        of(("hypershift.openshift.io", "v1beta1", "HostedCluster"), ""),
-        of(MANAGED, ""),
-        of(
-            ("operator.open-cluster-management.io", "v1", "Klusterlet"),
-            "",
-        ),
-        of(("", "v1", "Namespace"), ""),
-        of(("", "v1", "Service"), "metadata.name=kube-apiserver"),
-        of(
-            SECRET,
-            "type=Opaque,metadata.name!=external-managed-kubeconfig",
-        ),
-        of(SECRET, "metadata.name=external-managed-kubeconfig"),
-    ];
-    let whole = |(api, mut params): (Api<DynamicObject>, ListParams)| async move {
-        let mut objects = Vec::new();
+        let (mut params, names) = match select {
+            Select::Fields("") => (params, false),
+            Select::Fields(fields) => (params.fields(fields), false),
+            Select::Labels(labels) => (params.labels(labels), false),
+            Select::Names(labels) => (params.labels(labels), true),
+        };
+        let mut listed = 0;
         loop {
-            let page = api.list(&params).await?;
-            objects.extend(page.items);
-            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            let (many, metadata) = match names {
+                true => {
+                    let page = api.list_metadata(&params).await?;
+                    (page.items.len(), page.metadata)
+                }
+                false => {
+                    let page = api.list(&params).await?;
+                    (page.items.len(), page.metadata)
+                }
+            };
+            listed += many;
+            params.continue_token = metadata.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
-                return Ok::<_, kube::Error>(objects.len());
+                return Ok::<_, kube::Error>(listed);
             }
         }
     };
-    stream::iter(lists)
+    stream::iter(watched)
         .map(whole)
         .buffer_unordered(8)
         .try_collect::<Vec<_>>()

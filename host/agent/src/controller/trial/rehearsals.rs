@@ -6,7 +6,7 @@ use crate::controller::Controller;
 use crate::controller::queue::Queued;
 use crate::controller::workqueue::Workqueue;
 use crate::policies::active::Rehearsed;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use transom_api::State;
@@ -61,8 +61,7 @@ fn lock(rehearsed: &Rehearsed) -> MutexGuard<'_, Rehearsal> {
 impl Controller {
     /// Keeps what this agent of a trial found right as it is. Moved, not copied: it is as large as the trial itself was.
     pub(super) fn settle(&self, rehearsed: &Rehearsed, tried: BTreeMap<Key, Tried>) {
-        let (mut lock, now_seconds) = (self.memory.lock(), self.clock.now_seconds());
-        let (memory, mut rehearsal) = (&mut *lock, self::lock(rehearsed));
+        let (mut memory, now_seconds) = (self.memory.lock(), self.clock.now_seconds());
         for (key, tried) in tried {
             // Of a set, an object that is new would not be noticed.
             let has_sets = memory.sets.has(&key);
@@ -83,38 +82,19 @@ impl Controller {
                 let after = i64::try_from(after.div_ceil(1_000)).unwrap_or(i64::MAX);
                 now_seconds.saturating_add(after)
             });
-            rehearsal.settle(key, settled);
+            // Whoever tells of a change waits for one primary at most.
+            lock(rehearsed).settle(key, settled);
         }
     }
 
-    /// Enqueues every primary of a policy that the trial of its active revision did not find right as it is, or for which
-    /// something changed since. The others are as if the active revision had reconciled them: from now on every change
-    /// of what they rest on counts for them.
-    pub(in crate::controller) fn enqueue_unsettled(
+    /// Takes over what the trial of the active revision found for a primary; false when it has to be reconciled. Otherwise
+    /// it is as if the active revision had reconciled it: from now on every change of what it rests on counts for it.
+    pub(in crate::controller) fn take_over(
         &self,
         queue: &Workqueue,
+        key: &Key,
         rehearsed: &Rehearsed,
-    ) {
-        let (primaries, left) = self.expect(&queue.loaded(), false);
-        let mut primaries: BTreeSet<ObjectRef> = primaries.into_iter().collect();
-        primaries.extend(left.into_iter().map(|key| (*key.primary).clone()));
-        for primary in &primaries {
-            let key = Key::new(&queue.policy, primary);
-            // The lock is taken for each, so that no reconcile waits for all of them.
-            if !self.take_over(queue, &key, rehearsed) {
-                self.memory.lock().last_seen.remove(&key);
-                queue.push(primary, Queued::Reconcile(Cause::Swapped), None);
-            }
-        }
-        let policy = &*queue.policy;
-        self.memory
-            .lock()
-            .last_seen
-            .retain(|key, _| *key.policy != *policy || primaries.contains(&*key.primary));
-    }
-
-    /// Takes over what was found for a primary; false when it has to be reconciled.
-    fn take_over(&self, queue: &Workqueue, key: &Key, rehearsed: &Rehearsed) -> bool {
+    ) -> bool {
         // A reconcile under way ends on the revision before, and may still write. One that begins later does not.
         if queue.loaded().revision.policy.suspend || queue.runs(&key.primary) {
             return false;
@@ -128,6 +108,7 @@ impl Controller {
             let last = memory.results.get(key);
             if last.is_none_or(|last| last.state != State::Applied)
                 || memory.ownership.targets(key) != settled.targets.as_ref()
+                || memory.ownership.expects(key)
             {
                 return false;
             }

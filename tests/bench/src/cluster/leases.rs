@@ -1,0 +1,246 @@
+//! Heartbeats of ManagedClusters by leases: what a minute of them costs (policy `availability`), and how soon all clusters
+//! whose heartbeats stop at once are tainted.
+
+use super::fleet::{PARALLEL, Scene, allowance, metric};
+use super::spent::Spending;
+use super::taints::{flip_and_taint, names, settled};
+use super::{ALLOWED, SERVERS, count, row, verbs};
+use crate::floor::server::{MANAGED, api};
+use crate::process::{self, Programs, cpu_millis};
+use crate::table::{Figure, Table};
+use anyhow::{Result, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+use std::net::TcpListener;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use transom_core::metrics::{QUEUE, RECONCILES};
+use transom_core::time::format_rfc3339;
+use transom_e2e::agent::{ADMIN, Agent};
+use transom_test_cluster::wait;
+
+const LEASE: (&str, &str, &str) = ("coordination.k8s.io", "v1", "Lease");
+const NAMESPACE: (&str, &str, &str) = ("", "v1", "Namespace");
+/// The name of the lease of every cluster.
+const NAME: &str = "managed-cluster-lease";
+/// So many lease durations without a heartbeat are its end.
+const MISSED: i64 = 5;
+/// A lease duration that no heartbeat exceeds here, in seconds.
+pub(super) const LONG: i64 = 3_600;
+/// One that is over after two minutes, in seconds: until then the agent has to be at rest.
+const SHORT: i64 = 24;
+/// The deadline for anything else.
+const DEADLINE: Duration = Duration::from_secs(600);
+/// The shortest time of heartbeats; each cluster sends one, however long that takes.
+const BEATING: Duration = Duration::from_secs(60);
+/// The share of one core that the agent may take meanwhile.
+const SHARE: f64 = 0.03;
+
+/// A minute of heartbeats.
+pub(super) async fn beats(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
+    let clusters = api(&scene.client, MANAGED, None);
+    let names = names(&clusters).await?;
+    prepare(scene, &names, (now(), LONG)).await?;
+    let agent = start(programs, scene, &["availability"])?;
+    at_rest(&agent, names.len()).await?;
+    let reconciled = metric(&agent, &RECONCILES)?;
+    let (since, cpu, start) = (scene.now().await?, cpu_millis(agent.id())?, Instant::now());
+    let mut beats = 0_usize;
+    for chunk in names.chunks(PARALLEL * 8).cycle() {
+        renew(scene, chunk, now()).await?;
+        beats += chunk.len();
+        if beats >= names.len() && start.elapsed() >= BEATING {
+            break;
+        }
+        // A real fleet does not send all its heartbeats in the first seconds.
+        let due = BEATING.mul_f64((beats as f64 / names.len() as f64).min(1.0));
+        tokio::time::sleep(due.saturating_sub(start.elapsed())).await;
+    }
+    let wall = start.elapsed().as_secs_f64() * 1e3;
+    let cpu = cpu_millis(agent.id())? - cpu;
+    let requests = scene.requests(&since).await?.all();
+    let reconciles = metric(&agent, &RECONCILES)? - reconciled;
+    let many = names.len();
+    let what = |rest: &str| format!("{many} leases, a minute of {beats} heartbeats: {rest}");
+    table.add(row(
+        what("CPU of the agent"),
+        Figure::Millis(cpu),
+        "3 % of one core",
+        Figure::Millis(wall * SHARE),
+        Some(1.0),
+    ))?;
+    let none = count(0);
+    table.add(row(
+        what("reconciles"),
+        Figure::Count(reconciles),
+        "none",
+        none,
+        Some(1.0),
+    ))?;
+    table.add(row(
+        what("requests beyond lists and watches"),
+        count(requests),
+        "none",
+        none,
+        Some(1.0),
+    ))?;
+    table.add(row(
+        what("peak memory"),
+        Figure::Mebibytes(agent.peak_bytes()? as f64 / f64::from(1 << 20)),
+        ALLOWED,
+        Figure::Mebibytes(allowance(&agent)?),
+        Some(1.0),
+    ))
+}
+
+/// All leases expire at once: from then until the last taint.
+pub(super) async fn expiry(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
+    let clusters = api(&scene.client, MANAGED, None);
+    let names = names(&clusters).await?;
+    let floor = Spending::start(scene).await?;
+    flip_and_taint(&clusters, &names).await?;
+    let floor = floor.end(scene).await?;
+    let renewed = now();
+    prepare(scene, &names, (renewed, SHORT)).await?;
+    let agent = start(programs, scene, &["availability", "built-in-taints"])?;
+    at_rest(&agent, 2 * names.len()).await?;
+    let expires = renewed + MISSED * SHORT;
+    ensure!(
+        now() < expires,
+        "the leases expired before the agent was at rest"
+    );
+    let since = scene.now().await?;
+    let cpu = cpu_millis(agent.id())?;
+    let until = UNIX_EPOCH + Duration::from_secs(expires.unsigned_abs());
+    let wait = until.duration_since(SystemTime::now()).unwrap_or_default();
+    let (spending, tainted) = tokio::join!(
+        async {
+            tokio::time::sleep(wait).await;
+            Spending::start(scene).await
+        },
+        settled(&clusters, names.len(), true),
+    );
+    tainted?;
+    let ours = spending?.end(scene).await?;
+    let cpu = cpu_millis(agent.id())? - cpu;
+    let requests = scene.requests(&since).await?.all();
+    let (many, against) = (names.len(), "the same two patches of each");
+    let what = |rest: &str| format!("{many} leases expire at once: {rest}");
+    let (all, most) = (what("until all are tainted"), Some(1.3));
+    table.add(row(all, ours.wall(), against, floor.wall(), most))?;
+    table.add(row(
+        what("requests beyond lists and watches"),
+        count(requests),
+        "writes",
+        count(2 * many),
+        Some(1.1),
+    ))?;
+    table.add(row(
+        what("CPU of the agent"),
+        Figure::Millis(cpu),
+        "the existing hub, measured elsewhere",
+        Figure::Millis(13_400.0),
+        None,
+    ))?;
+    table.add(row(
+        what(SERVERS),
+        ours.servers(),
+        against,
+        floor.servers(),
+        None,
+    ))?;
+    table.add(verbs(what, &ours.verbs, against, &floor.verbs))
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    i64::try_from(since.unwrap_or_default().as_secs()).unwrap_or_default()
+}
+
+/// A time as a lease has it.
+fn micro(seconds: i64) -> String {
+    format_rfc3339(seconds).replace('Z', ".000000Z")
+}
+
+/// Runs a request for each cluster, not all at once.
+async fn for_each(names: &[String], send: impl AsyncFn(&str) -> kube::Result<()>) -> Result<()> {
+    let requests = stream::iter(names).map(|name| send(name));
+    requests
+        .buffer_unordered(PARALLEL)
+        .try_collect::<()>()
+        .await?;
+    Ok(())
+}
+
+/// Makes every cluster available and untainted, with a namespace, and a lease that was renewed at a time and has a duration.
+pub(super) async fn prepare(
+    scene: &Scene,
+    names: &[String],
+    (renewed, duration): (i64, i64),
+) -> Result<()> {
+    let clusters = api(&scene.client, MANAGED, None);
+    let mut how = PatchParams::apply("transom-bench-floor");
+    how.field_validation = Some(kube::api::ValidationDirective::Ignore);
+    let merged = PatchParams::default();
+    let condition = |kind: &str| json!({"type": kind, "status": "True", "reason": "Measured", "message": "measured", "lastTransitionTime": "2026-11-21T08:00:00Z"});
+    let status = Patch::Merge(json!({"status": {"conditions": [
+        condition("HubAcceptedManagedCluster"), condition("ManagedClusterConditionAvailable"),
+        condition("ManagedClusterConditionClockSynced")]}}));
+    let spec =
+        Patch::Merge(json!({"spec": {"leaseDurationSeconds": duration, "taints": Value::Null}}));
+    for_each(names, async |name| {
+        let namespace =
+            json!({"apiVersion": "v1", "kind": NAMESPACE.2, "metadata": {"name": name}});
+        let namespaces = api(&scene.client, NAMESPACE, None);
+        namespaces
+            .patch(name, &how, &Patch::Apply(namespace))
+            .await?;
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": LEASE.2, "metadata": {"name": NAME},
+            "spec": {"holderIdentity": NAME, "renewTime": micro(renewed)},
+        });
+        let leases = api(&scene.client, LEASE, Some(name));
+        leases.patch(NAME, &how, &Patch::Apply(lease)).await?;
+        clusters.patch(name, &merged, &spec).await?;
+        clusters
+            .patch_status(name, &merged, &status)
+            .await
+            .map(drop)
+    })
+    .await
+}
+
+/// One heartbeat of each.
+async fn renew(scene: &Scene, names: &[String], at: i64) -> Result<()> {
+    let beat = Patch::Merge(json!({"spec": {"renewTime": micro(at)}}));
+    for_each(names, async |name| {
+        let leases: Api<DynamicObject> = api(&scene.client, LEASE, Some(name));
+        leases
+            .patch(NAME, &PatchParams::default(), &beat)
+            .await
+            .map(drop)
+    })
+    .await
+}
+
+/// Starts an agent with some policies, without limits, and waits until it watches everything.
+pub(super) fn start(programs: &Programs, scene: &Scene, policies: &[&str]) -> Result<Agent> {
+    let folder = scene.policies(policies)?;
+    let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+    let words = ["run", "--kubeconfig", &scene.agent, "--policies", &folder];
+    let mut transom = programs.transom(&words);
+    transom.args([ADMIN, &admin]);
+    let agent = process::start(&mut transom)?;
+    agent.ready()?;
+    Ok(agent)
+}
+
+/// Waits until so many reconciles took place and nothing is left to do.
+async fn at_rest(agent: &Agent, reconciles: usize) -> Result<()> {
+    let rests = async || {
+        let done = metric(agent, &RECONCILES)? >= reconciles as f64;
+        Ok((done && metric(agent, &QUEUE)? == 0.0).then_some(()))
+    };
+    wait::until("an agent with nothing to reconcile", DEADLINE, rests).await
+}

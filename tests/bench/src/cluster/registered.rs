@@ -1,0 +1,91 @@
+//! A restart of the agent of a hub on which all clusters are accepted and nothing has changed (policies `cluster-access`,
+//! `availability` and `built-in-taints`), beside a program that only lists what the agent watches.
+
+use super::fleet::{Scene, allowance};
+use super::leases::{self, start};
+use super::spent::Runs;
+use super::taints::names;
+use super::{ALLOWED, count, row};
+use crate::floor::server::{MANAGED, api};
+use crate::process::Programs;
+use crate::table::{Figure, Table};
+use anyhow::{Context as _, Result};
+use std::time::Duration;
+use transom_core::metrics::{QUEUE, RECONCILES};
+use transom_test_cluster::wait;
+
+/// What a hub has at least.
+const POLICIES: [&str; 3] = ["availability", "built-in-taints", "cluster-access"];
+/// Restarts that count.
+const RESTARTS: usize = 5;
+/// The deadline until nothing is left to do after a start.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// The first run makes what is there at each restart; it is not measured.
+pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
+    let names = names(&api(&scene.client, MANAGED, None)).await?;
+    let many = names.len();
+    leases::prepare(scene, &names, (leases::now(), leases::LONG)).await?;
+    let policies = scene.policies(&POLICIES)?;
+    let words = [
+        "run",
+        "--once",
+        "--kubeconfig",
+        &scene.agent,
+        "--policies",
+        &policies,
+    ];
+    // What waits for something else that is made comes in a second run.
+    for _ in 0..2 {
+        let mut first = Runs::default();
+        first
+            .add(scene, &mut programs.transom(&words))
+            .await
+            .context("failed to register the clusters")?;
+    }
+    let list = ["server", "--kubeconfig", &scene.floor, "list-hub"];
+    let (mut ours, mut floor) = (Runs::default(), Runs::default());
+    let since = scene.now().await?;
+    for _ in 0..RESTARTS {
+        ours.add(scene, &mut programs.transom(&words)).await?;
+        floor.add(scene, &mut programs.floor(&list)).await?;
+    }
+    let requests = scene.requests(&since).await?;
+    let what = |rest: &str| format!("restart with {many} registered clusters: {rest}");
+    let none = count(0);
+    table.add(row(
+        what("writes"),
+        count(requests.writes),
+        "none",
+        none,
+        Some(1.0),
+    ))?;
+    table.add(row(
+        what("single reads"),
+        count(requests.gets),
+        "none",
+        none,
+        None,
+    ))?;
+    table.add(row(
+        what("CPU of the agent"),
+        ours.cpu(),
+        "list and decode with kube",
+        floor.cpu(),
+        Some(3.0),
+    ))?;
+    let agent = start(programs, scene, &POLICIES)?;
+    let rests = async || {
+        let metric = |of| super::fleet::metric(&agent, of);
+        let done = metric(&RECONCILES)? >= (POLICIES.len() * many) as f64;
+        Ok((done && metric(&QUEUE)? == 0.0).then_some(()))
+    };
+    wait::until("an agent with nothing to reconcile", DEADLINE, rests).await?;
+    table.add(row(
+        what("peak memory"),
+        Figure::Mebibytes(agent.peak_bytes()? as f64 / f64::from(1 << 20)),
+        ALLOWED,
+        Figure::Mebibytes(allowance(&agent)?),
+        Some(1.0),
+    ))
+}
