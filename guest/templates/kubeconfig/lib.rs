@@ -34,12 +34,12 @@ impl Guest for MyGuest {
         reasons: &[SOURCE_MISSING],
         // For `transom policy init`; a policy grants it, or it does not.
         grant: Grant {
-            read: &[ReadGrant {
-                role: SOURCE,
-                object: secret("{primary.name}-admin-kubeconfig"),
-                keys: &["kubeconfig"],
-                why: "The admin kubeconfig, which is copied.",
-            }],
+            read: &[ReadGrant::secret(
+                SOURCE,
+                secret("{primary.name}-admin-kubeconfig"),
+                &["kubeconfig"],
+                "The admin kubeconfig, which is copied.",
+            )],
             write: &[WriteGrant::kubeconfig(
                 secret("{primary.name}-my-guest"),
                 &[SOURCE],

@@ -36,7 +36,7 @@ use plan::Planned;
 use pool::Pool;
 use queue::Request;
 use statuses::Statuses;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -215,8 +215,14 @@ struct Touched {
     reconcile: Reconcile,
     /// Every object whose change calls for another reconcile, with what was seen of it.
     objects: BTreeMap<ObjectRef, Seen>,
+    /// What the needs of the guest saw of objects, some of which are targets as well.
+    needed: BTreeMap<ObjectRef, Seen>,
     /// The sets whose change calls for another reconcile.
     sets: Vec<SeenSet>,
+    /// Every set that the guest was told.
+    told: Vec<SeenSet>,
+    /// Every object that the guest was told is absent.
+    absent: BTreeSet<ObjectRef>,
     /// The primary as it was read.
     primary: Option<Arc<Object>>,
     /// The objects that others made and of which fields may be written, as they were read.
@@ -242,7 +248,10 @@ impl Touched {
         Self {
             reconcile: Reconcile::new(work.key.clone()),
             objects: BTreeMap::new(),
+            needed: BTreeMap::new(),
             sets: Vec::new(),
+            told: Vec::new(),
+            absent: BTreeSet::new(),
             primary: None,
             others: Vec::new(),
             last_seen: None,
@@ -262,6 +271,27 @@ impl Touched {
     /// Records what was seen of an object.
     fn saw(&mut self, reference: &ObjectRef, seen: Seen) {
         self.objects.entry(reference.clone()).or_default().add(seen);
+    }
+
+    /// Records what a need saw of an object, as far as it wakes.
+    fn saw_for_need(&mut self, reference: &ObjectRef, seen: Seen) {
+        let needed = self.needed.entry(reference.clone()).or_default();
+        needed.add(seen.clone());
+        self.saw(reference, seen);
+    }
+
+    /// Of a target only this counts from now on, and what needs saw of it.
+    fn narrow(&mut self, target: &ObjectRef, mut seen: Seen) {
+        if let Some(needed) = self.needed.get(target) {
+            seen.add(needed.clone());
+        }
+        self.objects.insert(target.clone(), seen);
+    }
+
+    /// Records a set that the guest is told, in place of an earlier answer to the same question.
+    fn tells(&mut self, set: SeenSet) {
+        self.told.retain(|one| !one.is_about(set.question()));
+        self.told.push(set);
     }
 
     /// The primary and the objects that others made, as they were read.

@@ -139,7 +139,7 @@ fn bundled_policies_are_valid_and_explained() {
         let about: serde_json::Value = serde_json::from_str(&shown).unwrap();
         assert_eq!(
             (code, &about["imports"]),
-            (Some(0), &serde_json::json!(["transom:policy/panic@0.1.0"])),
+            (Some(0), &serde_json::json!(["transom:policy/panic@0.2.0"])),
             "{shown}"
         );
     }

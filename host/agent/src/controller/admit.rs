@@ -57,7 +57,7 @@ impl Controller {
         let Ok(Some(primary)) = self.connections.read(&key.primary).await else {
             return Some(Cause::Undecided);
         };
-        if !loaded.revision.policy.primary.selects(&primary) {
+        if !loaded.revision.policy.is_about(&primary) {
             return self.memory.lock().knows(key).then_some(Cause::Gone);
         }
         let before = self.memory.lock().last_seen.get(key).cloned();

@@ -57,8 +57,7 @@ impl Controller {
         Ok(Applied { success, touched })
     }
 
-    /// Checks that what was not there when the guest decided is not there now, before something ends that cannot be
-    /// undone. Watches of two kinds lag behind the API server one apart from the other: works may be known before the
+    /// Before a step that cannot be undone: asks the API server whether an object exists of which the guest was not told. Watches of two kinds lag behind the API server one apart from the other: works may be known before the
     /// add-ons that have to go first.
     async fn nothing_missed(&self, ends: bool, touched: &Touched) -> Result<(), Failure> {
         if !ends || self.accounts.are_only_asked() {
@@ -68,24 +67,20 @@ impl Controller {
             let message = format!("{object} exists, although no watch event has reported it yet");
             Failure::known(KnownReason::ReadFailed, message)
         };
-        for set in &touched.sets {
+        for set in &touched.told {
             let question = set.question();
-            let now = self
-                .connections
-                .list_metadata(&question.place, &question.labels)
-                .await?;
+            let (place, labels) = (&question.place, &question.labels);
+            let now = self.connections.list_metadata(place, labels).await?;
             if let Some(object) = set.missed(&now) {
                 return Err(unseen(object));
             }
         }
         let every = Selector::default();
         // What no watch covers was requested just now.
-        let watched = |object: &ObjectRef| self.connections.weigh(object).is_some();
-        let objects = touched.objects.iter();
-        let absent = objects.filter(|(object, seen)| seen.is_absent() && watched(object));
-        for (object, seen) in absent {
+        let watched = |object: &&ObjectRef| self.connections.weigh(object).is_some();
+        for object in touched.absent.iter().filter(watched) {
             let now = self.connections.list_metadata(object, &every).await?;
-            if now.iter().any(|now| seen.missed(now)) {
+            if !now.is_empty() {
                 return Err(unseen(object));
             }
         }

@@ -132,7 +132,7 @@ impl Reader<'_> {
     async fn all(&mut self) -> Result<(Option<Subject>, Leftovers), Failure> {
         let (controller, policy) = (self.controller, &self.loaded.revision.policy);
         let primary = self.look_at(&self.key.primary.clone()).await?;
-        let Some(primary) = primary.filter(|there| policy.primary.selects(there)) else {
+        let Some(primary) = primary.filter(|there| policy.is_about(there)) else {
             return Ok((None, self.of_gone().await?));
         };
         let accounts = &controller.accounts;
@@ -380,8 +380,7 @@ impl Reader<'_> {
                 (false, true) => Seen::shared(existing.as_ref()),
                 (false, false) => continue,
             };
-            let before = self.touched.objects.entry(object.clone());
-            before.or_default().narrow(seen);
+            self.touched.narrow(object, seen);
         }
     }
 

@@ -89,6 +89,9 @@ impl Controller {
                     message,
                     objects,
                 } = unreadable;
+                if objects.is_empty() {
+                    self.look_anew();
+                }
                 for object in &objects {
                     self.rehearsals.changed(object, None);
                     let undecided = Queued::Reconcile(Cause::Undecided);
@@ -104,6 +107,7 @@ impl Controller {
             Observation::Readable(place) => {
                 self.statuses.changed();
                 telemetry::tell(&Signal::Readable { place });
+                self.look_anew();
                 self.locate_new();
                 self.retry_unread();
             }
@@ -134,6 +138,12 @@ impl Controller {
             let cause = Cause::Input(object.clone());
             self.queues.push(&key, Queued::Reconcile(cause));
         }
+    }
+
+    /// A watch failed, or is back: nobody knows what changed in between, so nothing counts as unchanged since before.
+    fn look_anew(&self) {
+        let now_seconds = self.clock.now_seconds();
+        self.memory.lock().sightings.look_anew(now_seconds);
     }
 
     /// Enqueues every primary whose reconcile failed because something could not be read, not be confirmed as gone, or

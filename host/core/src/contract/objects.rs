@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 /// The most objects of one answer.
 pub const MAX_OBJECTS: usize = 64;
-/// The most bytes of one text of objects, and of all fields that the host fills for one answer.
+/// The most bytes of one text of objects, and of the bytes that the host fills in one object of it.
 pub const MAX_TEXT: usize = 1 << 20;
 
 /// What an objects guest wants.

@@ -95,7 +95,7 @@ impl Seen {
         }
     }
 
-    /// Has any change count until it was read once more. What was seen of it stays.
+    /// Until it is read again, any change counts. What was seen of it stays.
     pub fn expect(&mut self) {
         self.pending = true;
     }
@@ -177,32 +177,9 @@ impl Seen {
         replace(&mut self.observed, later.observed);
     }
 
-    /// Has less of a target count: this. The ages that needs ask for stay.
-    pub fn narrow(&mut self, to: Self) {
-        let (ages, observed) = (
-            std::mem::take(&mut self.ages),
-            std::mem::take(&mut self.observed),
-        );
-        *self = Self {
-            ages,
-            observed,
-            ..to
-        };
-    }
-
     /// Whether a change of the object may count.
     pub fn counts(&self) -> bool {
         *self != Self::default()
-    }
-
-    /// Whether an object was seen to be absent, and everything that follows rests on that.
-    pub fn is_absent(&self) -> bool {
-        self.content == Some(None) || self.presence == Some(false)
-    }
-
-    /// Whether an object that was seen to be absent is there now. One that is being deleted may have counted as absent.
-    pub fn missed(&self, now: &Object) -> bool {
-        self.content == Some(None) || self.presence == Some(false) && !now.deleting()
     }
 
     /// Takes in an object as it was written since, with its fingerprint; none when its state is not known: then any later
@@ -348,23 +325,6 @@ mod tests {
     }
 
     #[test]
-    fn tells_an_absent_object_that_is_there() {
-        let (there, mut dying) = (lease(""), lease(""));
-        dying.body["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        let whole = Seen::whole(None);
-        assert!(whole.is_absent() && whole.missed(&there) && whole.missed(&dying));
-        let presence = of(&need(Form::Presence, Wake::Presence), Some(&dying), 0);
-        assert!(presence.is_absent() && presence.missed(&there) && !presence.missed(&dying));
-        for seen in [
-            Seen::whole(Some(&there)),
-            Seen::pending(),
-            Seen::presence(Some(&there)),
-        ] {
-            assert!(!seen.is_absent(), "{seen:?}");
-        }
-    }
-
-    #[test]
     fn of_a_shared_object_it_does_not_matter_who_keeps_it() {
         let role = |source: &str, rules: &str| {
             let body = json!({"rules": rules, "metadata": {"annotations": {"transom.dev/source": source}}});
@@ -410,7 +370,8 @@ mod tests {
         let Form::Age(limit) = age() else {
             unreachable!()
         };
-        let observed = of(&need(Form::Observed(limit), Wake::Change), None, 20);
+        let observed = need(Form::Observed(limit), Wake::Change);
+        let observed = Seen::of(&observed, None, Some(Freshness::Absent), 20);
         assert!(aged(&observed, &now, 20));
         let need = need(age(), Wake::Change);
         let seen = of(&need, None, 20);
@@ -419,11 +380,9 @@ mod tests {
         assert!(!aged(&seen, &lease("1970-01-01T00:00:20Z"), 20));
         assert!(aged(&seen, &now, 310));
         assert!(!aged(&Seen::presence(None), &now, 20));
-        // A target that is made once keeps the ages of needs.
-        let mut seen = of(&need, None, 20);
-        seen.expect();
-        seen.add(Seen::whole(None));
-        seen.narrow(Seen::presence(None));
+        // A target that is made once, with what a need saw of it.
+        let mut seen = Seen::presence(None);
+        seen.add(of(&need, None, 20));
         assert!(aged(&seen, &now, 20));
         seen.written(Some((&now, fingerprint::of(&now))));
         let beat = lease("1970-01-01T00:00:20Z");

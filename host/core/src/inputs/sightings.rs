@@ -67,6 +67,35 @@ impl Sightings {
         }
     }
 
+    /// The agent could not look for a while, or cannot from now on: the time of all begins anew. That errs late, and never
+    /// early.
+    pub fn look_anew(&mut self, now_seconds: i64) {
+        for kept in self.objects.values_mut().flatten() {
+            (kept.sight.at_seconds, kept.sight.moved) = (now_seconds, false);
+        }
+    }
+
+    /// What was seen of some objects.
+    #[must_use]
+    pub fn of<'a>(&self, objects: impl Iterator<Item = &'a ObjectRef>) -> Self {
+        let kept = |object: &ObjectRef| Some((object.clone(), self.objects.get(object)?.clone()));
+        Self {
+            objects: objects.filter_map(kept).collect(),
+        }
+    }
+
+    /// Takes in what another agent of this process saw of fields that are not known here.
+    pub fn adopt(&mut self, others: Self) {
+        for (object, fields) in others.objects {
+            let known = self.objects.entry(object).or_default();
+            for one in fields {
+                if known.len() < MOST && known.iter().all(|kept| kept.field != one.field) {
+                    known.push(one);
+                }
+            }
+        }
+    }
+
     /// Keeps only these objects.
     pub fn keep(&mut self, is_kept: impl Fn(&ObjectRef) -> bool) {
         self.objects.retain(|object, _| is_kept(object));
@@ -118,6 +147,46 @@ mod tests {
             hosted("x"),
             json!({"spec": {"renewTime": renewed}, "metadata": {}}),
         )
+    }
+
+    #[test]
+    fn what_could_not_be_looked_at_is_never_stale() {
+        let (object, age) = (
+            lease(json!("1970-01-01T00:00:00Z")),
+            limit("spec.renewTime"),
+        );
+        let mut sightings = Sightings::default();
+        let mut at = |sightings: &mut Sightings, now| sightings.freshness(Some(&object), &age, now);
+        at(&mut sightings, 10_000);
+        sightings.look_anew(20_000);
+        assert!(matches!(
+            at(&mut sightings, 20_100),
+            Freshness::Unsure { until: 20_300 }
+        ));
+        assert!(matches!(
+            at(&mut sightings, 20_300),
+            Freshness::Stale { .. }
+        ));
+    }
+
+    #[test]
+    fn another_agent_hands_over_what_it_saw() {
+        let (object, age) = (
+            lease(json!("1970-01-01T00:00:00Z")),
+            limit("spec.renewTime"),
+        );
+        let mut trial = Sightings::default();
+        trial.freshness(Some(&object), &age, 10_000);
+        let mut live = Sightings::default();
+        live.adopt(trial.of([&object.reference].into_iter()));
+        let seen = live.freshness(Some(&object), &age, 10_300);
+        assert!(matches!(seen, Freshness::Stale { .. }), "{seen:?}");
+        // What is known here stays.
+        let mut live = Sightings::default();
+        live.freshness(Some(&object), &age, 10_200);
+        live.adopt(trial);
+        let seen = live.freshness(Some(&object), &age, 10_300);
+        assert!(matches!(seen, Freshness::Unsure { .. }), "{seen:?}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! unless something that was read for them changed since.
 
 use crate::inputs::seen::Seen;
+use crate::inputs::sightings::Sightings;
 use crate::reference::ObjectRef;
 use crate::trigger::LastSeen;
 use crate::work::Key;
@@ -21,6 +22,8 @@ pub struct Settled {
     pub ends_seconds: Option<i64>,
     /// When the answer may change by time alone, in seconds since 1970.
     pub ask_again_at: Option<i64>,
+    /// When fields of the objects were seen to change.
+    pub sightings: Sightings,
     versions: Versions,
 }
 
@@ -57,6 +60,7 @@ impl Settled {
             targets: None,
             ends_seconds: None,
             ask_again_at: None,
+            sightings: Sightings::default(),
             versions,
         }
     }

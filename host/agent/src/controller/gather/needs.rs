@@ -10,7 +10,7 @@ use transom_core::inputs::Found;
 use transom_core::inputs::age::Freshness;
 use transom_core::inputs::request;
 use transom_core::inputs::seen::Seen;
-use transom_core::inputs::sets::{Question, SeenSet};
+use transom_core::inputs::sets::{Members, Question, SeenSet};
 use transom_core::object::Object;
 use transom_core::policy::EveryRule;
 use transom_core::reference::ObjectRef;
@@ -85,7 +85,10 @@ impl Reader<'_> {
             };
             let seen = Seen::of(need, object.as_deref(), observed, now_seconds);
             if seen.counts() {
-                self.touched.saw(&need.reference, seen);
+                self.touched.saw_for_need(&need.reference, seen);
+            }
+            if object.is_none() {
+                self.touched.absent.insert(need.reference.clone());
             }
             looked.push((object, observed));
         }
@@ -152,9 +155,7 @@ impl Reader<'_> {
         self.controller
             .accounts
             .read_set(self.key, &need.role, place, version);
-        if let Some(set) = at.and_then(|at| self.touched.sets.get_mut(at)) {
-            *set = set.clone().with(found.seen);
-        }
+        self.saw_set(at, question, found.seen);
         Ok(found.members)
     }
 
@@ -171,10 +172,17 @@ impl Reader<'_> {
         self.controller
             .accounts
             .read_set(self.key, &need.role, place, number.to_string());
+        self.saw_set(at, question, members);
+        Ok(number)
+    }
+
+    /// Records what a set has.
+    fn saw_set(&mut self, at: Option<usize>, question: Arc<Question>, members: Arc<Members>) {
+        let told = SeenSet::pending(question, Wake::Never).with(Arc::clone(&members));
+        self.touched.tells(told);
         if let Some(set) = at.and_then(|at| self.touched.sets.get_mut(at)) {
             *set = set.clone().with(members);
         }
-        Ok(number)
     }
 
     /// Registers a set before it is read; none when no change of it counts.

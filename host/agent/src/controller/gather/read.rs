@@ -98,8 +98,8 @@ impl Reader<'_> {
             );
             return Err(Failure::known(KnownReason::ReadFailed, message));
         }
-        let rule = &self.loaded.revision.policy.primary;
-        let is_primary = |there: Object| rule.selects(&there);
+        let policy = &self.loaded.revision.policy;
+        let is_primary = |there: Object| policy.is_about(&there);
         if made
             && connections
                 .confirm(&key.primary)

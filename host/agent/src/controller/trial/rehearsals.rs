@@ -76,6 +76,7 @@ impl Controller {
             let read = tried.account.inputs.into_iter();
             let read = read.map(|read| (read.object, read.version));
             let mut settled = Settled::new(last_seen, objects, read);
+            settled.sightings = memory.sightings.of(settled.objects.keys());
             settled.targets = memory.ownership.targets(&key).cloned();
             settled.ends_seconds = memory.ends.get(&key).copied();
             settled.ask_again_at = tried.account.again_after_ms.map(|after| {
@@ -114,6 +115,7 @@ impl Controller {
             }
             memory.dependencies.set(key, settled.objects.keys());
             memory.seen.insert(key.clone(), settled.objects);
+            memory.sightings.adopt(settled.sightings);
             memory.sets.remove(key);
             memory.last_seen.insert(key.clone(), settled.last_seen);
             if let Some(ends) = settled.ends_seconds {

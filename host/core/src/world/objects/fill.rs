@@ -209,9 +209,8 @@ pub(super) fn not_granted(apply: &Apply, rule: Option<&WriteRule>) -> Failure {
         .chars()
         .take(80)
         .collect();
-    let message = format!(
-        "the policy does not grant filling `{path}` of {object} with bytes; granted: {granted}"
-    );
+    let message =
+        format!("the policy does not grant filling `{path}` of {object}; granted: {granted}");
     Failure::known(KnownReason::CredentialNotGranted, message)
 }
 
