@@ -156,7 +156,7 @@ mod tests {
             limit("spec.renewTime"),
         );
         let mut sightings = Sightings::default();
-        let mut at = |sightings: &mut Sightings, now| sightings.freshness(Some(&object), &age, now);
+        let at = |sightings: &mut Sightings, now| sightings.freshness(Some(&object), &age, now);
         at(&mut sightings, 10_000);
         sightings.look_anew(20_000);
         assert!(matches!(
