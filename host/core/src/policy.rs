@@ -20,7 +20,6 @@ use crate::object::Object;
 use crate::pattern::{Pattern, TemplateData};
 use crate::projection::path::{Path, Segment};
 use crate::reference::{LOCAL, ObjectRef};
-use crate::stamp::Stamp;
 use crate::world::World;
 use ask::AskRule;
 use component::Source;
@@ -247,13 +246,6 @@ impl WriteRule {
         let exact = |pattern: &Pattern| !pattern.is_template() && pattern.stars() == 0;
         let named = self.named();
         named.is_some_and(|(namespace, name)| namespace.is_none_or(exact) && exact(name))
-    }
-}
-
-impl Policy {
-    /// Whether an object is a primary of the policy: its rule selects it, and the policy did not make it (see `adr/0065`).
-    pub fn is_about(&self, object: &Object) -> bool {
-        self.primary.selects(object) && !Stamp::is_of(object, &self.name)
     }
 }
 

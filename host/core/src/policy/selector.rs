@@ -2,9 +2,11 @@
 
 use crate::contract::decide::LabelTerm;
 use crate::object::Object;
+use crate::policy::Policy;
 use crate::policy::check::{at_most, unique};
 use crate::policy::manifest::PolicyError;
 use crate::reference::dns;
+use crate::stamp::Stamp;
 use std::collections::BTreeSet;
 use std::fmt;
 use transom_api::policy::bounds::{FEW, MANY};
@@ -182,6 +184,13 @@ impl fmt::Display for Selector {
             }
         }
         Ok(())
+    }
+}
+
+impl Policy {
+    /// Whether an object is a primary of the policy: its rule selects it, and the policy did not make it (see `adr/0065`).
+    pub fn is_about(&self, object: &Object) -> bool {
+        self.primary.selects(object) && !Stamp::is_of(object, &self.name)
     }
 }
 
