@@ -6,6 +6,7 @@ use crate::managed_keys;
 use crate::object::Object;
 use crate::projection;
 use crate::projection::path::Path;
+use crate::reference::is_secret;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use transom_api::labels;
@@ -16,7 +17,7 @@ const BOOKKEEPING: [&str; 3] = ["resourceVersion", "managedFields", "generation"
 /// The fingerprint of an object. Of a Secret only its data, its owner, our stamp and the keys that a policy put beside
 /// it count: HyperShift copies a cluster's labels onto its secrets, and no decision uses those.
 pub fn of(object: &Object) -> Digest {
-    let is_secret = object.reference.kind == "Secret" && object.reference.api_version == "v1";
+    let is_secret = is_secret(&object.reference.api_version, &object.reference.kind);
     let Some(fields) = object.fields() else {
         return Digest::of(&object.body);
     };

@@ -115,6 +115,11 @@ pub mod dns {
     }
 }
 
+/// Whether a kind is that of Secrets.
+pub(crate) fn is_secret(api_version: &str, kind: &str) -> bool {
+    (api_version, kind) == ("v1", "Secret")
+}
+
 #[cfg(test)]
 mod tests {
     use super::dns::*;

@@ -9,8 +9,8 @@ use crate::inputs::request::is_request;
 use crate::pattern::TemplateData;
 use crate::policy::{Policy, ReadRule, rbac};
 use crate::projection::path::Path;
-use crate::reference::ObjectRef;
 use crate::reference::dns;
+use crate::reference::{ObjectRef, is_secret};
 use std::collections::BTreeSet;
 use transom_api::KnownReason;
 
@@ -197,7 +197,7 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
     if !rule.admits(&need.reference, data) {
         return refused(&format!("; granted: {}", rule.shown(data)));
     }
-    let secret = rule.kind == "Secret" && rule.api_version == "v1";
+    let secret = is_secret(&rule.api_version, &rule.kind);
     match &need.form {
         Form::Presence => Ok(()),
         Form::Kubeconfig(key) if secret && rule.keys.contains(key) => Ok(()),

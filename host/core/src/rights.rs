@@ -10,7 +10,7 @@ mod writes;
 pub use least::every_secret;
 
 use crate::policy::{Policy, ReadRule, Target};
-use crate::reference::LOCAL;
+use crate::reference::{LOCAL, is_secret};
 use crate::watches::{Scope, SecretReads, plan};
 use kinds::Kind;
 use std::collections::{BTreeMap, BTreeSet};
@@ -268,7 +268,7 @@ impl Needed<'_> {
 
     /// Secrets are read by exact name where no watch shows for certain whether they exist.
     fn reads(&mut self, policy: &Policy) {
-        let is_secret = |rule: &ReadRule| rule.kind == "Secret" && rule.api_version == "v1";
+        let is_secret = |rule: &ReadRule| is_secret(&rule.api_version, &rule.kind);
         let connection = self.asked.connection;
         let reads = policy.reads.iter().enumerate();
         for (index, rule) in reads.filter(|(_, rule)| rule.cluster == connection && is_secret(rule))

@@ -8,7 +8,7 @@ use crate::policy::selector::Selector;
 use crate::policy::{Policy, ReadRule, WriteRule};
 use crate::projection::Paths;
 use crate::projection::path::Path;
-use crate::reference::ObjectRef;
+use crate::reference::{ObjectRef, is_secret};
 use crate::rights::Because;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -199,7 +199,7 @@ pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule
         &wildcards(policy, &rule.name),
         fields,
     );
-    if rule.api_version == "v1" && rule.kind == "Secret" {
+    if is_secret(&rule.api_version, &rule.kind) {
         let (named, all) = all.into_iter().partition(|(scope, _)| scope.name.is_some());
         return of_types(named, &all, &rule.keys);
     }
@@ -234,7 +234,7 @@ pub(crate) fn target(policy: &Policy, revision: Option<&Revision>, rule: &WriteR
     let Some((namespace, name)) = rule.place() else {
         return Bounds::default();
     };
-    let is_secret = rule.api_version == "v1" && rule.kind == "Secret";
+    let is_secret = is_secret(&rule.api_version, &rule.kind);
     let of_others = rule.named().is_none();
     let once = rule.creates_only() && !is_secret;
     let fields = match of_others {

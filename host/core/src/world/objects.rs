@@ -174,7 +174,7 @@ fn unwritable(
             "is CertificateSigningRequest: only a policy whose primaries they are writes them",
         );
     }
-    if holes::is_secret(api_version, kind) && !has_holes {
+    if crate::reference::is_secret(api_version, kind) && !has_holes {
         return Some("is Secret, which can only be written with `kubeconfig` or `holes`");
     }
     match api_version.strip_prefix(transom_api::GROUP) {

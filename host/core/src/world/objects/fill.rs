@@ -1,12 +1,13 @@
 //! Fills fields of Secrets with what no guest sees: bytes of other Secrets, kubeconfigs, and texts of objects with either.
 
-use super::holes::{is_secret, key_of};
+use super::holes::key_of;
 use super::manifests;
 use crate::contract::objects::{Apply, Credential, Filled, Hole as Filling, MadeKubeconfig};
 use crate::failure::Failure;
 use crate::inputs::secrets::Held;
 use crate::plan::desired::{Content, Hole};
 use crate::policy::{HoleRule, WriteRule};
+use crate::reference::is_secret;
 use crate::world::Lowering;
 use crate::world::kubeconfig::{self, Document};
 use serde_json::{Map, Value, json};

@@ -6,7 +6,7 @@ use crate::policy::HoleRule;
 use crate::policy::check::{self, data_key, unique, within, wrong};
 use crate::policy::rbac;
 use crate::projection::path::Path;
-use crate::reference::LOCAL;
+use crate::reference::{LOCAL, is_secret};
 use crate::world::{Granted, kubeconfig};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -19,11 +19,6 @@ pub(super) const OF_RIGHTS: [&str; 2] = [
     "kubernetes.io/service-account-token",
     "bootstrap.kubernetes.io/token",
 ];
-
-/// Whether objects of a kind are Secrets.
-pub(super) fn is_secret(api_version: &str, kind: &str) -> bool {
-    (api_version, kind) == ("v1", "Secret")
-}
 
 /// The granted holes: keys of a Secret's data, each with what may go there.
 pub(super) fn granted(granted: &Granted<'_>) -> Checked<BTreeMap<String, HoleRule>> {

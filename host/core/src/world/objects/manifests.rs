@@ -1,12 +1,12 @@
 //! Texts of objects, written by the host: of kinds that the policy grants, each once, and bytes only in the data of Secrets.
 
 use super::fill::{Filler, Place};
-use super::holes::{self, OF_RIGHTS, is_secret};
+use super::holes::{self, OF_RIGHTS};
 use crate::contract::objects::{FilledWithin, MAX_OBJECTS, MAX_TEXT, Manifest};
 use crate::document::emit;
 use crate::failure::Failure;
 use crate::plan::desired::Hole as _;
-use crate::reference::ObjectRef;
+use crate::reference::{ObjectRef, is_secret};
 use crate::requirements;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
