@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 /// Tests of the soak: the name, the file that contains it, and what it does.
-const SOAK: [(&str, &str, &str); 7] = [
+const SOAK: [(&str, &str, &str); 8] = [
     (
         "crash::soak",
         "e2e",
@@ -17,7 +17,12 @@ const SOAK: [(&str, &str, &str); 7] = [
     (
         "swap::soak",
         "e2e",
-        "200 swaps of two policies over 60 and 12,000 clusters that change constantly and are resynced every four seconds; release build",
+        "200 swaps of two policies over 60 and 12,000 clusters that change constantly and are resynced every two seconds; release build",
+    ),
+    (
+        "server_swap::soak",
+        "cluster",
+        "the same on a real API server, with a watch of every version and the audit log; release build",
     ),
     (
         "faults::soak",
@@ -46,32 +51,52 @@ const SOAK: [(&str, &str, &str); 7] = [
     ),
 ];
 
-/// Which tests of the soak to run.
+/// Those whose demands on the agent are meant for a release build.
+const RELEASED: [&str; 2] = ["swap::soak", "server_swap::soak"];
+
+/// Which tests of the soak to run, and how large.
 #[derive(clap::Args)]
 pub(crate) struct Soak {
-    /// Run only the test whose name begins with this: crash, swap, faults, hub_faults, joining, succession or races
+    /// Run only this test: crash, swap, server_swap, faults, hub_faults, joining, succession or races
     only: Option<String>,
+    /// Kills, swaps or leaders instead of the full number; not for joining and races
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Clusters instead of the full number; not for joining and races
+    #[arg(long)]
+    clusters: Option<usize>,
 }
 
 /// Runs kills, swaps, faults, changes of leader and races in large numbers, one test after the other, and prints their figures.
 pub(crate) fn soak(args: &Soak) -> Result<()> {
-    let only = args.only.as_deref().unwrap_or_default();
-    let wanted = || SOAK.iter().filter(|(name, ..)| name.starts_with(only));
+    let is_wanted = |name: &str| {
+        let file = name.split("::").next();
+        args.only.is_none() || args.only.as_deref() == file
+    };
+    let wanted = || SOAK.iter().filter(|(name, ..)| is_wanted(name));
     ensure!(
         wanted().next().is_some(),
-        "no such test; the tests are crash, swap, faults, hub_faults, joining, succession and races"
+        "no such test; the tests are crash, swap, server_swap, faults, hub_faults, joining, succession and races"
     );
     guests::run(&guests::Args::default())?;
+    let sizes = [
+        ("TRANSOM_SOAK_ROUNDS", args.rounds),
+        ("TRANSOM_SOAK_CLUSTERS", args.clusters),
+    ];
     for (name, file, what) in wanted() {
         progress::step(&format!("{name}: {what}"));
-        // How much it asks of the agent is said for a release build.
-        let binary = match *name {
-            "swap::soak" => Some(release(&workspace::read()?)?.join("transom")),
-            _ => None,
-        };
-        let binary = binary.map(|path| ("TRANSOM_BINARY", path.into_os_string()));
+        let sized = sizes
+            .iter()
+            .filter_map(|(name, size)| Some((*name, size.as_ref()?)));
+        let mut variables: Vec<(&str, OsString)> = sized
+            .map(|(name, size)| (name, size.to_string().into()))
+            .collect();
+        if RELEASED.contains(name) {
+            let binary = release(&workspace::read()?)?.join("transom");
+            variables.push(("TRANSOM_BINARY", binary.into_os_string()));
+        }
         let start = Instant::now();
-        run(file, name, binary.as_slice()).with_context(|| format!("the test `{name}` failed"))?;
+        run(file, name, &variables).with_context(|| format!("the test `{name}` failed"))?;
         progress::say(&format!("    passed in {} s", start.elapsed().as_secs()));
     }
     Ok(())

@@ -191,17 +191,19 @@ impl Agent {
     /// # Errors
     /// As for [`Agent::wait`].
     pub fn wait_for_first_pass(&self) -> Result<()> {
-        let is_summary = |line: &str| {
-            let said: Value = serde_json::from_str(line).ok()?;
-            let mut words = said["message"].as_str()?.split_whitespace();
-            words.next()?.parse::<usize>().ok()?;
-            ["Applied", "Held", "Waiting", "Failed"]
-                .contains(&words.next()?)
-                .then_some(())
-        };
         self.wait("the summary of the first pass", || {
             self.log().ok()?.lines().find_map(is_summary)
         })
+    }
+
+    /// Whether the first pass is complete and its workqueues are empty now.
+    pub fn has_nothing_to_do(&self) -> bool {
+        let looked = self
+            .log()
+            .ok()
+            .and_then(|log| log.lines().find_map(is_summary));
+        let left = |admin| http::metric(admin, "transom_queue_primaries", "").ok();
+        looked.is_some() && self.admin().and_then(left) == Some(0.0)
     }
 
     /// Waits until its admin server listens, and returns its address.
@@ -341,6 +343,16 @@ impl Agent {
         ensure!(status.success(), "it ended with {status}: {}", self.tail());
         Ok(log)
     }
+}
+
+/// Whether a line is of the summary of the first pass, in JSON.
+fn is_summary(line: &str) -> Option<()> {
+    let said: Value = serde_json::from_str(line).ok()?;
+    let mut words = said["message"].as_str()?.split_whitespace();
+    words.next()?.parse::<usize>().ok()?;
+    ["Applied", "Held", "Waiting", "Failed"]
+        .contains(&words.next()?)
+        .then_some(())
 }
 
 fn told(line: &str) -> Option<Told> {

@@ -3,7 +3,8 @@
 use anyhow::{Context as _, Result};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The deadline for one response.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -30,14 +31,50 @@ pub fn get(address: SocketAddr, path: &str) -> Result<Answer> {
 /// # Errors
 /// As for [`get`].
 pub fn metric(admin: SocketAddr, name: &str, holding: &str) -> Result<f64> {
-    let text = get(admin, "/metrics")?.body;
-    let lines = text
+    Ok(sum(&get(admin, "/metrics")?.body, name, holding))
+}
+
+fn sum(metrics: &str, name: &str, holding: &str) -> f64 {
+    let lines = metrics
         .lines()
         .filter(|line| line.starts_with(name) && line.contains(holding));
     let values = lines.filter_map(|line| line.rsplit_once(' '));
-    Ok(values
+    values
         .filter_map(|(_, value)| value.parse::<f64>().ok())
-        .sum())
+        .sum()
+}
+
+/// The metrics of an agent for several who look all the time: read a few times in a second, because the agent counts all
+/// its primaries each time.
+pub struct Meter {
+    admin: SocketAddr,
+    last: Mutex<Option<(Instant, String)>>,
+}
+
+/// How old metrics get.
+const OLD: Duration = Duration::from_millis(250);
+
+impl Meter {
+    /// For an admin server.
+    pub fn new(admin: SocketAddr) -> Self {
+        Self {
+            admin,
+            last: Mutex::default(),
+        }
+    }
+
+    /// As [`metric`], of a moment ago.
+    ///
+    /// # Errors
+    /// As for [`get`].
+    pub fn metric(&self, name: &str, holding: &str) -> Result<f64> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_none_or(|(at, _)| at.elapsed() > OLD) {
+            *last = Some((Instant::now(), get(self.admin, "/metrics")?.body));
+        }
+        let (_, text) = last.as_ref().context("no metrics")?;
+        Ok(sum(text, name, holding))
+    }
 }
 
 /// Gets a path with a token.

@@ -13,6 +13,7 @@ pub mod load;
 pub mod program;
 pub mod prometheus;
 pub mod secret;
+pub mod size;
 pub mod stage;
 pub mod swap;
 pub mod tree;

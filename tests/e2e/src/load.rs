@@ -1,39 +1,20 @@
-//! A heavy stream of changes of a fleet in a folder, of which most call for a reconcile and change no answer. Used while
-//! policies are replaced.
+//! A heavy stream of changes of a fleet, of which most call for a reconcile and change no answer. Used while policies are
+//! replaced.
 
 use crate::agent::DEADLINE;
-use crate::http::metric;
-use crate::stage::{Stage, put};
+use crate::http::Meter;
+use crate::swap::Place;
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeMap;
-use std::fs;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use transom_cluster::directory::{Directory, DirectoryOptions};
-use transom_core::reference::{LOCAL, ObjectRef};
 use transom_support::{fleet, wait};
 
 /// Of so many changes of an object one changes the answer: an object is written at most once in a second.
 const DIFFERS: usize = 16;
-/// The policies whose primaries change.
-const HOSTED: &str = "policy=\"external-managed-kubeconfig\"";
-const MANAGED: &str = "policy=\"built-in-taints\"";
-/// So many changes are made before the workqueues are looked at.
-const AT_ONCE: usize = 64;
-/// A change of a Service that changes no answer.
-const FAMILIES: [&str; 2] = ["PreferDualStack", "RequireDualStack"];
-/// A change of a ManagedCluster that changes no answer, and one that does.
-const SAID: [&str; 2] = [
-    "Managed cluster is available\"",
-    "Managed cluster is available.\"",
-];
-const AVAILABLE: [&str; 2] = [
-    "status: \"True\"\n    type: ManagedClusterConditionAvailable",
-    "status: \"Unknown\"\n    type: ManagedClusterConditionAvailable",
-];
+/// By so many changes the stream may be ahead of the agent.
+const AHEAD: usize = 64;
 /// The taint of a ManagedCluster whose state is unknown.
-const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
+pub const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
 
 /// The HostedClusters of a generated fleet that get a secret: the generator makes the others unavailable, or leaves out
 /// their namespace.
@@ -41,9 +22,20 @@ pub fn ready(clusters: usize) -> impl Iterator<Item = usize> {
     (0..clusters).filter(|index| index % 20 != 3 && index % 40 != 5)
 }
 
+/// How fast the stream is.
+#[derive(Clone, Copy)]
+pub struct Pace<'a> {
+    /// The agent's metrics.
+    pub meter: &'a Meter,
+    /// The policy whose primaries change.
+    pub policy: &'static str,
+    /// Its reconciles for each change.
+    pub reconciles: usize,
+}
+
 /// A stream of changes.
 pub struct Load<'a> {
-    stage: &'a Stage,
+    place: &'a dyn Place,
     /// HostedClusters that change: the first ones.
     hosted: usize,
     /// The ManagedClusters that change: those that are available at first.
@@ -56,7 +48,12 @@ impl<'a> Load<'a> {
     ///
     /// # Errors
     /// When there is nothing to change.
-    pub fn new(stage: &'a Stage, hosted: usize, clusters: usize, managed: usize) -> Result<Self> {
+    pub fn new(
+        place: &'a dyn Place,
+        hosted: usize,
+        clusters: usize,
+        managed: usize,
+    ) -> Result<Self> {
         let name = |index: usize| match index < clusters {
             true => fleet::managed_name(index),
             false => format!("edge-{index:05}"),
@@ -65,7 +62,7 @@ impl<'a> Load<'a> {
         let managed: Vec<String> = available.map(name).collect();
         ensure!(hosted > 0 && !managed.is_empty(), "nothing to change");
         Ok(Self {
-            stage,
+            place,
             hosted,
             managed,
             edits: AtomicUsize::new(0),
@@ -80,22 +77,18 @@ impl<'a> Load<'a> {
     /// Changes the Service of one HostedCluster after the other. Returns how often each got another port.
     ///
     /// # Errors
-    /// When a file cannot be changed.
-    pub fn edit_hosted(
-        &self,
-        admin: SocketAddr,
-        over: &AtomicBool,
-    ) -> Result<BTreeMap<String, usize>> {
+    /// When a Service cannot be changed.
+    pub fn edit_hosted(&self, pace: Pace<'_>, over: &AtomicBool) -> Result<BTreeMap<usize, usize>> {
         let all: Vec<usize> = ready(self.hosted).collect();
         let (mut ports, mut port) = (BTreeMap::new(), 10_000);
-        self.rounds((admin, HOSTED), over, all.len(), |round, at| {
+        self.rounds(pace, over, all.len(), |round, at| {
             let index = *all.get(at).context("no such HostedCluster")?;
             if (round + index) % DIFFERS != 0 {
-                return toggle(&self.stage.hosted(index), FAMILIES);
+                return self.place.touch_service(index, round % 2 == 0);
             }
             port = if port == 60_000 { 10_000 } else { port + 1 };
-            *ports.entry(fleet::hosted_name(index)).or_default() += 1;
-            self.stage.set_port(index, port)
+            *ports.entry(index).or_default() += 1;
+            self.place.set_port(index, port)
         })?;
         Ok(ports)
     }
@@ -103,78 +96,70 @@ impl<'a> Load<'a> {
     /// Changes one ManagedCluster after the other. Returns how often the state of each changed.
     ///
     /// # Errors
-    /// When a file cannot be changed.
+    /// When a ManagedCluster cannot be changed.
     pub fn edit_managed(
         &self,
-        admin: SocketAddr,
+        pace: Pace<'_>,
         over: &AtomicBool,
     ) -> Result<BTreeMap<String, usize>> {
-        let mut flips = BTreeMap::new();
-        self.rounds((admin, MANAGED), over, self.managed.len(), |round, at| {
+        let mut flips = BTreeMap::<String, usize>::new();
+        self.rounds(pace, over, self.managed.len(), |round, at| {
             let name = self.managed.get(at).context("no such ManagedCluster")?;
-            let path = self.stage.managed(name);
-            if (round + at) % DIFFERS != 0 {
-                return toggle(&path, SAID);
+            let mut flipped = flips.get(name).copied().unwrap_or_default();
+            if (round + at) % DIFFERS == 0 {
+                flipped += 1;
+                flips.insert(name.clone(), flipped);
             }
-            *flips.entry(name.clone()).or_default() += 1;
-            toggle(&path, AVAILABLE)
+            let message = round % 2 == 0;
+            self.place.say_available(name, flipped % 2 == 0, message)
         })?;
         Ok(flips)
     }
 
-    /// Makes one change after the other, round by round. After every few waits while more primaries of the policy are to be
-    /// reconciled than there are changes in a round, so that neither the agent nor the stream starves.
+    /// Makes one change after the other, round by round, until it is over. It makes no more than the agent has done its
+    /// reconciles for, and none while more primaries are left than there are changes in a round.
     fn rounds(
         &self,
-        (admin, policy): (SocketAddr, &str),
+        pace: Pace<'_>,
         over: &AtomicBool,
         count: usize,
         mut change: impl FnMut(usize, usize) -> Result<()>,
     ) -> Result<()> {
-        let mut made = 0;
-        while !over.load(Ordering::Relaxed) {
-            change(made / count, made % count)?;
-            self.edits.fetch_add(1, Ordering::Relaxed);
-            made += 1;
-            if !made.is_multiple_of(AT_ONCE) {
-                continue;
-            }
-            wait::until("room in the workqueues", DEADLINE, || {
-                let left = metric(admin, "transom_queue_primaries", policy).ok()?;
-                (left <= count as f64 || over.load(Ordering::Relaxed)).then_some(())
+        let of = format!("policy=\"{}\"", pace.policy);
+        let reconciles = || pace.meter.metric("transom_reconciles_total", &of);
+        let (mut made, before) = (0, reconciles()?);
+        loop {
+            let room = wait::until("room for more changes", DEADLINE, || {
+                if over.load(Ordering::Relaxed) {
+                    return Some(0);
+                }
+                let left = pace.meter.metric("transom_queue_primaries", &of).ok()?;
+                let done = reconciles().ok()? - before;
+                let most = AHEAD + (done / pace.reconciles as f64) as usize;
+                (made < most && left <= count as f64).then_some(most - made)
             })?;
+            if room == 0 {
+                return Ok(());
+            }
+            for at in made..made + room {
+                change(at / count, at % count)?;
+                self.edits.fetch_add(1, Ordering::Relaxed);
+            }
+            made += room;
         }
-        Ok(())
     }
 
-    /// Waits until every ManagedCluster that changed has the taint of its last state, or none.
+    /// Waits until every ManagedCluster has the taint of its last state, or none; `flips` says how often each changed.
     ///
     /// # Errors
     /// When this never happens.
-    pub fn wait_for_taints(&self) -> Result<()> {
-        let expected = |name: &String| {
-            let text = fs::read_to_string(self.stage.managed(name))?;
-            anyhow::Ok((managed(name), text.contains(AVAILABLE[1])))
-        };
-        let expected: Vec<_> = self.managed.iter().map(expected).collect::<Result<_>>()?;
-        let (references, unreachable): (Vec<_>, Vec<_>) = expected.into_iter().unzip();
+    pub fn wait_for_taints(&self, flips: &BTreeMap<String, usize>) -> Result<()> {
         let right = || {
-            let options = DirectoryOptions {
-                writable: false,
-                watch: false,
-                ..DirectoryOptions::new(LOCAL, &self.stage.fleet)
-            };
-            let there = Directory::open(options).ok()?.read(&references);
-            let mut both = there.iter().zip(&unreachable);
-            both.all(|(object, unreachable)| {
-                let Ok(Some(object)) = object else {
-                    return false;
-                };
-                let taints = object.body.pointer("/spec/taints");
-                let taints = taints.map(ToString::to_string).unwrap_or_default();
-                taints.contains(UNREACHABLE) == *unreachable
-            })
-            .then_some(())
+            let tainted = self.place.unreachable().ok()?;
+            let is_unknown = |name| flips.get(name).is_some_and(|flips| flips % 2 == 1);
+            let mut all = self.managed.iter();
+            all.all(|name| tainted.contains(name) == is_unknown(name))
+                .then_some(())
         };
         Ok(wait::until(
             "the taints of the last states",
@@ -182,26 +167,4 @@ impl<'a> Load<'a> {
             right,
         )?)
     }
-}
-
-fn managed(name: &str) -> ObjectRef {
-    let kind = "cluster.open-cluster-management.io/v1";
-    ObjectRef::local(kind, "ManagedCluster", None, name)
-}
-
-/// Replaces one of two texts in a file by the other.
-fn toggle(path: &PathBuf, texts: [&str; 2]) -> Result<()> {
-    let text = fs::read_to_string(path)?;
-    let [one, other] = texts;
-    let (from, to) = if text.contains(other) {
-        (other, one)
-    } else {
-        (one, other)
-    };
-    ensure!(
-        text.contains(from),
-        "`{}` holds neither text",
-        Path::display(path)
-    );
-    put(path, text.replacen(from, to, 1).as_bytes())
 }

@@ -1,38 +1,31 @@
-//! Replaces the revisions of two policies under a running agent while its fleet changes all the time. Used by tests and
-//! soak.
+//! Replaces the revisions of two policies under a running agent while its fleet changes all the time, in a folder or on an
+//! API server. Used by tests and soak.
 
-use crate::agent::{ADMIN, Agent, DEADLINE};
-use crate::http::metric;
-use crate::load::{Load, ready};
-use crate::program;
-use crate::secret::{Secret, is_secret};
-use crate::stage::{Stage, port_of, put};
-use crate::tree;
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
+mod folder;
+mod place;
+mod versions;
+
+pub use place::{Component, Place, Writes};
+
+use crate::agent::Agent;
+use crate::http::Meter;
+use crate::load::{Load, Pace, ready};
+use anyhow::{Error, Result, anyhow, ensure};
+use serde_json::Value;
+use std::any::Any;
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::ErrorKind;
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
-use transom_support::{fleet, wait};
+use versions::Versions;
 
 /// The policy whose answers differ with each swap.
 pub const POLICY: &str = "external-managed-kubeconfig";
 /// The policy whose components differ and answer alike.
-const ALIKE: &str = "built-in-taints";
-/// The two versions of a component, each with the end of the server's host name that only it writes.
-const VERSIONS: [(&str, &str); 2] = [
-    ("kubeconfig", ".svc.cluster.local"),
-    ("fixture-second", ".svc"),
-];
-/// The annotation of each secret with the number of the swap whose revision wrote it.
-const ROUND: &str = "example.com/round";
+pub const ALIKE: &str = "built-in-taints";
 /// HostedClusters that nobody changes: each swap writes their secrets once.
 const QUIET: usize = 4;
+/// By how much memory may grow after the first swaps.
+pub const GROWTH_BYTES: u64 = 16 << 20;
 /// After so many swaps memory has its size.
 const WARM: usize = 20;
 
@@ -45,6 +38,8 @@ pub struct Swap {
     pub managed: usize,
     /// Seconds between two resyncs of a ManagedCluster: what keeps the agent busy beside the changes.
     pub resync_seconds: u32,
+    /// Reconciles for each change of the fleet: changes cost whoever makes them more than the agent.
+    pub reconciles_per_change: usize,
     /// How often both policies are replaced.
     pub swaps: usize,
 }
@@ -56,6 +51,8 @@ pub struct Swapped {
     pub edits: usize,
     /// Secrets that were read meanwhile; each came from one version, and from no earlier revision than before.
     pub read: usize,
+    /// Writes of the agent, each of which was called for.
+    pub writes: usize,
     /// Reconciles meanwhile.
     pub reconciles: f64,
     /// Reconciles in a second.
@@ -64,6 +61,16 @@ pub struct Swapped {
     pub settled: f64,
     /// Memory after each swap, in bytes.
     pub memory: Vec<u64>,
+}
+
+/// What was observed, and what is to be checked once the agent has ended.
+struct Worked {
+    seen: Swapped,
+    /// How often each HostedCluster got another port.
+    ports: BTreeMap<usize, usize>,
+    /// How often the state of each ManagedCluster changed.
+    flips: BTreeMap<String, usize>,
+    log: String,
 }
 
 impl Swapped {
@@ -82,6 +89,21 @@ impl Swapped {
             .unwrap_or_default()
             .saturating_sub(most.copied().unwrap_or_default())
     }
+
+    /// The figures in one line.
+    pub fn told(&self) -> String {
+        let swaps = self.memory.len();
+        let [quarter, end] = [swaps / 4, swaps].map(|swaps| self.mebibytes_after(swaps));
+        format!(
+            "{:.0} reconciles per second, {:.0} in all, {} changes, {} writes, {} secrets read, {:.0} % of the unchanged answers not asked for again, {quarter} MiB after a quarter and {end} MiB at the end",
+            self.rate,
+            self.reconciles,
+            self.edits,
+            self.writes,
+            self.read,
+            self.settled * 100.0,
+        )
+    }
 }
 
 impl Swap {
@@ -90,113 +112,118 @@ impl Swap {
     /// # Errors
     /// When a change is lost, a secret mixes two versions or is written by an earlier revision after a later one, or
     /// something is written twice.
-    pub fn run(self) -> Result<Swapped> {
-        let stage = Stage::new(self.clusters, self.managed)?;
-        let versions = Versions::read()?;
-        versions.put(&stage, 0, self.resync_seconds)?;
-        let mut command = stage.run()?;
-        command.args([ADMIN, "127.0.0.1:0", "--log-format", "json"]);
-        let agent = Agent::start(&mut command, stage.path("log"))?;
-        let admin = agent.ready()?;
-        let load = Load::new(&stage, self.clusters - QUIET, self.clusters, self.managed)?;
-        versions.wait_for_all(&stage, self.clusters, 0)?;
-        let counted = || metric(admin, "transom_reconciles_total", "");
+    pub fn run(self, place: &dyn Place) -> Result<Swapped> {
+        let versions = Versions::read(place, self.resync_seconds)?;
+        versions.put(0)?;
+        let agent = place.agent()?;
+        let meter = Meter::new(agent.ready()?);
+        let (ended, read) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| versions.follow(&meter, &ended, &read));
+            let worked = self.work(agent, &meter, &versions);
+            ended.store(true, Ordering::Relaxed);
+            reader.join().map_err(panicked)??;
+            worked
+        })
+        .and_then(|worked| self.ends_well(worked, place, read.into_inner()))
+    }
+
+    /// Swaps under changes, until everything is as the last revisions have it and the agent has ended.
+    fn work(self, agent: Agent, meter: &Meter, versions: &Versions<'_>) -> Result<Worked> {
+        let quiet = self.clusters - QUIET;
+        let load = Load::new(versions.place, quiet, self.clusters, self.managed)?;
+        versions.wait_for_all(self.clusters, 0)?;
+        let counted = || meter.metric("transom_reconciles_total", "");
         let (begun, before) = (Instant::now(), counted()?);
-        let (over, read) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let (memory, flips) = std::thread::scope(|scope| {
-            let hosted = scope.spawn(|| load.edit_hosted(admin, &over));
-            let managed = scope.spawn(|| load.edit_managed(admin, &over));
-            let reader = scope.spawn(|| versions.read_all(&stage, admin, &over, &read));
-            let memory = self.swap_all(&stage, &agent, &versions);
+        let over = AtomicBool::new(false);
+        let pace = |policy| Pace {
+            meter,
+            policy,
+            reconciles: self.reconciles_per_change,
+        };
+        let (memory, ports, flips) = std::thread::scope(|scope| {
+            let hosted = scope.spawn(|| load.edit_hosted(pace(POLICY), &over));
+            let managed = scope.spawn(|| load.edit_managed(pace(ALIKE), &over));
+            let memory = self.swap_all(&agent, versions);
             over.store(true, Ordering::Relaxed);
-            let ended = |_| anyhow::anyhow!("a thread panicked");
-            let ports = hosted.join().map_err(ended)??;
-            let flips = managed.join().map_err(ended)??;
-            reader.join().map_err(ended)??;
-            anyhow::Ok((memory?, (ports, flips)))
+            let ports = hosted.join().map_err(panicked)?;
+            let flips = managed.join().map_err(panicked)?;
+            anyhow::Ok((memory?, ports?, flips?))
         })?;
         let (reconciles, span) = (counted()? - before, begun.elapsed().as_secs_f64());
-        versions.wait_for_all(&stage, self.clusters, self.swaps)?;
-        load.wait_for_taints()?;
-        let swapped = metric(
-            admin,
-            "transom_reconciles_total",
-            "cause=\"Swapped\",policy=\"built-in-taints\"",
-        )?;
-        let log = agent.stop()?;
-        self.ends_well(&log, &flips.0, &flips.1)?;
-        Ok(Swapped {
-            edits: load.edits(),
-            read: read.into_inner(),
-            reconciles,
-            rate: reconciles / span,
-            settled: 1.0 - swapped / (self.managed * self.swaps) as f64,
-            memory,
+        versions.wait_for_all(self.clusters, self.swaps)?;
+        load.wait_for_taints(&flips)?;
+        let told = "cause=\"Swapped\",policy=\"built-in-taints\"";
+        let swapped = meter.metric("transom_reconciles_total", told)?;
+        Ok(Worked {
+            seen: Swapped {
+                edits: load.edits(),
+                read: 0,
+                writes: 0,
+                reconciles,
+                rate: reconciles / span,
+                settled: 1.0 - swapped / (self.managed * self.swaps) as f64,
+                memory,
+            },
+            ports,
+            flips,
+            log: agent.stop()?,
         })
     }
 
     /// Replaces both policies; each time every secret that nobody changes must reach the new revision, and the other policy
     /// have its own, before the next swap. Returns the memory after each.
-    fn swap_all(self, stage: &Stage, agent: &Agent, versions: &Versions) -> Result<Vec<u64>> {
+    fn swap_all(self, agent: &Agent, versions: &Versions<'_>) -> Result<Vec<u64>> {
         let one = |round: usize| {
-            let before = revision(stage);
-            versions.put(stage, round, self.resync_seconds)?;
+            let before = versions.place.revision(ALIKE)?;
+            versions.put(round)?;
             for index in ready(self.clusters).filter(|index| *index >= self.clusters - QUIET) {
                 agent.wait(&format!("round {round} of {index}"), || {
-                    let text = fs::read_to_string(stage.secret(index)).ok()?;
+                    let text = versions.place.made(index).ok()??;
                     (versions.round_of(&text).ok()? == round).then_some(())
                 })?;
             }
-            let other = || revision(stage).filter(|now| Some(now) != before.as_ref());
-            agent.wait("the other revision of the taints", other)?;
+            agent.wait("the other revision of the taints", || {
+                let now = versions.place.revision(ALIKE).ok()?;
+                (now.is_some() && now != before).then_some(())
+            })?;
             agent.resident_bytes()
         };
         (1..=self.swaps).map(one).collect()
     }
 
-    /// Whether each swap was told once, and nothing was written without a difference: a secret that nobody changes once for
-    /// each revision, everything else at most once more for each change.
-    fn ends_well(
-        self,
-        log: &str,
-        ports: &BTreeMap<String, usize>,
-        flips: &BTreeMap<String, usize>,
-    ) -> Result<()> {
-        let (mut swapped, mut writes) = (0, BTreeMap::<String, Vec<String>>::new());
-        for line in log.lines() {
-            let Ok(line) = serde_json::from_str::<Value>(line) else {
-                continue;
-            };
-            let message = line["message"].as_str().unwrap_or_default();
-            swapped += usize::from(message == "swapped");
-            if let (Some(primary), true) = (line["primary"].as_str(), line["target"].is_string()) {
-                let cause = line["cause"].as_str().unwrap_or_default();
-                let write = format!("{message} for {cause}");
-                writes.entry(primary.to_owned()).or_default().push(write);
-            }
-        }
+    /// Checks that each swap was told once, and nothing was written without a difference: a secret that nobody changes once
+    /// for each revision, everything else at most once more for each change.
+    fn ends_well(self, worked: Worked, place: &dyn Place, read: usize) -> Result<Swapped> {
+        let Worked {
+            mut seen,
+            ports,
+            flips,
+            log,
+        } = worked;
+        let lines = log.lines().map(serde_json::from_str::<Value>);
+        let is_swap = |line: &Value| line["message"] == "swapped";
+        let swapped = lines.flatten().filter(is_swap).count();
         ensure!(
             swapped == 2 * self.swaps,
             "{swapped} swaps were told, {} were made",
             2 * self.swaps
         );
+        let mut writes = place.writes(&log)?;
         let mut checked = 0;
         for index in ready(self.clusters) {
-            let name = fleet::hosted_name(index);
-            let primary = format!("HostedCluster clusters/{name}");
-            let written = writes.remove(&primary).unwrap_or_default();
+            let written = writes.hosted.remove(&index).unwrap_or_default();
             let count = written.len();
-            let most = 1 + self.swaps + ports.get(&name).copied().unwrap_or_default();
+            let most = 1 + self.swaps + ports.get(&index).copied().unwrap_or_default();
             let is_quiet = index >= self.clusters - QUIET;
             ensure!(
                 count <= most && (!is_quiet || count == most),
-                "{name} was written {count} times, expected {most}: {written:?}"
+                "the secret of HostedCluster {index} was written {count} times, expected {most}: {written:?}"
             );
             checked += count;
         }
-        for (name, most) in flips {
-            let primary = format!("ManagedCluster {name}");
-            let written = writes.remove(&primary).unwrap_or_default();
+        for (name, most) in &flips {
+            let written = writes.managed.remove(name).unwrap_or_default();
             let count = written.len();
             ensure!(
                 count <= *most,
@@ -205,152 +232,11 @@ impl Swap {
             checked += count;
         }
         ensure!(checked > self.clusters, "hardly anything was written");
-        Ok(())
+        (seen.read, seen.writes) = (read, checked);
+        Ok(seen)
     }
 }
 
-/// The active revision of the policy whose components answer alike.
-fn revision(stage: &Stage) -> Option<String> {
-    let text = fs::read_to_string(stage.policy_status(ALIKE)).ok()?;
-    let status: Value = serde_yaml::from_str(&text).ok()?;
-    Some(status.pointer("/revision/id")?.as_str()?.to_owned())
-}
-
-/// The two versions of each component, and the digest that the agent writes as an annotation.
-struct Versions {
-    bytes: [Vec<u8>; 2],
-    alike: [Vec<u8>; 2],
-    digests: Mutex<BTreeMap<String, usize>>,
-}
-
-impl Versions {
-    fn read() -> Result<Self> {
-        let [(first, _), (second, _)] = VERSIONS;
-        let taints = program::component("taints")?;
-        let mut other = taints.clone();
-        // A custom section with an empty name: other bytes, the same answers.
-        other.extend([0, 1, 0]);
-        Ok(Self {
-            bytes: [program::component(first)?, program::component(second)?],
-            alike: [taints, other],
-            digests: Mutex::default(),
-        })
-    }
-
-    /// Writes the revisions of a round: each policy names the component of the round's version, and the secrets bear the
-    /// round.
-    fn put(&self, stage: &Stage, round: usize, resync_seconds: u32) -> Result<()> {
-        let version = round % 2;
-        let name = format!("{version}.wasm");
-        let of = |all: &[Vec<u8>; 2]| all.get(version).cloned().context("there are two versions");
-        for (policy, component, bytes) in [
-            (POLICY, "builtin:kubeconfig", of(&self.bytes)?),
-            (ALIKE, "builtin:taints", of(&self.alike)?),
-        ] {
-            let path = stage.policies.join(policy).join(&name);
-            if !path.exists() {
-                put(&path, &bytes)?;
-            }
-            let annotations = json!({ROUND: round.to_string()});
-            let own = format!("\n  own:\n    annotations: {annotations}\n");
-            let mut changes = vec![(component, &*name)];
-            let resync = format!("spec:\n  resyncSeconds: {resync_seconds}\n");
-            match policy {
-                POLICY => changes.push(("\n  own:\n", &own)),
-                _ => changes.push(("spec:\n", &resync)),
-            }
-            stage.put_policy(policy, &changes)?;
-        }
-        Ok(())
-    }
-
-    /// The round whose revision wrote a secret, by its annotation. Its content must be of that round's version, and equal
-    /// digests must always mean the same version.
-    fn round_of(&self, text: &str) -> Result<usize> {
-        let secret = Secret::parse(text)?;
-        let host = secret.server.rsplit_once(':').map_or("", |(host, _)| host);
-        let version = VERSIONS
-            .iter()
-            .position(|(_, end)| host.ends_with(end))
-            .context("the server is of no version")?;
-        let mut digests = self
-            .digests
-            .lock()
-            .map_err(|_| anyhow::anyhow!("a thread panicked"))?;
-        let known = *digests.entry(secret.component.clone()).or_insert(version);
-        ensure!(
-            known == version,
-            "{} wrote as version {known} and as version {version}",
-            secret.component
-        );
-        ensure!(
-            digests.len() <= 2,
-            "more than two components wrote: {:?}",
-            digests.keys()
-        );
-        let round = text.split_once(ROUND).context("there is no round")?.1;
-        let digits = round.trim_start_matches(|char: char| !char.is_ascii_digit());
-        let end = digits.find(|char: char| !char.is_ascii_digit());
-        let round: usize = digits
-            .get(..end.unwrap_or(digits.len()))
-            .unwrap_or_default()
-            .parse()?;
-        ensure!(
-            round % 2 == version,
-            "the round {round} bears the content of version {version}"
-        );
-        Ok(round)
-    }
-
-    /// Waits until every secret was written by the revision of a round from the latest state of its Service.
-    fn wait_for_all(&self, stage: &Stage, clusters: usize, round: usize) -> Result<()> {
-        for index in ready(clusters) {
-            let text = fs::read_to_string(stage.hosted(index))?;
-            let port = format!(":{}", port_of(&text).context("the Service has no port")?.1);
-            let source = Secret::parse(&text)?;
-            let right = || {
-                let text = fs::read_to_string(stage.secret(index)).ok()?;
-                let secret = Secret::parse(&text).ok()?;
-                let right = secret.server.ends_with(&port) && secret.carries(&source);
-                (right && self.round_of(&text).ok()? == round).then_some(())
-            };
-            wait::until(&format!("the last state of {index}"), DEADLINE, right)?;
-        }
-        Ok(())
-    }
-
-    /// Reads every secret over and over; at all times each must come from one version, and from no earlier round than
-    /// before.
-    fn read_all(
-        &self,
-        stage: &Stage,
-        admin: SocketAddr,
-        over: &AtomicBool,
-        read: &AtomicUsize,
-    ) -> Result<()> {
-        let (mut rounds, mut written) = (BTreeMap::<PathBuf, usize>::new(), 0.0);
-        while !over.load(Ordering::Relaxed) {
-            written = wait::until("another write", DEADLINE, || {
-                let writes = metric(admin, "transom_writes_total", "").ok()?;
-                (writes > written || over.load(Ordering::Relaxed)).then_some(writes)
-            })?;
-            let all = tree::files(&stage.own().join("objects"))?;
-            for path in all.into_iter().filter(|path| is_secret(path)) {
-                let text = match fs::read_to_string(&path) {
-                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                    text => text?,
-                };
-                let round = self.round_of(&text)?;
-                let before = rounds.get(&path).copied().unwrap_or_default();
-                ensure!(
-                    before <= round,
-                    "`{}`: written in round {before}, then in round {round}",
-                    path.display()
-                );
-                rounds.insert(path, round);
-                read.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        Ok(())
-    }
+fn panicked(_: Box<dyn Any + Send>) -> Error {
+    anyhow!("a thread panicked")
 }

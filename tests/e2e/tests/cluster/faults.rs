@@ -19,6 +19,7 @@ use std::process::Command;
 use std::time::Instant;
 use transom_core::rights::LEASE;
 use transom_e2e::agent::{ADMIN, Agent};
+use transom_e2e::size::Size;
 use transom_support::numbers::Numbers;
 use transom_test_cluster::{Clock, Proxy, wait};
 
@@ -97,9 +98,10 @@ fn an_agent_killed_at_any_moment_leaves_consistent_state() -> Result<()> {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo test -p transom-e2e --test cluster soak -- --ignored --nocapture"]
+#[ignore = "takes minutes: cargo xtask soak faults"]
 fn soak() -> Result<()> {
-    killed(100, 300)
+    let size = Size::given(100, 300)?;
+    killed(size.rounds, size.clusters)
 }
 
 /// Kills the agent over and over while the fleet changes; then one more start makes everything correct.

@@ -5,15 +5,16 @@
 use crate::access::{CLUSTERS, PREFIX};
 use crate::copying::HUB;
 use crate::spoke::{AVAILABLE, HUB_CRDS, SET_CRDS, UNREACHABLE};
-use crate::stage::{DEADLINE, MANAGED, NAMESPACE, PARALLEL, Stage, on_stage};
+use crate::stage::{BESIDE, DEADLINE, MANAGED, NAMESPACE, PARALLEL, Stage, on_stage};
 use crate::together::{ADDON, SELF_MANAGED, WORK, put_all};
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use transom_e2e::agent::Agent;
+use transom_e2e::agent::{Agent, has_ended};
+use transom_e2e::size::Size;
 use transom_support::numbers::Numbers;
-use transom_test_cluster::{Fault, Mark, Proxy, wait};
+use transom_test_cluster::{Fault, Line, Mark, Proxy, wait};
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const ACCEPTED: &str = "HubAcceptedManagedCluster";
@@ -27,6 +28,9 @@ const OF_ONE: [&str; 6] = [
     "managedFields",
     "selfLink",
 ];
+
+/// Before a kill the agent makes fewer writes than so many for each cluster.
+const WRITES: u64 = 4;
 
 /// The clusters of one half, disturbed or not, by number.
 #[derive(Clone, Copy)]
@@ -282,11 +286,25 @@ async fn on_hub(
     Ok(began)
 }
 
-/// Kills the agent over and over while clusters are accepted, denied and removed.
+/// Waits until an agent has made so many writes since a mark, or has looked at everything and has nothing left to do. Gives
+/// whether it is at work.
+async fn until_written(stage: &Stage, agent: &Agent, since: Mark, writes: usize) -> Result<bool> {
+    let is_counted = |line: &Line| {
+        line.user == stage.agent.name() && line.is_write() && !BESIDE.contains(&line.resource())
+    };
+    wait::until("the moment of a kill", DEADLINE, async || {
+        ensure!(!has_ended(agent.id()), "it ended: {}", agent.tail());
+        let lines = stage.cluster.audit().since(since)?;
+        let at_work = lines.iter().filter(|line| is_counted(line)).count() >= writes;
+        Ok((at_work || agent.has_nothing_to_do()).then_some(at_work))
+    })
+    .await
+}
+
+/// Kills the agent over and over while clusters are accepted, denied and removed: each time after so many writes, by chance.
 fn killed(kills: usize, clusters: usize) -> Result<()> {
     on_stage(async |stage| {
         let mark = on_hub(stage, clusters, async |words, half| {
-            let first = Instant::now();
             let agent = stage.start_at_real_time(words)?;
             half.each(async |index| {
                 let accepted = |cluster: &Value| crate::spoke::says(cluster, ACCEPTED, "True");
@@ -295,23 +313,26 @@ fn killed(kills: usize, clusters: usize) -> Result<()> {
                 came.await.map(drop)
             })
             .await?;
-            let span = first.elapsed();
             agent.kill()?;
-            let mut numbers = Numbers::new(13, 0);
+            let (mut numbers, mut at_work, start) = (Numbers::new(13, 0), 0, Instant::now());
             for _ in 0..kills {
+                let mark = stage.mark()?;
                 let agent = stage.start_at_real_time(words)?;
-                let part = (numbers.take() % 1000) as f64 / 1000.0;
-                let instant = Instant::now() + span.mul_f64(part);
-                for index in 0..half.1 {
+                let acts: Vec<u64> = (0..half.1).map(|_| numbers.take()).collect();
+                let disturbed = half.each(async |index| {
                     // What cannot happen to it now does not happen.
-                    drop(disturb(stage, &half.name(index), numbers.take()).await);
-                }
-                wait::until("the instant of the kill", DEADLINE, async || {
-                    Ok((Instant::now() >= instant).then_some(()))
-                })
-                .await?;
+                    drop(disturb(stage, &half.name(index), acts[index]).await);
+                    Ok(())
+                });
+                let writes = (numbers.take() % (WRITES * half.1 as u64)) as usize;
+                let written = until_written(stage, &agent, mark, writes);
+                let ((), works) = futures::try_join!(disturbed, written)?;
                 agent.kill()?;
+                at_work += usize::from(works);
             }
+            let each = start.elapsed().as_secs_f64() / kills as f64;
+            println!("{kills} kills, one in {each:.1} s, {at_work} of them at work");
+            ensure!(2 * at_work > kills, "hardly any kill met an agent at work");
             stage.start_at_real_time(words)
         })
         .await?;
@@ -327,7 +348,8 @@ fn an_agent_of_a_hub_killed_at_any_moment_leaves_consistent_state() -> Result<()
 #[test]
 #[ignore = "takes minutes: cargo xtask soak hub_faults"]
 fn soak() -> Result<()> {
-    killed(100, 40)
+    let size = Size::given(100, 40)?;
+    killed(size.rounds, size.clusters)
 }
 
 #[test]

@@ -55,6 +55,7 @@ mod rights;
 mod rollout;
 mod rows;
 mod selected;
+mod server_swap;
 mod sets;
 mod spoke;
 mod stage;

@@ -20,6 +20,7 @@ use transom_api::labels;
 use transom_core::digest::Digest;
 use transom_core::rights::LEASE;
 use transom_e2e::agent::Agent;
+use transom_e2e::size::Size;
 use transom_support::numbers::Numbers;
 use transom_test_cluster::{Mark, User, wait};
 
@@ -39,7 +40,8 @@ fn a_leader_that_ends_during_a_rollout_leaves_no_later_write_of_an_earlier_revis
 #[test]
 #[ignore = "takes minutes: cargo xtask soak succession"]
 fn soak() -> Result<()> {
-    succeed(100, 12)
+    let size = Size::given(100, 12)?;
+    succeed(size.rounds, size.clusters)
 }
 
 /// Ends the leader over and over while the policy changes; every fourth time it is asked to, and gives the Lease back.

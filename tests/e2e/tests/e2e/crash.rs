@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use transom_e2e::crash::Crash;
+use transom_e2e::size::Size;
 
 #[test]
 fn kills_at_random_moments_leave_no_trace() -> Result<()> {
@@ -18,9 +19,10 @@ fn kills_at_random_moments_leave_no_trace() -> Result<()> {
 #[test]
 #[ignore = "takes many minutes: cargo xtask soak"]
 fn soak() -> Result<()> {
+    let size = Size::given(200, 500)?;
     let crash = Crash {
-        clusters: 500,
-        kills: 200,
+        clusters: size.clusters,
+        kills: size.rounds,
         seed: 2,
     };
     println!("{crash:?}: {:?}", crash.run()?);
