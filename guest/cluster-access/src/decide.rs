@@ -2,7 +2,7 @@
 
 use crate::ClusterAccess;
 use crate::grant::MANIFEST_WORK;
-use crate::reasons::{ACCEPTED, DENIED, NAME_RESERVED, WORKS_REMAIN};
+use crate::reasons::{ACCEPTED, DENIED, ERROR, NAME_RESERVED, WORKS_REMAIN};
 use crate::rules;
 use crate::settings::Settings;
 use serde_json::{Value as Json, json};
@@ -10,8 +10,8 @@ use transom_guest::kinds::{
     CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, ManagedCluster, NAMESPACE, ROLE_BINDING,
 };
 use transom_guest::objects::{
-    Answer, Condition, Desired, Form, Input, Need, Objects as World, Query, Requirement, Value,
-    found,
+    Answer, Condition, Desired, FailedWrite, Form, Input, Need, Objects as World, Query,
+    Requirement, Value, found,
 };
 use transom_guest::{Context, Failure, ObjectRef, Primary, Reason};
 
@@ -19,6 +19,8 @@ use transom_guest::{Context, Failure, ObjectRef, Primary, Reason};
 pub(crate) const WORKS: &str = "works";
 /// The condition that tells what was decided about the cluster.
 pub(crate) const HUB_ACCEPTED: &str = "HubAcceptedManagedCluster";
+/// Role of the write that failed last.
+pub(crate) const FAILED: &str = "failed";
 /// What the names of all roles and bindings begin with.
 const PREFIX: &str = "open-cluster-management:managedcluster:";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -138,6 +140,7 @@ impl World for ClusterAccess {
         let objects = Objects { primary };
         let decided = decided(&cluster, primary);
         let needs = match decided {
+            Decided::Accepted => vec![Need::failed_write(FAILED, primary)],
             // Also works that are being deleted: the work agent has to clean up what they made.
             Decided::Denied | Decided::Leaving => vec![Need {
                 form: Form::Every(Query {
@@ -147,7 +150,7 @@ impl World for ClusterAccess {
                 }),
                 ..Need::object(WORKS, works(&objects))
             }],
-            _ => Vec::new(),
+            Decided::Nothing => Vec::new(),
         };
         let may_renew = context.settings.denied_may_renew;
         let made = objects.made(decided, !is_clean(inputs), may_renew);
@@ -175,11 +178,13 @@ impl World for ClusterAccess {
             .iter()
             .map(|(object, content)| Desired::whole(object, content));
         let mut apply: Vec<_> = desired.collect();
-        if let Some((status, reason, message)) = said {
-            let mut conditions = cluster.status.conditions.iter();
-            if !conditions.any(|condition| condition.status == status) {
+        match (incomplete(&cluster, &inputs), said) {
+            // Before the write that may fail again. Said once: after that the cluster is accepted as soon as all is written.
+            (Some(why), _) => apply.insert(0, decision(primary, "False", &ERROR, &why)),
+            (None, Some((status, reason, message))) if !says(&cluster, status) => {
                 apply.push(decision(primary, status, &reason, message));
             }
+            (None, _) => {}
         }
         let wait = (decided != Decided::Accepted && works).then(|| {
             let problem = WORKS_REMAIN.problem("The cluster still has ManifestWorks.");
@@ -204,6 +209,31 @@ fn works(objects: &Objects<'_>) -> ObjectRef {
 /// Whether it is known that there are no works.
 fn is_clean(inputs: &[Input]) -> bool {
     matches!(found(inputs, WORKS), Value::Every(works) if works.is_empty())
+}
+
+/// Whether the decision is told already. What tells that a write failed is no decision.
+fn says(cluster: &ManagedCluster, status: &str) -> bool {
+    let mut conditions = cluster.status.conditions.iter();
+    conditions.any(|one| one.status == status && one.reason != ERROR.name)
+}
+
+/// That a role or a binding of an accepted cluster could not be written, unless the cluster says it already.
+fn incomplete(cluster: &ManagedCluster, inputs: &[Input]) -> Option<String> {
+    let Value::FailedWrite(FailedWrite { object, reason }) = found(inputs, FAILED) else {
+        return None;
+    };
+    if !object.api_version.starts_with(RBAC) {
+        return None;
+    }
+    let place = object
+        .namespace
+        .iter()
+        .map(|namespace| [namespace, "/"].concat());
+    let name: String = place.chain([object.name.clone()]).collect();
+    let message = format!("{} {name} could not be written: {reason}", object.kind);
+    let mut conditions = cluster.status.conditions.iter();
+    let told = conditions.any(|one| one.reason == ERROR.name && one.message == message);
+    (!told).then_some(message)
 }
 
 fn decision(primary: &Primary, status: &str, reason: &Reason, message: &str) -> Desired {

@@ -128,6 +128,8 @@ pub struct Said {
     pub status: String,
     /// Why, in one word.
     pub reason: String,
+    /// One sentence for people.
+    pub message: String,
     /// Since when.
     pub last_transition_time: String,
 }

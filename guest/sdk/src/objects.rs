@@ -14,7 +14,7 @@ pub use crate::kubeconfig::{Proposal, Service, Source};
 pub use bindings::transom::policy::forms::{
     Absence, Age, CertificateRequest, Member, Outcome, Query, RequestContent, Requested, Wake,
 };
-pub use bindings::transom::policy::inputs::{Form, Input, Need, Value};
+pub use bindings::transom::policy::inputs::{FailedWrite, Form, Input, Need, Value};
 pub use bindings::transom::policy::secrets::{
     Certificate, CertificateContent, CertificateKeys, PrivateKey, SecretBytes,
 };
@@ -55,6 +55,7 @@ pub mod bindings {
             "transom:policy/secrets@0.2.0/private-key": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/inputs@0.2.0/need": [#[serde(rename_all = "kebab-case")]],
             "transom:policy/inputs@0.2.0/value": [#[serde(rename_all = "kebab-case")]],
+            "transom:policy/inputs@0.2.0/failed-write": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/inputs@0.2.0/input": [#[derive(Default)] #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]],
             "transom:policy/objects@0.2.0/requirement": [#[derive(Default)] #[serde(rename_all = "kebab-case")]],
             "transom:policy/objects@0.2.0/desired": [#[serde(rename_all = "kebab-case")]],
@@ -251,6 +252,14 @@ impl Need {
             form: Form::Outcome,
             wake: Wake::Never,
             ..Self::object(role, primary.reference.clone())
+        }
+    }
+
+    /// The write that failed in the last reconcile of the primary.
+    pub fn failed_write(role: &str, primary: &Primary) -> Self {
+        Self {
+            form: Form::FailedWrite,
+            ..Self::outcome(role, primary)
         }
     }
 

@@ -44,6 +44,7 @@ use tokio::sync::{Notify, Semaphore, watch as channel};
 use tokio::time::Instant;
 use transom_cluster::kubernetes::Leading;
 use transom_core::contract::AgentFacts;
+use transom_core::contract::decide::FailedWrite;
 use transom_core::failure::{Class, Failure};
 use transom_core::inputs::seen::Seen;
 use transom_core::inputs::sets::SeenSet;
@@ -236,6 +237,8 @@ struct Touched {
     ask_again_at: Option<i64>,
     /// Whether the guest that decides answered.
     answered: bool,
+    /// The failed write that the guest was told of, if it asked for that.
+    told_failed: Option<Option<FailedWrite>>,
     /// The room that this reconcile holds for what it reads.
     room: Room,
     /// When the first certificate expires in what is desired, in seconds since 1970.
@@ -258,6 +261,7 @@ impl Touched {
             resyncs: work.cause == Cause::Resync,
             ask_again_at: None,
             answered: false,
+            told_failed: None,
             room,
             ends_seconds: None,
         }

@@ -117,9 +117,9 @@ pub fn cross(
             continue;
         }
         let value = match (found.there(guest), &found.need.form) {
-            (None, _) | (_, Form::Every(_) | Form::Count(_) | Form::Outcome | Form::Access(_)) => {
-                InputValue::Absent
-            }
+            (None, _)
+            | (_, Form::Every(_) | Form::Count(_) | Form::Access(_))
+            | (_, Form::Outcome | Form::FailedWrite) => InputValue::Absent,
             (Some(object), Form::CertificateRequest) => {
                 let read = request::read(object);
                 let read = read.map_err(|invalid| Failure::invalid_object(object, &invalid))?;
@@ -209,7 +209,8 @@ fn shaped(object: &Object, declared: &Declared) -> Result<(), Failure> {
 }
 
 /// The digest of everything that a decision rests on: the primary and the inputs as the guest sees them, and their
-/// references. Numbers that are valid for one call are left out, and so is the end of a time that only goes on.
+/// references. Numbers that are valid for one call are left out, and so are the end of a time that only goes on,
+/// and what became of the last reconcile.
 pub fn digest(primary: &Primary, found: &[Found], inputs: &[Input]) -> Digest {
     let view = |(found, input): (&Found, &Input)| {
         let value = match &input.value {
@@ -218,6 +219,7 @@ pub fn digest(primary: &Primary, found: &[Found], inputs: &[Input]) -> Digest {
             InputValue::Behind(_) => json!("Behind"),
             InputValue::Unsure(_) => json!("Unsure"),
             _ if found.need.form == Form::Outcome => json!("Outcome"),
+            _ if found.need.form == Form::FailedWrite => json!("FailedWrite"),
             value => json!(value),
         };
         json!({"role": input.role, "object": found.need.reference, "value": value})

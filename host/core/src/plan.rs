@@ -15,7 +15,8 @@ mod whole;
 
 pub use whole::unlocated;
 
-use crate::failure::Failure;
+use crate::contract::decide::FailedWrite;
+use crate::failure::{Class, Failure};
 use crate::object::Object;
 use crate::ownership::Ownership;
 use crate::pattern::TemplateData;
@@ -310,8 +311,79 @@ impl Outcome {
         })
     }
 
+    /// The write that failed, as a guest is told of it; `before` is what it would be told without this outcome. A conflict and
+    /// a server that does not answer say nothing about the object, and a step that was not tried neither.
+    pub fn failed_write(&self, before: Option<FailedWrite>) -> Option<FailedWrite> {
+        match self.failure() {
+            None if self.is_whole() => None,
+            Some((object, failure))
+                if matches!(Class::of(failure.reason), Class::Missing | Class::Invalid) =>
+            {
+                Some(FailedWrite {
+                    object: object.clone(),
+                    reason: failure.reason.as_str().to_owned(),
+                })
+            }
+            _ => before,
+        }
+    }
+
     /// Whether every step was tried and succeeded.
     pub fn is_whole(&self) -> bool {
         self.stopped.is_none() && self.failure().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(reason: KnownReason) -> FailedWrite {
+        FailedWrite {
+            object: target(),
+            reason: reason.as_str().to_owned(),
+        }
+    }
+
+    fn target() -> ObjectRef {
+        ObjectRef::local("v1", "Namespace", None, "c1")
+    }
+
+    fn ending(result: Result<(), KnownReason>) -> Outcome {
+        let message = String::new();
+        let result = result.map_err(|reason| WriteFailure { reason, message });
+        let step = StepOutcome {
+            target: target(),
+            kind: WriteKind::Create,
+            result,
+            left: None,
+        };
+        Outcome {
+            steps: vec![step],
+            stopped: None,
+        }
+    }
+
+    #[test]
+    fn a_guest_is_told_of_a_write_that_was_refused_and_of_none_that_is_only_tried_again() {
+        use KnownReason::{
+            NotLeading, ReadOnly, ServerUnavailable, WriteConflict, WriteForbidden, WriteInvalid,
+        };
+        let before = || Some(failed(KnownReason::QuotaExceeded));
+        for (result, told) in [
+            (Err(WriteForbidden), Some(failed(WriteForbidden))),
+            (Err(WriteInvalid), Some(failed(WriteInvalid))),
+            (Err(WriteConflict), before()),
+            (Err(ServerUnavailable), before()),
+            (Err(NotLeading), before()),
+            (Err(ReadOnly), before()),
+            (Ok(()), None),
+        ] {
+            assert_eq!(ending(result).failed_write(before()), told, "{result:?}");
+        }
+        assert_eq!(Outcome::default().failed_write(before()), None);
+        let mut stopped = ending(Ok(()));
+        stopped.stopped = Some(Failure::known(KnownReason::WriteBudgetExceeded, ""));
+        assert_eq!(stopped.failed_write(before()), before());
     }
 }

@@ -101,6 +101,8 @@ pub struct Reconcile {
     pub observed_generation: Option<i64>,
     /// Since when the guest fails for it by its own fault, if it does.
     pub failing: Option<FailingSince>,
+    /// Whether the guest was told of another failed write than there is now, so that it is asked again soon.
+    pub told_otherwise: bool,
 }
 
 impl Reconcile {
@@ -112,6 +114,7 @@ impl Reconcile {
             inputs: None,
             observed_generation: None,
             failing: None,
+            told_otherwise: false,
         }
     }
 }
@@ -160,6 +163,7 @@ pub fn of(reconcile: Reconcile, result: Result<Success, Failure>, schedule: Sche
     let asked_ms = end
         .ask_again_at
         .map(|at| until_ms(at, schedule.now_seconds));
+    let told_ms = reconcile.told_otherwise.then_some(SHORTEST_MS);
     Report {
         policy: reconcile.key.policy.to_string(),
         primary: (*reconcile.key.primary).clone(),
@@ -173,7 +177,7 @@ pub fn of(reconcile: Reconcile, result: Result<Success, Failure>, schedule: Sche
         failing: reconcile.failing,
         observed_generation: reconcile.observed_generation,
         at_seconds: schedule.now_seconds,
-        again_after_ms: [retry_ms, asked_ms].into_iter().flatten().min(),
+        again_after_ms: [retry_ms, asked_ms, told_ms].into_iter().flatten().min(),
         resync_after_ms,
         failures,
     }
@@ -282,6 +286,7 @@ mod tests {
             target: Some(target("demo")),
             inputs: None,
             observed_generation: Some(3),
+            told_otherwise: false,
             failing: None,
         };
         of(
@@ -415,6 +420,32 @@ mod tests {
             report(Err(asked(i64::MAX)), 0).again_after_ms,
             Some(9_223_372_036_854_774_807_u64.saturating_mul(1_000))
         );
+    }
+
+    #[test]
+    fn a_guest_that_was_told_of_another_failed_write_is_asked_again_in_five_seconds() {
+        for (result, failures, again) in [
+            (Ok(success(&[])), 0, 5_000),
+            (Ok(success(&[Err(KnownReason::WriteInvalid)])), 0, 5_000),
+            // Its retry comes earlier, or the other way round.
+            (
+                Ok(success(&[Err(KnownReason::WriteForbidden)])),
+                0,
+                backoff::delay_ms(0, 7),
+            ),
+            (Ok(success(&[Err(KnownReason::WriteForbidden)])), 9, 5_000),
+        ] {
+            let mut reconcile = Reconcile::new(key("demo"));
+            reconcile.told_otherwise = true;
+            let schedule = Schedule {
+                now_seconds: NOW,
+                resync_seconds: 0,
+                failures,
+                seed: 7,
+            };
+            let report = of(reconcile, result, schedule);
+            assert_eq!(report.again_after_ms, Some(again), "{failures}");
+        }
     }
 
     #[test]

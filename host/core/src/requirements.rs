@@ -154,11 +154,11 @@ pub(crate) fn possible(object: &ObjectRef) -> Result<(), Failure> {
 fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<(), Failure> {
     let place = &need.reference;
     match &need.form {
-        Form::Outcome if *place == data.object.reference => return Ok(()),
+        Form::Outcome | Form::FailedWrite if *place == data.object.reference => return Ok(()),
         Form::Access(review) if *place == data.object.reference => {
             return policy.may_ask(review, data);
         }
-        Form::Outcome | Form::Access(_) => {
+        Form::Outcome | Form::FailedWrite | Form::Access(_) => {
             let message = format!("the guest asks about {place}, which is not its primary");
             return Err(Failure::known(KnownReason::ContractBroken, message));
         }
@@ -219,6 +219,7 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
         | Form::Every(_)
         | Form::Count(_)
         | Form::Outcome
+        | Form::FailedWrite
         | Form::Access(_) => refused(": its kind cannot be read in this form"),
     }
 }
@@ -559,6 +560,10 @@ mod tests {
             form: Form::Outcome,
             ..demo()
         };
+        let failed = |reference| Need {
+            form: Form::FailedWrite,
+            ..own(reference)
+        };
         let aged = |field: &str, seconds| Need {
             form: age(field, seconds),
             ..demo()
@@ -618,6 +623,8 @@ mod tests {
             ),
             (own(hosted("demo")), None),
             (own(hosted("other")), Some("ContractBroken")),
+            (failed(hosted("demo")), None),
+            (failed(hosted("other")), Some("ContractBroken")),
         ] {
             let told = format!("{need:?}");
             let end = Rounds::default()

@@ -47,6 +47,9 @@ impl Controller {
         if let Err(failure) = timed.await {
             return Err(touched.end(failure));
         }
+        let failed = self.memory.lock().wrote_all(&admitted.work.key, &outcome);
+        let told = touched.told_failed.take();
+        touched.reconcile.told_otherwise = told.is_some_and(|told| told != failed);
         let kept = kept.filter(|_| outcome.is_whole());
         let success = Success {
             gone: touched.primary.is_none(),

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 use transom_api::{Reason, State};
+use transom_core::contract::decide::FailedWrite;
 use transom_core::dependencies::{DependencyIndex, Outputs};
 use transom_core::digest::Digest;
 use transom_core::inputs::seen::{Fingerprints, Meaning, Observed, Seen};
@@ -17,9 +18,9 @@ use transom_core::inputs::sightings::Sightings;
 use transom_core::metrics::{self, Attempt, Counted};
 use transom_core::object::Object;
 use transom_core::ownership::OwnershipIndex;
-use transom_core::plan::Step;
 use transom_core::plan::brake::Brake;
 use transom_core::plan::contention::Contentions;
+use transom_core::plan::{Outcome, Step};
 use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{End, Report};
@@ -67,6 +68,8 @@ pub(crate) struct Memory {
     pub(crate) journal: Option<Vec<Entry>>,
     /// When the first client certificate expires in what was made for each primary, in seconds since 1970.
     pub(crate) ends: BTreeMap<Key, i64>,
+    /// The write that failed in the last reconcile of each primary for which one did.
+    failed_writes: HashMap<Key, FailedWrite>,
     /// The result of each primary's last reconcile.
     pub(crate) results: BTreeMap<Key, LastResult>,
     /// The last attempt that was counted for each primary.
@@ -82,6 +85,20 @@ impl Memory {
                 .entry(step.target().clone())
                 .or_insert_with(|| (key.clone(), None));
         }
+    }
+
+    /// The write that failed in the last reconcile of a primary.
+    pub(crate) fn failed_write(&self, key: &Key) -> Option<FailedWrite> {
+        self.failed_writes.get(key).cloned()
+    }
+
+    /// Records what became of the writes of a primary; returns the write that failed, if one did.
+    pub(crate) fn wrote_all(&mut self, key: &Key, outcome: &Outcome) -> Option<FailedWrite> {
+        let failed = outcome.failed_write(self.failed_writes.remove(key));
+        if let Some(failed) = &failed {
+            self.failed_writes.insert(key.clone(), failed.clone());
+        }
+        failed
     }
 
     /// Whether a key is writing an object now. If so, keeps the observation.
@@ -234,6 +251,7 @@ impl Memory {
         self.seen.remove(key);
         self.sets.remove(key);
         self.ends.remove(key);
+        self.failed_writes.remove(key);
     }
 
     /// Registers objects that a reconcile is about to read. From then on every change counts for it, even one that

@@ -28,6 +28,8 @@ pub enum Form {
     Every(Query),
     /// How the last reconcile of the primary ended.
     Outcome,
+    /// The write that failed in the last reconcile of the primary.
+    FailedWrite,
     /// What a CertificateSigningRequest asks for.
     CertificateRequest,
     /// The bytes under these keys of a Secret, by reference.
@@ -225,6 +227,8 @@ pub enum InputValue {
     Every(Vec<Member>),
     /// How the last reconcile ended.
     Outcome(Outcome),
+    /// The write that failed.
+    FailedWrite(FailedWrite),
     /// What a request asks for.
     CertificateRequest(CertificateRequest),
     /// The bytes under keys of a Secret.
@@ -303,6 +307,17 @@ pub struct Outcome {
     pub since_seconds: i64,
     /// How many reconciles in a row failed.
     pub failures: u32,
+}
+
+/// A write that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct FailedWrite {
+    /// What could not be written.
+    #[serde(with = "Reference")]
+    pub object: ObjectRef,
+    /// Why, in one word.
+    pub reason: String,
 }
 
 /// One object of a set.

@@ -1,4 +1,4 @@
-//! The generation `transom:policy@0.2` of the contract. It adds a form of inputs; all else is that of 0.1.
+//! The generation `transom:policy@0.2` of the contract. It adds forms of inputs; all else is that of 0.1.
 
 mod objects;
 

@@ -6,8 +6,9 @@ use crate::stage::{DEADLINE, MANAGED, NAMESPACE, Stage, on_stage};
 use crate::status::wait_for_condition;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use transom_e2e::agent::Agent;
 use transom_e2e::program;
-use transom_test_cluster::wait;
+use transom_test_cluster::{Line, Mark, Proxy, wait};
 
 /// What the names of all roles and bindings begin with.
 pub(crate) const PREFIX: &str = "open-cluster-management:managedcluster:";
@@ -53,10 +54,7 @@ fn agents_get_rights_with_the_acceptance_and_lose_them_with_a_denial() -> Result
         let words = ["--policies", &file.to_string_lossy()];
         let rights = stage.grant_exactly(&words).await?;
         for name in [&one, &two] {
-            stage.managed(name).await?;
-            let none = json!({"conditions": []});
-            stage.put_status(MANAGED, None, name, &none).await?;
-            accept(stage, name, false).await?;
+            undecided(stage, name).await?;
         }
         let mark = stage.mark()?;
         let agent = stage.start_agent(&words)?;
@@ -161,4 +159,140 @@ fn agents_get_rights_with_the_acceptance_and_lose_them_with_a_denial() -> Result
         ensure!(unused.is_empty(), "unused: {unused:#?}");
         stage.remove_crd(WORKS).await
     })
+}
+
+/// A cluster that nobody has decided about.
+async fn undecided(stage: &Stage, name: &str) -> Result<()> {
+    stage.managed(name).await?;
+    let none = json!({"conditions": []});
+    stage.put_status(MANAGED, None, name, &none).await?;
+    accept(stage, name, false).await
+}
+
+/// The HTTP status of each request that changed a resource, in order; of the subresource if one is named.
+async fn answers(stage: &Stage, mark: Mark, resource: &str, part: &str) -> Result<Vec<u16>> {
+    let ours = |line: &Line| {
+        let target = line.target.as_ref();
+        let of = target.is_some_and(|it| it.resource == resource && it.subresource == part);
+        of && line.is_write()
+    };
+    let lines = stage.lines(mark).await?;
+    Ok(lines
+        .iter()
+        .filter(|line| ours(line))
+        .map(|line| line.code)
+        .collect())
+}
+
+#[test]
+fn a14_a_binding_that_cannot_be_written_is_told_once_and_the_cluster_accepted_when_it_can()
+-> Result<()> {
+    on_stage(async |stage| {
+        let one = format!("{CLUSTERS}one");
+        let file = program::policy("cluster-access");
+        let words = ["--policies", &file.to_string_lossy()];
+        stage.cluster.install_crds(&[WORKS]).await?;
+        stage.revoke().await?;
+        stage.grant_but(&words, "rolebindings", &["create"]).await?;
+        undecided(stage, &one).await?;
+        accept(stage, &one, true).await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        let binding = format!("{PREFIX}{one}:registration");
+        let message = format!("RoleBinding {one}/{binding} could not be written: WriteForbidden");
+        let failed = json!({"type": "HubAcceptedManagedCluster", "status": "False",
+            "reason": "Error", "message": message});
+        wait_for_condition(stage, MANAGED, &one, &failed).await?;
+        // It is tried again and again, and said once.
+        wait::until("four attempts", DEADLINE, async || {
+            let tried = answers(stage, mark, "rolebindings", "").await?;
+            Ok((tried.len() >= 4).then_some(()))
+        })
+        .await?;
+        ensure!(answers(stage, mark, "managedclusters", "status").await? == [200]);
+        // With the permission both bindings are made, and the decision is told in the same reconcile.
+        stage.grant_but(&words, "rolebindings", &[]).await?;
+        wait_for_condition(stage, MANAGED, &one, &decided(true)).await?;
+        for what in ["registration", "work"] {
+            let binding = format!("{PREFIX}{one}:{what}");
+            ensure!(
+                stage.get(BINDING, Some(&one), &binding).await?.is_some(),
+                "{what}"
+            );
+        }
+        agent.wait_for(&format!("ManagedCluster {one}"), "Applied InSync")?;
+        agent.stop()?;
+        ensure!(answers(stage, mark, "managedclusters", "status").await? == [200, 200]);
+        stage.remove_crd(WORKS).await
+    })
+}
+
+/// The cluster is accepted, and another client writes it while the agent's request to this place is held back.
+async fn overtakes(stage: &Stage, agent: &Agent, proxy: &Proxy, place: &'static str) -> Result<()> {
+    proxy.hold(Some(place));
+    let name = format!("{CLUSTERS}one");
+    accept(stage, &name, true).await?;
+    let held = wait::until("the agent's request", DEADLINE, async || {
+        Ok((proxy.met() > 0).then_some(()))
+    });
+    held.await
+        .with_context(|| format!("it said {}", agent.tail()))?;
+    let theirs = json!({"conditions": [{"type": "Theirs", "status": "True", "reason": "Set",
+        "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+    stage.put_status(MANAGED, None, &name, &theirs).await?;
+    proxy.hold(None);
+    Ok(())
+}
+
+/// Whether the first accept ends well when another client is quicker with this request; `part` is its subresource.
+fn first_accept_survives(place: &'static str, part: &str) -> Result<()> {
+    on_stage(async |stage| {
+        stage.cluster.install_crds(&[WORKS]).await?;
+        let one = format!("{CLUSTERS}one");
+        let file = program::policy("cluster-access");
+        let words = ["--policies", &file.to_string_lossy()];
+        stage.grant_exactly(&words).await?;
+        undecided(stage, &one).await?;
+        let proxy = Proxy::start(&stage.cluster).await?;
+        let agent = stage.start_agent_at(&proxy.server(), &words)?;
+        agent.wait_for_first_pass()?;
+        let mark = stage.mark()?;
+        overtakes(stage, &agent, &proxy, place).await?;
+        let (_, types) = wait_for_condition(stage, MANAGED, &one, &decided(true)).await?;
+        ensure!(
+            types.contains(&"Theirs".to_owned()),
+            "their condition is lost: {types:?}"
+        );
+        agent.wait_for(&format!("ManagedCluster {one}"), "Applied InSync")?;
+        let cluster = stage.get(MANAGED, None, &one).await?.context("gone")?;
+        let kept = json!(["cluster.open-cluster-management.io/api-resource-cleanup"]);
+        ensure!(
+            cluster["metadata"]["finalizers"] == kept,
+            "{}",
+            cluster["metadata"]
+        );
+        agent.stop()?;
+        // One conflict, and one write of each part: nothing was told in between.
+        let of = |what: &str| match what == part {
+            true => vec![409, 200],
+            false => vec![200],
+        };
+        for what in ["", "status"] {
+            let codes = answers(stage, mark, "managedclusters", what).await?;
+            ensure!(codes == of(what), "{what}: {codes:?}");
+        }
+        stage.remove_crd(WORKS).await
+    })
+}
+
+#[test]
+fn a17_a_conflict_over_the_status_in_the_first_accept_is_tried_again_and_loses_no_condition()
+-> Result<()> {
+    first_accept_survives("/managedclusters/registered-one/status", "status")
+}
+
+#[test]
+fn a17_a_conflict_over_the_finalizer_in_the_first_accept_is_tried_again_and_loses_no_condition()
+-> Result<()> {
+    first_accept_survives("/managedclusters/registered-one?", "")
 }

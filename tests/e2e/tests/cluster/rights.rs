@@ -124,6 +124,35 @@ impl Stage {
         Ok(rights)
     }
 
+    /// Gives the agent the permissions that `transom rbac` prints for some arguments, but for these verbs on one resource.
+    pub(crate) async fn grant_but(
+        &self,
+        words: &[&str],
+        resource: &str,
+        verbs: &[&str],
+    ) -> Result<()> {
+        let mut printed: Value = serde_json::from_str(&self.rights(ACCOUNT, words, "json")?)?;
+        let mut without = 0;
+        for object in printed["items"].as_array_mut().context("no list")? {
+            if let Some(rules) = object.get_mut("rules").and_then(Value::as_array_mut) {
+                for rule in rules.iter_mut() {
+                    let of = rule["resources"] == json!([resource]);
+                    let kept = rule["verbs"].as_array_mut().context("no verbs")?;
+                    let before = kept.len();
+                    kept.retain(|verb| !of || verbs.iter().all(|one| verb != one));
+                    without += before - kept.len();
+                }
+                rules.retain(|rule| rule["verbs"] != json!([]));
+            }
+            self.objects().apply(object.clone()).await?;
+        }
+        ensure!(
+            without > 0 || verbs.is_empty(),
+            "{verbs:?} of {resource} were not among the permissions"
+        );
+        Ok(())
+    }
+
     /// The permissions that the agent has not used since a mark.
     pub(crate) fn unused(&self, rights: &[Right], since: Mark) -> Result<Vec<Right>> {
         let lines = self.asked(since)?;

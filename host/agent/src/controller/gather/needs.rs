@@ -23,7 +23,8 @@ impl Reader<'_> {
     /// What was found for each need, in their order.
     pub(super) async fn read(&mut self, needs: Vec<Need>) -> Result<Vec<Found>, Failure> {
         let is_one = |need: &&Need| match need.form {
-            Form::Every(_) | Form::Count(_) | Form::Outcome | Form::Access(_) => false,
+            Form::Every(_) | Form::Count(_) | Form::Access(_) => false,
+            Form::Outcome | Form::FailedWrite => false,
             Form::Presence | Form::Object | Form::CertificateRequest => true,
             Form::Age(_) | Form::Observed(_) => true,
             Form::Service | Form::Kubeconfig(_) | Form::Secret(_) | Form::Certificate(_) => true,
@@ -50,6 +51,11 @@ impl Reader<'_> {
                 Form::Outcome => {
                     let outcome = self.outcome().map(InputValue::Outcome);
                     one.value = Some(outcome.unwrap_or_default());
+                }
+                Form::FailedWrite => {
+                    let failed = self.controller.memory.lock().failed_write(self.key);
+                    self.touched.told_failed = Some(failed.clone());
+                    one.value = Some(failed.map(InputValue::FailedWrite).unwrap_or_default());
                 }
                 Form::Access(review) => one.value = Some(self.access(review).await?),
                 _ => {

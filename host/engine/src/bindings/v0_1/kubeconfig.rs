@@ -171,6 +171,7 @@ impl Lower {
             | InputValue::Unsure(_)
             | InputValue::Every(_)
             | InputValue::Outcome(_)
+            | InputValue::FailedWrite(_)
             | InputValue::CertificateRequest(_)
             | InputValue::Secret(_)
             | InputValue::Certificate(_)

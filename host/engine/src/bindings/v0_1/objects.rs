@@ -81,7 +81,9 @@ forms! {
     |lift| {}
     |lower| {
         // No guest of this generation can ask for what has such a value.
-        InputValue::Behind(_) | InputValue::Unsure(_) => inputs::Value::Present,
+        InputValue::Behind(_) | InputValue::Unsure(_) | InputValue::FailedWrite(_) => {
+            inputs::Value::Present
+        },
     }
 }
 

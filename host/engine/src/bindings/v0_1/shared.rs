@@ -53,7 +53,7 @@ impl Lower {
         }
     }
 
-    pub(super) fn reference(&mut self, reference: &ObjectRef) -> wit::ObjectRef {
+    pub(in crate::bindings) fn reference(&mut self, reference: &ObjectRef) -> wit::ObjectRef {
         wit::ObjectRef {
             cluster: self.text(&reference.cluster),
             api_version: self.text(&reference.api_version),

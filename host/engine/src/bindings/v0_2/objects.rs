@@ -1,4 +1,4 @@
-//! The objects world of this generation: the form `observed` and its values are new.
+//! The objects world of this generation: the forms `observed` and `failed-write` are new, with their values.
 
 use crate::bindings::Binding;
 use crate::bindings::v0_1::objects::{Forms, ObjectsBinding};
@@ -35,9 +35,14 @@ forms! {
     V0_2: wit_objects, inputs;
     |lift| {
         inputs::Form::Observed(age) => Form::Observed(lift.age(age)),
+        inputs::Form::FailedWrite => Form::FailedWrite,
     }
     |lower| {
         InputValue::Behind(until) => inputs::Value::Behind(*until),
         InputValue::Unsure(until) => inputs::Value::Unsure(*until),
+        InputValue::FailedWrite(failed) => inputs::Value::FailedWrite(inputs::FailedWrite {
+            object: lower.reference(&failed.object),
+            reason: lower.text(&failed.reason),
+        }),
     }
 }
