@@ -1,6 +1,7 @@
 //! Decides what of a cluster goes next. Pure functions.
 
 use crate::Cleanup;
+use crate::gone;
 use crate::reasons::{NOTHING, REMAINING};
 use crate::settings::{Kind, Settings};
 use serde::Deserialize;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use transom_guest::objects::{
     Answer, Condition, Desired, Input, Member, Need, Requirement, Value, found,
 };
-use transom_guest::{Context, Failure, ObjectRef, Objects, Primary, Problem, Waiting};
+use transom_guest::{Context, Failure, ObjectRef, Objects, Primary, Problem, Reason, Waiting};
 
 /// The condition that tells what is left.
 pub(crate) const DELETING: &str = "Deleting";
@@ -60,14 +61,14 @@ impl Left {
 }
 
 /// The first kind of which something is left, and what.
-struct Remaining<'a> {
+pub(crate) struct Remaining<'a> {
     kind: &'a Kind,
     all: Vec<Left>,
 }
 
 impl<'a> Remaining<'a> {
     /// None when nothing is left, or not known yet.
-    fn of(
+    pub(crate) fn of(
         settings: &'a Settings,
         primary: &Primary,
         inputs: &[Input],
@@ -87,7 +88,7 @@ impl<'a> Remaining<'a> {
     }
 
     /// Those of the lowest priority that are not being deleted yet.
-    fn next(&self) -> Vec<ObjectRef> {
+    pub(crate) fn next(&self) -> Vec<ObjectRef> {
         let lowest = self.all.iter().map(|one| one.priority).min();
         let next = |one: &&Left| Some(one.priority) == lowest && !one.goes;
         let next = self.all.iter().filter(next).take(AT_ONCE);
@@ -105,7 +106,7 @@ impl<'a> Remaining<'a> {
     }
 
     /// What is waited for. Those that are being deleted come first: their finalizers hold everything up.
-    fn wait(&self) -> Waiting {
+    pub(crate) fn wait(&self, why: &Reason) -> Waiting {
         let (going, others): (Vec<&Left>, Vec<_>) = self.all.iter().partition(|one| one.goes);
         let all: Vec<_> = going.into_iter().chain(others).collect();
         let names: Vec<&str> = all.iter().map(|one| one.object.name.as_str()).collect();
@@ -117,9 +118,18 @@ impl<'a> Remaining<'a> {
         let (kind, named) = (&self.kind.kind, named.join(", "));
         let objects = all.iter().take(AWAITED);
         Waiting {
-            problem: REMAINING.problem(format!("waits until {kind} {named}{more} is gone")),
+            problem: why.problem(format!("waits until {kind} {named}{more} is gone")),
             objects: objects.map(|one| one.object.clone()).collect(),
         }
+    }
+}
+
+impl Settings {
+    /// The needs for everything that is left in the namespace of a cluster.
+    pub(crate) fn all_of(&self, primary: &Primary) -> impl Iterator<Item = Need> {
+        self.kinds.iter().map(|kind| {
+            Need::every_with_terminating(&kind.resource, place(kind, primary), Vec::new())
+        })
     }
 }
 
@@ -131,23 +141,22 @@ fn place(kind: &Kind, primary: &Primary) -> ObjectRef {
 }
 
 impl Objects for Cleanup {
-    /// Of a cluster that is being deleted: everything that is left, and as targets what goes next.
+    /// Of a cluster that is being deleted, or is gone: everything that is left, and as targets what goes next.
     fn require(
         context: &Context<Settings>,
         primary: &Primary,
         inputs: &[Input],
     ) -> Result<Requirement, Failure> {
+        if gone::is_about(primary) {
+            return gone::require(&context.settings, primary, inputs);
+        }
         if !primary.deleting {
             return Ok(Requirement::default());
         }
-        let kinds = context.settings.kinds.iter();
-        let need = |kind: &Kind| {
-            Need::every_with_terminating(&kind.resource, place(kind, primary), Vec::new())
-        };
         let remaining = Remaining::of(&context.settings, primary, inputs)?;
         Ok(Requirement {
             targets: remaining.map(|left| left.next()).unwrap_or_default(),
-            needs: kinds.map(need).collect(),
+            needs: context.settings.all_of(primary).collect(),
         })
     }
 
@@ -157,6 +166,9 @@ impl Objects for Cleanup {
         primary: &Primary,
         inputs: Vec<Input>,
     ) -> Result<Answer, Failure> {
+        if gone::is_about(primary) {
+            return gone::reconcile(context, primary, &inputs);
+        }
         if !primary.deleting {
             return Ok(Answer {
                 keep_finalizer: true,
@@ -176,7 +188,7 @@ impl Objects for Cleanup {
             apply: vec![deleting(primary, "False", REMAINING.name, &message)],
             remove: remaining.next(),
             keep_finalizer: true,
-            wait: Some(remaining.wait()),
+            wait: Some(remaining.wait(&REMAINING)),
             ..Answer::default()
         })
     }

@@ -1,6 +1,7 @@
 //! What this guest reads, and what it asks a policy to grant.
 
 use crate::decide;
+use transom_guest::kinds::NAMESPACE;
 use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, WriteGrant};
 
 const fn of_cluster(api_version: &'static str, kind: &'static str) -> ObjectPattern {
@@ -31,13 +32,14 @@ const fn read(object: ObjectPattern) -> Read {
 }
 
 /// The fields that it reads.
-pub(crate) const READS: [Read; 3] = [
+pub(crate) const READS: [Read; 4] = [
     Read {
         api_version: "cluster.open-cluster-management.io/v1",
         kind: "ManagedCluster",
         fields: &[],
         changes: &[],
     },
+    NAMESPACE.read(&[r#"metadata.labels["open-cluster-management.io/cluster-name"]"#]),
     read(ADDONS),
     read(WORKS),
 ];

@@ -12,6 +12,8 @@ const MOST: usize = 8;
 pub struct Settings {
     /// The kinds, in their order.
     pub kinds: Vec<Kind>,
+    /// With namespaces as primaries: for how long the ManagedCluster has to be gone before anything is removed.
+    pub grace_seconds: u32,
 }
 
 /// Objects of one kind in the namespace of a cluster.
@@ -45,6 +47,7 @@ impl Default for Settings {
                 Kind::new("managedclusteraddons", addons, "ManagedClusterAddOn"),
                 Kind::new("manifestworks", works, "ManifestWork"),
             ],
+            grace_seconds: 300,
         }
     }
 }

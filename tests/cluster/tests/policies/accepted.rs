@@ -95,6 +95,7 @@ pub(crate) fn accepted() -> Result<Vec<Value>> {
         "client-certificates",
         "cluster-acceptance",
         "cluster-access",
+        "cluster-leftovers",
         "cluster-set-bindings",
         "cluster-set-members",
         "cluster-sets-by-rule",

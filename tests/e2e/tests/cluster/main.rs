@@ -40,6 +40,7 @@ mod joining;
 mod late;
 mod leases;
 mod leaving;
+mod leftovers;
 mod limits;
 mod makes;
 mod managed_keys;
