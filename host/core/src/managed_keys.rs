@@ -137,14 +137,14 @@ pub(crate) fn changed(wanted: &Wanted, existing: &Object) -> Vec<String> {
             wrong
                 .map(|(key, _)| key)
                 .chain(left)
-                .map(|key| format!("metadata.{field}.{key}")),
+                .map(|key| path::of(&["metadata", field, key])),
         );
     }
     changed.extend(wanted.wrong_fields(existing).cloned());
     let there = |path: &&String| path::at(&existing.body, path).is_some();
     changed.extend(dropped(wanted, &had).filter(there).cloned());
     if had != Keys::wanted(wanted) {
-        changed.push(format!("metadata.annotations.{}", labels::MANAGED_KEYS));
+        changed.push(path::of(&["metadata", "annotations", labels::MANAGED_KEYS]));
     }
     changed
 }

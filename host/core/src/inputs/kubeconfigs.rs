@@ -6,6 +6,7 @@ use crate::contract::decide::Form;
 use crate::failure::Failure;
 use crate::kubeconfig::{COST, KubeconfigError, KubeconfigLimits, Source};
 use crate::object::Object;
+use crate::projection::path;
 use crate::reference::ObjectRef;
 use transom_api::KnownReason;
 
@@ -71,14 +72,15 @@ impl Kubeconfigs {
                 format!("{secret} has no key `{key}`"),
             ));
         }
+        let path = path::of(&["data", key]);
         let Some(bytes) = object.secret_bytes(key) else {
             return Err(failed(
                 KnownReason::InvalidBase64,
-                format!("{secret}: `data.{key}` is not base64"),
+                format!("{secret}: `{path}` is not base64"),
             ));
         };
         let kubeconfig = Source::parse(&bytes, &self.limits)
-            .map_err(|error| failed(error.reason, format!("{secret}: `data.{key}`: {error}")))?;
+            .map_err(|error| failed(error.reason, format!("{secret}: `{path}`: {error}")))?;
         let view = kubeconfig.view();
         self.read.push(Read {
             role: found.need.role.clone(),

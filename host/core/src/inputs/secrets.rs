@@ -9,6 +9,7 @@ use crate::contract::secrets::{
 use crate::failure::Failure;
 use crate::kubeconfig::certificate::{self, Pair, PublicKey};
 use crate::object::Object;
+use crate::projection::path;
 use crate::reference::ObjectRef;
 use std::fmt;
 use transom_api::KnownReason;
@@ -29,7 +30,8 @@ pub struct Held {
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (secret, size) = (&self.secret, self.bytes.len());
-        write!(f, "Held({secret}: `data.{}`, {size} bytes)", self.key)
+        let path = path::of(&["data", &self.key]);
+        write!(f, "Held({secret}: `{path}`, {size} bytes)")
     }
 }
 
@@ -98,7 +100,8 @@ fn bytes(object: &Object, key: &str) -> Result<Option<Vec<u8>>, Failure> {
     match decoded {
         Some(None) => {
             let secret = &object.reference;
-            let message = format!("{secret}: `data.{key}` is not base64");
+            let path = path::of(&["data", key]);
+            let message = format!("{secret}: `{path}` is not base64");
             Err(Failure::known(KnownReason::InvalidBase64, message).about([secret.clone()]))
         }
         decoded => Ok(decoded.flatten()),

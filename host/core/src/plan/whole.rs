@@ -8,6 +8,7 @@ use crate::managed_keys::{self, Wanted};
 use crate::object::Object;
 use crate::ownership::Ownership;
 use crate::policy::WriteRule;
+use crate::projection::path;
 use crate::reference::ObjectRef;
 use crate::stamp::{self, Stamp};
 use base64::Engine as _;
@@ -250,7 +251,7 @@ fn update(
         let kept = existing.data(key);
         let kept = kept.filter(|_| is_right(existing, key, content));
         if kept.is_none() {
-            changed.push(format!("data.{key}"));
+            changed.push(path::of(&["data", key]));
         }
         data.insert(key.clone(), kept.cloned().unwrap_or_else(|| value(content)));
     }
@@ -308,7 +309,10 @@ fn check_mutable(existing: &Object, step: Option<&Step>) -> Result<(), Failure> 
     let immutable = existing.body.get("immutable") == Some(&Value::Bool(true));
     match step {
         Some(Step::Update { changed, .. })
-            if immutable && changed.iter().any(|path| path.starts_with("data.")) =>
+            if immutable
+                && changed
+                    .iter()
+                    .any(|path| path::key_below(&["data"], path).is_some()) =>
         {
             let target = &existing.reference;
             let message = format!(
@@ -326,5 +330,5 @@ fn stray_keys(existing: &Object, whole: &Whole<'_>) -> Vec<String> {
     let map = existing.body.get("data").and_then(Value::as_object);
     let keys = map.into_iter().flat_map(Map::keys);
     let stray = keys.filter(|key| !whole.data.contains_key(*key));
-    stray.map(|key| format!("data.{key}")).collect()
+    stray.map(|key| path::of(&["data", key])).collect()
 }

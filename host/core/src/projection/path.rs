@@ -147,6 +147,23 @@ pub fn keys(text: &str) -> Vec<String> {
     keys.into_iter().map(str::to_owned).collect()
 }
 
+/// The path of keys from the top down, as [`keys`] reads it and a policy writes it: `data["tls.crt"]`.
+pub fn of(keys: &[&str]) -> String {
+    Path(
+        keys.iter()
+            .map(|key| Segment::Field((*key).into()))
+            .collect(),
+    )
+    .to_string()
+}
+
+/// The key right below a place to which a path leads: `tls.crt` for `data["tls.crt"]` below `data`.
+pub fn key_below(place: &[&str], text: &str) -> Option<String> {
+    let keys = keys(text);
+    let (last, above) = keys.split_last()?;
+    (above == place).then(|| last.clone())
+}
+
 /// The value in a body under a path of [`keys`].
 pub fn at<'a>(body: &'a Value, text: &str) -> Option<&'a Value> {
     let keys = keys(text);
@@ -217,6 +234,25 @@ impl fmt::Display for Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_written_as_a_policy_writes_it() {
+        for (place, key, text) in [
+            (&["data"][..], "kubeconfig", "data.kubeconfig"),
+            (&["data"], "tls.crt", r#"data["tls.crt"]"#),
+            (
+                &["metadata", "labels"],
+                "a.b/c",
+                r#"metadata.labels["a.b/c"]"#,
+            ),
+        ] {
+            assert_eq!(of(&[place, &[key]].concat()), text);
+            assert_eq!(key_below(place, text).as_deref(), Some(key));
+            for other in [&["data", "x"][..], &[], &["metadata"]] {
+                assert_eq!(key_below(other, text), None, "{text}");
+            }
+        }
+    }
 
     #[test]
     fn paths_read_and_write() {

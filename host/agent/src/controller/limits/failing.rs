@@ -10,6 +10,7 @@ use transom_api::status::FailingStatus;
 use transom_core::catalogue::Revision;
 use transom_core::failure::Failure;
 use transom_core::failure::failing::{Failing, FailingSince};
+use transom_core::projection::path;
 use transom_core::reference::ObjectRef;
 use transom_core::signal::Signal;
 use transom_core::time::parse_rfc3339;
@@ -188,6 +189,7 @@ impl Controller {
 
 fn unreadable(policy: &str, why: &str) -> Failure {
     let entry = entry(policy);
-    let message = format!("`data.{entry}` is no record: {why}; the agent made it, so remove it");
+    let path = path::of(&["data", &entry]);
+    let message = format!("`{path}` is no record: {why}; the agent made it, so remove it");
     Failure::known(KnownReason::ReadFailed, message)
 }

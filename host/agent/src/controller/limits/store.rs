@@ -12,6 +12,7 @@ use transom_core::failure::{Class, Failure};
 use transom_core::limits::{Ledger, Record, Verdict};
 use transom_core::object::Object;
 use transom_core::plan::{Plan, Step, WriteFailure};
+use transom_core::projection::path;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
 
@@ -68,8 +69,9 @@ impl There {
             .map(Some)
             .map_err(|_| {
                 let message = format!(
-                    "{}: `data.{policy}` is not a record of limits; the agent made it, so remove it",
-                    object.reference
+                    "{}: `{}` is not a record of limits; the agent made it, so remove it",
+                    object.reference,
+                    path::of(&["data", policy])
                 );
                 Failure::known(KnownReason::ReadFailed, message)
             })
@@ -247,7 +249,7 @@ impl Controller {
             Some(text) => drop(data.insert(entry.to_owned(), text.into())),
             None => drop(data.remove(entry)),
         }
-        changed.push(format!("data.{entry}"));
+        changed.push(path::of(&["data", entry]));
         let Some(place) = &store.place else {
             let place = ObjectRef::local("v1", "ConfigMap", None, MANAGER);
             there.object = Some(object(&place, data));
@@ -287,7 +289,9 @@ impl Controller {
             .map(|(policy, _)| policy.clone())
             .collect();
         data.retain(|policy, _| !old.contains(policy));
-        old.iter().map(|policy| format!("data.{policy}")).collect()
+        old.iter()
+            .map(|policy| path::of(&["data", policy]))
+            .collect()
     }
 }
 

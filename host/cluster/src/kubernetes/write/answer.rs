@@ -15,7 +15,7 @@ use transom_core::plan::conditions::said;
 use transom_core::plan::desired::holds;
 use transom_core::plan::{Step, WriteFailure};
 use transom_core::policy::values;
-use transom_core::projection::path::at;
+use transom_core::projection::path::{self, at};
 use transom_core::reference::ObjectRef;
 
 /// The labels and annotations of the stamp.
@@ -85,7 +85,7 @@ fn of_object(step: &Step, desired: &Object, body: &Value) -> View {
             map(body, "/data")
                 .unwrap_or_default()
                 .into_iter()
-                .map(|(key, value)| (format!("data.{key}"), value)),
+                .map(|(key, value)| (path::of(&["data", &key]), value)),
         );
     }
     for path in content(step, desired) {
@@ -105,7 +105,8 @@ fn of_object(step: &Step, desired: &Object, body: &Value) -> View {
         );
         for key in owned(step, field, &wanted) {
             let value = there.as_ref().and_then(|there| there.get(&key));
-            view.extend(value.map(|value| (format!("metadata.{field}.{key}"), value.clone())));
+            let path = path::of(&["metadata", field, &key]);
+            view.extend(value.map(|value| (path, value.clone())));
         }
     }
     view
@@ -137,15 +138,10 @@ fn owned(step: &Step, field: &str, wanted: &Map<String, Value>) -> BTreeSet<Stri
         .map(|(_, key)| (*key).to_owned());
     match step {
         Step::Update { changed, .. } => {
-            let prefix = format!("metadata.{field}.");
-            stamp
-                .chain(
-                    changed
-                        .iter()
-                        .filter_map(|path| path.strip_prefix(&prefix))
-                        .map(str::to_owned),
-                )
-                .collect()
+            let place = ["metadata", field];
+            let changed = changed.iter();
+            let changed = changed.filter_map(|path| path::key_below(&place, path));
+            stamp.chain(changed).collect()
         }
         _ => wanted.keys().cloned().collect(),
     }
@@ -284,7 +280,7 @@ mod tests {
                     step,
                     &[("/metadata/labels/transom.dev~1policy", json!("q"))]
                 ),
-                ["metadata.labels.transom.dev/policy"]
+                [r#"metadata.labels["transom.dev/policy"]"#]
             );
         }
         let theirs = [("/metadata/labels/theirs", json!("2"))];

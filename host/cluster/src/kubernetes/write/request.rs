@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use transom_core::object::Object;
 use transom_core::plan::Step;
 use transom_core::plan::conditions::subresource;
-use transom_core::projection::path::{at, keys};
+use transom_core::projection::path::{at, key_below, keys};
 use transom_core::reference::ObjectRef;
 use transom_core::reference::dns::is_path_segment;
 
@@ -147,8 +147,7 @@ fn updated(desired: &Object, changed: &[String]) -> Value {
             .try_fold(&desired.body, |value, key| value.get(key))
             .and_then(Value::as_object);
         let mut map = wanted.cloned().unwrap_or_default();
-        let prefix = format!("{}.", field.join("."));
-        for key in changed.iter().filter_map(|path| path.strip_prefix(&prefix)) {
+        for key in changed.iter().filter_map(|path| key_below(field, path)) {
             map.entry(key).or_insert(Value::Null);
         }
         if !map.is_empty() {
@@ -162,9 +161,10 @@ fn updated(desired: &Object, changed: &[String]) -> Value {
     body
 }
 
-/// Whether a path of an update leads neither into the metadata nor to a plain key of the data.
+/// Whether a path of an update leads neither into the metadata nor to a key of the data.
 pub(super) fn is_content(path: &str) -> bool {
-    path != "metadata" && !path.starts_with("metadata.") && !path.starts_with("data.")
+    let is_metadata = keys(path).first().is_some_and(|first| first == "metadata");
+    !is_metadata && key_below(&["data"], path).is_none()
 }
 
 /// The body of a patch: each field with its whole value.
@@ -212,15 +212,15 @@ mod tests {
         }));
         let changed = [
             "data.kubeconfig",
-            "data.ca.crt",
+            r#"data["ca.crt"]"#,
             "metadata",
-            "metadata.labels.old",
+            r#"metadata.labels["example.com/old"]"#,
         ]
         .map(str::to_owned);
         assert_eq!(
             updated(&desired, &changed),
             json!({
-                "metadata": {"resourceVersion": "7", "labels": {"a": "1", "old": null}},
+                "metadata": {"resourceVersion": "7", "labels": {"a": "1", "example.com/old": null}},
                 "data": {"kubeconfig": "eA==", "ca.crt": null},
             })
         );

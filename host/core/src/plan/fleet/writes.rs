@@ -146,7 +146,7 @@ pub(super) fn name(text: &str) -> String {
 
 /// The path of a field that differs; of a kubeconfig, the paths of the parts that differ.
 fn below(path: &str, desired: &Object, before: Option<&Object>) -> Vec<String> {
-    let bytes = |object: &Object| object.secret_bytes(path.strip_prefix("data.")?);
+    let bytes = |object: &Object| object.secret_bytes(&path::key_below(&["data"], path)?);
     let parts = || {
         let before = difference::read(&bytes(before?)?)?;
         let after = difference::read(&bytes(desired)?)?;
