@@ -199,15 +199,15 @@ pub struct WriteRule {
 }
 
 /// What a key of a Secret's data may be filled with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HoleRule {
     /// Roles of Secrets whose bytes may go there.
     pub bytes: BTreeSet<String>,
     /// Roles of Secrets of whose kubeconfigs one may be made.
     pub kubeconfigs: BTreeSet<String>,
-    /// The kinds of the objects of a text, by group and version. If there are any, only such a text may go there, and the
-    /// rest into Secrets in it.
-    pub manifests: BTreeSet<(String, String)>,
+    /// The kinds of the objects of a text, by group and version, each with the values that are listed where it gives rights. If
+    /// there are any, only such a text may go there, and the rest into Secrets in it.
+    pub manifests: BTreeMap<(String, String), Vec<ValueRule>>,
 }
 
 /// Which objects of a kind may be written.

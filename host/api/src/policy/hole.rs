@@ -3,6 +3,8 @@
 use super::v1;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// What a field of a Secret may be filled with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -16,13 +18,14 @@ pub struct HoleGrant {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kubeconfig: Vec<String>,
     /// The kinds of the objects of a text in YAML. With them the field gets such a text, and bytes and kubeconfigs go into the
-    /// data of Secrets in it. Kinds that give rights, and policies, cannot be granted.
+    /// data of Secrets in it. Of kinds that give rights every right is listed;
+    /// policies cannot be granted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub manifests: Vec<ManifestKind>,
 }
 
 /// A kind of objects.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ManifestKind {
     /// Group and version.
@@ -30,4 +33,8 @@ pub struct ManifestKind {
     pub api_version: String,
     /// Kind.
     pub kind: String,
+    /// For kinds that give rights, and only for them: each rule of a role under `rules`, each `roleRef` and each of the `subjects`
+    /// of a binding. Names, namespaces and subjects may have templates.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, Vec<Value>>,
 }

@@ -1,10 +1,10 @@
-//! Grants to make objects that give rights. They list every rule, role and subject, so that it is known when a policy is
-//! loaded what the agent has to hold in order to hand it on.
+//! Grants to make objects that give rights, and to write them into texts. They list every rule, role and subject, so that it
+//! is known when a policy is loaded what the agent has to hold in order to hand it on, and what a text may give.
 
 use super::check::{Checked, wrong};
 use crate::projection::path::Path;
 use serde_json::{Map, Value};
-use transom_api::policy::WriteGrant;
+use transom_api::policy::{ManifestKind, WriteGrant};
 
 /// The group of the kinds that give rights.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
@@ -38,18 +38,7 @@ pub(crate) fn check(
     others: &[WriteGrant],
 ) -> Checked<Vec<HandedOn>> {
     let kind = grant.kind.as_deref().unwrap_or_default();
-    let parts: &[&str] = match kind {
-        "Role" | "ClusterRole" => &["rules"],
-        "RoleBinding" | "ClusterRoleBinding" => &["roleRef", "subjects"],
-        _ => &[],
-    };
-    if parts.is_empty() || grant.api_version != API_VERSION {
-        let why = format!(
-            "is no Role, ClusterRole, RoleBinding or ClusterRoleBinding of {API_VERSION}; no other kind that gives \
-             rights can be granted"
-        );
-        return wrong(format!("{field}.kind"), why);
-    }
+    let parts = parts(field, &grant.api_version, kind)?;
     for (index, path) in fields.iter().enumerate() {
         let keys = path.keys().unwrap_or_default();
         let granted = match keys.as_slice() {
@@ -70,13 +59,61 @@ pub(crate) fn check(
     for part in parts {
         let granted = fields.iter().any(|path| path.to_string() == *part);
         if granted && !grant.values.contains_key(*part) {
-            let why = format!(
-                "is missing: whatever gives rights has to be listed, and `{part}` is granted"
-            );
-            return wrong(format!("{field}.values[\"{part}\"]"), why);
+            return unlisted(field, part);
         }
     }
     handed_on(field, grant, others)
+}
+
+/// The fields of a kind that say which rights it gives.
+fn parts(field: &str, api_version: &str, kind: &str) -> Checked<&'static [&'static str]> {
+    match kind {
+        "Role" | "ClusterRole" if api_version == API_VERSION => Ok(&["rules"]),
+        "RoleBinding" | "ClusterRoleBinding" if api_version == API_VERSION => {
+            Ok(&["roleRef", "subjects"])
+        }
+        _ => {
+            let why = format!(
+                "is no Role, ClusterRole, RoleBinding or ClusterRoleBinding of {API_VERSION}; no other kind that gives \
+                 rights can be granted"
+            );
+            wrong(format!("{field}.kind"), why)
+        }
+    }
+}
+
+fn unlisted<T>(field: &str, part: &str) -> Checked<T> {
+    let why =
+        format!("is missing: whatever gives rights has to be listed, and `{part}` is granted");
+    wrong(format!("{field}.values[\"{part}\"]"), why)
+}
+
+/// Checks what a text of objects may have of one of these kinds, and returns the fields that are listed. Nothing is handed on:
+/// whoever applies the text holds the rights.
+pub(crate) fn check_text(field: &str, grant: &ManifestKind) -> Checked<Vec<Path>> {
+    let parts = parts(field, &grant.api_version, &grant.kind)?;
+    if let Some(part) = parts.iter().find(|part| !grant.values.contains_key(**part)) {
+        return unlisted(field, part);
+    }
+    for (part, values) in &grant.values {
+        let field = format!("{field}.values[\"{part}\"]");
+        if !parts.contains(&part.as_str()) {
+            let (kind, parts) = (&grant.kind, parts.join(", "));
+            return wrong(
+                field,
+                format!("gives no rights of a {kind}; what does: {parts}"),
+            );
+        }
+        for (index, value) in values.iter().enumerate() {
+            let field = format!("{field}[{index}]");
+            match part.as_str() {
+                "rules" => drop(rule(&field, value, None)?),
+                "roleRef" => drop(role(&field, value)?),
+                _ => subject(&field, value)?,
+            }
+        }
+    }
+    Ok(parts.iter().map(|part| Path::key(part)).collect())
 }
 
 fn handed_on(field: &str, grant: &WriteGrant, others: &[WriteGrant]) -> Checked<Vec<HandedOn>> {
@@ -186,19 +223,10 @@ fn bound(
     namespace: Option<&String>,
     others: &[WriteGrant],
 ) -> Checked<Option<HandedOn>> {
-    let map = map(field, value, &["apiGroup", "kind", "name"])?;
-    let of = |key: &str| {
-        let value = map.get(key).unwrap_or(&Value::Null);
-        text(&format!("{field}.{key}"), value)
-    };
-    if of("apiGroup")? != GROUP {
-        return wrong(format!("{field}.apiGroup"), format!("is not {GROUP}"));
-    }
-    let (kind, name) = (of("kind")?, of("name")?);
+    let (kind, name) = role(field, value)?;
     let resource = match kind {
         "Role" => "roles",
-        "ClusterRole" => "clusterroles",
-        _ => return wrong(format!("{field}.kind"), "is neither Role nor ClusterRole"),
+        _ => "clusterroles",
     };
     let is_made = |other: &WriteGrant| {
         other.api_version == API_VERSION
@@ -222,6 +250,22 @@ fn bound(
         name: Some(name.to_owned()),
         verb: "bind".to_owned(),
     }))
+}
+
+/// Kind and name of the role that is bound.
+fn role<'a>(field: &str, value: &'a Value) -> Checked<(&'a str, &'a str)> {
+    let map = map(field, value, &["apiGroup", "kind", "name"])?;
+    let of = |key: &str| {
+        let value = map.get(key).unwrap_or(&Value::Null);
+        text(&format!("{field}.{key}"), value)
+    };
+    if of("apiGroup")? != GROUP {
+        return wrong(format!("{field}.apiGroup"), format!("is not {GROUP}"));
+    }
+    match of("kind")? {
+        kind @ ("Role" | "ClusterRole") => Ok((kind, of("name")?)),
+        _ => wrong(format!("{field}.kind"), "is neither Role nor ClusterRole"),
+    }
 }
 
 fn subject(field: &str, value: &Value) -> Checked<()> {

@@ -200,6 +200,9 @@ fn holes(text: &mut String, holes: &[HoleGrant]) {
         for (api_version, kind) in &hole.manifests {
             let (version, kind) = (quoted(api_version), quoted(kind));
             let _ = writeln!(text, "          - {{apiVersion: {version}, kind: {kind}}}");
+            if rbac::gives_rights(api_version) {
+                text.push_str("            # FILL IN `values`: each rule, or each roleRef and subject, that the text may have.\n");
+            }
         }
     }
 }

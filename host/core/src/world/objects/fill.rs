@@ -5,8 +5,10 @@ use super::manifests;
 use crate::contract::objects::{Apply, Credential, Filled, Hole as Filling, MadeKubeconfig};
 use crate::failure::Failure;
 use crate::inputs::secrets::Held;
+use crate::pattern::TemplateData;
 use crate::plan::desired::{Content, Hole};
 use crate::policy::{HoleRule, WriteRule};
+use crate::projection::path;
 use crate::reference::is_secret;
 use crate::world::Lowering;
 use crate::world::kubeconfig::{self, Document};
@@ -54,6 +56,11 @@ impl<'a> Filler<'a> {
         }
     }
 
+    /// What templates of the policy stand for.
+    pub(super) fn templates(&self) -> TemplateData<'a> {
+        self.given.data
+    }
+
     /// The data of a whole object. Only a Secret has any, and it has some.
     pub(super) fn data(&mut self, apply: &Apply, rule: &WriteRule) -> Result<Data<'a>, Failure> {
         let object = &apply.object;
@@ -69,7 +76,8 @@ impl<'a> Filler<'a> {
             let Some((key, hole)) = granted else {
                 return Err(not_granted(apply, Some(rule)));
             };
-            let name = format!("`data.{key}` of {object}");
+            let path = path::of(&["data", key]);
+            let name = format!("`{path}` of {object}");
             let place = Place {
                 name: &name,
                 rule: hole,
@@ -78,7 +86,7 @@ impl<'a> Filler<'a> {
             let (content, ends) = self.hole(filled, place)?;
             data.ends_seconds = data.ends_seconds.into_iter().chain(ends).min();
             if data.content.insert(key.clone(), content).is_some() {
-                let message = format!("the content for {object} has a hole at `data.{key}` twice");
+                let message = format!("the content for {object} has a hole at `{path}` twice");
                 return Err(Failure::known(KnownReason::ContractBroken, message));
             }
         }
@@ -93,6 +101,9 @@ impl<'a> Filler<'a> {
         match (hole, place.rule.manifests.is_empty()) {
             (Filling::Credential(credential), true) => {
                 let part = self.credential(credential, place)?;
+                if let Part::Made(document) = &part {
+                    self.take(document.bytes().len())?;
+                }
                 let ends = part.ends_seconds();
                 Ok((Content::Hole(Box::new(part)), ends))
             }
@@ -105,7 +116,7 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// What a reference stands for, if it may go there.
+    /// What a reference stands for, if it may go there. Its bytes are counted where they go: into a text, with the text.
     pub(super) fn credential(
         &mut self,
         credential: &Credential,
@@ -152,9 +163,7 @@ impl<'a> Filler<'a> {
             );
             return Err(Failure::known(KnownReason::UnknownReference, message));
         };
-        let document = kubeconfig::made(proposal, read, granted, &self.given)?;
-        self.take(document.bytes().len())?;
-        Ok(document)
+        kubeconfig::made(proposal, read, granted, &self.given)
     }
 
     /// Takes so many bytes off what may be made for the answer.
@@ -191,7 +200,9 @@ fn refused(place: Place<'_>, what: &str) -> Failure {
 /// The failure for holes that are not granted; without a rule none is.
 pub(super) fn not_granted(apply: &Apply, rule: Option<&WriteRule>) -> Failure {
     let holes = rule.map(|rule| rule.holes.keys()).into_iter().flatten();
-    let granted: Vec<String> = holes.map(|key| format!("`data.{key}`")).collect();
+    let granted: Vec<String> = holes
+        .map(|key| format!("`{}`", path::of(&["data", key])))
+        .collect();
     let granted = match granted.is_empty() {
         true => "none".to_owned(),
         false => granted.join(", "),

@@ -2,9 +2,11 @@
 //! such a hole, and no other object has one.
 
 use super::Checked;
+use crate::pattern::template::Names;
 use crate::policy::HoleRule;
 use crate::policy::check::{self, data_key, unique, within, wrong};
 use crate::policy::rbac;
+use crate::policy::values::ValueRule;
 use crate::projection::path::Path;
 use crate::reference::{LOCAL, is_secret};
 use crate::world::{Granted, kubeconfig};
@@ -71,33 +73,46 @@ fn hole(at: &str, grant: &HoleGrant, granted: &Granted<'_>) -> Checked<HoleRule>
         }
     }
     within(&format!("{at}.manifests"), grant.manifests.len(), MANY)?;
+    let mut manifests = BTreeMap::new();
     for (index, kind) in grant.manifests.iter().enumerate() {
         let at = format!("{at}.manifests[{index}]");
-        let ManifestKind { api_version, kind } = kind;
-        check::object(&at, LOCAL, api_version, kind)?;
-        if let Some(why) = unwritable(api_version, kind) {
-            return wrong(at, why);
-        }
-        if grant.manifests[..index].contains(&grant.manifests[index]) {
+        let values = values(&at, kind, granted.names)?;
+        let kind = (kind.api_version.clone(), kind.kind.clone());
+        if manifests.insert(kind, values).is_some() {
             return wrong(at, "is there twice");
         }
     }
     if *grant == HoleGrant::default() {
         return wrong(at, "has none of `bytes`, `kubeconfig` and `manifests`");
     }
-    let kind = |one: &ManifestKind| (one.api_version.clone(), one.kind.clone());
     Ok(HoleRule {
         bytes: grant.bytes.iter().cloned().collect(),
         kubeconfigs: grant.kubeconfig.iter().cloned().collect(),
-        manifests: grant.manifests.iter().map(kind).collect(),
+        manifests,
     })
+}
+
+/// What objects of a kind may say in a text: what is listed where they give rights, anything elsewhere.
+fn values(at: &str, kind: &ManifestKind, names: &Names) -> Checked<Vec<ValueRule>> {
+    check::object(at, LOCAL, &kind.api_version, &kind.kind)?;
+    if let Some(why) = unwritable(&kind.api_version, &kind.kind) {
+        return wrong(at, why);
+    }
+    if rbac::gives_rights(&kind.api_version) {
+        let fields = rbac::check_text(at, kind)?;
+        return ValueRule::parse(at, &kind.values, &fields, names);
+    }
+    match kind.values.is_empty() {
+        true => Ok(Vec::new()),
+        false => wrong(
+            format!("{at}.values"),
+            "is only for kinds that give rights: of others the kind is the whole grant",
+        ),
+    }
 }
 
 /// Why no text of a guest may have objects of a kind, if so: whoever applies it would do what nobody granted.
 fn unwritable(api_version: &str, kind: &str) -> Option<&'static str> {
-    if rbac::gives_rights(api_version) {
-        return Some("gives rights: a guest would choose them, wherever its text is applied");
-    }
     if kind.ends_with("List") {
         return Some("is a list, which holds objects of any kind");
     }

@@ -5,7 +5,11 @@ use super::holes::{self, OF_RIGHTS};
 use crate::contract::objects::{FilledWithin, MAX_OBJECTS, MAX_TEXT, Manifest};
 use crate::document::emit;
 use crate::failure::Failure;
+use crate::pattern::TemplateData;
 use crate::plan::desired::Hole as _;
+use crate::policy::rbac;
+use crate::policy::values::ValueRule;
+use crate::projection::path;
 use crate::reference::{ObjectRef, is_secret};
 use crate::requirements;
 use base64::Engine as _;
@@ -72,6 +76,12 @@ fn one(
     };
     let object = reference(&content, place)?;
     allowed(&object, &content, place)?;
+    if rbac::gives_rights(&object.api_version) {
+        let of_kind = (object.api_version.clone(), object.kind.clone());
+        let rules = place.rule.manifests.get(&of_kind);
+        let (rules, data) = (rules.map_or(&[][..], Vec::as_slice), filler.templates());
+        listed(&object, &content, (rules, &data), place)?;
+    }
     let (at, mut held, mut first) = (format!("{object} in {name}"), 0, None);
     for filled in &manifest.holes {
         let of_secret = is_secret(&object.api_version, &object.kind);
@@ -104,8 +114,8 @@ fn reference(content: &Map<String, Value>, place: Place<'_>) -> Result<ObjectRef
         ));
     };
     let of_kind = (api_version.to_owned(), kind.to_owned());
-    if !place.rule.manifests.contains(&of_kind) {
-        let kinds = place.rule.manifests.iter();
+    if !place.rule.manifests.contains_key(&of_kind) {
+        let kinds = place.rule.manifests.keys();
         let kinds: Vec<String> = kinds
             .map(|(version, kind)| format!("{kind} of {version}"))
             .collect();
@@ -149,6 +159,48 @@ fn allowed(
     Err(Failure::known(KnownReason::WriteNotGranted, message))
 }
 
+/// Checks that an object that gives rights gives those that the policy lists, and no others.
+fn listed(
+    object: &ObjectRef,
+    content: &Map<String, Value>,
+    (rules, data): (&[ValueRule], &TemplateData<'_>),
+    place: Place<'_>,
+) -> Result<(), Failure> {
+    let name = place.name;
+    let is_of_rule = |key: &str| rules.iter().any(|rule| rule.path.keys() == Some(vec![key]));
+    let mut keys = content.keys().map(String::as_str);
+    let beyond =
+        keys.find(|key| !["apiVersion", "kind", "metadata"].contains(key) && !is_of_rule(key));
+    let labels = content
+        .get("metadata")
+        .and_then(|metadata| metadata.get("labels"));
+    let labels = labels
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(Map::keys);
+    // Labels of this group have the rules of a role added to others.
+    let adding = labels
+        .map(String::as_str)
+        .find(|key| key.contains(rbac::GROUP));
+    if let Some(key) = beyond.or(adding) {
+        // The guest's text may be long.
+        let key: String = key.chars().take(80).collect();
+        let message = format!(
+            "{object} in {name} has `{key}`: it would give rights that the policy does not list"
+        );
+        return Err(Failure::known(KnownReason::WriteNotGranted, message));
+    }
+    let said = Value::Object(content.clone());
+    let Some(rule) = rules.iter().find(|rule| !rule.admits(&said, data)) else {
+        return Ok(());
+    };
+    let (path, granted) = (&rule.path, rule.shown(data));
+    let message = format!(
+        "the policy does not grant the value of `{path}` of {object} in {name}; granted: {granted}"
+    );
+    Err(Failure::known(KnownReason::ValueNotGranted, message))
+}
+
 /// The key and the bytes of a hole, and when a certificate in it ends.
 fn filled_with(
     filler: &mut Filler<'_>,
@@ -180,7 +232,8 @@ fn put(
     };
     match data.contains_key(&key) {
         true => broken(format!(
-            "`data.{key}` of {at} is both in the content and filled"
+            "`{}` of {at} is both in the content and filled",
+            path::of(&["data", &key])
         )),
         false => {
             data.insert(key, STANDARD.encode(bytes).into());

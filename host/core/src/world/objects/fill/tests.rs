@@ -1,5 +1,8 @@
 //! Kubeconfigs and texts of objects in the data of Secrets, and what never gets there.
 
+mod rights;
+
+use super::*;
 use crate::contract::Primary;
 use crate::contract::credentials::{
     ContextEntry, Proposal, ProposedCluster, ProposedUser, SourceView, Url,
@@ -33,7 +36,8 @@ const TEXT: &str = r#"data["import.yaml"]"#;
 /// A policy whose Secret has a kubeconfig, bytes, and a text of objects with both.
 fn makes() -> Value {
     let read = |role: &str| json!({"role": role, "kind": "Secret", "namespace": "{primary.namespace}", "name": role, "keys": ["a"]});
-    let kinds = json!([{"kind": "Namespace"}, {"kind": "Secret"}, {"apiVersion": "apps/v1", "kind": "Deployment"}]);
+    let kinds = json!([{"kind": "Namespace"}, {"kind": "Secret"}, {"apiVersion": "apps/v1", "kind": "Deployment"},
+        rights::role(), rights::binding()]);
     let secret = json!({"kind": "Secret", "namespace": "made", "name": "{primary.name}", "verbs": ["create", "update", "delete"],
         "holes": {
             KUBE: {"kubeconfig": ["admin", "absent"]},
@@ -129,8 +133,8 @@ fn named(kind: &str, name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})
 }
 
-/// What a Secret with these holes gets, by key, and when the first certificate in it ends; or the reason of the refusal and its message.
-fn filled(holes: Vec<(&str, Filling)>) -> Result<Vec<(String, String)>, (String, String)> {
+/// Runs something with what an answer is lowered with.
+fn given<T>(run: impl FnOnce(&Lowering<'_>) -> T) -> T {
     let policy = policy(&makes());
     let primary = object(hosted("demo"), json!({}));
     let (agent, guest) = (agent("hub", true), guest(&[], &[]));
@@ -138,6 +142,29 @@ fn filled(holes: Vec<(&str, Filling)>) -> Result<Vec<(String, String)>, (String,
         reference: primary.reference.clone(),
         ..Primary::default()
     };
+    let (mut secrets, (kubeconfigs, _)) = (Secrets::default(), kubeconfigs());
+    for role in ["key", "other"] {
+        let secret = secret(role, "canary of bytes");
+        secrets.hold(role, &secret, &["a".to_owned()]).unwrap();
+    }
+    run(&Lowering {
+        policy: &policy,
+        guest: &guest,
+        data: TemplateData {
+            object: &primary,
+            agent: &agent,
+        },
+        primary: &view,
+        target: &primary.reference,
+        inputs: &[],
+        kubeconfigs: &kubeconfigs,
+        secrets: &secrets,
+        now_seconds: NOW,
+    })
+}
+
+/// What a Secret with these holes gets, by key; or the reason of the refusal and its message.
+fn filled(holes: Vec<(&str, Filling)>) -> Result<Vec<(String, String)>, (String, String)> {
     let holes = holes.into_iter().map(|(path, hole)| Filled {
         path: path.to_owned(),
         hole,
@@ -151,25 +178,14 @@ fn filled(holes: Vec<(&str, Filling)>) -> Result<Vec<(String, String)>, (String,
         }],
         ..Objects::default()
     };
-    let (mut secrets, (kubeconfigs, _)) = (Secrets::default(), kubeconfigs());
-    for role in ["key", "other"] {
-        let secret = secret(role, "canary of bytes");
-        secrets.hold(role, &secret, &["a".to_owned()]).unwrap();
-    }
-    let lowered = objects.lower(&Lowering {
-        policy: &policy,
-        guest: &guest,
-        data: TemplateData {
-            object: &primary,
-            agent: &agent,
-        },
-        primary: &view,
-        target: &primary.reference,
-        inputs: &[],
-        kubeconfigs: &kubeconfigs,
-        secrets: &secrets,
-        now_seconds: NOW,
-    });
+    given(|given| texts(&objects, objects.lower(given)))
+}
+
+/// The data of the only Secret that an answer was lowered to.
+fn texts(
+    objects: &Objects,
+    lowered: Result<Vec<Desired<'_>>, Failure>,
+) -> Result<Vec<(String, String)>, (String, String)> {
     let shown = format!("{lowered:?} {:?}", objects.shown());
     assert!(
         !shown.contains("canary") && !shown.contains("Y2FuYXJ5"),
@@ -271,6 +287,36 @@ fn objects_are_one_text_with_bytes_in_the_data_of_secrets() {
     assert_eq!(read["data"]["b"], "eA==");
     assert_eq!(decoded("a"), "canary of bytes");
     assert!(decoded("k.yaml").contains("token: canary of admin"));
+}
+
+#[test]
+fn what_is_made_counts_once_against_the_limit_of_an_answer() {
+    let in_text = one(&named("Secret", "s"), vec![part("data.a", right())]);
+    for (path, hole) in [
+        (KUBE, Filling::Credential(right())),
+        (TEXT, Filling::Manifests(vec![in_text])),
+    ] {
+        let (used, made) = given(|given| {
+            let filled = Filled {
+                path: path.to_owned(),
+                hole,
+            };
+            let rule = &given.policy.writes[0];
+            let key = key_of(path).unwrap();
+            let place = Place {
+                name: path,
+                rule: &rule.holes[&key],
+                kubeconfig: rule.kubeconfig.as_ref(),
+            };
+            let mut filler = Filler::new(given);
+            let (content, _) = filler.hole(&filled, place).unwrap();
+            let Content::Hole(made) = content else {
+                panic!("no hole");
+            };
+            (MAX_TEXTS - filler.left, made.bytes().len())
+        });
+        assert_eq!(used, made, "{path}");
+    }
 }
 
 #[test]
@@ -422,10 +468,6 @@ fn the_grant_says_what_a_hole_takes() {
         (
             ("holes", json!({KUBE: {"kubeconfig": ["nobody"]}})),
             r#"holes["data.kubeconfig"].kubeconfig[0]"#.to_owned(),
-        ),
-        (
-            ("holes", kind("rbac.authorization.k8s.io/v1", "Role")),
-            format!("{at}.manifests[0]"),
         ),
         (
             ("holes", kind("transom.dev/v1alpha1", "FleetPolicy")),
