@@ -24,8 +24,8 @@
 //! primary, of an object or of a managed cluster is absent. It also refuses a taints guest that declares a path which
 //! fills no field of the record.
 //!
-//! Settings, the `fields` of a primary, the value of a form `object` and the `content` that a guest wants are written as
-//! YAML, not as JSON in a text. Absent fields have their default: empty, zero, false, absent; a lease lasts 60 seconds. Without
+//! Settings, the `fields` of a primary, the value of a form `object` and the `content` that a guest wants, also of the objects
+//! of a text, are written as YAML, not as JSON in a text. Absent fields have their default: empty, zero, false, absent; a lease lasts 60 seconds. Without
 //! `agent`, the agent works for the hub's own cluster.
 //!
 //! In `expected.yaml`, a field that is left out must have its default in the answer; the case of a variant must always
@@ -152,12 +152,18 @@ pub fn objects<G: Objects>(folder: impl AsRef<Path>) -> Result<(), Failed> {
             .and_then(Value::as_array_mut);
         for desired in desired.into_iter().flatten() {
             parse_content(desired)?;
+            let holes = desired.get_mut("holes").and_then(Value::as_array_mut);
+            for hole in holes.into_iter().flatten() {
+                let text = hole.pointer_mut("/hole/manifests");
+                let mut manifests = text.and_then(Value::as_array_mut).into_iter().flatten();
+                manifests.try_for_each(parse_content)?;
+            }
         }
         Ok(answer)
     })
 }
 
-/// Replaces the content of a desired object by the JSON in its text.
+/// Replaces the content of a desired object, or of one of a text, by the JSON in its text.
 fn parse_content(desired: &mut Value) -> Result<(), String> {
     let Some(content) = desired.get_mut("content") else {
         return Ok(());

@@ -89,6 +89,29 @@ fn all_cases_of_guests_pass_as_components() {
     }
 }
 
+#[test]
+fn cases_with_kubeconfigs_and_texts_of_objects_pass_as_a_component() {
+    // The folder of a crate has the name of its component.
+    let copy = tempfile::tempdir().unwrap();
+    let home = copy.path().join("fixture-desired");
+    let original = top().join("tests/fixtures/desired/cases");
+    let mut there = BTreeSet::new();
+    cases(&original, &mut there);
+    for case in &there {
+        let to = home.join("cases").join(case.file_name().unwrap());
+        fs::create_dir_all(&to).unwrap();
+        for name in ["given.yaml", "expected.yaml"] {
+            fs::copy(case.join(name), to.join(name)).unwrap();
+        }
+    }
+    fs::write(home.join("Cargo.toml"), "").unwrap();
+    let output = transom_test(copy.path(), &top());
+    let rows = rows(&output);
+    let failing: Vec<_> = rows.iter().filter(|row| row["passed"] != true).collect();
+    assert!(failing.is_empty(), "{failing:#?}");
+    assert_eq!((rows.len(), output.status.code()), (there.len(), Some(0)));
+}
+
 /// One case of a guest in its own crate, with some words of its files replaced.
 fn changed(guest: &str, case: &str, file: &str, (from, to): (&str, &str)) -> TempDir {
     let temporary = tempfile::tempdir().unwrap();
