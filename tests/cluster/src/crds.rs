@@ -41,6 +41,23 @@ impl Cluster {
         .await
     }
 
+    /// Installs the kind KlusterletAddonConfig. Its own CRD belongs to another product; this one has its name and takes any
+    /// `spec`.
+    pub async fn install_addon_configs(&self) -> Result<()> {
+        let group = "agent.open-cluster-management.io";
+        let name = format!("klusterletaddonconfigs.{group}");
+        let schema = json!({"type": "object", "properties": {
+            "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
+        let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+        let crd = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
+            "spec": {"group": group, "scope": "Namespaced", "versions": [version],
+                "names": {"kind": "KlusterletAddonConfig", "plural": "klusterletaddonconfigs"}},
+        });
+        self.objects().create(crd).await?;
+        self.wait_for_crd(&name).await
+    }
+
     /// Installs a CRD that accepts any field of any type, as older CRDs did; a label marks it.
     pub async fn install_loose_crd(&self, name: &str) -> Result<()> {
         let mut crd: Value = serde_yaml::from_slice(&published(name)?)?;

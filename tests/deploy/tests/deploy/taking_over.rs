@@ -21,6 +21,10 @@ const ADDON: (&str, &str) = (
     "addon.open-cluster-management.io/v1alpha1",
     "ManagedClusterAddOn",
 );
+const CONFIG: (&str, &str) = (
+    "agent.open-cluster-management.io/v1",
+    "KlusterletAddonConfig",
+);
 const INFRA: &str = "hypershift.openshift.io/auto-created-for-infra";
 const COPIED: &str = "hypershiftdeployments.cluster.open-cluster-management.io";
 /// The note of `auto-import` and the finalizer of `detach`.
@@ -47,9 +51,10 @@ async fn merge(
 }
 
 /// Makes what the add-on leaves for the HostedClusters of the fleet, beside the secrets for their klusterlets: labels of the
-/// ManagedClusters, notes on the HostedClusters, copies of both secrets, and itself.
+/// ManagedClusters, notes on the HostedClusters, copies of both secrets, KlusterletAddonConfigs, and itself.
 pub(crate) async fn left_by_addon(cluster: &Cluster) -> Result<()> {
     let objects = cluster.objects();
+    cluster.install_addon_configs().await?;
     objects.namespace(HUB).await?;
     let addon = json!({"apiVersion": ADDON.0, "kind": ADDON.1, "spec": {},
         "metadata": {"name": "hypershift-addon", "namespace": HUB}});
@@ -64,6 +69,8 @@ pub(crate) async fn left_by_addon(cluster: &Cluster) -> Result<()> {
         // It copies every label of the HostedCluster.
         let labels = json!({"metadata": {"labels": {INFRA: there["metadata"]["labels"][INFRA]}}});
         merge(cluster, MANAGED, (None, &managed), &labels).await?;
+        objects.namespace(&managed).await?;
+        objects.create(addon_config(&managed)).await?;
         let password = json!({"apiVersion": "v1", "kind": "Secret", "data": {"password": "eA=="},
             "metadata": {"name": named(index, "kubeadmin-password"), "namespace": "clusters"}});
         objects.create(password).await?;
@@ -88,11 +95,22 @@ pub(crate) async fn left_by_addon(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
+/// What the add-on makes for a ManagedCluster where Advanced Cluster Management runs.
+fn addon_config(managed: &str) -> Value {
+    let on = json!({"enabled": true});
+    json!({"apiVersion": CONFIG.0, "kind": CONFIG.1, "metadata": {"name": managed, "namespace": managed},
+        "spec": {"clusterName": managed, "clusterNamespace": managed,
+            "clusterLabels": {"cloud": "auto-detect", "vendor": "auto-detect"},
+            "applicationManager": on, "certPolicyController": on, "policyController": on, "searchCollector": on}})
+}
+
 /// Everything that is there for a HostedCluster.
 struct State {
     secrets: BTreeMap<String, Value>,
     managed: BTreeMap<String, Value>,
     hosted: BTreeMap<String, Value>,
+    /// The KlusterletAddonConfigs.
+    configs: BTreeMap<String, Value>,
 }
 
 impl State {
@@ -101,6 +119,7 @@ impl State {
             secrets: secrets(cluster).await?,
             managed: all(cluster, MANAGED.0, MANAGED.1).await?,
             hosted: all(cluster, HOSTED.0, HOSTED.1).await?,
+            configs: all(cluster, CONFIG.0, CONFIG.1).await?,
         })
     }
 
@@ -131,6 +150,11 @@ fn kept(before: &State, after: &State) -> Result<()> {
     ensure!(
         before.secrets.keys().eq(after.secrets.keys()),
         "a Secret came or went"
+    );
+    // No shipped policy is about them.
+    ensure!(
+        before.configs.len() == FLEET.clusters && before.configs == after.configs,
+        "a KlusterletAddonConfig changed"
     );
     for (name, secret) in &before.secrets {
         // Taken over before, or of others.
@@ -242,7 +266,10 @@ pub(crate) async fn take_over(cluster: &Cluster, page: &Page) -> Result<()> {
         .await?;
     follow(&["delete managedclusteraddons"], &[here])?;
     each_once(&agent.stop(cluster)?)?;
-    leaves(cluster).await
+    leaves(cluster).await?;
+    let left = all(cluster, CONFIG.0, CONFIG.1).await?;
+    ensure!(left == before.configs, "a KlusterletAddonConfig changed");
+    Ok(())
 }
 
 /// A HostedCluster goes as with the add-on: its ManagedCluster, its secret and its copies go along.

@@ -62,21 +62,6 @@ pub(crate) fn put(folder: &Path, name: &str, policy: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The kind KlusterletAddonConfig. Its own CRD belongs to another product; this one has its name and takes any `spec`.
-async fn install_addon_configs(stage: &Stage) -> Result<()> {
-    let schema = json!({"type": "object", "properties": {
-        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
-    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
-    let name = "klusterletaddonconfigs.agent.open-cluster-management.io";
-    let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
-        "spec": {"group": "agent.open-cluster-management.io", "scope": "Namespaced", "versions": [version],
-            "names": {"kind": ADDON_CONFIG.1, "plural": "klusterletaddonconfigs"}},
-    });
-    stage.objects().create(crd).await?;
-    stage.cluster.wait_for_crd(name).await
-}
-
 async fn label(stage: &Stage, name: &str, value: &str) -> Result<()> {
     let body = json!({"metadata": {"labels": {"example.com/tier": value}}});
     stage.patch(HOSTED, Some(CLUSTERS), name, body).await
@@ -89,7 +74,7 @@ fn has_label(object: &Value, value: &str) -> bool {
 #[test]
 fn a_hosted_cluster_becomes_a_managed_cluster_with_addons_and_its_kubeconfig() -> Result<()> {
     on_stage_of_its_own(async |stage| {
-        install_addon_configs(stage).await?;
+        stage.cluster.install_addon_configs().await?;
         let folder = stage.cluster.folder().join("policies-import");
         put(&folder, "auto-import", &policy(with_addons)?)?;
         let kubeconfig = fs::read_to_string(program::policy("external-managed-kubeconfig"))?;
@@ -146,9 +131,33 @@ fn a_hosted_cluster_becomes_a_managed_cluster_with_addons_and_its_kubeconfig() -
         );
         stage.objects().namespace(&home("import-shop")).await?;
         stage.wait_for_right("import-shop", 6443).await?;
+        addon_config_is_taken_over(stage, &config["spec"]).await?;
         agent.stop()?;
         stage.nothing_denied(mark).await
     })
+}
+
+/// One that is there already, and says what the policy wants, keeps its content and is owned from then on.
+async fn addon_config_is_taken_over(stage: &Stage, like: &Value) -> Result<()> {
+    let name = "import-left";
+    let mut spec = like.clone();
+    for field in ["clusterName", "clusterNamespace"] {
+        spec[field] = json!(name);
+    }
+    stage.objects().namespace(name).await?;
+    let body = json!({"apiVersion": ADDON_CONFIG.0, "kind": ADDON_CONFIG.1, "spec": spec,
+        "metadata": {"name": name, "namespace": name}});
+    stage.objects().create(body).await?;
+    stage.ready(name, false).await?;
+    let adopted =
+        |config: &Value| config["metadata"]["labels"]["transom.dev/adopted"] == json!("true");
+    let place = (Some(name), name);
+    let config = stage
+        .objects()
+        .wait_for(ADDON_CONFIG, place, adopted)
+        .await?;
+    ensure!(config["spec"] == spec, "{config}");
+    Ok(())
 }
 
 #[test]
