@@ -311,8 +311,8 @@ words! {
     ContractBroken, Invalid: "The guest's answer breaks the contract.", "Use another version of the guest.";
     TooManyRounds, Invalid: "The guest still asked for more objects after three rounds.",
         "Use another version of the guest.";
-    TooManyInputs, Invalid: "The guest asked for a set of objects that is larger than the policy allows.",
-        "Raise `every` of the role in grant.read, or have the guest ask for fewer objects by namespace or label.";
+    TooManyInputs, Invalid: "The guest asked for a set of objects that is larger than the policy allows, or when one more field of an object changes than are kept.",
+        "Raise `every` of the role in grant.read, or have the guest ask for fewer objects by namespace or label. Of one object 16 fields are kept for all guests.";
     EngineBusy, Missing: "No guest instance became free in time, or the guest got no processor: the machine has too much to do.",
         "Nothing to do: the call is tried again.";
     // Components and policies.

@@ -87,6 +87,22 @@ impl Memory {
         }
     }
 
+    /// Whether it can be kept when one more field of an object changes, beside those that reconciles ask for; `now` is what the
+    /// present one saw of it.
+    pub(crate) fn can_observe(
+        &mut self,
+        object: &ObjectRef,
+        field: &str,
+        now: Option<&Seen>,
+    ) -> bool {
+        let (dependencies, seen) = (&self.dependencies, &self.seen);
+        self.sightings.has_room(object, field, |field| {
+            let before = dependencies.concerned(object);
+            let before = before.filter_map(|key| seen.get(key)?.get(object));
+            before.chain(now).any(|seen| seen.observes(field))
+        })
+    }
+
     /// The write that failed in the last reconcile of a primary.
     pub(crate) fn failed_write(&self, key: &Key) -> Option<FailedWrite> {
         self.failed_writes.get(key).cloned()
@@ -354,5 +370,55 @@ impl LastResult {
         }
         self.wrote |= before.is_some_and(|before| before.wrote);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use transom_core::contract::decide::{Absence, Age, Form, Need, Wake};
+    use transom_core::inputs::sightings::MOST;
+
+    #[test]
+    fn a_field_is_observed_as_long_as_a_reconcile_asks_for_it() {
+        let lease = ObjectRef::local("coordination.k8s.io/v1", "Lease", Some("n"), "l");
+        let fields: serde_json::Map<_, _> =
+            (0..=MOST).map(|at| (format!("f{at}"), json!(at))).collect();
+        let object = Object {
+            reference: lease.clone(),
+            version: String::new(),
+            body: json!({"spec": fields, "metadata": {}}),
+        };
+        let field = |at: usize| format!("spec.f{at}");
+        let policy: Arc<str> = "p".into();
+        let key = Key::new(&policy, &lease);
+        let (mut memory, mut seen) = (Memory::default(), Seen::default());
+        for at in 0..MOST {
+            let age = Age {
+                field: field(at),
+                seconds: 60,
+            };
+            assert!(memory.can_observe(&lease, &age.field, Some(&seen)));
+            let observed = memory.sightings.freshness(Some(&object), &age, 0);
+            let need = Need {
+                role: "lease".to_owned(),
+                reference: lease.clone(),
+                form: Form::Observed(age),
+                absence: Absence::Fine,
+                wake: Wake::Change,
+            };
+            seen.add(Seen::of(&need, Some(&object), Some(observed), 0));
+        }
+        // By the reconcile that is under way, and by one that ended.
+        let more = field(MOST);
+        assert!(!memory.can_observe(&lease, &more, Some(&seen)));
+        memory.dependencies.add(&key, [lease.clone()]);
+        let objects = BTreeMap::from([(lease.clone(), seen)]);
+        memory.seen.insert(key.clone(), objects);
+        assert!(!memory.can_observe(&lease, &more, None));
+        assert!(memory.can_observe(&lease, &field(3), None));
+        memory.seen.remove(&key);
+        assert!(memory.can_observe(&lease, &more, None));
     }
 }

@@ -232,7 +232,10 @@ impl Load<'_> {
         let loaded = engine.load(&artifact.bytes, built_for, &Capabilities::of(granted));
         let compiled = loaded.map_err(|error| match error {
             LoadError::Slow => Unloaded::Slow,
-            error @ LoadError::WorldMismatch { .. } if self.observes && role == "decide" => {
+            // A guest of another world, and none that nobody can place.
+            error @ LoadError::WorldMismatch { found: Some(_), .. }
+                if self.observes && role == "decide" =>
+            {
                 let why = "spec.grant.write is empty, and only an objects guest can do without it";
                 let error = format_args!("component `{at}`: {error}; {why}");
                 refused(KnownReason::WorldMismatch, &error)

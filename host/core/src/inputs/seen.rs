@@ -177,6 +177,11 @@ impl Seen {
         replace(&mut self.observed, later.observed);
     }
 
+    /// Whether a need asks how long ago a field changed.
+    pub fn observes(&self, field: &str) -> bool {
+        self.observed.iter().any(|(age, _)| age.field == field)
+    }
+
     /// Whether a change of the object may count.
     pub fn counts(&self) -> bool {
         *self != Self::default()

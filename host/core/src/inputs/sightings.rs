@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 
 /// Fields of one object that are kept; guests ask for one or two.
-const MOST: usize = 16;
+pub const MOST: usize = 16;
 
 /// What was seen of the fields that guests ask for, by object. The time runs only while the agent looks: it begins when a
 /// field is first seen, and anew when the object comes back or can be read again.
@@ -30,6 +30,24 @@ struct Sighting {
 }
 
 impl Sightings {
+    /// Whether one more field of an object can be kept. None makes room that is still asked for: with one field that takes the
+    /// place of another in turns nothing would ever be stale.
+    pub fn has_room(
+        &mut self,
+        object: &ObjectRef,
+        field: &str,
+        is_asked: impl Fn(&str) -> bool,
+    ) -> bool {
+        let Some(fields) = self.objects.get_mut(object) else {
+            return true;
+        };
+        if fields.len() < MOST || fields.iter().any(|kept| kept.field == field) {
+            return true;
+        }
+        fields.retain(|kept| is_asked(&kept.field));
+        fields.len() < MOST
+    }
+
     /// How long ago a field changed; from now on its changes are kept.
     pub fn freshness(&mut self, object: Option<&Object>, age: &Age, now_seconds: i64) -> Freshness {
         let value = object.and_then(|object| Some((object, field(object, &age.field)?)));
@@ -41,9 +59,6 @@ impl Sightings {
         let sight = match kept {
             Some(kept) => kept.see(value, now_seconds),
             None => {
-                if fields.len() >= MOST {
-                    fields.remove(0);
-                }
                 let first = Sighting::first(age.field.clone(), value, now_seconds);
                 let sight = first.sight;
                 fields.push(first);
@@ -300,17 +315,21 @@ mod tests {
         let names: Vec<_> = (0..=MOST).map(|at| format!("spec.f{at}")).collect();
         let fields: Value = (0..=MOST).map(|at| (format!("f{at}"), json!(at))).collect();
         let asked = object(hosted("x"), json!({"spec": fields, "metadata": {}}));
-        let mut sightings = Sightings::default();
-        for name in &names {
+        let (mut sightings, all) = (Sightings::default(), &asked.reference);
+        for name in &names[..MOST] {
+            assert!(sightings.has_room(all, name, |_| true));
             sightings.freshness(Some(&asked), &limit(name), 0);
         }
-        assert_eq!(sightings.objects[&asked.reference].len(), MOST);
-        let again = |at: usize, sightings: &mut Sightings| {
-            sightings.freshness(Some(&asked), &limit(&names[at]), 100)
-        };
-        let unsure = |until| Freshness::Unsure { until };
-        assert_eq!(again(MOST, &mut sightings), unsure(300));
-        assert_eq!(again(0, &mut sightings), unsure(400));
+        // One more has no room, and takes none.
+        assert!(!sightings.has_room(all, &names[MOST], |_| true));
+        for name in &names[..MOST] {
+            assert!(sightings.has_room(all, name, |_| false), "{name} is kept");
+            let found = sightings.freshness(Some(&asked), &limit(name), 300);
+            assert_eq!(found, Freshness::Stale { since: 300 }, "{name}");
+        }
+        // One that nobody asks for makes room.
+        assert!(sightings.has_room(all, &names[MOST], |field| field != names[3]));
+        assert_eq!(sightings.objects[all].len(), MOST - 1);
         sightings.keep(|object| *object == asked.reference);
         assert_eq!(sightings.objects.len(), 1);
         sightings.keep(|_| false);

@@ -2,8 +2,9 @@
 
 use super::Reader;
 use std::sync::Arc;
+use transom_api::KnownReason;
 use transom_core::contract::decide::{
-    Form, InputValue, LabelTerm, Member, Need, Outcome, Query, Review, Wake, Who,
+    Age, Form, InputValue, LabelTerm, Member, Need, Outcome, Query, Review, Wake, Who,
 };
 use transom_core::failure::Failure;
 use transom_core::inputs::Found;
@@ -11,6 +12,7 @@ use transom_core::inputs::age::Freshness;
 use transom_core::inputs::request;
 use transom_core::inputs::seen::Seen;
 use transom_core::inputs::sets::{Members, Question, SeenSet};
+use transom_core::inputs::sightings::MOST;
 use transom_core::object::Object;
 use transom_core::policy::EveryRule;
 use transom_core::reference::ObjectRef;
@@ -84,7 +86,12 @@ impl Reader<'_> {
         for (need, object) in needs.iter().zip(objects) {
             let observed = match &need.form {
                 Form::Observed(age) => {
-                    let sightings = &mut self.controller.memory.lock().sightings;
+                    let memory = &mut self.controller.memory.lock();
+                    let now = self.touched.objects.get(&need.reference);
+                    if !memory.can_observe(&need.reference, &age.field, now) {
+                        return Err(too_many(need, age));
+                    }
+                    let sightings = &mut memory.sightings;
                     Some(sightings.freshness(object.as_deref(), age, now_seconds))
                 }
                 _ => None,
@@ -206,4 +213,13 @@ impl Reader<'_> {
         }
         known.or(self.touched.sets.len().checked_sub(1))
     }
+}
+
+/// The failure for one field more than are kept of an object.
+fn too_many(need: &Need, age: &Age) -> Failure {
+    let (object, field) = (&need.reference, &age.field);
+    let message = format!(
+        "the guest asks when `{field}` of {object} changes; guests ask that of {MOST} fields of it already, and more are not kept"
+    );
+    Failure::known(KnownReason::TooManyInputs, message)
 }
