@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use versions::Versions;
 
 /// The policy whose answers differ with each swap.
@@ -26,6 +26,8 @@ pub const ALIKE: &str = "built-in-taints";
 const QUIET: usize = 4;
 /// By how much memory may grow after the first swaps.
 pub const GROWTH_BYTES: u64 = 16 << 20;
+/// How often is looked for what takes seconds.
+const SELDOM: Duration = Duration::from_millis(200);
 /// After so many swaps memory has its size.
 const WARM: usize = 20;
 
@@ -178,15 +180,17 @@ impl Swap {
             let before = versions.place.revision(ALIKE)?;
             versions.put(round)?;
             for index in ready(self.clusters).filter(|index| *index >= self.clusters - QUIET) {
-                agent.wait(&format!("round {round} of {index}"), || {
+                let came = seldom(|| {
                     let text = versions.place.made(index).ok()??;
                     (versions.round_of(&text).ok()? == round).then_some(())
-                })?;
+                });
+                agent.wait(&format!("round {round} of {index}"), came)?;
             }
-            agent.wait("the other revision of the taints", || {
+            let other = seldom(|| {
                 let now = versions.place.revision(ALIKE).ok()?;
                 (now.is_some() && now != before).then_some(())
-            })?;
+            });
+            agent.wait("the other revision of the taints", other)?;
             agent.resident_bytes()
         };
         (1..=self.swaps).map(one).collect()
@@ -234,6 +238,18 @@ impl Swap {
         ensure!(checked > self.clusters, "hardly anything was written");
         (seen.read, seen.writes) = (read, checked);
         Ok(seen)
+    }
+}
+
+/// Looks a few times in a second only: whoever waits leaves the machine to the agent.
+fn seldom<T>(mut look: impl FnMut() -> Option<T>) -> impl FnMut() -> Option<T> {
+    let mut last = None::<Instant>;
+    move || {
+        if last.is_some_and(|last| last.elapsed() < SELDOM) {
+            return None;
+        }
+        last = Some(Instant::now());
+        look()
     }
 }
 

@@ -109,7 +109,7 @@ impl Place for Stage {
         Ok(tainted)
     }
 
-    /// Reads every secret after each write.
+    /// Reads every secret after each write; those that are as before are not told again.
     fn follow(
         &self,
         meter: &Meter,
@@ -117,6 +117,7 @@ impl Place for Stage {
         each: &mut dyn FnMut(&str, &str) -> Result<()>,
     ) -> Result<()> {
         let (mut written, mut last) = (0.0, false);
+        let mut before = BTreeMap::new();
         while !last {
             last = wait::until("another write, or the end", DEADLINE, || {
                 if over.load(Ordering::Relaxed) {
@@ -129,9 +130,13 @@ impl Place for Stage {
             })?;
             let all = tree::files(&self.own().join("objects"))?;
             for path in all.into_iter().filter(|path| is_secret(path)) {
-                match fs::read_to_string(&path) {
+                let text = match fs::read_to_string(&path) {
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                    text => each(&path.display().to_string(), &text?)?,
+                    text => text?,
+                };
+                if before.get(&path) != Some(&text) {
+                    each(&path.display().to_string(), &text)?;
+                    before.insert(path, text);
                 }
             }
         }
