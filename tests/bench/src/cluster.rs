@@ -6,6 +6,7 @@ mod changes;
 mod first;
 mod fleet;
 mod flips;
+mod hub;
 mod leases;
 mod registered;
 mod sets;
@@ -97,15 +98,15 @@ pub(crate) fn measure(
                 acceptance::measure(programs, &scene, table).await
             }
             Part::Leases => {
-                let scene = Scene::managed(work, managed).await?;
-                leases::beats(programs, &scene, table).await?;
+                let scene = Scene::managed(work, 0).await?;
+                leases::beats(programs, (&scene, managed), table).await?;
                 drop(scene);
-                let scene = Scene::managed(work, few).await?;
-                leases::expiry(programs, &scene, table).await
+                let scene = Scene::managed(work, 0).await?;
+                leases::expiry(programs, (&scene, few), table).await
             }
             Part::Registered => {
-                let scene = Scene::managed(work, managed).await?;
-                registered::measure(programs, &scene, table).await
+                let scene = Scene::managed(work, 0).await?;
+                registered::measure(programs, (&scene, managed), table).await
             }
         }
     })

@@ -31,23 +31,42 @@ pub struct Installed {
 impl Cluster {
     /// Creates every object of a fleet with its status; needs the CRDs of HostedCluster and ManagedCluster.
     pub async fn install_fleet(&self, fleet: Fleet) -> Result<Installed> {
+        self.install_changed(fleet, &|_| (), &mut |_| Ok(())).await
+    }
+
+    /// The same after a change of the objects of each file, which may be more or fewer then; `told` is given the number of
+    /// files that are installed so far.
+    pub async fn install_changed(
+        &self,
+        fleet: Fleet,
+        change: &(dyn Fn(&mut Vec<Value>) + Sync),
+        told: &mut (dyn FnMut(usize) -> Result<()> + Send),
+    ) -> Result<Installed> {
         let objects = self.objects();
         objects.namespace(NAMESPACE).await?;
         let files = fleet.files().context("failed to make a fleet")?;
-        let created = stream::iter(files)
-            .map(|file| install(objects, file.text))
+        let mut created = stream::iter(files)
+            .map(|file| install(objects, file.text, change))
             .buffer_unordered(PARALLEL);
-        let objects = created
-            .try_fold(0, async |sum, count| Ok(sum + count))
-            .await?;
-        Ok(Installed { objects })
+        let (mut installed, mut files) = (Installed::default(), 0);
+        while let Some(count) = created.try_next().await? {
+            installed.objects += count;
+            files += 1;
+            told(files)?;
+        }
+        Ok(installed)
     }
 }
 
 /// Creates the objects of one file in order; owner references by an identifier from the file get the real identifier.
-async fn install(objects: &Objects, text: String) -> Result<usize> {
+async fn install(
+    objects: &Objects,
+    text: String,
+    change: &(dyn Fn(&mut Vec<Value>) + Sync),
+) -> Result<usize> {
     let mut identifiers: Vec<(Value, String)> = Vec::new();
-    let documents = documents(&text)?;
+    let mut documents = documents(&text)?;
+    change(&mut documents);
     let count = documents.len();
     for mut object in documents {
         let written = object["metadata"]["uid"].take();

@@ -2,6 +2,7 @@
 //! whose heartbeats stop at once are tainted.
 
 use super::fleet::{PARALLEL, Scene, allowance, metric};
+use super::hub::{self, LEASE_NAME, LONG, Lease, micro, now};
 use super::spent::Spending;
 use super::taints::{flip_and_taint, names, settled};
 use super::{ALLOWED, SERVERS, count, row, verbs};
@@ -15,18 +16,12 @@ use serde_json::{Value, json};
 use std::net::TcpListener;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use transom_core::metrics::{QUEUE, RECONCILES};
-use transom_core::time::format_rfc3339;
 use transom_e2e::agent::{ADMIN, Agent};
 use transom_test_cluster::wait;
 
 const LEASE: (&str, &str, &str) = ("coordination.k8s.io", "v1", "Lease");
-const NAMESPACE: (&str, &str, &str) = ("", "v1", "Namespace");
-/// The name of the lease of every cluster.
-const NAME: &str = "managed-cluster-lease";
 /// So many lease durations without a heartbeat are its end.
 const MISSED: i64 = 5;
-/// A lease duration that no heartbeat exceeds here, in seconds.
-pub(super) const LONG: i64 = 3_600;
 /// One that is over after two minutes, in seconds: until then the agent has to be at rest.
 const SHORT: i64 = 24;
 /// The deadline for anything else.
@@ -37,10 +32,14 @@ const BEATING: Duration = Duration::from_secs(60);
 const SHARE: f64 = 0.03;
 
 /// A minute of heartbeats.
-pub(super) async fn beats(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
+pub(super) async fn beats(
+    programs: &Programs,
+    (scene, many): (&Scene, usize),
+    table: &mut Table,
+) -> Result<()> {
     let clusters = api(&scene.client, MANAGED, None);
+    hub::install(scene, many, Lease::Made(LONG)).await?;
     let names = names(&clusters).await?;
-    prepare(scene, &names, (now(), LONG)).await?;
     let agent = start(programs, scene, &["availability"])?;
     at_rest(&agent, names.len()).await?;
     let reconciled = metric(&agent, &RECONCILES)?;
@@ -60,7 +59,6 @@ pub(super) async fn beats(programs: &Programs, scene: &Scene, table: &mut Table)
     let cpu = cpu_millis(agent.id())? - cpu;
     let requests = scene.requests(&since).await?.all();
     let reconciles = metric(&agent, &RECONCILES)? - reconciled;
-    let many = names.len();
     let what = |rest: &str| format!("{many} leases, a minute of {beats} heartbeats: {rest}");
     table.add(row(
         what("CPU of the agent"),
@@ -94,14 +92,19 @@ pub(super) async fn beats(programs: &Programs, scene: &Scene, table: &mut Table)
 }
 
 /// All leases expire at once: from then until the last taint.
-pub(super) async fn expiry(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
+pub(super) async fn expiry(
+    programs: &Programs,
+    (scene, many): (&Scene, usize),
+    table: &mut Table,
+) -> Result<()> {
     let clusters = api(&scene.client, MANAGED, None);
+    hub::install(scene, many, Lease::Made(LONG)).await?;
     let names = names(&clusters).await?;
     let floor = Spending::start(scene).await?;
     flip_and_taint(&clusters, &names).await?;
     let floor = floor.end(scene).await?;
     let renewed = now();
-    prepare(scene, &names, (renewed, SHORT)).await?;
+    renew_all(scene, &names, (renewed, SHORT)).await?;
     let agent = start(programs, scene, &["availability", "built-in-taints"])?;
     at_rest(&agent, 2 * names.len()).await?;
     let expires = renewed + MISSED * SHORT;
@@ -124,7 +127,7 @@ pub(super) async fn expiry(programs: &Programs, scene: &Scene, table: &mut Table
     let ours = spending?.end(scene).await?;
     let cpu = cpu_millis(agent.id())? - cpu;
     let requests = scene.requests(&since).await?.all();
-    let (many, against) = (names.len(), "the same two patches of each");
+    let against = "the same two patches of each";
     let what = |rest: &str| format!("{many} leases expire at once: {rest}");
     let (all, most) = (what("until all are tainted"), Some(1.3));
     table.add(row(all, ours.wall(), against, floor.wall(), most))?;
@@ -152,17 +155,6 @@ pub(super) async fn expiry(programs: &Programs, scene: &Scene, table: &mut Table
     table.add(verbs(what, &ours.verbs, against, &floor.verbs))
 }
 
-/// Seconds since 1970.
-pub(super) fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    i64::try_from(since.unwrap_or_default().as_secs()).unwrap_or_default()
-}
-
-/// A time as a lease has it.
-fn micro(seconds: i64) -> String {
-    format_rfc3339(seconds).replace('Z', ".000000Z")
-}
-
 /// Runs a request for each cluster, not all at once.
 async fn for_each(names: &[String], send: impl AsyncFn(&str) -> kube::Result<()>) -> Result<()> {
     let requests = stream::iter(names).map(|name| send(name));
@@ -173,42 +165,22 @@ async fn for_each(names: &[String], send: impl AsyncFn(&str) -> kube::Result<()>
     Ok(())
 }
 
-/// Makes every cluster available and untainted, with a namespace, and a lease that was renewed at a time and has a duration.
-pub(super) async fn prepare(
-    scene: &Scene,
-    names: &[String],
-    (renewed, duration): (i64, i64),
-) -> Result<()> {
+/// Makes every cluster available and untainted again, with a lease that is renewed now and has a duration.
+async fn renew_all(scene: &Scene, names: &[String], (renewed, duration): (i64, i64)) -> Result<()> {
     let clusters = api(&scene.client, MANAGED, None);
-    let mut how = PatchParams::apply("transom-bench-floor");
-    how.field_validation = Some(kube::api::ValidationDirective::Ignore);
     let merged = PatchParams::default();
-    let condition = |kind: &str| json!({"type": kind, "status": "True", "reason": "Measured", "message": "measured", "lastTransitionTime": "2026-11-21T08:00:00Z"});
-    let status = Patch::Merge(json!({"status": {"conditions": [
-        condition("HubAcceptedManagedCluster"), condition("ManagedClusterConditionAvailable"),
-        condition("ManagedClusterConditionClockSynced")]}}));
+    let status = Patch::Merge(json!({"status": {"conditions": hub::conditions()}}));
     let spec =
         Patch::Merge(json!({"spec": {"leaseDurationSeconds": duration, "taints": Value::Null}}));
     for_each(names, async |name| {
-        let namespace =
-            json!({"apiVersion": "v1", "kind": NAMESPACE.2, "metadata": {"name": name}});
-        let namespaces = api(&scene.client, NAMESPACE, None);
-        namespaces
-            .patch(name, &how, &Patch::Apply(namespace))
-            .await?;
-        let lease = json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": LEASE.2, "metadata": {"name": NAME},
-            "spec": {"holderIdentity": NAME, "renewTime": micro(renewed)},
-        });
-        let leases = api(&scene.client, LEASE, Some(name));
-        leases.patch(NAME, &how, &Patch::Apply(lease)).await?;
         clusters.patch(name, &merged, &spec).await?;
         clusters
             .patch_status(name, &merged, &status)
             .await
             .map(drop)
     })
-    .await
+    .await?;
+    renew(scene, names, renewed).await
 }
 
 /// One heartbeat of each.
@@ -217,7 +189,7 @@ async fn renew(scene: &Scene, names: &[String], at: i64) -> Result<()> {
     for_each(names, async |name| {
         let leases: Api<DynamicObject> = api(&scene.client, LEASE, Some(name));
         leases
-            .patch(NAME, &PatchParams::default(), &beat)
+            .patch(LEASE_NAME, &PatchParams::default(), &beat)
             .await
             .map(drop)
     })

@@ -2,15 +2,14 @@
 //! `availability` and `built-in-taints`), beside a program that only lists what the agent watches.
 
 use super::fleet::{Scene, allowance};
-use super::leases::{self, start};
+use super::hub::{self, LONG, Lease, say};
+use super::leases::start;
 use super::spent::Runs;
-use super::taints::names;
 use super::{ALLOWED, count, row};
-use crate::floor::server::{MANAGED, api};
 use crate::process::Programs;
 use crate::table::{Figure, Table};
 use anyhow::{Context as _, Result};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use transom_core::metrics::{QUEUE, RECONCILES};
 use transom_test_cluster::wait;
 
@@ -22,10 +21,12 @@ const RESTARTS: usize = 5;
 const DEADLINE: Duration = Duration::from_secs(600);
 
 /// The first run makes what is there at each restart; it is not measured.
-pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Table) -> Result<()> {
-    let names = names(&api(&scene.client, MANAGED, None)).await?;
-    let many = names.len();
-    leases::prepare(scene, &names, (leases::now(), leases::LONG)).await?;
+pub(super) async fn measure(
+    programs: &Programs,
+    (scene, many): (&Scene, usize),
+    table: &mut Table,
+) -> Result<()> {
+    hub::install(scene, many, Lease::LeftToTheAgent(LONG)).await?;
     let policies = scene.policies(&POLICIES)?;
     let words = [
         "run",
@@ -36,12 +37,17 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
         &policies,
     ];
     // What waits for something else that is made comes in a second run.
-    for _ in 0..2 {
+    for run in ["first", "second"] {
+        let start = Instant::now();
         let mut first = Runs::default();
         first
             .add(scene, &mut programs.transom(&words))
             .await
             .context("failed to register the clusters")?;
+        say(&format!(
+            "{run} run of the agent: {:.0} s",
+            start.elapsed().as_secs_f64()
+        ))?;
     }
     let list = ["server", "--kubeconfig", &scene.floor, "list-hub"];
     let (mut ours, mut floor) = (Runs::default(), Runs::default());
