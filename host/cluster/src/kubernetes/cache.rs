@@ -255,8 +255,8 @@ fn selects(labels: &Selector, kept: &Kept) -> bool {
     let Content::Body(bytes) = &kept.content else {
         return true;
     };
-    let there = decode::labels(bytes);
-    labels.selects(|key| there.get(key).map(AsRef::as_ref))
+    let there = decode::labels(bytes, |key| labels.has(key));
+    labels.selects(|key| there.get(key))
 }
 
 /// The newer of two states of an object.
