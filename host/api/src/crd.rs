@@ -72,80 +72,79 @@ fn of<T: JsonSchema>() -> Value {
     )
 }
 
-/// What `kubectl get` shows.
+/// What `kubectl get` shows: name, type, path and description of each column.
+const COLUMNS: [[&str; 4]; 11] = [
+    [
+        "Primary",
+        "string",
+        ".spec.primary.kind",
+        "Kind of the objects that the policy is about.",
+    ],
+    [
+        "Ready",
+        "string",
+        ".status.conditions[?(@.type=='Ready')].status",
+        "Whether the policy is loaded, watched and healthy.",
+    ],
+    [
+        "Reason",
+        "string",
+        ".status.conditions[?(@.type=='Ready')].reason",
+        "Why the policy is not ready, in one word.",
+    ],
+    [
+        "Active",
+        "string",
+        ".status.revision.id",
+        "Short digest of the active revision.",
+    ],
+    [
+        "Candidate",
+        "string",
+        ".status.candidate.id",
+        "Short digest of the newest revision, while it is not active.",
+    ],
+    [
+        "Gate",
+        "string",
+        ".status.candidate.gate",
+        "The gate at which the candidate stands.",
+    ],
+    [
+        "Applied",
+        "integer",
+        ".status.counts.applied",
+        "Primaries whose objects match the desired state.",
+    ],
+    [
+        "Waiting",
+        "integer",
+        ".status.counts.waiting",
+        "Primaries that need something that does not exist yet.",
+    ],
+    [
+        "Held",
+        "integer",
+        ".status.counts.held",
+        "Primaries that are left unchanged on purpose.",
+    ],
+    [
+        "Failed",
+        "integer",
+        ".status.counts.failed",
+        "Primaries whose reconcile failed.",
+    ],
+    [
+        "Age",
+        "date",
+        ".metadata.creationTimestamp",
+        "Time since the policy was created.",
+    ],
+];
+
 fn columns() -> Value {
-    let column = |name: &str, kind: &str, path: &str, about: &str| json!({"name": name, "type": kind, "jsonPath": path, "description": about});
-    let status = |condition: &str, field: &str| {
-        format!(".status.conditions[?(@.type=='{condition}')].{field}")
-    };
-    json!([
-        column(
-            "Primary",
-            "string",
-            ".spec.primary.kind",
-            "Kind of the objects that the policy is about."
-        ),
-        column(
-            "Ready",
-            "string",
-            &status("Ready", "status"),
-            "Whether the policy is loaded, watched and healthy."
-        ),
-        column(
-            "Reason",
-            "string",
-            &status("Ready", "reason"),
-            "Why the policy is not ready, in one word."
-        ),
-        column(
-            "Active",
-            "string",
-            ".status.revision.id",
-            "Short digest of the active revision."
-        ),
-        column(
-            "Candidate",
-            "string",
-            ".status.candidate.id",
-            "Short digest of the newest revision, while it is not active."
-        ),
-        column(
-            "Gate",
-            "string",
-            ".status.candidate.gate",
-            "The gate at which the candidate stands."
-        ),
-        column(
-            "Applied",
-            "integer",
-            ".status.counts.applied",
-            "Primaries whose objects match the desired state."
-        ),
-        column(
-            "Waiting",
-            "integer",
-            ".status.counts.waiting",
-            "Primaries that need something that does not exist yet.",
-        ),
-        column(
-            "Held",
-            "integer",
-            ".status.counts.held",
-            "Primaries that are left unchanged on purpose."
-        ),
-        column(
-            "Failed",
-            "integer",
-            ".status.counts.failed",
-            "Primaries whose reconcile failed."
-        ),
-        column(
-            "Age",
-            "date",
-            ".metadata.creationTimestamp",
-            "Time since the policy was created."
-        ),
-    ])
+    let column = |[name, kind, path, about]: [&str; 4]| json!({"name": name, "type": kind, "jsonPath": path, "description": about});
+    COLUMNS.into_iter().map(column).collect()
 }
 
 /// Converts a JSON schema of `schemars` to a structural schema of Kubernetes. It never loosens the schema: what it

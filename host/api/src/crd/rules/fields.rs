@@ -2,6 +2,39 @@
 
 use super::*;
 
+/// Those of the primaries.
+pub(super) fn of_primary() -> Vec<(&'static str, Value)> {
+    vec![
+        ("cluster", text(CONNECTION, LABEL)),
+        ("apiVersion", text(VERSION, API_VERSION)),
+        ("kind", text(KIND, LABEL)),
+        ("namespaces", list(MANY)),
+        ("namespaces[]", text(NAMESPACES, PATTERN)),
+    ]
+}
+
+/// Those of a guest.
+pub(super) fn of_guest() -> Vec<(&'static str, Value)> {
+    vec![
+        ("component", any(PLACE)),
+        ("digest", json!({"pattern": "^sha256:[0-9a-f]{64}$"})),
+        ("capabilities", set(1)),
+    ]
+}
+
+/// Those of the grant.
+pub(super) fn of_grant(template: &str) -> Vec<(&'static str, Value)> {
+    let named =
+        json!({"type": "string", "minLength": 1, "maxLength": TEMPLATE, "pattern": template});
+    vec![
+        ("names", texts(named)),
+        ("read", map(MANY, "role")),
+        ("ask", list(FEW)),
+        ("write", json!({"maxItems": FEW})),
+        ("finalizer", text(FINALIZER, TAINT_KEY)),
+    ]
+}
+
 /// Those of a read grant.
 pub(super) fn of_read(names: &str) -> Vec<(&'static str, Value)> {
     vec![
@@ -85,6 +118,13 @@ pub(super) fn of_expression(label: &Value) -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// Those of the signatures that are demanded.
+pub(super) fn of_verify() -> Vec<(&'static str, Value)> {
+    let mut keys = map(FEW, "name");
+    keys["minItems"] = json!(1);
+    vec![("keys", keys)]
+}
+
 /// Those of a key of signatures.
 pub(super) fn of_key() -> Vec<(&'static str, Value)> {
     vec![
@@ -118,6 +158,28 @@ pub(super) fn of_status() -> Vec<(&'static str, Vec<(&'static str, Value)>)> {
             ],
         ),
     ]
+}
+
+/// Those of ownership.
+pub(super) fn of_own(label: Value) -> Vec<(&'static str, Value)> {
+    let annotation = json!({"type": "string", "maxLength": ANNOTATION});
+    vec![
+        ("keepUntilAbsent", json!({"maxItems": FEW})),
+        ("keepUntilAbsent[]", text(ROLE, LABEL)),
+        ("labels", texts(label)),
+        ("annotations", texts(annotation)),
+    ]
+}
+
+/// Those of what one call of a guest may use.
+pub(super) fn of_budget() -> Vec<(&'static str, Value)> {
+    vec![("timeMilliseconds", json!({"minimum": 1}))]
+}
+
+/// Those of how a new revision becomes active.
+pub(super) fn of_rollout() -> Vec<(&'static str, Value)> {
+    let (least, most) = HISTORY;
+    vec![("history", json!({"minimum": least, "maximum": most}))]
 }
 
 /// Those of what becomes of what was applied while a guest fails.
@@ -173,4 +235,14 @@ pub(super) fn list(most: usize) -> Value {
 
 pub(super) fn set(most: usize) -> Value {
     json!({"maxItems": most, "x-kubernetes-list-type": "set"})
+}
+
+/// A map of few texts.
+fn texts(value: Value) -> Value {
+    json!({"maxProperties": FEW, "additionalProperties": value})
+}
+
+/// A list whose elements differ in the field `key`.
+fn map(most: usize, key: &str) -> Value {
+    json!({"maxItems": most, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]})
 }
