@@ -2,6 +2,8 @@
 //! compile them.
 
 mod builtin;
+
+mod fetch;
 pub mod folder;
 mod gathered;
 mod location;
@@ -10,6 +12,7 @@ pub mod signature;
 mod sources;
 
 pub use builtin::builtin_names;
+pub use fetch::{Artifact, FetchError};
 pub use gathered::{Contents, Gathered, Held, Pulled, Unread};
-pub use location::{Artifact, Base, FetchError, Location, MAX_BYTES};
+pub use location::{Base, Location, MAX_BYTES};
 pub use sources::Sources;

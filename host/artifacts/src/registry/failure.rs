@@ -22,19 +22,9 @@ pub(super) fn failed(attempt: &str, image: &Image, error: &OciDistributionError)
     }
 }
 
+/// Why a request failed, in one word and for people.
 pub(super) fn why(error: &OciDistributionError) -> (KnownReason, String) {
     use OciDistributionError as E;
-    let not_found = || {
-        (
-            KnownReason::ComponentNotFound,
-            "the registry does not have it".to_owned(),
-        )
-    };
-    let forbidden = || {
-        let why = "the registry refuses access; check the credentials of --registry-config";
-        (KnownReason::RegistryForbidden, why.to_owned())
-    };
-    let unavailable = |why: String| (KnownReason::RegistryUnavailable, why);
     match error {
         E::UnauthorizedError { .. } | E::AuthenticationFailure(_) => forbidden(),
         E::ServerError {
@@ -45,24 +35,8 @@ pub(super) fn why(error: &OciDistributionError) -> (KnownReason, String) {
             unavailable(format!("the registry answered with status {code}"))
         }
         E::RegistryError { envelope, .. } => {
-            let has = |codes: &[OciErrorCode]| {
-                envelope.errors.iter().any(|one| codes.contains(&one.code))
-            };
-            use OciErrorCode as C;
-            if has(&[C::Unauthorized, C::Denied]) {
-                forbidden()
-            } else if has(&[
-                C::ManifestUnknown,
-                C::NameUnknown,
-                C::BlobUnknown,
-                C::NotFound,
-            ]) {
-                not_found()
-            } else if has(&[C::Toomanyrequests]) {
-                unavailable("the registry takes no more requests for now".to_owned())
-            } else {
-                unavailable("the registry refused the request".to_owned())
-            }
+            let codes: Vec<_> = envelope.errors.iter().map(|one| &one.code).collect();
+            refused(&codes)
         }
         E::DigestError(_) => {
             let why = "the registry sent other bytes than the digest says";
@@ -83,4 +57,38 @@ pub(super) fn why(error: &OciDistributionError) -> (KnownReason, String) {
         E::RegistryTokenDecodeError(_) => unavailable("its token cannot be read".to_owned()),
         _ => unavailable("the registry does not answer as the protocol says".to_owned()),
     }
+}
+
+/// Why a registry refused a request, by the codes of its answer.
+fn refused(codes: &[&OciErrorCode]) -> (KnownReason, String) {
+    use OciErrorCode as C;
+    let has = |named: &[C]| codes.iter().any(|code| named.contains(code));
+    if has(&[C::Unauthorized, C::Denied]) {
+        forbidden()
+    } else if has(&[
+        C::ManifestUnknown,
+        C::NameUnknown,
+        C::BlobUnknown,
+        C::NotFound,
+    ]) {
+        not_found()
+    } else if has(&[C::Toomanyrequests]) {
+        unavailable("the registry takes no more requests for now".to_owned())
+    } else {
+        unavailable("the registry refused the request".to_owned())
+    }
+}
+
+fn not_found() -> (KnownReason, String) {
+    let why = "the registry does not have it";
+    (KnownReason::ComponentNotFound, why.to_owned())
+}
+
+fn forbidden() -> (KnownReason, String) {
+    let why = "the registry refuses access; check the credentials of --registry-config";
+    (KnownReason::RegistryForbidden, why.to_owned())
+}
+
+fn unavailable(why: String) -> (KnownReason, String) {
+    (KnownReason::RegistryUnavailable, why)
 }
