@@ -12,6 +12,8 @@ mod events;
 mod follow;
 mod lease;
 mod policy_status;
+mod read;
+mod requests;
 mod resources;
 mod send;
 mod server;
@@ -35,27 +37,16 @@ pub use shared::Observations;
 pub use watching::{Health, WatchHealth};
 pub use write::Writer;
 
-use crate::ReadFailure;
 use follow::Follow;
 use resources::Resources;
 use shared::Shared;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use store::Fault;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
-use transom_api::KnownReason;
-use transom_core::object::Object;
 use transom_core::observation::Unreadable;
-use transom_core::policy::selector::Selector;
-use transom_core::reference::ObjectRef;
-use transom_core::stamp::Stamp;
 use transom_core::watches::{Keep, Scope, Watches};
-
-/// How long a read waits for the list of a watch that covers its object.
-const LISTING: Duration = Duration::from_secs(30);
 
 /// One API server as a cluster. Safe to share between threads; dropping it ends its watches.
 pub struct Kubernetes {
@@ -218,143 +209,6 @@ impl Kubernetes {
             feed: self.shared.listen(),
             shared: Arc::clone(&self.shared),
         }
-    }
-
-    /// Reads an object: from the cache where a completely listed watch covers it, else from the API server. While a
-    /// covering watch is being listed, the read waits for it instead of sending a GET: a GET needs a right that the
-    /// watch does not. `None` when the object does not exist or its kind is not served.
-    ///
-    /// # Errors
-    /// `InvalidObject` or `ObjectTooLarge` when the object cannot be used; `ReadForbidden`, `ServerUnavailable` or
-    /// `ReadFailed` when the API server gives no usable answer.
-    pub async fn read(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
-        if let Some(known) = self.shared.known(reference) {
-            return known;
-        }
-        let listed = timeout(LISTING, self.shared.listed_about(reference)).await;
-        if let Some(known) = self.shared.known(reference) {
-            return known;
-        }
-        match self.shared.unlisted(reference) {
-            Some(failure) => Err(failure),
-            None if listed.is_err() => {
-                let message = format!("its kind was not listed within {} s", LISTING.as_secs());
-                let reason = KnownReason::ServerUnavailable;
-                Err(shared::failure(reference, &Fault { reason, message }))
-            }
-            None => self.shared.ask(reference).await,
-        }
-    }
-
-    /// Upper bound of the bytes that a cached object takes once it is decoded; `None` when it must be requested.
-    pub fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
-        self.shared.weigh(reference)
-    }
-
-    /// Requests an object and merges the answer into the cache.
-    ///
-    /// # Errors
-    /// The errors of [`Kubernetes::read`].
-    pub async fn read_fresh(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
-        let asking = self.shared.asking(reference);
-        let read = self.shared.ask(reference).await?;
-        self.shared.learnt(reference, read.as_ref(), &asking);
-        Ok(read)
-    }
-
-    /// Requests an object before an action that cannot be undone, because a watch may lag. Sends a LIST of the one
-    /// name, for which the rights of the watch suffice, and merges the answer into the cache.
-    ///
-    /// # Errors
-    /// The errors of [`Kubernetes::read`], and `KindMissing` when its kind is not served now: that does not prove that
-    /// the object is gone.
-    pub async fn confirm(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
-        let asking = self.shared.asking(reference);
-        let read = self.shared.confirm(reference).await?;
-        self.shared.learnt(reference, read.as_ref(), &asking);
-        Ok(read)
-    }
-
-    /// Requests an object with all its fields, and leaves the cache as it is. Sends a LIST of the one name, for which the
-    /// rights of a watch suffice.
-    ///
-    /// # Errors
-    /// The errors of [`Kubernetes::confirm`].
-    pub async fn read_whole(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
-        self.shared.list_one(reference).await
-    }
-
-    /// Requests the objects of the kind and namespace of `like`, or only those that have a label, and leaves the cache as
-    /// it is. Objects that cannot be used are left out.
-    ///
-    /// # Errors
-    /// The errors of [`Kubernetes::confirm`].
-    pub async fn list_whole(
-        &self,
-        like: &ObjectRef,
-        label: Option<(&str, &str)>,
-    ) -> Result<Vec<Object>, ReadFailure> {
-        self.shared.list_whole(like, label).await
-    }
-
-    /// Requests the metadata of the object that `place` names, or of all of its kind and namespace if it names none, whose
-    /// labels are selected. Sends LISTs, for which the rights of a watch suffice, and leaves the cache as it is. Empty when
-    /// the kind is not served.
-    ///
-    /// # Errors
-    /// The errors of [`Kubernetes::read`].
-    pub async fn list_metadata(
-        &self,
-        place: &ObjectRef,
-        labels: &Selector,
-    ) -> Result<Vec<Object>, ReadFailure> {
-        self.shared.list_metadata(place, labels).await
-    }
-
-    /// Reads an object for a resync: requests it when only an answer reported its state, and no watch has confirmed it.
-    ///
-    /// # Errors
-    /// The errors of [`Kubernetes::read`].
-    pub async fn read_confirmed(
-        &self,
-        reference: &ObjectRef,
-    ) -> Result<Option<Object>, ReadFailure> {
-        let unconfirmed = self.shared.cache().is_unconfirmed(reference);
-        match unconfirmed {
-            true => self.confirm(reference).await,
-            false => self.read(reference).await,
-        }
-    }
-
-    /// The watched objects of a kind, in a namespace or in all; sorted.
-    pub fn list(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Vec<ObjectRef> {
-        let every = Selector::default();
-        let cache = self.shared.cache();
-        cache.list(api_version, kind, namespace, &every)
-    }
-
-    /// The watched objects that carry the agent's stamp.
-    pub fn stamped(&self) -> Vec<Object> {
-        let ours = self.shared.cache().ours();
-        ours.iter()
-            .filter_map(|reference| self.stamped_one(reference))
-            .collect()
-    }
-
-    /// The watched objects of a kind that carry the stamp of a policy.
-    pub fn made(&self, policy: &str, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
-        let mut ours = self.shared.cache().ours();
-        ours.retain(|reference| reference.api_version == api_version && reference.kind == kind);
-        let of_policy = |reference: &ObjectRef| {
-            let object = self.shared.last_heard(reference);
-            object.is_some_and(|object| Stamp::is_of(&object, policy))
-        };
-        ours.into_iter().filter(of_policy).collect()
-    }
-
-    fn stamped_one(&self, reference: &ObjectRef) -> Option<Object> {
-        let object = self.shared.last_heard(reference)?;
-        Stamp::read(&object).is_some().then_some(object)
     }
 
     /// Every watch that cannot be followed now, and every object that cannot be used now.
