@@ -55,11 +55,8 @@ impl Inner {
     /// The code of these bytes: at once when a guest already runs it, else compiled after those before it. In haste
     /// only what is cheap to compile is compiled.
     pub(crate) fn compiled(&self, bytes: &[u8], hasty: bool) -> Result<Arc<Compiled>, LoadError> {
-        at_most(
-            "its size in bytes",
-            bytes.len() as u64,
-            self.options.max_component_bytes,
-        )?;
+        let size = bytes.len() as u64;
+        at_most("its size in bytes", size, self.options.max_component_bytes)?;
         let digest = digest(bytes);
         if let Some(found) = self.find(&digest) {
             return Ok(found);
@@ -106,7 +103,7 @@ impl Inner {
         let compiled = Arc::new(Compiled {
             component,
             digest: digest.clone(),
-            size: bytes.len() as u64,
+            size,
             counted,
         });
         self.take(&compiled)?;
