@@ -1,49 +1,17 @@
 //! Decides which primary writes a target when several want it. A plain value, keyed by target over all policies. A
 //! primary that is held keeps its claims, so that no other primary wins a target meanwhile (ADR 0016).
 
-use crate::object::Object;
+mod contender;
+
 use crate::policy::{Policy, WriteRule};
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::watches;
 use crate::work::Key;
+pub use contender::Contender;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
-
-/// A primary that wants a target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contender {
-    /// Policy and primary.
-    pub key: Key,
-    /// uid of the primary, empty when it has none.
-    pub uid: String,
-    /// When the primary was created, in seconds since 1970.
-    pub created_seconds: Option<i64>,
-}
-
-impl Contender {
-    /// The contender for a primary; without uid and creation time when the primary cannot be read.
-    pub fn of(key: &Key, primary: Option<&Object>) -> Self {
-        let uid = primary.map(Object::uid).unwrap_or_default().to_owned();
-        Self {
-            key: key.clone(),
-            uid,
-            created_seconds: primary.and_then(Object::created_seconds),
-        }
-    }
-
-    /// Orders contenders: older first, without a creation time last; then by namespace, name, and the rest of the key.
-    fn rank(&self) -> (i64, Option<&str>, &str, &Key) {
-        let created = self.created_seconds.unwrap_or(i64::MAX);
-        (
-            created,
-            self.key.primary.namespace.as_deref(),
-            &self.key.primary.name,
-            &self.key,
-        )
-    }
-}
 
 /// What a contender may do with its target.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -153,50 +153,60 @@ pub(crate) fn possible(object: &ObjectRef) -> Result<(), Failure> {
 
 fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<(), Failure> {
     let place = &need.reference;
+    let broken = |message| Err(Failure::known(KnownReason::ContractBroken, message));
+    let beyond = |rule: &ReadRule| {
+        let granted = format!("; granted: {}", rule.shown(data));
+        Err(not_granted(need, &granted))
+    };
     match &need.form {
-        Form::Outcome | Form::FailedWrite if *place == data.object.reference => return Ok(()),
-        Form::Access(review) if *place == data.object.reference => {
-            return policy.may_ask(review, data);
-        }
-        Form::Outcome | Form::FailedWrite | Form::Access(_) => {
-            let message = format!("the guest asks about {place}, which is not its primary");
-            return Err(Failure::known(KnownReason::ContractBroken, message));
-        }
-        Form::Every(_) | Form::Count(_) if place.name.is_empty() => {
-            namespace_possible(place)?;
-        }
+        Form::Outcome | Form::FailedWrite | Form::Access(_)
+            if *place != data.object.reference => broken(format!(
+            "the guest asks about {place}, which is not its primary"
+        )),
+        Form::Outcome | Form::FailedWrite => Ok(()),
+        Form::Access(review) => policy.may_ask(review, data),
+        Form::Every(_) | Form::Count(_) if !place.name.is_empty() => broken(format!(
+            "the guest asks about every object, and names {place}"
+        )),
         Form::Every(_) | Form::Count(_) => {
-            let message = format!("the guest asks about every object, and names {place}");
-            return Err(Failure::known(KnownReason::ContractBroken, message));
+            namespace_possible(place)?;
+            let rule = rule(policy, need)?;
+            match (rule.admits_every(place, data), rule.every) {
+                (Some(_), _) => Ok(()),
+                (None, Some(_)) => beyond(rule),
+                (None, None) => {
+                    let why = ": the role does not grant sets; add `every`";
+                    Err(not_granted(need, why))
+                }
+            }
         }
-        _ => possible(place)?,
+        _ => {
+            possible(place)?;
+            let rule = rule(policy, need)?;
+            match rule.admits(place, data) {
+                true => bind_form(rule, need),
+                false => beyond(rule),
+            }
+        }
     }
-    let refused = |why: &str| {
-        let message = format!(
-            "the policy does not grant reading {} as `{}`{why}",
-            need.reference, need.role
-        );
-        Err(Failure::known(KnownReason::ReadNotGranted, message))
+}
+
+/// The rule of the grant with the role of a need.
+fn rule<'a>(policy: &'a Policy, need: &Need) -> Result<&'a ReadRule, Failure> {
+    if let Some(rule) = policy.read(&need.role) {
+        return Ok(rule);
+    }
+    let roles: Vec<&str> = policy.reads.iter().map(|rule| rule.role.as_str()).collect();
+    let roles = match roles.as_slice() {
+        [] => "none".to_owned(),
+        roles => roles.join(", "),
     };
-    let Some(rule) = policy.read(&need.role) else {
-        let roles: Vec<&str> = policy.reads.iter().map(|rule| rule.role.as_str()).collect();
-        let roles = if roles.is_empty() {
-            "none".to_owned()
-        } else {
-            roles.join(", ")
-        };
-        return refused(&format!("; its roles are {roles}"));
-    };
-    if matches!(need.form, Form::Every(_) | Form::Count(_)) {
-        return match (rule.admits_every(place, data), rule.every) {
-            (Some(_), _) => Ok(()),
-            (None, Some(_)) => refused(&format!("; granted: {}", rule.shown(data))),
-            (None, None) => refused(": the role does not grant sets; add `every`"),
-        };
-    }
-    if !rule.admits(&need.reference, data) {
-        return refused(&format!("; granted: {}", rule.shown(data)));
-    }
+    Err(not_granted(need, &format!("; its roles are {roles}")))
+}
+
+/// Checks that a kind may be read in the form of a need.
+fn bind_form(rule: &ReadRule, need: &Need) -> Result<(), Failure> {
+    let refused = |why: &str| Err(not_granted(need, why));
     let secret = is_secret(&rule.api_version, &rule.kind);
     match &need.form {
         Form::Presence => Ok(()),
@@ -222,6 +232,12 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
         | Form::FailedWrite
         | Form::Access(_) => refused(": its kind cannot be read in this form"),
     }
+}
+
+fn not_granted(need: &Need, why: &str) -> Failure {
+    let (place, role) = (&need.reference, &need.role);
+    let message = format!("the policy does not grant reading {place} as `{role}`{why}");
+    Failure::known(KnownReason::ReadNotGranted, message)
 }
 
 /// Checks that each key of a Secret is granted, and asked for once.

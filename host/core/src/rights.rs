@@ -5,9 +5,11 @@ mod admission;
 pub mod kinds;
 mod least;
 mod own;
+mod verb;
 mod writes;
 
 pub use least::every_secret;
+pub use verb::Verb;
 
 use crate::policy::{Policy, ReadRule, Target};
 use crate::reference::{LOCAL, is_secret};
@@ -26,50 +28,6 @@ pub const LIMITS: &str = "transom-limits";
 
 /// The namespace for Events about cluster-scoped objects.
 const EVENTS_OF_CLUSTER: &str = "default";
-
-/// What may be done, in the order in which it is shown.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verb {
-    /// Read one by name.
-    Get,
-    /// Read all.
-    List,
-    /// Follow changes.
-    Watch,
-    /// Make.
-    Create,
-    /// Replace.
-    Update,
-    /// Change fields.
-    Patch,
-    /// Remove.
-    Delete,
-    /// What the agent itself never does, and hands on: `renew`.
-    Other(Arc<str>),
-}
-
-impl Verb {
-    /// As RBAC spells it.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Get => "get",
-            Self::List => "list",
-            Self::Watch => "watch",
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Patch => "patch",
-            Self::Delete => "delete",
-            Self::Other(verb) => verb,
-        }
-    }
-
-    fn of(text: &str) -> Self {
-        use Verb::{Create, Delete, Get, List, Patch, Update, Watch};
-        let known = [Get, List, Watch, Create, Update, Patch, Delete];
-        let known = known.into_iter().find(|verb| verb.as_str() == text);
-        known.unwrap_or_else(|| Self::Other(text.into()))
-    }
-}
 
 /// Why a right is needed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

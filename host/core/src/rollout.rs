@@ -1,15 +1,16 @@
 //! The rollout of a policy: what makes a revision, the gates that a candidate passes in their order, and the decision
 //! about it. Asks no guest and reads no clock.
 
+mod gate;
 pub mod history;
 pub mod rehearsal;
 
 use crate::catalogue::Revision;
 use crate::digest::Digest;
-use crate::failure::failing::is_fault;
 use crate::limits;
 use crate::plan::fleet::{FleetPlan, Listed};
 use crate::reference::ObjectRef;
+pub use gate::Gate;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -63,81 +64,6 @@ pub fn short(id: &Digest) -> String {
     let id = id.to_string();
     let hex = id.trim_start_matches("sha256:");
     hex.chars().take(SHORT).collect()
-}
-
-/// What a new revision passes before it becomes active, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gate {
-    /// The manifest is valid, and fits beside other policies.
-    Manifest,
-    /// The components may come from where the policy says, and can be read.
-    Source,
-    /// Their bytes are the demanded ones.
-    Digest,
-    /// They are signed as the policy demands.
-    Signature,
-    /// They import what is granted only.
-    Imports,
-    /// They are guests of the world and the contract that the policy needs.
-    Contract,
-    /// They are compiled within the limits.
-    Compile,
-    /// They describe themselves.
-    Description,
-    /// They accept their settings.
-    Settings,
-    /// They give the answers that the cases expect which travel with them.
-    Cases,
-    /// On the live primaries they answer twice the same, within the limits and the grant.
-    Answers,
-    /// It changes no more than the limits of the policy allow in an interval, or that is approved.
-    Limits,
-    /// What changes is approved, where that is demanded.
-    Approval,
-}
-
-impl Gate {
-    /// One word, for people.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Manifest => "Manifest",
-            Self::Source => "Source",
-            Self::Digest => "Digest",
-            Self::Signature => "Signature",
-            Self::Imports => "Imports",
-            Self::Contract => "Contract",
-            Self::Compile => "Compile",
-            Self::Description => "Description",
-            Self::Settings => "Settings",
-            Self::Cases => "Cases",
-            Self::Answers => "Answers",
-            Self::Limits => "Limits",
-            Self::Approval => "Approval",
-        }
-    }
-
-    /// The gate at which a revision is refused for a reason while it is loaded.
-    pub fn of(reason: KnownReason) -> Self {
-        match reason {
-            KnownReason::ComponentNotAllowed
-            | KnownReason::ComponentNotFound
-            | KnownReason::RegistryUnavailable
-            | KnownReason::RegistryForbidden
-            | KnownReason::ReadForbidden
-            | KnownReason::ReadFailed
-            | KnownReason::ServerUnavailable => Self::Source,
-            KnownReason::DigestMismatch => Self::Digest,
-            KnownReason::SignatureMissing | KnownReason::SignatureInvalid => Self::Signature,
-            KnownReason::ImportNotGranted => Self::Imports,
-            KnownReason::WorldMismatch => Self::Contract,
-            KnownReason::ComponentInvalid | KnownReason::ComponentTooLarge => Self::Compile,
-            KnownReason::DescriptionInvalid => Self::Description,
-            KnownReason::SettingsRefused => Self::Settings,
-            KnownReason::CasesInvalid | KnownReason::CasesFailed => Self::Cases,
-            reason if is_fault(reason) => Self::Description,
-            _ => Self::Manifest,
-        }
-    }
 }
 
 /// A revision that is not active yet.
@@ -222,8 +148,50 @@ pub fn approved(revision: &Revision, trial: &Trial, approved: &Approved) -> BTre
 
 /// Decides about a candidate.
 pub fn verdict(revision: &Revision, trial: &Trial, approved: &Approved) -> Verdict {
+    if let Some(verdict) = failed(trial) {
+        return verdict;
+    }
+    let of = trial.plan.primaries;
+    let (changed, all) = (of.would_change, of.total);
+    let plan = format!("the candidate would change something for {changed} of {all} primaries");
+    let limits = &revision.policy.limits;
+    let all = u32::try_from(all).unwrap_or(u32::MAX);
+    let mut limited = trial.limited.iter();
+    let beyond = limited.find(|(kind, count)| **count > limits::share(limits, **kind, all));
+    let digest = approval(&revision.id(), trial);
+    match (revision.policy.spec.rollout.mode, beyond) {
+        (ModeSpec::Automatic, None) => Verdict::Activate,
+        (ModeSpec::Automatic, Some(_)) if *approved == Approved::Digest(digest.clone()) => {
+            Verdict::Activate
+        }
+        (ModeSpec::Automatic, Some((kind, count))) => {
+            let (kind, most) = (kind.as_str(), limits::share(limits, *kind, all));
+            let message = format!(
+                "{plan}; {kind} for {count} of them, and spec.limits allows {most}; approve {digest}"
+            );
+            Verdict::Wait(Gate::Limits, KnownReason::LimitReached, message)
+        }
+        (ModeSpec::Shadow, _) => Verdict::Wait(Gate::Approval, KnownReason::Shadowing, plan),
+        (ModeSpec::Preview, _) => {
+            let (reason, why) = match approved {
+                Approved::Digest(approved) if *approved == digest => return Verdict::Activate,
+                Approved::Forbidden(why) => (KnownReason::ApprovalForbidden, format!("; {why}")),
+                Approved::Digest(_) => {
+                    let why = "; another plan was approved".to_owned();
+                    (KnownReason::PlanChanged, why)
+                }
+                Approved::Nothing => (KnownReason::ApprovalRequired, String::new()),
+            };
+            let message = format!("{plan}{why}; approve {digest}");
+            Verdict::Wait(Gate::Approval, reason, message)
+        }
+    }
+}
+
+/// What becomes of a candidate whose answers are not good, or not known.
+fn failed(trial: &Trial) -> Option<Verdict> {
     if let Some((reason, why)) = &trial.incomplete {
-        return Verdict::Wait(Gate::Answers, *reason, why.clone());
+        return Some(Verdict::Wait(Gate::Answers, *reason, why.clone()));
     }
     if let Some((_, reason, why)) = trial.faults.first() {
         let (count, all) = (trial.faults.len(), trial.plan.primaries.total);
@@ -231,7 +199,7 @@ pub fn verdict(revision: &Revision, trial: &Trial, approved: &Approved) -> Verdi
         let message = format!(
             "the candidate fails for {count} of {all} primaries and the active revision does not ({named}): {why}"
         );
-        return Verdict::Refuse(Gate::Answers, *reason, message);
+        return Some(Verdict::Refuse(Gate::Answers, *reason, message));
     }
     for (primaries, what) in [
         (&trial.unstable, "gives two answers to the same question"),
@@ -241,49 +209,14 @@ pub fn verdict(revision: &Revision, trial: &Trial, approved: &Approved) -> Verdi
             let (count, all) = (primaries.len(), trial.plan.primaries.total);
             let named = names(primaries.iter());
             let message = format!("the candidate {what} for {count} of {all} primaries ({named})");
-            return Verdict::Refuse(Gate::Answers, KnownReason::AnswerUnstable, message);
+            return Some(Verdict::Refuse(
+                Gate::Answers,
+                KnownReason::AnswerUnstable,
+                message,
+            ));
         }
     }
-    let of = trial.plan.primaries;
-    let (changed, all) = (of.would_change, of.total);
-    let plan = format!("the candidate would change something for {changed} of {all} primaries");
-    let limits = &revision.policy.limits;
-    let all = u32::try_from(all).unwrap_or(u32::MAX);
-    let mut limited = trial.limited.iter();
-    let beyond = limited.find(|(kind, count)| **count > limits::share(limits, **kind, all));
-    match (revision.policy.spec.rollout.mode, beyond) {
-        (ModeSpec::Automatic, None) => Verdict::Activate,
-        (ModeSpec::Automatic, Some((kind, count))) => {
-            let digest = approval(&revision.id(), trial);
-            if *approved == Approved::Digest(digest.clone()) {
-                return Verdict::Activate;
-            }
-            let (kind, most) = (kind.as_str(), limits::share(limits, *kind, all));
-            let message = format!(
-                "{plan}; {kind} for {count} of them, and spec.limits allows {most}; approve {digest}"
-            );
-            Verdict::Wait(Gate::Limits, KnownReason::LimitReached, message)
-        }
-        (ModeSpec::Shadow, _) => Verdict::Wait(Gate::Approval, KnownReason::Shadowing, plan),
-        (ModeSpec::Preview, _) => {
-            let digest = approval(&revision.id(), trial);
-            match approved {
-                Approved::Digest(approved) if *approved == digest => Verdict::Activate,
-                Approved::Forbidden(why) => {
-                    let message = format!("{plan}; {why}; approve {digest}");
-                    Verdict::Wait(Gate::Approval, KnownReason::ApprovalForbidden, message)
-                }
-                Approved::Digest(_) => {
-                    let message = format!("{plan}; another plan was approved; approve {digest}");
-                    Verdict::Wait(Gate::Approval, KnownReason::PlanChanged, message)
-                }
-                Approved::Nothing => {
-                    let message = format!("{plan}; approve {digest}");
-                    Verdict::Wait(Gate::Approval, KnownReason::ApprovalRequired, message)
-                }
-            }
-        }
-    }
+    None
 }
 
 /// What an approval names: this revision with this plan, and no other.

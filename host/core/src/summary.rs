@@ -19,7 +19,7 @@ pub use sum::{Standing, Sum, expected_seconds, is_overdue};
 use transom_api::policy::FailureMode;
 use transom_api::status::{
     CandidateStatus, Condition, ConditionStatus, ConditionType, FailingStatus, LimitsStatus,
-    MAX_LISTED, MAX_MESSAGE, PolicyStatus, RevisionStatus, WatchStatus,
+    MAX_LISTED, MAX_MESSAGE, PolicyStatus, RevisionStatus, UsageStatus, WatchStatus,
 };
 use transom_api::{KnownReason, State};
 
@@ -52,31 +52,51 @@ pub fn of(known: Known<'_>, sum: &Sum) -> PolicyStatus {
         decide: digest(&revision.decide),
         trigger: revision.trigger.as_ref().map(digest),
     });
-    let watch_errors = known.watch_errors.iter();
-    let watch_errors = watch_errors.filter(|watch| concerns(entry, watch));
-    let mut watch_errors: Vec<_> = watch_errors.cloned().collect();
-    watch_errors.sort();
-    watch_errors.dedup();
-    let waits = entry.candidate.as_ref().map(|candidate| candidate.reason);
-    let refused = entry.refused.as_ref().map(|refused| refused.reason);
-    let inactive = refused.or(waits);
-    let said = match (&entry.revision, inactive) {
-        // Never active: its needs and its health are unknown.
-        (None, Some(reason)) => {
-            let unknown = |kind| {
-                let message = "No revision of the policy is active.".to_owned();
-                said(kind, ConditionStatus::Unknown, reason.as_str(), message)
-            };
-            let (watched, healthy) = (ConditionType::Watched, ConditionType::Healthy);
-            [loaded(entry), unknown(watched), unknown(healthy)]
-        }
-        _ => {
-            let healthy = known
-                .limits
-                .map_or_else(|| sum.healthy(), |limits| sum.stopped(limits));
-            [loaded(entry), watched(&watch_errors), healthy]
-        }
-    };
+    let mut watch_errors = watch_errors(known);
+    let conditions = conditions(known, sum, &watch_errors);
+    watch_errors.truncate(MAX_LISTED);
+    for watch in &mut watch_errors {
+        watch.message = cut(&watch.message);
+    }
+    PolicyStatus {
+        observed_generation: entry.place.generation,
+        usage: usage(known, revision.as_ref()),
+        revision,
+        candidate: candidate(entry),
+        counts: sum.counts(),
+        conditions,
+        top_failures: sum.top_failures(),
+        waiting: sum.waiting(),
+        watch_errors,
+        limits: known.limits.cloned(),
+        failing: known.failing.cloned(),
+    }
+}
+
+/// The watches that fail and concern the policy, each once.
+fn watch_errors(known: Known<'_>) -> Vec<WatchStatus> {
+    let errors = known.watch_errors.iter();
+    let errors = errors.filter(|watch| concerns(known.entry, watch));
+    let mut errors: Vec<_> = errors.cloned().collect();
+    errors.sort();
+    errors.dedup();
+    errors
+}
+
+/// What the calls of the revision used. Another revision has another budget, or other guests.
+fn usage(known: Known<'_>, revision: Option<&RevisionStatus>) -> Vec<UsageStatus> {
+    let id = |revision: &RevisionStatus| revision.id.clone();
+    let is_same = |before: &&PolicyStatus| before.revision.as_ref().map(id) == revision.map(id);
+    let before = known.before.filter(is_same);
+    let before = before.map_or_else(Default::default, |before| before.usage.as_slice());
+    let usage = known.usage.map(|usage| usage.status(before));
+    usage.unwrap_or_default()
+}
+
+/// The conditions, with `Ready` first.
+fn conditions(known: Known<'_>, sum: &Sum, watch_errors: &[WatchStatus]) -> Vec<Condition> {
+    let entry = known.entry;
+    let said = of_revision(known, sum, watch_errors);
     let unfinished = unfinished(entry);
     let stalled = stalled(entry, sum);
     let ready = match &stalled {
@@ -92,32 +112,26 @@ pub fn of(known: Known<'_>, sum: &Sum) -> PolicyStatus {
     let has_one = |one: &Condition| one.kind == ConditionType::Stalled;
     let stalled = stalled.filter(|_| !unfinished.as_ref().is_some_and(has_one));
     let said = said.chain(unfinished).chain(stalled);
-    watch_errors.truncate(MAX_LISTED);
-    for watch in &mut watch_errors {
-        watch.message = cut(&watch.message);
+    said.map(|said| dated(said, known)).collect()
+}
+
+/// Whether a revision is loaded, watched and healthy.
+fn of_revision(known: Known<'_>, sum: &Sum, watch_errors: &[WatchStatus]) -> [Condition; 3] {
+    let entry = known.entry;
+    let waits = entry.candidate.as_ref().map(|candidate| candidate.reason);
+    let refused = entry.refused.as_ref().map(|refused| refused.reason);
+    if let (None, Some(reason)) = (&entry.revision, refused.or(waits)) {
+        // Never active: its needs and its health are unknown.
+        let unknown = |kind| {
+            let message = "No revision of the policy is active.".to_owned();
+            said(kind, ConditionStatus::Unknown, reason.as_str(), message)
+        };
+        let (watched, healthy) = (ConditionType::Watched, ConditionType::Healthy);
+        return [loaded(entry), unknown(watched), unknown(healthy)];
     }
-    // Another revision has another budget, or other guests.
-    let id = |revision: &Option<RevisionStatus>| revision.as_ref().map(|one| one.id.clone());
-    let before = known
-        .before
-        .filter(|before| id(&before.revision) == id(&revision));
-    let before = before.map(|before| before.usage.as_slice());
-    let usage = known
-        .usage
-        .map(|usage| usage.status(before.unwrap_or_default()));
-    PolicyStatus {
-        observed_generation: entry.place.generation,
-        usage: usage.unwrap_or_default(),
-        revision,
-        candidate: candidate(entry),
-        counts: sum.counts(),
-        conditions: said.map(|said| dated(said, known)).collect(),
-        top_failures: sum.top_failures(),
-        waiting: sum.waiting(),
-        watch_errors,
-        limits: known.limits.cloned(),
-        failing: known.failing.cloned(),
-    }
+    let limits = known.limits;
+    let healthy = limits.map_or_else(|| sum.healthy(), |limits| sum.stopped(limits));
+    [loaded(entry), watched(watch_errors), healthy]
 }
 
 /// The newest revision while it is not active; of one that could not even be loaded, only where it stopped.

@@ -1,5 +1,7 @@
 //! Which objects a connection must watch for the loaded policies, and which parts of them are kept.
 
+mod bound;
+mod cover;
 pub(crate) mod plan;
 #[cfg(test)]
 mod same;

@@ -143,27 +143,7 @@ fn granted(
         let granted = servers::granted(origin, terms);
         return refuse("server", KnownReason::ServerNotGranted, &what, &granted);
     }
-    let refuse_authority = |what: &str| {
-        let granted = match grant.ca.is_empty() {
-            true => "none".to_owned(),
-            false => format!("the CA of the inputs {}", grant.ca.join(", ")),
-        };
-        refuse(
-            "certificate-authority-data",
-            KnownReason::CANotGranted,
-            what,
-            &granted,
-        )
-    };
-    let known = |reference: &u32| (*reference as usize) < source.bundles.len();
-    let from_source = grant.ca.iter().any(|role| role == terms.source_role);
-    if !from_source && cluster.authorities.iter().any(known) {
-        return refuse_authority(&format!("the CA of the input {}", terms.source_role));
-    }
-    let had_one = matches!(origin.authority, AuthoritySource::Data(_));
-    if had_one && cluster.authorities.is_empty() && !cluster.insecure {
-        return refuse_authority("to drop the CA");
-    }
+    authorities(source, cluster, origin, terms, place)?;
     if cluster.insecure && !(grant.insecure == InsecureGrant::AsSource && origin.insecure) {
         let (what, granted) = (
             "to skip verification of the server",
@@ -192,6 +172,35 @@ fn granted(
         let granted = carried(grant.tls_server_name);
         let word = KnownReason::ServerNameNotGranted;
         return refuse("tls-server-name", word, "a TLS server name", granted);
+    }
+    Ok(())
+}
+
+/// Whether the certificate authorities of a cluster are granted.
+fn authorities(
+    source: &Source,
+    cluster: &ProposedCluster,
+    origin: &ClusterView,
+    terms: &Terms<'_>,
+    place: &Place,
+) -> Result<(), KubeconfigError> {
+    let grant = terms.grant;
+    let refuse = |what: &str| {
+        let granted = match grant.ca.is_empty() {
+            true => "none".to_owned(),
+            false => format!("the CA of the inputs {}", grant.ca.join(", ")),
+        };
+        let field = place.field("certificate-authority-data");
+        Err(field.refused(KnownReason::CANotGranted, what, &granted))
+    };
+    let known = |reference: &u32| (*reference as usize) < source.bundles.len();
+    let from_source = grant.ca.iter().any(|role| role == terms.source_role);
+    if !from_source && cluster.authorities.iter().any(known) {
+        return refuse(&format!("the CA of the input {}", terms.source_role));
+    }
+    let had_one = matches!(origin.authority, AuthoritySource::Data(_));
+    if had_one && cluster.authorities.is_empty() && !cluster.insecure {
+        return refuse("to drop the CA");
     }
     Ok(())
 }

@@ -43,6 +43,23 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Map<String, Value>> {
     }
 }
 
+/// What a document has beside the fields that every kubeconfig has.
+fn rest(document: &Map<String, Value>) -> Vec<(&String, &Value)> {
+    let known = [
+        "apiVersion",
+        "kind",
+        "clusters",
+        "users",
+        "contexts",
+        "current-context",
+    ];
+    let rest = document.iter();
+    let rest = rest.filter(|(key, _)| !known.contains(&key.as_str()));
+    let mut rest: Vec<_> = rest.collect();
+    rest.sort_by_key(|(key, _)| *key);
+    rest
+}
+
 impl<'d> Parts<'d> {
     /// The parts of a document.
     pub(crate) fn of(document: &'d Map<String, Value>) -> Self {
@@ -78,25 +95,12 @@ impl<'d> Parts<'d> {
             let values = values.map(|cluster| cluster.get(field).unwrap_or(&Value::Null));
             (field, values.collect())
         };
-        let known = [
-            "apiVersion",
-            "kind",
-            "clusters",
-            "users",
-            "contexts",
-            "current-context",
-        ];
-        let mut rest: Vec<_> = document
-            .iter()
-            .filter(|(key, _)| !known.contains(&key.as_str()))
-            .collect();
-        rest.sort_by_key(|(key, _)| *key);
         Self {
             clusters: CLUSTER.into_iter().map(field).collect(),
             users: inner("users", "user"),
             contexts: contexts.into(),
             names: [clusters, users, names("contexts")].concat(),
-            rest,
+            rest: rest(document),
         }
     }
 

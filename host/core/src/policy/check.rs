@@ -1,10 +1,11 @@
 //! Checks a policy's manifest and turns it into its checked form.
 
+mod read;
 mod write;
 
 use super::component::Source;
 use super::manifest::{Manifest, PolicyError};
-use super::{EveryRule, Policy, PrimaryRule, ReadRule, WriteRule, ask, verify};
+use super::{Policy, PrimaryRule, ReadRule, WriteRule, ask, verify};
 use crate::pattern::Pattern;
 use crate::pattern::template::{Names, Template};
 use crate::policy::selector::Selector;
@@ -17,8 +18,7 @@ use std::sync::Arc;
 use transom_api::policy::bounds::{self, FEW, LABEL, MANY};
 use transom_api::policy::rollout::HISTORY;
 use transom_api::policy::{
-    EverySpec, FailureMode, GrantSpec, GuestSpec, Limited, LimitsSpec, OnFailureSpec, PolicySpec,
-    PrimarySpec, ReadGrant,
+    FailureMode, GrantSpec, GuestSpec, Limited, LimitsSpec, OnFailureSpec, PolicySpec, PrimarySpec,
 };
 
 pub(crate) type Checked<T> = Result<T, PolicyError>;
@@ -35,10 +35,8 @@ pub(crate) fn wrong<T>(field: impl Into<String>, why: impl Into<String>) -> Chec
 pub fn policy(manifest: Manifest) -> Checked<Policy> {
     let Manifest { name, spec } = manifest;
     if name.len() > 63 || !dns::is_subdomain(&name) {
-        return wrong(
-            "metadata.name",
-            "is not a DNS subdomain of at most 63 bytes",
-        );
+        let why = "is not a DNS subdomain of at most 63 bytes";
+        return wrong("metadata.name", why);
     }
     let written = Arc::new(spec.clone());
     let identity = rollout::identity(&spec);
@@ -54,7 +52,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     }
     spec.verify.as_ref().map_or(Ok(()), verify::check)?;
     let names = names(&spec.grant)?;
-    let reads = reads(&spec.grant, &names)?;
+    let reads = read::reads(&spec.grant, &names)?;
     let (world, writes) = write::writes(&spec, &reads, &names)?;
     write::finalizer(&spec.grant, world)?;
     dependents(&spec, &reads, &writes)?;
@@ -189,80 +187,6 @@ fn names(grant: &GrantSpec) -> Checked<Names> {
     Ok(names)
 }
 
-fn reads(grant: &GrantSpec, names: &Names) -> Checked<Vec<ReadRule>> {
-    at_most("spec.grant.read", &grant.read, MANY)?;
-    let mut rules: Vec<ReadRule> = Vec::new();
-    for (index, spec) in grant.read.iter().enumerate() {
-        let field = format!("spec.grant.read[{index}]");
-        if rules.iter().any(|rule| rule.role == spec.role) {
-            let why = format!("`{}` is listed twice", spec.role);
-            return wrong(format!("{field}.role"), why);
-        }
-        rules.push(read(&field, spec, names)?);
-    }
-    Ok(rules)
-}
-
-fn read(field: &str, spec: &ReadGrant, names: &Names) -> Checked<ReadRule> {
-    object(field, &spec.cluster, &spec.api_version, &spec.kind)?;
-    if !dns::is_label(&spec.role.to_ascii_lowercase()) {
-        let why = "is not a word of at most 63 letters, digits and dashes";
-        return wrong(format!("{field}.role"), why);
-    }
-    let secret = spec.kind == "Secret" && spec.api_version == "v1";
-    if secret == spec.keys.is_empty() {
-        let why = match secret {
-            true => "a read grant for Secrets must list the keys that may be read",
-            false => "only Secrets have keys",
-        };
-        return wrong(format!("{field}.keys"), why);
-    }
-    if (secret || spec.kind == "Service") && spec.namespace.is_none() {
-        let why = "is missing: the kind is namespaced";
-        return wrong(format!("{field}.namespace"), why);
-    }
-    for (index, key) in spec.keys.iter().enumerate() {
-        data_key(&format!("{field}.keys[{index}]"), key)?;
-    }
-    unique(&format!("{field}.keys"), spec.keys.iter())?;
-    at_most(&format!("{field}.keys"), &spec.keys, MANY)?;
-    let named = |name: &str, text: &String| pattern(&format!("{field}.{name}"), text, names);
-    let namespace = spec.namespace.as_ref();
-    Ok(ReadRule {
-        role: spec.role.clone(),
-        cluster: spec.cluster.clone(),
-        api_version: spec.api_version.clone(),
-        kind: spec.kind.clone(),
-        namespace: namespace.map(|text| named("namespace", text)).transpose()?,
-        name: named("name", &spec.name)?,
-        keys: spec.keys.iter().cloned().collect(),
-        every: spec
-            .every
-            .map(|limits| every(field, spec, limits))
-            .transpose()?,
-    })
-}
-
-/// The limits of the sets that a role may read.
-fn every(field: &str, spec: &ReadGrant, limits: EverySpec) -> Checked<EveryRule> {
-    let field = format!("{field}.every");
-    if spec.kind == "Secret" && spec.api_version == "v1" {
-        return wrong(field, "is not for Secrets");
-    }
-    if spec.name != "*" {
-        let why = "needs the name `*`: a set has all objects of a kind and namespace";
-        return wrong(field, why);
-    }
-    let within = |name: &str, number: u32, most: u32| match (1..=most).contains(&number) {
-        true => Ok(number as usize),
-        false => wrong(format!("{field}.{name}"), format!("is not 1 to {most}")),
-    };
-    Ok(EveryRule {
-        objects: within("objects", limits.objects, EverySpec::MAX_OBJECTS)?,
-        bytes: within("bytes", limits.bytes, EverySpec::MAX_BYTES)?,
-    })
-}
-
 /// Checks that the roles of `keepUntilAbsent` exist, and that the stars and templates of the target's namespace are
 /// enough to name their objects.
 fn dependents(spec: &PolicySpec, reads: &[ReadRule], writes: &[WriteRule]) -> Checked<()> {
@@ -367,7 +291,7 @@ pub(crate) fn unique<T: Ord + Display>(field: &str, items: impl Iterator<Item = 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::manifest;
+    use crate::policy::{EveryRule, manifest};
     use crate::sample::{kubeconfig_manifest, taints_manifest};
     use crate::world::{KUBECONFIG, TAINTS};
     use serde_json::{Value, json};

@@ -6,7 +6,7 @@ mod granted;
 use super::check;
 use super::manifest::{self, PolicyError};
 use crate::contract::decide::LabelTerm;
-use crate::contract::description::{Description, Role, Verb, WriteGrant};
+use crate::contract::description::{Description, Read, Role, Verb, WriteGrant};
 use crate::document::{Limits, parse_one};
 use crate::world::{OBJECTS, World};
 use serde_json::{Value, json};
@@ -75,7 +75,34 @@ fn write(
         let why = "the description of the guest does not say what it writes";
         return Err(PolicyError::new("spec.grant.write", why));
     }
-    let mut text = format!(
+    let mut text = head((name, component), description, primary, world);
+    if !capabilities.is_empty() {
+        let _ = writeln!(
+            text,
+            "      # What it imports; lines of the log are limited in number and size.\n      capabilities: [{}]",
+            capabilities.join(", ")
+        );
+    }
+    text.push_str(&settings(&description.settings_schema));
+    text.push_str(
+        "  # What the guest may read, and the agent may write for it: nothing else.\n  grant:\n",
+    );
+    granted::write(&mut text, grant);
+    let is_made = |one: &WriteGrant| one.verbs.contains(&Verb::Create);
+    if grant.write.iter().any(is_made) {
+        text.push_str(OWN);
+    }
+    Ok(text)
+}
+
+/// The begin of a manifest, up to the component.
+fn head(
+    (name, component): (&str, &str),
+    description: &Description,
+    primary: &Read,
+    world: &dyn World,
+) -> String {
+    format!(
         "\
 # Puts the guest `{}` {} to work; its world is `{}`.
 # Made by `transom policy init` of what the guest says about itself: read the grant before you apply it.
@@ -103,26 +130,9 @@ spec:
         quoted(name),
         quoted(&primary.api_version),
         quoted(&primary.kind),
-        labels("    ", &grant.primary_labels),
+        labels("    ", &description.grant.primary_labels),
         quoted(component),
-    );
-    if !capabilities.is_empty() {
-        let _ = writeln!(
-            text,
-            "      # What it imports; lines of the log are limited in number and size.\n      capabilities: [{}]",
-            capabilities.join(", ")
-        );
-    }
-    text.push_str(&settings(&description.settings_schema));
-    text.push_str(
-        "  # What the guest may read, and the agent may write for it: nothing else.\n  grant:\n",
-    );
-    granted::write(&mut text, grant);
-    let is_made = |one: &WriteGrant| one.verbs.contains(&Verb::Create);
-    if grant.write.iter().any(is_made) {
-        text.push_str(OWN);
-    }
-    Ok(text)
+    )
 }
 
 /// The settings whose default the schema says: as comments, because they hold anyway.

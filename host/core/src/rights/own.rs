@@ -27,55 +27,12 @@ impl Needed<'_> {
 
     /// Adds what the agent itself does, whatever the policies say.
     pub(super) fn own(&mut self, own: Own<'_>) {
-        use Verb::{Create, Delete, Get, List, Patch, Update, Watch};
-        let writes = !self.asked.read_only;
         let is_local = self.asked.connection == LOCAL;
-        let mut add = |objects, verbs, why| self.add(objects, verbs, [Because::Agent(why)]);
         if let Some(namespace) = own.lease {
-            let lease = Objects {
-                namespace: Some(namespace.to_owned()),
-                name: Some(LEASE.to_owned()),
-                ..Objects::all("coordination.k8s.io", "leases")
-            };
-            add(lease, &[Get, Create, Update], "runs leader election");
-        }
-        if let Some(namespace) = own.lease.filter(|_| is_local) {
-            let revisions = Objects {
-                namespace: Some(namespace.to_owned()),
-                ..Objects::all("apps", "controllerrevisions")
-            };
-            let verbs: &[Verb] = match writes {
-                true => &[List, Create, Patch, Delete],
-                false => &[List],
-            };
-            add(revisions, verbs, "keeps the revisions of its policies");
-        }
-        if let Some(namespace) = own.lease.filter(|_| writes) {
-            let limits = Objects {
-                namespace: Some(namespace.to_owned()),
-                name: Some(LIMITS.to_owned()),
-                ..Objects::all("", "configmaps")
-            };
-            let why = "records how much its policies changed";
-            add(limits, &[List, Create, Patch], why);
+            self.own_namespace(namespace, is_local);
         }
         if own.policies {
-            let policies = Objects::all(GROUP, "fleetpolicies");
-            add(policies, &[List, Watch], "watches its policies");
-        }
-        if own.policies && writes {
-            let status = Objects::all(GROUP, "fleetpolicies/status");
-            add(status, &[Patch], "writes the status of its policies");
-            let events = Objects {
-                namespace: Some(EVENTS_OF_CLUSTER.to_owned()),
-                ..Objects::all("events.k8s.io", "events")
-            };
-            let why = "reports limits that its policies reach";
-            add(events, &[Create, Patch], why);
-        }
-        if own.policies && is_local {
-            let access = Objects::all("authorization.k8s.io", "subjectaccessreviews");
-            add(access, &[Create], "checks who approved a plan");
+            self.own_policies(is_local);
         }
         for AnyOf { namespace, name } in own.components.iter().filter(|_| is_local) {
             let config_maps = Objects {
@@ -83,13 +40,67 @@ impl Needed<'_> {
                 name: name.clone(),
                 ..Objects::all("", "configmaps")
             };
-            add(config_maps, &[List, Watch], "reads components");
+            self.agent(config_maps, &[Verb::List, Verb::Watch], "reads components");
         }
         if own.reviews {
             let tokens = Objects::all("authentication.k8s.io", "tokenreviews");
-            add(tokens, &[Create], "authenticates readers of its metrics");
+            let why = "authenticates readers of its metrics";
+            self.agent(tokens, &[Verb::Create], why);
             let access = Objects::all("authorization.k8s.io", "subjectaccessreviews");
-            add(access, &[Create], "authorizes readers of its metrics");
+            let why = "authorizes readers of its metrics";
+            self.agent(access, &[Verb::Create], why);
         }
+    }
+
+    /// What lies in the agent's namespace: its lease, the revisions of its policies, and what they changed.
+    fn own_namespace(&mut self, namespace: &str, is_local: bool) {
+        use Verb::{Create, Delete, Get, List, Patch, Update};
+        let writes = !self.asked.read_only;
+        let lies_in = |objects: Objects, name: Option<&str>| Objects {
+            namespace: Some(namespace.to_owned()),
+            name: name.map(str::to_owned),
+            ..objects
+        };
+        let lease = Objects::all("coordination.k8s.io", "leases");
+        let verbs = &[Get, Create, Update];
+        self.agent(lies_in(lease, Some(LEASE)), verbs, "runs leader election");
+        if is_local {
+            let revisions = lies_in(Objects::all("apps", "controllerrevisions"), None);
+            let verbs: &[Verb] = match writes {
+                true => &[List, Create, Patch, Delete],
+                false => &[List],
+            };
+            self.agent(revisions, verbs, "keeps the revisions of its policies");
+        }
+        if writes {
+            let limits = lies_in(Objects::all("", "configmaps"), Some(LIMITS));
+            let why = "records how much its policies changed";
+            self.agent(limits, &[List, Create, Patch], why);
+        }
+    }
+
+    /// `FleetPolicy` objects, their status and Events about them.
+    fn own_policies(&mut self, is_local: bool) {
+        use Verb::{Create, List, Patch, Watch};
+        let policies = Objects::all(GROUP, "fleetpolicies");
+        self.agent(policies, &[List, Watch], "watches its policies");
+        if !self.asked.read_only {
+            let status = Objects::all(GROUP, "fleetpolicies/status");
+            self.agent(status, &[Patch], "writes the status of its policies");
+            let events = Objects {
+                namespace: Some(EVENTS_OF_CLUSTER.to_owned()),
+                ..Objects::all("events.k8s.io", "events")
+            };
+            let why = "reports limits that its policies reach";
+            self.agent(events, &[Create, Patch], why);
+        }
+        if is_local {
+            let access = Objects::all("authorization.k8s.io", "subjectaccessreviews");
+            self.agent(access, &[Create], "checks who approved a plan");
+        }
+    }
+
+    fn agent(&mut self, objects: Objects, verbs: &[Verb], why: &'static str) {
+        self.add(objects, verbs, [Because::Agent(why)]);
     }
 }

@@ -1,6 +1,8 @@
 //! The kept revisions of a policy, as objects of kind ControllerRevision. As for a DaemonSet, the one with the highest
 //! number is active; one with number 0 never was.
 
+mod patch;
+
 use crate::catalogue::Revision;
 use crate::digest::Digest;
 use crate::object::Object;
@@ -11,7 +13,8 @@ use crate::policy::manifest::{Manifest, PolicyError};
 use crate::projection::path;
 use crate::reference::ObjectRef;
 use crate::rollout::{Probation, identity, short};
-use serde_json::{Map, Value, json};
+pub use patch::{leaves, merge_patch};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::policy::PolicySpec;
@@ -180,39 +183,6 @@ impl Record {
             version: String::new(),
             body,
         }
-    }
-}
-
-/// The merge patch (RFC 7386) that turns one value into another; null when they are equal.
-pub fn merge_patch(from: &Value, to: &Value) -> Value {
-    let (Value::Object(from), Value::Object(to)) = (from, to) else {
-        return if from == to { Value::Null } else { to.clone() };
-    };
-    let removed = from.keys().filter(|key| !to.contains_key(*key));
-    let mut patch: Map<String, Value> = removed.map(|key| (key.clone(), Value::Null)).collect();
-    for (key, value) in to {
-        match from.get(key) {
-            Some(before) if before == value => {}
-            Some(before) => drop(patch.insert(key.clone(), merge_patch(before, value))),
-            None => drop(patch.insert(key.clone(), value.clone())),
-        }
-    }
-    if patch.is_empty() {
-        Value::Null
-    } else {
-        patch.into()
-    }
-}
-
-/// The fields that a merge patch sets or removes, each with its path.
-pub fn leaves(path: &str, patch: &Value) -> Vec<(String, Value)> {
-    match patch {
-        Value::Object(map) if !map.is_empty() => {
-            let below = map.iter();
-            let below = below.map(|(key, value)| leaves(&format!("{path}[\"{key}\"]"), value));
-            below.flatten().collect()
-        }
-        value => vec![(path.to_owned(), value.clone())],
     }
 }
 

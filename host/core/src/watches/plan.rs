@@ -1,16 +1,16 @@
 //! From the active policies to what a connection watches for them. Asks for no more than the grants name.
 
+use super::bound::{bound, namespaces, wildcards};
+use super::cover::{merge, narrow, spare};
 use super::{Keep, Scope, SecretReads, Watches};
 use crate::catalogue::{Catalogue, Revision};
 use crate::inputs::request::is_request;
-use crate::pattern::Pattern;
 use crate::policy::selector::Selector;
 use crate::policy::{Policy, ReadRule, WriteRule};
 use crate::projection::Paths;
 use crate::projection::path::Path;
 use crate::reference::{ObjectRef, is_secret};
 use crate::rights::Because;
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_api::labels;
@@ -287,142 +287,8 @@ fn places(written: &[Path]) -> Paths {
     Paths::parse(&places).unwrap_or_default()
 }
 
-/// The watches for objects by wildcards of namespace (none for cluster-scoped kinds) and name: one for each exact
-/// namespace and name, else one for all, which keeps only matches.
-fn bound(
-    api_version: &str,
-    kind: &str,
-    namespaces: &[String],
-    names: &[String],
-    fields: Option<&Paths>,
-) -> Bounds {
-    let ((namespaces, kept_namespaces), (names, kept_names)) = (exact(namespaces), exact(names));
-    let mut all = Bounds::new();
-    let pairs = |namespace| names.iter().map(move |name| (namespace, name));
-    for (namespace, name) in namespaces.iter().flat_map(pairs) {
-        let scope = Scope {
-            namespace: namespace.clone(),
-            name: name.clone(),
-            ..Scope::all(api_version, kind)
-        };
-        let keep = Keep {
-            names: kept_names.clone(),
-            namespaces: kept_namespaces.clone(),
-            fields: fields.cloned(),
-            ..Keep::default()
-        };
-        all.push((scope, keep));
-    }
-    all
-}
-
-/// The exact texts to ask for; or, when there are wildcards, one request for all and the wildcards to keep.
-fn exact(wildcards: &[String]) -> (Vec<Option<String>>, Vec<Arc<str>>) {
-    if !wildcards.is_empty() && wildcards.iter().all(|wildcard| !wildcard.contains('*')) {
-        return (wildcards.iter().cloned().map(Some).collect(), Vec::new());
-    }
-    if wildcards.iter().any(|wildcard| wildcard == "*") {
-        return (vec![None], Vec::new());
-    }
-    let kept = wildcards.iter().map(|wildcard| wildcard.as_str().into());
-    (vec![None], kept.collect())
-}
-
-/// The wildcards that a pattern gives under a policy, without duplicates.
-fn wildcards(policy: &Policy, pattern: &Pattern) -> Vec<String> {
-    let all: BTreeSet<_> = namespaces(policy)
-        .iter()
-        .map(|namespace| pattern.wildcard(namespace))
-        .collect();
-    all.into_iter().collect()
-}
-
-/// Wildcards of the namespaces of a policy's primaries.
-fn namespaces(policy: &Policy) -> Vec<String> {
-    let all: BTreeSet<_> = policy
-        .primary
-        .namespaces
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    if all.contains("*") {
-        vec!["*".to_owned()]
-    } else {
-        all.into_iter().collect()
-    }
-}
-
 fn whole(api_version: &str, kind: &str) -> bool {
     api_version == "v1" && WHOLE.contains(&kind) || is_request(api_version, kind)
-}
-
-/// Adds a watch; an existing one of that scope then keeps what both keep.
-fn merge(watches: &mut Explained, scope: Scope, keep: Keep, mut because: BTreeSet<Because>) {
-    match watches.entry(scope) {
-        Entry::Vacant(place) => drop(place.insert((keep, because))),
-        Entry::Occupied(mut there) => {
-            let (kept, reasons) = there.get_mut();
-            kept.widen(keep);
-            reasons.append(&mut because);
-        }
-    }
-}
-
-/// Excludes from a watch of Secrets by type those that another watch asks for by name and that it would not keep
-/// itself: the Secrets that we made are large, and would arrive twice.
-fn spare(watches: Explained) -> Explained {
-    let named = |scope: &Scope, keep: &Keep, other: &Scope| {
-        let same = (&scope.api_version, &scope.kind) == (&other.api_version, &other.kind);
-        other.name.clone().filter(|name| {
-            same && !keep
-                .names
-                .iter()
-                .any(|wildcard| super::matches(wildcard, name))
-        })
-    };
-    let scopes: BTreeSet<Scope> = watches.keys().cloned().collect();
-    let spared = watches.into_iter().map(|(mut scope, (keep, because))| {
-        if let Some(fields) = scope.fields.take() {
-            let others: BTreeSet<_> = scopes
-                .iter()
-                .filter_map(|other| named(&scope, &keep, other))
-                .collect();
-            let apart = others
-                .iter()
-                .filter(|_| !keep.names.is_empty())
-                .map(|name| format!(",metadata.name!={name}"));
-            scope.fields = Some(fields + &apart.collect::<String>());
-        }
-        (scope, (keep, because))
-    });
-    spared.collect()
-}
-
-/// Removes a watch that another one covers, and has that one keep its objects, too.
-fn narrow(mut watches: Explained) -> Explained {
-    let scopes: Vec<Scope> = watches.keys().cloned().collect();
-    for scope in &scopes {
-        let holder = watches
-            .keys()
-            .find(|other| *other != scope && other.holds(scope))
-            .cloned();
-        let Some((holder, (mut keep, because))) = holder.zip(watches.get(scope).cloned()) else {
-            continue;
-        };
-        watches.remove(scope);
-        if let Some(name) = scope.name.as_deref().filter(|_| holder.name.is_none()) {
-            keep.names = vec![name.into()];
-        }
-        if let Some(namespace) = scope
-            .namespace
-            .as_deref()
-            .filter(|_| holder.namespace.is_none())
-        {
-            keep.namespaces = vec![namespace.into()];
-        }
-        merge(&mut watches, holder, keep, because);
-    }
-    watches
 }
 
 #[cfg(test)]

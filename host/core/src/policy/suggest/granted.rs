@@ -125,6 +125,20 @@ fn write_grant(text: &mut String, grant: &WriteGrant) {
             named(text, object);
         }
     }
+    lists(text, grant);
+    text.push_str(&labels("      ", &grant.labels));
+    values(text, &grant.values);
+    holes(text, &grant.holes);
+    if !(grant.servers.is_empty() && grant.authorities.is_empty()) {
+        text.push_str("      # Where a credential may be sent, and whose certificates are trusted there: by role.\n");
+        text.push_str("      kubeconfig:\n");
+        let _ = writeln!(text, "        server: {}", list(&grant.servers));
+        let _ = writeln!(text, "        ca: {}", list(&grant.authorities));
+    }
+}
+
+/// The fields of a write grant that list names.
+fn lists(text: &mut String, grant: &WriteGrant) {
     for (field, what, names) in [
         ("fields", None, &grant.fields),
         ("finalizers", None, &grant.finalizers),
@@ -151,15 +165,6 @@ fn write_grant(text: &mut String, grant: &WriteGrant) {
             let _ = writeln!(text, "      # {what}");
         }
         let _ = writeln!(text, "      {field}: {}", list(names));
-    }
-    text.push_str(&labels("      ", &grant.labels));
-    values(text, &grant.values);
-    holes(text, &grant.holes);
-    if !(grant.servers.is_empty() && grant.authorities.is_empty()) {
-        text.push_str("      # Where a credential may be sent, and whose certificates are trusted there: by role.\n");
-        text.push_str("      kubeconfig:\n");
-        let _ = writeln!(text, "        server: {}", list(&grant.servers));
-        let _ = writeln!(text, "        ca: {}", list(&grant.authorities));
     }
 }
 
