@@ -7,6 +7,7 @@ mod cases;
 mod child;
 mod component;
 mod connect;
+mod engine;
 mod explain;
 mod new;
 mod place;

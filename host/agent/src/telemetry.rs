@@ -21,7 +21,7 @@ use transom_core::metrics::Attempt;
 use transom_core::plan::Outcome;
 use transom_core::report::Report;
 use transom_core::share::often::{Allowance, LOG_BYTES};
-use transom_core::signal::Signal;
+use transom_core::signal::{PolicySignal, Signal};
 use transom_core::work::{Cause, Key, WorkItem};
 use transom_engine::{LogLevel, LogLine, Receipt};
 
@@ -250,7 +250,7 @@ pub(crate) fn unpublished(report: &Report, error: &std::io::Error) {
     warn!(policy = %report.policy, primary = %report.primary, %error, "failed to write the status");
 }
 
-/// Logs one signal, and counts a repair by a resync.
+/// Logs a signal about a primary or a place, and counts a repair by a resync.
 pub(crate) fn tell(signal: &Signal) {
     match signal {
         Signal::Ignored { key } => {
@@ -270,53 +270,6 @@ pub(crate) fn tell(signal: &Signal) {
             let (cause, what) = (Cause::Resync.as_str(), kind.past());
             warn!(target: PRIMARY, %policy, %primary, %target, cause, "{what} by a resync: no watch event had reported this difference");
         }
-        Signal::PolicyLoaded { policy } => info!(%policy, "loaded"),
-        Signal::PolicyReaches { policy, message } => info!(%policy, "{message}"),
-        Signal::Swapped { policy } => info!(%policy, "swapped"),
-        Signal::Candidate {
-            policy,
-            revision,
-            gate,
-            reason,
-            message,
-        } => {
-            info!(%policy, %revision, gate, reason = reason.as_str(), "candidate: {message}");
-        }
-        Signal::SwapRefused {
-            policy,
-            reason,
-            message,
-            previous_revision_active,
-        } => {
-            warn!(%policy, reason = reason.as_str(), previous_revision_active, "refused: {message}");
-        }
-        Signal::LimitReached { policy, message } => {
-            let reason = KnownReason::LimitReached.as_str();
-            warn!(%policy, reason, "{message}");
-        }
-        Signal::Approved { policy, digest } => {
-            info!(%policy, %digest, "what spec.limits withholds was approved");
-        }
-        Signal::PolicyBounded {
-            policy,
-            suspended: true,
-        } => info!(%policy, "suspended"),
-        Signal::PolicyBounded { policy, suspended } => {
-            warn!(%policy, suspended, "the previous revision stays active, within the limits of the newest manifest");
-        }
-        Signal::PolicyMended { policy } => {
-            info!(%policy, "recovered: the newest revision is active again");
-        }
-        Signal::TagMoved { policy, message } => {
-            let reason = KnownReason::TagMoved.as_str();
-            warn!(%policy, reason, "{message}");
-        }
-        Signal::TagReturned { policy } => {
-            info!(%policy, "the tags of its components mean what they meant when they were pulled");
-        }
-        Signal::PolicyRemoved { policy } => {
-            info!(%policy, "policy removed; its objects are left in place");
-        }
         Signal::Unreadable {
             place,
             reason,
@@ -331,6 +284,50 @@ pub(crate) fn tell(signal: &Signal) {
                 _ => debug!(target: GUEST, %policy, %primary, "guest: {line}"),
             }
         }
+    }
+}
+
+/// Logs a signal about a policy.
+pub(crate) fn tell_policy(policy: &str, signal: &PolicySignal) {
+    match signal {
+        PolicySignal::Loaded => info!(%policy, "loaded"),
+        PolicySignal::Reaches { message } => info!(%policy, "{message}"),
+        PolicySignal::Swapped => info!(%policy, "swapped"),
+        PolicySignal::Candidate {
+            revision,
+            gate,
+            reason,
+            message,
+        } => {
+            info!(%policy, %revision, gate, reason = reason.as_str(), "candidate: {message}");
+        }
+        PolicySignal::Refused {
+            reason,
+            message,
+            previous_revision_active,
+        } => {
+            warn!(%policy, reason = reason.as_str(), previous_revision_active, "refused: {message}");
+        }
+        PolicySignal::LimitReached { message } => {
+            let reason = KnownReason::LimitReached.as_str();
+            warn!(%policy, reason, "{message}");
+        }
+        PolicySignal::Approved { digest } => {
+            info!(%policy, %digest, "what spec.limits withholds was approved");
+        }
+        PolicySignal::Bounded { suspended: true } => info!(%policy, "suspended"),
+        PolicySignal::Bounded { suspended } => {
+            warn!(%policy, suspended, "the previous revision stays active, within the limits of the newest manifest");
+        }
+        PolicySignal::Mended => info!(%policy, "recovered: the newest revision is active again"),
+        PolicySignal::TagMoved { message } => {
+            let reason = KnownReason::TagMoved.as_str();
+            warn!(%policy, reason, "{message}");
+        }
+        PolicySignal::TagReturned => {
+            info!(%policy, "the tags of its components mean what they meant when they were pulled");
+        }
+        PolicySignal::Removed => info!(%policy, "policy removed; its objects are left in place"),
     }
 }
 

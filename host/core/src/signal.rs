@@ -3,10 +3,9 @@
 use crate::plan::WriteKind;
 use crate::reference::ObjectRef;
 use crate::work::Key;
-use std::sync::Arc;
 use transom_api::KnownReason;
 
-/// One signal.
+/// A signal about a primary or a place.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Signal {
     /// A trigger guest was asked and ignored a change.
@@ -34,90 +33,6 @@ pub enum Signal {
         /// Which object.
         target: ObjectRef,
     },
-    /// A policy was loaded for the first time.
-    PolicyLoaded {
-        /// Its name.
-        policy: Arc<str>,
-    },
-    /// A policy needs rights that RBAC cannot limit.
-    PolicyReaches {
-        /// Its name.
-        policy: Arc<str>,
-        /// Which rights, for people.
-        message: String,
-    },
-    /// A policy was swapped to another revision.
-    Swapped {
-        /// Its name.
-        policy: Arc<str>,
-    },
-    /// A new revision is a candidate, or has come to another gate.
-    Candidate {
-        /// Name of the policy.
-        policy: Arc<str>,
-        /// Short digest of the revision.
-        revision: String,
-        /// The gate, in one word.
-        gate: &'static str,
-        /// Why it waits there, in one word.
-        reason: KnownReason,
-        /// Why, for people.
-        message: String,
-    },
-    /// A revision was refused; the earlier one stays active, if there is one.
-    SwapRefused {
-        /// Name of the policy.
-        policy: Arc<str>,
-        /// Why, in one word.
-        reason: KnownReason,
-        /// Why, for people.
-        message: String,
-        /// Whether an earlier revision stays active.
-        previous_revision_active: bool,
-    },
-    /// The earlier revision stays active within what the newest manifest allows.
-    PolicyBounded {
-        /// Name of the policy.
-        policy: Arc<str>,
-        /// Whether it is suspended.
-        suspended: bool,
-    },
-    /// A refused policy was mended: the active revision is the newest again.
-    PolicyMended {
-        /// Its name.
-        policy: Arc<str>,
-    },
-    /// A tag of a component means something else by now, which is not followed.
-    TagMoved {
-        /// Name of the policy.
-        policy: Arc<str>,
-        /// Which tag, and what it means.
-        message: String,
-    },
-    /// No tag of a policy means something else any more.
-    TagReturned {
-        /// Name of the policy.
-        policy: Arc<str>,
-    },
-    /// A policy was removed; the objects that it made stay.
-    PolicyRemoved {
-        /// Its name.
-        policy: Arc<str>,
-    },
-    /// A limit of a policy is reached, and the rest is withheld.
-    LimitReached {
-        /// Name of the policy.
-        policy: Arc<str>,
-        /// Which limit, for people.
-        message: String,
-    },
-    /// What is withheld was approved.
-    Approved {
-        /// Name of the policy.
-        policy: Arc<str>,
-        /// The digest of what was approved.
-        digest: String,
-    },
     /// Something cannot be read; its last good state stays.
     Unreadable {
         /// The file, or the kind of a watch.
@@ -140,5 +55,65 @@ pub enum Signal {
         level: &'static str,
         /// The line, cut.
         line: String,
+    },
+}
+
+/// A signal about a policy.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PolicySignal {
+    /// A policy was loaded for the first time.
+    Loaded,
+    /// A policy needs rights that RBAC cannot limit.
+    Reaches {
+        /// Which rights, for people.
+        message: String,
+    },
+    /// A policy was swapped to another revision.
+    Swapped,
+    /// A new revision is a candidate, or has come to another gate.
+    Candidate {
+        /// Short digest of the revision.
+        revision: String,
+        /// The gate, in one word.
+        gate: &'static str,
+        /// Why it waits there, in one word.
+        reason: KnownReason,
+        /// Why, for people.
+        message: String,
+    },
+    /// A revision was refused; the earlier one stays active, if there is one.
+    Refused {
+        /// Why, in one word.
+        reason: KnownReason,
+        /// Why, for people.
+        message: String,
+        /// Whether an earlier revision stays active.
+        previous_revision_active: bool,
+    },
+    /// The earlier revision stays active within what the newest manifest allows.
+    Bounded {
+        /// Whether it is suspended.
+        suspended: bool,
+    },
+    /// A refused policy was mended: the active revision is the newest again.
+    Mended,
+    /// A tag of a component means something else by now, which is not followed.
+    TagMoved {
+        /// Which tag, and what it means.
+        message: String,
+    },
+    /// No tag of a policy means something else any more.
+    TagReturned,
+    /// A policy was removed; the objects that it made stay.
+    Removed,
+    /// A limit of a policy is reached, and the rest is withheld.
+    LimitReached {
+        /// Which limit, for people.
+        message: String,
+    },
+    /// What is withheld was approved.
+    Approved {
+        /// The digest of what was approved.
+        digest: String,
     },
 }

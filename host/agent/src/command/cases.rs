@@ -10,7 +10,7 @@ mod update;
 
 use crate::args::{TableFormat, TestArgs};
 use crate::command::block_on;
-use crate::command::run;
+use crate::command::engine;
 use crate::output::{Ending, Screen, Tint};
 use crate::telemetry;
 use anyhow::{Context as _, bail};
@@ -74,7 +74,7 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
         );
     }
     // The agent that will run the policies may allow more than the default.
-    let engine = run::engine(Limits::LARGEST)?;
+    let engine = engine::engine(Limits::LARGEST)?;
     let named = args
         .component
         .as_deref()

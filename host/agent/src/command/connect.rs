@@ -3,14 +3,13 @@
 use crate::args::run::{NamedContext, ReachArgs, ServerArgs};
 use crate::args::run::{NamedDir, RunArgs};
 use crate::command::child;
-use crate::command::run::limits;
 use crate::controller::connections::{self, Connections};
 use crate::telemetry;
 use anyhow::bail;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_cluster::Cluster;
-use transom_cluster::directory::{Directory, DirectoryOptions};
+use transom_cluster::directory::{Directory, DirectoryOptions, Limits};
 use transom_cluster::kubernetes::{
     Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions, Settings,
 };
@@ -26,21 +25,10 @@ use transom_core::rights::{self, LEASE};
 pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
     check(args)?;
     let mut by_name = BTreeMap::new();
-    for NamedDir { name, dir } in &args.dir {
-        let limits = limits(args.reconcile.max_object_bytes);
-        let options = DirectoryOptions {
-            watch: !args.once,
-            writable: args.asked.is_none(),
-            limits,
-            ..DirectoryOptions::new(name, dir)
-        };
-        telemetry::connection::uses_directory(name, dir);
-        insert(
-            &mut by_name,
-            name,
-            &dir.display(),
-            Arc::new(Directory::open(options)?),
-        )?;
+    for named in &args.dir {
+        telemetry::connection::uses_directory(&named.name, &named.dir);
+        let directory = Arc::new(Directory::open(directory(named, args))?);
+        insert(&mut by_name, &named.name, &named.dir.display(), directory)?;
     }
     let mut opened = Vec::new();
     for options in servers(args) {
@@ -76,6 +64,15 @@ pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
     } else {
         connections
     })
+}
+
+fn directory(NamedDir { name, dir }: &NamedDir, args: &RunArgs) -> DirectoryOptions {
+    DirectoryOptions {
+        watch: !args.once,
+        writable: args.asked.is_none(),
+        limits: limits(args.reconcile.max_object_bytes),
+        ..DirectoryOptions::new(name, dir)
+    }
 }
 
 /// The names of all connections.
@@ -114,6 +111,14 @@ fn check(args: &RunArgs) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// The size limits of a directory.
+pub(crate) fn limits(max_object_bytes: usize) -> Limits {
+    Limits {
+        object_bytes: max_object_bytes,
+        ..Limits::default()
+    }
 }
 
 /// The lease that replicas compete for.

@@ -11,6 +11,7 @@ use crate::command::{block_on, explain, summary};
 use crate::controller::Controller;
 use crate::controller::account::Account;
 use crate::output::{Ending, Screen};
+use crate::policies::Found;
 use crate::policies::swap::Swap;
 use anyhow::Context as _;
 use serde::Serialize;
@@ -88,48 +89,34 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
     } = run::prepare(&run).await?;
     begun.await.context("failed to start the policies")?;
     let written = swap.written().context("failed to read the policies")?;
+    let components = run.reconcile.components.as_deref();
     let candidate::Planned {
         name,
         policies,
         replaces,
-    } = candidate::lay(
-        written,
-        &args.candidate,
-        run.reconcile.components.as_deref(),
-    )?;
+    } = candidate::lay(written, &args.candidate, components)?;
     run::drive(&controller, screen).await;
     let is_active = swap.active().loaded_of(&name).is_some();
     let before = (replaces && is_active).then(|| take_results(&controller, &name));
     if replaces || controller.queue(&name).is_none() {
-        controller.accounts.clear();
-        let changes = swap.exchange(policies).await;
-        Arc::clone(&controller)
-            .begin_policies(swap.active().clone(), changes)
-            .await;
-        let clusters = controller.connections.all();
-        clusters.for_each(|cluster| controller.find_outputs(cluster));
+        exchange(&controller, &mut swap, policies).await;
         run::drive(&controller, screen).await;
     }
     controller.stop();
-    let refused = swap
-        .active()
-        .refusals()
-        .iter()
-        .any(|(policy, _)| *policy == name);
-    let told = match refused {
+    let refusals = swap.active().refusals();
+    let told = match refusals.iter().any(|(policy, _)| *policy == name) {
         true => None,
         false => told(&controller, &swap, &name, before, args.limit),
     };
-    let failed = told
-        .as_ref()
-        .is_none_or(|told| told.plan.primaries.failed > 0);
-    let would_change = told.as_ref().is_some_and(|told| told.plan.would_change());
     match &told {
         Some(told) => print(told, args.output, screen)?,
         None => screen.note(format_args!(
             "the policy `{name}` is refused, so there is no plan"
         )),
     }
+    let plan = told.as_ref().map(|told| &told.plan);
+    let failed = plan.is_none_or(|plan| plan.primaries.failed > 0);
+    let would_change = plan.is_some_and(FleetPlan::would_change);
     let unread = summary::unread(&controller, screen);
     let refused = summary::refused(swap.active(), screen);
     // The process ends next; to free a whole fleet object by object would only take time.
@@ -139,6 +126,16 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
         false if args.exit_code && would_change => Ending::WouldChange,
         false => Ending::Right,
     })
+}
+
+/// Puts other policies to work, as if the agent had just seen them.
+async fn exchange(controller: &Arc<Controller>, swap: &mut Swap, policies: Found) {
+    controller.accounts.clear();
+    let changes = swap.exchange(policies).await;
+    let active = swap.active().clone();
+    Arc::clone(controller).begin_policies(active, changes).await;
+    let clusters = controller.connections.all();
+    clusters.for_each(|cluster| controller.find_outputs(cluster));
 }
 
 /// Takes what the last reconcile of each primary of a policy came to.

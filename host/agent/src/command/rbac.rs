@@ -33,16 +33,7 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
         return Ok(Ending::Failed);
     };
     let (policies, manifests): (Vec<Policy>, Vec<Value>) = found.into_iter().unzip();
-    let others: BTreeSet<&String> = policies
-        .iter()
-        .flat_map(named)
-        .filter(|name| **name != args.connection)
-        .collect();
-    for other in others {
-        screen.note(format_args!(
-            "the policies also name the connection `{other}`: --connection {other} prints its permissions"
-        ));
-    }
+    note_others(&policies, args, screen);
     let kind = |_: &str, kind: &str| kinds::guess(kind);
     let home =
         rights::home(args.context.iter().map(|context| context.name.as_str())).unwrap_or(LOCAL);
@@ -67,6 +58,11 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
         .unwrap_or_else(|| format!("{}-policies", args.service_account));
     let roles = roles(&rights, &name, &args.namespace, &args.service_account);
     match args.output {
+        RbacFormat::Values => screen.text(&values::yaml(args, manifests, &roles)),
+        RbacFormat::Table => {
+            let heading = ["NAMESPACE", "OBJECTS", "VERBS", "BECAUSE"];
+            screen.table(heading, rights.iter().flat_map(rows));
+        }
         RbacFormat::Yaml => {
             let documents: Vec<_> = roles.iter().map(Role::yaml).collect();
             screen.text(&documents.join("---\n"));
@@ -75,13 +71,19 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
             let items: Vec<_> = roles.iter().flat_map(Role::objects).collect();
             screen.json(&json!({"apiVersion": "v1", "kind": "List", "items": items}));
         }
-        RbacFormat::Values => screen.text(&values::yaml(args, manifests, &roles)),
-        RbacFormat::Table => {
-            let heading = ["NAMESPACE", "OBJECTS", "VERBS", "BECAUSE"];
-            screen.table(heading, rights.iter().flat_map(rows));
-        }
     }
     Ok(Ending::Right)
+}
+
+/// Names the other connections of the policies.
+fn note_others(policies: &[Policy], args: &RbacArgs, screen: &Screen) {
+    let named = policies.iter().flat_map(named);
+    let others: BTreeSet<&String> = named.filter(|name| **name != args.connection).collect();
+    for other in others {
+        screen.note(format_args!(
+            "the policies also name the connection `{other}`: --connection {other} prints its permissions"
+        ));
+    }
 }
 
 /// The requests of the agent itself under these flags.

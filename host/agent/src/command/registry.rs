@@ -59,7 +59,7 @@ impl RegistryArgs {
 impl ReconcileArgs {
     /// How the components of policies are read.
     pub(crate) fn reading(&self) -> Components {
-        let kept = Kept::new(super::run::cache("components").as_deref());
+        let kept = Kept::new(super::engine::cache("components").as_deref());
         Components::new(&self.sources).pulling(self.registry.images(), kept)
     }
 

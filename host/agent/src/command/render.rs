@@ -10,6 +10,7 @@ use crate::command::block_on;
 use crate::command::case::{self, Given, settings};
 use crate::command::session::Session;
 use crate::command::summary::Done;
+use crate::command::{connect, engine, run, summary};
 use crate::controller::Clock;
 use crate::controller::Controller;
 use crate::input;
@@ -17,7 +18,6 @@ use crate::output::{Ending, Screen};
 use crate::policies::Source;
 use crate::policies::loading::Loading;
 use crate::telemetry;
-use crate::{command::run, command::summary};
 use anyhow::bail;
 use changes::Changes;
 use serde_json::Value;
@@ -78,13 +78,17 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Changes, bo
         Controller::new(connections, clock, facts).limited(args.reconcile.max_kubeconfig_bytes)
     };
     let loading = Loading::start(
-        run::engine(args.reconcile.calls.limits())?,
+        engine::engine(args.reconcile.calls.limits())?,
         source,
         [LOCAL.to_owned()].into(),
         args.reconcile.reading_without_files(),
         false,
     );
-    let directory = open(path, given, run::limits(args.reconcile.max_object_bytes))?;
+    let directory = open(
+        path,
+        given,
+        connect::limits(args.reconcile.max_object_bytes),
+    )?;
     let before = directory.copy();
     let session = Session::start(loading, directory, controller).await?;
     run::check_found(&session.active, &args.reconcile)?;

@@ -88,22 +88,7 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<E
     block_on(async {
         let opened = Opened::new(&args.at).await?;
         let history = opened.history(&args.policy, &args.at.namespace).await?;
-        let record = match &args.to {
-            None => history.previous().context(
-                "failed to find an earlier revision: `transom history` lists what is kept",
-            )?,
-            Some(to) => {
-                let mut fitting = history.records().iter().filter(|record| {
-                    let id = record.id.to_string();
-                    id == *to || id.trim_start_matches("sha256:").starts_with(to.as_str())
-                });
-                match (fitting.next(), fitting.next()) {
-                    (Some(record), None) => record,
-                    (None, _) => bail!("failed to find the revision {to} of {}", args.policy),
-                    _ => bail!("failed to find one revision: several begin with {to}"),
-                }
-            }
-        };
+        let record = target(&history, args)?;
         if let Some(why) = &record.barred {
             bail!(
                 "failed to go back to {}: it is barred: {why}",
@@ -119,16 +104,7 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<E
             );
         };
         let now = object.body.get("spec").cloned().unwrap_or_default();
-        let mut spec = spec;
-        // What is no part of a revision stays as it is.
-        if let Some(spec) = spec.as_object_mut() {
-            for field in NOT_IDENTIFYING {
-                match now.get(field) {
-                    Some(value) => drop(spec.insert(field.to_owned(), value.clone())),
-                    None => drop(spec.remove(field)),
-                }
-            }
-        }
+        let spec = put_back(spec, &now);
         // When the active revision has failed, its manifest may still be the newest.
         let patch = merge_patch(&now, &spec);
         if patch.is_null() {
@@ -147,6 +123,36 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<E
         ));
         Ok(Ending::Right)
     })?
+}
+
+/// The revision to go back to.
+fn target<'a>(history: &'a History, args: &RollbackArgs) -> anyhow::Result<&'a Record> {
+    let Some(to) = &args.to else {
+        let why = "failed to find an earlier revision: `transom history` lists what is kept";
+        return history.previous().context(why);
+    };
+    let mut fitting = history.records().iter().filter(|record| {
+        let id = record.id.to_string();
+        id == *to || id.trim_start_matches("sha256:").starts_with(to.as_str())
+    });
+    match (fitting.next(), fitting.next()) {
+        (Some(record), None) => Ok(record),
+        (None, _) => bail!("failed to find the revision {to} of {}", args.policy),
+        _ => bail!("failed to find one revision: several begin with {to}"),
+    }
+}
+
+/// The `spec` of a revision; what is no part of a revision stays as it is now.
+fn put_back(mut spec: Value, now: &Value) -> Value {
+    if let Some(spec) = spec.as_object_mut() {
+        for field in NOT_IDENTIFYING {
+            match now.get(field) {
+                Some(value) => drop(spec.insert(field.to_owned(), value.clone())),
+                None => drop(spec.remove(field)),
+            }
+        }
+    }
+    spec
 }
 
 /// Approves the plan of the candidate of a policy.

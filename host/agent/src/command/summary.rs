@@ -70,6 +70,12 @@ pub(crate) fn tell(
     let failed = named.contains_key(&State::Failed);
     reaches(controller, active, screen);
     let refused = refused(active, screen);
+    let unreadable = unreadable(controller, screen);
+    Ending::failed_if(failed || refused || unreadable)
+}
+
+/// Prints the files that cannot be read; true when there is one.
+fn unreadable(controller: &Controller, screen: &Screen) -> bool {
     let clusters = controller.connections.all();
     let unreadable: Vec<_> = clusters.flat_map(Cluster::unreadable).collect();
     for one in &unreadable {
@@ -83,7 +89,7 @@ pub(crate) fn tell(
             [("place", json!(place)), ("reason", json!(reason))],
         );
     }
-    Ending::failed_if(failed || refused || !unreadable.is_empty())
+    !unreadable.is_empty()
 }
 
 /// Prints which bounds of the grants RBAC cannot enforce; no plan shows that.

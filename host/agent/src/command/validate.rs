@@ -1,7 +1,7 @@
 //! `transom validate`: whether policies can be loaded, with their components and settings.
 
 use crate::args::{TableFormat, ValidateArgs};
-use crate::command::run;
+use crate::command::engine;
 use crate::output::{Ending, Screen, Tint};
 use crate::policies::load;
 use crate::policies::{self, Written};
@@ -41,7 +41,7 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
             transom_api::API_VERSION
         );
     }
-    let engine = run::engine(args.calls.limits())?;
+    let engine = engine::engine(args.calls.limits())?;
     let all = &found.policies;
     let loaded: Vec<_> = all
         .iter()

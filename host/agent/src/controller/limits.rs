@@ -25,7 +25,7 @@ use transom_core::plan::{Outcome, Plan};
 use transom_core::policy::Policy;
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::report::{self, End, Reconcile, Schedule};
-use transom_core::signal::Signal;
+use transom_core::signal::PolicySignal;
 use transom_core::work::{Cause, Key};
 
 /// How often to look at what is withheld.
@@ -287,10 +287,8 @@ impl Controller {
 
     fn tell_limits(&self, policy: &Arc<str>, active: &Active, looked: &Looked) {
         if let Some(digest) = &looked.approved {
-            telemetry::tell(&Signal::Approved {
-                policy: Arc::clone(policy),
-                digest: digest.clone(),
-            });
+            let digest = digest.clone();
+            telemetry::tell_policy(policy, &PolicySignal::Approved { digest });
         }
         let Some(status) = self.limits.status(policy).filter(|_| looked.reached) else {
             return;
@@ -302,10 +300,10 @@ impl Controller {
         let message = format!(
             "spec.limits is reached ({reached}), and the rest is withheld: see status.limits"
         );
-        telemetry::tell(&Signal::LimitReached {
-            policy: Arc::clone(policy),
+        let signal = PolicySignal::LimitReached {
             message: message.clone(),
-        });
+        };
+        telemetry::tell_policy(policy, &signal);
         if let Some(uid) = active.approval(policy).uid {
             self.warn_about(policy, &message, &uid);
         }

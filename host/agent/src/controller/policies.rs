@@ -5,7 +5,7 @@ use super::Controller;
 use crate::policies::Approval;
 use crate::policies::active::{Active, Changes};
 use crate::policies::load::Loaded;
-use crate::policies::swap::rollout::{Due, Tried};
+use crate::policies::swap::trial::{Due, Tried};
 use crate::policies::watch::News;
 use crate::policies::{Found, objects};
 use crate::telemetry;
@@ -23,7 +23,7 @@ use transom_core::catalogue::Change;
 use transom_core::reference::ObjectRef;
 use transom_core::rights;
 use transom_core::rollout::{Approved, Trial};
-use transom_core::signal::Signal;
+use transom_core::signal::PolicySignal;
 
 /// How often a new leader looks whether its workqueues have the revisions of the one before.
 const LOOK: Duration = Duration::from_millis(20);
@@ -269,10 +269,7 @@ impl Controller {
         }
         let loaded = active.loaded_of(policy);
         for message in loaded.iter().flat_map(|loaded| self.reach(loaded)) {
-            telemetry::tell(&Signal::PolicyReaches {
-                policy: policy.into(),
-                message,
-            });
+            telemetry::tell_policy(policy, &PolicySignal::Reaches { message });
         }
     }
 

@@ -10,7 +10,7 @@ use transom_api::policy::Limited;
 use transom_core::catalogue::{Catalogue, Change, Entry, Refusal};
 use transom_core::rollout;
 use transom_core::rollout::rehearsal::Rehearsal;
-use transom_core::signal::Signal;
+use transom_core::signal::PolicySignal;
 
 /// The changes of policies, each with the name of its policy.
 pub(crate) type Changes = Vec<(Arc<str>, Change)>;
@@ -163,23 +163,20 @@ impl Active {
     }
 
     /// Logs a change of a policy.
-    pub(crate) fn tell(&self, policy: &Arc<str>, change: Change) {
-        let policy = Arc::clone(policy);
+    pub(crate) fn tell(&self, policy: &str, change: Change) {
         let catalogue = self.catalogue();
-        let entry = catalogue.entry(&policy).cloned().unwrap_or_default();
+        let entry = catalogue.entry(policy).cloned().unwrap_or_default();
         let revision = entry.revision;
         let signal = match change {
-            Change::Loaded => Signal::PolicyLoaded { policy },
-            Change::Swapped => Signal::Swapped { policy },
-            Change::Mended => Signal::PolicyMended { policy },
-            Change::Removed => Signal::PolicyRemoved { policy },
-            Change::TagReturned => Signal::TagReturned { policy },
-            Change::TagMoved => Signal::TagMoved {
-                message: self.moved(&policy),
-                policy,
+            Change::Loaded => PolicySignal::Loaded,
+            Change::Swapped => PolicySignal::Swapped,
+            Change::Mended => PolicySignal::Mended,
+            Change::Removed => PolicySignal::Removed,
+            Change::TagReturned => PolicySignal::TagReturned,
+            Change::TagMoved => PolicySignal::TagMoved {
+                message: self.moved(policy),
             },
-            Change::Bounded => Signal::PolicyBounded {
-                policy,
+            Change::Bounded => PolicySignal::Bounded {
                 suspended: revision.is_some_and(|one| one.policy.suspend),
             },
             Change::Waiting => {
@@ -187,8 +184,7 @@ impl Active {
                     // It is active or refused by now.
                     return;
                 };
-                Signal::Candidate {
-                    policy,
+                PolicySignal::Candidate {
                     revision: rollout::short(&candidate.revision.id()),
                     gate: candidate.gate.as_str(),
                     reason: candidate.reason,
@@ -200,14 +196,13 @@ impl Active {
                     // The refusal is over by now.
                     return;
                 };
-                Signal::SwapRefused {
-                    policy,
+                PolicySignal::Refused {
                     reason: refusal.reason,
                     message: refusal.message,
                     previous_revision_active: revision.is_some(),
                 }
             }
         };
-        telemetry::tell(&signal);
+        telemetry::tell_policy(policy, &signal);
     }
 }

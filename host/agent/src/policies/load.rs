@@ -5,6 +5,7 @@ use super::cases::{self, Passed};
 use super::{Written, verify};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::KnownReason;
 use transom_api::policy::{Capability, GuestSpec};
@@ -203,48 +204,25 @@ impl Load<'_> {
             inputs,
             ..
         } = self;
-        let refusal = |reason: KnownReason, why: &dyn std::fmt::Display| {
-            Refusal::new(reason, format!("spec.guests.{role}: {why}"))
-        };
-        let refused = |reason, why: &dyn std::fmt::Display| Unloaded::Refused(refusal(reason, why));
+        let refused = |reason, why: &dyn Display| Unloaded::Refused(refusal(role, reason, why));
         // A guest may break a limit at each of the gates that ask it.
-        let refused_at = |gate, reason, why: &dyn std::fmt::Display| {
-            Unloaded::Refused(refusal(reason, why).at(gate))
+        let refused_at = |gate, reason, why: &dyn Display| {
+            Unloaded::Refused(refusal(role, reason, why).at(gate))
         };
-        let at = Location::parse(&spec.component, inputs.base).map_err(|why| {
-            refused(
-                KnownReason::PolicyInvalid,
-                &format_args!("component: {why}"),
-            )
+        let at = Location::parse(&spec.component, inputs.base);
+        let at = at.map_err(|why| {
+            let why = format_args!("component: {why}");
+            refused(KnownReason::PolicyInvalid, &why)
         })?;
         let artifact = fetch(&at, spec, inputs).map_err(|error| {
+            let reason = error.reason();
             // With the causes of the error, on one line.
-            refused(
-                error.reason(),
-                &format_args!("{:#}", anyhow::Error::new(error)),
-            )
+            refused(reason, &format_args!("{:#}", anyhow::Error::new(error)))
         })?;
         let signers = demand.map(|demand| verify::signers(demand, &at, &artifact.digest, inputs));
         let signers = signers.transpose();
         let signers = signers.map_err(|(reason, why)| refused(reason, &why))?;
-        let granted = spec.capabilities.iter();
-        let granted = granted.map(|Capability::Log| transom_engine::Capability::Log);
-        let loaded = engine.load(&artifact.bytes, built_for, &Capabilities::of(granted));
-        let compiled = loaded.map_err(|error| match error {
-            LoadError::Slow => Unloaded::Slow,
-            // A guest of another world, and none that nobody can place.
-            error @ LoadError::WorldMismatch { found: Some(_), .. }
-                if self.observes && role == "decide" =>
-            {
-                let why = "spec.grant.write is empty, and only an objects guest can do without it";
-                let error = format_args!("component `{at}`: {error}; {why}");
-                refused(KnownReason::WorldMismatch, &error)
-            }
-            error => refused(
-                known_reason(error.reason()),
-                &format_args!("component `{at}`: {error}"),
-            ),
-        })?;
+        let compiled = self.compile(role, spec, built_for, (&at, &artifact.bytes))?;
         let description = compiled.description().clone();
         let mut guest = Guest::load(compiled.digest(), description, &spec.settings)
             .map_err(|failure| refused(known_reason(failure.reason.as_str()), &failure.message))?;
@@ -254,15 +232,48 @@ impl Load<'_> {
         if !inputs.passed.has(compiled.digest()) {
             cases::check(engine, &compiled, &artifact.bytes).map_err(|failed| match failed {
                 cases::Failed::Slow => Unloaded::Slow,
-                cases::Failed::Refused(reason, why) => refused_at(
-                    Gate::Cases,
-                    reason,
-                    &format_args!("component `{at}`: {why}"),
-                ),
+                cases::Failed::Refused(reason, why) => {
+                    let why = format_args!("component `{at}`: {why}");
+                    refused_at(Gate::Cases, reason, &why)
+                }
             })?;
         }
         Ok((compiled, guest))
     }
+
+    /// Compiles a component.
+    fn compile(
+        &self,
+        role: &str,
+        spec: &GuestSpec,
+        built_for: Role,
+        (at, bytes): (&Location, &[u8]),
+    ) -> Result<transom_engine::Guest, Unloaded> {
+        let granted = spec.capabilities.iter();
+        let granted = granted.map(|Capability::Log| transom_engine::Capability::Log);
+        let loaded = self
+            .engine
+            .load(bytes, built_for, &Capabilities::of(granted));
+        loaded.map_err(|error| {
+            let hint = match &error {
+                LoadError::Slow => return Unloaded::Slow,
+                // A guest of another world, and none that nobody can place.
+                LoadError::WorldMismatch { found: Some(_), .. }
+                    if self.observes && role == "decide" =>
+                {
+                    "; spec.grant.write is empty, and only an objects guest can do without it"
+                }
+                _ => "",
+            };
+            let why = format_args!("component `{at}`: {error}{hint}");
+            Unloaded::Refused(refusal(role, known_reason(error.reason()), &why))
+        })
+    }
+}
+
+/// The refusal of a guest.
+fn refusal(role: &str, reason: KnownReason, why: &dyn Display) -> Refusal {
+    Refusal::new(reason, format!("spec.guests.{role}: {why}"))
 }
 
 /// The bytes of a component, if it may come from there.

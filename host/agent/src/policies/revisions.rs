@@ -1,27 +1,24 @@
 //! Keeps the revisions of policies on the cluster where the agent runs, reads them at a start, and has the active one
 //! restored.
 
+pub(super) mod keeper;
+
 use crate::policies::cases::Passed;
 use crate::policies::components::{Components, Local};
 use crate::policies::load::{self, Loaded, Unloaded};
 use crate::policies::wanted::Wanted;
-use crate::telemetry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use tokio::task::JoinSet;
 use transom_api::KnownReason;
 use transom_api::labels::{MANAGED_BY, MANAGER, POLICY};
-use transom_api::policy::GuestSpec;
 use transom_artifacts::{Gathered, Held, Location, Unread};
-use transom_core::backoff;
 use transom_core::catalogue::Refusal;
 use transom_core::object::Object;
 use transom_core::plan::{Plan, Step, WriteFailure};
 use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::rollout::history::{History, OBJECT_API_VERSION, OBJECT_KIND, Place, Record};
-use transom_core::signal::Signal;
 use transom_engine::Engine;
 
 /// The label of every kept revision.
@@ -211,92 +208,6 @@ fn plan_of(policy: &str, steps: Vec<Step>) -> Plan {
     }
 }
 
-/// The policy of a note that ended, with its history, if there is one; an error when the note was not kept.
-pub(super) type Kept = (Arc<str>, Result<Option<History>, ()>);
-
-/// Keeps notes in the background, one at a time for each policy.
-pub(super) struct Keeper {
-    components: Components,
-    tasks: JoinSet<Kept>,
-    busy: BTreeSet<Arc<str>>,
-    waiting: BTreeMap<Arc<str>, Note>,
-}
-
-impl Keeper {
-    /// Keeps nothing yet.
-    pub(super) fn new(components: Components) -> Self {
-        Self {
-            components,
-            tasks: JoinSet::new(),
-            busy: BTreeSet::new(),
-            waiting: BTreeMap::new(),
-        }
-    }
-
-    /// Has a note kept, after those of the same policy.
-    pub(super) fn add(&mut self, note: Note) {
-        let note = match self.waiting.remove(&note.policy) {
-            Some(earlier) => note.after(earlier),
-            None => note,
-        };
-        if self.busy.contains(&note.policy) {
-            self.waiting.insert(Arc::clone(&note.policy), note);
-            return;
-        }
-        self.busy.insert(Arc::clone(&note.policy));
-        self.tasks.spawn(keep(self.components.clone(), note));
-    }
-
-    /// Forgets all notes: another leader has kept others since.
-    pub(super) fn forget(&mut self) {
-        self.tasks.abort_all();
-        self.busy.clear();
-        self.waiting.clear();
-    }
-
-    /// Waits for the next note that ended; gives the history of its policy, and an error when the note was not kept.
-    pub(super) async fn next(&mut self) -> Kept {
-        let Some(Ok((policy, history))) = self.tasks.join_next().await else {
-            return std::future::pending().await;
-        };
-        self.busy.remove(&policy);
-        if let Some(note) = self.waiting.remove(&policy) {
-            self.add(note);
-        }
-        (policy, history)
-    }
-}
-
-/// Keeps one note, and tries again as long as that may help.
-async fn keep(components: Components, note: Note) -> Kept {
-    let mut failures = 0;
-    loop {
-        match components.keep_note(&note, failures > 0).await {
-            Ok(history) => return (note.policy, Ok(history)),
-            // An agent that may not write keeps nothing.
-            Err(failure) if failure.reason == KnownReason::ReadOnly => {
-                return (note.policy, Ok(None));
-            }
-            // The leader keeps it.
-            Err(failure) if failure.reason == KnownReason::NotLeading => {
-                return (note.policy, Err(()));
-            }
-            Err(failure) => {
-                if failures == 0 || failure.reason != KnownReason::WriteConflict {
-                    telemetry::tell(&Signal::Unreadable {
-                        place: format!("the revisions of {}", note.policy),
-                        reason: failure.reason,
-                        message: failure.message,
-                    });
-                }
-                failures += 1;
-                let delay = backoff::delay_ms(failures, u64::from(failures));
-                tokio::time::sleep(Duration::from_millis(delay)).await;
-            }
-        }
-    }
-}
-
 /// Loads the revision that was active when the agent ended. Its components come from the binary or from what was kept of
 /// earlier loads, each with the digest that it had. `newest` is the newest manifest, if it is valid.
 ///
@@ -309,12 +220,54 @@ pub(super) fn restore(
     read: &Gathered,
     record: &Record,
 ) -> Result<Loaded, Unloaded> {
-    let refused =
-        |why: String| Unloaded::Refused(Refusal::new(KnownReason::ComponentNotFound, why));
     let policy = record.policy();
-    let policy = policy.map_err(|error| refused(error.to_string()))?;
-    // Whom the policy trusts now counts, and all else that is no part of a revision.
-    let policy = match newest {
+    let policy = policy.map_err(|error| refused(&error))?;
+    let policy = bound(policy, newest, wanted);
+    let mut gathered = Gathered {
+        objects: read.objects.clone(),
+        ..Gathered::default()
+    };
+    let guests = [
+        (Some(&policy.decide), Some(&record.decide)),
+        (policy.trigger.as_ref(), record.trigger.as_ref()),
+    ];
+    for (spec, digest) in guests
+        .into_iter()
+        .filter_map(|(spec, digest)| spec.zip(digest))
+    {
+        let location = Location::parse(&spec.component, &wanted.base);
+        let location = location.map_err(|why| refused(&why))?;
+        let held = held(&location, digest, components);
+        let held = held.ok_or_else(|| {
+            let component = &spec.component;
+            refused(&format_args!(
+                "the component {component} with the digest {digest} is gone"
+            ))
+        })?;
+        gathered.kept.insert(location, held);
+    }
+    let inputs = load::Inputs {
+        sources: components.sources(),
+        base: &wanted.base,
+        gathered: &gathered,
+        passed: Passed::All,
+    };
+    let loaded = load::assemble(engine, policy, inputs)?;
+    match loaded.revision.id() == record.id {
+        true => Ok(loaded),
+        false => Err(refused(&"it is another revision now")),
+    }
+}
+
+fn refused(why: &dyn Display) -> Unloaded {
+    let reason = KnownReason::ComponentNotFound;
+    Unloaded::Refused(Refusal::new(reason, why.to_string()))
+}
+
+/// The policy of a kept revision, with what the newest manifest says of all that is no part of a revision: whom it trusts,
+/// for example.
+fn bound(policy: Policy, newest: Option<&Policy>, wanted: &Wanted) -> Policy {
+    match newest {
         Some(newest) => Policy {
             verify: wanted.verify.clone(),
             suspend: newest.suspend,
@@ -328,47 +281,17 @@ pub(super) fn restore(
             verify: wanted.verify.clone().or(policy.verify.clone()),
             ..policy
         },
-    };
-    let guests = [
-        (Some(&policy.decide), Some(&record.decide)),
-        (policy.trigger.as_ref(), record.trigger.as_ref()),
-    ];
-    let mut gathered = Gathered {
-        objects: read.objects.clone(),
-        ..Gathered::default()
-    };
-    for (spec, digest) in guests {
-        let Some((GuestSpec { component, .. }, digest)) = spec.zip(digest) else {
-            continue;
-        };
-        let location =
-            Location::parse(component, &wanted.base).map_err(|why| refused(why.to_string()))?;
-        let bytes = match &location {
-            Location::Builtin(_) => {
-                let artifact = location.fetch(Some(digest), &gathered);
-                artifact.ok().map(|artifact| Held {
-                    bytes: artifact.bytes.into_owned(),
-                    evidence: None,
-                })
-            }
-            _ => components.kept().by_digest(digest),
-        };
-        let bytes = bytes.ok_or_else(|| {
-            refused(format!(
-                "the component {component} with the digest {digest} is gone"
-            ))
-        })?;
-        gathered.kept.insert(location, bytes);
     }
-    let inputs = load::Inputs {
-        sources: components.sources(),
-        base: &wanted.base,
-        gathered: &gathered,
-        passed: Passed::All,
+}
+
+/// The bytes of a component with a digest, if the binary or an earlier load has them.
+fn held(location: &Location, digest: &str, components: &Components) -> Option<Held> {
+    let Location::Builtin(_) = location else {
+        return components.kept().by_digest(digest);
     };
-    let loaded = load::assemble(engine, policy, inputs)?;
-    match loaded.revision.id() == record.id {
-        true => Ok(loaded),
-        false => Err(refused("it is another revision now".to_owned())),
-    }
+    let artifact = location.fetch(Some(digest), &Gathered::default());
+    artifact.ok().map(|artifact| Held {
+        bytes: artifact.bytes.into_owned(),
+        evidence: None,
+    })
 }

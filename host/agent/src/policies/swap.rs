@@ -1,18 +1,20 @@
 //! Turns a changed policy or component into a new revision beside the old one; it takes over as a whole or is refused.
 //! Each policy is loaded on its own; a change that needs no component, such as a suspension, counts at once. Does not
-//! wait for a component: results come back as [`Done`].
+//! wait for a component: results come back as [`Done`](crate::policies::loads::Done).
 
 mod bounding;
 mod keeping;
+mod loaded;
 mod probation;
 mod reloading;
 pub(crate) mod rollout;
 mod tagging;
+pub(crate) mod trial;
 
 use crate::policies::active::{Active, Approvable, Changes, Known};
 use crate::policies::components::Versions;
 use crate::policies::load::{self, Loaded};
-use crate::policies::loads::{Done, Loads};
+use crate::policies::loads::Loads;
 use crate::policies::revisions::Note;
 use crate::policies::{Found, Source, Written};
 use crate::telemetry;
@@ -284,75 +286,6 @@ impl Swap {
     /// The loads that are queued or running.
     pub(super) fn loads(&self) -> &Loads {
         &self.loads
-    }
-
-    /// Waits for the next policy that was loaded or refused.
-    pub(super) async fn next(&mut self) -> Done {
-        self.loads.next().await
-    }
-
-    /// Takes the result of a load.
-    pub(super) fn finish(&mut self, done: Done) -> Changes {
-        let changes = self.take_result(done);
-        self.active.loading(self.loads.count());
-        changes
-    }
-
-    fn take_result(&mut self, done: Done) -> Changes {
-        let (name, mut changes) = (done.policy, Changes::new());
-        let counts = |newest: &&mut Newest| newest.number == done.number;
-        let Some(newest) = self.newest.get_mut(&name).filter(counts) else {
-            return changes;
-        };
-        newest.loading = None;
-        let is_refused = done.result.is_err() || done.refused.is_some();
-        // These fingerprints are older than the load, so a component that changed during it counts as changed.
-        newest.fingerprints = done.fingerprints;
-        newest.versions = done.versions;
-        let unread_before = newest.retry_later(done.incomplete && is_refused, self.number);
-        let was_loaded = newest.refusal.is_none();
-        let failed = was_loaded && done.result.is_err();
-        let failed_before = std::mem::replace(&mut newest.failed, failed);
-        // A policy that could not be loaded until now did not count among the others; what it owns may belong to
-        // another one.
-        if failed_before && !newest.failed {
-            changes.extend(self.refuse_overlaps());
-        }
-        if self.newest.get_mut(&name).filter(counts).is_none() {
-            return changes;
-        }
-        if let Some(history) = done.history {
-            self.histories.insert(Arc::clone(&name), history);
-        }
-        if let Some(restored) = done.restored {
-            changes.extend(self.restore(&name, restored));
-        }
-        match done.result {
-            Ok(loaded) => {
-                let loaded = Arc::new(loaded);
-                changes.extend(self.take_loaded(&name, loaded));
-                if let Some(refusal) = done.refused {
-                    changes.extend(self.refuse(&name, refusal, !unread_before));
-                }
-            }
-            Err(refusal) => {
-                self.drop_candidate(&name);
-                changes.extend(self.narrow(&name));
-                let anew = was_loaded && !unread_before;
-                changes.extend(self.refuse(&name, refusal, anew));
-            }
-        }
-        if let Some(before) = done.before {
-            self.watch_on(&name, Arc::new(before));
-        }
-        changes.extend(self.refuse_overlaps());
-        if let Some(newest) = self.newest.get_mut(&name) {
-            let files = std::mem::take(&mut newest.reported_files);
-            let objects = std::mem::take(&mut newest.reported);
-            self.load_changed(&files);
-            self.load_changed_objects(&objects);
-        }
-        changes
     }
 
     /// Refuses the newest manifest. `anew`: the manifest or its components changed, so the refusal is reported again.

@@ -3,10 +3,10 @@
 
 use crate::policies::active::Changes;
 use crate::policies::components::Versions;
-use crate::policies::follow::Following;
-use crate::policies::revisions::Keeper;
+use crate::policies::follow::{Changed, Following};
+use crate::policies::revisions::keeper::Keeper;
 use crate::policies::swap::Swap;
-use crate::policies::swap::rollout::{Due, Tried};
+use crate::policies::swap::trial::{Due, Tried};
 use crate::policies::tags::Tags;
 use crate::policies::{Found, Source};
 use crate::telemetry;
@@ -58,95 +58,109 @@ pub(crate) async fn policies<A, F, T>(
     F: Fn(&str) -> Faults,
     T: Future<Output = Tried> + Send + 'static,
 {
-    let Rollouts {
-        attempt,
-        faults,
-        mut succeeds,
-    } = rollouts;
-    let mut trials = JoinSet::new();
+    let mut succeeds = rollouts.succeeds;
+    let (mut trials, mut counted) = (JoinSet::new(), Instant::now());
     let mut keeper = Keeper::new(swap.loads().components().clone());
-    let mut watched = Instant::now();
-    // Who waits until these policies were loaded as they are kept.
-    let mut caught_up: Option<(oneshot::Sender<()>, BTreeSet<Arc<str>>)> = None;
-    let files = match swap.source() {
-        Source::Path(files) => Some(files.clone()),
-        Source::Builtin | Source::Input(_) | Source::Given(_) => None,
-    };
-    let (sender, mut changes_of_files) = mpsc::unbounded_channel();
-    let following = Following::start(files, sender).inspect_err(|error| {
-        telemetry::tell(&Signal::Unreadable {
-            place: swap.source().place(),
-            reason: KnownReason::ReadFailed,
-            message: format!("failed to follow files: {error}"),
-        });
-    });
-    let mut following = following.ok();
+    let mut catching_up = None;
+    let (mut following, mut changes_of_files) = follow(swap.source());
     let mut tags = Tags::new(swap.loads().components(), tag_resync_seconds);
     let mut looks = tokio::time::interval(EVERY);
     // Whether other manifests are written than those whose components are followed.
     let mut rewritten = true;
     loop {
-        if std::mem::take(&mut rewritten)
-            && let Some(following) = &mut following
-        {
+        if let Some(following) = following.as_mut().filter(|_| rewritten) {
             following.components(swap.components());
         }
-        for note in swap.take_notes() {
-            keeper.add(note);
-        }
+        rewritten = false;
+        keeper.keep(swap.take_notes());
         for due in swap.due(trials.len()) {
-            trials.spawn(attempt(due));
+            trials.spawn((rollouts.attempt)(due));
         }
-        if let Some((done, _)) = caught_up.take_if(|(_, behind)| !swap.any_loads(behind)) {
-            // Fails when nobody waits any more.
-            let _ = done.send(());
-        }
+        answer(&mut catching_up, &swap);
         let changes = tokio::select! {
             Some(done) = succeeds.recv() => {
                 keeper.forget();
                 let (changes, behind) = swap.catch_up().await;
-                caught_up = Some((done, behind));
+                catching_up = Some((done, behind));
                 changes
             }
             // A trial does not panic: `attempt` sees to that.
             Some(Ok(tried)) = trials.join_next() => swap.tried(tried),
             Some(changed) = changes_of_files.recv() => {
-                swap.load_changed(&changed.components);
                 rewritten = true;
+                swap.load_changed(&changed.components);
                 changed.found.map(|found| swap.update(found)).unwrap_or_default()
             }
             done = swap.next() => swap.finish(done),
-            (policy, history) = keeper.next() => {
-                match history {
-                    Ok(history) => swap.kept(&policy, history),
-                    Err(()) => continue,
-                }
-            }
+            (policy, history) = keeper.next() => swap.kept(&policy, history),
             answers = tags.answered() => swap.tags_answered(&answers),
             _ = looks.tick() => {
-                let News { policies, components } = news(swap.objects()).await;
-                let changed = policies.is_some();
-                rewritten |= changed;
-                let given = policies.map(|found| swap.replace(found)).unwrap_or_default();
-                swap.load_changed_objects(&components);
-                swap.retry();
-                tags.begin(|| swap.tags());
-                let slow = swap.narrow_slow();
-                let mut failed = Changes::new();
-                if watched.elapsed() > WATCH {
-                    watched = Instant::now();
-                    for policy in swap.on_probation() {
-                        failed.extend(swap.observed(&policy, &faults(&policy)));
-                    }
-                }
-                if !changed && slow.is_empty() && failed.is_empty() {
+                let news = news(swap.objects()).await;
+                rewritten = news.policies.is_some();
+                let faults = count_faults(&mut swap, &mut counted, &rollouts.faults);
+                let changes = [look(&mut swap, news, &mut tags), faults].concat();
+                if !rewritten && changes.is_empty() {
                     continue;
                 }
-                [given, slow, failed].concat()
+                changes
             }
         };
         if changed.send(changes).is_err() {
             return;
         }
     }
+}
+
+/// Who waits until these policies were loaded as they are kept.
+type CatchingUp = (oneshot::Sender<()>, BTreeSet<Arc<str>>);
+
+/// Answers who waits, once the policies were loaded.
+fn answer(waiting: &mut Option<CatchingUp>, swap: &Swap) {
+    if let Some((done, _)) = waiting.take_if(|(_, behind)| !swap.any_loads(behind)) {
+        // Fails when nobody waits any more.
+        let _ = done.send(());
+    }
+}
+
+/// Follows the files in which policies are written; a failure is logged.
+fn follow(source: &Source) -> (Option<Following>, mpsc::UnboundedReceiver<Changed>) {
+    let files = match source {
+        Source::Path(files) => Some(files.clone()),
+        Source::Builtin | Source::Input(_) | Source::Given(_) => None,
+    };
+    let (sender, changes) = mpsc::unbounded_channel();
+    let following = Following::start(files, sender).inspect_err(|error| {
+        telemetry::tell(&Signal::Unreadable {
+            place: source.place(),
+            reason: KnownReason::ReadFailed,
+            message: format!("failed to follow files: {error}"),
+        });
+    });
+    (following.ok(), changes)
+}
+
+/// Takes what changed on the clusters, and begins what is due.
+fn look(swap: &mut Swap, news: News, tags: &mut Tags) -> Changes {
+    let policies = news.policies;
+    let mut changes = policies.map_or_else(Changes::new, |found| swap.replace(found));
+    swap.load_changed_objects(&news.components);
+    swap.retry();
+    tags.begin(|| swap.tags());
+    changes.extend(swap.narrow_slow());
+    changes
+}
+
+/// Counts the faults of new revisions, unless that was done a moment ago.
+fn count_faults(
+    swap: &mut Swap,
+    counted: &mut Instant,
+    faults: impl Fn(&str) -> Faults,
+) -> Changes {
+    if counted.elapsed() <= WATCH {
+        return Changes::new();
+    }
+    *counted = Instant::now();
+    let policies = swap.on_probation().into_iter();
+    let observed = policies.map(|policy| swap.observed(&policy, &faults(&policy)));
+    observed.flatten().collect()
 }

@@ -7,7 +7,7 @@ use super::secrets::CertificateKeys;
 use super::{Reference, references};
 use crate::reference::ObjectRef;
 pub use input::{
-    CertificateRequest, Input, InputValue, Member, Outcome, Protocol, RequestContent, Requested,
+    CertificateRequest, FailedWrite, Input, InputValue, Member, Outcome, Protocol, RequestContent, Requested,
     Service, ServicePort,
 };
 use serde::{Serialize, Serializer};

@@ -3,7 +3,7 @@
 
 use super::{FILES, find, guest, whole};
 use crate::args::{BenchArgs, OutputFormat};
-use crate::command::{place, run};
+use crate::command::{engine, place};
 use crate::output::{Ending, Screen, Tint};
 use crate::policies::cases::ask;
 use crate::telemetry;
@@ -45,7 +45,7 @@ pub(in crate::command) fn bench(args: &BenchArgs, screen: &Screen) -> anyhow::Re
         None => travelling(&artifact.bytes)
             .with_context(|| format!("failed to read the cases of `{location}`"))?,
     };
-    let engine = run::engine(transom_engine::Limits::LARGEST)?;
+    let engine = engine::engine(transom_engine::Limits::LARGEST)?;
     let guest = guest::with_its_needs(&engine, &location, &artifact.bytes)?;
     let each = cases.into_iter().enumerate().map(|(at, (name, case))| {
         screen.progress(format_args!("case {}: {name}", at + 1));

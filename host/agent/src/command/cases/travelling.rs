@@ -3,7 +3,7 @@
 
 use super::{FILES, Verdict, find, guest, whole};
 use crate::args::TestArgs;
-use crate::command::run;
+use crate::command::engine;
 use crate::output::{Screen, Tint};
 use crate::policies::cases::ask;
 use crate::telemetry;
@@ -40,7 +40,7 @@ pub(super) fn test(component: &str, args: &TestArgs) -> anyhow::Result<Vec<Verdi
     if cases.is_empty() {
         bail!("failed to find a case in `{location}`: `transom build` puts those of a crate there");
     }
-    let engine = run::engine(Limits::LARGEST)?;
+    let engine = engine::engine(Limits::LARGEST)?;
     let guest = guest::with_its_needs(&engine, &location, &artifact.bytes)?;
     Ok(cases.iter().map(|case| one(&guest, case)).collect())
 }

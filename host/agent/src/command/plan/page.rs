@@ -14,39 +14,8 @@ const OPEN: usize = 3;
 /// The page.
 pub(super) fn html(told: &Told) -> String {
     let plan = &told.plan;
-    let policy = text(&plan.policy);
-    let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n\
-         <meta name=\"referrer\" content=\"no-referrer\">\n<link rel=\"icon\" href=\"data:,\">\n\
-         <title>Plan of {policy}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>Plan of {policy}</h1>\n<p class=\"soft\">What the policy would change on the fleet. Nothing was written.</p>\n"
-    );
-    counts(&mut page, &plan.primaries);
-    if let Some(beside) = &told.active {
-        let _ = writeln!(
-            page,
-            "<p class=\"card\">For comparison: {}.</p>",
-            text(&active(beside))
-        );
-    }
-    page.push_str("<dl>\n");
-    for (label, component) in told.components() {
-        let _ = writeln!(
-            page,
-            "<dt>{label}</dt><dd><code>{}</code></dd>",
-            text(&component)
-        );
-    }
-    let _ = writeln!(
-        page,
-        "<dt>plan</dt><dd><code>{}</code></dd>\n</dl>",
-        text(&plan.digest)
-    );
-    if !plan.would_change() {
-        page.push_str("<p class=\"card\">Nothing would change.</p>\n");
-    }
+    let mut page = head(&text(&plan.policy));
+    overview(&mut page, told);
     section(&mut page, "Effects", &plan.effects, |page, effects| {
         page.push_str("<div class=\"card\">\n");
         for one in effects {
@@ -80,6 +49,47 @@ pub(super) fn html(told: &Told) -> String {
     more(&mut page, not_listed(&plan.more_groups, "groups"));
     page.push_str("</main>\n</body>\n</html>\n");
     page
+}
+
+/// The begin of the page, up to the heading.
+fn head(policy: &str) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n<link rel=\"icon\" href=\"data:,\">\n\
+         <title>Plan of {policy}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <h1>Plan of {policy}</h1>\n<p class=\"soft\">What the policy would change on the fleet. Nothing was written.</p>\n"
+    )
+}
+
+/// The counts, and what the plan is a plan of.
+fn overview(page: &mut String, told: &Told) {
+    let plan = &told.plan;
+    counts(page, &plan.primaries);
+    if let Some(beside) = &told.active {
+        let _ = writeln!(
+            page,
+            "<p class=\"card\">For comparison: {}.</p>",
+            text(&active(beside))
+        );
+    }
+    page.push_str("<dl>\n");
+    for (label, component) in told.components() {
+        let _ = writeln!(
+            page,
+            "<dt>{label}</dt><dd><code>{}</code></dd>",
+            text(&component)
+        );
+    }
+    let _ = writeln!(
+        page,
+        "<dt>plan</dt><dd><code>{}</code></dd>\n</dl>",
+        text(&plan.digest)
+    );
+    if !plan.would_change() {
+        page.push_str("<p class=\"card\">Nothing would change.</p>\n");
+    }
 }
 
 /// A text of a cluster or a guest, as content of an element: without markup and without hidden letters.

@@ -4,7 +4,7 @@ use super::Told;
 use crate::output::Screen;
 use serde_json::Value;
 use transom_core::document::emit::to_yaml_in_order;
-use transom_core::plan::fleet::{Beside, Change, Counted, Counts, Group, More, Refused};
+use transom_core::plan::fleet::{Beside, Change, Counted, Counts, FleetPlan, Group, More, Refused};
 
 /// Maximum number of groups and effects in a table; more are in the other forms.
 const ROWS: usize = 20;
@@ -26,6 +26,12 @@ pub(super) fn table(told: &Told, screen: &Screen) {
         screen.line(format_args!(""));
         screen.line(format_args!("Nothing would change."));
     }
+    effects(plan, screen);
+    groups(plan, screen);
+    refusals(told, screen);
+}
+
+fn effects(plan: &FleetPlan, screen: &Screen) {
     if !plan.effects.is_empty() {
         screen.line(format_args!(""));
         screen.table(
@@ -35,6 +41,9 @@ pub(super) fn table(told: &Told, screen: &Screen) {
         let more = plan.effects.len().saturating_sub(ROWS) + plan.more_effects;
         more_of(more, "kinds of effects", screen);
     }
+}
+
+fn groups(plan: &FleetPlan, screen: &Screen) {
     for group in plan.groups.iter().take(ROWS) {
         screen.line(format_args!(""));
         screen.line(format_args!(
@@ -47,6 +56,10 @@ pub(super) fn table(told: &Told, screen: &Screen) {
     }
     let more = plan.groups.len().saturating_sub(ROWS) + plan.more_groups.entries;
     more_of(more, "groups", screen);
+}
+
+fn refusals(told: &Told, screen: &Screen) {
+    let plan = &told.plan;
     for refused in &plan.refusals {
         screen.line(format_args!(""));
         screen.line(format_args!(

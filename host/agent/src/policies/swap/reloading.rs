@@ -113,6 +113,16 @@ impl Swap {
         }
     }
 
+    /// Loads a policy again whose components changed while it was loaded.
+    pub(super) fn load_reported(&mut self, name: &str) {
+        if let Some(newest) = self.newest.get_mut(name) {
+            let files = std::mem::take(&mut newest.reported_files);
+            let objects = std::mem::take(&mut newest.reported);
+            self.load_changed(&files);
+            self.load_changed_objects(&objects);
+        }
+    }
+
     /// Loads the policies again whose objects could not be read some time ago.
     pub(in crate::policies) fn retry(&mut self) {
         let now = Instant::now();

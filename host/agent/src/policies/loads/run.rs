@@ -1,0 +1,158 @@
+//! Runs one job: reads components, loads the newest manifest, and restores what was active when the agent ended.
+
+use super::earlier::{before, earlier, restored};
+use super::{Done, Job, Ran};
+use crate::policies::cases::Passed;
+use crate::policies::components::{self, Components};
+use crate::policies::load::{self, Loaded, Unloaded};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use transom_api::KnownReason;
+use transom_artifacts::{Gathered, Location};
+use transom_core::catalogue::Refusal;
+use transom_core::policy::Policy;
+use transom_core::rollout::history::History;
+use transom_engine::Engine;
+
+/// Reads what a job needs from a cluster and from registries; it is queued as one that asks registries if that turns out to
+/// be needed.
+pub(super) async fn read(components: Components, mut job: Job) -> Ran {
+    job.gathered = components.read(&job.wanted, job.pulls).await;
+    job.pulls |= job.gathered.is_none();
+    if job.recalls {
+        job.recalls = false;
+        match components.history(&job.name).await {
+            Ok(history) => job.history = history,
+            // Without the history it is not known what may be active.
+            Err(unread) => return unrecalled(job, Refusal::new(unread.reason, unread.message)),
+        }
+    }
+    Ran::Again(Box::new(job))
+}
+
+/// A policy whose history cannot be read.
+fn unrecalled(job: Job, refusal: Refusal) -> Ran {
+    let fingerprint = |component: &Location| (component.clone(), component.fingerprint());
+    Ran::Done(Box::new(Done {
+        policy: Arc::clone(&job.name),
+        number: job.number,
+        result: Err(job.refusal.unwrap_or(refusal)),
+        refused: None,
+        history: None,
+        restored: None,
+        before: None,
+        fingerprints: job.wanted.all().map(fingerprint).collect(),
+        versions: components::versions(&job.gathered.unwrap_or_default()),
+        incomplete: true,
+    }))
+}
+
+/// Runs a job; it is to be queued again when it takes longer than the engine waits.
+pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
+    let fingerprint = |component: &Location| (component.clone(), component.fingerprint());
+    let fingerprints = job.wanted.all().map(fingerprint).collect();
+    let mut gathered = job.gathered.take().unwrap_or_default();
+    for component in &job.wanted.components {
+        // Other bytes lie there now, but those that the policy demands were loaded before, as for a rollback.
+        let demanded = job.wanted.asker(component).digest;
+        let absent = |digest: &&str| component.fetch(Some(digest), &gathered).is_err();
+        if let Some(digest) = demanded.filter(absent)
+            && let Some(held) = components.kept().by_digest(digest)
+        {
+            gathered.kept.insert(component.clone(), held);
+        }
+    }
+    let newest = match (&job.policy, &job.refusal) {
+        (Some(policy), None) => load_newest(engine, components, (&job, policy), &gathered),
+        (_, refusal) => Ok((Err(refusal.clone().unwrap_or_else(bug)), None)),
+    };
+    let Ok((result, refused)) = newest else {
+        return again(job);
+    };
+    // What lies in a cluster is read again: it may be long until its turn.
+    let Ok(restored) = restored(engine, components, &job, &gathered, &result) else {
+        return again(job);
+    };
+    let Ok(before) = before(engine, components, &job, &gathered) else {
+        return again(job);
+    };
+    // What was active is better than what was last loaded.
+    let (result, refused) = match (refused, &restored) {
+        (Some(refusal), Some(_)) => (Err(refusal), None),
+        (refused, _) => (result, refused),
+    };
+    let refusal = refused.as_ref().or(result.as_ref().err());
+    let incomplete = gathered.is_incomplete()
+        || gathered.has_tags()
+        || refusal.is_some_and(|refusal| may_be_signed(&job, refusal));
+    Ran::Done(Box::new(Done {
+        policy: job.name,
+        number: job.number,
+        result,
+        refused,
+        history: job.history,
+        restored,
+        before,
+        fingerprints,
+        versions: components::versions(&gathered),
+        incomplete,
+    }))
+}
+
+/// A job that takes longer than the engine waited.
+fn again(mut job: Job) -> Ran {
+    job.slow = true;
+    Ran::Again(Box::new(job))
+}
+
+/// What became of the newest manifest: its revision, or one with the components of an earlier run and why its own cannot be
+/// loaded, or only why.
+type Newest = (Result<Loaded, Refusal>, Option<Refusal>);
+
+/// Loads the newest manifest.
+///
+/// # Errors
+/// When it takes longer than the engine waits.
+fn load_newest(
+    engine: &Engine,
+    components: &Components,
+    (job, policy): (&Job, &Policy),
+    gathered: &Gathered,
+) -> Result<Newest, Unloaded> {
+    let active = job.history.as_ref().and_then(History::active);
+    let inputs = load::Inputs {
+        sources: components.sources(),
+        base: &job.wanted.base,
+        gathered,
+        passed: active.map_or(Passed::Nothing, Passed::Of),
+    };
+    let load = || load::assemble(engine, policy.clone(), inputs);
+    let refusal = match catch_unwind(AssertUnwindSafe(load)) {
+        Ok(Ok(loaded)) => {
+            components.keep(&job.wanted, gathered);
+            return Ok((Ok(loaded), None));
+        }
+        Ok(Err(Unloaded::Refused(refusal))) => refusal,
+        Ok(Err(Unloaded::Slow)) => return Err(Unloaded::Slow),
+        Err(_) => return Ok((Err(bug()), None)),
+    };
+    match earlier(engine, components, (job, policy), gathered) {
+        Ok(Some(loaded)) => Ok((Ok(loaded), Some(refusal))),
+        Ok(None) | Err(Unloaded::Refused(_)) => Ok((Err(refusal), None)),
+        Err(Unloaded::Slow) => Err(Unloaded::Slow),
+    }
+}
+
+fn bug() -> Refusal {
+    Refusal::new(
+        KnownReason::AgentFailed,
+        "a bug in the agent made loading the policy fail",
+    )
+}
+
+/// Whether a signature may still come to a registry, which reports nothing.
+fn may_be_signed(job: &Job, refusal: &Refusal) -> bool {
+    let mut images = job.wanted.components.iter().filter_map(Location::image);
+    let unsigned = [KnownReason::SignatureMissing, KnownReason::SignatureInvalid];
+    unsigned.contains(&refusal.reason) && images.next().is_some()
+}

@@ -1,0 +1,73 @@
+//! Takes the results of loads.
+
+use super::{Newest, Swap};
+use crate::policies::active::Changes;
+use crate::policies::loads::Done;
+use std::sync::Arc;
+
+impl Swap {
+    /// Waits for the next policy that was loaded or refused.
+    pub(in crate::policies) async fn next(&mut self) -> Done {
+        self.loads.next().await
+    }
+
+    /// Takes the result of a load.
+    pub(in crate::policies) fn finish(&mut self, done: Done) -> Changes {
+        let changes = self.take_result(done);
+        self.active.loading(self.loads.count());
+        changes
+    }
+
+    /// Takes a result, if it is that of the newest manifest.
+    fn take_result(&mut self, done: Done) -> Changes {
+        let (name, mut changes) = (done.policy, Changes::new());
+        let counts = |newest: &&mut Newest| newest.number == done.number;
+        let Some(newest) = self.newest.get_mut(&name).filter(counts) else {
+            return changes;
+        };
+        newest.loading = None;
+        let is_refused = done.result.is_err() || done.refused.is_some();
+        // These fingerprints are older than the load, so a component that changed during it counts as changed.
+        newest.fingerprints = done.fingerprints;
+        newest.versions = done.versions;
+        let unread_before = newest.retry_later(done.incomplete && is_refused, self.number);
+        let was_loaded = newest.refusal.is_none();
+        let failed = was_loaded && done.result.is_err();
+        let failed_before = std::mem::replace(&mut newest.failed, failed);
+        // A policy that could not be loaded until now did not count among the others; what it owns may belong to
+        // another one.
+        if failed_before && !newest.failed {
+            changes.extend(self.refuse_overlaps());
+        }
+        if self.newest.get_mut(&name).filter(counts).is_none() {
+            return changes;
+        }
+        if let Some(history) = done.history {
+            self.histories.insert(Arc::clone(&name), history);
+        }
+        if let Some(restored) = done.restored {
+            changes.extend(self.restore(&name, restored));
+        }
+        match done.result {
+            Ok(loaded) => {
+                let loaded = Arc::new(loaded);
+                changes.extend(self.take_loaded(&name, loaded));
+                if let Some(refusal) = done.refused {
+                    changes.extend(self.refuse(&name, refusal, !unread_before));
+                }
+            }
+            Err(refusal) => {
+                self.drop_candidate(&name);
+                changes.extend(self.narrow(&name));
+                let anew = was_loaded && !unread_before;
+                changes.extend(self.refuse(&name, refusal, anew));
+            }
+        }
+        if let Some(before) = done.before {
+            self.watch_on(&name, Arc::new(before));
+        }
+        changes.extend(self.refuse_overlaps());
+        self.load_reported(&name);
+        changes
+    }
+}

@@ -1,0 +1,187 @@
+//! Trials of candidates: which are due, and what follows from their results.
+
+use super::Swap;
+use super::rollout::Passed;
+use crate::policies::Approval;
+use crate::policies::active::{Changes, Rehearsed};
+use crate::policies::load::Loaded;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use transom_api::KnownReason;
+use transom_core::catalogue::Revision;
+use transom_core::rollout::history::Record;
+use transom_core::rollout::{self, Approved, Candidate, Probation, Trial, Verdict};
+
+/// How often a candidate that waits is compared with the live objects again.
+const AGAIN: Duration = Duration::from_secs(60);
+/// How many trials run at once.
+const AT_ONCE: usize = 2;
+
+/// A trial that runs.
+pub(super) struct Running {
+    number: u64,
+    _end: oneshot::Sender<()>,
+}
+
+/// A candidate to try.
+pub(crate) struct Due {
+    pub(super) policy: Arc<str>,
+    number: u64,
+    /// The candidate.
+    pub(crate) loaded: Arc<Loaded>,
+    /// The approval of the policy.
+    pub(crate) approval: Option<Approval>,
+    /// Ends when nobody waits for the trial any more.
+    pub(crate) outdated: oneshot::Receiver<()>,
+}
+
+/// A candidate that was tried.
+pub(crate) struct Tried {
+    policy: Arc<str>,
+    number: u64,
+    trial: Trial,
+    rehearsed: Option<Rehearsed>,
+    approval: Option<Approval>,
+    approved: Approved,
+    now_seconds: i64,
+}
+
+impl Due {
+    /// What was found, and when.
+    pub(crate) fn tried(
+        self,
+        (trial, rehearsed): (Trial, Option<Rehearsed>),
+        approved: Approved,
+        now_seconds: i64,
+    ) -> Tried {
+        Tried {
+            policy: self.policy,
+            number: self.number,
+            trial,
+            rehearsed,
+            approval: self.approval,
+            approved,
+            now_seconds,
+        }
+    }
+}
+
+impl Swap {
+    /// The candidates that are to be tried now, as far as there is room beside so many trials. Each counts as running until
+    /// [`Swap::tried`].
+    pub(crate) fn due(&mut self, running: usize) -> Vec<Due> {
+        let now = Instant::now();
+        let room = AT_ONCE.saturating_sub(running);
+        let mut due: Vec<_> = (self.newest.iter_mut())
+            .filter_map(|(name, newest)| {
+                let approval = newest.approval();
+                let pending = newest.pending.as_mut()?;
+                let waits = pending.running.is_none();
+                let at = pending.due.filter(|at| *at <= now && waits)?;
+                Some((at, Arc::clone(name), approval, pending))
+            })
+            .collect();
+        due.sort_by_key(|(at, ..)| *at);
+        let taken = due.into_iter().take(room);
+        let numbers = &mut self.number;
+        taken
+            .map(|(_, policy, approval, pending)| {
+                *numbers += 1;
+                let (end, outdated) = oneshot::channel();
+                pending.running = Some(Running {
+                    number: *numbers,
+                    _end: end,
+                });
+                Due {
+                    policy,
+                    number: *numbers,
+                    loaded: Arc::clone(&pending.loaded),
+                    approval,
+                    outdated,
+                }
+            })
+            .collect()
+    }
+
+    /// Whether a candidate is being tried, or is to be tried now.
+    pub(crate) fn tries(&self) -> bool {
+        let now = Instant::now();
+        let mut pending = self.newest.values().filter_map(|one| one.pending.as_ref());
+        pending.any(|one| one.running.is_some() || one.due.is_some_and(|at| at <= now))
+    }
+
+    /// Takes the result of a trial.
+    pub(crate) fn tried(&mut self, tried: Tried) -> Changes {
+        let newest = self.newest.get_mut(&tried.policy);
+        let outdated = newest
+            .as_ref()
+            .is_some_and(|one| one.approval() != tried.approval);
+        let is_ours = |running: &Running| running.number == tried.number;
+        let pending = newest.and_then(|newest| newest.pending.as_mut());
+        let Some(pending) = pending.filter(|one| one.running.as_ref().is_some_and(is_ours)) else {
+            return Changes::new();
+        };
+        pending.running = None;
+        let revision = Arc::clone(&pending.loaded.revision);
+        let verdict = rollout::verdict(&revision, &tried.trial, &tried.approved);
+        let stands = |gate, reason, message, trial| Candidate {
+            revision: Arc::clone(&revision),
+            gate,
+            reason,
+            message,
+            trial: Some(Arc::new(trial)),
+        };
+        match verdict {
+            // An approval that was taken back meanwhile counts no more.
+            Verdict::Activate if outdated => {
+                pending.due = Some(Instant::now());
+                Changes::new()
+            }
+            Verdict::Activate => {
+                pending.due = None;
+                self.keep_passed(&revision, tried)
+            }
+            Verdict::Wait(gate, reason, message) => {
+                let wait = if outdated { Duration::ZERO } else { AGAIN };
+                pending.due = Some(Instant::now() + wait);
+                let candidate = stands(gate, reason, message, tried.trial);
+                self.waits(&tried.policy, candidate)
+            }
+            Verdict::Refuse(gate, reason, message) => {
+                pending.due = None;
+                if reason == KnownReason::AnswerUnstable {
+                    // Another trial might not notice.
+                    self.bar(&tried.policy, Record::of(&revision), &message);
+                }
+                let candidate = stands(gate, reason, message, tried.trial);
+                self.refuse_candidate(&tried.policy, candidate)
+            }
+        }
+    }
+
+    /// Has a candidate that passed all gates kept as the active revision, before it becomes that: another leader would not
+    /// know that it was.
+    fn keep_passed(&mut self, revision: &Revision, tried: Tried) -> Changes {
+        let name = tried.policy;
+        let newest = self.newest.get_mut(&name);
+        let Some(pending) = newest.and_then(|newest| newest.pending.as_mut()) else {
+            return Changes::new();
+        };
+        let probation = Probation::new(tried.now_seconds, tried.trial.active_faults);
+        pending.passed = Some(Passed {
+            probation,
+            approved: rollout::approved(revision, &tried.trial, &tried.approved),
+            rehearsed: tried.rehearsed,
+        });
+        let loaded = Arc::clone(&pending.loaded);
+        let mut record = Record::of(revision);
+        record.probation = Some(probation);
+        if let Some(why) = self.barred(&name, &record.id) {
+            return self.refuse_barred(&name, &loaded, why);
+        }
+        self.note(&name, |note| note.active.push(record));
+        Changes::new()
+    }
+}
