@@ -27,32 +27,18 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
     let limits = Limits::default();
     let compute = |asked: &Asked, context: &Context, cluster: &ManagedCluster| -> Result<()> {
         let answer = asked.guest.compute(&limits, context, cluster).result?;
-        drop(black_box(answer.map_err(|refusal| {
-            anyhow!("the guest refused: {refusal:?}")
-        })?));
-        Ok(())
+        answer
+            .map(unused)
+            .map_err(|refusal| anyhow!("the guest refused: {refusal:?}"))
     };
     let receipt = scene.calm.guest.compute(&limits, &calm, &empty).receipt;
     let mut usage = Usage::default();
     let [base, transformed, reconciled, computed, native, counted] = times([
         &mut || compute(&scene.calm, &calm, &empty),
-        &mut || {
-            gathered
-                .transform(scene)
-                .map(|answer| drop(black_box(answer)))
-        },
-        &mut || match black_box(
-            scene
-                .trigger
-                .guest
-                .evaluate(&limits, &asked, &change)
-                .result?,
-        ) {
-            Verdict::Run(_) => Ok(()),
-            Verdict::Ignore => bail!("the trigger guest ignores an upgrade"),
-        },
+        &mut || gathered.transform(scene).map(unused),
+        &mut || evaluate(scene, &limits, &asked, &change),
         &mut || compute(&scene.taints, &taints, &cluster),
-        &mut || rewrite(scene.text(), SERVER).map(|text| drop(black_box(text))),
+        &mut || rewrite(scene.text(), SERVER).map(unused),
         &mut || {
             for _ in 0..COUNTED {
                 usage.add(|what| black_box(&receipt).used(what, &limits));
@@ -68,13 +54,8 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
         fastest: Some(times.min / floor.min),
         target: Some(target),
     };
-    table.add(named(
-        "kubeconfig `transform`",
-        transformed,
-        EMPTY,
-        base,
-        3.0,
-    ))?;
+    let transform = "kubeconfig `transform`";
+    table.add(named(transform, transformed, EMPTY, base, 3.0))?;
     table.add(Row {
         what: "counting the receipt of a call for the usage of its policy".to_owned(),
         figure: Figure::Micros(counted.median / f64::from(COUNTED)),
@@ -85,13 +66,22 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
     })?;
     table.add(named("trigger `evaluate`", reconciled, EMPTY, base, 3.0))?;
     table.add(named("taints `compute`", computed, EMPTY, base, 2.0))?;
-    table.add(named(
-        "kubeconfig `transform`",
-        transformed,
-        "native parse, edit, write",
-        native,
-        0.1,
-    ))
+    let rewritten = "native parse, edit, write";
+    table.add(named(transform, transformed, rewritten, native, 0.1))
+}
+
+/// Asks the trigger guest about an upgrade.
+fn evaluate(scene: &Scene, limits: &Limits, context: &Context, change: &Change) -> Result<()> {
+    let guest = &scene.trigger.guest;
+    match black_box(guest.evaluate(limits, context, change).result?) {
+        Verdict::Run(_) => Ok(()),
+        Verdict::Ignore => bail!("the trigger guest ignores an upgrade"),
+    }
+}
+
+/// Drops an answer that the compiler has to make.
+fn unused<T>(answer: T) {
+    drop(black_box(answer));
 }
 
 /// Receipts that are counted in one run: one alone is shorter than a look at the clock.

@@ -112,6 +112,43 @@ pub(crate) fn measure(
     })
 }
 
+/// The rows about one thing that is measured.
+struct Rows<'a> {
+    what: String,
+    table: &'a mut Table,
+}
+
+impl<'a> Rows<'a> {
+    /// Rows that begin with these words.
+    fn about(what: String, table: &'a mut Table) -> Self {
+        Self { what, table }
+    }
+
+    /// Adds a figure of the agent and its floor.
+    fn add(
+        &mut self,
+        rest: &str,
+        figure: Figure,
+        against: &str,
+        floor: Figure,
+        target: Option<f64>,
+    ) -> Result<()> {
+        let what = format!("{}: {rest}", self.what);
+        self.table.add(row(what, figure, against, floor, target))
+    }
+
+    /// Adds all requests by verb, of the agent and of its floor.
+    fn verbs(&mut self, ours: &Verbs, against: &str, floor: &Verbs) -> Result<()> {
+        let row = verbs(
+            |rest| format!("{}: {rest}", self.what),
+            ours,
+            against,
+            floor,
+        );
+        self.table.add(row)
+    }
+}
+
 fn row(what: String, figure: Figure, against: &str, floor: Figure, target: Option<f64>) -> Row {
     Row {
         what,

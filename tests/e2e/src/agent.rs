@@ -1,15 +1,21 @@
 //! The binary as a running process: its log, its admin server, its memory, and every wait for something that it does. It
 //! is killed when its handle is dropped. Treats it as a black box.
 
+mod process;
+mod told;
+
 use crate::bound::Bound;
 use crate::http;
 use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::Value;
+pub use process::has_ended;
+use process::process;
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
+pub use told::Told;
+use told::{is_summary, told};
 use transom_support::wait;
 
 /// The deadline for anything that the agent does. It decides only about what never comes: a busy machine is slower than
@@ -34,19 +40,6 @@ pub struct Agent {
     pages: Option<PathBuf>,
     /// Dropped after the process, which runs inside it.
     bound: Option<Bound>,
-}
-
-/// One line of a log in JSON about a primary.
-#[derive(Clone, Debug)]
-pub struct Told {
-    /// Kind, namespace and name: `HostedCluster clusters/demo`.
-    pub primary: String,
-    /// Why it was reconciled; empty for a line about a write.
-    pub cause: String,
-    /// `Applied`, `Held`, `Waiting`, `Failed`; nothing for a line about a write.
-    pub state: Option<String>,
-    /// The reason.
-    pub reason: String,
 }
 
 impl Agent {
@@ -343,40 +336,6 @@ impl Agent {
         ensure!(status.success(), "it ended with {status}: {}", self.tail());
         Ok(log)
     }
-}
-
-/// Whether a line is of the summary of the first pass, in JSON.
-fn is_summary(line: &str) -> Option<()> {
-    let said: Value = serde_json::from_str(line).ok()?;
-    let mut words = said["message"].as_str()?.split_whitespace();
-    words.next()?.parse::<usize>().ok()?;
-    ["Applied", "Held", "Waiting", "Failed"]
-        .contains(&words.next()?)
-        .then_some(())
-}
-
-fn told(line: &str) -> Option<Told> {
-    let line: Value = serde_json::from_str(line).ok()?;
-    let text = |key: &str| line.get(key).and_then(Value::as_str).map(str::to_owned);
-    Some(Told {
-        primary: text("primary")?,
-        cause: text("cause").unwrap_or_default(),
-        state: text("state"),
-        reason: text("reason").unwrap_or_default(),
-    })
-}
-
-/// The state of a process, and the id of its parent; none if it does not exist.
-fn process(number: u32) -> Option<(String, String)> {
-    let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-    // A name in parentheses precedes them and may contain spaces.
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
-}
-
-/// Whether a process has ended, even if it was not reaped yet.
-pub fn has_ended(number: u32) -> bool {
-    process(number).is_none_or(|(state, _)| ["Z", "X"].contains(&state.as_str()))
 }
 
 impl Drop for Agent {

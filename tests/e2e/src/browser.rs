@@ -112,21 +112,8 @@ impl Browser {
         picture: &Path,
     ) -> Result<Seen> {
         let target = self.call(None, "Target.createTarget", &json!({"url": "about:blank"}))?;
-        let attach = json!({"targetId": target["targetId"], "flatten": true});
-        let session = self.call(None, "Target.attachToTarget", &attach)?;
-        let session = session["sessionId"]
-            .as_str()
-            .context("no session")?
-            .to_owned();
+        let session = self.attach(&target["targetId"], look)?;
         let session = Some(session.as_str());
-        for domain in ["Page", "Runtime", "Log", "Network"] {
-            self.call(session, &format!("{domain}.enable"), &json!({}))?;
-        }
-        let scheme = if look.dark { "dark" } else { "light" };
-        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
-        self.call(session, "Emulation.setEmulatedMedia", &media)?;
-        let size = json!({"width": look.width, "height": 900, "deviceScaleFactor": 1, "mobile": look.width < 600});
-        self.call(session, "Emulation.setDeviceMetricsOverride", &size)?;
         self.events.clear();
         let gone = self.call(session, "Page.navigate", &json!({"url": url}))?;
         ensure!(gone.get("errorText").is_none(), "{gone}");
@@ -151,26 +138,40 @@ impl Browser {
             "Target.closeTarget",
             &json!({"targetId": target["targetId"]}),
         )?;
-        let of = |methods: &[&str]| -> Vec<&Value> {
-            let wanted = |event: &&Value| methods.iter().any(|method| event["method"] == *method);
-            self.events.iter().filter(wanted).collect()
-        };
-        let requests = of(&["Network.requestWillBeSent"]);
-        let request = |event: &&Value| Some(event["params"]["request"]["url"].as_str()?.to_owned());
-        let console = of(&[
+        let requests = self.events_of(&["Network.requestWillBeSent"]);
+        let request = |event: &Value| Some(event["params"]["request"]["url"].as_str()?.to_owned());
+        let console = self.events_of(&[
             "Runtime.consoleAPICalled",
             "Runtime.exceptionThrown",
             "Log.entryAdded",
         ]);
         Ok(Seen {
             text: text.as_str().unwrap_or_default().to_owned(),
-            requests: requests.iter().filter_map(request).collect(),
-            console: console
-                .iter()
-                .map(|event| event["params"].to_string())
-                .collect(),
+            requests: requests.filter_map(request).collect(),
+            console: console.map(|event| event["params"].to_string()).collect(),
             value,
         })
+    }
+
+    /// Attaches to a target in the given size and colours; returns the session.
+    fn attach(&mut self, target: &Value, look: Look) -> Result<String> {
+        let attach = json!({"targetId": target, "flatten": true});
+        let session = self.call(None, "Target.attachToTarget", &attach)?;
+        let session = session["sessionId"].as_str().context("no session")?;
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            self.call(Some(session), &format!("{domain}.enable"), &json!({}))?;
+        }
+        let scheme = if look.dark { "dark" } else { "light" };
+        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.call(Some(session), "Emulation.setEmulatedMedia", &media)?;
+        let size = json!({"width": look.width, "height": 900, "deviceScaleFactor": 1, "mobile": look.width < 600});
+        self.call(Some(session), "Emulation.setDeviceMetricsOverride", &size)?;
+        Ok(session.to_owned())
+    }
+
+    fn events_of(&self, methods: &[&str]) -> impl Iterator<Item = &Value> {
+        let wanted = |event: &&Value| methods.iter().any(|method| event["method"] == *method);
+        self.events.iter().filter(wanted)
     }
 
     fn evaluate(&mut self, session: Option<&str>, expression: &str) -> Result<Value> {

@@ -4,7 +4,7 @@
 use super::fleet::{PARALLEL, Scene};
 use super::spent::{Runs, Spending};
 use super::taints::{flip, names};
-use super::{SERVERS, count, row, verbs};
+use super::{Rows, SERVERS, count};
 use crate::floor::server::{MANAGED, api};
 use crate::process::Programs;
 use crate::table::Table;
@@ -52,91 +52,37 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
         .context("failed to give the clusters their rights")?;
     let requests = scene.requests(&start).await?.all();
     let (many, against) = (names.len(), "apply the same objects, 32 clusters at a time");
-    let what = |rest: &str| format!("{many} ManagedClusters are accepted: {rest}");
-    table.add(row(
-        what("wall time"),
-        ours.wall(),
-        against,
-        floor.wall(),
-        Some(1.5),
-    ))?;
-    table.add(row(
-        what("requests beyond lists and watches"),
-        count(requests),
-        "writes",
-        count(WRITES * many + 2),
-        Some(1.1),
-    ))?;
-    table.add(row(
-        what("CPU of the agent"),
-        ours.cpu(),
-        "the time of the floor",
-        floor.wall(),
-        None,
-    ))?;
-    table.add(row(
-        what(SERVERS),
-        ours.servers(),
-        against,
-        floor.servers(),
-        None,
-    ))?;
-    table.add(verbs(what, &ours.verbs(), against, &floor.verbs))
+    let what = format!("{many} ManagedClusters are accepted");
+    let mut rows = Rows::about(what, table);
+    rows.add("wall time", ours.wall(), against, floor.wall(), Some(1.5))?;
+    let (requests, necessary) = (count(requests), count(WRITES * many + 2));
+    let beyond = "requests beyond lists and watches";
+    rows.add(beyond, requests, "writes", necessary, Some(1.1))?;
+    let time = "the time of the floor";
+    rows.add("CPU of the agent", ours.cpu(), time, floor.wall(), None)?;
+    rows.add(SERVERS, ours.servers(), against, floor.servers(), None)?;
+    rows.verbs(&ours.verbs(), against, &floor.verbs)
 }
 
 /// Writes what the policy makes for one cluster, under names that it does not use, with rights of the same size.
 async fn write(scene: &Scene, cluster: &str) -> Result<()> {
     let mut how = PatchParams::apply("transom-bench-floor");
     how.field_validation = Some(kube::api::ValidationDirective::Ignore);
-    let own = format!("floor:{cluster}");
-    let namespace = format!("floor-{cluster}");
-    let rule = |resource: &str, verbs: &[&str]| json!({"apiGroups": ["cluster.open-cluster-management.io"], "resources": [resource], "resourceNames": [cluster], "verbs": verbs});
-    let bound = |role: &str| {
-        json!({
-            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": own}, {"apiGroup": RBAC, "kind": "Group", "name": role}],
-        })
-    };
-    let rules = json!({"rules": [
-        {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get", "list", "watch"]},
-        {"apiGroups": ["register.open-cluster-management.io"], "resources": ["managedclusters/clientcertificates"], "verbs": ["renew"]},
-        rule("managedclusters", &["get", "list", "update", "watch"]),
-        rule("managedclusters/status", &["patch", "update"]),
-    ]});
-    let in_it = Some(namespace.as_str());
-    for (kind, place, name, content) in [
-        (("", "v1", "Namespace"), None, namespace.as_str(), json!({})),
-        ((RBAC, "v1", "ClusterRole"), None, own.as_str(), rules),
-        (
-            (RBAC, "v1", "ClusterRoleBinding"),
-            None,
-            own.as_str(),
-            bound(&own),
-        ),
-        (
-            (RBAC, "v1", "RoleBinding"),
-            in_it,
-            "registration",
-            bound("floor:registration"),
-        ),
-        (
-            (RBAC, "v1", "RoleBinding"),
-            in_it,
-            "work",
-            bound("floor:work"),
-        ),
-    ] {
-        let mut object: Value = content;
-        let version = match kind.0 {
-            "" => kind.1.to_owned(),
-            group => format!("{group}/{}", kind.1),
+    for (kind, namespace, mut object) in objects(cluster) {
+        let (group, version, kind_name) = kind;
+        let version = match group {
+            "" => version.to_owned(),
+            group => format!("{group}/{version}"),
         };
         object["apiVersion"] = version.into();
-        object["kind"] = kind.2.into();
-        object["metadata"] =
-            json!({"name": name, "labels": {"open-cluster-management.io/cluster-name": cluster}});
-        let objects = api(&scene.client, kind, place);
-        objects.patch(name, &how, &Patch::Apply(object)).await?;
+        object["kind"] = kind_name.into();
+        object["metadata"]["labels"] = json!({"open-cluster-management.io/cluster-name": cluster});
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let (name, objects) = (
+            name.to_owned(),
+            api(&scene.client, kind, namespace.as_deref()),
+        );
+        objects.patch(&name, &how, &Patch::Apply(object)).await?;
     }
     let clusters = api(&scene.client, MANAGED, None);
     let held = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/floor"]}}));
@@ -150,4 +96,44 @@ async fn write(scene: &Scene, cluster: &str) -> Result<()> {
         .patch_status(cluster, &PatchParams::default(), &accepted)
         .await?;
     Ok(())
+}
+
+/// Group, version and kind.
+type Kind = (&'static str, &'static str, &'static str);
+
+/// The objects for one cluster, each with its kind and namespace.
+fn objects(cluster: &str) -> [(Kind, Option<String>, Value); 5] {
+    let own = format!("floor:{cluster}");
+    let namespace = format!("floor-{cluster}");
+    let rule = |resource: &str, verbs: &[&str]| json!({"apiGroups": ["cluster.open-cluster-management.io"], "resources": [resource], "resourceNames": [cluster], "verbs": verbs});
+    let bound = |name: &str, role: &str| {
+        json!({
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": own}, {"apiGroup": RBAC, "kind": "Group", "name": role}],
+        })
+    };
+    let role = json!({"metadata": {"name": own}, "rules": [
+        {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get", "list", "watch"]},
+        {"apiGroups": ["register.open-cluster-management.io"], "resources": ["managedclusters/clientcertificates"], "verbs": ["renew"]},
+        rule("managedclusters", &["get", "list", "update", "watch"]),
+        rule("managedclusters/status", &["patch", "update"]),
+    ]});
+    let place = || Some(namespace.clone());
+    let registration = bound("registration", "floor:registration");
+    [
+        (
+            ("", "v1", "Namespace"),
+            None,
+            json!({"metadata": {"name": namespace}}),
+        ),
+        ((RBAC, "v1", "ClusterRole"), None, role),
+        ((RBAC, "v1", "ClusterRoleBinding"), None, bound(&own, &own)),
+        ((RBAC, "v1", "RoleBinding"), place(), registration),
+        (
+            (RBAC, "v1", "RoleBinding"),
+            place(),
+            bound("work", "floor:work"),
+        ),
+    ]
 }

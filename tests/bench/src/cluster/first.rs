@@ -2,7 +2,7 @@
 
 use super::fleet::{Scene, allowance};
 use super::spent::Runs;
-use super::{ALLOWED, SERVERS, count, row, verbs};
+use super::{ALLOWED, Rows, SERVERS, count, row};
 use crate::process::{self, Programs};
 use crate::table::{Figure, Table};
 use anyhow::{Context as _, Result};
@@ -41,60 +41,23 @@ pub(super) async fn first(programs: &Programs, scene: &Scene, table: &mut Table)
         peak = peak.max(process::peak(&mut programs.transom(&once))?);
     }
     let kept = allowance(&scene.start_agent(programs)?)?;
-    let what = |rest: &str| {
-        format!(
-            "first run, {} HostedClusters, {writes} secrets to write: {rest}",
-            scene.clusters
-        )
-    };
-    let (against, post) = (
-        "apply them, 32 at a time",
-        "POST them, which RBAC cannot bind by name",
+    let what = format!(
+        "first run, {} HostedClusters, {writes} secrets to write",
+        scene.clusters
     );
-    table.add(row(
-        what("wall time"),
-        ours.wall(),
-        against,
-        floor.wall(),
-        Some(1.3),
-    ))?;
-    table.add(row(
-        what("wall time"),
-        ours.wall(),
-        post,
-        posts.wall(),
-        None,
-    ))?;
-    table.add(row(
-        what("CPU of the agent"),
-        ours.cpu(),
-        against,
-        floor.cpu(),
-        None,
-    ))?;
-    table.add(row(
-        what(SERVERS),
-        ours.servers(),
-        against,
-        floor.servers(),
-        None,
-    ))?;
-    let what_is_asked = what("requests beyond lists and watches");
-    table.add(row(
-        what_is_asked,
-        count(requests),
-        "writes",
-        count(writes),
-        Some(1.1),
-    ))?;
-    table.add(verbs(what, &ours.verbs(), against, &floor.verbs()))?;
-    table.add(row(
-        what("peak memory"),
-        Figure::Mebibytes(peak),
-        ALLOWED,
-        Figure::Mebibytes(kept),
-        Some(1.0),
-    ))?;
+    let mut rows = Rows::about(what, table);
+    let against = "apply them, 32 at a time";
+    let post = "POST them, which RBAC cannot bind by name";
+    rows.add("wall time", ours.wall(), against, floor.wall(), Some(1.3))?;
+    rows.add("wall time", ours.wall(), post, posts.wall(), None)?;
+    rows.add("CPU of the agent", ours.cpu(), against, floor.cpu(), None)?;
+    rows.add(SERVERS, ours.servers(), against, floor.servers(), None)?;
+    let (requests, necessary) = (count(requests), count(writes));
+    let beyond = "requests beyond lists and watches";
+    rows.add(beyond, requests, "writes", necessary, Some(1.1))?;
+    rows.verbs(&ours.verbs(), against, &floor.verbs())?;
+    let (peak, kept) = (Figure::Mebibytes(peak), Figure::Mebibytes(kept));
+    rows.add("peak memory", peak, ALLOWED, kept, Some(1.0))?;
     Ok(writes)
 }
 
@@ -109,32 +72,14 @@ pub(super) async fn again(programs: &Programs, scene: &Scene, table: &mut Table)
         lists.add(scene, &mut programs.floor(&list)).await?;
     }
     let asked = count(scene.requests(&start).await?.all());
-    let (what, against) = (
-        |rest: &str| format!("restart with everything right: {rest}"),
-        "list and decode with kube",
-    );
-    table.add(row(
-        what("writes and single reads"),
-        asked,
-        "none",
-        count(0),
-        Some(1.0),
-    ))?;
-    table.add(row(
-        what("CPU of the agent"),
-        ours.cpu(),
-        against,
-        lists.cpu(),
-        Some(3.0),
-    ))?;
-    table.add(row(
-        what(SERVERS),
-        ours.servers(),
-        against,
-        lists.servers(),
-        None,
-    ))?;
-    table.add(verbs(what, &ours.verbs(), against, &lists.verbs()))
+    let against = "list and decode with kube";
+    let mut rows = Rows::about("restart with everything right".to_owned(), table);
+    let nothing = "writes and single reads";
+    rows.add(nothing, asked, "none", count(0), Some(1.0))?;
+    let (cpu, floor) = (ours.cpu(), lists.cpu());
+    rows.add("CPU of the agent", cpu, against, floor, Some(3.0))?;
+    rows.add(SERVERS, ours.servers(), against, lists.servers(), None)?;
+    rows.verbs(&ours.verbs(), against, &lists.verbs())
 }
 
 /// First run and restart of an agent that may not list the Secrets that it copies.

@@ -3,7 +3,7 @@
 
 use super::fleet::{PARALLEL, Scene, metric};
 use super::taints::{condition, flip, is_tainted, send};
-use super::{count, row};
+use super::{Rows, count};
 use crate::floor::server::follow_from;
 use crate::process::cpu_millis;
 use crate::table::{Figure, Table};
@@ -148,31 +148,14 @@ pub(super) async fn beats(
         scene.requests(&since).await?.all(),
         metric(agent, &RECONCILES)? - reconciled,
     );
-    let what = |rest: &str| {
-        format!(
-            "a minute of heartbeats, {} ManagedClusters, {beats} beats: {rest}",
-            names.len()
-        )
-    };
-    table.add(row(
-        what("reconciles"),
-        Figure::Count(reconciles),
-        "none",
-        count(0),
-        Some(1.0),
-    ))?;
-    table.add(row(
-        what("requests"),
-        count(requests),
-        "none",
-        count(0),
-        Some(1.0),
-    ))?;
-    table.add(row(
-        what("CPU of the agent"),
-        Figure::Millis(cpu),
-        "the minute",
-        Figure::Millis(wall),
-        None,
-    ))
+    let what = format!(
+        "a minute of heartbeats, {} ManagedClusters, {beats} beats",
+        names.len()
+    );
+    let mut rows = Rows::about(what, table);
+    let (reconciles, requests) = (Figure::Count(reconciles), count(requests));
+    rows.add("reconciles", reconciles, "none", count(0), Some(1.0))?;
+    rows.add("requests", requests, "none", count(0), Some(1.0))?;
+    let (cpu, minute) = (Figure::Millis(cpu), Figure::Millis(wall));
+    rows.add("CPU of the agent", cpu, "the minute", minute, None)
 }

@@ -2,7 +2,7 @@
 
 use super::fleet::{PARALLEL, Scene, allowance};
 use super::spent::Spending;
-use super::{ALLOWED, SERVERS, count, flips, row, verbs};
+use super::{ALLOWED, Rows, SERVERS, count, flips, row};
 use crate::floor::server::{MANAGED, UNREACHABLE, api};
 use crate::process::{self, Programs, cpu_millis};
 use crate::rounds::percentile;
@@ -37,68 +37,44 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
         cpu_millis(agent.id())? - cpu,
     );
     let (many, against) = (names.len(), "the same flips and patches");
-    let what = |rest: &str| format!("{many} ManagedClusters turn Unknown: {rest}");
-    table.add(row(
-        what("until all are tainted"),
-        ours.wall(),
-        against,
-        floor.wall(),
-        Some(1.2),
-    ))?;
-    table.add(row(
-        what("requests"),
-        count(requests),
-        "ManagedClusters",
-        count(many),
-        Some(1.0),
-    ))?;
-    table.add(row(
-        what("CPU of the agent"),
-        Figure::Millis(cpu),
-        "the time until all are tainted",
-        ours.wall(),
-        None,
-    ))?;
-    table.add(row(
-        what(SERVERS),
-        ours.servers(),
-        against,
-        floor.servers(),
-        None,
-    ))?;
-    table.add(verbs(what, &ours.verbs, against, &floor.verbs))?;
+    let what = format!("{many} ManagedClusters turn Unknown");
+    let mut rows = Rows::about(what, table);
+    let all = "until all are tainted";
+    rows.add(all, ours.wall(), against, floor.wall(), Some(1.2))?;
+    let (requests, necessary) = (count(requests), count(many));
+    let each = "ManagedClusters";
+    rows.add("requests", requests, each, necessary, Some(1.0))?;
+    let (cpu, time) = (Figure::Millis(cpu), "the time until all are tainted");
+    rows.add("CPU of the agent", cpu, time, ours.wall(), None)?;
+    rows.add(SERVERS, ours.servers(), against, floor.servers(), None)?;
+    rows.verbs(&ours.verbs, against, &floor.verbs)?;
     let ours = flips::times(&clusters, &names).await?;
     flips::beats(scene, &clusters, &names, &agent, table).await?;
     let (peak, kept) = (
         Figure::Mebibytes(agent.peak_bytes()? as f64 / f64::from(1 << 20)),
         Figure::Mebibytes(allowance(&agent)?),
     );
-    table.add(row(
-        format!("{many} ManagedClusters, all of this: peak memory"),
-        peak,
-        ALLOWED,
-        kept,
-        Some(1.0),
-    ))?;
+    let what = format!("{many} ManagedClusters, all of this: peak memory");
+    table.add(row(what, peak, ALLOWED, kept, Some(1.0)))?;
     drop(agent);
     let tainting =
         process::start(&mut programs.floor(&["server", "--kubeconfig", &scene.floor, "taint"]))?;
     flips::until_watching(&clusters, &names).await?;
     let floor = flips::times(&clusters, &names).await?;
     drop(tainting);
+    single(&ours, &floor, table)
+}
+
+/// Adds the times of single flips, of the agent and of the floor.
+fn single(ours: &[f64], floor: &[f64], table: &mut Table) -> Result<()> {
     for (which, percent, target) in [("median", 50, 2.0), ("p99", 99, 5.0)] {
         let of = |times: &[f64]| Figure::Millis(percentile(times, percent));
         let what = format!(
             "one ManagedCluster turns Unknown in a quiet fleet, {which} of {}",
             ours.len()
         );
-        table.add(row(
-            what,
-            of(&ours),
-            "watch and patch, nothing else",
-            of(&floor),
-            Some(target),
-        ))?;
+        let against = "watch and patch, nothing else";
+        table.add(row(what, of(ours), against, of(floor), Some(target)))?;
     }
     Ok(())
 }

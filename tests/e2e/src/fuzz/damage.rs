@@ -68,6 +68,31 @@ impl Damaged {
         copy: &Path,
         dice: &mut Dice,
     ) -> Result<Attempt> {
+        let input = self.damaged(copy, dice)?;
+        let ended = transom.run(&words(copy))?;
+        let wrong = ended
+            .wrong(Kind::Run, &Canaries::default())
+            .or_else(|| match made(copy) {
+                // It names what it does not dare to repair, such as a Secret without its ownership labels.
+                _ if ended.code == Some(1) => None,
+                Ok(made) if made == self.made => None,
+                Ok(made) => {
+                    let differs = |path: &&PathBuf| made.get(*path) != self.made.get(*path);
+                    let paths = self.made.keys().chain(made.keys());
+                    let paths: Vec<_> = paths.filter(differs).collect();
+                    Some(format!("the damage stays in {paths:?}"))
+                }
+                Err(error) => Some(format!("the damage stays: {error:#}")),
+            });
+        Ok(Attempt {
+            input,
+            canaries: 0,
+            wrong,
+        })
+    }
+
+    /// Makes a copy in which one or two files are damaged; returns these.
+    fn damaged(&self, copy: &Path, dice: &mut Dice) -> Result<Vec<u8>> {
         let all = files(&self.folder)?;
         if copy.exists() {
             fs::remove_dir_all(copy)?;
@@ -98,30 +123,7 @@ impl Damaged {
             fs::create_dir_all(to.parent().unwrap_or(copy))?;
             fs::write(to, bytes)?;
         }
-        let ended = transom.run(&words(copy))?;
-        let wrong = ended
-            .wrong(Kind::Run, &Canaries::default())
-            .or_else(|| match made(copy) {
-                // It names what it does not dare to repair, such as a Secret without its ownership labels.
-                _ if ended.code == Some(1) => None,
-                Ok(made) if made == self.made => None,
-                Ok(made) => {
-                    let differs = |path: &&PathBuf| made.get(*path) != self.made.get(*path);
-                    let paths: Vec<_> = self
-                        .made
-                        .keys()
-                        .chain(made.keys())
-                        .filter(differs)
-                        .collect();
-                    Some(format!("the damage stays in {paths:?}"))
-                }
-                Err(error) => Some(format!("the damage stays: {error:#}")),
-            });
-        Ok(Attempt {
-            input,
-            canaries: 0,
-            wrong,
-        })
+        Ok(input)
     }
 }
 
