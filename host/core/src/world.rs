@@ -24,9 +24,10 @@ use crate::pattern::TemplateData;
 use crate::pattern::template::Names;
 use crate::plan::desired::{Desired, Fields};
 use crate::policy::manifest::PolicyError;
-use crate::policy::{Policy, ReadRule, WriteRule};
+use crate::policy::{Policy, ReadRule, Target, WriteRule};
 use crate::reference::ObjectRef;
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use transom_api::policy::{PrimarySpec, Verb, WriteGrant};
 
@@ -100,6 +101,30 @@ pub struct Granted<'a> {
 }
 
 impl Granted<'_> {
+    /// The rule about such objects, which allows no field yet.
+    pub(crate) fn rule(&self, target: Target) -> WriteRule {
+        let (grant, primary) = (self.grant, self.primary);
+        let (cluster, api_version, kind) = match target {
+            Target::Primary => (&primary.cluster, &primary.api_version, Some(&primary.kind)),
+            _ => (&grant.cluster, &grant.api_version, grant.kind.as_ref()),
+        };
+        WriteRule {
+            cluster: cluster.clone(),
+            api_version: api_version.clone(),
+            kind: kind.cloned().unwrap_or_default(),
+            target,
+            verbs: grant.verbs.iter().copied().collect(),
+            fields: Vec::new(),
+            values: Vec::new(),
+            holes: BTreeMap::new(),
+            taint_keys: BTreeSet::new(),
+            conditions: BTreeSet::new(),
+            signers: BTreeSet::new(),
+            kubeconfig: None,
+            hands_on: Vec::new(),
+        }
+    }
+
     /// Checks that the grant names no object beside `target: primary`, and only patches it.
     pub(crate) fn patches_primary(&self) -> Result<(), PolicyError> {
         let Self { field, grant, .. } = *self;

@@ -1,14 +1,16 @@
 //! Builds a value from a parser's events: counts its cost against the budget, finds duplicate keys, merges. Errors hold no message of the
 //! parser.
 
+mod fields;
+
 use super::Limits;
 use super::aside::Aside;
-use super::cost::{DOCUMENT, ENTRY, ITEM, MAP, Memory, TEXT};
+use super::cost::{DOCUMENT, ITEM, Memory, TEXT};
 use super::error::{DocumentError, Fault, shown};
+use fields::Fields;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::fmt;
 
 /// Segments of a path that are shown.
@@ -262,62 +264,6 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
 
     fn visit_enum<A: de::EnumAccess<'de>>(self, _: A) -> Result<Value, A::Error> {
         Err(self.reader.fail(Fault::Tag))
-    }
-}
-
-/// The fields of a map so far.
-#[derive(Default)]
-struct Fields {
-    map: Map<String, Value>,
-    /// Keys that came from a merge and that the map itself has not set yet.
-    merged: BTreeSet<String>,
-}
-
-impl Fields {
-    /// Bytes of memory for one more key; none for a merge key, which [`Self::price_of`] counts.
-    fn price(&self, key: Option<&str>) -> usize {
-        let node = if self.map.is_empty() { MAP } else { ENTRY };
-        key.map_or(0, |key| node + TEXT + key.len())
-    }
-
-    /// Bytes of memory for merging a value: its entries, and their names in `merged`.
-    fn price_of(merged: &Value) -> usize {
-        let of = |map: &Value| {
-            map.as_object()
-                .map_or(0, |map| MAP + map.len() * 2 * (ENTRY + TEXT))
-        };
-        merged
-            .as_array()
-            .map_or_else(|| of(merged), |maps| maps.iter().map(of).sum())
-    }
-
-    fn has(&self, key: &str) -> bool {
-        self.map.contains_key(key) && !self.merged.contains(key)
-    }
-
-    fn put(&mut self, key: String, value: Value) -> Option<Fault> {
-        let merged = self.merged.remove(&key);
-        (self.map.insert(key, value).is_some() && !merged).then_some(Fault::DuplicateKey)
-    }
-
-    /// Merges as client-go does: a later key wins, whether it is set or merged; in a list of maps the first map wins.
-    fn merge(&mut self, value: Value) -> Option<Fault> {
-        let maps = match value {
-            Value::Array(items) => items,
-            one => vec![one],
-        };
-        for map in maps.into_iter().rev() {
-            let Value::Object(map) = map else {
-                return Some(Fault::MergeKey);
-            };
-            for (key, value) in map {
-                if !self.map.contains_key(&key) {
-                    self.merged.insert(key.clone());
-                }
-                self.map.insert(key, value);
-            }
-        }
-        None
     }
 }
 

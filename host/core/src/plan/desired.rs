@@ -22,6 +22,16 @@ pub enum Desired<'a> {
     Finalizer,
 }
 
+impl Desired<'_> {
+    /// When the first certificate in it expires, in seconds since 1970.
+    pub fn ends_seconds(&self) -> Option<i64> {
+        match self {
+            Self::Whole(whole) => whole.ends_seconds,
+            Self::Fields(_) | Self::Gone(_) | Self::Finalizer => None,
+        }
+    }
+}
+
 /// A whole object.
 #[derive(Debug)]
 pub struct Whole<'a> {

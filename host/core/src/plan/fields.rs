@@ -44,43 +44,10 @@ pub(super) fn plan(
         if leaves && !path.is_of_status() {
             continue;
         }
-        let place =
-            place(object, path).map_err(|invalid| Failure::invalid_object(object, &invalid))?;
-        let value = match field {
-            Field::Value(value) => {
-                let there = place.value().cloned().unwrap_or_default();
-                let at = || path.to_string().into();
-                before.push((at(), Digest::of(&there)));
-                after.push((at(), Digest::of(value)));
-                (there != *value).then(|| value.clone())
-            }
-            Field::Elements(elements) => {
-                let there = list(&place, elements.key)
-                    .map_err(|invalid| Failure::invalid_object(object, &invalid))?;
-                let merged = merge(&there, elements, wanting.time_added);
-                let said = |list: &[Value]| {
-                    let digest = fingerprint(list, elements, wanting.time_added);
-                    (path.to_string().into(), digest)
-                };
-                before.push(said(&there));
-                after.push(said(&merged));
-                (merged != there).then(|| {
-                    if merged.is_empty() {
-                        Value::Null
-                    } else {
-                        merged.into()
-                    }
-                })
-            }
-            Field::Conditions(conditions) => {
-                let there = list(&place, "type")
-                    .map_err(|invalid| Failure::invalid_object(object, &invalid))?;
-                let merged = conditions.merged(&there, wanting.now_seconds);
-                before.extend(conditions.fingerprints(&there));
-                after.extend(conditions.fingerprints(&merged));
-                (merged != there).then(|| merged.into())
-            }
-        };
+        let change = change(object, (path, field), wanting)?;
+        before.extend(change.before);
+        after.extend(change.after);
+        let value = change.value;
         changed.extend(value.map(|value| (path.to_string(), value)));
     }
     if changed.is_empty() {
@@ -99,6 +66,58 @@ pub(super) fn plan(
         version: object.version.clone(),
         fields: changed,
     })))
+}
+
+/// What becomes of one field.
+struct Change {
+    /// The new value; `None` when the field is as wanted.
+    value: Option<Value>,
+    /// Digests of what it says before and after, by place.
+    before: Vec<(Box<str>, Digest)>,
+    after: Vec<(Box<str>, Digest)>,
+}
+
+/// Compares a field of an object with what is wanted.
+fn change(
+    object: &Object,
+    (path, field): (&Path, &Field),
+    wanting: &Wanting<'_>,
+) -> Result<Change, Failure> {
+    let invalid = |invalid: InvalidField| Failure::invalid_object(object, &invalid);
+    let place = place(object, path).map_err(invalid)?;
+    let at = || path.to_string().into();
+    Ok(match field {
+        Field::Value(value) => {
+            let there = place.value().cloned().unwrap_or_default();
+            Change {
+                before: vec![(at(), Digest::of(&there))],
+                after: vec![(at(), Digest::of(value))],
+                value: (there != *value).then(|| value.clone()),
+            }
+        }
+        Field::Elements(elements) => {
+            let there = list(&place, elements.key).map_err(invalid)?;
+            let merged = merge(&there, elements, wanting.time_added);
+            let said = |list: &[Value]| (at(), fingerprint(list, elements, wanting.time_added));
+            Change {
+                before: vec![said(&there)],
+                after: vec![said(&merged)],
+                value: (merged != there).then(|| match merged.is_empty() {
+                    true => Value::Null,
+                    false => merged.into(),
+                }),
+            }
+        }
+        Field::Conditions(conditions) => {
+            let there = list(&place, "type").map_err(invalid)?;
+            let merged = conditions.merged(&there, wanting.now_seconds);
+            Change {
+                before: conditions.fingerprints(&there).collect(),
+                after: conditions.fingerprints(&merged).collect(),
+                value: (merged != there).then(|| merged.into()),
+            }
+        }
+    })
 }
 
 /// The object as it was read; `None` when it is not there.

@@ -2,17 +2,17 @@
 //! that is stored and compared: it depends neither on the order of the primaries nor on time, and its size is bounded.
 
 mod beside;
+mod counting;
 mod writes;
 
 pub use beside::Beside;
 pub use writes::{Change, Writes};
 
-use crate::digest::Digest;
 use crate::plan::effect::Verb;
 use crate::reference::ObjectRef;
 use crate::work::Key;
+use counting::{counts, digest, effects, groups, refusals};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -284,102 +284,6 @@ fn reference(of: &ObjectRef) -> ObjectRef {
         namespace: of.namespace.as_deref().map(name),
         name: name(&of.name),
     }
-}
-
-/// The digest of all that would be written, of sorted primaries.
-fn digest(all: &[Planned<'_>]) -> String {
-    let written = all.iter().filter_map(|one| {
-        let digest = one.writes.digest?;
-        Some(json!([*one.key.primary, digest.to_string()]))
-    });
-    Digest::of(&written.collect()).to_string()
-}
-
-fn counts(all: &[Planned<'_>]) -> Counts {
-    let mut counts = Counts {
-        total: all.len(),
-        ..Counts::default()
-    };
-    for one in all {
-        let count = match one.state {
-            _ if !one.writes.is_empty() => &mut counts.would_change,
-            State::Applied => &mut counts.unchanged,
-            State::Held => &mut counts.held,
-            State::Waiting => &mut counts.waiting,
-            State::Failed => &mut counts.failed,
-        };
-        *count += 1;
-    }
-    counts
-}
-
-fn effects(all: &[Planned<'_>]) -> Vec<Counted> {
-    let mut counted: BTreeMap<_, Counted> = BTreeMap::new();
-    for change in all.iter().flat_map(|one| &one.writes.changes) {
-        let what = (&change.kind, &change.path, &change.element, change.verb);
-        let one = counted.entry(what).or_insert_with(|| Counted {
-            kind: change.kind.clone(),
-            path: change.path.clone(),
-            element: change.element.clone(),
-            verb: change.verb,
-            primaries: 0,
-            fields: BTreeMap::new(),
-            more_fields: 0,
-        });
-        one.primaries += 1;
-        for field in &change.fields {
-            *one.fields.entry(field.clone()).or_default() += 1;
-        }
-    }
-    let mut effects: Vec<Counted> = counted.into_values().map(Counted::shortened).collect();
-    effects.sort_by_key(|one| Reverse(one.primaries));
-    effects
-}
-
-fn groups(all: &[Planned<'_>], listed: usize) -> Vec<Group> {
-    let mut same: BTreeMap<_, (usize, Vec<&ObjectRef>)> = BTreeMap::new();
-    for one in all.iter().filter(|one| !one.writes.is_empty()) {
-        let (count, first) = same
-            .entry((&one.writes.changes, one.writes.more))
-            .or_default();
-        *count += 1;
-        if first.len() < listed {
-            first.push(&one.key.primary);
-        }
-    }
-    let group =
-        |((changes, more), (primaries, first)): ((&Vec<Change>, usize), (usize, Vec<_>))| Group {
-            changes: changes.clone(),
-            more_changes: more,
-            primaries,
-            first: first.into_iter().map(reference).collect(),
-        };
-    let mut groups: Vec<Group> = same.into_iter().map(group).collect();
-    groups.sort_by_key(|group| Reverse(group.primaries));
-    groups
-}
-
-fn refusals(all: &[Planned<'_>], listed: usize) -> Vec<Refused> {
-    let mut same: BTreeMap<(Reverse<State>, &str), Refused> = BTreeMap::new();
-    for one in all.iter().filter(|one| one.state != State::Applied) {
-        let of = same.entry((Reverse(one.state), one.reason));
-        let refused = of.or_insert_with(|| Refused {
-            state: one.state,
-            reason: name(one.reason),
-            primaries: 0,
-            first: Vec::new(),
-        });
-        refused.primaries += 1;
-        if refused.first.len() < listed {
-            refused.first.push(RefusedPrimary {
-                primary: reference(&one.key.primary),
-                message: name(one.message),
-            });
-        }
-    }
-    let mut refusals: Vec<Refused> = same.into_values().collect();
-    refusals.sort_by_key(|refused| (Reverse(refused.state), Reverse(refused.primaries)));
-    refusals
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use crate::policy::{Policy, Target, WriteRule};
 use crate::projection::path::Path;
 use crate::reference::ObjectRef;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use transom_api::KnownReason;
-use transom_api::policy::{Verb, WriteGrant};
+use transom_api::policy::WriteGrant;
 
 /// The world of tests.
 pub const FACTS: &dyn World = &FactsWorld;
@@ -57,26 +57,11 @@ impl World for FactsWorld {
                 }
             }
         };
-        let kind = match target {
-            Target::Primary => granted.primary.kind.as_str(),
-            Target::Named { .. } | Target::Others { .. } => "ConfigMap",
-        };
         let paths = grant.fields.iter().map(|path| Path::parse(path));
         let fields = paths.collect::<Result<_, _>>();
         Ok(WriteRule {
-            cluster: grant.cluster.clone(),
-            api_version: grant.api_version.clone(),
-            kind: kind.to_owned(),
-            target,
-            verbs: grant.verbs.iter().copied().collect::<BTreeSet<Verb>>(),
             fields: fields.map_err(|error| PolicyError::new(field, error.to_string()))?,
-            values: Vec::new(),
-            holes: Default::default(),
-            taint_keys: BTreeSet::new(),
-            conditions: Default::default(),
-            signers: Default::default(),
-            kubeconfig: None,
-            hands_on: Vec::new(),
+            ..granted.rule(target)
         })
     }
 

@@ -12,8 +12,8 @@ use crate::reference::ObjectRef;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use transom_api::KnownReason;
+use transom_api::policy::WriteGrant;
 use transom_api::policy::bounds::{self, MANY};
-use transom_api::policy::{Verb, WriteGrant};
 
 /// The taints world.
 pub const TAINTS: &dyn World = &Taints;
@@ -56,22 +56,11 @@ impl World for Taints {
         }
         at_most(&keys, &grant.taint_keys, MANY)?;
         unique(&keys, grant.taint_keys.iter())?;
+        let path = Path::parse(FIELD);
         Ok(WriteRule {
-            cluster: granted.primary.cluster.clone(),
-            api_version: granted.primary.api_version.clone(),
-            kind: granted.primary.kind.clone(),
-            target: Target::Primary,
-            verbs: BTreeSet::from([Verb::Patch]),
-            fields: vec![
-                Path::parse(FIELD).map_err(|error| PolicyError::new(field, error.to_string()))?,
-            ],
-            values: Vec::new(),
-            holes: Default::default(),
+            fields: vec![path.map_err(|error| PolicyError::new(field, error.to_string()))?],
             taint_keys: grant.taint_keys.iter().cloned().collect(),
-            conditions: Default::default(),
-            signers: Default::default(),
-            kubeconfig: None,
-            hands_on: Vec::new(),
+            ..granted.rule(Target::Primary)
         })
     }
 

@@ -5,7 +5,6 @@ use crate::policy::check::{at_most, wrong};
 use crate::policy::selector::Selector;
 use crate::policy::{Target, WriteRule};
 use crate::reference::dns;
-use std::collections::BTreeSet;
 use transom_api::policy::Verb;
 use transom_api::policy::bounds::FEW;
 
@@ -50,21 +49,7 @@ pub(super) fn check(granted: &Granted<'_>) -> Checked<WriteRule> {
     if let Some(why) = unwritable(&target, &grant.api_version, &kind, false) {
         return wrong(format!("{field}.kind"), why);
     }
-    Ok(WriteRule {
-        cluster: grant.cluster.clone(),
-        api_version: grant.api_version.clone(),
-        kind,
-        target,
-        verbs: grant.verbs.iter().copied().collect(),
-        fields: Vec::new(),
-        values: Vec::new(),
-        holes: Default::default(),
-        taint_keys: BTreeSet::new(),
-        conditions: BTreeSet::new(),
-        signers: BTreeSet::new(),
-        kubeconfig: None,
-        hands_on: Vec::new(),
-    })
+    Ok(granted.rule(target))
 }
 
 #[cfg(test)]

@@ -1,0 +1,106 @@
+//! Counts and groups what is planned for the primaries of a fleet.
+
+use super::writes::name;
+use super::{Change, Counted, Counts, Group, Planned, Refused, RefusedPrimary, reference};
+use crate::digest::Digest;
+use crate::reference::ObjectRef;
+use serde_json::json;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use transom_api::State;
+
+/// The digest of all that would be written, of sorted primaries.
+pub(super) fn digest(all: &[Planned<'_>]) -> String {
+    let written = all.iter().filter_map(|one| {
+        let digest = one.writes.digest?;
+        Some(json!([*one.key.primary, digest.to_string()]))
+    });
+    Digest::of(&written.collect()).to_string()
+}
+
+pub(super) fn counts(all: &[Planned<'_>]) -> Counts {
+    let mut counts = Counts {
+        total: all.len(),
+        ..Counts::default()
+    };
+    for one in all {
+        let count = match one.state {
+            _ if !one.writes.is_empty() => &mut counts.would_change,
+            State::Applied => &mut counts.unchanged,
+            State::Held => &mut counts.held,
+            State::Waiting => &mut counts.waiting,
+            State::Failed => &mut counts.failed,
+        };
+        *count += 1;
+    }
+    counts
+}
+
+pub(super) fn effects(all: &[Planned<'_>]) -> Vec<Counted> {
+    let mut counted: BTreeMap<_, Counted> = BTreeMap::new();
+    for change in all.iter().flat_map(|one| &one.writes.changes) {
+        let what = (&change.kind, &change.path, &change.element, change.verb);
+        let one = counted.entry(what).or_insert_with(|| Counted {
+            kind: change.kind.clone(),
+            path: change.path.clone(),
+            element: change.element.clone(),
+            verb: change.verb,
+            primaries: 0,
+            fields: BTreeMap::new(),
+            more_fields: 0,
+        });
+        one.primaries += 1;
+        for field in &change.fields {
+            *one.fields.entry(field.clone()).or_default() += 1;
+        }
+    }
+    let mut effects: Vec<Counted> = counted.into_values().map(Counted::shortened).collect();
+    effects.sort_by_key(|one| Reverse(one.primaries));
+    effects
+}
+
+pub(super) fn groups(all: &[Planned<'_>], listed: usize) -> Vec<Group> {
+    let mut same: BTreeMap<_, (usize, Vec<&ObjectRef>)> = BTreeMap::new();
+    for one in all.iter().filter(|one| !one.writes.is_empty()) {
+        let (count, first) = same
+            .entry((&one.writes.changes, one.writes.more))
+            .or_default();
+        *count += 1;
+        if first.len() < listed {
+            first.push(&one.key.primary);
+        }
+    }
+    let group =
+        |((changes, more), (primaries, first)): ((&Vec<Change>, usize), (usize, Vec<_>))| Group {
+            changes: changes.clone(),
+            more_changes: more,
+            primaries,
+            first: first.into_iter().map(reference).collect(),
+        };
+    let mut groups: Vec<Group> = same.into_iter().map(group).collect();
+    groups.sort_by_key(|group| Reverse(group.primaries));
+    groups
+}
+
+pub(super) fn refusals(all: &[Planned<'_>], listed: usize) -> Vec<Refused> {
+    let mut same: BTreeMap<(Reverse<State>, &str), Refused> = BTreeMap::new();
+    for one in all.iter().filter(|one| one.state != State::Applied) {
+        let of = same.entry((Reverse(one.state), one.reason));
+        let refused = of.or_insert_with(|| Refused {
+            state: one.state,
+            reason: name(one.reason),
+            primaries: 0,
+            first: Vec::new(),
+        });
+        refused.primaries += 1;
+        if refused.first.len() < listed {
+            refused.first.push(RefusedPrimary {
+                primary: reference(&one.key.primary),
+                message: name(one.message),
+            });
+        }
+    }
+    let mut refusals: Vec<Refused> = same.into_values().collect();
+    refusals.sort_by_key(|refused| (Reverse(refused.state), Reverse(refused.primaries)));
+    refusals
+}
