@@ -92,6 +92,23 @@ impl Default for Limits {
     }
 }
 
+/// Reads the whole tree, or one file, whatever its extension.
+fn load_all(shared: &Arc<Shared>, root: &Path, is_file: bool) -> std::io::Result<()> {
+    if is_file {
+        let bytes = read_named(root, shared.limits.file_bytes)?;
+        let name = root.file_name().map(Path::new).unwrap_or(root);
+        load::take_bytes(shared, Place::new(tree::Layer::User, name), &bytes);
+        return Ok(());
+    }
+    std::fs::read_dir(root)?;
+    let scan = Scan {
+        folder: &mut |_| Ok(()),
+        later: &|_| false,
+    };
+    load::refresh(shared, load::scan(shared, None, scan).files);
+    Ok(())
+}
+
 /// A directory of manifests as a cluster. Safe to share between threads.
 pub struct Directory {
     shared: Arc<Shared>,
@@ -130,19 +147,7 @@ impl Directory {
             limits,
             writer,
         ));
-        if is_file {
-            // A file that was named explicitly is read, whatever its extension.
-            let bytes = read_named(&canonical, shared.limits.file_bytes).map_err(root_error)?;
-            let name = canonical.file_name().map(Path::new).unwrap_or(&canonical);
-            load::take_bytes(&shared, Place::new(tree::Layer::User, name), &bytes);
-        } else {
-            std::fs::read_dir(&canonical).map_err(root_error)?;
-            let scan = Scan {
-                folder: &mut |_| Ok(()),
-                later: &|_| false,
-            };
-            load::refresh(&shared, load::scan(&shared, None, scan).files);
-        }
+        load_all(&shared, &canonical, is_file).map_err(root_error)?;
         apply::forget_orphans(&shared);
         status::publish_unreadable(&shared).map_err(|cause| OpenError::Own {
             path: root.clone(),

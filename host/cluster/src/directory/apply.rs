@@ -1,11 +1,12 @@
 //! Performs a plan on the agent's own folder: whole objects and field patches, each as one atomic rename.
 //! Does not write a user's file.
 
+mod fields;
+
 use super::Shared;
 use super::change::{Content, Edit, News, Print};
 use super::load::made_file;
 use super::names::{digest, object_file};
-use super::patch::{get, set};
 use super::shared::version_text;
 use super::slot::{Effective, Made, Seen, version};
 use super::tree::{Layer, OBJECTS, PATCHES, Place};
@@ -174,81 +175,6 @@ impl Writer<'_> {
             &seen,
         )?;
         Ok(seen)
-    }
-
-    /// Lays fields over a user's object; an object that the agent made is rewritten. Gives the object as
-    /// the write left it.
-    fn patch(&self, fields: &[(String, Value)]) -> Result<Option<Object>, WriteFailure> {
-        let (effective, patch) = {
-            let store = self.shared.store();
-            (
-                store.effective(self.target),
-                store.slot(self.target).and_then(|slot| slot.patch.clone()),
-            )
-        };
-        let parse = |text: &str| {
-            serde_json::from_str::<Value>(text).map_err(|_| self.failed("it cannot be parsed"))
-        };
-        let text = match effective {
-            Effective::Made(text) => {
-                let mut body = parse(&text)?;
-                for (path, value) in fields {
-                    set(
-                        &mut body,
-                        path,
-                        Some(value.clone()).filter(|value| !value.is_null()),
-                    );
-                }
-                let seen = self.make(&body)?;
-                return Ok(self.left(body, &seen));
-            }
-            Effective::Users(text, _) => text,
-            Effective::Absent | Effective::Duplicate(_) => {
-                return Err(self.conflict("it no longer exists"));
-            }
-        };
-        let users = parse(&text)?;
-        let before = patch.map(Arc::unwrap_or_clone).unwrap_or_default();
-        let mut patch = before.clone();
-        for (path, value) in fields {
-            patch.take(&users, path, value);
-        }
-        let mut body = users;
-        patch.lay(&mut body);
-        let changes = patch != before;
-        if let Some((path, _)) = fields
-            .iter()
-            .find(|(path, value)| get(&body, path).unwrap_or(&Value::Null) != value)
-        {
-            return Err(self.failed(format!("`{path}` cannot be set")));
-        }
-        let laid = Some(&patch)
-            .filter(|patch| !patch.fields.is_empty())
-            .cloned()
-            .map(Arc::new);
-        let seen = Effective::Users(text, laid).seen(&self.shared.key);
-        if changes && patch.fields.is_empty() {
-            self.remove(Layer::Patch, &seen)?;
-        } else if changes {
-            let file = self.written(|| patch.file(self.target));
-            self.put(
-                Layer::Patch,
-                file.as_deref(),
-                Content::Patch(Arc::new(self.target.clone()), patch),
-                &seen,
-            )?;
-        }
-        Ok(self.left(body, &seen))
-    }
-
-    /// The object as a write left it; `None` if it changed since.
-    fn left(&self, body: Value, seen: &Seen) -> Option<Object> {
-        let unchanged = self.shared.store().seen(self.target) == *seen;
-        unchanged.then(|| Object {
-            reference: self.target.clone(),
-            version: version_text(seen),
-            body,
-        })
     }
 
     /// Removes an object that the agent made. A user's object is only hidden in memory, if nothing may be written; else

@@ -1,6 +1,8 @@
 //! Status as files: one per policy and primary object, one per policy, and one for everything that cannot be read.
 //! A file is not rewritten if only times differ; the first line of a file has the digest to compare.
 
+mod unreadable;
+
 use super::Shared;
 use super::names::{digest, policy_file, status_file};
 use super::own::{Own, STATUS, file_in};
@@ -12,19 +14,13 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use transom_api::status::{PolicyStatus, PrimaryStatus};
 use transom_api::{Reason, State};
-use transom_core::document::emit::{to_yaml, to_yaml_in_order};
+use transom_core::document::emit::to_yaml_in_order;
 use transom_core::document::{Limits, parse_many};
-use transom_core::observation::Unreadable;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{End, Report};
 use transom_core::time::format_rfc3339;
+pub(super) use unreadable::publish_unreadable;
 
-/// The file of everything that cannot be read.
-const UNREADABLE: &str = "unreadable.yaml";
-/// How many places it shows; further places are only counted.
-const SHOWN_PLACES: usize = 200;
-/// How many objects of one place it shows; further objects are only counted.
-const SHOWN_OBJECTS: usize = 10;
 /// The parser's limits for a status file: more than one ever needs.
 const OWN_LIMITS: Limits = Limits {
     bytes: 1 << 18,
@@ -229,38 +225,6 @@ fn whole(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(OWN_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-/// Writes the list of everything that cannot be read, or removes the file if there is nothing.
-pub(super) fn publish_unreadable(shared: &Shared) -> io::Result<()> {
-    let Some(own) = &shared.own else {
-        return Ok(());
-    };
-    let unreadable = shared.store().unreadable();
-    if unreadable.is_empty() {
-        return own.remove(Path::new(UNREADABLE));
-    }
-    let one = |one: &Unreadable| {
-        let objects: Vec<&ObjectRef> = one
-            .objects
-            .iter()
-            .take(SHOWN_OBJECTS)
-            .map(AsRef::as_ref)
-            .collect();
-        let more = one.objects.len() - objects.len();
-        json!({
-            "place": one.place, "reason": one.reason.as_str(), "message": one.message,
-            "objects": objects, "moreObjects": more,
-        })
-    };
-    let shown: Vec<Value> = unreadable.iter().take(SHOWN_PLACES).map(one).collect();
-    let text = to_yaml(&json!({ "unreadable": shown, "more": unreadable.len() - shown.len() }));
-    if read(own, Path::new(UNREADABLE))
-        .is_ok_and(|before| before.is_some_and(|bytes| bytes == text.as_bytes()))
-    {
-        return Ok(());
-    }
-    own.write(Path::new(UNREADABLE), text.as_bytes())
 }
 
 /// A condition in the form of Kubernetes, without its time.

@@ -1,8 +1,9 @@
 //! The whole state in memory: the content of every file, and the effective state of every object.
 //! Keeps compact text and parses it on demand. A change returns news only of what differs after it. Does no I/O.
 
-use super::change::{Content, Edit, News, Print, duplicate};
-use super::manifest::Fault;
+mod unreadable;
+
+use super::change::{Content, Edit, News, Print};
 use super::slot::{Effective, Seen, Slot, Source};
 use super::tree::{Layer, Place};
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,15 +89,6 @@ impl Store {
             .map(|(reference, _)| reference.as_ref())
     }
 
-    /// Everything that cannot be read.
-    pub(super) fn unreadable(&self) -> Vec<Unreadable> {
-        let duplicates = self
-            .duplicates
-            .iter()
-            .map(|(files, objects)| duplicate(files, objects));
-        self.problems.values().cloned().chain(duplicates).collect()
-    }
-
     /// The objects whose text contains a text, without the fields laid over them.
     pub(super) fn holding(&self, text: &str) -> Vec<Arc<ObjectRef>> {
         self.slots
@@ -104,11 +96,6 @@ impl Store {
             .filter(|(_, slot)| slot.effective().holds(text))
             .map(|(reference, _)| Arc::clone(reference))
             .collect()
-    }
-
-    /// The first place that cannot be read.
-    pub(super) fn unread(&self) -> Option<&str> {
-        self.problems.keys().next().map(String::as_str)
     }
 
     /// The slot of an object.
@@ -214,56 +201,6 @@ impl Store {
         objects
     }
 
-    /// Records why a file cannot be used; its last content stays.
-    fn refuse(&mut self, place: &Place, print: Option<Print>, fault: Fault) -> Option<News> {
-        if let Some(print) = print {
-            self.files
-                .entry(place.clone())
-                .or_insert(File {
-                    print,
-                    objects: Vec::new(),
-                })
-                .print = print;
-        }
-        let Fault {
-            reason,
-            message,
-            objects,
-        } = fault;
-        let place = place.to_string();
-        let problem = Unreadable {
-            message: format!("{place}: {message}"),
-            place: place.clone(),
-            reason,
-            objects,
-        };
-        if self.problems.get(&place) == Some(&problem) {
-            return None;
-        }
-        self.problems.insert(place, problem.clone());
-        Some(News::Unreadable(Box::new(problem)))
-    }
-
-    /// The folders that could not be listed, at or below one folder or everywhere.
-    pub(super) fn closed_folders(&self, scanned: Option<&Place>) -> Vec<Place> {
-        let inside = |folder: &&Place| {
-            scanned.is_none_or(|at| at.layer == folder.layer && folder.path.starts_with(&at.path))
-        };
-        self.closed.iter().filter(inside).cloned().collect()
-    }
-
-    /// Records that a folder cannot be listed; the known state of its files stays.
-    pub(super) fn close(&mut self, folder: &Place, fault: Fault) -> Option<News> {
-        self.closed.insert(folder.clone());
-        self.refuse(folder, None, fault)
-    }
-
-    /// Records that a folder can be listed again, or is gone.
-    pub(super) fn reopened(&mut self, folder: &Place) -> Option<News> {
-        self.closed.remove(folder);
-        self.mended(&folder.to_string())
-    }
-
     /// Objects that are gone, but still have a field patch. None while anything is unreadable, because the objects may
     /// be there.
     pub(super) fn orphans(&self) -> Vec<Arc<ObjectRef>> {
@@ -272,13 +209,6 @@ impl Store {
         } else {
             Vec::new()
         }
-    }
-
-    /// Removes the fault of a place; returns the news.
-    fn mended(&mut self, place: &str) -> Option<News> {
-        self.problems
-            .remove(place)
-            .map(|problem| News::Readable(problem.place))
     }
 
     /// The slot of an object; makes it if there is none.
@@ -364,19 +294,6 @@ impl Store {
         news
     }
 
-    /// The news about the duplicates in the same files.
-    fn group(&mut self, files: Arc<str>) -> News {
-        match self.duplicates.get(&files) {
-            Some(objects) if !objects.is_empty() => {
-                News::Unreadable(Box::new(duplicate(&files, objects)))
-            }
-            _ => {
-                self.duplicates.remove(&files);
-                News::Readable(files.to_string())
-            }
-        }
-    }
-
     /// The object in an own file.
     pub(super) fn holder(&self, place: &Place) -> Option<&ObjectRef> {
         self.files.get(place)?.objects.first().map(AsRef::as_ref)
@@ -397,6 +314,7 @@ mod tests {
     use super::super::manifest;
     use super::super::{Limits, patch::Patch, slot::Made};
     use super::*;
+    use crate::directory::manifest::Fault;
     use proptest::prelude::*;
     use serde_json::json;
     use std::path::PathBuf;

@@ -1,0 +1,93 @@
+//! Writes fields: into an object that the agent made, or as a patch that lies over a user's object.
+
+use super::Writer;
+use crate::directory::change::Content;
+use crate::directory::patch::{Patch, get, set};
+use crate::directory::shared::version_text;
+use crate::directory::slot::{Effective, Seen};
+use crate::directory::tree::Layer;
+use serde_json::Value;
+use std::sync::Arc;
+use transom_core::object::Object;
+use transom_core::plan::WriteFailure;
+
+impl Writer<'_> {
+    /// Lays fields over a user's object; an object that the agent made is rewritten. Gives the object as
+    /// the write left it.
+    pub(super) fn patch(&self, fields: &[(String, Value)]) -> Result<Option<Object>, WriteFailure> {
+        let (effective, patch) = {
+            let store = self.shared.store();
+            (
+                store.effective(self.target),
+                store.slot(self.target).and_then(|slot| slot.patch.clone()),
+            )
+        };
+        let parse = |text: &str| {
+            serde_json::from_str::<Value>(text).map_err(|_| self.failed("it cannot be parsed"))
+        };
+        let (body, seen) = match effective {
+            Effective::Made(text) => {
+                let mut body = parse(&text)?;
+                for (path, value) in fields {
+                    let value = Some(value.clone()).filter(|value| !value.is_null());
+                    set(&mut body, path, value);
+                }
+                let seen = self.make(&body)?;
+                (body, seen)
+            }
+            Effective::Users(text, _) => {
+                let users = parse(&text)?;
+                let before = patch.map(Arc::unwrap_or_clone).unwrap_or_default();
+                self.lay((text, users), before, fields)?
+            }
+            Effective::Absent | Effective::Duplicate(_) => {
+                return Err(self.conflict("it no longer exists"));
+            }
+        };
+        Ok(self.left(body, &seen))
+    }
+
+    /// Lays fields over a user's object, beside those that lie there; gives the object that way.
+    fn lay(
+        &self,
+        (text, users): (Arc<str>, Value),
+        before: Patch,
+        fields: &[(String, Value)],
+    ) -> Result<(Value, Seen), WriteFailure> {
+        let mut patch = before.clone();
+        for (path, value) in fields {
+            patch.take(&users, path, value);
+        }
+        let mut body = users;
+        patch.lay(&mut body);
+        let differs =
+            |(path, value): &&(String, Value)| get(&body, path).unwrap_or(&Value::Null) != value;
+        if let Some((path, _)) = fields.iter().find(differs) {
+            return Err(self.failed(format!("`{path}` cannot be set")));
+        }
+        let laid = Some(&patch).filter(|patch| !patch.fields.is_empty());
+        let laid = laid.cloned().map(Arc::new);
+        let seen = Effective::Users(text, laid).seen(&self.shared.key);
+        if patch == before {
+            return Ok((body, seen));
+        }
+        if patch.fields.is_empty() {
+            self.remove(Layer::Patch, &seen)?;
+        } else {
+            let file = self.written(|| patch.file(self.target));
+            let content = Content::Patch(Arc::new(self.target.clone()), patch);
+            self.put(Layer::Patch, file.as_deref(), content, &seen)?;
+        }
+        Ok((body, seen))
+    }
+
+    /// The object as a write left it; `None` if it changed since.
+    fn left(&self, body: Value, seen: &Seen) -> Option<Object> {
+        let unchanged = self.shared.store().seen(self.target) == *seen;
+        unchanged.then(|| Object {
+            reference: self.target.clone(),
+            version: version_text(seen),
+            body,
+        })
+    }
+}
