@@ -17,6 +17,7 @@ mod pool;
 pub(crate) mod queue;
 pub(crate) mod snapshot;
 mod statuses;
+mod touched;
 pub(crate) mod trial;
 mod watch;
 mod workers;
@@ -29,31 +30,25 @@ use crate::telemetry;
 use account::Accounts;
 use apply::Applied;
 use connections::Connections;
-use documents::{Documents, Room};
+use documents::Documents;
 use limits::Limits;
 use memory::SharedMemory;
 use plan::Planned;
 use pool::Pool;
 use queue::Request;
 use statuses::Statuses;
-use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, Semaphore, watch as channel};
 use tokio::time::Instant;
+use touched::{Ended, Touched};
 use transom_cluster::kubernetes::Leading;
 use transom_core::contract::AgentFacts;
-use transom_core::contract::decide::FailedWrite;
-use transom_core::failure::{Class, Failure};
-use transom_core::inputs::seen::Seen;
-use transom_core::inputs::sets::SeenSet;
+use transom_core::failure::Failure;
 use transom_core::kubeconfig::KubeconfigLimits;
-use transom_core::object::Object;
-use transom_core::reference::ObjectRef;
-use transom_core::report::Reconcile;
 use transom_core::share::budget::Budget;
-use transom_core::work::{Cause, Key, WorkItem};
+use transom_core::work::{Key, WorkItem};
 use transom_engine::{Call, CallFailure};
 use workqueue::{Queues, Workqueue};
 
@@ -207,133 +202,6 @@ struct Admitted {
     since: Instant,
     /// Whether time alone calls for it.
     timed: bool,
-}
-
-/// What a reconcile has read and learnt. Each stage takes it and gives it on, so that the report has it however the
-/// reconcile ends.
-struct Touched {
-    /// For the report.
-    reconcile: Reconcile,
-    /// Every object whose change calls for another reconcile, with what was seen of it.
-    objects: BTreeMap<ObjectRef, Seen>,
-    /// What the needs of the guest saw of objects, some of which are targets as well.
-    needed: BTreeMap<ObjectRef, Seen>,
-    /// The sets whose change calls for another reconcile.
-    sets: Vec<SeenSet>,
-    /// Every set that the guest was told.
-    told: Vec<SeenSet>,
-    /// Every object that the guest was told is absent.
-    absent: BTreeSet<ObjectRef>,
-    /// The primary as it was read.
-    primary: Option<Arc<Object>>,
-    /// The objects that others made and of which fields may be written, as they were read.
-    others: Vec<Arc<Object>>,
-    /// The primary as this reconcile saw it. `None` when it wrote the primary and does not know the state after the
-    /// write: the state before it says nothing about that.
-    last_seen: Option<Arc<Object>>,
-    /// Whether this is a resync, which requests again what no watch has confirmed.
-    resyncs: bool,
-    /// When an answer may change by time alone, in seconds since 1970.
-    ask_again_at: Option<i64>,
-    /// Whether the guest that decides answered.
-    answered: bool,
-    /// The failed write that the guest was told of, if it asked for that.
-    told_failed: Option<Option<FailedWrite>>,
-    /// The room that this reconcile holds for what it reads.
-    room: Room,
-    /// When the first certificate expires in what is desired, in seconds since 1970.
-    ends_seconds: Option<i64>,
-}
-
-impl Touched {
-    /// Nothing yet.
-    fn new(work: &WorkItem, room: Room) -> Self {
-        Self {
-            reconcile: Reconcile::new(work.key.clone()),
-            objects: BTreeMap::new(),
-            needed: BTreeMap::new(),
-            sets: Vec::new(),
-            told: Vec::new(),
-            absent: BTreeSet::new(),
-            primary: None,
-            others: Vec::new(),
-            last_seen: None,
-            resyncs: work.cause == Cause::Resync,
-            ask_again_at: None,
-            answered: false,
-            told_failed: None,
-            room,
-            ends_seconds: None,
-        }
-    }
-
-    /// Records an object that was read, or looked for and not found: every change of it counts.
-    fn read(&mut self, reference: &ObjectRef, object: Option<&Object>) {
-        self.saw(reference, Seen::whole(object));
-    }
-
-    /// Records what was seen of an object.
-    fn saw(&mut self, reference: &ObjectRef, seen: Seen) {
-        self.objects.entry(reference.clone()).or_default().add(seen);
-    }
-
-    /// Records what a need saw of an object, as far as it wakes.
-    fn saw_for_need(&mut self, reference: &ObjectRef, seen: Seen) {
-        let needed = self.needed.entry(reference.clone()).or_default();
-        needed.add(seen.clone());
-        self.saw(reference, seen);
-    }
-
-    /// Of a target only this counts from now on, and what needs saw of it.
-    fn narrow(&mut self, target: &ObjectRef, mut seen: Seen) {
-        if let Some(needed) = self.needed.get(target) {
-            seen.add(needed.clone());
-        }
-        self.objects.insert(target.clone(), seen);
-    }
-
-    /// Records a set that the guest is told, in place of an earlier answer to the same question.
-    fn tells(&mut self, set: SeenSet) {
-        self.told.retain(|one| !one.is_about(set.question()));
-        self.told.push(set);
-    }
-
-    /// The primary and the objects that others made, as they were read.
-    fn before(&self) -> Vec<Arc<Object>> {
-        self.primary.iter().chain(&self.others).cloned().collect()
-    }
-
-    /// Keeps the earliest of all times that were asked for.
-    fn ask_again(&mut self, at: Option<i64>) {
-        self.ask_again_at = [self.ask_again_at, at].into_iter().flatten().min();
-    }
-
-    /// Has a change of each object that is waited for call for another reconcile, whether it was read or not.
-    fn waits_for(&mut self, objects: &[ObjectRef]) {
-        for object in objects {
-            let seen = self.objects.entry(object.clone());
-            seen.or_insert_with(Seen::pending);
-        }
-    }
-
-    /// Ends the reconcile with a failure.
-    fn end(mut self, failure: Failure) -> Box<Ended> {
-        if failure.class == Class::Waiting {
-            self.waits_for(&failure.objects);
-        }
-        Box::new(Ended {
-            failure,
-            touched: self,
-        })
-    }
-}
-
-/// A reconcile that ended before its last stage.
-struct Ended {
-    /// Why.
-    failure: Failure,
-    /// What it had read until then.
-    touched: Touched,
 }
 
 impl Controller {

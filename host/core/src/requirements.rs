@@ -159,10 +159,11 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
         Err(not_granted(need, &granted))
     };
     match &need.form {
-        Form::Outcome | Form::FailedWrite | Form::Access(_)
-            if *place != data.object.reference => broken(format!(
-            "the guest asks about {place}, which is not its primary"
-        )),
+        Form::Outcome | Form::FailedWrite | Form::Access(_) if *place != data.object.reference => {
+            broken(format!(
+                "the guest asks about {place}, which is not its primary"
+            ))
+        }
         Form::Outcome | Form::FailedWrite => Ok(()),
         Form::Access(review) => policy.may_ask(review, data),
         Form::Every(_) | Form::Count(_) if !place.name.is_empty() => broken(format!(

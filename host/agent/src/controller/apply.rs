@@ -8,9 +8,10 @@ use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::failure::Failure;
 use transom_core::fingerprint;
+use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
 use transom_core::plan::desired::Fields;
-use transom_core::plan::{Outcome, Plan, Step, TimeAdded, brake};
+use transom_core::plan::{Outcome, Plan, Step, StepOutcome, TimeAdded, brake};
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Success;
@@ -167,32 +168,41 @@ impl Controller {
         self.uncount(key, &counted, &outcome);
         self.wrote(key, &steps, &outcome);
         for (at, step) in steps.iter().enumerate() {
-            let done = outcome.steps.get(at);
-            let left = done.and_then(|done| done.left.as_deref());
-            let left = left.map(|left| (left, fingerprint::of(left)));
-            let before = touched.objects.get_mut(step.target());
-            let changed = {
-                let memory = &mut self.memory.lock();
-                if done.is_none_or(|done| done.result.is_err()) {
-                    memory.brake.give_back(key, step.target());
-                }
-                let seen = before.as_ref().zip(left);
-                let aged = seen.is_some_and(|(before, (left, _))| {
-                    before.is_aged_by(left, &mut memory.sightings, self.clock.now_seconds())
-                });
-                memory.end_of_write(key, step.target(), left) || aged
-            };
-            if changed {
-                let cause = Cause::Input(step.target().clone());
-                self.queues.push(key, Queued::Reconcile(cause));
-            }
-            if let Some(before) = before {
-                // Replaces the fingerprint from before the write. When the new one is not known, any later state is a
-                // change.
-                before.written(left);
-            }
+            let seen = touched.objects.get_mut(step.target());
+            self.end_step(key, step.target(), outcome.steps.get(at), seen);
         }
         outcome
+    }
+
+    /// Records how one step ended, for this reconcile and for the next. `seen`: what this one saw of the object.
+    fn end_step(
+        &self,
+        key: &Key,
+        target: &ObjectRef,
+        done: Option<&StepOutcome>,
+        seen: Option<&mut Seen>,
+    ) {
+        let left = done.and_then(|done| done.left.as_deref());
+        let left = left.map(|left| (left, fingerprint::of(left)));
+        let changed = {
+            let memory = &mut self.memory.lock();
+            if done.is_none_or(|done| done.result.is_err()) {
+                memory.brake.give_back(key, target);
+            }
+            let aged = seen.as_ref().zip(left).is_some_and(|(seen, (left, _))| {
+                seen.is_aged_by(left, &mut memory.sightings, self.clock.now_seconds())
+            });
+            memory.end_of_write(key, target, left) || aged
+        };
+        if changed {
+            let cause = Cause::Input(target.clone());
+            self.queues.push(key, Queued::Reconcile(cause));
+        }
+        if let Some(seen) = seen {
+            // Replaces the fingerprint from before the write. When the new one is not known, any later state is a
+            // change.
+            seen.written(left);
+        }
     }
 
     /// Records what was just written, and enqueues every other reconcile that depends on it.

@@ -3,6 +3,7 @@
 mod components;
 mod opening;
 mod reading;
+mod writing;
 
 pub(crate) use opening::server;
 
@@ -17,12 +18,10 @@ use transom_cluster::Cluster;
 use transom_cluster::kubernetes::{Approvals, Kubernetes, Leadership, Leading, Server};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
-use transom_core::plan::{Outcome, Plan, StepOutcome, TimeAdded, WriteFailure};
+use transom_core::plan::TimeAdded;
 use transom_core::policy::Policy;
 use transom_core::policy::selector::Selector;
 use transom_core::reference::{LOCAL, ObjectRef};
-use transom_core::report::Report;
-use transom_core::rights;
 use transom_core::watches::SecretReads;
 
 /// The connections of an agent.
@@ -198,131 +197,6 @@ impl Connections {
         primaries
     }
 
-    /// Performs the steps of a plan in order, each on the cluster of its object; stops at the first failure.
-    pub(crate) async fn apply(&self, plan: Plan) -> Outcome {
-        let Plan {
-            policy,
-            primary,
-            steps,
-        } = plan;
-        let mut outcome = Outcome::default();
-        for step in steps {
-            let step = match left(&outcome, step.target()) {
-                Some(version) => step.at(version),
-                None => step,
-            };
-            let done = match self.cluster(step.target()) {
-                Ok(cluster) => {
-                    let single = Plan {
-                        policy: policy.clone(),
-                        primary: primary.clone(),
-                        steps: vec![step],
-                    };
-                    cluster.apply(single).await.steps
-                }
-                Err(Failure { message, .. }) => {
-                    let reason = KnownReason::WriteFailed;
-                    vec![StepOutcome::failed(&step, WriteFailure { reason, message })]
-                }
-            };
-            let failed = done.iter().any(|step| step.result.is_err());
-            outcome.steps.extend(done);
-            if failed {
-                break;
-            }
-        }
-        outcome
-    }
-
-    /// Performs a plan of one step on an object that no watch needs to cover; returns the object as it is then.
-    pub(super) async fn apply_one(&self, plan: Plan) -> Result<Object, WriteFailure> {
-        let gone = |target: &ObjectRef| WriteFailure {
-            reason: KnownReason::WriteFailed,
-            message: format!("{target} was written, and is not there"),
-        };
-        let target = plan.primary.clone();
-        if let (Some(server), [step]) = (self.server(&target), plan.steps.as_slice()) {
-            let written = server.writer().perform(&plan.policy, step).await?;
-            return written.ok_or_else(|| gone(&target));
-        }
-        let mut outcome = self.apply(plan).await;
-        let done = outcome.steps.pop().ok_or_else(|| gone(&target))?;
-        done.result?;
-        // A directory keeps every object.
-        let there = self.read_whole(&target).await.ok().flatten();
-        there.ok_or_else(|| gone(&target))
-    }
-
-    /// Where the agent records the limits of its policies: with the Lease, or else in a directory.
-    pub(crate) fn limits(&self, lease_namespace: Option<&str>) -> Option<ObjectRef> {
-        let at = |cluster: &str, namespace: &str| ObjectRef {
-            cluster: cluster.to_owned(),
-            ..ObjectRef::local("v1", "ConfigMap", Some(namespace), rights::LIMITS)
-        };
-        if let (Some(home), Some(namespace)) = (&self.home, lease_namespace) {
-            return Some(at(home, namespace));
-        }
-        let is_directory = |name: &&String| {
-            let cluster = self.by_name.get(*name);
-            cluster.is_some_and(|cluster| cluster.server().is_none())
-        };
-        let local = self.by_name.keys().find(|name| *name == LOCAL);
-        let mut directories = local
-            .into_iter()
-            .chain(self.by_name.keys())
-            .filter(is_directory);
-        directories.next().map(|name| at(name, rights::LEASE))
-    }
-
-    /// Publishes the result of a reconcile on the primary's cluster. `uid` is the primary's, empty when it is gone.
-    pub(crate) fn publish(&self, report: &Report, uid: &str) -> std::io::Result<()> {
-        let cluster = self.by_name.get(&report.primary.cluster);
-        cluster.map_or(Ok(()), |cluster| cluster.publish(report, uid))
-    }
-
-    /// Removes every status except these, on every cluster; returns the errors.
-    pub(crate) fn retain_status(
-        &self,
-        policies: &BTreeSet<String>,
-        primaries: &BTreeSet<(String, ObjectRef)>,
-    ) -> Vec<std::io::Error> {
-        let retained = self.all().map(|one| one.retain(policies, primaries));
-        retained.filter_map(Result::err).collect()
-    }
-
-    /// Publishes the status of a policy on every cluster; returns the first error.
-    pub(crate) fn publish_policy(
-        &self,
-        policy: &str,
-        status: &PolicyStatus,
-    ) -> std::io::Result<()> {
-        // Collected first, so that an error on one cluster does not skip the others.
-        let told = self.all().map(|one| one.publish_policy(policy, status));
-        told.collect::<Vec<_>>().into_iter().collect()
-    }
-
-    /// Publishes that a tag of a policy moved, as an Event on its object if there is one.
-    pub(crate) fn warn_of_policy(&self, policy: &str, message: &str) {
-        let local = self.by_name.get(LOCAL);
-        if let Some(server) = local.and_then(|local| local.server()) {
-            server.warn_of_policy(policy, KnownReason::TagMoved, message);
-        }
-    }
-
-    /// Writes every pending policy status, each once. For the end of the process.
-    pub(crate) async fn finish_policies(&self) {
-        for server in self.all().filter_map(Cluster::server) {
-            server.finish().await;
-        }
-    }
-
-    /// Records the status that a `FleetPolicy` object has now, so that it is not written again.
-    pub(crate) fn found_policy_status(&self, policy: &str, status: &PolicyStatus) {
-        for server in self.all().filter_map(Cluster::server) {
-            server.found(policy, status);
-        }
-    }
-
     /// The watches of API servers that fail now, and the files of directories that cannot be read.
     pub(crate) fn watch_errors(&self) -> Vec<WatchStatus> {
         self.all().flat_map(Cluster::watch_errors).collect()
@@ -373,11 +247,4 @@ impl Connections {
             Failure::known(KnownReason::ReadFailed, message)
         })
     }
-}
-
-/// The version in which an earlier step of the same plan left an object, where that is known.
-fn left<'a>(outcome: &'a Outcome, object: &ObjectRef) -> Option<&'a str> {
-    let mut steps = outcome.steps.iter().rev();
-    let step = steps.find(|step| step.target == *object)?;
-    step.left.as_ref().map(|left| left.version.as_str())
 }

@@ -1,36 +1,26 @@
 //! Stages 3 and 4, gather: reads the primary, asks whether it is ready and what the guest needs, and reads that.
 //! Failures name an object and a path, never the content of a Secret.
 
+mod claim;
 mod needs;
 mod read;
 
 use crate::controller::{Admitted, Controller, Ended, Touched};
 use crate::policies::load::Loaded;
 use std::sync::Arc;
-use std::time::Duration;
 use transom_core::contract::decide::{Input, Requirement};
 use transom_core::contract::{Primary, Readiness, Timed};
 use transom_core::failure::{Class, Failure};
 use transom_core::inputs;
 use transom_core::inputs::kubeconfigs::Kubeconfigs;
 use transom_core::inputs::secrets::Secrets;
-use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
-use transom_core::ownership::{Contender, Ownership};
 use transom_core::pattern::TemplateData;
 use transom_core::plan::prune::{Candidate, Undesired};
-use transom_core::plan::{Claimed, Other, TimeAdded, unlocated};
+use transom_core::plan::{Claimed, Other, TimeAdded};
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::{self, Next, Rounds};
-use transom_core::stamp::Stamp;
 use transom_core::work::Key;
-
-/// How long after its beginning a policy waits for the primaries of other policies that may want the same targets. Once
-/// they are located, the oldest contender is known, whichever policy was loaded first. The limit keeps a guest that
-/// takes long for each primary from holding up other policies.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How often the claim is checked again meanwhile.
-const AGAIN_SECONDS: i64 = 5;
 
 /// Everything that a decision rests on.
 pub(super) struct Gathered {
@@ -68,6 +58,15 @@ impl Subject {
         let others = self.others.iter().map(|one| &one.object);
         let mut targets = self.targets.iter().map(|one| &one.object).chain(others);
         targets.next().unwrap_or(&self.primary.reference)
+    }
+
+    /// The primary and the objects that may be written for it, as they are.
+    pub(super) fn present(&self) -> impl Iterator<Item = &Object> {
+        let targets = self.targets.iter();
+        let targets = targets.filter_map(|one| one.existing.as_ref());
+        let others = self.others.iter();
+        let others = others.filter_map(|one| one.existing.as_deref());
+        [&*self.primary].into_iter().chain(targets).chain(others)
     }
 }
 
@@ -178,33 +177,6 @@ impl Reader<'_> {
         }
     }
 
-    /// Claims the targets of a primary that is held, so that no other primary takes them meanwhile. When the guest cannot
-    /// name them, earlier claims stay. The guest of a suspended policy is not asked.
-    fn locate(&self, primary: &Arc<Object>) {
-        let policy = &self.loaded.revision.policy;
-        if !policy.has_targets() || policy.suspend {
-            return;
-        }
-        let located = inputs::primary(primary, &self.loaded.revision.decide).and_then(|view| {
-            let asked = self.require(primary, &view, &[])?;
-            let data = self.controller.template_data(primary);
-            let (targets, _) = policy.targets_of(&asked, &data);
-            Rounds::default()
-                .answer(policy, &data, asked)
-                .map(|_| targets)
-        });
-        if let Ok(targets) = located {
-            let contender = Contender::of(self.key, Some(primary));
-            let released = self
-                .controller
-                .memory
-                .lock()
-                .ownership
-                .set(contender, targets);
-            self.controller.enqueue_released(released);
-        }
-    }
-
     /// A guest that is asked for nothing but its answer writes fields of the primary.
     async fn of_primary_alone(&mut self, primary: Arc<Object>) -> Subject {
         let described = &self.loaded.revision.decide;
@@ -262,11 +234,7 @@ impl Reader<'_> {
                 Next::Complete(_) => break (certain, targets, others),
                 Next::Read(needs) => needs,
             };
-            for one in &targets {
-                if let Ownership::Pending { remaining } = one.ownership {
-                    return Err(unlocated(&one.object, remaining));
-                }
-            }
+            claim::located(&targets)?;
             // Frees what the last round read before more is read.
             drop((targets, std::mem::take(&mut found)));
             (kubeconfigs, secrets) = (Kubeconfigs::new(limits), Secrets::default());
@@ -314,93 +282,5 @@ impl Reader<'_> {
                 let data = self.controller.template_data(primary);
                 requirements::refused(&self.loaded.revision.policy, &data, described, refusal)
             })
-    }
-
-    /// Claims the targets that the guest names for the primary and reads them; returns for each whether the primary may
-    /// have it.
-    async fn claim(
-        &mut self,
-        primary: &Arc<Object>,
-        targets: Vec<ObjectRef>,
-    ) -> Result<Vec<Claimed>, Failure> {
-        let controller = self.controller;
-        let first = targets.first().unwrap_or(&primary.reference);
-        self.touched.reconcile.target = Some(first.clone());
-        let (released, waits) = {
-            let ownership = &mut controller.memory.lock().ownership;
-            let contender = Contender::of(self.key, Some(primary));
-            let released = ownership.set(contender, targets.clone());
-            (released, ownership.remaining(&self.key.policy) > 0)
-        };
-        controller.enqueue_released(released);
-        let queue = controller.queue(&self.key.policy);
-        let others = queue.is_some_and(|queue| queue.begun.elapsed() < PATIENCE);
-        let pending = |one: &Claimed| matches!(one.ownership, Ownership::Pending { .. });
-        // While other primaries are not located nothing without a stamp is written, and what has one is kept: so nothing is
-        // requested here that the next reconcile requests again.
-        let mut claimed = Vec::new();
-        if waits {
-            let there = self.look_kept(&targets).await?;
-            claimed = self.decide(&targets, there, others);
-        }
-        let unknown = |one: &Claimed| one.existing.is_none() && !pending(one);
-        if !waits || claimed.iter().any(unknown) {
-            let there = self.look(&targets).await?;
-            claimed = self.decide(&targets, there, others);
-        }
-        let accounts = &controller.accounts;
-        for one in &claimed {
-            accounts.read(self.key, "target", &one.object, one.existing.as_ref());
-        }
-        self.narrow(primary, &claimed);
-        if others && claimed.iter().any(pending) {
-            let again = controller.clock.now_seconds().saturating_add(AGAIN_SECONDS);
-            self.touched.ask_again(Some(again));
-        }
-        Ok(claimed)
-    }
-
-    /// Has fewer changes of a target count: of one that is made once whether it is there, and of a shared one that another
-    /// primary keeps not who that is.
-    fn narrow(&mut self, primary: &Object, claimed: &[Claimed]) {
-        let policy = &self.loaded.revision.policy;
-        let data = self.controller.template_data(primary);
-        for Claimed {
-            object,
-            existing,
-            ownership,
-        } in claimed
-        {
-            let Ok(rule) = policy.whole(object, &data) else {
-                continue;
-            };
-            let kept = matches!(ownership, Ownership::OwnedBy { owner } if owner.policy == self.key.policy);
-            let seen = match (rule.creates_only(), rule.is_shared() && kept) {
-                (true, _) => Seen::presence(existing.as_ref()),
-                (false, true) => Seen::shared(existing.as_ref()),
-                (false, false) => continue,
-            };
-            self.touched.narrow(object, seen);
-        }
-    }
-
-    /// Whether the primary may have each of its targets, as they were read.
-    fn decide(
-        &self,
-        targets: &[ObjectRef],
-        there: Vec<Option<Arc<Object>>>,
-        others: bool,
-    ) -> Vec<Claimed> {
-        let ownership = &mut self.controller.memory.lock().ownership;
-        let decided = targets.iter().zip(there).map(|(object, existing)| {
-            let existing = existing.map(Arc::unwrap_or_clone);
-            let stamp = existing.as_ref().and_then(Stamp::read);
-            Claimed {
-                ownership: ownership.decide(self.key, object, stamp.as_ref(), others),
-                object: object.clone(),
-                existing,
-            }
-        });
-        decided.collect()
     }
 }

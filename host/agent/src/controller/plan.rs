@@ -12,6 +12,7 @@ use transom_core::plan::prune::{self, Pruned};
 use transom_core::plan::{self, Feasible, Plan, Step, TimeAdded, Wanting, finalizer, remove};
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
+use transom_core::work::Key;
 use transom_core::world::{Answer, Lowering};
 
 /// What is to be written.
@@ -46,6 +47,29 @@ struct Desires {
     waits: Option<Failure>,
 }
 
+impl Desires {
+    /// Those of a primary that is gone.
+    fn none(key: &Key) -> Self {
+        Self {
+            plan: Plan::new(key, None),
+            fields: Vec::new(),
+            made: BTreeSet::new(),
+            release: None,
+            waits: None,
+        }
+    }
+
+    /// Notes one of the things that an answer wants.
+    fn take(&mut self, desired: Desired<'_>, primary: &ObjectRef) {
+        match desired {
+            Desired::Whole(whole) => drop(self.made.insert(whole.object)),
+            Desired::Fields(one) if one.object == *primary => self.fields.push(one),
+            Desired::Finalizer => self.release = None,
+            Desired::Fields(_) | Desired::Gone(_) => {}
+        }
+    }
+}
+
 impl Controller {
     /// Plans what the guest wants, and the removal of what is no longer desired. Frees the inputs.
     pub(super) fn plan(&self, proposed: Proposed) -> Result<Planned, Box<Ended>> {
@@ -53,20 +77,10 @@ impl Controller {
         let mut touched = gathered.touched;
         let admitted = gathered.admitted;
         let key = &admitted.work.key;
-        let (mut plan, mut fields, mut made) = (Plan::new(key, None), Vec::new(), BTreeSet::new());
-        let (mut time_added, mut waits) = (TimeAdded::SetByCluster, None);
-        let mut release = None;
+        let (mut desires, mut time_added) = (Desires::none(key), TimeAdded::SetByCluster);
         if let Some((subject, answer)) = gathered.subject.zip(answer) {
             match self.desired(&admitted, &subject, &*answer, &mut touched) {
-                Ok(desired) => {
-                    Desires {
-                        plan,
-                        fields,
-                        made,
-                        release,
-                        waits,
-                    } = desired;
-                }
+                Ok(desired) => desires = desired,
                 Err(failure) => return Err(touched.end(failure)),
             }
             time_added = subject.time_added;
@@ -76,6 +90,13 @@ impl Controller {
             let used = touched.room.used();
             touched.room.back(before + (used - before) / 2);
         }
+        let Desires {
+            mut plan,
+            fields,
+            made,
+            release,
+            waits,
+        } = desires;
         let mut undesired = gathered.undesired;
         undesired
             .candidates
@@ -148,35 +169,21 @@ impl Controller {
         if let Some(waits) = &waits {
             touched.waits_for(&waits.objects);
         }
-        let there = subject
-            .targets
-            .iter()
-            .filter_map(|one| one.existing.as_ref());
-        let others = subject.others.iter();
-        let others = others.filter_map(|one| one.existing.as_deref());
-        let before = [&*subject.primary].into_iter().chain(there).chain(others);
+        let before = subject.present();
         self.accounts.would_write(wanting.key, &plan.steps, before);
-        let (mut fields, mut made, mut keeps) = (Vec::new(), BTreeSet::new(), false);
-        for one in desired {
-            match one {
-                Desired::Whole(whole) => {
-                    let ends = touched.ends_seconds.into_iter().chain(whole.ends_seconds);
-                    touched.ends_seconds = ends.min();
-                    made.insert(whole.object);
-                }
-                Desired::Fields(one) if one.object == subject.primary.reference => fields.push(one),
-                Desired::Finalizer => keeps = true,
-                Desired::Fields(_) | Desired::Gone(_) => {}
-            }
-        }
         let release = finalizer::release(&revision.policy, &subject.primary);
-        Ok(Desires {
+        let ends = desired.iter().filter_map(Desired::ends_seconds);
+        touched.ends_seconds = touched.ends_seconds.into_iter().chain(ends).min();
+        let mut desires = Desires {
             plan,
-            fields,
-            made,
-            release: release.filter(|_| !keeps),
             waits,
-        })
+            release,
+            ..Desires::none(wanting.key)
+        };
+        for one in desired {
+            desires.take(one, &subject.primary.reference);
+        }
+        Ok(desires)
     }
 
     /// The step to the fields of a primary that the cluster left without a time: now the agent sets it.

@@ -240,25 +240,14 @@ impl Controller {
                 Some(reason) if !faulty && (second.is_none() || faulty_again) => {
                     faults.push(((*key.primary).clone(), reason, result.message.clone()));
                 }
-                None if !faulty_again => {
-                    // An object that changed between two passes is another question; one that is gone by now is none.
-                    let same = |again: &&Tried| again.account.inputs == tried.account.inputs;
-                    if again
-                        .filter(same)
-                        .is_some_and(|again| !tried.answers_like(again))
-                    {
-                        unstable.push((*key.primary).clone());
-                    }
+                None if !faulty_again && again.is_some_and(|again| tried.contradicts(again)) => {
+                    unstable.push((*key.primary).clone());
                 }
                 // Another try will tell.
                 _ => {}
             }
         }
-        let failed = |all: &BTreeMap<Key, Tried>| {
-            let failed = |tried: &&Tried| fault(&tried.result).is_some();
-            all.values().filter(failed).count()
-        };
-        if faults.is_empty() && failed(first).max(second.map_or(0, failed)) >= FAULTS {
+        if faults.is_empty() && failures(first).max(second.map_or(0, failures)) >= FAULTS {
             let why = "the guest of the candidate fails now and then for many primaries";
             incomplete.get_or_insert((KnownReason::GuestTimedOut, why.to_owned()));
         }
@@ -269,16 +258,8 @@ impl Controller {
             message: &tried.result.message,
             writes: &tried.account.writes,
         });
-        let mut limited: BTreeMap<Limited, u32> = BTreeMap::new();
-        for tried in first.values() {
-            let changes = tried.account.writes.changes.iter();
-            let kinds: Kinds = changes.filter_map(|one| limits::kind(one.verb)).collect();
-            for kind in kinds {
-                *limited.entry(kind).or_default() += 1;
-            }
-        }
         Trial {
-            limited,
+            limited: limited(first),
             plan: FleetPlan::of(policy, planned, Listed::default()),
             faults,
             unstable,
@@ -289,9 +270,34 @@ impl Controller {
     }
 }
 
+/// For how many primaries the guest fails by its own fault.
+fn failures(tried: &BTreeMap<Key, Tried>) -> usize {
+    let failed = |one: &&Tried| fault(&one.result).is_some();
+    tried.values().filter(failed).count()
+}
+
+/// For how many primaries there is a kind of change that has a limit.
+fn limited(tried: &BTreeMap<Key, Tried>) -> BTreeMap<Limited, u32> {
+    let mut limited: BTreeMap<Limited, u32> = BTreeMap::new();
+    for one in tried.values() {
+        let changes = one.account.writes.changes.iter();
+        let kinds: Kinds = changes.filter_map(|one| limits::kind(one.verb)).collect();
+        for kind in kinds {
+            *limited.entry(kind).or_default() += 1;
+        }
+    }
+    limited
+}
+
 impl Tried {
     fn writes(&self) -> bool {
         !self.account.writes.changes.is_empty()
+    }
+
+    /// Whether both are answers to the same question, and not the same. An object that changed between two passes is
+    /// another question.
+    fn contradicts(&self, other: &Self) -> bool {
+        self.account.inputs == other.account.inputs && !self.answers_like(other)
     }
 
     /// Whether both are the same answer to the same question.

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use transom_cluster::{Cluster, Patience};
 use transom_core::failure::Class;
 use transom_core::inputs::seen::Observed;
+use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
 use transom_core::reference::ObjectRef;
 use transom_core::report::End;
@@ -60,22 +61,7 @@ impl Controller {
     /// Turns an observation of a cluster into requests in workqueues.
     pub(crate) fn observe(&self, observation: Observation) {
         match observation {
-            Observation::Present(object) => {
-                let orphaned = self.memory.lock().observed(&object);
-                self.rehearsals
-                    .changed(&object.reference, Some(&object.version));
-                let observed = Observed::Present(&object);
-                self.changed(&object.reference, &Queued::Updated, observed);
-                // A stamp may name any object; only a primary of the policy is enqueued.
-                let queue = orphaned.as_ref().and_then(|key| self.queue(&key.policy));
-                let admits = |(queue, key): &(Arc<Workqueue>, Key)| {
-                    queue.loaded().revision.policy.primary.admits(&key.primary)
-                };
-                if let Some((queue, key)) = queue.zip(orphaned).filter(admits) {
-                    let cause = Cause::Input(object.reference);
-                    queue.push(&key.primary, Queued::Reconcile(cause), None);
-                }
-            }
+            Observation::Present(object) => self.present(object),
             Observation::Gone(reference) => {
                 self.rehearsals.changed(&reference, None);
                 self.memory.lock().outputs.gone(&reference);
@@ -111,6 +97,23 @@ impl Controller {
                 self.locate_new();
                 self.retry_unread();
             }
+        }
+    }
+
+    fn present(&self, object: Object) {
+        let orphaned = self.memory.lock().observed(&object);
+        self.rehearsals
+            .changed(&object.reference, Some(&object.version));
+        let observed = Observed::Present(&object);
+        self.changed(&object.reference, &Queued::Updated, observed);
+        // A stamp may name any object; only a primary of the policy is enqueued.
+        let queue = orphaned.as_ref().and_then(|key| self.queue(&key.policy));
+        let admits = |(queue, key): &(Arc<Workqueue>, Key)| {
+            queue.loaded().revision.policy.primary.admits(&key.primary)
+        };
+        if let Some((queue, key)) = queue.zip(orphaned).filter(admits) {
+            let cause = Cause::Input(object.reference);
+            queue.push(&key.primary, Queued::Reconcile(cause), None);
         }
     }
 
