@@ -21,6 +21,13 @@ impl Digest {
         Self::of_bytes(&bytes)
     }
 
+    /// Digest of a value that is put together from parts, without a copy of them; the same as that of the whole value.
+    pub(crate) fn of_parts(part: &Part<'_>) -> Self {
+        let mut bytes = Vec::new();
+        part.feed(&mut bytes);
+        Self::of_bytes(&bytes)
+    }
+
     /// Digest of several values; an absent one counts as null.
     pub fn of_all<'a>(values: impl IntoIterator<Item = Option<&'a Value>>) -> Self {
         let mut bytes = Vec::new();
@@ -50,6 +57,39 @@ impl Digest {
         let kept = |(key, _): &(&String, &Value)| !without.contains(&key.as_str());
         feed_map(&mut bytes, metadata.into_iter().flatten().filter(kept));
         Self::of_bytes(&bytes)
+    }
+}
+
+/// A part of a value that is digested.
+pub(crate) enum Part<'a> {
+    /// A value that is there.
+    There(&'a Value),
+    /// One that is made for the digest.
+    Made(Value),
+    /// A list.
+    List(Vec<Part<'a>>),
+    /// A map; its keys are in order.
+    Map(Vec<(&'static str, Part<'a>)>),
+}
+
+impl Part<'_> {
+    fn feed(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::There(value) => feed(bytes, value),
+            Self::Made(value) => feed(bytes, value),
+            Self::List(items) => {
+                feed_length(bytes, b'a', items.len());
+                items.iter().for_each(|item| item.feed(bytes));
+            }
+            Self::Map(entries) => {
+                debug_assert!(entries.is_sorted_by_key(|(key, _)| *key));
+                feed_length(bytes, b'o', entries.len());
+                for (key, item) in entries {
+                    feed_text(bytes, b'k', key);
+                    item.feed(bytes);
+                }
+            }
+        }
     }
 }
 
@@ -126,6 +166,20 @@ mod tests {
             Digest::of(&json!([["a"], "b"])),
             Digest::of(&json!([["a", "b"]]))
         );
+    }
+
+    #[test]
+    fn parts_have_the_digest_of_the_whole() {
+        let value = json!({"x": [1, "y"]});
+        let parts = Part::Map(vec![
+            ("a", Part::There(&value)),
+            (
+                "b",
+                Part::List(vec![Part::Made(json!(2)), Part::There(&value)]),
+            ),
+        ]);
+        let whole = json!({"b": [2, value], "a": value});
+        assert_eq!(Digest::of_parts(&parts), Digest::of(&whole));
     }
 
     #[test]

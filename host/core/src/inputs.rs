@@ -16,7 +16,7 @@ use crate::contract::Primary;
 use crate::contract::credentials::SourceView;
 use crate::contract::decide::{Absence, Age, Form, Input, InputValue, Need};
 use crate::contract::decide::{Protocol, Service, ServicePort};
-use crate::digest::Digest;
+use crate::digest::{Digest, Part};
 use crate::failure::{Class, Failure, InvalidField};
 use crate::object::Object;
 use crate::object::field::{self, Place};
@@ -212,29 +212,42 @@ fn shaped(object: &Object, declared: &Declared) -> Result<(), Failure> {
 /// references. Numbers that are valid for one call are left out, and so are the end of a time that only goes on,
 /// and what became of the last reconcile.
 pub fn digest(primary: &Primary, found: &[Found], inputs: &[Input]) -> Digest {
-    let view = |(found, input): (&Found, &Input)| {
-        let value = match &input.value {
-            InputValue::Fresh(_) => json!("Fresh"),
-            InputValue::Ahead(_) => json!("Ahead"),
-            InputValue::Behind(_) => json!("Behind"),
-            InputValue::Unsure(_) => json!("Unsure"),
-            _ if found.need.form == Form::Outcome => json!("Outcome"),
-            _ if found.need.form == Form::FailedWrite => json!("FailedWrite"),
-            value => json!(value),
-        };
-        json!({"role": input.role, "object": found.need.reference, "value": value})
+    let inputs = found.iter().zip(inputs);
+    let views = inputs.map(|(found, input)| part(found, input)).collect();
+    let fields = Part::There(&primary.fields);
+    Digest::of_parts(&Part::Map(vec![
+        ("inputs", Part::List(views)),
+        (
+            "primary",
+            Part::Map(vec![
+                ("created", Part::Made(json!(primary.created_seconds))),
+                ("deleting", Part::Made(json!(primary.deleting))),
+                ("fields", fields),
+                ("object", Part::Made(json!(primary.reference))),
+                ("uid", Part::Made(json!(primary.uid))),
+            ]),
+        ),
+    ]))
+}
+
+/// One input, as far as it counts.
+fn part<'a>(found: &'a Found, input: &'a Input) -> Part<'a> {
+    let value = match &input.value {
+        InputValue::Fresh(_) => Part::Made(json!("Fresh")),
+        InputValue::Ahead(_) => Part::Made(json!("Ahead")),
+        InputValue::Behind(_) => Part::Made(json!("Behind")),
+        InputValue::Unsure(_) => Part::Made(json!("Unsure")),
+        _ if found.need.form == Form::Outcome => Part::Made(json!("Outcome")),
+        _ if found.need.form == Form::FailedWrite => Part::Made(json!("FailedWrite")),
+        // As it is written otherwise, without a copy of the fields.
+        InputValue::Object(fields) => Part::Map(vec![("Object", Part::There(fields))]),
+        value => Part::Made(json!(value)),
     };
-    let views: Vec<Value> = found.iter().zip(inputs).map(view).collect();
-    Digest::of(&json!({
-        "primary": {
-            "object": primary.reference,
-            "uid": primary.uid,
-            "created": primary.created_seconds,
-            "deleting": primary.deleting,
-            "fields": primary.fields,
-        },
-        "inputs": views,
-    }))
+    Part::Map(vec![
+        ("object", Part::Made(json!(found.need.reference))),
+        ("role", Part::Made(json!(input.role))),
+        ("value", value),
+    ])
 }
 
 /// Reads a Service.
@@ -320,6 +333,38 @@ mod tests {
             wake: Wake::Change,
         };
         Found::one(need, body.map(|body| Arc::new(object(reference, body))))
+    }
+
+    #[test]
+    fn the_digest_is_that_of_one_value() {
+        let primary = Primary {
+            reference: hosted("demo"),
+            uid: "u".to_owned(),
+            created_seconds: Some(7),
+            deleting: false,
+            fields: json!({"spec": {"b": 1, "a": [true]}}),
+        };
+        let object = found(Absence::Fine, Form::Object, Some(json!({})));
+        let age = found(Absence::Fine, Form::Presence, None);
+        let fields = json!({"spec": {"y": 1, "x": 2}});
+        let input = |value| Input {
+            role: "home".to_owned(),
+            value,
+        };
+        let inputs = [
+            input(InputValue::Object(fields.clone())),
+            input(InputValue::Fresh(9)),
+        ];
+        let view =
+            |value: Value| json!({"role": "home", "object": object.need.reference, "value": value});
+        let whole = json!({
+            "primary": {
+                "object": primary.reference, "uid": "u", "created": 7, "deleting": false, "fields": primary.fields,
+            },
+            "inputs": [view(json!({"Object": fields})), view(json!("Fresh"))],
+        });
+        let parts = digest(&primary, &[object.clone(), age], &inputs);
+        assert_eq!(parts, Digest::of(&whole));
     }
 
     #[test]

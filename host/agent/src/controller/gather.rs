@@ -141,6 +141,9 @@ impl Reader<'_> {
         let primary = Arc::new(primary);
         self.touched.primary = Some(Arc::clone(&primary));
         self.touched.last_seen = Some(Arc::clone(&primary));
+        if let Some(unlocated) = self.only_located(&primary) {
+            return Err(unlocated);
+        }
         if let Err(held) = policy.held(&primary).and_then(|()| self.ready(&primary)) {
             self.locate(&primary);
             return Err(held);

@@ -34,31 +34,50 @@ pub(super) fn located(targets: &[Claimed]) -> Result<(), Failure> {
 }
 
 impl Reader<'_> {
-    /// Claims the targets of a primary that is held, so that no other primary takes them meanwhile. When the guest cannot
+    /// At a start nothing without a stamp is written before every primary of the policy is located. Until then a primary
+    /// of which nothing is known, and that has no output, is located and nothing else: what else is asked and read now
+    /// would be asked and read again.
+    pub(super) fn only_located(&mut self, primary: &Arc<Object>) -> Option<Failure> {
+        {
+            let memory = self.controller.memory.lock();
+            let new = memory.ownership.expects(self.key) && !memory.knows(self.key);
+            if !new || memory.ownership.remaining(&self.key.policy) < 2 {
+                return None;
+            }
+        }
+        let target = self.locate(primary)?.into_iter().next()?;
+        let ownership = &mut self.controller.memory.lock().ownership;
+        let Ownership::Pending { remaining } = ownership.decide(self.key, &target, None, false)
+        else {
+            return None;
+        };
+        let unlocated = unlocated(&target, remaining);
+        self.touched.reconcile.target = Some(target);
+        Some(unlocated)
+    }
+
+    /// Claims the targets of a primary, so that no other primary takes them meanwhile; returns them. When the guest cannot
     /// name them, earlier claims stay. The guest of a suspended policy is not asked.
-    pub(super) fn locate(&self, primary: &Arc<Object>) {
+    pub(super) fn locate(&self, primary: &Arc<Object>) -> Option<Vec<ObjectRef>> {
         let policy = &self.loaded.revision.policy;
         if !policy.has_targets() || policy.suspend {
-            return;
+            return None;
         }
-        let located = inputs::primary(primary, &self.loaded.revision.decide).and_then(|view| {
-            let asked = self.require(primary, &view, &[])?;
-            let data = self.controller.template_data(primary);
-            let (targets, _) = policy.targets_of(&asked, &data);
-            Rounds::default()
-                .answer(policy, &data, asked)
-                .map(|_| targets)
-        });
-        if let Ok(targets) = located {
-            let contender = Contender::of(self.key, Some(primary));
-            let released = self
-                .controller
-                .memory
-                .lock()
-                .ownership
-                .set(contender, targets);
-            self.controller.enqueue_released(released);
-        }
+        let view = inputs::primary(primary, &self.loaded.revision.decide).ok()?;
+        let asked = self.require(primary, &view, &[]).ok()?;
+        let data = self.controller.template_data(primary);
+        let (targets, _) = policy.targets_of(&asked, &data);
+        Rounds::default().answer(policy, &data, asked).ok()?;
+        let contender = Contender::of(self.key, Some(primary));
+        let claimed = targets.clone();
+        let released = self
+            .controller
+            .memory
+            .lock()
+            .ownership
+            .set(contender, claimed);
+        self.controller.enqueue_released(released);
+        Some(targets)
     }
 
     /// Claims the targets that the guest names for the primary and reads them; returns for each whether the primary may
