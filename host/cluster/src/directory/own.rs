@@ -2,7 +2,7 @@
 //! Does not call fsync: everything in it can be made again from the manifests.
 
 use super::folder::Folder;
-use super::tree::{OBJECTS, PATCHES, gone};
+use super::tree::{OBJECTS, PATCHES, Stamp, gone};
 use rustix::fs::{FileType, Mode};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -104,6 +104,13 @@ impl Own {
             Err(error) if gone(&error) => Ok(None),
             found => found.map(Some),
         }
+    }
+
+    /// The stamp of a file, to compare it with that of the file that was read; by its path, which is cheaper than to open
+    /// each folder.
+    pub(super) fn stamp(&self, file: &Path) -> Option<Stamp> {
+        let metadata = self.path.join(file).symlink_metadata();
+        metadata.ok().and_then(|metadata| Stamp::of(&metadata))
     }
 
     /// The entries of a subfolder, with their types; none if it does not exist.

@@ -7,13 +7,13 @@ use super::manifest::Fault;
 use super::own::Own;
 use super::slot::{Effective, Seen};
 use super::store::Store;
-use super::tree::{Place, Tree};
+use super::tree::{Place, Stamp, Tree};
 use super::{Limits, ReadFailure};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
 };
@@ -44,11 +44,23 @@ pub(super) struct Shared {
     feeds: Mutex<Vec<Weak<Feed>>>,
     /// API version and kind of the objects that are observed, with the parts that are read of them; `None` for all.
     wanted: RwLock<Option<Arc<Kinds>>>,
+    /// What the status file of each primary says, and the file that says it.
+    published: Mutex<Published>,
     stripes: Vec<Mutex<()>>,
     large: Mutex<()>,
 }
 
+/// A keyed hash of what a status file says, and the stamp of the file.
+type Published = HashMap<PathBuf, (u64, Stamp)>;
+
 impl Shared {
+    /// What the status file of each primary says.
+    pub(super) fn published(&self) -> MutexGuard<'_, Published> {
+        self.published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Has read nothing yet.
     pub(super) fn new(name: String, tree: Tree, limits: Limits, own: Option<Own>) -> Self {
         let key = RandomState::new();
@@ -63,6 +75,7 @@ impl Shared {
             store,
             feeds: Mutex::default(),
             wanted: RwLock::default(),
+            published: Mutex::default(),
             stripes,
             large: Mutex::default(),
         }

@@ -6,10 +6,12 @@ mod unreadable;
 use super::Shared;
 use super::names::{digest, policy_file, status_file};
 use super::own::{Own, STATUS, file_in};
+use super::tree::Stamp;
 use rustix::fs::FileType;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::hash::BuildHasher as _;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use transom_api::status::{PolicyStatus, PrimaryStatus};
@@ -39,9 +41,18 @@ const MARK: &str = "# transom ";
 /// Writes the status of a primary object, or removes it if the object is gone. The status describes the present state and not the last action, so it is the
 /// same after any interruption.
 pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
+    let Some(own) = &shared.own else {
+        return Ok(());
+    };
     let file = status_file(&report.policy, &report.primary);
-    if let (End::Gone, Some(own)) = (&report.end, &shared.own) {
+    if report.end == End::Gone {
+        shared.published().remove(&file);
         return own.remove(&file);
+    }
+    let said = said(shared, report);
+    let known = shared.published().get(&file).copied();
+    if known.is_some_and(|(before, stamp)| before == said && own.stamp(&file) == Some(stamp)) {
+        return Ok(());
     }
     let mut body = Map::new();
     body.insert("policy".to_owned(), json!(report.policy));
@@ -80,7 +91,26 @@ pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
         message,
         generation: report.observed_generation,
     };
-    write(shared, &file, body, &condition, report.at_seconds)
+    match write(own, &file, body, &condition, report.at_seconds)? {
+        Some(stamp) => shared.published().insert(file, (said, stamp)),
+        None => shared.published().remove(&file),
+    };
+    Ok(())
+}
+
+/// What a status says, as far as it is compared: all but its times.
+fn said(shared: &Shared, report: &Report) -> u64 {
+    let failing = report.failing;
+    let failing = failing.map(|at| (at.since_seconds, at.expires_seconds));
+    shared.key.hash_one((
+        report.state.as_str(),
+        report.reason.as_str(),
+        &report.message,
+        &report.target,
+        &report.inputs,
+        failing,
+        report.observed_generation,
+    ))
 }
 
 /// Writes a policy's own status if more than its times differs.
@@ -188,6 +218,7 @@ pub(super) fn retain(
             .iter()
             .map(|(policy, primary)| status_file(policy, primary)),
     );
+    shared.published().clear();
     for file in status_files(own)? {
         if !kept.contains(&file) {
             own.remove(&file)?;
@@ -242,19 +273,18 @@ struct Fingerprint {
     digest: String,
     status: String,
     since: String,
+    /// Of the file, if an equal one proves that it is unchanged.
+    stamp: Option<Stamp>,
 }
 
-/// Writes a status file if more than its time differs.
+/// Writes a status file if more than its time differs. Returns the stamp of a file that says this already.
 fn write(
-    shared: &Shared,
+    own: &Own,
     file: &Path,
     mut body: Map<String, Value>,
     condition: &Condition<'_>,
     at_seconds: i64,
-) -> io::Result<()> {
-    let Some(own) = &shared.own else {
-        return Ok(());
-    };
+) -> io::Result<Option<Stamp>> {
     let mut shown = json!({
         "type": condition.kind, "status": condition.status, "reason": condition.reason, "message": condition.message,
     });
@@ -265,11 +295,9 @@ fn write(
     let mut body = Value::Object(body);
     let counted = digest(body.to_string().as_bytes());
     let before = fingerprint(own, file)?;
-    if before
-        .as_ref()
-        .is_some_and(|before| before.digest == counted)
-    {
-        return Ok(());
+    let same = before.as_ref().filter(|before| before.digest == counted);
+    if let Some(before) = same {
+        return Ok(before.stamp);
     }
     let since = match before {
         Some(before) if before.status == condition.status => before.since,
@@ -285,7 +313,8 @@ fn write(
     own.write(
         file,
         format!("{MARK}{counted} {} {since}\n{yaml}", condition.status).as_bytes(),
-    )
+    )?;
+    Ok(None)
 }
 
 /// The first line of a status file; `None` if there is no file, or its first line was changed.
@@ -293,6 +322,7 @@ fn fingerprint(own: &Own, file: &Path) -> io::Result<Option<Fingerprint>> {
     let Some(file) = own.file(file)? else {
         return Ok(None);
     };
+    let stamp = Stamp::of(&file.metadata()?);
     let mut line = String::new();
     if BufReader::with_capacity(160, file.take(160))
         .read_line(&mut line)
@@ -310,6 +340,7 @@ fn fingerprint(own: &Own, file: &Path) -> io::Result<Option<Fingerprint>> {
             digest,
             status,
             since,
+            stamp,
         }),
         _ => None,
     })

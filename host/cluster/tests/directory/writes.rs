@@ -299,6 +299,29 @@ fn status(folder: &Folder) -> Value {
 }
 
 #[test]
+fn a_status_that_was_published_often_is_written_again_when_somebody_changes_it() {
+    let folder = Folder::new(&[]);
+    let directory = folder.open();
+    let publish = || directory.publish(&report(State::Failed, "broken", 60), "");
+    publish().unwrap();
+    let (path, written) = (folder.path(STATUS_FILE), folder.text(STATUS_FILE));
+    // The stamp of an older file proves that it is unchanged.
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000))
+        .unwrap();
+    for change in [None, Some("someone's own text")] {
+        publish().unwrap();
+        publish().unwrap();
+        match change {
+            None => std::fs::remove_file(&path).unwrap(),
+            Some(text) => folder.write(STATUS_FILE, text),
+        }
+        publish().unwrap();
+        assert_eq!(folder.text(STATUS_FILE), written, "{change:?}");
+    }
+}
+
+#[test]
 fn writes_a_status_only_if_more_than_its_time_differs() {
     let folder = Folder::new(&[]);
     let directory = folder.open();
