@@ -92,9 +92,14 @@ impl Audit {
     pub fn since(&self, mark: Mark) -> Result<Vec<Line>> {
         let about = || format!("failed to read `{}`", self.0.display());
         let mut file = File::open(&self.0).with_context(about)?;
-        file.seek(SeekFrom::Start(mark.0)).with_context(about)?;
+        // The line that was being written at the mark began before it.
+        let before = mark.0.saturating_sub(1);
+        file.seek(SeekFrom::Start(before)).with_context(about)?;
         let mut text = String::new();
         file.read_to_string(&mut text).with_context(about)?;
+        if mark.0 > 0 {
+            text.drain(..text.find('\n').map_or(0, |end| end + 1));
+        }
         // The last line may be incomplete.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole
