@@ -351,7 +351,7 @@ pub(crate) fn update(existing: &Object, content: &str) -> Step {
     let strays = data
         .keys()
         .filter(|key| *key != "kubeconfig")
-        .map(|key| format!("data.{key}"));
+        .map(|key| transom_core::projection::path::of(&["data", key]));
     let changed = std::iter::once("data.kubeconfig".to_owned())
         .chain(strays)
         .collect();
