@@ -16,10 +16,11 @@ mod taints;
 use crate::process::Programs;
 use crate::table::{Figure, Row, Table};
 use anyhow::Result;
-use fleet::Scene;
+use fleet::{Scene, allowance};
 use spent::Verbs;
 use std::path::Path;
 use tokio::runtime::Runtime;
+use transom_e2e::agent::Agent;
 
 /// The cost of the servers.
 const SERVERS: &str = "CPU of the API server and etcd";
@@ -137,15 +138,21 @@ impl<'a> Rows<'a> {
         self.table.add(row(what, figure, against, floor, target))
     }
 
-    /// Adds all requests by verb, of the agent and of its floor.
+    /// Adds all requests by verb, by the server's own counters, of the agent and of its floor.
     fn verbs(&mut self, ours: &Verbs, against: &str, floor: &Verbs) -> Result<()> {
-        let row = verbs(
-            |rest| format!("{}: {rest}", self.what),
-            ours,
-            against,
-            floor,
+        let rest = format!(
+            "all requests by the server's own counters ({})",
+            ours.shown()
         );
-        self.table.add(row)
+        let against = format!("{against} ({})", floor.shown());
+        self.add(&rest, count(ours.sum()), &against, count(floor.sum()), None)
+    }
+
+    /// Adds the peak memory of an agent.
+    fn memory(&mut self, agent: &Agent) -> Result<()> {
+        let peak = Figure::Mebibytes(agent.peak_bytes()? as f64 / f64::from(1 << 20));
+        let allowed = Figure::Mebibytes(allowance(agent)?);
+        self.add("peak memory", peak, ALLOWED, allowed, Some(1.0))
     }
 }
 
@@ -162,19 +169,4 @@ fn row(what: String, figure: Figure, against: &str, floor: Figure, target: Optio
 
 fn count(things: usize) -> Figure {
     Figure::Count(things as f64)
-}
-
-/// All requests by verb, of the measured program and of the bench.
-fn verbs(what: impl Fn(&str) -> String, ours: &Verbs, against: &str, floor: &Verbs) -> Row {
-    let what = what(&format!(
-        "all requests by the server's own counters ({})",
-        ours.shown()
-    ));
-    row(
-        what,
-        count(ours.sum()),
-        &format!("{against} ({})", floor.shown()),
-        count(floor.sum()),
-        None,
-    )
 }

@@ -226,10 +226,8 @@ impl Reader<'_> {
         let (certain, targets, others) = loop {
             let asked = self.require(&primary, &view, &inputs)?;
             let certain = asked.target.clone();
-            let (data, policy) = (
-                controller.template_data(&primary),
-                &self.loaded.revision.policy,
-            );
+            let data = controller.template_data(&primary);
+            let policy = &self.loaded.revision.policy;
             let (targets, others) = policy.targets_of(&asked, &data);
             let next = rounds.answer(policy, &data, asked)?;
             let targets = self.claim(&primary, targets).await?;

@@ -11,6 +11,7 @@ use crate::policies::tags::Tags;
 use crate::policies::{Found, Source};
 use crate::telemetry;
 use std::collections::BTreeSet;
+use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -68,10 +69,9 @@ pub(crate) async fn policies<A, F, T>(
     // Whether other manifests are written than those whose components are followed.
     let mut rewritten = true;
     loop {
-        if let Some(following) = following.as_mut().filter(|_| rewritten) {
+        if let Some(following) = following.as_mut().filter(|_| take(&mut rewritten)) {
             following.components(swap.components());
         }
-        rewritten = false;
         keeper.keep(swap.take_notes());
         for due in swap.due(trials.len()) {
             trials.spawn((rollouts.attempt)(due));

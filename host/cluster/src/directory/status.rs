@@ -1,18 +1,19 @@
 //! Status as files: one per policy and primary object, one per policy, and one for everything that cannot be read.
 //! A file is not rewritten if only times differ; the first line of a file has the digest to compare.
 
+mod file;
 mod unreadable;
 
 use super::Shared;
-use super::names::{digest, policy_file, status_file};
+use super::names::{policy_file, status_file};
 use super::own::{Own, STATUS, file_in};
-use super::tree::Stamp;
+use file::{Condition, write};
 use rustix::fs::FileType;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::hash::BuildHasher as _;
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use transom_api::status::{PolicyStatus, PrimaryStatus};
 use transom_api::{Reason, State};
@@ -35,8 +36,6 @@ const OWN_BYTES: u64 = 16 << 20;
 const FAILING_SINCE: &str = "failingSince";
 /// When what was applied for it is stale, or withdrawn.
 const EXPIRES: &str = "expires";
-/// How the first line of a primary's status file starts.
-const MARK: &str = "# transom ";
 
 /// Writes the status of a primary object, or removes it if the object is gone. The status describes the present state and not the last action, so it is the
 /// same after any interruption.
@@ -54,6 +53,30 @@ pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
     if known.is_some_and(|(before, stamp)| before == said && own.stamp(&file) == Some(stamp)) {
         return Ok(());
     }
+    let message = match (&report.reason, report.state) {
+        (Reason::Known(word), State::Applied) => word.meaning(),
+        _ => report.message.as_str(),
+    };
+    let condition = Condition {
+        kind: "Applied",
+        status: match report.state {
+            State::Applied => "True",
+            State::Held | State::Waiting => "Unknown",
+            State::Failed => "False",
+        },
+        reason: report.reason.as_str(),
+        message,
+        generation: report.observed_generation,
+    };
+    match write(own, &file, body(report), &condition, report.at_seconds)? {
+        Some(stamp) => shared.published().insert(file, (said, stamp)),
+        None => shared.published().remove(&file),
+    };
+    Ok(())
+}
+
+/// The fields of a status beside its condition.
+fn body(report: &Report) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("policy".to_owned(), json!(report.policy));
     body.insert("primary".to_owned(), json!(report.primary));
@@ -76,26 +99,7 @@ pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
     for (field, at) in times {
         insert(&mut body, field, at.map(|at| json!(format_rfc3339(at))));
     }
-    let message = match (&report.reason, report.state) {
-        (Reason::Known(word), State::Applied) => word.meaning(),
-        _ => report.message.as_str(),
-    };
-    let condition = Condition {
-        kind: "Applied",
-        status: match report.state {
-            State::Applied => "True",
-            State::Held | State::Waiting => "Unknown",
-            State::Failed => "False",
-        },
-        reason: report.reason.as_str(),
-        message,
-        generation: report.observed_generation,
-    };
-    match write(own, &file, body, &condition, report.at_seconds)? {
-        Some(stamp) => shared.published().insert(file, (said, stamp)),
-        None => shared.published().remove(&file),
-    };
-    Ok(())
+    body
 }
 
 /// What a status says, as far as it is compared: all but its times.
@@ -256,94 +260,6 @@ fn whole(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(OWN_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-/// A condition in the form of Kubernetes, without its time.
-struct Condition<'a> {
-    kind: &'a str,
-    status: &'a str,
-    reason: &'a str,
-    message: &'a str,
-    generation: Option<i64>,
-}
-
-/// The first line of a status file: digest of the compared fields, status of the condition, and since when it has that
-/// status.
-struct Fingerprint {
-    digest: String,
-    status: String,
-    since: String,
-    /// Of the file, if an equal one proves that it is unchanged.
-    stamp: Option<Stamp>,
-}
-
-/// Writes a status file if more than its time differs. Returns the stamp of a file that says this already.
-fn write(
-    own: &Own,
-    file: &Path,
-    mut body: Map<String, Value>,
-    condition: &Condition<'_>,
-    at_seconds: i64,
-) -> io::Result<Option<Stamp>> {
-    let mut shown = json!({
-        "type": condition.kind, "status": condition.status, "reason": condition.reason, "message": condition.message,
-    });
-    if let (Some(generation), Some(shown)) = (condition.generation, shown.as_object_mut()) {
-        shown.insert("observedGeneration".to_owned(), json!(generation));
-    }
-    body.insert("conditions".to_owned(), json!([shown]));
-    let mut body = Value::Object(body);
-    let counted = digest(body.to_string().as_bytes());
-    let before = fingerprint(own, file)?;
-    let same = before.as_ref().filter(|before| before.digest == counted);
-    if let Some(before) = same {
-        return Ok(before.stamp);
-    }
-    let since = match before {
-        Some(before) if before.status == condition.status => before.since,
-        _ => format_rfc3339(at_seconds),
-    };
-    if let Some(shown) = body
-        .pointer_mut("/conditions/0")
-        .and_then(Value::as_object_mut)
-    {
-        shown.insert("lastTransitionTime".to_owned(), json!(since));
-    }
-    let yaml = to_yaml_in_order(&body, &["policy", "primary", "state"]);
-    own.write(
-        file,
-        format!("{MARK}{counted} {} {since}\n{yaml}", condition.status).as_bytes(),
-    )?;
-    Ok(None)
-}
-
-/// The first line of a status file; `None` if there is no file, or its first line was changed.
-fn fingerprint(own: &Own, file: &Path) -> io::Result<Option<Fingerprint>> {
-    let Some(file) = own.file(file)? else {
-        return Ok(None);
-    };
-    let stamp = Stamp::of(&file.metadata()?);
-    let mut line = String::new();
-    if BufReader::with_capacity(160, file.take(160))
-        .read_line(&mut line)
-        .is_err()
-    {
-        return Ok(None);
-    }
-    let mut words = line
-        .strip_prefix(MARK)
-        .unwrap_or_default()
-        .split_whitespace()
-        .map(str::to_owned);
-    Ok(match (words.next(), words.next(), words.next()) {
-        (Some(digest), Some(status), Some(since)) => Some(Fingerprint {
-            digest,
-            status,
-            since,
-            stamp,
-        }),
-        _ => None,
-    })
 }
 
 /// Adds a field that may be absent.

@@ -60,24 +60,14 @@ pub(super) async fn rotations(programs: &Programs, scene: &Scene, table: &mut Ta
         Figure::Millis(median(&theirs)),
     );
     let what = "one rotation in a quiet fleet, median".to_owned();
-    table.add(row(
-        what,
-        ours,
-        "watch and write, nothing else",
-        theirs,
-        Some(2.0),
-    ))?;
+    let against = "watch and write, nothing else";
+    table.add(row(what, ours, against, theirs, Some(2.0)))?;
     let (what, existing) = (
         "CPU of an idle minute".to_owned(),
         "the existing agent, measured elsewhere",
     );
-    table.add(row(
-        what,
-        Figure::Millis(idle),
-        existing,
-        Figure::Millis(40.0),
-        Some(1.0),
-    ))?;
+    let (idle, most) = (Figure::Millis(idle), Figure::Millis(40.0));
+    table.add(row(what, idle, existing, most, Some(1.0)))?;
     let what = "requests of an idle minute beyond watches".to_owned();
     table.add(row(what, count(counted.all()), "none", count(0), Some(1.0)))
 }

@@ -1,11 +1,11 @@
 //! Heartbeats of ManagedClusters by leases: what a minute of them costs (policy `availability`), and how soon all clusters
 //! whose heartbeats stop at once are tainted.
 
-use super::fleet::{PARALLEL, Scene, allowance, metric};
+use super::fleet::{PARALLEL, Scene, metric};
 use super::hub::{self, LEASE_NAME, LONG, Lease, micro, now};
 use super::spent::Spending;
 use super::taints::{flip_and_taint, names, settled};
-use super::{ALLOWED, SERVERS, count, row, verbs};
+use super::{Rows, SERVERS, count};
 use crate::floor::server::{MANAGED, api};
 use crate::process::{self, Programs, cpu_millis};
 use crate::table::{Figure, Table};
@@ -59,36 +59,15 @@ pub(super) async fn beats(
     let cpu = cpu_millis(agent.id())? - cpu;
     let requests = scene.requests(&since).await?.all();
     let reconciles = metric(&agent, &RECONCILES)? - reconciled;
-    let what = |rest: &str| format!("{many} leases, a minute of {beats} heartbeats: {rest}");
-    table.add(row(
-        what("CPU of the agent"),
-        Figure::Millis(cpu),
-        "3 % of one core",
-        Figure::Millis(wall * SHARE),
-        Some(1.0),
-    ))?;
-    let none = count(0);
-    table.add(row(
-        what("reconciles"),
-        Figure::Count(reconciles),
-        "none",
-        none,
-        Some(1.0),
-    ))?;
-    table.add(row(
-        what("requests beyond lists and watches"),
-        count(requests),
-        "none",
-        none,
-        Some(1.0),
-    ))?;
-    table.add(row(
-        what("peak memory"),
-        Figure::Mebibytes(agent.peak_bytes()? as f64 / f64::from(1 << 20)),
-        ALLOWED,
-        Figure::Mebibytes(allowance(&agent)?),
-        Some(1.0),
-    ))
+    let what = format!("{many} leases, a minute of {beats} heartbeats");
+    let mut rows = Rows::about(what, table);
+    let (cpu, share) = (Figure::Millis(cpu), Figure::Millis(wall * SHARE));
+    rows.add("CPU of the agent", cpu, "3 % of one core", share, Some(1.0))?;
+    let (reconciles, none) = (Figure::Count(reconciles), count(0));
+    rows.add("reconciles", reconciles, "none", none, Some(1.0))?;
+    let beyond = "requests beyond lists and watches";
+    rows.add(beyond, count(requests), "none", none, Some(1.0))?;
+    rows.memory(&agent)
 }
 
 /// All leases expire at once: from then until the last taint.
@@ -128,31 +107,17 @@ pub(super) async fn expiry(
     let cpu = cpu_millis(agent.id())? - cpu;
     let requests = scene.requests(&since).await?.all();
     let against = "the same two patches of each";
-    let what = |rest: &str| format!("{many} leases expire at once: {rest}");
-    let (all, most) = (what("until all are tainted"), Some(1.3));
-    table.add(row(all, ours.wall(), against, floor.wall(), most))?;
-    table.add(row(
-        what("requests beyond lists and watches"),
-        count(requests),
-        "writes",
-        count(2 * many),
-        Some(1.1),
-    ))?;
-    table.add(row(
-        what("CPU of the agent"),
-        Figure::Millis(cpu),
-        "the existing hub, measured elsewhere",
-        Figure::Millis(13_400.0),
-        None,
-    ))?;
-    table.add(row(
-        what(SERVERS),
-        ours.servers(),
-        against,
-        floor.servers(),
-        None,
-    ))?;
-    table.add(verbs(what, &ours.verbs, against, &floor.verbs))
+    let mut rows = Rows::about(format!("{many} leases expire at once"), table);
+    let all = "until all are tainted";
+    rows.add(all, ours.wall(), against, floor.wall(), Some(1.3))?;
+    let (requests, necessary) = (count(requests), count(2 * many));
+    let beyond = "requests beyond lists and watches";
+    rows.add(beyond, requests, "writes", necessary, Some(1.1))?;
+    let (cpu, hub) = (Figure::Millis(cpu), Figure::Millis(13_400.0));
+    let existing = "the existing hub, measured elsewhere";
+    rows.add("CPU of the agent", cpu, existing, hub, None)?;
+    rows.add(SERVERS, ours.servers(), against, floor.servers(), None)?;
+    rows.verbs(&ours.verbs, against, &floor.verbs)
 }
 
 /// Runs a request for each cluster, not all at once.

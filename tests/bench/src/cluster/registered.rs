@@ -1,13 +1,13 @@
 //! A restart of the agent of a hub on which all clusters are accepted and nothing has changed (policies `cluster-access`,
 //! `availability` and `built-in-taints`), beside a program that only lists what the agent watches.
 
-use super::fleet::{Scene, allowance};
+use super::fleet::Scene;
 use super::hub::{self, LONG, Lease, say};
 use super::leases::start;
 use super::spent::Runs;
-use super::{ALLOWED, count, row};
+use super::{Rows, count};
 use crate::process::Programs;
-use crate::table::{Figure, Table};
+use crate::table::Table;
 use anyhow::{Context as _, Result};
 use std::time::{Duration, Instant};
 use transom_core::metrics::{QUEUE, RECONCILES};
@@ -57,29 +57,13 @@ pub(super) async fn measure(
         floor.add(scene, &mut programs.floor(&list)).await?;
     }
     let requests = scene.requests(&since).await?;
-    let what = |rest: &str| format!("restart with {many} registered clusters: {rest}");
+    let what = format!("restart with {many} registered clusters");
+    let mut rows = Rows::about(what, table);
     let none = count(0);
-    table.add(row(
-        what("writes"),
-        count(requests.writes),
-        "none",
-        none,
-        Some(1.0),
-    ))?;
-    table.add(row(
-        what("single reads"),
-        count(requests.gets),
-        "none",
-        none,
-        None,
-    ))?;
-    table.add(row(
-        what("CPU of the agent"),
-        ours.cpu(),
-        "list and decode with kube",
-        floor.cpu(),
-        Some(3.0),
-    ))?;
+    rows.add("writes", count(requests.writes), "none", none, Some(1.0))?;
+    rows.add("single reads", count(requests.gets), "none", none, None)?;
+    let (list, cpu) = ("list and decode with kube", ours.cpu());
+    rows.add("CPU of the agent", cpu, list, floor.cpu(), Some(3.0))?;
     let agent = start(programs, scene, &POLICIES)?;
     let rests = async || {
         let metric = |of| super::fleet::metric(&agent, of);
@@ -87,11 +71,5 @@ pub(super) async fn measure(
         Ok((done && metric(&QUEUE)? == 0.0).then_some(()))
     };
     wait::until("an agent with nothing to reconcile", DEADLINE, rests).await?;
-    table.add(row(
-        what("peak memory"),
-        Figure::Mebibytes(agent.peak_bytes()? as f64 / f64::from(1 << 20)),
-        ALLOWED,
-        Figure::Mebibytes(allowance(&agent)?),
-        Some(1.0),
-    ))
+    rows.memory(&agent)
 }

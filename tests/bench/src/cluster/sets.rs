@@ -1,7 +1,7 @@
 //! A ManagedClusterSet that nearly all clusters belong to: what one changed label costs.
 
+use super::Rows;
 use super::fleet::Scene;
-use super::row;
 use super::taints::names;
 use crate::floor::server::{MANAGED, api};
 use crate::process::{self, Programs, cpu_millis};
@@ -69,20 +69,13 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
         walls.push(start.elapsed().as_secs_f64() * 1e3);
     }
     let cpu = (cpu_millis(agent.id())? - cpu) / walls.len() as f64;
-    let what = |rest: &str| {
-        let members = names.len();
-        format!("a set of {members} members, one changed label: {rest}")
-    };
-    table.add(row(
-        what("CPU of the agent"),
-        Figure::Millis(cpu),
-        "20 ms",
-        Figure::Millis(20.0),
-        Some(1.0),
-    ))?;
+    let what = format!("a set of {} members, one changed label", names.len());
+    let mut rows = Rows::about(what, table);
+    let (cpu, most) = (Figure::Millis(cpu), Figure::Millis(20.0));
+    rows.add("CPU of the agent", cpu, "20 ms", most, Some(1.0))?;
     let wall = Figure::Millis(percentile(&walls, 50));
-    let what = what("until the set says so, median, with two writes");
-    table.add(row(what, wall, "20 ms", Figure::Millis(20.0), None))
+    let until = "until the set says so, median, with two writes";
+    rows.add(until, wall, "20 ms", most, None)
 }
 
 /// Waits until the set says how many members it has.

@@ -1,8 +1,8 @@
 //! ManagedClusters that turn Unknown, all at once. Ignores taints of others.
 
-use super::fleet::{PARALLEL, Scene, allowance};
+use super::fleet::{PARALLEL, Scene};
 use super::spent::Spending;
-use super::{ALLOWED, Rows, SERVERS, count, flips, row};
+use super::{Rows, SERVERS, count, flips, row};
 use crate::floor::server::{MANAGED, UNREACHABLE, api};
 use crate::process::{self, Programs, cpu_millis};
 use crate::rounds::percentile;
@@ -50,12 +50,8 @@ pub(super) async fn measure(programs: &Programs, scene: &Scene, table: &mut Tabl
     rows.verbs(&ours.verbs, against, &floor.verbs)?;
     let ours = flips::times(&clusters, &names).await?;
     flips::beats(scene, &clusters, &names, &agent, table).await?;
-    let (peak, kept) = (
-        Figure::Mebibytes(agent.peak_bytes()? as f64 / f64::from(1 << 20)),
-        Figure::Mebibytes(allowance(&agent)?),
-    );
-    let what = format!("{many} ManagedClusters, all of this: peak memory");
-    table.add(row(what, peak, ALLOWED, kept, Some(1.0)))?;
+    let what = format!("{many} ManagedClusters, all of this");
+    Rows::about(what, table).memory(&agent)?;
     drop(agent);
     let tainting =
         process::start(&mut programs.floor(&["server", "--kubeconfig", &scene.floor, "taint"]))?;

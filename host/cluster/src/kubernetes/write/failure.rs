@@ -284,6 +284,7 @@ mod tests {
     }
 
     /// Every answer that a server may give, with a value wherever the server would quote one.
+    #[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
     fn said() -> Vec<(Refusal, KnownReason)> {
         use KnownReason as R;
         let cause = |field: &str, reason: &str, message: &str| {
