@@ -94,6 +94,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
     fn rules_apply_in_order() {
         let other = || port(9090, Some("metrics"), Some("9090"), None);
         let detect = Port::default();

@@ -239,6 +239,7 @@ fn files_beside_a_case_folder_hide_no_cases() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
 fn finds_a_component_where_cargo_builds_it() {
     // Each file in turn becomes the newest and cannot be loaded, so the error shows which file the command chose.
     let copy = unchanged();

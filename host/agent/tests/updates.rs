@@ -123,6 +123,7 @@ fn compares_only_the_named_fields_of_a_partial_object() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
 fn an_update_makes_a_case_pass_and_keeps_correct_text() {
     let policy = "policies/built-in-taints";
     // Policy or guest, its case, the expectation, and what replaces it.

@@ -348,6 +348,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
     fn refuses_any_other_manifest() {
         let cases: [(&str, Value, KnownReason, &str); 7] = [
             (

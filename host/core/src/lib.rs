@@ -4,6 +4,7 @@
 // `.clippy.toml` lists what would make an answer depend on more than the arguments.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![cfg_attr(not(test), warn(clippy::disallowed_types))]
+#![cfg_attr(test, expect(clippy::too_many_lines, reason = "long tests"))]
 
 // A file of the tests names this crate by its name, also from inside it.
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Whole decisions as data: each folder under `cases/<area>/` contains the input and the expected result. A new case is
 //! a new folder.
 
+#![expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
 #![cfg(test)]
 
 use base64::Engine as _;

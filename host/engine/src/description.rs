@@ -288,6 +288,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
     fn names_each_error() {
         type Fault = fn(&mut Description);
         let faults: [(Fault, &str); 18] = [

@@ -180,6 +180,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
     fn a_limit_that_does_not_stop_the_guest_is_named() {
         let engine = engine(EngineOptions::default());
         let strict = Engine::STRICT;

@@ -100,6 +100,7 @@ subjects:
 ";
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
 async fn the_real_crds_accept_the_fleet_with_its_status() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_all_crds().await?;

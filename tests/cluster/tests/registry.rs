@@ -98,6 +98,7 @@ fn cosign_verifies_its_signatures_in_both_forms() -> Result<()> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
 fn signatures_lie_where_readers_look_for_them() -> Result<()> {
     for (registry, lists) in [
         (Registry::start(Access::default())?, false),

@@ -221,6 +221,7 @@ pub(crate) mod tests {
     }
 
     /// The state of a leader with one policy, one API server and ten primaries, of which one is listed.
+    #[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
     pub(crate) fn sample() -> Snapshot {
         let policy = PolicySnapshot {
             policy: "p".into(),

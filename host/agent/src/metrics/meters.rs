@@ -271,6 +271,7 @@ mod tests {
     use transom_core::metrics::ALL;
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
     fn removes_the_series_of_a_removed_policy() {
         let meters = Meters::new(false).unwrap();
         let labels = |metric: &Metric, policy: &str| -> Vec<String> {

@@ -359,6 +359,7 @@ mod tests {
     }
 
     /// The act as an edit of a file.
+    #[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
     fn edit(act: &Act) -> (Place, Edit) {
         let print = Print {
             bytes: 0,

@@ -322,6 +322,7 @@ fn a_status_that_was_published_often_is_written_again_when_somebody_changes_it()
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
 fn writes_a_status_only_if_more_than_its_time_differs() {
     let folder = Folder::new(&[]);
     let directory = folder.open();

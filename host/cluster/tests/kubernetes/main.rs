@@ -1,6 +1,8 @@
 //! The Kubernetes adapter against real kube-apiservers, through its public API only: reads, writes, the Lease, access.
 //! Only webhooks and networks are simulated. Tests never sleep.
 
+#![expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
+
 #[cfg(test)]
 mod access;
 #[cfg(test)]

@@ -111,6 +111,7 @@ fn a_quoted_merge_key_is_a_key() {
 
 /// Like yaml.v2 under client-go: the later one wins, but in a list of maps the earlier one.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
 fn merge_keys_resolve_in_document_order() {
     let anchors = "x: &a {s: a, t: a}\ny: &b {s: b, p: b}\nz:";
     for (text, expected) in [

@@ -1,6 +1,8 @@
 //! The kind `FleetPolicy` on a real API server: it accepts and refuses the same policies as a directory, and a policy
 //! and its status read back unchanged. Runs no agent.
 
+#![expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
+
 mod accepted;
 mod refused;
 

@@ -1,5 +1,7 @@
 //! The engine against malicious components, through its public API only. Tests neither sleep nor read a clock.
 
+#![expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
+
 #[cfg(test)]
 mod answers;
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What operators apply. Each module covers one question; those that need a cluster start a real one.
 
+#![expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
+
 mod applied;
 mod chart;
 mod components;

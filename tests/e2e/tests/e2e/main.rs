@@ -1,6 +1,8 @@
 //! The binary on real folders. Each module covers one question; long tests use a small number here and a large one in
 //! `cargo xtask soak`.
 
+#![expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
+
 mod admin;
 mod asked;
 mod authoring;
