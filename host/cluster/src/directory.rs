@@ -4,6 +4,7 @@
 mod apply;
 mod change;
 mod cluster;
+mod compact;
 mod error;
 mod feed;
 mod folder;

@@ -1,6 +1,6 @@
 //! Parses the bytes of a manifest file into objects. An error contains no value of the file.
 
-use super::Limits;
+use super::{Limits, compact};
 use crate::parallel::in_batches;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -120,6 +120,14 @@ fn items(
     let kind = list_of(&head).ok_or_else(no_list)?;
     let (counted, costly) = (AtomicUsize::new(0), Mutex::new(()));
     let parse = |index: usize, piece: Piece<'_>, found: &mut Vec<Found>| {
+        if !list.is_yaml()
+            && piece.text.len() <= COSTLY
+            && let Some(one) = compact::object(piece.text, cluster, limits.object_bytes)
+        {
+            allow_one_more(counted.fetch_add(1, Ordering::Relaxed), bytes)?;
+            found.push(one);
+            return Ok(());
+        }
         let alone = (piece.text.len() > COSTLY).then(|| costly.lock());
         let value = parse_one(piece.text.as_bytes(), budget(limits))
             .map_err(|error| fault(error, piece.offset))?;
@@ -250,7 +258,7 @@ fn one(
     // Faster than `to_string`, which writes every token through a formatter.
     let text = serde_json::to_string(&object)
         .map_err(|_| Fault::invalid(format!("{place}: it cannot be written as JSON")))?;
-    let weight = room::of_value(&object);
+    let weight = room::of_text(text.as_bytes());
     if text.len() > limit {
         return Err(Fault {
             reason: KnownReason::ObjectTooLarge,
