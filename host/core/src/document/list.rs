@@ -1,6 +1,8 @@
 //! Cuts a large List into items: parsing one item at a time costs a fraction of parsing all of them at once. Only
 //! cuts: a caller to whom a piece is not one item reads the whole text instead.
 
+use crate::share::room::quoted_length;
+
 /// No object has fewer bytes; a List of smaller items is not cut.
 const LEAST_ITEM: usize = 16;
 
@@ -190,20 +192,6 @@ fn marks(text: &str) -> impl Iterator<Item = (usize, u8)> {
             }
         }
     })
-}
-
-/// The bytes of a text up to the quote that ends it, and the quote.
-fn quoted_length(bytes: &[u8]) -> usize {
-    let mut escaped = false;
-    let ends = |byte: &u8| {
-        let ends = *byte == b'"' && !escaped;
-        escaped = *byte == b'\\' && !escaped;
-        ends
-    };
-    bytes
-        .iter()
-        .position(ends)
-        .map_or(bytes.len(), |end| end + 1)
 }
 
 #[cfg(test)]

@@ -1,19 +1,17 @@
 //! Estimates how much memory an object takes once it is decoded. The estimate may be too high, but not too low.
 
 use crate::document::cost::{ENTRY, ITEM, MAP, TEXT};
+use memchr::memchr2;
 use serde_json::Value;
 
 /// The most bytes that compact JSON takes once it is decoded; computed from the text, before decoding.
 pub fn of_text(json: &[u8]) -> usize {
-    let (mut bytes, mut quoted, mut escaped) = (json.len(), false, false);
-    for byte in json {
-        if quoted {
-            (quoted, escaped) = (escaped || *byte != b'"', !escaped && *byte == b'\\');
-            continue;
-        }
+    let (mut bytes, mut at) = (json.len(), 0);
+    while let Some(byte) = json.get(at) {
+        at += 1;
         bytes += match byte {
             b'"' => {
-                quoted = true;
+                at += quoted_length(json.get(at..).unwrap_or_default());
                 TEXT
             }
             b'{' => MAP,
@@ -23,6 +21,20 @@ pub fn of_text(json: &[u8]) -> usize {
         };
     }
     bytes
+}
+
+/// The bytes of a JSON text up to the quote that ends it, and the quote.
+pub(crate) fn quoted_length(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(found) = memchr2(b'"', b'\\', bytes.get(at..).unwrap_or_default()) {
+        at += found;
+        match bytes.get(at) {
+            Some(b'"') => return at + 1,
+            // The byte after it is part of the text.
+            _ => at += 2,
+        }
+    }
+    bytes.len()
 }
 
 /// The most bytes that a value takes, counted as [`of_text`] counts its text.
@@ -44,6 +56,22 @@ pub fn of_value(value: &Value) -> usize {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_quoted_text_ends_at_its_first_quote_without_a_backslash() {
+        for (text, length) in [
+            (r#"a"b"#, 2),
+            (r#"""#, 1),
+            (r#"a\""b"c"#, 4),
+            (r#"\\"x"#, 3),
+            (r#"\\\"x""#, 6),
+            ("abc", 3),
+            ("a\\", 2),
+            ("", 0),
+        ] {
+            assert_eq!(quoted_length(text.as_bytes()), length, "{text}");
+        }
+    }
 
     #[test]
     fn a_text_weighs_what_its_values_and_letters_take() {
