@@ -2,7 +2,7 @@
 //! without them the table is empty, and `builtin:` answers with the command that makes them.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::{env, fs, io};
 
 /// The guests that ship with the agent.
@@ -28,7 +28,7 @@ const BUILTIN: [&str; 18] = [
 ];
 
 fn main() -> io::Result<()> {
-    let folder = guests_folder();
+    let folder = guests_folder()?;
     let mut table = String::from("&[");
     for name in BUILTIN {
         let file = folder.join(format!("{name}.wasm"));
@@ -44,14 +44,21 @@ fn main() -> io::Result<()> {
     }
     table.push_str("\n]");
     println!("cargo::rerun-if-env-changed=CARGO_TARGET_DIR");
-    let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo sets no OUT_DIR"))?;
-    fs::write(Path::new(&out).join("builtin.rs"), table)
+    fs::write(set("OUT_DIR")?.join("builtin.rs"), table)
 }
 
-/// `guests` in the target folder of the workspace, where `cargo xtask guests` puts them.
-fn guests_folder() -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| workspace.join("target"), PathBuf::from)
-        .join("guests")
+/// `guests` in the target folder of the workspace, where `cargo xtask guests` puts them. Asks where the workspace is when it
+/// runs: a target folder may be that of another work tree, where this program was compiled.
+fn guests_folder() -> io::Result<PathBuf> {
+    let target = match env::var_os("CARGO_TARGET_DIR") {
+        Some(target) => PathBuf::from(target),
+        None => set("CARGO_MANIFEST_DIR")?.join("../../target"),
+    };
+    Ok(target.join("guests"))
+}
+
+/// A folder that cargo names.
+fn set(name: &str) -> io::Result<PathBuf> {
+    let folder = env::var_os(name).map(PathBuf::from);
+    folder.ok_or_else(|| io::Error::other(format!("cargo sets no {name}")))
 }
