@@ -3,6 +3,7 @@
 //! to peers that the API server authorizes. Stores no token.
 
 use crate::controller::snapshot::{Snapshot, Snapshots};
+use crate::controller::workqueue::Swapped;
 use crate::metrics;
 use anyhow::Context as _;
 use http_body_util::Full;
@@ -111,6 +112,12 @@ fn respond(status: StatusCode, kind: HeaderValue, text: String) -> Answer {
     answer
 }
 
+/// The swaps of a policy, and for how long at a time no reconcile could start during the last one.
+fn swaps(Swapped { swaps, pause }: Swapped) -> Value {
+    let [p999, longest] = [pause.p999, pause.longest].map(|pause| pause.as_secs_f64());
+    json!({ "done": swaps, "lastPause": { "p999Seconds": p999, "longestSeconds": longest } })
+}
+
 /// The state of the agent as one document, for debugging.
 fn state(snapshot: &Snapshot) -> Value {
     let policies = snapshot.policies.iter().map(|one| {
@@ -120,7 +127,7 @@ fn state(snapshot: &Snapshot) -> Value {
             "decide": &*one.decide,
             "trigger": one.trigger.as_deref(),
             "queue": { "primaries": one.left, "oldestSeconds": one.oldest.as_secs_f64() },
-            "swaps": { "done": one.swapped.swaps, "lastPauseSeconds": one.swapped.pause.as_secs_f64() },
+            "swaps": swaps(one.swapped),
         })
     });
     let watches = snapshot.servers.iter().flat_map(|server| {
@@ -253,7 +260,7 @@ mod tests {
         let policy = json!({
             "policy": "p", "suspend": false, "decide": "d", "trigger": null,
             "queue": { "primaries": 3, "oldestSeconds": 1.5 },
-            "swaps": { "done": 2, "lastPauseSeconds": 3e-6 },
+            "swaps": { "done": 2, "lastPause": { "p999Seconds": 2e-6, "longestSeconds": 3e-6 } },
         });
         assert_eq!(state["policies"], json!([policy]));
         let watch = json!({

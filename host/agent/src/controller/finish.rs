@@ -95,20 +95,21 @@ impl Controller {
     /// Records what a reconcile read, and keeps the claim of a primary whose target is not known now.
     fn remember(&self, admitted: &Admitted, touched: Touched, report: &Report) {
         let (key, revision) = (&admitted.work.key, &admitted.loaded.revision);
+        // Made before the memory is locked, and what it replaces is freed after that.
+        let last_seen = touched.last_seen.as_deref();
+        let last_seen = last_seen.map(|primary| LastSeen::of(primary, revision.predicate()));
+        let (_seen_before, _last_before);
         let mut lock = self.memory.lock();
         let memory = &mut *lock;
         memory.dependencies.set(key, touched.objects.keys());
-        memory.seen.insert(key.clone(), touched.objects);
+        _seen_before = memory.seen.insert(key.clone(), touched.objects);
         memory.sets.set(key, touched.sets);
         if let (State::Applied, Some(ends)) = (report.state, touched.ends_seconds) {
             memory.ends.insert(key.clone(), ends);
         }
-        match &touched.last_seen {
-            // An update since then is still in the queue and is compared with what this reconcile saw.
-            Some(primary) => {
-                let seen = LastSeen::of(primary, revision.predicate());
-                memory.last_seen.insert(key.clone(), seen)
-            }
+        // An update since then is still in the queue and is compared with what this reconcile saw.
+        _last_before = match last_seen {
+            Some(seen) => memory.last_seen.insert(key.clone(), seen),
             None => memory.last_seen.remove(key),
         };
         let over = matches!(report.end, End::Gone | End::Ended(Class::Left));

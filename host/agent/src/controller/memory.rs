@@ -2,10 +2,12 @@
 //! held across an `await`.
 
 mod last_result;
+mod pause;
 mod shared;
 
 use crate::controller::queue::Queued;
 pub(crate) use last_result::LastResult;
+pub(crate) use pause::Pause;
 pub(crate) use shared::SharedMemory;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;

@@ -185,6 +185,7 @@ impl Tally {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::controller::memory::Pause;
     use transom_api::KnownReason;
     use transom_api::policy::Budgeted;
     use transom_core::failure::Class;
@@ -232,7 +233,10 @@ pub(crate) mod tests {
             oldest: Duration::from_millis(1_500),
             swapped: Swapped {
                 swaps: 2,
-                pause: Duration::from_micros(3),
+                pause: Pause {
+                    longest: Duration::from_micros(3),
+                    p999: Duration::from_micros(2),
+                },
             },
             usage: vec![UsageStatus {
                 budget: Budgeted::MemoryBytes,

@@ -73,7 +73,7 @@ impl Controller {
                 queue.push(&key.primary, Queued::Reconcile(Cause::Swapped), None);
             }
         }
-        queue.end_swap(locked.longest());
+        queue.end_swap(locked.pause());
     }
 
     /// Enqueues every primary of a policy, and every primary that is gone but left outputs behind.

@@ -1,6 +1,7 @@
 //! The workqueues, one per policy: its requests and its active revision. Policies share no workqueue, so that a hanging
 //! guest holds up only its own policy.
 
+use crate::controller::memory::Pause;
 use crate::controller::queue::{Queue, Queued, Request};
 use crate::policies::load::Loaded;
 use std::collections::BTreeMap;
@@ -121,8 +122,8 @@ pub(crate) struct Workqueue {
 pub(crate) struct Swapped {
     /// How many there were since the policy began.
     pub(crate) swaps: u32,
-    /// The longest time for which no reconcile could start during the last one, because the memory was locked.
-    pub(crate) pause: Duration,
+    /// For how long at a time no reconcile could start during the last one, because the memory was locked.
+    pub(crate) pause: Pause,
 }
 
 impl Workqueue {
@@ -151,7 +152,7 @@ impl Workqueue {
     }
 
     /// Records a swap that was carried out, with its pause.
-    pub(crate) fn end_swap(&self, pause: Duration) {
+    pub(crate) fn end_swap(&self, pause: Pause) {
         let mut swapped = self.swapped.lock().unwrap_or_else(PoisonError::into_inner);
         swapped.swaps = swapped.swaps.saturating_add(1);
         swapped.pause = pause;

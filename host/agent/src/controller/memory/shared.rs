@@ -1,11 +1,12 @@
 //! [`Memory`] behind its lock. Whoever looks at every primary of a policy takes the lock for a few of them at a time, so
 //! that a reconcile waits for a few at most; what comes or goes meanwhile may be missed.
 
+use super::pause::{Locks, Pause};
 use super::{LastResult, Memory};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::ops::{Bound, Deref, DerefMut};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use transom_core::dependencies::Outputs;
@@ -23,8 +24,8 @@ pub(crate) struct SharedMemory {
     memory: Mutex<Memory>,
     /// How many measure for how long it is locked.
     measured: AtomicUsize,
-    /// The longest time since one does, in nanoseconds.
-    longest: AtomicU64,
+    /// The locks since one does.
+    locks: Locks,
     /// How often the lock was taken.
     #[cfg(test)]
     taken: AtomicUsize,
@@ -34,7 +35,7 @@ pub(crate) struct SharedMemory {
 pub(crate) struct Locked<'a> {
     memory: MutexGuard<'a, Memory>,
     /// Since when in the time of this thread, if that is measured.
-    since: Option<(Duration, &'a AtomicU64)>,
+    since: Option<(Duration, &'a Locks)>,
 }
 
 /// Measures for how long the memory is locked at a time, by anyone, until it is dropped: the processor time of whoever holds
@@ -50,14 +51,14 @@ impl SharedMemory {
         let measures = self.measured.load(Ordering::Relaxed) > 0;
         Locked {
             memory,
-            since: measures.then(|| (now(), &self.longest)),
+            since: measures.then(|| (now(), &self.locks)),
         }
     }
 
     /// Measures from now on for how long the lock is held at a time.
     pub(crate) fn measure(&self) -> Measure<'_> {
         if self.measured.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.longest.store(0, Ordering::Relaxed);
+            self.locks.clear();
         }
         Measure(self)
     }
@@ -163,9 +164,9 @@ impl SharedMemory {
 }
 
 impl Measure<'_> {
-    /// The longest time until now.
-    pub(crate) fn longest(&self) -> Duration {
-        Duration::from_nanos(self.0.longest.load(Ordering::Relaxed))
+    /// The pause until now.
+    pub(crate) fn pause(&self) -> Pause {
+        self.0.locks.pause()
     }
 }
 
@@ -191,10 +192,8 @@ impl DerefMut for Locked<'_> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        if let Some((since, longest)) = self.since {
-            let nanos = now().saturating_sub(since).as_nanos();
-            let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
-            longest.fetch_max(nanos, Ordering::Relaxed);
+        if let Some((since, locks)) = self.since {
+            locks.add(now().saturating_sub(since));
         }
     }
 }
@@ -333,11 +332,12 @@ mod tests {
         let measure = shared.measure();
         hold(short);
         let other = shared.measure();
-        assert!(measure.longest() >= short);
+        assert!(measure.pause().longest >= short);
         hold(long);
-        assert!(measure.longest() >= long && other.longest() >= long);
+        assert!(measure.pause().longest >= long && other.pause().longest >= long);
         drop((measure, other));
         hold(long);
-        assert_eq!(shared.measure().longest(), Duration::ZERO, "it begins anew");
+        let anew = shared.measure().pause();
+        assert_eq!(anew, Pause::default(), "it begins anew");
     }
 }

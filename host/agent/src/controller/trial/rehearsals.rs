@@ -7,6 +7,7 @@ use crate::controller::queue::Queued;
 use crate::controller::workqueue::Workqueue;
 use crate::policies::active::Rehearsed;
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use transom_api::State;
@@ -100,10 +101,10 @@ impl Controller {
         if queue.loaded().revision.policy.suspend || queue.runs(&key.primary) {
             return false;
         }
-        let ask_again_at = {
+        let settled = {
             // Whoever tells of a change tells the rehearsal first, and then takes the memory: it is noticed in one of them.
             let mut memory = self.memory.lock();
-            let Some(settled) = lock(rehearsed).take(key) else {
+            let Some(mut settled) = lock(rehearsed).take(key) else {
                 return false;
             };
             let last = memory.results.get(key);
@@ -114,18 +115,33 @@ impl Controller {
                 return false;
             }
             memory.dependencies.set(key, settled.objects.keys());
-            memory.seen.insert(key.clone(), settled.objects);
-            memory.sightings.adopt(settled.sightings);
+            memory.sightings.adopt(mem::take(&mut settled.sightings));
             memory.sets.remove(key);
-            memory.last_seen.insert(key.clone(), settled.last_seen);
+            // What is replaced is freed without the lock.
+            match memory.seen.get_mut(key) {
+                Some(seen) => mem::swap(seen, &mut settled.objects),
+                None => drop(
+                    memory
+                        .seen
+                        .insert(key.clone(), mem::take(&mut settled.objects)),
+                ),
+            }
+            match memory.last_seen.get_mut(key) {
+                Some(last) => mem::swap(last, &mut settled.last_seen),
+                None => drop(
+                    memory
+                        .last_seen
+                        .insert(key.clone(), settled.last_seen.clone()),
+                ),
+            }
             if let Some(ends) = settled.ends_seconds {
                 memory.ends.insert(key.clone(), ends);
             }
-            settled.ask_again_at
+            settled
         };
         self.expire(queue, key);
         queue.forget(&key.primary, &Cause::Timer);
-        if let Some(at) = ask_again_at {
+        if let Some(at) = settled.ask_again_at {
             let after = at.saturating_sub(self.clock.now_seconds()).max(0);
             let after = Duration::from_secs(after.unsigned_abs());
             queue.push(&key.primary, Queued::Reconcile(Cause::Timer), Some(after));
