@@ -55,7 +55,7 @@ pub(crate) fn require(
         return Ok(Requirement::default());
     }
     let cluster = MANAGED_CLUSTER.beside(primary, primary.reference.name.as_str());
-    let mut needs = vec![Need::presence(CLUSTER, cluster)];
+    let mut needs = vec![Need::object(CLUSTER, cluster)];
     let mut targets = Vec::new();
     if is_gone(inputs) {
         needs.push(Need::outcome(LAST, primary));

@@ -36,7 +36,8 @@ pub(crate) const READS: [Read; 4] = [
     Read {
         api_version: "cluster.open-cluster-management.io/v1",
         kind: "ManagedCluster",
-        fields: &[],
+        // One that is being deleted is told to who reads this: it is still there.
+        fields: &["metadata.deletionTimestamp"],
         changes: &[],
     },
     NAMESPACE.read(&[r#"metadata.labels["open-cluster-management.io/cluster-name"]"#]),
