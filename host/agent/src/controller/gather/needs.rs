@@ -137,7 +137,7 @@ impl Reader<'_> {
         Some(Outcome {
             state: last.state.as_str().to_owned(),
             reason: last.reason.as_str().to_owned(),
-            since_seconds: last.since_seconds,
+            since_seconds: last.seen_since_seconds,
             failures: last.failures,
         })
     }

@@ -18,6 +18,8 @@ pub(crate) struct LastResult {
     pub(crate) failures: u32,
     /// Since when it is in this state for this reason, in seconds since 1970.
     pub(crate) since_seconds: i64,
+    /// The same, as far as this process saw it: guests count from it.
+    pub(crate) seen_since_seconds: i64,
     /// Whether this reconcile wrote something, or an earlier one of this process.
     pub(crate) wrote: bool,
 }
@@ -32,6 +34,7 @@ impl LastResult {
             message: report.message.clone(),
             failures: report.failures,
             since_seconds: report.at_seconds,
+            seen_since_seconds: report.at_seconds,
             wrote: !report.writes.is_empty(),
         }
     }
@@ -45,8 +48,40 @@ impl LastResult {
     pub(crate) fn after(mut self, before: Option<&Self>) -> Self {
         if let Some(before) = before.filter(|before| !self.differs(before)) {
             self.since_seconds = before.since_seconds;
+            self.seen_since_seconds = before.seen_since_seconds;
         }
         self.wrote |= before.is_some_and(|before| before.wrote);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_api::KnownReason;
+    use transom_core::failure::Class;
+
+    fn waiting(reason: KnownReason, at: i64) -> LastResult {
+        LastResult {
+            end: End::Ended(Class::Waiting),
+            state: State::Waiting,
+            reason: reason.into(),
+            message: String::new(),
+            failures: 0,
+            since_seconds: at,
+            seen_since_seconds: at,
+            wrote: false,
+        }
+    }
+
+    #[test]
+    fn a_time_of_an_earlier_process_is_told_to_people_and_not_to_guests() {
+        let mut first = waiting(KnownReason::KindMissing, 100);
+        // As the status has it.
+        first.since_seconds = 5;
+        let second = waiting(KnownReason::KindMissing, 110).after(Some(&first));
+        assert_eq!((second.since_seconds, second.seen_since_seconds), (5, 100));
+        let other = waiting(KnownReason::ReadFailed, 120).after(Some(&second));
+        assert_eq!((other.since_seconds, other.seen_since_seconds), (120, 120));
     }
 }

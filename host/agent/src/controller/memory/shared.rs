@@ -243,6 +243,7 @@ mod tests {
                         message: String::new(),
                         failures: 0,
                         since_seconds: 0,
+                        seen_since_seconds: 0,
                         wrote: false,
                     },
                 );
