@@ -257,6 +257,7 @@ impl Memory {
         }
         self.counted.retain(|key, _| *key.policy != *policy);
         self.last_seen.retain(|key, _| *key.policy != *policy);
+        self.failed_writes.retain(|key, _| *key.policy != *policy);
         self.contentions.remove_policy(policy);
         let dependencies = &self.dependencies;
         self.sightings
