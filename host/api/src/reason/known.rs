@@ -63,7 +63,7 @@ words! {
         "Look at status.candidate, and approve the digest in its field approve: `transom approve POLICY DIGEST`.";
     PlanChanged, Held: "Another plan was approved than the one that would be carried out now.",
         "Look at status.candidate again, and approve the digest in its field approve.";
-    ApprovalForbidden, Held: "The plan was approved by a user who may not approve, or by nobody who is named.",
+    ApprovalForbidden, Held: "The plan was approved by a user who may not approve, or the approval names no user.",
         "Let a user approve who may update fleetpolicies/approval, with `transom approve POLICY DIGEST`.";
     Shadowing, Held: "The newest revision of the policy is only compared with the live objects, as its mode says.",
         "Set spec.rollout.mode to Preview or Automatic to let it become active.";
@@ -200,7 +200,7 @@ words! {
     ContractBroken, Invalid: "The guest's answer breaks the contract.", "Use another version of the guest.";
     TooManyRounds, Invalid: "The guest still asked for more objects after three rounds.",
         "Use another version of the guest.";
-    TooManyInputs, Invalid: "The guest asked for a set of objects that is larger than the policy allows, or when one more field of an object changes than are kept.",
+    TooManyInputs, Invalid: "The guest asked for a set of objects that is larger than the policy allows, or to observe more than 16 fields of one object.",
         "Raise `every` of the role in grant.read, or have the guest ask for fewer objects by namespace or label. Of one object 16 fields are kept for all guests.";
     EngineBusy, Missing: "No guest instance became free in time, or the guest got no processor: the machine has too much to do.",
         "Nothing to do: the call is tried again.";
@@ -277,8 +277,8 @@ words! {
     AdmissionChanged, Invalid:
         "An admission webhook of the cluster changed the written object, so the agent does not write it again.",
         "Stop the webhook from changing the fields of the object.";
-    ServerUnavailable, Unreachable: "The API server cannot be reached or is overloaded.",
-        "Nothing to do if it is temporary: the agent tries again.";
+    ServerUnavailable, Unreachable: "The API server cannot be reached, is overloaded, or cannot call a webhook for the write.",
+        "Nothing to do if it is temporary: the agent tries again. Else see the message.";
     Paused, Held: "The primary has the pause annotation.", "Remove the annotation transom.dev/paused from the primary.";
     NotLeading, Standby: "Another replica of the agent is the leader, so this one writes nothing.",
         "Nothing to do: the leader does the work.";

@@ -88,7 +88,7 @@ async fn names_a_webhook_that_cannot_be_called() -> Result<()> {
     .await?;
     assert_eq!(
         failure.reason,
-        KnownReason::AdmissionRefused,
+        KnownReason::ServerUnavailable,
         "{}",
         failure.message
     );

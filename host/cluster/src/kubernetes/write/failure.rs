@@ -125,8 +125,8 @@ fn kind_of(status: Option<&Status>) -> String {
     }
 }
 
-/// A refusal by a webhook or an admission policy, whatever its status code. Keeps only the name of the webhook or
-/// policy.
+/// A refusal by a webhook or an admission policy, whatever its status code, or a webhook that cannot be called: that says
+/// nothing about the object. Keeps only the name of the webhook or policy.
 fn by_admission(status: &Status) -> Option<Classified> {
     let named = |after: &str, end: char| {
         let name = status.message.split_once(after)?.1.split_once(end)?.0;
@@ -141,6 +141,7 @@ fn by_admission(status: &Status) -> Option<Classified> {
         })
     };
     let said = &status.message;
+    let mut reason = KnownReason::AdmissionRefused;
     let why = if said.starts_with("admission webhook \"") {
         let name = named("admission webhook \"", '"')?;
         format!("the admission webhook {name} refused it")
@@ -149,11 +150,12 @@ fn by_admission(status: &Status) -> Option<Classified> {
         format!("the admission policy {name} refused it")
     } else if said.starts_with("Internal error occurred: failed calling webhook \"") {
         let name = named("failed calling webhook \"", '"')?;
+        reason = KnownReason::ServerUnavailable;
         format!("the admission webhook {name} cannot be called")
     } else {
         return None;
     };
-    Some((KnownReason::AdmissionRefused, why))
+    Some((reason, why))
 }
 
 /// A 403: by RBAC, a quota, a namespace that is being deleted, or an admission plugin. Keeps the message of RBAC and of
@@ -327,7 +329,7 @@ mod tests {
             (403, "", terminating, R::InputTerminating),
             (418, denied, json!({}), R::AdmissionRefused),
             (503, denied, json!({}), R::AdmissionRefused),
-            (500, uncalled, json!({}), R::AdmissionRefused),
+            (500, uncalled, json!({}), R::ServerUnavailable),
             (422, policy, json!({}), R::AdmissionRefused),
             (401, "", json!({}), R::WriteForbidden),
             (429, "", json!({}), R::ServerUnavailable),
