@@ -88,10 +88,23 @@ fn unlisted<T>(field: &str, part: &str) -> Checked<T> {
     wrong(format!("{field}.values[\"{part}\"]"), why)
 }
 
+/// Where an object of one of these kinds is: what it gives depends on that, because roles and bindings of other names and
+/// namespaces are there already.
+pub(crate) fn place(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "Role" | "RoleBinding" => &["metadata.name", "metadata.namespace"],
+        _ => &["metadata.name"],
+    }
+}
+
 /// Checks what a text of objects may have of one of these kinds, and returns the fields that are listed. Nothing is handed on:
 /// whoever applies the text holds the rights.
 pub(crate) fn check_text(field: &str, grant: &ManifestKind) -> Checked<Vec<Path>> {
-    let parts = parts(field, &grant.api_version, &grant.kind)?;
+    let parts = [
+        place(&grant.kind),
+        parts(field, &grant.api_version, &grant.kind)?,
+    ]
+    .concat();
     if let Some(part) = parts.iter().find(|part| !grant.values.contains_key(**part)) {
         return unlisted(field, part);
     }
@@ -109,11 +122,15 @@ pub(crate) fn check_text(field: &str, grant: &ManifestKind) -> Checked<Vec<Path>
             match part.as_str() {
                 "rules" => drop(rule(&field, value, None)?),
                 "roleRef" => drop(role(&field, value)?),
-                _ => subject(&field, value)?,
+                "subjects" => subject(&field, value)?,
+                _ => drop(text(&field, value)?),
             }
         }
     }
-    Ok(parts.iter().map(|part| Path::key(part)).collect())
+    let fields = parts.iter().map(|part| Path::parse(part));
+    fields
+        .collect::<Result<_, _>>()
+        .or_else(|error| wrong(format!("{field}.values"), error.to_string()))
 }
 
 fn handed_on(field: &str, grant: &WriteGrant, others: &[WriteGrant]) -> Checked<Vec<HandedOn>> {

@@ -178,10 +178,10 @@ fn listed(
         .and_then(Value::as_object)
         .into_iter()
         .flat_map(Map::keys);
-    // Labels of this group have the rules of a role added to others.
+    // By any label a ClusterRole may be selected, and its rules added to another one.
     let adding = labels
         .map(String::as_str)
-        .find(|key| key.contains(rbac::GROUP));
+        .find(|key| object.kind == "ClusterRole" || key.contains(rbac::GROUP));
     if let Some(key) = beyond.or(adding) {
         // The guest's text may be long.
         let key: String = key.chars().take(80).collect();
@@ -189,6 +189,10 @@ fn listed(
             "{object} in {name} has `{key}`: it would give rights that the policy does not list"
         );
         return Err(Failure::known(KnownReason::WriteNotGranted, message));
+    }
+    let nowhere = object.namespace.is_none() && rbac::place(&object.kind).len() > 1;
+    if nowhere {
+        return broken(format!("{object} in {name} lacks `metadata.namespace`"));
     }
     let said = Value::Object(content.clone());
     let Some(rule) = rules.iter().find(|rule| !rule.admits(&said, data)) else {

@@ -9,12 +9,17 @@ const READER: &str = r#"{"apiGroups": [""], "resources": ["configmaps"], "resour
 /// The grant of roles with one rule.
 pub(super) fn role() -> Value {
     let reader: Value = serde_json::from_str(READER).unwrap();
-    json!({"apiVersion": RBAC, "kind": "ClusterRole", "values": {"rules": [reader]}})
+    json!({"apiVersion": RBAC, "kind": "ClusterRole", "values": {
+        "metadata.name": ["{primary.name}:agent"],
+        "rules": [reader],
+    }})
 }
 
 /// The grant of bindings of one role to one account.
 pub(super) fn binding() -> Value {
     json!({"apiVersion": RBAC, "kind": "RoleBinding", "values": {
+        "metadata.name": ["{primary.name}:agent"],
+        "metadata.namespace": ["{primary.name}"],
         "roleRef": [{"apiGroup": GROUP, "kind": "ClusterRole", "name": "agent-{primary.name}"}],
         "subjects": [account("agent")],
     }})
@@ -26,7 +31,10 @@ fn account(name: &str) -> Value {
 
 /// An object of a text with these fields.
 fn of(kind: &str, fields: &Value) -> Manifest {
-    let mut content = json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": "system:a"}});
+    let mut content = json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": "demo:agent"}});
+    if kind == "RoleBinding" {
+        content["metadata"]["namespace"] = json!("demo");
+    }
     for (key, value) in fields.as_object().unwrap() {
         content[key] = value.clone();
     }
@@ -70,7 +78,7 @@ fn a_text_has_the_rules_roles_and_subjects_that_are_listed() {
 fn no_other_right_gets_into_a_text() {
     let demo = json!({"kind": "ServiceAccount", "namespace": "demo", "name": "agent"});
     let bound = |kind: &str, name: &str| json!({"apiGroup": GROUP, "kind": kind, "name": name});
-    let labelled = |key: &str| json!({"name": "a", "labels": {key: "true"}});
+    let labelled = |key: &str| json!({"name": "demo:agent", "labels": {key: "true"}});
     let (value, field) = ("ValueNotGranted", "WriteNotGranted");
     for (kind, fields, reason) in [
         (
@@ -105,6 +113,32 @@ fn no_other_right_gets_into_a_text() {
             "ClusterRole",
             json!({"metadata": labelled("rbac.authorization.k8s.io/aggregate-to-admin")}),
             field,
+        ),
+        (
+            "ClusterRole",
+            json!({"metadata": labelled("example.org/aggregate-to-work")}),
+            field,
+        ),
+        // What is there already under another name, or in another namespace.
+        (
+            "ClusterRole",
+            json!({"metadata": {"name": "system:basic-user"}, "rules": []}),
+            value,
+        ),
+        (
+            "RoleBinding",
+            json!({"metadata": {"name": "demo:agent", "namespace": "kube-system"}}),
+            value,
+        ),
+        (
+            "RoleBinding",
+            json!({"metadata": {"name": "demo:agent", "namespace": 7}}),
+            "ContractBroken",
+        ),
+        (
+            "RoleBinding",
+            json!({"metadata": {"name": "demo:agent"}}),
+            "ContractBroken",
         ),
         (
             "RoleBinding",
@@ -157,10 +191,25 @@ fn a_grant_of_a_text_lists_every_right() {
     for (kinds, field) in [
         (
             json!([{"apiVersion": RBAC, "kind": "Role"}]),
+            r#"[0].values["metadata.name"]"#,
+        ),
+        (
+            of_role("/values/rules", json!(null)),
             r#"[0].values["rules"]"#,
         ),
+        (
+            of_role("/values/metadata.name", json!(["*"])),
+            r#"[0].values["metadata.name"][0]"#,
+        ),
+        (
+            json!([{"apiVersion": RBAC, "kind": "RoleBinding", "values": {"metadata.name": ["a"]}}]),
+            r#"[0].values["metadata.namespace"]"#,
+        ),
         (json!([role(), role()]), "[1]"),
-        (of_role("/values", json!({})), r#"[0].values["rules"]"#),
+        (
+            of_role("/values", json!({})),
+            r#"[0].values["metadata.name"]"#,
+        ),
         (of_role("/kind", json!("Group")), "[0].kind"),
         (
             of_role("/apiVersion", json!("rbac.authorization.k8s.io/v1beta1")),
