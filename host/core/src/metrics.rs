@@ -153,7 +153,7 @@ metrics! {
     CALL_ANSWER: Histogram(ANSWER_BYTES), "transom_guest_answer_bytes", "bytes", ["policy", "call"],
         "Size of a guest's answer.";
     CALL_USAGE: Gauge, "transom_guest_budget_used_ratio", "share", ["policy", "budget", "percentile"],
-        "Share of each budget of `spec.budget` that the calls of the active revision used: the most of its step, 0.01, \
+        "Share of each budget of `spec.budget` that the calls of the active revision used, rounded up to 0.01, \
          0.02, 0.05, 0.1, 0.2, 0.5 or 1, for the percentiles 50, 99 and 100. Reported by the leader.";
     CALL_LOG_LINES: Counter, "transom_guest_log_lines_total", "lines", ["policy", "call"],
         "Log lines that guests wrote, without dropped ones.";

@@ -97,6 +97,8 @@ condition Ready: Every other condition of the policy is true.
 condition Loaded: The newest revision of the policy is active; if not, the previous revision stays active, if there is one.
 condition Watched: The agent can watch all objects that the policy needs.
 condition Healthy: No primary of the policy failed.
+condition Reconciling: The newest revision is tried, waits for an approval, or is read again by itself.
+condition Stalled: The newest revision is refused and only a change helps; or, with the mode Fail of onFailure, the guest fails for a primary.
 cause Added: The primary is new, or this agent saw it for the first time.
 cause Triggered: The trigger guest requested it; its reasons are listed with the cause.
 cause Changed: A declared field of the primary changed and no trigger guest is called for it, or a field that the policy writes changed.

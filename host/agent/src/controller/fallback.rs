@@ -1,4 +1,4 @@
-//! Where a guest failed by its own fault: what was applied stays, is stale, or is taken back. `core::failing` decides.
+//! Where a guest failed by its own fault: what was applied stays, is stale, or is taken back. `core::failure::failing` decides.
 
 use crate::controller::gather::Leftovers;
 use crate::controller::plan::Planned;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// From this share on, in percent, use alone is reason enough to write a status.
 const NEAR: u32 = 50;
 
-/// How much of one budget the calls of the active revision used, in percent. Each share stands for the most of its step:
+/// How much of one budget the calls of the active revision used, in percent. Each share is rounded up to one of
 /// 0, 1, 2, 5, 10, 20, 50 or 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
