@@ -119,6 +119,15 @@ impl OwnershipIndex {
         self.reach.insert(Arc::clone(&policy.name), reach.collect());
     }
 
+    /// Whether a contender claims these targets already.
+    fn claims(&self, contender: &Contender, targets: &BTreeSet<ObjectRef>) -> bool {
+        let claimed = |target: &ObjectRef| {
+            let claims = self.by_target.get(target);
+            claims.and_then(|claims| claims.contenders.get(&contender.key)) == Some(contender)
+        };
+        targets.iter().all(claimed)
+    }
+
     /// Records the targets that a reconcile found for a primary. Returns the keys to wake.
     pub fn set(
         &mut self,
@@ -127,6 +136,9 @@ impl OwnershipIndex {
     ) -> Vec<Key> {
         let key = contender.key.clone();
         let targets: BTreeSet<ObjectRef> = targets.into_iter().collect();
+        if self.targets_of.get(&key) == Some(&targets) && self.claims(&contender, &targets) {
+            return self.locate(&key).into_iter().collect();
+        }
         let before = self.targets_of.insert(key.clone(), targets.clone());
         let left = before.unwrap_or_default();
         let left = left.difference(&targets);

@@ -59,7 +59,7 @@ pub struct Claimed {
     /// Which object.
     pub object: ObjectRef,
     /// As it is; `None` when it is not there.
-    pub existing: Option<Object>,
+    pub existing: Option<Arc<Object>>,
     /// The answer of [`crate::ownership::OwnershipIndex::decide`] for it.
     pub ownership: Ownership,
 }

@@ -230,7 +230,7 @@ fn secrets() {
             primary: &primary,
             targets: &[Claimed {
                 object: target("demo"),
-                existing: existing.clone(),
+                existing: existing.clone().map(Arc::new),
                 ownership: claim(&given["claim"]),
             }],
             others: &[],

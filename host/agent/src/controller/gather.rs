@@ -11,9 +11,9 @@ use std::sync::Arc;
 use transom_core::contract::decide::{Input, Requirement};
 use transom_core::contract::{Primary, Readiness, Timed};
 use transom_core::failure::{Class, Failure};
-use transom_core::inputs;
 use transom_core::inputs::kubeconfigs::Kubeconfigs;
 use transom_core::inputs::secrets::Secrets;
+use transom_core::inputs::{self, Found};
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
 use transom_core::plan::prune::{Candidate, Undesired};
@@ -63,7 +63,7 @@ impl Subject {
     /// The primary and the objects that may be written for it, as they are.
     pub(super) fn present(&self) -> impl Iterator<Item = &Object> {
         let targets = self.targets.iter();
-        let targets = targets.filter_map(|one| one.existing.as_ref());
+        let targets = targets.filter_map(|one| one.existing.as_deref());
         let others = self.others.iter();
         let others = others.filter_map(|one| one.existing.as_deref());
         [&*self.primary].into_iter().chain(targets).chain(others)
@@ -152,7 +152,7 @@ impl Reader<'_> {
             true => self.required(primary).await?,
             false => self.of_primary_alone(primary).await,
         };
-        let undesired = self.moved_from(subject.certain.as_ref()).await;
+        let undesired = self.moved_from(&subject).await;
         Ok((Some(subject), undesired))
     }
 
@@ -230,23 +230,21 @@ impl Reader<'_> {
             let policy = &self.loaded.revision.policy;
             let (targets, others) = policy.targets_of(&asked, &data);
             let next = rounds.answer(policy, &data, asked)?;
-            let targets = self.claim(&primary, targets).await?;
+            let waits = self.claim(&primary, &targets);
             let needs = match next {
-                Next::Complete(_) => break (certain, targets, others),
+                Next::Complete(_) => {
+                    let targets = self.read_targets(&primary, targets, waits).await?;
+                    break (certain, targets, others);
+                }
                 Next::Read(needs) => needs,
             };
-            claim::located(&targets)?;
+            self.not_read_yet(&primary, targets, waits).await?;
             // Frees what the last round read before more is read.
-            drop((targets, std::mem::take(&mut found)));
+            drop(std::mem::take(&mut found));
             (kubeconfigs, secrets) = (Kubeconfigs::new(limits), Secrets::default());
             self.touched.room.back(room_before);
             found = self.read(needs).await?;
-            let cost = kubeconfigs.cost(&found) + Secrets::cost(&found);
-            self.touched.room.take_up_to(cost)?;
-            inputs::check_present(&found, described)?;
-            let mut read = |found: &_, object: &_, key: &_| kubeconfigs.read(found, object, key);
-            let now_seconds = controller.clock.now_seconds();
-            inputs = inputs::cross(&mut found, described, now_seconds, &mut secrets, &mut read)?;
+            inputs = self.cross(&mut found, &mut kubeconfigs, &mut secrets)?;
         };
         let digest = inputs::digest(&view, &found, &inputs);
         self.touched.reconcile.inputs = Some(digest.to_string());
@@ -266,6 +264,22 @@ impl Reader<'_> {
             secrets,
             room_before,
         })
+    }
+
+    /// What the guest gets of what was found.
+    fn cross(
+        &mut self,
+        found: &mut [Found],
+        kubeconfigs: &mut Kubeconfigs,
+        secrets: &mut Secrets,
+    ) -> Result<Vec<Input>, Failure> {
+        let cost = kubeconfigs.cost(found) + Secrets::cost(found);
+        self.touched.room.take_up_to(cost)?;
+        let described = &self.loaded.revision.decide;
+        inputs::check_present(found, described)?;
+        let mut read = |found: &_, object: &_, key: &_| kubeconfigs.read(found, object, key);
+        let now_seconds = self.controller.clock.now_seconds();
+        inputs::cross(found, described, now_seconds, secrets, &mut read)
     }
 
     fn require(

@@ -34,7 +34,7 @@ pub(super) fn plan(
             format!("the guest wants {target}, which is none of the targets that it named");
         return Err(Failure::known(KnownReason::ContractBroken, message));
     };
-    let existing = claimed.existing.as_ref();
+    let existing = claimed.existing.as_deref();
     if rule.creates_only() && existing.is_some() {
         // Made once; whoever made it, it belongs to others.
         return Ok(None);

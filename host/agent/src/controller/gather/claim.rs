@@ -24,7 +24,7 @@ const AGAIN_SECONDS: i64 = 5;
 ///
 /// # Errors
 /// `OwnershipPending`.
-pub(super) fn located(targets: &[Claimed]) -> Result<(), Failure> {
+fn located(targets: &[Claimed]) -> Result<(), Failure> {
     let mut targets = targets.iter();
     let pending = targets.find_map(|one| match one.ownership {
         Ownership::Pending { remaining } => Some(unlocated(&one.object, remaining)),
@@ -80,23 +80,44 @@ impl Reader<'_> {
         Some(targets)
     }
 
-    /// Claims the targets that the guest names for the primary and reads them; returns for each whether the primary may
-    /// have it.
-    pub(super) async fn claim(
-        &mut self,
-        primary: &Arc<Object>,
-        targets: Vec<ObjectRef>,
-    ) -> Result<Vec<Claimed>, Failure> {
+    /// Claims the targets that the guest names for the primary. True while primaries of the policy are not located yet.
+    pub(super) fn claim(&mut self, primary: &Arc<Object>, targets: &[ObjectRef]) -> bool {
         let controller = self.controller;
         let first = targets.first().unwrap_or(&primary.reference);
         self.touched.reconcile.target = Some(first.clone());
         let (released, waits) = {
             let ownership = &mut controller.memory.lock().ownership;
             let contender = Contender::of(self.key, Some(primary));
-            let released = ownership.set(contender, targets.clone());
+            let released = ownership.set(contender, targets.iter().cloned());
             (released, ownership.remaining(&self.key.policy) > 0)
         };
         controller.enqueue_released(released);
+        waits
+    }
+
+    /// The targets of a round in which the guest needs more: they are read once, when it needs nothing more. While primaries are
+    /// not located, what is decided of them may end the reconcile before.
+    pub(super) async fn not_read_yet(
+        &mut self,
+        primary: &Object,
+        targets: Vec<ObjectRef>,
+        waits: bool,
+    ) -> Result<(), Failure> {
+        if waits {
+            return located(&self.read_targets(primary, targets, waits).await?);
+        }
+        self.depend_on(&targets);
+        Ok(())
+    }
+
+    /// Reads the targets that were claimed; returns for each whether the primary may have it.
+    pub(super) async fn read_targets(
+        &mut self,
+        primary: &Object,
+        targets: Vec<ObjectRef>,
+        waits: bool,
+    ) -> Result<Vec<Claimed>, Failure> {
+        let controller = self.controller;
         let queue = controller.queue(&self.key.policy);
         let others = queue.is_some_and(|queue| queue.begun.elapsed() < PATIENCE);
         let pending = |one: &Claimed| matches!(one.ownership, Ownership::Pending { .. });
@@ -114,7 +135,7 @@ impl Reader<'_> {
         }
         let accounts = &controller.accounts;
         for one in &claimed {
-            accounts.read(self.key, "target", &one.object, one.existing.as_ref());
+            accounts.read(self.key, "target", &one.object, one.existing.as_deref());
         }
         self.narrow(primary, &claimed);
         if others && claimed.iter().any(pending) {
@@ -140,8 +161,8 @@ impl Reader<'_> {
             };
             let kept = matches!(ownership, Ownership::OwnedBy { owner } if owner.policy == self.key.policy);
             let seen = match (rule.creates_only(), rule.is_shared() && kept) {
-                (true, _) => Seen::presence(existing.as_ref()),
-                (false, true) => Seen::shared(existing.as_ref()),
+                (true, _) => Seen::presence(existing.as_deref()),
+                (false, true) => Seen::shared(existing.as_deref()),
                 (false, false) => continue,
             };
             self.touched.narrow(object, seen);
@@ -157,8 +178,7 @@ impl Reader<'_> {
     ) -> Vec<Claimed> {
         let ownership = &mut self.controller.memory.lock().ownership;
         let decided = targets.iter().zip(there).map(|(object, existing)| {
-            let existing = existing.map(Arc::unwrap_or_clone);
-            let stamp = existing.as_ref().and_then(Stamp::read);
+            let stamp = existing.as_deref().and_then(Stamp::read);
             Claimed {
                 ownership: ownership.decide(self.key, object, stamp.as_ref(), others),
                 object: object.clone(),

@@ -1,6 +1,6 @@
 //! Reading for one reconcile: within its room, and so that every change of what is read calls for another reconcile.
 
-use super::{Leftovers, Reader};
+use super::{Leftovers, Reader, Subject};
 use crate::controller::{Admitted, Controller, Touched};
 use std::sync::Arc;
 use transom_api::KnownReason;
@@ -28,7 +28,7 @@ impl Controller {
             key: &admitted.work.key,
             touched,
         };
-        let read = reader.outputs_except(None).await;
+        let read = reader.outputs_except(None, &[]).await;
         (reader.touched, read)
     }
 }
@@ -69,7 +69,7 @@ impl Reader<'_> {
     ) -> Result<(), Failure> {
         let (policy, connections) = (&self.loaded.revision.policy, &self.controller.connections);
         let owned = matches!(target.ownership, Ownership::Owner { .. });
-        let existing = target.existing.as_ref().filter(|_| owned);
+        let existing = target.existing.as_deref().filter(|_| owned);
         let handover = existing.and_then(|there| Handover::of(policy, primary, self.key, there));
         let Some(handover) = handover else {
             return Ok(());
@@ -116,7 +116,7 @@ impl Reader<'_> {
         controller.enqueue_released(released);
         Ok(Leftovers {
             why: Undesired::SourceDeleted,
-            candidates: self.outputs_except(None).await?,
+            candidates: self.outputs_except(None, &[]).await?,
             unread: None,
         })
     }
@@ -124,13 +124,18 @@ impl Reader<'_> {
     /// What was made for the primary, but for a target that its answer certainly makes. What the answer leaves out is pruned
     /// after the targets were written, which a failure to read it does not hold up. Nothing when the policy prunes nothing:
     /// changes of what it left to others call for no reconcile.
-    pub(super) async fn moved_from(&mut self, certain: Option<&ObjectRef>) -> Leftovers {
+    pub(super) async fn moved_from(&mut self, subject: &Subject) -> Leftovers {
         let (candidates, unread) = match self.loaded.revision.policy.own.prune {
             PruneSpec::Never => (Vec::new(), None),
-            PruneSpec::WhenSourceDeleted => match self.outputs_except(certain).await {
-                Ok(candidates) => (candidates, None),
-                Err(failure) => (Vec::new(), Some(failure)),
-            },
+            PruneSpec::WhenSourceDeleted => {
+                match self
+                    .outputs_except(subject.certain.as_ref(), &subject.targets)
+                    .await
+                {
+                    Ok(candidates) => (candidates, None),
+                    Err(failure) => (Vec::new(), Some(failure)),
+                }
+            }
         };
         Leftovers {
             why: Undesired::TargetMoved,
@@ -139,20 +144,30 @@ impl Reader<'_> {
         }
     }
 
-    /// Every output of the key but one, with the objects that keep it.
+    /// Every output of the key but one, with the objects that keep it. Those that were read as targets are not read again.
     pub(super) async fn outputs_except(
         &mut self,
         target: Option<&ObjectRef>,
+        read: &[Claimed],
     ) -> Result<Vec<Candidate>, Failure> {
         let (controller, policy) = (self.controller, &self.loaded.revision.policy);
         let outputs = prune::undesired(controller.memory.lock().outputs.of(self.key), target);
         let mut candidates = Vec::with_capacity(outputs.len());
         for output in outputs {
             let dependents = prune::dependents(policy, self.key, &output);
-            self.depend_on(std::iter::once(&output).chain(&dependents));
-            if let Some(object) = self.look_at(&output).await? {
+            let known = read.iter().find(|one| one.object == output);
+            let object = match known {
+                Some(known) => {
+                    self.depend_on(&dependents);
+                    known.existing.clone()
+                }
+                None => {
+                    self.depend_on(std::iter::once(&output).chain(&dependents));
+                    self.look_at(&output).await?.map(Arc::new)
+                }
+            };
+            if let Some(object) = object {
                 let kept_by = self.present(&dependents).await?;
-                let object = Arc::new(object);
                 candidates.push(Candidate { object, kept_by });
             }
         }
