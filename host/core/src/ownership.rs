@@ -121,11 +121,8 @@ impl OwnershipIndex {
 
     /// Whether a contender claims these targets already.
     fn claims(&self, contender: &Contender, targets: &BTreeSet<ObjectRef>) -> bool {
-        let claimed = |target: &ObjectRef| {
-            let claims = self.by_target.get(target);
-            claims.and_then(|claims| claims.contenders.get(&contender.key)) == Some(contender)
-        };
-        targets.iter().all(claimed)
+        let mut claims = targets.iter().map(|target| self.by_target.get(target));
+        claims.all(|of| of.and_then(|of| of.contenders.get(&contender.key)) == Some(contender))
     }
 
     /// Records the targets that a reconcile found for a primary. Returns the keys to wake.

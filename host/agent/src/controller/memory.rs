@@ -337,6 +337,24 @@ mod tests {
     use transom_core::inputs::sightings::MOST;
 
     #[test]
+    fn a_failed_write_of_a_policy_goes_with_it() {
+        let object = ObjectRef::local("v1", "ConfigMap", Some("n"), "c");
+        let mut memory = Memory::default();
+        let failed = FailedWrite {
+            object: object.clone(),
+            reason: "WriteForbidden".to_owned(),
+        };
+        for policy in ["p", "q"] {
+            // Of a reconcile that ended after its policy was removed there is no result.
+            let key = Key::new(&policy.into(), &object);
+            memory.failed_writes.insert(key, failed.clone());
+        }
+        memory.remove_policy("p");
+        let left: Vec<_> = memory.failed_writes.keys().collect();
+        assert_eq!(left, [&Key::new(&"q".into(), &object)]);
+    }
+
+    #[test]
     fn a_field_is_observed_as_long_as_a_reconcile_asks_for_it() {
         let lease = ObjectRef::local("coordination.k8s.io/v1", "Lease", Some("n"), "l");
         let fields: serde_json::Map<_, _> =

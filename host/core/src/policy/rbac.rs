@@ -106,7 +106,8 @@ pub(crate) fn check_text(field: &str, grant: &ManifestKind) -> Checked<Vec<Path>
     ]
     .concat();
     if let Some(part) = parts.iter().find(|part| !grant.values.contains_key(**part)) {
-        return unlisted(field, part);
+        let why = "is missing: of an object that gives rights, a text has what is listed and nothing else";
+        return wrong(format!("{field}.values[\"{part}\"]"), why);
     }
     for (part, values) in &grant.values {
         let field = format!("{field}.values[\"{part}\"]");

@@ -44,7 +44,8 @@ pub(crate) fn filled() -> Result<Value> {
         json!({"role": "admin", "kind": "Secret", "namespace": "a", "name": "b", "keys": ["c"]});
     let text = json!({"bytes": ["admin"], "kubeconfig": ["admin"],
         "manifests": [{"kind": "Secret"}, {"apiVersion": "apps/v1", "kind": "Deployment"},
-            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "values": {"rules": [
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "values": {
+                "metadata.name": ["agent"], "metadata.namespace": ["{primary.name}"], "rules": [
                 {"apiGroups": [""], "resources": ["pods"], "resourceNames": ["{primary.name}"], "verbs": ["get"]}]}}]});
     let secret = json!({"kind": "Secret", "namespace": "a", "name": "{primary.name}", "verbs": ["create", "update"],
         "holes": {"data.a": {"kubeconfig": ["admin"]}, "data.b": {"bytes": ["admin"]}, r#"data["c.yaml"]"#: text},
