@@ -233,12 +233,12 @@ impl Reader<'_> {
             let waits = self.claim(&primary, &targets);
             let needs = match next {
                 Next::Complete(_) => {
-                    let targets = self.read_targets(&primary, targets, waits).await?;
+                    let targets = self.read_targets(&primary, &targets, waits).await?;
                     break (certain, targets, others);
                 }
                 Next::Read(needs) => needs,
             };
-            self.not_read_yet(&primary, targets, waits).await?;
+            self.not_read_yet(&primary, &targets, waits).await?;
             // Frees what the last round read before more is read.
             drop(std::mem::take(&mut found));
             (kubeconfigs, secrets) = (Kubeconfigs::new(limits), Secrets::default());

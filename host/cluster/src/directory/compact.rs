@@ -5,7 +5,6 @@ use super::manifest::Found;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use transom_core::reference::ObjectRef;
-use transom_core::share::room;
 
 /// The deepest nesting of maps and lists; what is nested deeper is left to `manifest`.
 const DEPTH: usize = 60;
@@ -33,11 +32,7 @@ pub(super) fn object(text: &str, cluster: &str, limit: usize) -> Option<Found> {
         namespace: namespace.map(str::to_owned),
         name: name.to_owned(),
     };
-    Some(Found {
-        reference: reference.into(),
-        weight: room::of_text(&copy.text),
-        text: String::from_utf8(copy.text).ok()?.into(),
-    })
+    Some(Found::new(reference, String::from_utf8(copy.text).ok()?))
 }
 
 /// What is copied so far.
@@ -224,6 +219,7 @@ mod tests {
     use crate::directory::manifest;
     use proptest::prelude::*;
     use serde_json::{Value, json};
+    use transom_core::share::room;
 
     fn copied(text: &str) -> Option<Found> {
         object(text, "local", 1 << 20)
@@ -278,21 +274,7 @@ mod tests {
 
     /// Any JSON value.
     fn value() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            any::<u64>().prop_map(Value::from),
-            any::<f64>().prop_map(Value::from),
-            any::<String>().prop_map(Value::from),
-        ];
-        leaf.prop_recursive(4, 32, 5, |inner| {
-            prop_oneof![
-                proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-                proptest::collection::btree_map("[a-z]{0,3}", inner, 0..5)
-                    .prop_map(|map| Value::Object(map.into_iter().collect())),
-            ]
-        })
+        manifest::tests::values(any::<String>(), "[a-z]{0,3}")
     }
 
     proptest! {

@@ -41,6 +41,17 @@ pub(super) struct Found {
     pub(super) weight: usize,
 }
 
+impl Found {
+    /// An object with its compact JSON.
+    pub(super) fn new(reference: ObjectRef, text: String) -> Self {
+        Self {
+            reference: reference.into(),
+            weight: room::of_text(text.as_bytes()),
+            text: text.into(),
+        }
+    }
+}
+
 /// Why a file cannot be used. Contains no value of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
@@ -258,7 +269,6 @@ fn one(
     // Faster than `to_string`, which writes every token through a formatter.
     let text = serde_json::to_string(&object)
         .map_err(|_| Fault::invalid(format!("{place}: it cannot be written as JSON")))?;
-    let weight = room::of_text(text.as_bytes());
     if text.len() > limit {
         return Err(Fault {
             reason: KnownReason::ObjectTooLarge,
@@ -269,11 +279,7 @@ fn one(
             objects: vec![reference.into()],
         });
     }
-    Ok(Found {
-        reference: reference.into(),
-        text: text.into(),
-        weight,
-    })
+    Ok(Found::new(reference, text))
 }
 
 /// The reference of an object, or the field that is wrong.
@@ -342,7 +348,7 @@ fn fold_string_data(object: &mut Map<String, Value>) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
@@ -601,28 +607,33 @@ mod tests {
         assert!(objects(text.as_bytes(), "local", limits(300)).is_ok());
     }
 
-    /// A value that a broken manifest may hold; its texts are all canaries.
-    fn value() -> impl Strategy<Value = Value> {
+    /// Any value with these texts and keys.
+    pub(in crate::directory) fn values(
+        texts: impl Strategy<Value = String> + 'static,
+        keys: impl Strategy<Value = String> + Clone + 'static,
+    ) -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
-            Just(Value::from("canary")),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            texts.prop_map(Value::from),
         ];
-        leaf.prop_recursive(3, 16, 4, |inner| {
-            let key = prop_oneof![
-                Just("canary"),
-                Just("name"),
-                Just("namespace"),
-                Just("items"),
-                Just("data")
-            ];
+        leaf.prop_recursive(4, 32, 5, move |inner| {
             prop_oneof![
-                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                proptest::collection::btree_map(key.prop_map(str::to_owned), inner, 0..4)
+                proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                proptest::collection::btree_map(keys.clone(), inner, 0..5)
                     .prop_map(|map| Value::Object(map.into_iter().collect())),
             ]
         })
+    }
+
+    /// A value that a broken manifest may hold; its texts are all canaries.
+    fn value() -> impl Strategy<Value = Value> {
+        let keys = ["canary", "name", "namespace", "items", "data"];
+        let key = proptest::sample::select(keys.map(str::to_owned).to_vec());
+        values(Just("canary".to_owned()), key)
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 
 use super::check::{Checked, wrong};
 use crate::projection::path::Path;
+use crate::rights::kinds;
 use serde_json::{Map, Value};
 use transom_api::policy::{ManifestKind, WriteGrant};
 
@@ -88,23 +89,20 @@ fn unlisted<T>(field: &str, part: &str) -> Checked<T> {
     wrong(format!("{field}.values[\"{part}\"]"), why)
 }
 
-/// Where an object of one of these kinds is: what it gives depends on that, because roles and bindings of other names and
-/// namespaces are there already.
-pub(crate) fn place(kind: &str) -> &'static [&'static str] {
-    match kind {
-        "Role" | "RoleBinding" => &["metadata.name", "metadata.namespace"],
-        _ => &["metadata.name"],
-    }
+/// Whether objects of one of these kinds are in a namespace.
+pub(crate) fn is_namespaced(kind: &str) -> bool {
+    kinds::known(GROUP, kind).is_some_and(|kind| kind.namespaced)
 }
 
 /// Checks what a text of objects may have of one of these kinds, and returns the fields that are listed. Nothing is handed on:
 /// whoever applies the text holds the rights.
 pub(crate) fn check_text(field: &str, grant: &ManifestKind) -> Checked<Vec<Path>> {
-    let parts = [
-        place(&grant.kind),
-        parts(field, &grant.api_version, &grant.kind)?,
-    ]
-    .concat();
+    // What an object gives depends on where it is: roles and bindings of other names are there already.
+    let place: &[&str] = match is_namespaced(&grant.kind) {
+        true => &["metadata.name", "metadata.namespace"],
+        false => &["metadata.name"],
+    };
+    let parts = [place, parts(field, &grant.api_version, &grant.kind)?].concat();
     if let Some(part) = parts.iter().find(|part| !grant.values.contains_key(**part)) {
         let why = "is missing: of an object that gives rights, a text has what is listed and nothing else";
         return wrong(format!("{field}.values[\"{part}\"]"), why);

@@ -100,13 +100,13 @@ impl Reader<'_> {
     pub(super) async fn not_read_yet(
         &mut self,
         primary: &Object,
-        targets: Vec<ObjectRef>,
+        targets: &[ObjectRef],
         waits: bool,
     ) -> Result<(), Failure> {
         if waits {
             return located(&self.read_targets(primary, targets, waits).await?);
         }
-        self.depend_on(&targets);
+        self.depend_on(targets);
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Reader<'_> {
     pub(super) async fn read_targets(
         &mut self,
         primary: &Object,
-        targets: Vec<ObjectRef>,
+        targets: &[ObjectRef],
         waits: bool,
     ) -> Result<Vec<Claimed>, Failure> {
         let controller = self.controller;
@@ -125,13 +125,13 @@ impl Reader<'_> {
         // requested here that the next reconcile requests again.
         let mut claimed = Vec::new();
         if waits {
-            let there = self.look_kept(&targets).await?;
-            claimed = self.decide(&targets, there, others);
+            let there = self.look_kept(targets).await?;
+            claimed = self.decide(targets, there, others);
         }
         let unknown = |one: &Claimed| one.existing.is_none() && !pending(one);
         if !waits || claimed.iter().any(unknown) {
-            let there = self.look(&targets).await?;
-            claimed = self.decide(&targets, there, others);
+            let there = self.look(targets).await?;
+            claimed = self.decide(targets, there, others);
         }
         let accounts = &controller.accounts;
         for one in &claimed {

@@ -156,15 +156,11 @@ impl Reader<'_> {
         for output in outputs {
             let dependents = prune::dependents(policy, self.key, &output);
             let known = read.iter().find(|one| one.object == output);
+            let unread = known.is_none().then_some(&output);
+            self.depend_on(unread.into_iter().chain(&dependents));
             let object = match known {
-                Some(known) => {
-                    self.depend_on(&dependents);
-                    known.existing.clone()
-                }
-                None => {
-                    self.depend_on(std::iter::once(&output).chain(&dependents));
-                    self.look_at(&output).await?.map(Arc::new)
-                }
+                Some(known) => known.existing.clone(),
+                None => self.look_at(&output).await?.map(Arc::new),
             };
             if let Some(object) = object {
                 let kept_by = self.present(&dependents).await?;

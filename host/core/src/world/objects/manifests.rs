@@ -190,8 +190,7 @@ fn listed(
         );
         return Err(Failure::known(KnownReason::WriteNotGranted, message));
     }
-    let nowhere = object.namespace.is_none() && rbac::place(&object.kind).len() > 1;
-    if nowhere {
+    if object.namespace.is_none() && rbac::is_namespaced(&object.kind) {
         return broken(format!("{object} in {name} lacks `metadata.namespace`"));
     }
     let said = Value::Object(content.clone());
