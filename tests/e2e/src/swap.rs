@@ -24,12 +24,10 @@ pub const POLICY: &str = "external-managed-kubeconfig";
 pub const ALIKE: &str = "built-in-taints";
 /// HostedClusters that nobody changes: each swap writes their secrets once.
 const QUIET: usize = 4;
-/// By how much memory may grow after the first swaps.
+/// By how much memory may grow after the first half of the swaps.
 pub const GROWTH_BYTES: u64 = 16 << 20;
 /// How often is looked for what takes seconds.
 const SELDOM: Duration = Duration::from_millis(200);
-/// After so many swaps memory has its size.
-const WARM: usize = 20;
 
 /// The amount of work.
 #[derive(Clone, Copy, Debug)]
@@ -76,28 +74,29 @@ struct Worked {
 }
 
 impl Swapped {
-    /// Memory after so many swaps, in MiB; 0 when there were fewer.
-    pub fn mebibytes_after(&self, swaps: usize) -> u64 {
-        let after = swaps.checked_sub(1).and_then(|at| self.memory.get(at));
-        after.map_or(0, |bytes| bytes >> 20)
+    /// By how many bytes the median of the last quarter of the swaps exceeds that of the first or the second, whichever is
+    /// larger. Single samples vary by a third of the memory, because each is taken while the agent works.
+    pub fn growth(&self) -> u64 {
+        let [first, second, _, last] = self.quarters();
+        last.saturating_sub(first.max(second))
     }
 
-    /// By how many bytes memory at the end exceeds its maximum during the first swaps.
-    pub fn growth(&self) -> u64 {
-        let first = self.memory.len().div_ceil(2).min(WARM);
-        let most = self.memory.iter().take(first).max();
-        let last = self.memory.last();
-        last.copied()
-            .unwrap_or_default()
-            .saturating_sub(most.copied().unwrap_or_default())
+    /// The median of memory in each quarter of the swaps, in bytes.
+    fn quarters(&self) -> [u64; 4] {
+        let swaps = self.memory.len();
+        [0, 1, 2, 3].map(|quarter| {
+            let [from, to] = [quarter, quarter + 1].map(|quarter| quarter * swaps / 4);
+            let mut samples = self.memory.get(from..to).unwrap_or_default().to_vec();
+            samples.sort_unstable();
+            samples.get(samples.len() / 2).copied().unwrap_or_default()
+        })
     }
 
     /// The figures in one line.
     pub fn told(&self) -> String {
-        let swaps = self.memory.len();
-        let [quarter, end] = [swaps / 4, swaps].map(|swaps| self.mebibytes_after(swaps));
+        let [first, second, third, last] = self.quarters().map(|bytes| bytes >> 20);
         format!(
-            "{:.0} reconciles per second, {:.0} in all, {} changes, {} writes, {} secrets read, {:.0} % of the unchanged answers not asked for again, {quarter} MiB after a quarter and {end} MiB at the end",
+            "{:.0} reconciles per second, {:.0} in all, {} changes, {} writes, {} secrets read, {:.0} % of the unchanged answers not asked for again, memory {first}, {second}, {third} and {last} MiB in its quarters",
             self.rate,
             self.reconciles,
             self.edits,
