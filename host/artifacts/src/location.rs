@@ -213,12 +213,13 @@ impl Location {
         expected: Option<&str>,
         gathered: &Gathered,
     ) -> Result<Artifact, FetchError> {
-        let bytes = match gathered.kept.get(self) {
-            Some(kept) => Cow::Owned(kept.bytes.clone()),
-            None => self.bytes(gathered)?,
+        let bytes = match (self, gathered.kept.get(self)) {
+            // A builtin component needs no signature, so its bytes are only those of the agent.
+            (Self::Builtin(_), _) | (_, None) => self.bytes(gathered)?,
+            (_, Some(kept)) => Cow::Owned(kept.bytes.clone()),
         };
-        let digest = match (self, gathered.kept.contains_key(self)) {
-            (Self::Builtin(name), false) => builtin::digest(name),
+        let digest = match self {
+            Self::Builtin(name) => builtin::digest(name),
             _ => None,
         };
         let digest = digest.unwrap_or_else(|| Digest::of_bytes(&bytes).to_string());
@@ -371,6 +372,21 @@ mod tests {
             let of_inner = Location::parse("x.wasm", &inner).unwrap();
             assert_eq!(Location::parse("x.wasm", &base).unwrap(), of_inner);
         }
+    }
+
+    #[test]
+    fn a_builtin_component_is_never_one_that_was_kept() {
+        let at = Location::Builtin("nothing".to_owned());
+        let held = crate::Held {
+            bytes: b"abc".to_vec(),
+            evidence: None,
+        };
+        let gathered = Gathered {
+            kept: BTreeMap::from([(at.clone(), held)]),
+            ..Gathered::default()
+        };
+        let refused = at.fetch(None, &gathered).err().unwrap();
+        assert_eq!(refused.reason(), KnownReason::ComponentNotFound);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::fs;
 use transom_api::KnownReason as Reason;
 use transom_conformance::fixture::{component, hostile, taints_component, with_case, with_section};
+use transom_core::digest::Digest;
 use transom_core::rollout::Gate;
 use transom_e2e::agent::DEADLINE;
 use transom_e2e::program;
@@ -220,6 +221,35 @@ fn each_gate_stops_the_candidates_that_fail_there() -> Result<()> {
     Candidate::of(good, Reason::InSync).put(&stage, "passes.wasm")?;
     let is_another = || (revision(&stage).ok()? != active).then_some(());
     wait::until("another active revision", DEADLINE, is_another)?;
+    agent.stop()?;
+    Ok(())
+}
+
+/// Bytes that another policy loaded, without a signature, do not become a part of the agent by their digest.
+#[test]
+fn a_builtin_component_with_the_digest_of_another_one_is_refused() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    let component = failing()?;
+    Candidate::of(component.clone(), Reason::InSync).put(&stage, "other.wasm")?;
+    for name in ["a", "b", "c"] {
+        wait_for_taints(&stage, name, 0)?;
+    }
+    let active = revision(&stage)?;
+    put(
+        &stage.policies.join(POLICY).join("release.pub"),
+        KEY.as_bytes(),
+    )?;
+    let path = stage.policies.join(POLICY).join("policy.yaml");
+    let mut policy: Value = serde_yaml::from_str(&fs::read_to_string(&path)?)?;
+    policy["spec"]["verify"] = json!({"keys": [{"name": "release", "file": "release.pub"}]});
+    let digest = Digest::of_bytes(&component).to_string();
+    policy["spec"]["guests"]["decide"] = json!({"component": "builtin:taints", "digest": digest});
+    put(&path, policy.to_string().as_bytes())?;
+    wait_for(&stage, "/conditions/0/reason", "DigestMismatch")?;
+    ensure!(revision(&stage)? == active);
+    let told = fs::read_to_string(stage.policy_status(POLICY))?;
+    ensure!(!told.contains("part of the agent"), "{told}");
     agent.stop()?;
     Ok(())
 }
