@@ -1,5 +1,5 @@
 //! The kept revisions of a policy, as objects of kind ControllerRevision. As for a DaemonSet, the one with the highest
-//! number is active; one with number 0 never was.
+//! number is active, unless it is barred; one with number 0 never was.
 
 mod patch;
 
@@ -245,9 +245,15 @@ impl History {
         *self = Self::ordered(records);
     }
 
-    /// The revision that is active.
+    /// The revisions that are active or were, and may be so again, the latest first.
+    fn usable(&self) -> impl Iterator<Item = &Record> {
+        let records = self.records.iter();
+        records.filter(|record| record.number > 0 && record.barred.is_none())
+    }
+
+    /// The revision that is active: one that is barred is not, so that a bar alone takes it back.
     pub fn active(&self) -> Option<&Record> {
-        self.records.first().filter(|latest| latest.number > 0)
+        self.usable().next()
     }
 
     /// The record of a revision.
@@ -257,8 +263,7 @@ impl History {
 
     /// The revision before the active one that may become active again.
     pub fn previous(&self) -> Option<&Record> {
-        let mut earlier = self.records.iter().skip(1);
-        earlier.find(|record| record.number > 0 && record.barred.is_none())
+        self.usable().nth(1)
     }
 
     /// The steps that record a revision as the active one, and remove the oldest beyond `keep`. No step when it is so
@@ -467,6 +472,28 @@ mod tests {
         assert_eq!(barred(7).as_deref(), Some("two answers"));
         assert_eq!(history.previous().map(|one| one.id), Some(record(1).id));
         assert_eq!(history.active().map(|one| one.id), Some(record(3).id));
+    }
+
+    #[test]
+    fn a_bar_alone_takes_the_active_revision_back() {
+        let mut objects = Vec::new();
+        let history = |objects: &[Object]| History::of("external", objects);
+        for settings in [1, 2, 3] {
+            let steps = history(&objects).activate(&record(settings), PLACE, 10);
+            apply(&mut objects, steps);
+        }
+        let steps = history(&objects).bar(&record(3), "it trapped", PLACE);
+        apply(&mut objects, steps);
+        let kept = history(&objects);
+        assert_eq!(kept.active().map(|one| one.id), Some(record(2).id));
+        assert_eq!(kept.previous().map(|one| one.id), Some(record(1).id));
+        assert!(kept.activate(&record(2), PLACE, 10).is_empty());
+        // The next one comes after the barred one.
+        let steps = kept.activate(&record(4), PLACE, 10);
+        apply(&mut objects, steps);
+        let kept = history(&objects);
+        assert_eq!(kept.active().map(|one| one.number), Some(4));
+        assert_eq!(kept.previous().map(|one| one.id), Some(record(2).id));
     }
 
     #[test]
