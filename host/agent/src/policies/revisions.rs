@@ -47,33 +47,19 @@ impl Revisions {
     }
 }
 
-/// What is to be kept about one policy.
-#[derive(Clone, Debug)]
+/// What is to be kept about one policy: all of it, not what changed.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Note {
     /// Name of the policy.
     pub(super) policy: Arc<str>,
     /// Its uid, if it is an object.
     pub(super) uid: Option<String>,
-    /// The revisions that became active, one after the other.
+    /// The revision at work, and after it the one that is to become active.
     pub(super) active: Vec<Record>,
     /// Revisions that may not become active again, and why.
     pub(super) barred: Vec<(Record, String)>,
     /// How many revisions are kept.
     pub(super) keep: u32,
-}
-
-impl Note {
-    /// What is to be kept when this follows another note that was not kept yet.
-    pub(super) fn after(mut self, earlier: Self) -> Self {
-        let (mut barred, mut active) = (earlier.barred, earlier.active);
-        barred.append(&mut self.barred);
-        active.append(&mut self.active);
-        Self {
-            active,
-            barred,
-            ..self
-        }
-    }
 }
 
 impl Components {
@@ -175,7 +161,9 @@ impl Components {
         let barred = note.barred.iter();
         let barred = barred.flat_map(|(record, why)| history.bar(record, why, place));
         let mut plans = vec![barred.collect::<Vec<Step>>()];
-        let mut records = note.active.iter();
+        let active = history.active().map(|active| active.id);
+        let is_kept = active.is_some() && active == note.active.last().map(|last| last.id);
+        let mut records = note.active.iter().filter(|_| !is_kept);
         while let Some(steps) = plans.pop() {
             if !steps.is_empty() {
                 let targets: Vec<_> = steps.iter().map(|step| step.target().clone()).collect();

@@ -15,7 +15,6 @@ use crate::policies::active::{Active, Approvable, Changes, Known};
 use crate::policies::components::Versions;
 use crate::policies::load::{self, Loaded};
 use crate::policies::loads::Loads;
-use crate::policies::revisions::Note;
 use crate::policies::{Found, Source, Written};
 use crate::telemetry;
 use probation::Probation;
@@ -30,7 +29,7 @@ use transom_artifacts::folder::FileIdentity;
 use transom_core::catalogue::{Change, Place, Refusal};
 use transom_core::digest::Digest;
 use transom_core::policy::Policy;
-use transom_core::rollout::history::History;
+use transom_core::rollout::history::{History, Record};
 use transom_core::signal::Signal;
 
 /// How long a component may take to load until a narrower grant of its policy bounds the earlier revision.
@@ -53,12 +52,12 @@ pub(crate) struct Swap {
     rolls_out: bool,
     /// The kept revisions of each policy, as they were read or written last.
     histories: BTreeMap<Arc<str>, History>,
-    /// The revisions that may not become active, and why, whether or not that is kept yet.
-    bars: BTreeMap<Arc<str>, BTreeMap<Digest, String>>,
+    /// The revisions that may not become active, and why, as long as that is not kept yet.
+    bars: BTreeMap<Arc<str>, BTreeMap<Digest, (Record, String)>>,
     /// The policies whose kept revision is to take the place of the active one.
     recalled: BTreeSet<Arc<str>>,
-    /// What is still to be kept.
-    notes: BTreeMap<Arc<str>, Note>,
+    /// The policies whose history may not say yet what is to be kept, and when to write it.
+    notes: BTreeMap<Arc<str>, Instant>,
     /// The policies whose active revision is new.
     probations: BTreeMap<Arc<str>, Probation>,
 }
@@ -227,6 +226,8 @@ impl Swap {
                 self.good.remove(&name);
                 self.histories.remove(&name);
                 self.bars.remove(&name);
+                self.notes.remove(&name);
+                self.recalled.remove(&name);
                 self.loads.components().forget_history(&name);
                 self.probations.remove(&name);
                 self.loads.cancel(&name);

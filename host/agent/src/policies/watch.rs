@@ -72,7 +72,7 @@ pub(crate) async fn policies<A, F, T>(
         if let Some(following) = following.as_mut().filter(|_| take(&mut rewritten)) {
             following.components(swap.components());
         }
-        keeper.keep(swap.take_notes());
+        keeper.keep(swap.take_notes(keeper.busy()));
         for due in swap.due(trials.len()) {
             trials.spawn((rollouts.attempt)(due));
         }
@@ -92,7 +92,7 @@ pub(crate) async fn policies<A, F, T>(
                 changed.found.map(|found| swap.update(found)).unwrap_or_default()
             }
             done = swap.next() => swap.finish(done),
-            (policy, history) = keeper.next() => swap.kept(&policy, history),
+            kept = keeper.next() => swap.kept(kept),
             answers = tags.answered() => swap.tags_answered(&answers),
             _ = looks.tick() => {
                 let news = news(swap.objects()).await;

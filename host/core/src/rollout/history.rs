@@ -246,7 +246,7 @@ impl History {
     }
 
     /// The revisions that are active or were, and may be so again, the latest first.
-    fn usable(&self) -> impl Iterator<Item = &Record> {
+    pub fn usable(&self) -> impl Iterator<Item = &Record> {
         let records = self.records.iter();
         records.filter(|record| record.number > 0 && record.barred.is_none())
     }

@@ -5,6 +5,8 @@ use crate::args::run::RunArgs;
 use crate::command::summary::Done;
 use crate::command::{summary, would};
 use crate::output::{Ending, Screen};
+use crate::policies::active::Changes;
+use crate::policies::swap::Swap;
 use anyhow::Context as _;
 use std::sync::Arc;
 
@@ -24,19 +26,14 @@ pub(super) async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Endi
         for due in swap.due(0) {
             let attempt = Arc::clone(&controller).try_candidate(active.clone(), due);
             let mut changes = swap.tried(attempt.await);
-            changes.extend(swap.keep_notes().await.0);
+            changes.extend(keep(&mut swap, screen).await);
             Arc::clone(&controller)
                 .begin_policies(active.clone(), changes)
                 .await;
         }
         drive(&controller, screen).await;
     }
-    for (policy, failure) in swap.keep_notes().await.1 {
-        let why = failure.message;
-        screen.note(format_args!(
-            "failed to keep the revision of {policy}: {why}"
-        ));
-    }
+    keep(&mut swap, screen).await;
     if controller.look_at_limits(swap.active()).await {
         // Something was approved.
         drive(&controller, screen).await;
@@ -57,4 +54,16 @@ pub(super) async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Endi
     } else {
         ending
     })
+}
+
+/// Keeps what is to be kept of revisions, and tells what failed; returns what became active by that.
+async fn keep(swap: &mut Swap, screen: &Screen) -> Changes {
+    let (changes, failed) = swap.keep_notes().await;
+    for (policy, failure) in failed {
+        let why = failure.message;
+        screen.note(format_args!(
+            "failed to keep the revision of {policy}: {why}"
+        ));
+    }
+    changes
 }

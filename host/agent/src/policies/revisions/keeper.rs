@@ -1,26 +1,36 @@
-//! Keeps what is noted about policies in the background, and tries again as long as that may help.
+//! Writes notes to the history in the background, once each, and reports what became of them.
 
 use super::Note;
 use crate::policies::components::Components;
-use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use transom_api::KnownReason;
 use transom_core::backoff;
+use transom_core::plan::WriteFailure;
 use transom_core::rollout::history::History;
-use transom_core::signal::Signal;
 
-/// The policy of a note that ended, with its history, if there is one; an error when the note was not kept.
-type Kept = (Arc<str>, Result<Option<History>, ()>);
+/// What became of a note: the history of its policy, if there is one, or why it was not kept.
+pub(in crate::policies) struct Kept {
+    pub(in crate::policies) note: Note,
+    pub(in crate::policies) result: Result<Option<History>, Unkept>,
+}
 
-/// Keeps notes in the background, one at a time for each policy.
+/// Why a note was not kept.
+pub(in crate::policies) struct Unkept {
+    pub(in crate::policies) failure: WriteFailure,
+    /// How long to wait before the next try.
+    pub(in crate::policies) delay: Duration,
+}
+
+/// Writes notes in the background, one at a time for each policy.
 pub(in crate::policies) struct Keeper {
     components: Components,
-    tasks: JoinSet<Kept>,
+    tasks: JoinSet<(Note, Result<Option<History>, WriteFailure>)>,
     busy: BTreeSet<Arc<str>>,
-    waiting: BTreeMap<Arc<str>, Note>,
+    /// How often in a row the note of a policy was not kept.
+    failures: BTreeMap<Arc<str>, u32>,
 }
 
 impl Keeper {
@@ -30,78 +40,67 @@ impl Keeper {
             components,
             tasks: JoinSet::new(),
             busy: BTreeSet::new(),
-            waiting: BTreeMap::new(),
+            failures: BTreeMap::new(),
         }
     }
 
-    /// Has notes kept, each after those of the same policy.
+    /// The policies whose notes are being written.
+    pub(in crate::policies) fn busy(&self) -> &BTreeSet<Arc<str>> {
+        &self.busy
+    }
+
+    /// Begins to write notes of policies that are not busy.
     pub(in crate::policies) fn keep(&mut self, notes: Vec<Note>) {
-        notes.into_iter().for_each(|note| self.add(note));
-    }
-
-    fn add(&mut self, note: Note) {
-        let note = match self.waiting.remove(&note.policy) {
-            Some(earlier) => note.after(earlier),
-            None => note,
-        };
-        if self.busy.contains(&note.policy) {
-            self.waiting.insert(Arc::clone(&note.policy), note);
-            return;
+        for note in notes {
+            self.busy.insert(Arc::clone(&note.policy));
+            let anew = self.failures.contains_key(&note.policy);
+            self.tasks.spawn(keep(self.components.clone(), note, anew));
         }
-        self.busy.insert(Arc::clone(&note.policy));
-        self.tasks.spawn(keep(self.components.clone(), note));
     }
 
     /// Forgets all notes: another leader has kept others since.
     pub(in crate::policies) fn forget(&mut self) {
-        self.tasks.abort_all();
-        self.busy.clear();
-        self.waiting.clear();
+        *self = Self::new(self.components.clone());
     }
 
-    /// Waits for the next note that was kept; gives the history of its policy, if there is one.
-    pub(in crate::policies) async fn next(&mut self) -> (Arc<str>, Option<History>) {
-        loop {
-            let Some(Ok((policy, history))) = self.tasks.join_next().await else {
-                return std::future::pending().await;
-            };
-            self.busy.remove(&policy);
-            if let Some(note) = self.waiting.remove(&policy) {
-                self.add(note);
+    /// Waits for the next note that was kept or not.
+    pub(in crate::policies) async fn next(&mut self) -> Kept {
+        let (note, result) = loop {
+            match self.tasks.join_next().await {
+                Some(Ok(ended)) => break ended,
+                // Only a bug ends one without a result.
+                Some(Err(_)) => {}
+                None => return std::future::pending().await,
             }
-            if let Ok(history) = history {
-                return (policy, history);
-            }
+        };
+        self.busy.remove(&note.policy);
+        if result.is_ok() {
+            self.failures.remove(&note.policy);
         }
+        let result = result.map_err(|failure| {
+            let failures = self.failures.entry(Arc::clone(&note.policy)).or_default();
+            let delay = backoff::delay_ms(*failures, u64::from(*failures));
+            *failures = failures.saturating_add(1);
+            let delay = Duration::from_millis(delay);
+            Unkept { failure, delay }
+        });
+        Kept { note, result }
     }
 }
 
-/// Keeps one note, and tries again as long as that may help.
-async fn keep(components: Components, note: Note) -> Kept {
-    let mut failures = 0;
-    loop {
-        match components.keep_note(&note, failures > 0).await {
-            Ok(history) => return (note.policy, Ok(history)),
-            // An agent that may not write keeps nothing.
-            Err(failure) if failure.reason == KnownReason::ReadOnly => {
-                return (note.policy, Ok(None));
-            }
-            // The leader keeps it.
-            Err(failure) if failure.reason == KnownReason::NotLeading => {
-                return (note.policy, Err(()));
-            }
-            Err(failure) => {
-                if failures == 0 || failure.reason != KnownReason::WriteConflict {
-                    telemetry::tell(&Signal::Unreadable {
-                        place: format!("the revisions of {}", note.policy),
-                        reason: failure.reason,
-                        message: failure.message,
-                    });
-                }
-                failures += 1;
-                let delay = backoff::delay_ms(failures, u64::from(failures));
-                tokio::time::sleep(Duration::from_millis(delay)).await;
-            }
-        }
+/// Writes one note; once more if the history was another one than known.
+async fn keep(
+    components: Components,
+    note: Note,
+    anew: bool,
+) -> (Note, Result<Option<History>, WriteFailure>) {
+    let mut kept = components.keep_note(&note, anew).await;
+    if matches!(&kept, Err(failure) if failure.reason == KnownReason::WriteConflict) {
+        kept = components.keep_note(&note, true).await;
+    }
+    match kept {
+        // An agent that may not write keeps nothing.
+        Err(failure) if failure.reason == KnownReason::ReadOnly => (note, Ok(None)),
+        kept => (note, kept),
     }
 }

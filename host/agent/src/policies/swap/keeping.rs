@@ -1,18 +1,26 @@
 //! What is kept of revisions: which one is active and which are barred. A candidate is kept as the active one before it
-//! works, and a new leader takes over what is kept.
+//! works, and a new leader takes over what is kept. A note says all that is to be kept, and is written until the history
+//! says so, too.
 
 use super::Swap;
+use super::rollout::Passed;
 use crate::policies::active::Changes;
+use crate::policies::load::Loaded;
 use crate::policies::revisions::Note;
+use crate::policies::revisions::keeper::{Kept, Unkept};
 use crate::policies::{Source, Written};
+use crate::telemetry;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
+use transom_api::KnownReason;
 use transom_api::policy::RolloutSpec;
 use transom_core::digest::Digest;
 use transom_core::plan::WriteFailure;
+use transom_core::rollout::Candidate;
 use transom_core::rollout::history::{History, Record};
+use transom_core::signal::Signal;
 
 /// How long a new leader waits for the list of all revisions.
 const LISTING: Duration = Duration::from_secs(10);
@@ -21,7 +29,7 @@ impl Swap {
     /// Why a revision may not become active.
     pub(super) fn barred(&self, name: &Arc<str>, id: &Digest) -> Option<String> {
         let bars = self.bars.get(name);
-        let bar = bars.and_then(|bars| bars.get(id).cloned());
+        let bar = bars.and_then(|bars| Some(bars.get(id)?.1.clone()));
         let history = self.histories.get(name);
         bar.or_else(|| history.and_then(|history| history.find(id))?.barred.clone())
     }
@@ -29,87 +37,116 @@ impl Swap {
     /// Bars a revision from becoming active, now and in the history.
     pub(super) fn bar(&mut self, name: &Arc<str>, record: Record, why: &str) {
         let bars = self.bars.entry(Arc::clone(name)).or_default();
-        bars.insert(record.id, why.to_owned());
-        self.note(name, |note| note.barred.push((record, why.to_owned())));
+        bars.insert(record.id, (record, why.to_owned()));
+        self.note(name);
     }
 
-    /// Adds to what is to be kept about a policy.
-    pub(super) fn note(&mut self, name: &Arc<str>, add: impl FnOnce(&mut Note)) {
-        let Some(newest) = self.newest.get(name).filter(|_| self.rolls_out) else {
-            return;
-        };
+    /// The revision that is active by the history, and is not barred by what is still to be kept.
+    pub(super) fn active_by_history(&self, name: &Arc<str>) -> Option<&Record> {
+        let mut usable = self.histories.get(name)?.usable();
+        usable.find(|record| self.barred(name, &record.id).is_none())
+    }
+
+    /// Has the history of a policy written, if it does not say yet what is to be kept.
+    pub(super) fn note(&mut self, name: &Arc<str>) {
+        self.notes.insert(Arc::clone(name), Instant::now());
+    }
+
+    /// What is to be kept about a policy now: what works, what is to become active, and what is barred.
+    fn note_of(&self, name: &Arc<str>) -> Option<Note> {
+        let newest = self.newest.get(name).filter(|_| self.rolls_out)?;
         let of_server = matches!(self.source, Source::Given(_));
         let uid = newest.written.first().and_then(Written::uid);
         let keep = newest.policy.as_ref().map(|one| one.spec.rollout.history);
-        let mut note = Note {
+        let good = self.good.get(name).map(|good| Record::of(&good.revision));
+        let passed = newest.pending.as_ref().and_then(|pending| {
+            let mut record = Record::of(&pending.loaded.revision);
+            record.probation = Some(pending.passed.as_ref()?.probation);
+            Some(record)
+        });
+        // What works is not what should while the kept revision is being loaded.
+        let counts = |record: &Record| {
+            !self.recalled.contains(name) && self.barred(name, &record.id).is_none()
+        };
+        Some(Note {
             policy: Arc::clone(name),
             uid: uid.filter(|_| of_server).map(str::to_owned),
-            active: Vec::new(),
-            barred: Vec::new(),
+            active: good.into_iter().chain(passed).filter(counts).collect(),
+            barred: (self.bars.get(name).into_iter())
+                .flat_map(|bars| bars.values().cloned())
+                .collect(),
             keep: keep.unwrap_or_else(|| RolloutSpec::default().history),
-        };
-        add(&mut note);
-        let note = match self.notes.remove(name) {
-            Some(earlier) => note.after(earlier),
-            None => note,
-        };
-        self.notes.insert(Arc::clone(name), note);
+        })
     }
 
-    /// What is to be kept since the last call.
-    pub(in crate::policies) fn take_notes(&mut self) -> Vec<Note> {
-        std::mem::take(&mut self.notes).into_values().collect()
+    /// What is to be kept now, without the policies whose last note is still being written.
+    pub(in crate::policies) fn take_notes(&mut self, busy: &BTreeSet<Arc<str>>) -> Vec<Note> {
+        let now = Instant::now();
+        let is_due = |name: &Arc<str>, at: &mut Instant| *at <= now && !busy.contains(name);
+        let due: Vec<_> = self.notes.extract_if(.., is_due).collect();
+        due.iter()
+            .filter_map(|(name, _)| self.note_of(name))
+            .collect()
     }
 
     /// Takes over the revisions that the leader before has put to work. Returns the policies whose active revision has to be
     /// loaded for that.
     pub(in crate::policies) async fn catch_up(&mut self) -> (Changes, BTreeSet<Arc<str>>) {
         let (mut changes, mut behind) = (Changes::new(), BTreeSet::new());
-        self.notes.clear();
         self.loads.components().forget_histories();
-        for name in self.names(|_, _| true) {
+        let names = self.names(|_, _| true);
+        for name in &names {
+            // What was not kept before is still to be kept.
+            self.note(name);
+            self.try_again(name, Instant::now());
+        }
+        for name in names {
             // All are listed with the first one. A server that does not answer now cannot be written, either.
             let history = self.loads.components().history(&name);
             let Ok(Ok(Some(history))) = timeout(LISTING, history).await else {
                 break;
             };
-            let active = history.active().map(|active| active.id);
             self.histories.insert(Arc::clone(&name), history);
-            let newest = self.newest.get(&name);
-            let pending = newest.and_then(|newest| newest.pending.as_ref());
-            let pending = pending.map(|pending| Arc::clone(&pending.loaded));
-            if let Some(loaded) = &pending
-                && let Some(why) = self.barred(&name, &loaded.revision.id())
-            {
-                changes.extend(self.refuse_barred(&name, loaded, why));
-            }
-            let good = self.good.get(&name).map(|good| good.revision.id());
-            if active == good {
-                continue;
-            }
-            let Some(active) = active else {
-                // Nothing is kept yet: what works here is the first.
-                let record = self.good.get(&name).map(|good| Record::of(&good.revision));
-                self.note(&name, |note| note.active.extend(record));
-                continue;
-            };
-            match pending.filter(|loaded| loaded.revision.id() == active) {
-                Some(loaded) => {
-                    let before = self.good.get(&name).cloned();
-                    changes.extend(self.put_to_work(&name, loaded));
-                    self.probations.remove(&name);
-                    if let Some(before) = before {
-                        self.watch_on(&name, before);
-                    }
-                }
-                None => {
-                    self.recalled.insert(Arc::clone(&name));
-                    self.load(&name);
-                    behind.insert(name);
-                }
+            changes.extend(self.take_over(&name));
+            if self.recalled.contains(&name) {
+                behind.insert(name);
             }
         }
         (changes, behind)
+    }
+
+    /// Puts the revision to work that is active by the history, or has it loaded.
+    fn take_over(&mut self, name: &Arc<str>) -> Changes {
+        let mut changes = Changes::new();
+        self.recalled.remove(name);
+        let newest = self.newest.get(name);
+        let pending = newest.and_then(|newest| newest.pending.as_ref());
+        let pending = pending.map(|pending| Arc::clone(&pending.loaded));
+        if let Some(loaded) = &pending
+            && let Some(why) = self.barred(name, &loaded.revision.id())
+        {
+            changes.extend(self.refuse_barred(name, loaded, why));
+        }
+        let active = self.active_by_history(name).map(|active| active.id);
+        let before = self.good.get(name).cloned();
+        // Without an active one, what works here is the first.
+        if active.is_none() || active == before.as_ref().map(|good| good.revision.id()) {
+            return changes;
+        }
+        match pending.filter(|loaded| Some(loaded.revision.id()) == active) {
+            Some(loaded) => {
+                changes.extend(self.put_to_work(name, loaded));
+                self.probations.remove(name);
+                if let Some(before) = before {
+                    self.watch_on(name, before);
+                }
+            }
+            None => {
+                self.recalled.insert(Arc::clone(name));
+                self.load(name);
+            }
+        }
+        changes
     }
 
     /// Whether one of these policies is being loaded.
@@ -121,39 +158,63 @@ impl Swap {
     /// Keeps what is still to be kept, once; returns what became active by that, and what failed.
     pub(crate) async fn keep_notes(&mut self) -> (Changes, Vec<(Arc<str>, WriteFailure)>) {
         let (mut changes, mut failed) = (Changes::new(), Vec::new());
-        for note in self.take_notes() {
-            match self.loads.components().keep_note(&note, false).await {
-                Ok(history) => changes.extend(self.kept(&note.policy, history)),
-                Err(failure) => failed.push((note.policy, failure)),
-            }
+        for name in std::mem::take(&mut self.notes).into_keys() {
+            let Some(note) = self.note_of(&name) else {
+                continue;
+            };
+            let result = self.loads.components().keep_note(&note, false).await;
+            let result = result.map_err(|failure| {
+                failed.push((name, failure.clone()));
+                let delay = LISTING;
+                Unkept { failure, delay }
+            });
+            changes.extend(self.kept(Kept { note, result }));
         }
         (changes, failed)
     }
 
+    /// Takes what became of a note.
+    pub(in crate::policies) fn kept(&mut self, kept: Kept) -> Changes {
+        match kept.result {
+            Ok(history) => self.take_history(&kept.note, history),
+            Err(unkept) => self.unkept(&kept.note.policy, unkept),
+        }
+    }
+
     /// Takes the history of a policy as it is kept now; `None` when it is kept nowhere. A candidate that is kept as the active
     /// one is put to work.
-    pub(in crate::policies) fn kept(
-        &mut self,
-        policy: &Arc<str>,
-        history: Option<History>,
-    ) -> Changes {
-        let Some(newest) = self.newest.get_mut(policy) else {
+    fn take_history(&mut self, note: &Note, history: Option<History>) -> Changes {
+        let policy = &note.policy;
+        let Some(newest) = self.newest.get(policy) else {
             return Changes::new();
         };
         let active = history
             .as_ref()
             .map(|history| history.active().map(|one| one.id));
-        if let Some(history) = history {
-            self.histories.insert(Arc::clone(policy), history);
-        }
         let passed = newest.pending.as_ref().and_then(|pending| {
             let id = pending.loaded.revision.id();
             let is_kept = active.is_none_or(|active| active == Some(id));
             Some((Arc::clone(&pending.loaded), pending.passed.clone()?)).filter(|_| is_kept)
         });
-        let Some((loaded, passed)) = passed else {
-            return Changes::new();
-        };
+        if let Some(history) = history {
+            let is_barred = |id: &Digest| history.find(id).is_some_and(|one| one.barred.is_some());
+            if let Some(bars) = self.bars.get_mut(policy) {
+                bars.retain(|id, _| !is_barred(id));
+            }
+            self.histories.insert(Arc::clone(policy), history);
+        }
+        if let Some((loaded, passed)) = passed {
+            return self.put_passed(policy, loaded, passed);
+        }
+        // While it was written, a candidate may have been replaced, or a revision taken back.
+        if self.note_of(policy).is_some_and(|now| now != *note) {
+            self.note(policy);
+        }
+        Changes::new()
+    }
+
+    /// Puts a candidate to work that passed all gates and is kept as the active revision.
+    fn put_passed(&mut self, policy: &Arc<str>, loaded: Arc<Loaded>, passed: Passed) -> Changes {
         let changes = self.put_to_work(policy, Arc::clone(&loaded));
         if let Some(probation) = self.probations.get_mut(policy) {
             probation.terms = Some(passed.probation);
@@ -169,5 +230,44 @@ impl Swap {
         }
         drop(known);
         changes
+    }
+
+    /// Has what was not kept written again after a while. A candidate that was to become active by it is tried again by
+    /// then, and shows why it waits.
+    fn unkept(&mut self, policy: &Arc<str>, Unkept { failure, delay }: Unkept) -> Changes {
+        let again = Instant::now() + delay;
+        let passed = self.try_again(policy, again);
+        // Whoever leads keeps it.
+        if failure.reason == KnownReason::NotLeading {
+            return Changes::new();
+        }
+        self.notes.entry(Arc::clone(policy)).or_insert(again);
+        telemetry::tell(&Signal::Unreadable {
+            place: format!("the revisions of {policy}"),
+            reason: failure.reason,
+            message: failure.message.clone(),
+        });
+        let known = self.active.lock().catalogue.entry(policy).cloned();
+        let candidate = known.and_then(|entry| entry.candidate);
+        let Some(candidate) = candidate.filter(|_| passed) else {
+            return Changes::new();
+        };
+        let (reason, why) = (failure.reason, failure.message);
+        let message =
+            format!("it passed all gates, and could not be kept as the active revision: {why}");
+        let candidate = Candidate {
+            reason,
+            message,
+            ..candidate
+        };
+        self.waits(policy, candidate)
+    }
+
+    /// Has a candidate tried again that passed, and is not active yet: its plan may be another one by then. Returns whether
+    /// there is one.
+    fn try_again(&mut self, name: &Arc<str>, at: Instant) -> bool {
+        let newest = self.newest.get_mut(name);
+        let pending = newest.and_then(|newest| newest.pending.as_mut());
+        pending.is_some_and(|pending| pending.try_again(at))
     }
 }

@@ -4,7 +4,7 @@ use super::Swap;
 use crate::policies::active::Changes;
 use crate::policies::load::Loaded;
 use std::sync::Arc;
-use transom_core::rollout::history::{History, Record};
+use transom_core::rollout::history::Record;
 use transom_core::rollout::{self, Faults};
 
 /// An active revision that is new.
@@ -28,8 +28,8 @@ impl Probation {
 impl Swap {
     /// Goes on to watch the faults of the active revision as that was kept, after a restart or a change of the leader.
     pub(super) fn watch_on(&mut self, name: &Arc<str>, before: Arc<Loaded>) {
-        let active = self.histories.get(name).and_then(History::active);
         let works = self.good.get(name).map(|good| good.revision.id());
+        let active = self.active_by_history(name);
         let kept = active.filter(|active| Some(active.id) == works);
         if let Some(terms) = kept.and_then(|active| active.probation) {
             let terms = Some(terms);

@@ -13,7 +13,6 @@ use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_api::policy::{Limited, ModeSpec};
 use transom_core::catalogue::Refusal;
-use transom_core::rollout::history::{History, Record};
 use transom_core::rollout::{self, Candidate, Gate};
 
 /// A revision that was loaded whole and is not active.
@@ -38,6 +37,17 @@ pub(super) struct Passed {
     pub(super) rehearsed: Option<Rehearsed>,
 }
 
+impl Pending {
+    /// Has a candidate tried again that passed and is not active yet. Returns whether it is one.
+    pub(super) fn try_again(&mut self, at: Instant) -> bool {
+        let passed = self.passed.take().is_some();
+        if passed {
+            self.due = Some(at);
+        }
+        passed
+    }
+}
+
 impl Newest {
     /// Takes the manifests as they are now, of which only the approval may differ.
     pub(super) fn approve(&mut self, written: Vec<Written>) {
@@ -45,6 +55,7 @@ impl Newest {
         if before != self.written
             && let Some(pending) = &mut self.pending
         {
+            pending.try_again(Instant::now());
             // One that was refused is not tried again.
             pending.due = pending.due.map(|_| Instant::now());
         }
@@ -66,14 +77,13 @@ impl Swap {
         {
             return self.refuse_barred(name, &loaded, why);
         }
-        let kept = self.histories.get(name).and_then(History::active);
+        let recalled = self.recalled.remove(name);
+        let kept = self.active_by_history(name);
         let automatic = loaded.revision.policy.spec.rollout.mode == ModeSpec::Automatic;
-        let is_active = match active {
-            Some(active) => active == id,
-            // The first revision ever, or the one that was active when the agent ended. One that was active and cannot be
-            // restored was active before this one.
-            None => kept.map_or(automatic, |kept| kept.id == id),
-        };
+        // The first revision ever, or the one that is active by the history. One that was active and cannot be restored was
+        // active before this one.
+        let is_kept = || kept.map_or(automatic, |kept| kept.id == id);
+        let is_active = active == Some(id) || ((active.is_none() || recalled) && is_kept());
         match is_active || !self.rolls_out {
             true => self.put_to_work(name, loaded),
             false => self.propose(name, loaded),
@@ -85,6 +95,7 @@ impl Swap {
         let mut clusters = restored.revision.policy.clusters();
         let recalled = self.recalled.remove(name);
         if (self.good.contains_key(name) && !recalled)
+            || self.barred(name, &restored.revision.id()).is_some()
             || !clusters.all(|(_, cluster)| self.connections.contains(cluster))
         {
             return Changes::new();
@@ -179,9 +190,7 @@ impl Swap {
             self.probations
                 .insert(Arc::clone(name), Probation::after(before));
         }
-        self.note(name, |note| {
-            note.active.push(Record::of(&loaded.revision));
-        });
+        self.note(name);
         self.change(|known| {
             let before = known.catalogue.revision(name);
             let same = before.is_some_and(|before| *before == loaded.revision);

@@ -176,12 +176,10 @@ impl Swap {
             rehearsed: tried.rehearsed,
         });
         let loaded = Arc::clone(&pending.loaded);
-        let mut record = Record::of(revision);
-        record.probation = Some(probation);
-        if let Some(why) = self.barred(&name, &record.id) {
+        if let Some(why) = self.barred(&name, &revision.id()) {
             return self.refuse_barred(&name, &loaded, why);
         }
-        self.note(&name, |note| note.active.push(record));
+        self.note(&name);
         Changes::new()
     }
 }
