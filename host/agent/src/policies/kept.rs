@@ -134,14 +134,13 @@ impl Kept {
 
     /// The component with a digest that was loaded, and what verified it. Reads files.
     pub(super) fn by_digest(&self, digest: &str) -> Option<Held> {
-        let bytes = self
-            .components
-            .as_ref()?
-            .read(&name(digest), MAX_BYTES)
-            .ok()?;
+        let (name, folder) = (name(digest), self.components.as_ref()?);
+        let bytes = folder.read(&name, MAX_BYTES).ok()?;
+        folder.touch(&name);
         let evidence = || {
-            let folder = self.evidence.as_ref()?;
-            let text = folder.read(&file(digest, "json"), EVIDENCE_BYTES).ok()?;
+            let (beside, folder) = (file(digest, "json"), self.evidence.as_ref()?);
+            let text = folder.read(&beside, EVIDENCE_BYTES).ok()?;
+            folder.touch(&beside);
             Evidence::from_json(&serde_json::from_slice(&text).ok()?)
         };
         let is_same = Digest::of_bytes(&bytes).to_string() == digest;
@@ -154,9 +153,14 @@ impl Kept {
     /// Keeps a component that was loaded, and what verified it, by its digest alone: its place may hold another one soon.
     pub(super) fn keep_digest(&self, artifact: &Artifact, evidence: Option<&Evidence>) {
         let name = name(&artifact.digest);
-        if let Some(folder) = self.components.as_ref().filter(|folder| !folder.has(&name)) {
-            folder.write(&name, &[&artifact.bytes]);
-            folder.prune(FILES, BYTES);
+        if let Some(folder) = &self.components {
+            match folder.has(&name) {
+                true => folder.touch(&name),
+                false => {
+                    folder.write(&name, &[&artifact.bytes]);
+                    folder.prune(FILES, BYTES);
+                }
+            }
         }
         if let (Some(folder), Some(evidence)) = (&self.evidence, evidence) {
             let text = evidence.to_json().to_string();
@@ -244,6 +248,7 @@ mod tests {
     use super::*;
     use std::borrow::Cow;
     use std::fs;
+    use std::time::UNIX_EPOCH;
     use transom_artifacts::Base;
 
     fn artifact(bytes: &[u8]) -> Artifact {
@@ -387,6 +392,26 @@ mod tests {
         kept.keep(&at, signed("one"), &artifact(b"other"), None, None);
         let found = kept.find(&at, signed("one")).unwrap();
         assert_eq!(found.evidence, Some(Evidence::default()));
+    }
+
+    #[test]
+    fn what_is_used_by_its_digest_is_not_the_oldest() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("components");
+        let kept = Kept::new(Some(&root));
+        let component = artifact(b"one");
+        kept.keep_digest(&component, None);
+        let file = root.join("bytes").join(name(&component.digest));
+        let uses: [&dyn Fn(); 2] = [
+            &|| drop(kept.by_digest(&component.digest).unwrap()),
+            &|| kept.keep_digest(&component, None),
+        ];
+        for used in uses {
+            let open = fs::File::open(&file).unwrap();
+            open.set_modified(UNIX_EPOCH).unwrap();
+            used();
+            assert_ne!(open.metadata().unwrap().modified().unwrap(), UNIX_EPOCH);
+        }
     }
 
     #[test]
