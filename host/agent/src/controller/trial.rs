@@ -1,6 +1,7 @@
 //! Tries a candidate on the live primaries: an agent of its own on the same connections, which writes, publishes, logs
 //! and counts nothing, reconciles each of them twice; and once more as if it had written what it would write.
 
+mod faults;
 mod overlay;
 mod rehearsals;
 
@@ -14,6 +15,7 @@ use super::workqueue::{Queues, Workqueue};
 use super::{Clock, Controller};
 use crate::policies::active::Rehearsed;
 use crate::policies::load::Loaded;
+use faults::{FAULTS, failures, fault, faults_in, new_faults};
 pub(super) use overlay::Overlay;
 pub(super) use rehearsals::Rehearsals;
 use std::collections::BTreeMap;
@@ -26,7 +28,6 @@ use transom_api::policy::Limited;
 use transom_cluster::kubernetes::Leading;
 use transom_core::catalogue::Revision;
 use transom_core::failure::Class;
-use transom_core::failure::failing;
 use transom_core::limits::{self, Kinds};
 use transom_core::plan::fleet::{FleetPlan, Listed, Planned};
 use transom_core::policy::Policy;
@@ -39,8 +40,6 @@ use transom_core::work::{Cause, Key};
 const THREADS: usize = 2;
 /// How many reconciles of a trial run at once.
 const AT_ONCE: usize = 8;
-/// A trial ends early after this many faults: they are enough to refuse the candidate.
-const FAULTS: usize = 64;
 /// For how many primaries that a candidate writes it is tried whether it would write again: what it writes is in memory.
 const WRITTEN: usize = 500;
 /// How often a primary has to be written again to count.
@@ -85,12 +84,12 @@ impl Controller {
             revision,
             ..(*candidate).clone()
         }));
-        let (first, cut) = shadow.0.pass().await;
+        let (first, cut) = shadow.0.pass(&self.memory).await;
         let (mut second, mut unsettled, mut rehearsed) = (None, Vec::new(), None);
         if let Some(queue) = shadow.0.queue(&policy.name).filter(|_| !cut) {
             rehearsed = Some(self.rehearsals.begin());
-            second = Some(shadow.0.again(&queue, first.keys()).await);
-            unsettled = shadow.0.unsettled(&queue, &first).await;
+            second = Some(shadow.0.again(&queue, &self.memory, first.keys()).await);
+            unsettled = shadow.0.unsettled(&queue, &self.memory, &first).await;
         }
         let trial = Trial {
             unsettled,
@@ -104,7 +103,12 @@ impl Controller {
 
     /// The primaries for which a candidate would write again after it wrote. An object that changes meanwhile may look like
     /// one, so only those count that do it twice, given the same inputs.
-    async fn unsettled(&self, queue: &Workqueue, first: &BTreeMap<Key, Tried>) -> Vec<ObjectRef> {
+    async fn unsettled(
+        &self,
+        queue: &Workqueue,
+        live: &SharedMemory,
+        first: &BTreeMap<Key, Tried>,
+    ) -> Vec<ObjectRef> {
         let Some(overlay) = &self.trial else {
             return Vec::new();
         };
@@ -119,13 +123,13 @@ impl Controller {
                 break;
             }
             overlay.begin();
-            let mut before = self.again(queue, writes.iter()).await;
+            let mut before = self.again(queue, live, writes.iter()).await;
             before.retain(|key, tried| {
                 let first = first.get(key).map(|first| &first.account.inputs);
                 tried.writes() && first == Some(&tried.account.inputs)
             });
             overlay.show();
-            let after = self.again(queue, before.keys()).await;
+            let after = self.again(queue, live, before.keys()).await;
             let still = after.into_iter().filter(|(_, tried)| tried.writes());
             writes = still.map(|(key, _)| key).collect();
         }
@@ -136,13 +140,14 @@ impl Controller {
     async fn again(
         &self,
         queue: &Workqueue,
+        live: &SharedMemory,
         keys: impl Iterator<Item = &Key>,
     ) -> BTreeMap<Key, Tried> {
         self.memory.lock().results.clear();
         for key in keys {
             queue.push(&key.primary, Queued::Reconcile(Cause::Swapped), None);
         }
-        self.pass().await.0
+        self.pass(live).await.0
     }
 
     /// An agent that only tries: it begins with what this one knows of owners, of what was made, and of when fields changed.
@@ -181,15 +186,19 @@ impl Controller {
         }
     }
 
-    /// Works until nothing is left to do now, or there are enough faults, which is told; returns what was found, and
-    /// forgets it.
-    async fn pass(&self) -> (BTreeMap<Key, Tried>, bool) {
+    /// Works until nothing is left to do now, or there are enough faults that the active revision does not have, which is
+    /// told; returns what was found, and forgets it.
+    async fn pass(&self, live: &SharedMemory) -> (BTreeMap<Key, Tried>, bool) {
         let mut idle = std::pin::pin!(self.idle());
         let mut cut = false;
         while !cut && tokio::time::timeout(LOOK, &mut idle).await.is_err() {
-            let memory = self.memory.lock();
-            let faults = memory.results.values().filter(|last| fault(last).is_some());
-            cut = faults.count() >= FAULTS;
+            let failing: Vec<Key> = {
+                let memory = self.memory.lock();
+                let results = memory.results.iter();
+                let failing = results.filter(|(_, last)| fault(last).is_some());
+                failing.map(|(key, _)| key.clone()).collect()
+            };
+            cut = new_faults(failing.iter(), live) >= FAULTS;
         }
         let results = self.memory.lock().results.clone();
         let accounts = self.accounts.take();
@@ -247,6 +256,7 @@ impl Controller {
                 _ => {}
             }
         }
+        let failures = |tried| failures(tried, &self.memory);
         if faults.is_empty() && failures(first).max(second.map_or(0, failures)) >= FAULTS {
             let why = "the guest of the candidate fails now and then for many primaries";
             incomplete.get_or_insert((KnownReason::GuestTimedOut, why.to_owned()));
@@ -268,12 +278,6 @@ impl Controller {
             incomplete,
         }
     }
-}
-
-/// For how many primaries the guest fails by its own fault.
-fn failures(tried: &BTreeMap<Key, Tried>) -> usize {
-    let failed = |one: &&Tried| fault(&one.result).is_some();
-    tried.values().filter(failed).count()
 }
 
 /// For how many primaries there is a kind of change that has a limit.
@@ -312,23 +316,6 @@ fn is_unreachable(last: &LastResult) -> bool {
     last.end == End::Ended(Class::Unreachable)
 }
 
-/// The reason of a result that only a guest can be blamed for.
-fn fault(result: &LastResult) -> Option<KnownReason> {
-    failing::fault(&result.reason)
-}
-
 fn known(result: &LastResult) -> Option<KnownReason> {
     result.reason.known()
-}
-
-fn faults_in(memory: &SharedMemory, policy: &str) -> Faults {
-    let mut faults = Faults::default();
-    memory.each_result(policy, |key, last| {
-        faults.primaries += 1;
-        if let Some(reason) = failing::proven(&last.reason, last.failures) {
-            let fault = ((*key.primary).clone(), reason, last.message.clone());
-            faults.now.push(fault);
-        }
-    });
-    faults
 }

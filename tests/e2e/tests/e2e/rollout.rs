@@ -263,6 +263,27 @@ fn a_candidate_that_fails_for_a_live_object_never_becomes_active() -> Result<()>
     Ok(())
 }
 
+/// How many faults that the active revision does not have end a trial.
+const ENOUGH: usize = 64;
+
+#[test]
+fn a_candidate_that_fails_where_the_active_revision_does_becomes_active() -> Result<()> {
+    let stage = stage()?;
+    for index in 0..ENOUGH {
+        put_cluster(&stage, &format!("{index:02}-{}", "x".repeat(LONGEST)))?;
+    }
+    put_component(&stage, &failing()?)?;
+    let agent = watch(&stage, "log")?;
+    let failing = || (status(&stage, "/primaries/failed")? == ENOUGH).then_some(());
+    wait::until("all of them to fail", DEADLINE, failing)?;
+    let first = revision(&stage)?;
+    put_component(&stage, &trapping(LONGEST + 1)?)?;
+    let is_another = || (revision(&stage).ok()? != first).then_some(());
+    wait::until("another active revision", DEADLINE, is_another)?;
+    agent.stop()?;
+    Ok(())
+}
+
 #[test]
 fn a_candidate_that_would_undo_its_own_change_never_becomes_active() -> Result<()> {
     let stage = stage()?;
