@@ -7,6 +7,7 @@ use crate::failure::LoadError;
 use crate::limits::printable;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub(crate) struct Allowed {
     seconds: u64,
 }
 
+/// The number of the signal SIGKILL.
+const KILLED: i32 = 9;
 /// The first byte of a compiler's answer: code follows, or the error.
 const CODE: u8 = 0;
 const REFUSED: u8 = 1;
@@ -64,8 +67,7 @@ impl Compiler {
         allocation: Allocation,
         allowed: Allowed,
     ) -> Result<Vec<u8>, LoadError> {
-        let failed =
-            |error: io::Error| LoadError::Invalid(format!("failed to run the compiler: {error}"));
+        let failed = |error: io::Error| LoadError::Compiler(error.to_string());
         let mut command = Command::new(&self.program);
         command.args(&self.words).arg(allocation.name()).env_clear();
         let piped = command
@@ -97,6 +99,10 @@ impl Compiler {
             Some(_) => Err(LoadError::Invalid(printable(&String::from_utf8_lossy(
                 &said[1..],
             )))),
+            // The kernel kills a process when the machine has no memory left.
+            None if child.wait().map_err(failed)?.signal() == Some(KILLED) => {
+                Err(LoadError::Compiler("it was killed".to_owned()))
+            }
             None => Err(LoadError::Invalid(
                 "the compiler process ended without a result".to_owned(),
             )),
@@ -207,5 +213,26 @@ pub fn compile(
             to.write_all(&[REFUSED])?;
             to.write_all(format!("{error:#}").as_bytes())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compiler_that_cannot_run_or_is_killed_says_nothing_about_the_component() {
+        let reason = |program: &str, words: &[&str]| {
+            let compiler = Compiler {
+                program: program.into(),
+                words: words.iter().map(Into::into).collect(),
+                seconds: 60,
+            };
+            let code = compiler.code(b"", Allocation::SmallOnDemand, compiler.patient());
+            code.unwrap_err().reason()
+        };
+        assert_eq!(reason("/no/such/program", &[]), "EngineBusy");
+        assert_eq!(reason("/bin/sh", &["-c", "kill -KILL $$"]), "EngineBusy");
+        assert_eq!(reason("/bin/sh", &["-c", "exit 1"]), "ComponentInvalid");
     }
 }

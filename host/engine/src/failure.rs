@@ -31,6 +31,9 @@ pub enum LoadError {
     /// not hasty.
     #[error("failed to load component: it takes long to compile")]
     Slow,
+    /// The compiler could not run, or the machine ended it: the component is not to blame.
+    #[error("failed to run the compiler: {0}")]
+    Compiler(String),
     /// The bytes are not a component that can be compiled.
     #[error("failed to compile component: {0}")]
     Invalid(String),
@@ -70,6 +73,7 @@ impl LoadError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::TooLarge { .. } | Self::Slow => "ComponentTooLarge",
+            Self::Compiler(_) => "EngineBusy",
             Self::Invalid(_) => "ComponentInvalid",
             Self::ImportNotGranted(_) => "ImportNotGranted",
             Self::WorldMismatch { .. } => "WorldMismatch",

@@ -1,5 +1,6 @@
 //! Asks a guest the questions of the cases that travel with its component, before a revision with it may become active.
 
+use crate::policies::load::known_reason;
 use crate::policies::swap::GRACE;
 use anyhow::{Context as _, bail};
 use serde_json::Value;
@@ -8,7 +9,7 @@ use transom_api::KnownReason;
 use transom_core::cases::{Case, Difference, difference};
 use transom_core::redact::visible::visible;
 use transom_core::rollout::history::Record;
-use transom_engine::{Engine, Guest, LogLine, travelling_cases};
+use transom_engine::{CallFailure, Engine, Guest, LogLine, travelling_cases};
 
 /// The longest that all cases of a component may take.
 const MOST: Duration = Duration::from_secs(10);
@@ -79,16 +80,28 @@ pub(crate) fn check(engine: &Engine, guest: &Guest, component: &[u8]) -> Result<
         for _ in 1..TRIES {
             answer = answer.or_else(|_| ask(guest, given, &mut Vec::new()));
         }
-        let why = match answer {
-            Ok(answer) => difference(expected, &answer).map(|differs| place(&differs)),
-            Err(error) => Some(format!("{error:#}")),
+        let (reason, why) = match answer {
+            Ok(answer) => {
+                let why = difference(expected, &answer).map(|differs| place(&differs));
+                (KnownReason::CasesFailed, why)
+            }
+            Err(error) => (reason(&error), Some(format!("{error:#}"))),
         };
         if let Some(why) = why {
             let why: String = visible(&why).chars().take(MAX_MESSAGE).collect();
-            return Err(failed(format!("case `{name}`: {why}")));
+            return Err(Failed::Refused(reason, format!("case `{name}`: {why}")));
         }
     }
     Ok(())
+}
+
+/// Why a case has no answer: a machine that has too much to do says nothing about the component.
+fn reason(error: &anyhow::Error) -> KnownReason {
+    let failure = error.downcast_ref::<CallFailure>();
+    match failure.map(|failure| known_reason(failure.reason())) {
+        Some(KnownReason::EngineBusy) => KnownReason::EngineBusy,
+        _ => KnownReason::CasesFailed,
+    }
 }
 
 /// Where an answer differs, without what it says there.

@@ -68,7 +68,9 @@ impl Gate {
             KnownReason::SignatureMissing | KnownReason::SignatureInvalid => Self::Signature,
             KnownReason::ImportNotGranted => Self::Imports,
             KnownReason::WorldMismatch => Self::Contract,
-            KnownReason::ComponentInvalid | KnownReason::ComponentTooLarge => Self::Compile,
+            KnownReason::ComponentInvalid
+            | KnownReason::ComponentTooLarge
+            | KnownReason::EngineBusy => Self::Compile,
             KnownReason::DescriptionInvalid => Self::Description,
             KnownReason::SettingsRefused => Self::Settings,
             KnownReason::CasesInvalid | KnownReason::CasesFailed => Self::Cases,

@@ -84,7 +84,7 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
     let refusal = refused.as_ref().or(result.as_ref().err());
     let incomplete = gathered.is_incomplete()
         || gathered.has_tags()
-        || refusal.is_some_and(|refusal| may_be_signed(&job, refusal));
+        || refusal.is_some_and(|refusal| may_pass(&job, refusal));
     Ran::Done(Box::new(Done {
         policy: job.name,
         number: job.number,
@@ -150,9 +150,13 @@ fn bug() -> Refusal {
     )
 }
 
-/// Whether a signature may still come to a registry, which reports nothing.
-fn may_be_signed(job: &Job, refusal: &Refusal) -> bool {
+/// Whether another load may succeed: the machine had too much to do, or a signature may still come to a registry, which
+/// reports nothing.
+fn may_pass(job: &Job, refusal: &Refusal) -> bool {
     let mut images = job.wanted.components.iter().filter_map(Location::image);
-    let unsigned = [KnownReason::SignatureMissing, KnownReason::SignatureInvalid];
-    unsigned.contains(&refusal.reason) && images.next().is_some()
+    match refusal.reason {
+        KnownReason::EngineBusy => true,
+        KnownReason::SignatureMissing | KnownReason::SignatureInvalid => images.next().is_some(),
+        _ => false,
+    }
 }
