@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use transom_api::KnownReason;
+use transom_api::reason::Class;
 
 /// One policy with its guests. A reconcile holds one revision and never mixes two.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,15 +65,22 @@ pub struct Refusal {
     pub reason: KnownReason,
     /// What is wrong, and where.
     pub message: String,
+    /// Whether the policy is loaded again although it does not change.
+    pub retried: bool,
 }
 
 impl Refusal {
     /// A refusal at the gate that the reason belongs to.
     pub fn new(reason: KnownReason, message: impl Into<String>) -> Self {
+        let gate = Gate::of(reason);
+        // Components and signatures that are not there are waited for.
+        let retried = matches!(gate, Gate::Source | Gate::Signature)
+            && !matches!(Class::of(reason), Class::Invalid | Class::Held);
         Self {
-            gate: Gate::of(reason),
+            gate,
             reason,
             message: message.into(),
+            retried,
         }
     }
 

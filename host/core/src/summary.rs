@@ -586,6 +586,15 @@ mod tests {
                 .collect();
             assert_eq!(found, [expected], "{reason:?}");
         }
+        // What is tried again counts, whatever the reason.
+        for (retried, expected) in [(true, Reconciling), (false, Stalled)] {
+            let mut entry = refusing(KnownReason::GuestTimedOut, "why");
+            let refused = entry.refused.as_mut().unwrap();
+            refused.retried = retried;
+            let status = status(&entry, None, NOW, &[]);
+            let has = |condition: &Condition| condition.kind == expected;
+            assert!(status.conditions.iter().any(has), "{retried}");
+        }
         let done = status(&entry(), None, NOW, &[]);
         assert_eq!(done.conditions.len(), 4);
     }

@@ -4,7 +4,6 @@ use super::{holds, said};
 use crate::catalogue::guest::Guest;
 use crate::catalogue::{Entry, Revision};
 use transom_api::KnownReason;
-use transom_api::reason::Class;
 use transom_api::status::{Condition, ConditionStatus, ConditionType};
 
 /// Whether the newest revision is active.
@@ -37,9 +36,9 @@ pub(super) fn tag_moved(entry: &Entry) -> Option<Condition> {
 pub(super) fn unfinished(entry: &Entry) -> Option<Condition> {
     let (kind, reason, message) = match (&entry.refused, &entry.candidate) {
         (Some(refused), _) => {
-            let kind = match Class::of(refused.reason) {
-                Class::Invalid | Class::Held => ConditionType::Stalled,
-                _ => ConditionType::Reconciling,
+            let kind = match refused.retried {
+                true => ConditionType::Reconciling,
+                false => ConditionType::Stalled,
             };
             (kind, refused.reason, &refused.message)
         }

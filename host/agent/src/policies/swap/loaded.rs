@@ -4,6 +4,7 @@ use super::{Newest, Swap};
 use crate::policies::active::Changes;
 use crate::policies::loads::Done;
 use std::sync::Arc;
+use transom_core::catalogue::Refusal;
 
 impl Swap {
     /// Waits for the next policy that was loaded or refused.
@@ -48,11 +49,15 @@ impl Swap {
         if let Some(restored) = done.restored {
             changes.extend(self.restore(&name, restored));
         }
-        match done.result {
+        let retried = |refusal: Refusal| Refusal {
+            retried: refusal.retried || done.incomplete,
+            ..refusal
+        };
+        match done.result.map_err(retried) {
             Ok(loaded) => {
                 let loaded = Arc::new(loaded);
                 changes.extend(self.take_loaded(&name, loaded));
-                if let Some(refusal) = done.refused {
+                if let Some(refusal) = done.refused.map(retried) {
                     changes.extend(self.refuse(&name, refusal, !unread_before));
                 }
             }
