@@ -53,6 +53,7 @@ mod others;
 mod plan;
 mod policies;
 mod races;
+mod revisions;
 mod rights;
 mod rollout;
 mod rows;

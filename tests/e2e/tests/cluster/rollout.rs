@@ -18,7 +18,7 @@ const NAME: &str = "external-managed-kubeconfig";
 const APPROVAL: &str = include_str!("../../../../host/deploy/approval.yaml");
 /// What the tests add to the objects of the policy.
 const TEAM: &str = "example.com/team";
-const REVISION: (&str, &str) = ("apps/v1", "ControllerRevision");
+pub(crate) const REVISION: (&str, &str) = ("apps/v1", "ControllerRevision");
 
 impl Stage {
     /// A user who may change policies and, if told so, approve.
@@ -104,7 +104,7 @@ impl Stage {
     }
 
     /// Waits until the candidate stands where it waits for approval; returns the digest to approve.
-    async fn approvable(&self, but: &str) -> Result<String> {
+    pub(crate) async fn approvable(&self, but: &str) -> Result<String> {
         let status = self
             .wait_for_status("a candidate to approve", |status| {
                 let digest = status["candidate"]["approve"].as_str();
@@ -116,13 +116,13 @@ impl Stage {
     }
 
     /// Waits until so many ManagedClusters have a taint.
-    async fn wait_for_tainted(&self, count: usize) -> Result<()> {
+    pub(crate) async fn wait_for_tainted(&self, count: usize) -> Result<()> {
         let tainted = async || Ok((self.tainted().await? == count).then_some(()));
         wait::until(&format!("{count} tainted clusters"), DEADLINE, tainted).await
     }
 
     /// Waits until the Secret of a HostedCluster has this team, or none.
-    async fn wait_for_team(&self, name: &str, team: Option<&str>) -> Result<()> {
+    pub(crate) async fn wait_for_team(&self, name: &str, team: Option<&str>) -> Result<()> {
         wait::until("the team of a Secret", DEADLINE, async || {
             let secret = self.get(SECRET, Some(&home(name)), OUTPUT).await?;
             let Some(secret) = secret else {

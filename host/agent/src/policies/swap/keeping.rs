@@ -3,7 +3,7 @@
 //! says so, too.
 
 use super::Swap;
-use super::rollout::Passed;
+use super::rollout::{Passed, Pending};
 use crate::policies::active::Changes;
 use crate::policies::load::Loaded;
 use crate::policies::revisions::Note;
@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use transom_api::KnownReason;
 use transom_api::policy::RolloutSpec;
+use transom_core::backoff;
 use transom_core::digest::Digest;
 use transom_core::plan::WriteFailure;
 use transom_core::rollout::Candidate;
@@ -232,16 +233,21 @@ impl Swap {
         changes
     }
 
-    /// Has what was not kept written again after a while. A candidate that was to become active by it is tried again by
-    /// then, and shows why it waits.
+    /// Has what was not kept written again after a while. A candidate that was to become active by it is tried again after
+    /// a while, too, and shows why it waits.
     fn unkept(&mut self, policy: &Arc<str>, Unkept { failure, delay }: Unkept) -> Changes {
-        let again = Instant::now() + delay;
-        let passed = self.try_again(policy, again);
+        let now = Instant::now();
+        let passed = self.try_again(policy, now);
+        if let Some(pending) = self.pending(policy).filter(|_| passed) {
+            let delay = backoff::delay_ms(pending.unkept, u64::from(pending.unkept));
+            pending.due = Some(now + Duration::from_millis(delay));
+            pending.unkept += 1;
+        }
         // Whoever leads keeps it.
         if failure.reason == KnownReason::NotLeading {
             return Changes::new();
         }
-        self.notes.entry(Arc::clone(policy)).or_insert(again);
+        self.notes.entry(Arc::clone(policy)).or_insert(now + delay);
         telemetry::tell(&Signal::Unreadable {
             place: format!("the revisions of {policy}"),
             reason: failure.reason,
@@ -266,8 +272,11 @@ impl Swap {
     /// Has a candidate tried again that passed, and is not active yet: its plan may be another one by then. Returns whether
     /// there is one.
     fn try_again(&mut self, name: &Arc<str>, at: Instant) -> bool {
-        let newest = self.newest.get_mut(name);
-        let pending = newest.and_then(|newest| newest.pending.as_mut());
-        pending.is_some_and(|pending| pending.try_again(at))
+        self.pending(name)
+            .is_some_and(|pending| pending.try_again(at))
+    }
+
+    fn pending(&mut self, name: &Arc<str>) -> Option<&mut Pending> {
+        self.newest.get_mut(name)?.pending.as_mut()
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Pending {
     pub(super) running: Option<Running>,
     /// Once it passed all gates and is only to be kept as the active one.
     pub(super) passed: Option<Passed>,
+    /// How often it passed and was not kept.
+    pub(super) unkept: u32,
 }
 
 /// What a candidate that passed all gates takes with it.
@@ -140,7 +142,10 @@ impl Swap {
     /// Refuses a candidate at the gate where it stands.
     pub(super) fn refuse_candidate(&mut self, name: &Arc<str>, candidate: Candidate) -> Changes {
         let message = candidate.message.clone();
-        let refusal = Refusal::new(candidate.reason, message).at(candidate.gate);
+        let refusal = Refusal {
+            retried: false,
+            ..Refusal::new(candidate.reason, message).at(candidate.gate)
+        };
         let mut changes = self.refuse(name, refusal, true);
         changes.extend(self.change(|known| {
             known.catalogue = known.catalogue.refused_at(candidate);
@@ -158,6 +163,7 @@ impl Swap {
             due: Some(Instant::now()),
             running: None,
             passed: None,
+            unkept: 0,
         });
         let reason = KnownReason::Trying;
         let candidate = Candidate {
