@@ -98,6 +98,8 @@ pub struct Trial {
     pub active_faults: usize,
     /// Why the trial says nothing, as when a primary could not be read.
     pub incomplete: Option<(KnownReason, String)>,
+    /// Whether it took longer than a trial may.
+    pub late: bool,
 }
 
 impl Trial {
@@ -111,6 +113,7 @@ impl Trial {
             unsettled: Vec::new(),
             active_faults: 0,
             incomplete: Some((reason, why.to_owned())),
+            late: false,
         }
     }
 }
@@ -557,6 +560,7 @@ mod tests {
             unsettled: Vec::new(),
             active_faults: 0,
             incomplete: None,
+            late: false,
         }
     }
 }

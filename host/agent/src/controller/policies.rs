@@ -206,8 +206,11 @@ impl Controller {
             self.leading.clone().gained().await;
             let trial = tokio::time::timeout(TRIAL, self.trial(Arc::clone(&due.loaded)));
             let why = "the trial took longer than ten minutes";
-            let trial = trial.await;
-            trial.unwrap_or_else(|_| failed(KnownReason::GuestTimedOut, why))
+            let late = || Trial {
+                late: true,
+                ..Trial::failed(&policy, KnownReason::GuestTimedOut, why)
+            };
+            trial.await.unwrap_or_else(|_| (late(), None))
         };
         let trial = AssertUnwindSafe(trial).catch_unwind();
         let trial = tokio::select! {

@@ -276,6 +276,7 @@ impl Controller {
             unsettled: Vec::new(),
             active_faults,
             incomplete,
+            late: false,
         }
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Pending {
     pub(super) passed: Option<Passed>,
     /// How often it passed and was not kept.
     pub(super) unkept: u32,
+    /// How often in a row its trial took too long.
+    pub(super) late: u32,
 }
 
 /// What a candidate that passed all gates takes with it.
@@ -164,6 +166,7 @@ impl Swap {
             running: None,
             passed: None,
             unkept: 0,
+            late: 0,
         });
         let reason = KnownReason::Trying;
         let candidate = Candidate {

@@ -16,8 +16,10 @@ use transom_core::rollout::{self, Approved, Candidate, Probation, Trial, Verdict
 
 /// How often a candidate that waits is compared with the live objects again.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How many trials run at once.
+/// How many trials run at once; of candidates whose last trial took too long, one.
 const AT_ONCE: usize = 2;
+/// How often the wait before the next trial is doubled at most, for a candidate whose trials take too long.
+const DOUBLED: u32 = 5;
 
 /// A trial that runs.
 pub(super) struct Running {
@@ -74,20 +76,21 @@ impl Swap {
     pub(crate) fn due(&mut self, running: usize) -> Vec<Due> {
         let now = Instant::now();
         let room = AT_ONCE.saturating_sub(running);
-        let mut due: Vec<_> = (self.newest.iter_mut())
+        let mut pending = self.newest.values().filter_map(|one| one.pending.as_ref());
+        let late_runs = pending.any(|one| one.late > 0 && one.running.is_some());
+        let due: Vec<_> = (self.newest.iter_mut())
             .filter_map(|(name, newest)| {
                 let approval = newest.approval();
                 let pending = newest.pending.as_mut()?;
                 let waits = pending.running.is_none();
                 let at = pending.due.filter(|at| *at <= now && waits)?;
-                Some((at, Arc::clone(name), approval, pending))
+                let late = pending.late > 0;
+                Some((at, late, (Arc::clone(name), approval, pending)))
             })
             .collect();
-        due.sort_by_key(|(at, ..)| *at);
-        let taken = due.into_iter().take(room);
         let numbers = &mut self.number;
-        taken
-            .map(|(_, policy, approval, pending)| {
+        in_turn(due, room, late_runs)
+            .map(|(policy, approval, pending)| {
                 *numbers += 1;
                 let (end, outdated) = oneshot::channel();
                 pending.running = Some(Running {
@@ -124,6 +127,11 @@ impl Swap {
             return Changes::new();
         };
         pending.running = None;
+        pending.late = if tried.trial.late {
+            pending.late + 1
+        } else {
+            0
+        };
         let revision = Arc::clone(&pending.loaded.revision);
         let verdict = rollout::verdict(&revision, &tried.trial, &tried.approved);
         let stands = |gate, reason, message, trial| Candidate {
@@ -144,8 +152,7 @@ impl Swap {
                 self.keep_passed(&revision, tried)
             }
             Verdict::Wait(gate, reason, message) => {
-                let wait = if outdated { Duration::ZERO } else { AGAIN };
-                pending.due = Some(Instant::now() + wait);
+                pending.due = Some(Instant::now() + again(pending.late, outdated));
                 let candidate = stands(gate, reason, message, tried.trial);
                 self.waits(&tried.policy, candidate)
             }
@@ -181,5 +188,54 @@ impl Swap {
         }
         self.note(&name);
         Changes::new()
+    }
+}
+
+/// How long a candidate waits for its next trial, after so many trials in a row that took too long; not at all when its
+/// approval changed meanwhile.
+fn again(late: u32, outdated: bool) -> Duration {
+    match outdated {
+        true => Duration::ZERO,
+        false => AGAIN * 2u32.pow(late.min(DOUBLED)),
+    }
+}
+
+/// The candidates that are tried now, of those that are due since some time: the one that waited longest first. Of those
+/// whose last trial took too long only one at a time, so that they hold up no other one. `late_runs`: one of them runs.
+fn in_turn<T>(
+    mut due: Vec<(Instant, bool, T)>,
+    room: usize,
+    mut late_runs: bool,
+) -> impl Iterator<Item = T> {
+    due.sort_by_key(|(at, ..)| *at);
+    due.retain(|(_, late, _)| !late || !std::mem::replace(&mut late_runs, true));
+    due.into_iter().take(room).map(|(.., candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_whose_trials_take_too_long_leave_a_place_to_others() {
+        let now = Instant::now();
+        let due = |all: &[(u64, bool)]| {
+            let one = |(index, (since, late)): (usize, &(u64, bool))| {
+                (now - Duration::from_secs(*since), *late, index)
+            };
+            all.iter().enumerate().map(one).collect::<Vec<_>>()
+        };
+        let taken = |all: &[(u64, bool)], room, late_runs| {
+            in_turn(due(all), room, late_runs).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            taken(&[(1, false), (3, false), (2, false)], 2, false),
+            [1, 2]
+        );
+        assert_eq!(taken(&[(9, true), (8, true), (1, false)], 2, false), [0, 2]);
+        assert_eq!(taken(&[(9, true), (1, false)], 1, true), [1]);
+        assert!(taken(&[(9, true)], 1, true).is_empty());
+        assert_eq!((again(0, false), again(9, true)), (AGAIN, Duration::ZERO));
+        assert_eq!((again(1, false), again(40, false)), (AGAIN * 2, AGAIN * 32));
     }
 }
