@@ -12,8 +12,7 @@ use guest::Guest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use transom_api::KnownReason;
-use transom_api::reason::Class;
+use transom_api::{KnownReason, reason::Class};
 
 /// One policy with its guests. A reconcile holds one revision and never mixes two.
 #[derive(Clone, Debug, PartialEq)]

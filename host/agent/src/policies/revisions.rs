@@ -60,6 +60,8 @@ pub(crate) struct Note {
     pub(super) barred: Vec<(Record, String)>,
     /// How many revisions are kept.
     pub(super) keep: u32,
+    /// Whether the policy is gone, and all its revisions with it.
+    pub(super) gone: bool,
 }
 
 impl Components {
@@ -68,11 +70,15 @@ impl Components {
         self.revisions.is_some()
     }
 
-    /// The kept revisions of a policy; `None` when none are kept anywhere.
+    /// The kept revisions of a policy with this uid, if it is an object; `None` when none are kept anywhere.
     ///
     /// # Errors
     /// When they cannot be read.
-    pub(super) async fn history(&self, policy: &str) -> Result<Option<History>, Unread> {
+    pub(super) async fn history(
+        &self,
+        policy: &str,
+        uid: Option<&str>,
+    ) -> Result<Option<History>, Unread> {
         let Some(revisions) = &self.revisions else {
             return Ok(None);
         };
@@ -85,7 +91,7 @@ impl Components {
         }
         let known = revisions.known();
         let history = known.as_ref().and_then(|known| known.get(policy).cloned());
-        Ok(Some(history.unwrap_or_default()))
+        Ok(Some(history.unwrap_or_default().of_object(uid)))
     }
 
     /// Has the histories listed anew.
@@ -140,27 +146,27 @@ impl Components {
         };
         let namespace = &revisions.namespace;
         let unread = |reason, message| WriteFailure { reason, message };
-        let policy = &*note.policy;
-        let mut history = match anew {
+        let (policy, uid) = (&*note.policy, note.uid.as_deref());
+        let mut history = match anew || note.gone {
             true => {
                 let objects = self.kept_objects(namespace, (POLICY, policy)).await;
                 let objects = objects.map_err(|one| unread(one.reason, one.message))?;
-                History::of(policy, &objects.unwrap_or_default())
+                History::of(policy, &objects.unwrap_or_default()).of_object(uid)
             }
             false => {
-                let history = self.history(policy).await;
+                let history = self.history(policy, uid).await;
                 let history = history.map_err(|one| unread(one.reason, one.message))?;
                 history.unwrap_or_default()
             }
         };
-        let place = Place {
-            namespace,
-            uid: note.uid.as_deref(),
-        };
+        let place = Place { namespace, uid };
         // First what may not become active again: an end in the middle must not forget that.
         let barred = note.barred.iter();
-        let barred = barred.flat_map(|(record, why)| history.bar(record, why, place));
-        let mut plans = vec![barred.collect::<Vec<Step>>()];
+        let barred = barred.flat_map(|(record, why)| history.bar(record, why, place, note.keep));
+        let mut plans = vec![match note.gone {
+            true => history.delete(namespace),
+            false => barred.collect::<Vec<Step>>(),
+        }];
         let active = history.active().map(|active| active.id);
         let is_kept = active.is_some() && active == note.active.last().map(|last| last.id);
         let mut records = note.active.iter().filter(|_| !is_kept);

@@ -58,6 +58,8 @@ pub(crate) struct Swap {
     recalled: BTreeSet<Arc<str>>,
     /// The policies whose history may not say yet what is to be kept, and when to write it.
     notes: BTreeMap<Arc<str>, Instant>,
+    /// The policies that are gone, and whose revisions are still kept.
+    gone: BTreeSet<Arc<str>>,
     /// The policies whose active revision is new.
     probations: BTreeMap<Arc<str>, Probation>,
 }
@@ -113,6 +115,7 @@ impl Swap {
             bars: BTreeMap::new(),
             recalled: BTreeSet::new(),
             notes: BTreeMap::new(),
+            gone: BTreeSet::new(),
             probations: BTreeMap::new(),
         }
     }
@@ -216,7 +219,13 @@ impl Swap {
         by_name: &BTreeMap<Arc<str>, Vec<Written>>,
     ) -> Changes {
         let mut changes = Changes::new();
-        for name in self.names(|name, _| !by_name.contains_key(name)) {
+        // An object that was made anew is another policy.
+        let is_gone = |_: &Arc<str>, newest: &Newest, now: Option<&Vec<Written>>| {
+            now.is_none_or(|now| self.uid(now) != self.uid(&newest.written))
+        };
+        for name in self.names(|name, newest| is_gone(name, newest, by_name.get(name))) {
+            let uid = self.newest.get(&name);
+            let uid = uid.and_then(|newest| self.uid(&newest.written).map(str::to_owned));
             let Some(newest) = self.newest.get_mut(&name) else {
                 continue;
             };
@@ -224,11 +233,7 @@ impl Swap {
             let Some(place) = places.find(|place| found.unread_at(place).is_some()) else {
                 self.newest.remove(&name);
                 self.good.remove(&name);
-                self.histories.remove(&name);
-                self.bars.remove(&name);
-                self.notes.remove(&name);
-                self.recalled.remove(&name);
-                self.loads.components().forget_history(&name);
+                self.forget_kept(&name, uid.as_deref());
                 self.probations.remove(&name);
                 self.loads.cancel(&name);
                 changes.extend(self.change(|known| {

@@ -63,6 +63,11 @@ impl Wanted {
         self.components.iter().chain(&self.companions)
     }
 
+    /// The uid of the policy, if it is an object.
+    pub(super) fn uid(&self) -> Option<&str> {
+        self.uid.as_deref()
+    }
+
     /// Who names a component.
     pub(super) fn asker(&self, component: &Location) -> Asker<'_> {
         Asker {

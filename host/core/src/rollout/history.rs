@@ -2,23 +2,18 @@
 //! number is active, unless it is barred; one with number 0 never was.
 
 mod patch;
+mod record;
 
-use crate::catalogue::Revision;
 use crate::digest::Digest;
 use crate::object::Object;
 use crate::plan::Step;
-use crate::policy::Policy;
-use crate::policy::check;
-use crate::policy::manifest::{Manifest, PolicyError};
 use crate::projection::path;
-use crate::reference::ObjectRef;
-use crate::rollout::{Probation, identity, short};
+use crate::rollout::Probation;
 pub use patch::{leaves, merge_patch};
+pub use record::Record;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use transom_api::policy::PolicySpec;
-use transom_api::{API_VERSION, KIND, labels};
+use transom_api::labels;
 
 /// Group and version of the objects.
 pub const OBJECT_API_VERSION: &str = "apps/v1";
@@ -26,165 +21,6 @@ pub const OBJECT_API_VERSION: &str = "apps/v1";
 pub const OBJECT_KIND: &str = "ControllerRevision";
 /// Maximum length of a message that is kept, in bytes.
 const MESSAGE: usize = 1024;
-
-/// One kept revision.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Record {
-    /// Name of its policy.
-    pub policy: String,
-    /// Digest of the revision.
-    pub id: Digest,
-    /// The larger, the later it became active; 0 when it never was.
-    pub number: i64,
-    /// The policy's `spec`, as it was.
-    pub spec: Arc<PolicySpec>,
-    /// Digest of the component that decides what to write.
-    pub decide: String,
-    /// Digest of the component that decides when to reconcile.
-    pub trigger: Option<String>,
-    /// Why it may not become active again.
-    pub barred: Option<String>,
-    /// When it was first kept.
-    pub created: Option<String>,
-    /// What is watched since it became active.
-    pub probation: Option<Probation>,
-    /// The object's version; empty for one that is not kept yet.
-    version: String,
-}
-
-impl Record {
-    /// The record of a revision.
-    pub fn of(revision: &Revision) -> Self {
-        Self {
-            policy: revision.policy.name.to_string(),
-            id: revision.id(),
-            number: 0,
-            spec: Arc::clone(&revision.policy.spec),
-            decide: revision.decide.digest.to_string(),
-            trigger: (revision.trigger.as_ref()).map(|guest| guest.digest.to_string()),
-            barred: None,
-            created: None,
-            probation: None,
-            version: String::new(),
-        }
-    }
-
-    /// The record in an object; `None` if it is not one of ours, or was changed.
-    pub fn read(object: &Object) -> Option<Self> {
-        if (object.reference.kind.as_str(), object.deleting()) != (OBJECT_KIND, false) {
-            return None;
-        }
-        let text = |pointer: &str| Some(object.body.pointer(pointer)?.as_str()?.to_owned());
-        let spec: PolicySpec =
-            serde_json::from_value(object.body.pointer("/data/spec")?.clone()).ok()?;
-        let decide = text("/data/components/decide")?;
-        let trigger = text("/data/components/trigger");
-        Some(Self {
-            policy: object.label(labels::POLICY)?.to_owned(),
-            id: id(&identity(&spec), &decide, trigger.as_deref()),
-            number: object.body.get("revision")?.as_i64()?,
-            spec: Arc::new(spec),
-            decide,
-            trigger,
-            barred: object.annotation(labels::BARRED).map(str::to_owned),
-            created: object.meta("creationTimestamp").map(str::to_owned),
-            probation: (object.annotation(labels::PROBATION))
-                .and_then(|text| serde_json::from_str(text).ok()),
-            version: object.version.clone(),
-        })
-        .filter(|record| object.reference.name == record.name())
-    }
-
-    /// The policy of the revision.
-    ///
-    /// # Errors
-    /// When this agent no longer takes such a policy.
-    pub fn policy(&self) -> Result<Policy, PolicyError> {
-        check::policy(Manifest {
-            name: self.policy.clone(),
-            spec: (*self.spec).clone(),
-        })
-    }
-
-    /// The `spec`, with the digests that the components had, so that it is this revision whatever lies at their places now.
-    pub fn pinned(&self) -> Value {
-        let mut spec = json!(&*self.spec);
-        for (guest, digest) in [
-            ("decide", Some(&self.decide)),
-            ("trigger", self.trigger.as_ref()),
-        ] {
-            let place = spec.pointer_mut(&format!("/guests/{guest}"));
-            if let (Some(place), Some(digest)) = (place, digest) {
-                place["digest"] = json!(digest);
-            }
-        }
-        spec
-    }
-
-    /// The name of the object.
-    pub fn name(&self) -> String {
-        format!("{}-{}", self.policy, short(&self.id))
-    }
-
-    fn reference(&self, namespace: &str) -> ObjectRef {
-        ObjectRef::local(
-            OBJECT_API_VERSION,
-            OBJECT_KIND,
-            Some(namespace),
-            &self.name(),
-        )
-    }
-
-    /// The whole object. It goes with the policy object if there is one.
-    fn object(&self, namespace: &str, uid: Option<&str>) -> Object {
-        let reference = self.reference(namespace);
-        let owner = uid.map(|uid| {
-            json!([{"apiVersion": API_VERSION, "kind": KIND, "name": self.policy, "uid": uid}])
-        });
-        let mut body = json!({
-            "apiVersion": OBJECT_API_VERSION,
-            "kind": OBJECT_KIND,
-            "metadata": {
-                "name": reference.name,
-                "namespace": namespace,
-                "labels": {
-                    labels::MANAGED_BY: labels::MANAGER,
-                    labels::POLICY: self.policy,
-                },
-            },
-            "revision": self.number,
-            "data": {
-                "spec": &*self.spec,
-                "components": {"decide": self.decide},
-            },
-        });
-        let mut set = |at: &str, field: &str, value: Option<Value>| {
-            if let (Some(place), Some(value)) = (body.pointer_mut(at), value) {
-                place[field] = value;
-            }
-        };
-        set("/metadata", "ownerReferences", owner);
-        let barred = self
-            .barred
-            .as_ref()
-            .map(|why| (labels::BARRED, why.clone()));
-        let probation = self.probation.map(|one| (labels::PROBATION, one.text()));
-        let annotations: BTreeMap<_, _> = barred.into_iter().chain(probation).collect();
-        let annotations = Some(annotations).filter(|all| !all.is_empty());
-        set(
-            "/metadata",
-            "annotations",
-            annotations.map(|all| json!(all)),
-        );
-        let trigger = self.trigger.as_ref().map(|digest| json!(digest));
-        set("/data/components", "trigger", trigger);
-        Object {
-            reference,
-            version: String::new(),
-            body,
-        }
-    }
-}
 
 /// The digest of a revision.
 pub(super) fn id(identity: &Digest, decide: &str, trigger: Option<&str>) -> Digest {
@@ -222,6 +58,16 @@ impl History {
         }
         let ordered = |(policy, records)| (policy, Self::ordered(records));
         by_policy.into_iter().map(ordered).collect()
+    }
+
+    /// Without the records of an earlier policy object of the same name, which go with that. `uid` is that of the present
+    /// one; `None` for a policy that is no object.
+    #[must_use]
+    pub fn of_object(mut self, uid: Option<&str>) -> Self {
+        let is_other = |owner: &str| uid.is_some_and(|uid| uid != owner);
+        self.records
+            .retain(|record| !record.owner.as_deref().is_some_and(is_other));
+        self
     }
 
     fn ordered(mut records: Vec<Record>) -> Self {
@@ -289,19 +135,32 @@ impl History {
                 .object(place.namespace, place.uid),
             },
         }];
-        let keep = usize::try_from(keep).unwrap_or(usize::MAX).max(2);
-        let others = self.records.iter().filter(|one| one.id != record.id);
-        steps.extend(others.skip(keep - 1).map(|one| Step::Delete {
-            reference: one.reference(place.namespace),
-            version: one.version.clone(),
-            uid: String::new(),
-            why: "the history is full".to_owned(),
-        }));
+        steps.extend(self.surplus(record, true, place, keep));
         steps
     }
 
-    /// The steps that bar a revision from becoming active, and say why.
-    pub fn bar(&self, record: &Record, why: &str, place: Place<'_>) -> Vec<Step> {
+    /// The steps that make room for a record: the oldest beyond `keep` go, of those that were active or of those that never
+    /// were.
+    fn surplus(&self, record: &Record, active: bool, place: Place<'_>, keep: u32) -> Vec<Step> {
+        let keep = usize::try_from(keep).unwrap_or(usize::MAX).max(2);
+        let others = self.records.iter();
+        let others = others.filter(|one| one.id != record.id && (one.number > 0) == active);
+        others
+            .skip(keep - 1)
+            .map(|one| one.delete(place.namespace, "the history is full"))
+            .collect()
+    }
+
+    /// The steps that remove all records.
+    pub fn delete(&self, namespace: &str) -> Vec<Step> {
+        let all = self.records.iter();
+        all.map(|one| one.delete(namespace, "its policy is gone"))
+            .collect()
+    }
+
+    /// The steps that bar a revision from becoming active, and say why; and remove the oldest beyond `keep` that never were
+    /// active.
+    pub fn bar(&self, record: &Record, why: &str, place: Place<'_>, keep: u32) -> Vec<Step> {
         let why = why
             .get(..why.floor_char_boundary(MESSAGE))
             .unwrap_or_default();
@@ -310,13 +169,17 @@ impl History {
         match self.find(&record.id) {
             Some(known) if known.barred.is_some() => Vec::new(),
             Some(known) => vec![patch(known, place, vec![(path, json!(why))])],
-            None => vec![Step::Create {
-                desired: Record {
+            None => {
+                let barred = Record {
                     barred: Some(why.to_owned()),
                     ..record.clone()
-                }
-                .object(place.namespace, place.uid),
-            }],
+                };
+                let mut steps = vec![Step::Create {
+                    desired: barred.object(place.namespace, place.uid),
+                }];
+                steps.extend(self.surplus(record, false, place, keep));
+                steps
+            }
         }
     }
 }
@@ -338,7 +201,10 @@ fn patch(record: &Record, place: Place<'_>, fields: Vec<(String, Value)>) -> Ste
 mod tests {
     use super::*;
     use crate::policy::manifest;
+    use crate::rollout::identity;
     use crate::sample::kubeconfig_manifest;
+    use std::sync::Arc;
+    use transom_api::policy::PolicySpec;
 
     const PLACE: Place<'_> = Place {
         namespace: "transom",
@@ -360,6 +226,7 @@ mod tests {
             barred: None,
             created: None,
             probation: None,
+            owner: None,
             version: String::new(),
         }
     }
@@ -462,11 +329,11 @@ mod tests {
             apply(&mut objects, steps);
         }
         for (settings, why) in [(2, "it trapped"), (7, "two answers")] {
-            let steps = History::of("external", &objects).bar(&record(settings), why, PLACE);
+            let steps = History::of("external", &objects).bar(&record(settings), why, PLACE, 10);
             apply(&mut objects, steps);
         }
         let history = History::of("external", &objects);
-        assert!(history.bar(&record(2), "again", PLACE).is_empty());
+        assert!(history.bar(&record(2), "again", PLACE, 10).is_empty());
         let barred = |settings: i64| history.find(&record(settings).id).unwrap().barred.clone();
         assert_eq!(barred(2).as_deref(), Some("it trapped"));
         assert_eq!(barred(7).as_deref(), Some("two answers"));
@@ -482,7 +349,7 @@ mod tests {
             let steps = history(&objects).activate(&record(settings), PLACE, 10);
             apply(&mut objects, steps);
         }
-        let steps = history(&objects).bar(&record(3), "it trapped", PLACE);
+        let steps = history(&objects).bar(&record(3), "it trapped", PLACE, 10);
         apply(&mut objects, steps);
         let kept = history(&objects);
         assert_eq!(kept.active().map(|one| one.id), Some(record(2).id));
@@ -494,6 +361,45 @@ mod tests {
         let kept = history(&objects);
         assert_eq!(kept.active().map(|one| one.number), Some(4));
         assert_eq!(kept.previous().map(|one| one.id), Some(record(2).id));
+    }
+
+    #[test]
+    fn bars_push_out_the_oldest_bars_and_no_revision_that_was_active() {
+        let mut objects = Vec::new();
+        let history = |objects: &[Object]| History::of("external", objects);
+        for settings in [1, 2] {
+            let steps = history(&objects).activate(&record(settings), PLACE, 2);
+            apply(&mut objects, steps);
+        }
+        for (index, settings) in [11, 12, 13].into_iter().enumerate() {
+            let steps = history(&objects).bar(&record(settings), "two answers", PLACE, 2);
+            apply(&mut objects, steps);
+            let last = objects.last_mut().unwrap();
+            let time = format!("2026-01-01T00:00:{index:02}Z");
+            last.body["metadata"]["creationTimestamp"] = json!(time);
+        }
+        let kept: Vec<_> = history(&objects)
+            .records()
+            .iter()
+            .map(|one| one.id)
+            .collect();
+        let expected = [2, 1, 13, 12].map(|settings| record(settings).id);
+        assert_eq!(kept, expected);
+        // Another active revision pushes out one that was active.
+        let steps = history(&objects).activate(&record(3), PLACE, 2);
+        apply(&mut objects, steps);
+        assert!(history(&objects).find(&record(13).id).is_some());
+        assert!(history(&objects).find(&record(1).id).is_none());
+    }
+
+    #[test]
+    fn records_of_an_earlier_object_of_the_same_name_do_not_count() {
+        let mut objects = Vec::new();
+        let steps = History::default().activate(&record(1), PLACE, 10);
+        apply(&mut objects, steps);
+        let of = |uid| History::of("external", &objects).of_object(uid);
+        assert!(of(PLACE.uid).active().is_some() && of(None).active().is_some());
+        assert!(of(Some("other")).records().is_empty());
     }
 
     #[test]

@@ -96,6 +96,7 @@ fn a_candidate_that_cannot_be_kept_says_so_and_a_replaced_one_is_never_kept() ->
     on_stage(async |stage| {
         stage.ready("one", true).await?;
         stage.install_policies().await?;
+        let owner = stage.person("owner", true).await?;
         let agent = stage.start_agent(&["--policy-objects", "--lease-namespace", HOME])?;
         stage.wait_for_right("one", 6443).await?;
         let first = async || Ok((stage.revisions(NAME).await?.len() == 1).then_some(()));
@@ -111,7 +112,7 @@ fn a_candidate_that_cannot_be_kept_says_so_and_a_replaced_one_is_never_kept() ->
             .patch(POLICY, None, NAME, team("b", "Preview"))
             .await?;
         let digest = stage.approvable("").await?;
-        let approved = |digest: Value| json!({"metadata": {"annotations": {"transom.dev/approved": digest, "transom.dev/approved-by": "system:admin"}}});
+        let approved = |digest: Value| json!({"metadata": {"annotations": {"transom.dev/approved": digest, "transom.dev/approved-by": owner.name()}}});
         let approve = || stage.patch(POLICY, None, NAME, approved(json!(digest)));
         approve().await?;
         stage.wait_for_unkept().await?;
@@ -184,7 +185,11 @@ fn a_rollback_that_was_not_kept_is_kept_once_the_agent_leads_again() -> Result<(
             Ok(why.clone())
         };
         wait::until("the bar of the failed revision", DEADLINE, barred).await?;
-        ensure!(stage.status_of_taints().await?["candidate"]["reason"] == "RolledBack");
+        let rolled_back = async || {
+            let status = stage.status_of_taints().await?;
+            Ok((status["candidate"]["reason"] == "RolledBack").then_some(()))
+        };
+        wait::until("what became of it", DEADLINE, rolled_back).await?;
         stage.wait_for_tainted(2).await?;
         agent.stop()?;
         Ok(())

@@ -22,7 +22,7 @@ pub(crate) const REVISION: (&str, &str) = ("apps/v1", "ControllerRevision");
 
 impl Stage {
     /// A user who may change policies and, if told so, approve.
-    async fn person(&self, name: &str, approves: bool) -> Result<User> {
+    pub(crate) async fn person(&self, name: &str, approves: bool) -> Result<User> {
         let user = self.cluster.user(name, &[])?;
         let group = "rbac.authorization.k8s.io";
         let mut rules = vec![

@@ -274,7 +274,7 @@ fn a_candidate_that_fails_where_the_active_revision_does_becomes_active() -> Res
     }
     put_component(&stage, &failing()?)?;
     let agent = watch(&stage, "log")?;
-    let failing = || (status(&stage, "/primaries/failed")? == ENOUGH).then_some(());
+    let failing = || (status(&stage, "/counts/failed")? == ENOUGH).then_some(());
     wait::until("all of them to fail", DEADLINE, failing)?;
     let first = revision(&stage)?;
     put_component(&stage, &trapping(LONGEST + 1)?)?;
@@ -459,6 +459,29 @@ fn every_change_is_tried_and_a_revision_is_kept_once() -> Result<()> {
         !output.status.success() && told.contains("digest: sha256:"),
         "{told}"
     );
+    Ok(())
+}
+
+#[test]
+fn a_policy_that_is_written_again_does_not_have_the_revisions_of_the_one_before() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    wait_for_taints(&stage, "a", 1)?;
+    put_component(&stage, &failing()?)?;
+    wait_for_taints(&stage, "a", 0)?;
+    let count = |count: usize| {
+        // The command fails when nothing is kept.
+        let counted = || (history(&stage).map_or(0, |all| all.len()) == count).then_some(());
+        wait::until(&format!("{count} revisions"), DEADLINE, counted)
+    };
+    count(2)?;
+    fs::remove_dir_all(stage.policies.join(POLICY))?;
+    count(0)?;
+    put_component(&stage, &program::component("taints")?)?;
+    put_policy(&stage, "")?;
+    wait_for_taints(&stage, "a", 1)?;
+    count(1)?;
+    agent.stop()?;
     Ok(())
 }
 

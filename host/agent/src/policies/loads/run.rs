@@ -21,7 +21,7 @@ pub(super) async fn read(components: Components, mut job: Job) -> Ran {
     job.pulls |= job.gathered.is_none();
     if job.recalls {
         job.recalls = false;
-        match components.history(&job.name).await {
+        match components.history(&job.name, job.wanted.uid()).await {
             Ok(history) => job.history = history,
             // Without the history it is not known what may be active.
             Err(unread) => return unrecalled(job, Refusal::new(unread.reason, unread.message)),

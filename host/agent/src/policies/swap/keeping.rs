@@ -55,9 +55,18 @@ impl Swap {
 
     /// What is to be kept about a policy now: what works, what is to become active, and what is barred.
     fn note_of(&self, name: &Arc<str>) -> Option<Note> {
+        let note = Note {
+            policy: Arc::clone(name),
+            uid: None,
+            active: Vec::new(),
+            barred: Vec::new(),
+            keep: RolloutSpec::default().history,
+            gone: true,
+        };
+        if self.gone.contains(name) {
+            return Some(note);
+        }
         let newest = self.newest.get(name).filter(|_| self.rolls_out)?;
-        let of_server = matches!(self.source, Source::Given(_));
-        let uid = newest.written.first().and_then(Written::uid);
         let keep = newest.policy.as_ref().map(|one| one.spec.rollout.history);
         let good = self.good.get(name).map(|good| Record::of(&good.revision));
         let passed = newest.pending.as_ref().and_then(|pending| {
@@ -70,14 +79,34 @@ impl Swap {
             !self.recalled.contains(name) && self.barred(name, &record.id).is_none()
         };
         Some(Note {
-            policy: Arc::clone(name),
-            uid: uid.filter(|_| of_server).map(str::to_owned),
+            uid: self.uid(&newest.written).map(str::to_owned),
             active: good.into_iter().chain(passed).filter(counts).collect(),
             barred: (self.bars.get(name).into_iter())
                 .flat_map(|bars| bars.values().cloned())
                 .collect(),
-            keep: keep.unwrap_or_else(|| RolloutSpec::default().history),
+            keep: keep.unwrap_or(note.keep),
+            gone: false,
+            ..note
         })
+    }
+
+    /// The uid of a policy, if it is an object; a file may bear the uid of an object on another cluster.
+    pub(super) fn uid<'a>(&self, written: &'a [Written]) -> Option<&'a str> {
+        let of_server = matches!(self.source, Source::Given(_));
+        written.first().and_then(Written::uid).filter(|_| of_server)
+    }
+
+    /// Forgets what is kept of a policy that is gone. Its revisions go with it; those of an object the API server removes.
+    pub(super) fn forget_kept(&mut self, name: &Arc<str>, uid: Option<&str>) {
+        self.histories.remove(name);
+        self.bars.remove(name);
+        self.notes.remove(name);
+        self.recalled.remove(name);
+        self.loads.components().forget_history(name);
+        if uid.is_none() && self.rolls_out {
+            self.gone.insert(Arc::clone(name));
+            self.note(name);
+        }
     }
 
     /// What is to be kept now, without the policies whose last note is still being written.
@@ -95,6 +124,8 @@ impl Swap {
     pub(in crate::policies) async fn catch_up(&mut self) -> (Changes, BTreeSet<Arc<str>>) {
         let (mut changes, mut behind) = (Changes::new(), BTreeSet::new());
         self.loads.components().forget_histories();
+        // Whoever led has removed what is gone; a policy of the same name may have other revisions by now.
+        self.gone.clear();
         let names = self.names(|_, _| true);
         for name in &names {
             // What was not kept before is still to be kept.
@@ -103,7 +134,12 @@ impl Swap {
         }
         for name in names {
             // All are listed with the first one. A server that does not answer now cannot be written, either.
-            let history = self.loads.components().history(&name);
+            let written = self
+                .newest
+                .get(&name)
+                .map(|newest| newest.written.as_slice());
+            let uid = self.uid(written.unwrap_or_default());
+            let history = self.loads.components().history(&name, uid);
             let Ok(Ok(Some(history))) = timeout(LISTING, history).await else {
                 break;
             };
@@ -186,9 +222,15 @@ impl Swap {
     /// one is put to work.
     fn take_history(&mut self, note: &Note, history: Option<History>) -> Changes {
         let policy = &note.policy;
+        let is_gone = self.gone.remove(policy);
         let Some(newest) = self.newest.get(policy) else {
             return Changes::new();
         };
+        if is_gone || self.uid(&newest.written) != note.uid.as_deref() {
+            // That was another policy of the same name.
+            self.note(policy);
+            return Changes::new();
+        }
         let active = history
             .as_ref()
             .map(|history| history.active().map(|one| one.id));
@@ -245,6 +287,7 @@ impl Swap {
         }
         // Whoever leads keeps it.
         if failure.reason == KnownReason::NotLeading {
+            self.gone.remove(policy);
             return Changes::new();
         }
         self.notes.entry(Arc::clone(policy)).or_insert(now + delay);

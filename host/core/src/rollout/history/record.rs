@@ -1,0 +1,189 @@
+//! One kept revision, and the object that holds it.
+
+use super::{OBJECT_API_VERSION, OBJECT_KIND, id};
+use crate::catalogue::Revision;
+use crate::digest::Digest;
+use crate::object::Object;
+use crate::plan::Step;
+use crate::policy::Policy;
+use crate::policy::check;
+use crate::policy::manifest::{Manifest, PolicyError};
+use crate::reference::ObjectRef;
+use crate::rollout::{Probation, identity, short};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use transom_api::policy::PolicySpec;
+use transom_api::{API_VERSION, KIND, labels};
+
+/// One kept revision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Name of its policy.
+    pub policy: String,
+    /// Digest of the revision.
+    pub id: Digest,
+    /// The larger, the later it became active; 0 when it never was.
+    pub number: i64,
+    /// The policy's `spec`, as it was.
+    pub spec: Arc<PolicySpec>,
+    /// Digest of the component that decides what to write.
+    pub decide: String,
+    /// Digest of the component that decides when to reconcile.
+    pub trigger: Option<String>,
+    /// Why it may not become active again.
+    pub barred: Option<String>,
+    /// When it was first kept.
+    pub created: Option<String>,
+    /// What is watched since it became active.
+    pub probation: Option<Probation>,
+    /// The uid of the policy object that it goes with, if there is one.
+    pub(super) owner: Option<String>,
+    /// The object's version; empty for one that is not kept yet.
+    pub(super) version: String,
+}
+
+impl Record {
+    /// The record of a revision.
+    pub fn of(revision: &Revision) -> Self {
+        Self {
+            policy: revision.policy.name.to_string(),
+            id: revision.id(),
+            number: 0,
+            spec: Arc::clone(&revision.policy.spec),
+            decide: revision.decide.digest.to_string(),
+            trigger: (revision.trigger.as_ref()).map(|guest| guest.digest.to_string()),
+            barred: None,
+            created: None,
+            probation: None,
+            owner: None,
+            version: String::new(),
+        }
+    }
+
+    /// The record in an object; `None` if it is not one of ours, or was changed.
+    pub fn read(object: &Object) -> Option<Self> {
+        if (object.reference.kind.as_str(), object.deleting()) != (OBJECT_KIND, false) {
+            return None;
+        }
+        let text = |pointer: &str| Some(object.body.pointer(pointer)?.as_str()?.to_owned());
+        let spec: PolicySpec =
+            serde_json::from_value(object.body.pointer("/data/spec")?.clone()).ok()?;
+        let decide = text("/data/components/decide")?;
+        let trigger = text("/data/components/trigger");
+        Some(Self {
+            policy: object.label(labels::POLICY)?.to_owned(),
+            id: id(&identity(&spec), &decide, trigger.as_deref()),
+            number: object.body.get("revision")?.as_i64()?,
+            spec: Arc::new(spec),
+            decide,
+            trigger,
+            barred: object.annotation(labels::BARRED).map(str::to_owned),
+            created: object.meta("creationTimestamp").map(str::to_owned),
+            probation: (object.annotation(labels::PROBATION))
+                .and_then(|text| serde_json::from_str(text).ok()),
+            owner: text("/metadata/ownerReferences/0/uid"),
+            version: object.version.clone(),
+        })
+        .filter(|record| object.reference.name == record.name())
+    }
+
+    /// The policy of the revision.
+    ///
+    /// # Errors
+    /// When this agent no longer takes such a policy.
+    pub fn policy(&self) -> Result<Policy, PolicyError> {
+        check::policy(Manifest {
+            name: self.policy.clone(),
+            spec: (*self.spec).clone(),
+        })
+    }
+
+    /// The `spec`, with the digests that the components had, so that it is this revision whatever lies at their places now.
+    pub fn pinned(&self) -> Value {
+        let mut spec = json!(&*self.spec);
+        for (guest, digest) in [
+            ("decide", Some(&self.decide)),
+            ("trigger", self.trigger.as_ref()),
+        ] {
+            let place = spec.pointer_mut(&format!("/guests/{guest}"));
+            if let (Some(place), Some(digest)) = (place, digest) {
+                place["digest"] = json!(digest);
+            }
+        }
+        spec
+    }
+
+    /// The name of the object.
+    pub fn name(&self) -> String {
+        format!("{}-{}", self.policy, short(&self.id))
+    }
+
+    pub(super) fn reference(&self, namespace: &str) -> ObjectRef {
+        ObjectRef::local(
+            OBJECT_API_VERSION,
+            OBJECT_KIND,
+            Some(namespace),
+            &self.name(),
+        )
+    }
+
+    pub(super) fn delete(&self, namespace: &str, why: &str) -> Step {
+        Step::Delete {
+            reference: self.reference(namespace),
+            version: self.version.clone(),
+            uid: String::new(),
+            why: why.to_owned(),
+        }
+    }
+
+    /// The whole object. It goes with the policy object if there is one.
+    pub(super) fn object(&self, namespace: &str, uid: Option<&str>) -> Object {
+        let reference = self.reference(namespace);
+        let owner = uid.map(|uid| {
+            json!([{"apiVersion": API_VERSION, "kind": KIND, "name": self.policy, "uid": uid}])
+        });
+        let mut body = json!({
+            "apiVersion": OBJECT_API_VERSION,
+            "kind": OBJECT_KIND,
+            "metadata": {
+                "name": reference.name,
+                "namespace": namespace,
+                "labels": {
+                    labels::MANAGED_BY: labels::MANAGER,
+                    labels::POLICY: self.policy,
+                },
+            },
+            "revision": self.number,
+            "data": {
+                "spec": &*self.spec,
+                "components": {"decide": self.decide},
+            },
+        });
+        let mut set = |at: &str, field: &str, value: Option<Value>| {
+            if let (Some(place), Some(value)) = (body.pointer_mut(at), value) {
+                place[field] = value;
+            }
+        };
+        set("/metadata", "ownerReferences", owner);
+        let barred = self
+            .barred
+            .as_ref()
+            .map(|why| (labels::BARRED, why.clone()));
+        let probation = self.probation.map(|one| (labels::PROBATION, one.text()));
+        let annotations: BTreeMap<_, _> = barred.into_iter().chain(probation).collect();
+        let annotations = Some(annotations).filter(|all| !all.is_empty());
+        set(
+            "/metadata",
+            "annotations",
+            annotations.map(|all| json!(all)),
+        );
+        let trigger = self.trigger.as_ref().map(|digest| json!(digest));
+        set("/data/components", "trigger", trigger);
+        Object {
+            reference,
+            version: String::new(),
+            body,
+        }
+    }
+}
