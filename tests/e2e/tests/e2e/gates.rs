@@ -254,6 +254,40 @@ fn a_builtin_component_with_the_digest_of_another_one_is_refused() -> Result<()>
     Ok(())
 }
 
+#[test]
+fn a_revision_that_was_not_verified_is_not_put_back_until_the_demand_is_taken_back() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    wait_for_taints(&stage, "a", 1)?;
+    let first = revision(&stage)?;
+    let key = stage.policies.join(POLICY).join("release.pub");
+    put(&key, KEY.as_bytes())?;
+    let candidate = || Ok::<_, anyhow::Error>(Candidate::of(failing()?, Reason::InSync));
+    candidate()?.put(&stage, "other.wasm")?;
+    wait_for_taints(&stage, "a", 0)?;
+    let active = revision(&stage)?;
+    let verify = json!({"keys": [{"name": "release", "file": "release.pub"}]});
+    let demanding = candidate()?.with("/spec/verify", verify);
+    demanding.put(&stage, "other.wasm")?;
+    wait_for(&stage, "/candidate/reason", "SignatureMissing")?;
+    put_cluster(&stage, &"x".repeat(LONGEST + 1))?;
+    let told = || {
+        let log = agent.log().ok()?;
+        log.contains("going back to the revision").then_some(())
+    };
+    wait::until("why it is not taken back", DEADLINE, told)?;
+    ensure!(revision(&stage)? == active);
+    candidate()?.put(&stage, "other.wasm")?;
+    wait_for(&stage, "/candidate/reason", "RolledBack")?;
+    ensure!(revision(&stage)? == first);
+    let log = agent.stop()?;
+    ensure!(
+        log.matches("going back to the revision").count() == 1,
+        "{log}"
+    );
+    Ok(())
+}
+
 /// What is written for each cluster, byte by byte.
 fn patches(stage: &Stage, clusters: &[&str]) -> Result<Vec<Vec<u8>>> {
     let patch = |name: &&str| Ok(fs::read(stage.patch(name))?);

@@ -3,9 +3,12 @@
 use super::Swap;
 use crate::policies::active::Changes;
 use crate::policies::load::Loaded;
+use crate::telemetry;
 use std::sync::Arc;
+use transom_api::KnownReason;
 use transom_core::rollout::history::Record;
 use transom_core::rollout::{self, Faults};
+use transom_core::signal::PolicySignal;
 
 /// An active revision that is new.
 pub(super) struct Probation {
@@ -13,6 +16,8 @@ pub(super) struct Probation {
     pub(super) before: Arc<Loaded>,
     /// Until when, and how many primaries failed before; `None` until that is observed.
     pub(super) terms: Option<rollout::Probation>,
+    /// Whether it was told that the revision before cannot be put to work again.
+    told: bool,
 }
 
 impl Probation {
@@ -21,6 +26,22 @@ impl Probation {
         Self {
             before,
             terms: None,
+            told: false,
+        }
+    }
+
+    /// Tells once that the revision before cannot be put to work again.
+    fn tell(&mut self, name: &str, why: &str) {
+        if !std::mem::replace(&mut self.told, true) {
+            let before = rollout::short(&self.before.revision.id());
+            let signal = PolicySignal::Refused {
+                reason: KnownReason::SignatureMissing,
+                message: format!(
+                    "going back to the revision {before}: it was not verified as spec.verify demands now, so the active revision stays although {why}"
+                ),
+                previous_revision_active: true,
+            };
+            telemetry::tell_policy(name, &signal);
         }
     }
 }
@@ -32,9 +53,11 @@ impl Swap {
         let active = self.active_by_history(name);
         let kept = active.filter(|active| Some(active.id) == works);
         if let Some(terms) = kept.and_then(|active| active.probation) {
-            let terms = Some(terms);
-            self.probations
-                .insert(Arc::clone(name), Probation { before, terms });
+            let probation = Probation {
+                terms: Some(terms),
+                ..Probation::after(before)
+            };
+            self.probations.insert(Arc::clone(name), probation);
         }
     }
 
@@ -60,17 +83,21 @@ impl Swap {
             return Changes::new();
         };
         let before = Arc::clone(&probation.before);
+        // A revision that was active before other signatures were demanded may not satisfy them. The demand may change
+        // again, so the watch goes on.
+        let newest = self.newest.get(name);
+        let policy = newest.and_then(|newest| newest.policy.as_ref());
+        let verify = policy.and_then(|policy| policy.verify.as_ref());
+        if verify.is_some() && verify != before.revision.policy.verify.as_ref() {
+            probation.tell(name, &why);
+            return Changes::new();
+        }
         self.probations.remove(name);
         let (Some(failed), Some(newest)) =
             (self.good.get(name).cloned(), self.newest.get_mut(name))
         else {
             return Changes::new();
         };
-        // A revision that was active before other signatures were demanded may not satisfy them.
-        let verify = newest.policy.as_ref().and_then(|one| one.verify.as_ref());
-        if verify.is_some() && verify != before.revision.policy.verify.as_ref() {
-            return Changes::new();
-        }
         // A newer candidate may be the mend: it goes on.
         let pending = newest.pending.take();
         let mut changes = self.put_to_work(name, before);
