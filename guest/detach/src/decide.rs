@@ -1,21 +1,23 @@
 //! Decides what is left of a hosted cluster on its hub. Pure functions.
 
 use crate::Detach;
-use crate::grant::{CLUSTERS, CREATED_VIA, DEPLOY_MODE, HOSTED_BY, KLUSTERLETS};
+use crate::grant::{CLUSTERS, CREATED_VIA, DEPLOY_MODE, HOSTED_BY, IMPORTED, KLUSTERLETS, SOURCE};
 use crate::reasons;
 use crate::settings::Settings;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use transom_guest::naming::hosting_cluster;
-use transom_guest::objects::{Answer, Input, Need, Requirement, found};
+use transom_guest::naming::{hosting_cluster, is_label};
+use transom_guest::objects::{Answer, Input, Member, Need, Requirement, Value, found};
 use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Reason, Waiting, time};
 
 /// Role of the ManagedCluster.
 pub(crate) const CLUSTER: &str = "cluster";
 /// Role of the Klusterlet.
 pub(crate) const KLUSTERLET: &str = "klusterlet";
+/// Role of the HostedClusters that stay.
+pub(crate) const OTHERS: &str = "hosted";
 
-/// What is read of a ManagedCluster and of a Klusterlet.
+/// What is read of a ManagedCluster, of a Klusterlet and of a HostedCluster.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct There {
@@ -29,7 +31,32 @@ struct Metadata {
     deletion_timestamp: Option<String>,
 }
 
+/// The primary that an object was made for, as its stamp has it.
+#[derive(Deserialize)]
+struct Source {
+    kind: String,
+    #[serde(default)]
+    namespace: String,
+    name: String,
+}
+
 impl There {
+    /// Whether a policy made it for another HostedCluster.
+    fn is_of_another(&self, primary: &Primary) -> bool {
+        let stamp = self.metadata.annotations.get(SOURCE);
+        let source = stamp.and_then(|text| serde_json::from_str::<Source>(text).ok());
+        let ObjectRef {
+            kind,
+            namespace,
+            name,
+            ..
+        } = &primary.reference;
+        source.is_some_and(|source| {
+            source.kind == *kind
+                && (Some(&source.namespace), &source.name) != (namespace.as_ref(), name)
+        })
+    }
+
     /// Whether a ManagedCluster has its control plane on this hosting cluster. One that Hive made is Hive's to remove.
     fn is_hosted_by(&self, hosting_cluster: &str) -> bool {
         let annotation = |key: &str| self.metadata.annotations.get(key).map(String::as_str);
@@ -55,7 +82,7 @@ struct Objects {
 impl Objects {
     fn of(context: &Context<Settings>, primary: &Primary) -> Result<Self, Problem> {
         let settings = &context.settings;
-        let name = settings.naming.name(&context.agent, primary)?;
+        let name = name(context, primary)?;
         let here = &primary.reference.cluster;
         let hub = settings.hub.as_deref().unwrap_or(here);
         let klusterlet = ["klusterlet-", &name].concat();
@@ -64,6 +91,56 @@ impl Objects {
             klusterlet: ObjectRef::new(here, KLUSTERLETS, "Klusterlet", klusterlet),
         })
     }
+}
+
+/// The name of the managed cluster: the one under which it was imported, whatever the HostedCluster says now.
+fn name(context: &Context<Settings>, primary: &Primary) -> Result<String, Problem> {
+    let mut read: There = primary.read()?;
+    let noted = read.metadata.annotations.remove(IMPORTED);
+    match noted.filter(|name| is_label(name)) {
+        Some(name) => Ok(name),
+        None => context.settings.naming.name(&context.agent, primary),
+    }
+}
+
+/// Where all HostedClusters are that may have the same name.
+fn all_hosted(primary: &Primary) -> ObjectRef {
+    let ObjectRef {
+        cluster,
+        api_version,
+        kind,
+        ..
+    } = &primary.reference;
+    ObjectRef::new(cluster, api_version, kind, String::new())
+}
+
+/// Whether these were read.
+fn are_read(inputs: &[Input]) -> bool {
+    matches!(found(inputs, OTHERS), Value::Every(_))
+}
+
+/// Whether a HostedCluster that stays has the same ManagedCluster.
+fn is_shared(
+    context: &Context<Settings>,
+    primary: &Primary,
+    members: &[Member],
+) -> Result<bool, Problem> {
+    let ours = name(context, primary)?;
+    let has_it = |member: &Member| {
+        let other = Primary {
+            reference: ObjectRef {
+                namespace: member.namespace.clone(),
+                name: member.name.clone(),
+                ..primary.reference.clone()
+            },
+            fields: member.fields.clone(),
+            ..Primary::default()
+        };
+        // One without a usable name has no ManagedCluster.
+        other.reference != primary.reference
+            && name(context, &other).is_ok_and(|theirs| theirs == ours)
+    };
+    Ok(members.iter().any(has_it))
 }
 
 /// What is to be done, beside the wait for the rest.
@@ -83,14 +160,20 @@ fn next(context: &Context<Settings>, primary: &Primary, inputs: &[Input]) -> Res
     let klusterlet: Option<There> = found(inputs, KLUSTERLET).read()?;
     let hosting_cluster =
         hosting_cluster(&context.agent, context.settings.hosting_cluster.as_deref())?;
-    let is_here = cluster
-        .as_ref()
-        .is_some_and(|cluster| cluster.is_hosted_by(hosting_cluster));
+    let is_here = cluster.as_ref().is_some_and(|cluster| {
+        cluster.is_hosted_by(hosting_cluster) && !cluster.is_of_another(primary)
+    });
     if !primary.deleting {
         return Ok(match is_here {
             true => Next::Attached,
             false => Next::Detached,
         });
+    }
+    // Whoever names the ManagedCluster of another HostedCluster must not remove it.
+    if let Value::Every(members) = found(inputs, OTHERS)
+        && is_shared(context, primary, members)?
+    {
+        return Ok(Next::Detached);
     }
     let stuck = i64::from(context.settings.stuck_after_seconds);
     let goes = klusterlet.as_ref().and_then(There::deleted_at);
@@ -103,7 +186,8 @@ fn next(context: &Context<Settings>, primary: &Primary, inputs: &[Input]) -> Res
 }
 
 impl transom_guest::Objects for Detach {
-    /// Both objects are read; they are targets where they are removed.
+    /// Both objects are read; they are targets where they are removed. Whether another HostedCluster has them is asked
+    /// before that.
     fn require(
         context: &Context<Settings>,
         primary: &Primary,
@@ -111,12 +195,16 @@ impl transom_guest::Objects for Detach {
     ) -> Result<Requirement, Failure> {
         let objects = Objects::of(context, primary)?;
         let answer = answer(context, primary, inputs)?;
+        let mut needs = vec![
+            Need::object(CLUSTER, objects.cluster),
+            Need::object(KLUSTERLET, objects.klusterlet),
+        ];
+        if answer.wait.is_some() || are_read(inputs) {
+            needs.push(Need::every(OTHERS, all_hosted(primary), Vec::new()));
+        }
         Ok(Requirement {
             targets: answer.remove,
-            needs: vec![
-                Need::object(CLUSTER, objects.cluster),
-                Need::object(KLUSTERLET, objects.klusterlet),
-            ],
+            needs,
         })
     }
 
@@ -145,13 +233,15 @@ fn answer(
         keep_finalizer: settings.finalizer,
         ..Answer::default()
     };
+    // Nothing goes before it is known whether another HostedCluster has it.
+    let is_known = are_read(inputs);
     let until = match next(context, primary, inputs)? {
         Next::Detached => return Ok(Answer::default()),
         Next::Attached => return Ok(keeps),
         Next::Cluster => {
             let wait = waits(&reasons::CLUSTER_REMAINS, &cluster);
             return Ok(Answer {
-                remove: vec![cluster],
+                remove: is_known.then_some(cluster).into_iter().collect(),
                 wait: Some(wait),
                 ..keeps
             });
@@ -167,7 +257,11 @@ fn answer(
     let there = found(inputs, CLUSTER).read::<There>()?.map(|_| cluster);
     let taken = (is_stuck && settings.take_finalizers).then_some(klusterlet);
     Ok(Answer {
-        remove: there.into_iter().chain(taken).collect(),
+        remove: there
+            .into_iter()
+            .chain(taken)
+            .filter(|_| is_known)
+            .collect(),
         wait: Some(wait),
         ask_again_at: (!is_stuck).then_some(until),
         ..keeps

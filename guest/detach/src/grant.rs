@@ -1,7 +1,7 @@
 //! What this guest reads, and what it asks a policy to grant when its settings are the defaults: the finalizers that may be
 //! taken off a Klusterlet have to be added to that.
 
-use crate::decide::{CLUSTER, KLUSTERLET};
+use crate::decide::{CLUSTER, KLUSTERLET, OTHERS};
 use transom_guest::naming::ANNOTATION_PATH;
 use transom_guest::objects::Operator;
 use transom_guest::{Grant, LabelGrant, ObjectPattern, Read, ReadGrant, WriteGrant};
@@ -14,15 +14,24 @@ pub(crate) const KLUSTERLETS: &str = "operator.open-cluster-management.io/v1";
 pub(crate) const DEPLOY_MODE: &str = "import.open-cluster-management.io/klusterlet-deploy-mode";
 /// The cluster that hosts the control plane of a ManagedCluster.
 pub(crate) const HOSTED_BY: &str = "import.open-cluster-management.io/hosting-cluster-name";
+/// The primary that a policy made an object for.
+pub(crate) const SOURCE: &str = "transom.dev/source";
+/// Under which name the guest `auto-import` imported a HostedCluster.
+pub(crate) const IMPORTED: &str = "import.open-cluster-management.io/auto-imported-as";
+/// Group and version of HostedClusters.
+const HOSTED: &str = "hypershift.openshift.io/v1beta1";
 /// What a ManagedCluster was made by.
 pub(crate) const CREATED_VIA: &str = "open-cluster-management/created-via";
 
 /// What it reads, the kind of the primary first.
 pub(crate) const READS: [Read; 3] = [
     Read {
-        api_version: "hypershift.openshift.io/v1beta1",
+        api_version: HOSTED,
         kind: "HostedCluster",
-        fields: &[ANNOTATION_PATH],
+        fields: &[
+            ANNOTATION_PATH,
+            r#"metadata.annotations["import.open-cluster-management.io/auto-imported-as"]"#,
+        ],
         changes: &[],
     },
     Read {
@@ -32,6 +41,7 @@ pub(crate) const READS: [Read; 3] = [
             r#"metadata.annotations["import.open-cluster-management.io/klusterlet-deploy-mode"]"#,
             r#"metadata.annotations["import.open-cluster-management.io/hosting-cluster-name"]"#,
             r#"metadata.annotations["open-cluster-management/created-via"]"#,
+            r#"metadata.annotations["transom.dev/source"]"#,
             "metadata.deletionTimestamp",
         ],
         changes: &[],
@@ -49,7 +59,7 @@ const MANAGED_CLUSTER: ObjectPattern = ObjectPattern {
     api_version: CLUSTERS,
     kind: "ManagedCluster",
     namespace: None,
-    name: r#"{primary.annotations["cluster.open-cluster-management.io/managedcluster-name"] | agent.remoteCluster "-" primary.name | primary.name}"#,
+    name: r#"{primary.annotations["import.open-cluster-management.io/auto-imported-as"] | primary.annotations["cluster.open-cluster-management.io/managedcluster-name"] | agent.remoteCluster "-" primary.name | primary.name}"#,
 };
 
 /// What it asks for.
@@ -70,6 +80,19 @@ pub(crate) const GRANT: Grant = Grant {
             },
             "Whether its agents are gone.",
         ),
+        ReadGrant {
+            every: Some((10_000, 4 << 20)),
+            ..ReadGrant::every(
+                OTHERS,
+                ObjectPattern {
+                    api_version: HOSTED,
+                    kind: "HostedCluster",
+                    namespace: Some("*"),
+                    name: "*",
+                },
+                "Whether one that stays has the same ManagedCluster.",
+            )
+        },
     ],
     write: &[
         WriteGrant::removal(MANAGED_CLUSTER, "Removes it from the hub."),

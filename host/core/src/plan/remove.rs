@@ -23,6 +23,9 @@ pub(super) fn plan(wanting: &Wanting<'_>, object: &ObjectRef) -> Result<Option<S
     };
     let rules = wanting.policy.writes.iter();
     let mut rules = rules.filter(|rule| rule.admits(object, &wanting.data));
+    if let Some(failure) = of_another(object, existing, wanting.primary) {
+        return Err(failure);
+    }
     if existing.deleting() {
         let rule = rules.find(|rule| rule.lets(Verb::Release, existing));
         let finalizers = rule.and_then(WriteRule::finalizers);
@@ -47,6 +50,18 @@ pub fn ends_others(steps: &[Step], primary: &ObjectRef) -> bool {
         step => step.is_of_finalizers() && step.target() != primary,
     };
     steps.iter().any(ends)
+}
+
+/// Why an object is left alone that a policy made for another primary of the same kind: whoever may edit one primary must not
+/// end what belongs to another.
+fn of_another(object: &ObjectRef, existing: &Object, primary: &Object) -> Option<Failure> {
+    let source = Stamp::read(existing)?.source.reference;
+    let (ours, theirs) = (&primary.reference, &source);
+    let alike = (&ours.api_version, &ours.kind) == (&theirs.api_version, &theirs.kind);
+    (alike && ours != theirs).then(|| {
+        let message = format!("{object} is not removed for {ours}: it was made for {theirs}");
+        Failure::known(KnownReason::TargetNotOwned, message).about([object.clone()])
+    })
 }
 
 /// Why an object that a rule names is not removed.
@@ -215,6 +230,46 @@ mod tests {
         let other = |wanting: &Wanting<'_>| super::plan(wanting, &work("other"));
         let failure = with_wanting(&removes(&["remove"]), (json!({}), None), other).unwrap_err();
         assert_eq!(failure.reason.to_string(), "ContractBroken");
+    }
+
+    #[test]
+    fn never_removes_what_was_made_for_another_primary_of_the_kind() {
+        let mut policy_of = objects_manifest();
+        let grants = json!([{"apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
+            "namespace": "{primary.name}", "name": "*", "verbs": ["remove", "release"], "finalizers": [HOLD],
+            "labels": {"matchExpressions": [{"key": "transom.dev/policy", "operator": "Exists"}]}}]);
+        policy_of["spec"]["grant"]["write"] = grants;
+        let policy = policy(&policy_of);
+        let removal = |name: &str, kind: &str, deleting: bool| {
+            let primary =
+                ObjectRef::local("cluster.open-cluster-management.io/v1", kind, None, name);
+            let of = crate::stamp::Stamp::of(
+                &Key::new(&"other".into(), &primary),
+                &object(primary.clone(), json!({})),
+                "",
+                "",
+            );
+            let mut made = json!({"metadata": {"uid": "u", "finalizers": [HOLD]}});
+            of.put(&mut made);
+            if deleting {
+                made["metadata"]["deletionTimestamp"] = json!(SINCE);
+            }
+            let plan = |wanting: &Wanting<'_>| super::plan(wanting, &work("w"));
+            let planned = with_wanting(&policy, (json!({}), Some(made["metadata"].take())), plan);
+            planned
+                .map(|step| step.is_some())
+                .map_err(|one| one.reason.to_string())
+        };
+        for deleting in [false, true] {
+            assert_eq!(removal("c1", "ManagedCluster", deleting), Ok(true));
+            assert_eq!(
+                removal("c1", "Other", deleting),
+                Ok(true),
+                "a primary of another kind"
+            );
+            let refused = Err("TargetNotOwned".to_owned());
+            assert_eq!(removal("c2", "ManagedCluster", deleting), refused);
+        }
     }
 
     #[test]
