@@ -15,8 +15,8 @@ pub(crate) const CLUSTER: &str = "cluster";
 const LAST: &str = "last";
 /// Role of the removal that was refused.
 const REFUSED: &str = "refused";
-/// Why a removal did not come to pass that another writer was quicker than.
-const CONFLICT: &str = "WriteConflict";
+/// Why a removal that was tried did not come to pass: another writer was quicker, or a limit withheld it.
+const TRIED: [&str; 3] = ["WriteConflict", "LimitReached", "WriteBudgetExceeded"];
 /// The label of the namespace of a cluster, with the name of the cluster.
 const LABEL: &str = "open-cluster-management.io/cluster-name";
 
@@ -96,7 +96,9 @@ fn begins(context: &Context<Settings>, inputs: &[Input]) -> i64 {
     let refused = matches!(found(inputs, REFUSED), Value::FailedWrite(_));
     let since = match found(inputs, LAST) {
         _ if refused => return context.now_seconds,
-        Value::Outcome(last) if last.reason == CONFLICT => return context.now_seconds,
+        Value::Outcome(last) if TRIED.contains(&last.reason.as_str()) => {
+            return context.now_seconds;
+        }
         Value::Outcome(last) if last.reason == CLUSTER_GONE.name => last.since_seconds,
         _ => context.now_seconds,
     };
