@@ -66,6 +66,8 @@ pub struct OwnershipIndex {
     by_target: HashMap<ObjectRef, Claims>,
     targets_of: BTreeMap<Key, BTreeSet<ObjectRef>>,
     unlocated: BTreeMap<Arc<str>, BTreeSet<Key>>,
+    /// Those whose guest did not say what they want, although they are located.
+    unknown: BTreeMap<Arc<str>, BTreeSet<Key>>,
     /// Where the targets of each policy may lie.
     reach: BTreeMap<Arc<str>, Vec<TargetScope>>,
     deferred: BTreeMap<Arc<str>, BTreeSet<Key>>,
@@ -131,10 +133,21 @@ impl OwnershipIndex {
         contender: Contender,
         targets: impl IntoIterator<Item = ObjectRef>,
     ) -> Vec<Key> {
+        let known = self.known(&contender.key);
+        let mut woken = self.claim(contender, targets);
+        woken.extend(known);
+        woken
+    }
+
+    fn claim(
+        &mut self,
+        contender: Contender,
+        targets: impl IntoIterator<Item = ObjectRef>,
+    ) -> Vec<Key> {
         let key = contender.key.clone();
         let targets: BTreeSet<ObjectRef> = targets.into_iter().collect();
         if self.targets_of.get(&key) == Some(&targets) && self.claims(&contender, &targets) {
-            return self.locate(&key).into_iter().collect();
+            return self.locate(&key);
         }
         let before = self.targets_of.insert(key.clone(), targets.clone());
         let left = before.unwrap_or_default();
@@ -159,10 +172,13 @@ impl OwnershipIndex {
         let key = &contender.key;
         let believed = !contender.uid.is_empty() || self.expects(key);
         let mut stamped = stamped.into_iter().peekable();
+        if self.targets_of.contains_key(key) {
+            return self.locate(key);
+        }
+        let unknown = self.unknown.entry(Arc::clone(&key.policy)).or_default();
+        unknown.insert(key.clone());
         match stamped.peek() {
-            Some(_) if believed && !self.targets_of.contains_key(key) => {
-                self.set(contender, stamped)
-            }
+            Some(_) if believed => self.claim(contender, stamped),
             _ => self.locate(key),
         }
     }
@@ -173,6 +189,7 @@ impl OwnershipIndex {
         if let Some(keys) = self.deferred.get_mut(&key.policy) {
             keys.remove(key);
         }
+        woken.extend(self.known(key));
         woken.extend(self.locate(key));
         woken
     }
@@ -182,6 +199,7 @@ impl OwnershipIndex {
         let keys = self.targets_of.keys();
         let keys: Vec<Key> = keys.filter(|key| *key.policy == *policy).cloned().collect();
         self.unlocated.remove(policy);
+        self.unknown.remove(policy);
         self.reach.remove(policy);
         let mut woken = self.deferred.remove(policy).unwrap_or_default();
         woken.extend(keys.iter().flat_map(|key| self.release(key)));
@@ -239,6 +257,20 @@ impl OwnershipIndex {
         self.unlocated.get(policy).map_or(0, BTreeSet::len)
     }
 
+    /// How many other primaries of the policy may want a target without having said so. The key is woken when there are none.
+    pub fn undecided(&mut self, key: &Key) -> usize {
+        let others = |keys: &BTreeMap<Arc<str>, BTreeSet<Key>>| {
+            let keys = keys.get(&key.policy);
+            keys.map_or(0, |keys| keys.len() - usize::from(keys.contains(key)))
+        };
+        let undecided = others(&self.unlocated) + others(&self.unknown);
+        if undecided > 0 {
+            let deferred = self.deferred.entry(Arc::clone(&key.policy)).or_default();
+            deferred.insert(key.clone());
+        }
+        undecided
+    }
+
     /// Whether another key wants a target.
     pub fn wanted_by_another(&self, target: &ObjectRef, key: &Key) -> bool {
         self.by_target
@@ -275,6 +307,7 @@ impl OwnershipIndex {
     /// Copies the rest: who is still to be located, who waits for that, and where targets may lie.
     pub fn copy_rest(&self, to: &mut Self) {
         to.unlocated.clone_from(&self.unlocated);
+        to.unknown.clone_from(&self.unknown);
         to.deferred.clone_from(&self.deferred);
         to.reach.clone_from(&self.reach);
     }
@@ -341,6 +374,25 @@ impl OwnershipIndex {
             return Vec::new();
         }
         self.unlocated.remove(&key.policy);
+        self.wake(key)
+    }
+
+    /// The guest said what a primary wants, or the primary is gone. With the last one, returns the keys that waited for that.
+    fn known(&mut self, key: &Key) -> Vec<Key> {
+        let Some(keys) = self.unknown.get_mut(&key.policy) else {
+            return Vec::new();
+        };
+        if !keys.remove(key) || !keys.is_empty() {
+            return Vec::new();
+        }
+        self.unknown.remove(&key.policy);
+        match self.remaining(&key.policy) {
+            0 => self.wake(key),
+            _ => Vec::new(),
+        }
+    }
+
+    fn wake(&mut self, key: &Key) -> Vec<Key> {
         let mut woken = self.deferred.remove(&key.policy).unwrap_or_default();
         woken.remove(key);
         woken.into_iter().collect()
@@ -403,6 +455,38 @@ mod tests {
         }
         assert_eq!(owners.len(), 1, "{owners:?}");
         owners.pop_first().unwrap()
+    }
+
+    #[test]
+    fn a_primary_whose_guest_did_not_say_what_it_wants_is_undecided_until_it_does() {
+        let mut ownership = OwnershipIndex::default();
+        let [gone, silent, late] = ["gone", "silent", "late"].map(|name| contender(name, None));
+        let waits = vec![gone.key.clone()];
+        [&silent, &late]
+            .into_iter()
+            .for_each(|one| ownership.expect(&one.key));
+        assert_eq!(ownership.undecided(&gone.key), 2);
+        assert_eq!(
+            ownership.undecided(&silent.key),
+            1,
+            "it does not wait for itself"
+        );
+        assert!(ownership.set(late.clone(), []).is_empty());
+        // Its stamp says what it had, and not what it wants.
+        let woken = ownership.keep(silent.clone(), [target("demo")]);
+        assert_eq!(woken, waits, "the last one is located");
+        assert_eq!(ownership.undecided(&gone.key), 1);
+        assert!(ownership.keep(silent.clone(), []).is_empty());
+        assert_eq!(ownership.undecided(&gone.key), 1);
+        assert_eq!(ownership.set(silent.clone(), []), waits);
+        assert_eq!(ownership.undecided(&gone.key), 0);
+        assert!(ownership.keep(silent.clone(), []).is_empty());
+        assert_eq!(ownership.undecided(&gone.key), 0, "it said so before");
+        let again = contender("again", None);
+        ownership.keep(again.clone(), []);
+        assert_eq!(ownership.undecided(&gone.key), 1);
+        assert_eq!(ownership.remove(&again.key), waits);
+        assert_eq!(ownership.undecided(&gone.key), 0);
     }
 
     #[test]

@@ -87,7 +87,9 @@ pub enum TimeAdded {
 pub struct Feasible {
     /// The steps.
     pub plan: Plan,
-    /// `TargetMissing`, when fields are wanted of an object that is not there: what comes after them is not planned.
+    /// `TargetMissing`, when fields are wanted of an object that is not there: what comes after them is not planned. Or
+    /// `Contended`, when others keep changing fields of an object of theirs: fields of further objects are planned, nothing
+    /// else.
     pub waits: Option<Failure>,
 }
 
@@ -107,17 +109,27 @@ pub fn plan(
         waits: None,
     };
     for one in desired {
+        let is_of_others =
+            matches!(one, Desired::Fields(one) if one.object != wanting.primary.reference);
+        if feasible.waits.is_some() && !is_of_others {
+            break;
+        }
         let step = match one {
             Desired::Whole(one) => {
                 let contention = contentions.of(&wanting.key.policy, &one.object);
                 whole::plan(wanting, one, contention)?
             }
-            Desired::Fields(one) => match fields::plan(wanting, one, contentions)? {
-                Planned::Step(step) => step,
-                Planned::Absent => {
+            Desired::Fields(one) => match fields::plan(wanting, one, contentions) {
+                Ok(Planned::Step(step)) => step,
+                Err(failure) if is_of_others && failure.reason == KnownReason::Contended.into() => {
+                    feasible.waits.get_or_insert(failure);
+                    None
+                }
+                Err(failure) => return Err(failure),
+                Ok(Planned::Absent) => {
                     // When it comes back, others made it anew.
                     contentions.gone(wanting.key, &one.object);
-                    feasible.waits = Some(absent(&one.object));
+                    feasible.waits.get_or_insert(absent(&one.object));
                     break;
                 }
             },

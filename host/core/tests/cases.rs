@@ -13,11 +13,12 @@ use transom_core::contract::AgentFacts;
 use transom_core::contract::decide::Requirement;
 use transom_core::contract::objects::{self, Apply, Objects};
 use transom_core::contract::taints::{Decision, Effect, Wanted};
+use transom_core::digest::Digest;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::ownership::{Contender, Ownership, OwnershipIndex};
 use transom_core::pattern::TemplateData;
-use transom_core::plan::contention::{self, Contentions};
+use transom_core::plan::contention::{self, Contention, Contentions};
 use transom_core::plan::desired::{Content, Desired, Hole, Whole};
 use transom_core::plan::prune::{self, Candidate, Undesired};
 use transom_core::plan::{self, Claimed, Other, Plan, Step, TimeAdded, Wanting};
@@ -427,7 +428,15 @@ fn fields() {
             apply,
             ..Objects::default()
         };
-        let planning = (&mut Contentions::default(), NOW);
+        let contentions = &mut Contentions::default();
+        let key = Key::new(&policy.name, &primary.reference);
+        for name in strings(&given["contended"]) {
+            let Some(other) = others.iter().find(|one| one.object.name == name) else {
+                panic!("{name} is none of the others");
+            };
+            contend(contentions.of_fields(&key, &other.object), &other.object);
+        }
+        let planning = (contentions, NOW);
         let (seen, added) = ((&primary, others.as_slice()), TimeAdded::SetByCluster);
         match feasible(&policy, seen, &answer, added, planning) {
             Err(failure) => refused(&failure),
@@ -440,6 +449,15 @@ fn fields() {
             }
         }
     });
+}
+
+/// Another writer changed the object three times just now.
+fn contend(contention: &mut Contention, object: &ObjectRef) {
+    for at in NOW - 4..NOW {
+        let [theirs, ours] = [json!(at), json!("ours")].map(|one| Digest::of(&one));
+        drop(contention.permit(object, theirs, ours, at));
+        contention.written();
+    }
 }
 
 /// What is pruned for the HostedCluster `demo`; `present` lists the names of existing Klusterlets.
@@ -477,7 +495,7 @@ fn prunes() {
         } else {
             Undesired::TargetMoved
         };
-        let pruned = prune::plan(&policy, &key("demo"), &candidates, &ownership, why);
+        let pruned = prune::plan(&policy, &key("demo"), &candidates, &mut ownership, why);
         let mut all = shown(Ok(pruned.plan));
         if let Some(kept) = &pruned.kept {
             all["kept"] = refused(kept);

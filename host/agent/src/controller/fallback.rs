@@ -130,6 +130,7 @@ impl Controller {
                     why: Undesired::Withdrawn,
                     candidates,
                     unread,
+                    release: None,
                 };
                 return (touched, leftovers);
             }

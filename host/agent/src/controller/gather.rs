@@ -17,7 +17,7 @@ use transom_core::inputs::{self, Found};
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
 use transom_core::plan::prune::{Candidate, Undesired};
-use transom_core::plan::{Claimed, Other, TimeAdded};
+use transom_core::plan::{Claimed, Other, Step, TimeAdded};
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::{self, Next, Rounds};
 use transom_core::work::Key;
@@ -76,6 +76,8 @@ pub(super) struct Leftovers {
     pub(super) candidates: Vec<Candidate>,
     /// Why they could not all be read.
     pub(super) unread: Option<Failure>,
+    /// Takes the policy's finalizer off an object that is no primary any more.
+    pub(super) release: Option<Step>,
 }
 
 impl Controller {

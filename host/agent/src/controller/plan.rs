@@ -5,6 +5,7 @@ use crate::controller::invoke::Proposed;
 use crate::controller::{Admitted, Controller, Ended, Touched};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use transom_api::KnownReason;
 use transom_core::failure::{Class, Failure};
 use transom_core::object::Object;
 use transom_core::plan::desired::{Desired, Fields};
@@ -70,6 +71,13 @@ impl Desires {
     }
 }
 
+/// Whether a primary may go: everything that belongs to it is gone, or is left to others because the policy prunes nothing; and
+/// what is waited for has come.
+fn may_go(admitted: &Admitted, kept: Option<&Failure>) -> bool {
+    let left = |kept: &Failure| kept.reason == KnownReason::SourceDeleted.into();
+    !admitted.loaded.revision.policy.suspend && kept.is_none_or(left)
+}
+
 impl Controller {
     /// Plans what the guest wants, and the removal of what is no longer desired. Frees the inputs.
     pub(super) fn plan(&self, proposed: Proposed) -> Result<Planned, Box<Ended>> {
@@ -98,6 +106,7 @@ impl Controller {
             waits,
         } = desires;
         let mut undesired = gathered.undesired;
+        let release = release.or(undesired.release.take());
         undesired
             .candidates
             .retain(|one| !made.contains(&one.object.reference));
@@ -107,8 +116,7 @@ impl Controller {
         } = self.undesired(&admitted, undesired);
         let kept = kept.or(waits);
         let removes = remove::ends_others(&plan.steps, &key.primary);
-        // The primary stays until everything that belongs to it is gone, and what is waited for has come.
-        let release = release.filter(|_| kept.is_none());
+        let release = release.filter(|_| may_go(&admitted, kept.as_ref()));
         let ends = removes || release.is_some();
         let last: Vec<_> = removal.steps.into_iter().chain(release).collect();
         self.accounts
@@ -167,6 +175,7 @@ impl Controller {
         // What is not there counts before what the guest waits for.
         let waits = waits.or(answered);
         if let Some(waits) = &waits {
+            touched.ask_again(waits.ask_again_at);
             touched.waits_for(&waits.objects);
         }
         let before = subject.present();
@@ -229,6 +238,7 @@ impl Controller {
             why,
             candidates,
             unread,
+            release: _,
         } = leftovers;
         let (policy, key) = (&admitted.loaded.revision.policy, &admitted.work.key);
         if candidates.is_empty() || policy.suspend {
@@ -237,7 +247,7 @@ impl Controller {
                 kept: unread,
             };
         }
-        let memory = self.memory.lock();
-        prune::plan(policy, key, &candidates, &memory.ownership, why)
+        let ownership = &mut self.memory.lock().ownership;
+        prune::plan(policy, key, &candidates, ownership, why)
     }
 }

@@ -102,9 +102,11 @@ words! {
     TargetMissing, Waiting: "An object of which the policy writes fields is not there; others make it.",
         "Nothing to do if it comes: the primary is reconciled again then. Otherwise find out why nobody makes the object \
          named in the message.";
-    StillNeeded, Waiting: "What was made is kept until an object named by keepUntilAbsent is gone.",
+    StillNeeded, Waiting:
+        "What was made is kept until an object named by keepUntilAbsent is gone, or until it is known that no other \
+         primary shares it.",
         "Nothing to do: when the object named in the message is gone, what was made is removed, or handed over to the \
-         primary that claims it.";
+         primary that claims it. If other primaries may share it, look at those whose guest fails.";
     // Ownership.
     TargetNotOwned, Invalid:
         "The target exists, but this policy did not create it, or it was made for a primary on a cluster that is not \
@@ -261,8 +263,8 @@ words! {
     AgentFailed, Missing: "The agent itself failed while it reconciled the primary.",
         "Report the file and line from the log. The agent tries the primary again.";
     KindMissing, Missing: "The API server does not know a kind that a policy names.",
-        "Install the CRD of the kind. The watch starts by itself when the CRD exists. Until then, nothing that \
-         depends on objects of the kind is removed.";
+        "Install the CRD of the kind. The watch starts by itself when the CRD exists. Until then, what was known of its \
+         objects is not known to be gone; a kind that was not served since the start counts as one without objects.";
     ReadForbidden, Unreachable: "The API server does not let the agent read an object that a policy needs.",
         "Give the agent the permissions that `transom rbac` prints.";
     WriteForbidden, Missing: "The API server does not let the agent write an object that a policy grants.",

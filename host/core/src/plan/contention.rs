@@ -141,16 +141,25 @@ pub struct Contentions {
     whole: HashMap<(Arc<str>, ObjectRef), Contention>,
     /// Of objects of which fields were written. Several primaries may own fields of one object, so each has its own.
     fields: BTreeMap<(Key, ObjectRef), Contention>,
-    sweep_at: usize,
+    sweep_whole_at: usize,
+    sweep_fields_at: usize,
 }
 
-/// Of objects of which fields were written, those without a recent change are dropped when there are more than this, and
-/// then whenever their number has doubled.
+/// Objects without a recent change are dropped when there are more than this, and then whenever their number has doubled.
 const SWEPT_FROM: usize = 1_024;
+
+/// Whether more than a write that is in place is known of an object.
+fn counts(one: &Contention) -> bool {
+    !one.changed_at.is_empty() || one.planned.is_some()
+}
 
 impl Contentions {
     /// The contention of an object that a policy makes.
     pub fn of(&mut self, policy: &Arc<str>, object: &ObjectRef) -> &mut Contention {
+        if self.whole.len() >= self.sweep_whole_at.max(SWEPT_FROM) {
+            self.whole.retain(|_, one| counts(one));
+            self.sweep_whole_at = self.whole.len().saturating_mul(2);
+        }
         self.whole
             .entry((Arc::clone(policy), object.clone()))
             .or_default()
@@ -158,10 +167,9 @@ impl Contentions {
 
     /// The contention of an object of which fields are written for a primary under a policy.
     pub fn of_fields(&mut self, key: &Key, object: &ObjectRef) -> &mut Contention {
-        if self.fields.len() >= self.sweep_at.max(SWEPT_FROM) {
-            let counts = |one: &Contention| !one.changed_at.is_empty() || one.planned.is_some();
+        if self.fields.len() >= self.sweep_fields_at.max(SWEPT_FROM) {
             self.fields.retain(|_, one| counts(one));
-            self.sweep_at = self.fields.len().saturating_mul(2);
+            self.sweep_fields_at = self.fields.len().saturating_mul(2);
         }
         let written = (key.clone(), object.clone());
         self.fields.entry(written).or_default()

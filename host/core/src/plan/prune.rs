@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::object::Object;
 use crate::ownership::OwnershipIndex;
 use crate::pattern::{Captures, Pattern};
-use crate::policy::{Policy, ReadRule};
+use crate::policy::{Policy, ReadRule, WriteRule};
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::work::Key;
@@ -41,8 +41,9 @@ pub struct Pruned {
     /// The steps; empty when nothing can be removed now.
     pub plan: Plan,
     /// Why an output that is no longer desired stays; for [`crate::report::Success::kept`]. `StillNeeded` with every
-    /// object that keeps an output, `WriteNotGranted`, or `SourceDeleted` (held) when the policy removes nothing. What is
-    /// withdrawn has a reason of its own ([`crate::failure::failing`]), which takes the message of this one.
+    /// object that keeps an output, or because other primaries may share it; `WriteNotGranted`; or `SourceDeleted` (held)
+    /// when the policy removes nothing. What is withdrawn has a reason of its own ([`crate::failure::failing`]), which takes
+    /// the message of this one.
     pub kept: Option<Failure>,
 }
 
@@ -93,7 +94,7 @@ pub fn plan(
     policy: &Policy,
     key: &Key,
     candidates: &[Candidate],
-    ownership: &OwnershipIndex,
+    ownership: &mut OwnershipIndex,
     why: Undesired,
 ) -> Pruned {
     let mut pruned = Pruned {
@@ -101,8 +102,10 @@ pub fn plan(
         kept: None,
     };
     let mut dependents = Vec::new();
-    let ours = |candidate: &&Candidate| is_ours(&candidate.object, key, ownership);
-    for candidate in candidates.iter().filter(ours) {
+    for candidate in candidates {
+        if !is_ours(&candidate.object, key, ownership) {
+            continue;
+        }
         if policy.own.prune == PruneSpec::Never {
             let target = &candidate.object.reference;
             let message = format!("{target} is kept: spec.own.prune is Never");
@@ -110,7 +113,9 @@ pub fn plan(
                 .then(|| Failure::known(KnownReason::SourceDeleted, message));
             return pruned;
         }
-        match removal(policy, key, candidate) {
+        let removable = removal(policy, key, candidate)
+            .and_then(|()| unshared(policy, key, &candidate.object.reference, ownership));
+        match removable {
             Ok(()) => pruned.plan.steps.push(delete(&candidate.object, why)),
             Err(failure) => {
                 dependents.extend(failure.objects.iter().cloned());
@@ -145,6 +150,30 @@ fn removal(policy: &Policy, key: &Key, candidate: &Candidate) -> Result<(), Fail
     let message = format!("{target} is kept until {dependent} is gone");
     let failure = Failure::known(KnownReason::StillNeeded, message);
     Err(failure.about(candidate.kept_by.iter().cloned()))
+}
+
+/// Checks that no other primary may want an object that all primaries of the policy have, without having said so yet.
+fn unshared(
+    policy: &Policy,
+    key: &Key,
+    target: &ObjectRef,
+    ownership: &mut OwnershipIndex,
+) -> Result<(), Failure> {
+    if !policy
+        .made(target, &key.primary)
+        .is_some_and(WriteRule::is_shared)
+    {
+        return Ok(());
+    }
+    match ownership.undecided(key) {
+        0 => Ok(()),
+        others => {
+            let message = format!(
+                "{target} is kept: of {others} primaries that may share it, it is not known whether they do"
+            );
+            Err(Failure::known(KnownReason::StillNeeded, message))
+        }
+    }
 }
 
 fn delete(object: &Object, why: Undesired) -> Step {
@@ -252,6 +281,45 @@ mod tests {
             "klusterlet-demo",
         );
         Some(Arc::new(object(reference, json!({"metadata": metadata}))))
+    }
+
+    #[test]
+    fn an_object_that_all_primaries_share_stays_until_it_is_known_what_all_of_them_want() {
+        use crate::ownership::Contender;
+        let shared = sample::with(
+            kubeconfig_manifest(),
+            &[
+                ("/spec/grant/write/0/namespace", json!("shared")),
+                ("/spec/own/keepUntilAbsent", json!([])),
+            ],
+        );
+        let mut reference = target("demo");
+        reference.namespace = Some("shared".to_owned());
+        let mut body = json!({});
+        stamp("a", "uid-a").put(&mut body);
+        let candidates = [Candidate {
+            object: Arc::new(object(reference, body)),
+            kept_by: Vec::new(),
+        }];
+        let policy = sample::policy(&shared);
+        let mut ownership = OwnershipIndex::default();
+        let mut prune = |change: fn(&mut OwnershipIndex)| {
+            change(&mut ownership);
+            let why = Undesired::SourceDeleted;
+            let pruned = plan(&policy, &key("a"), &candidates, &mut ownership, why);
+            let kept = pruned.kept.map(|kept| kept.reason);
+            (pruned.plan.steps.len(), kept)
+        };
+        let kept = (0, Some(Reason::from(KnownReason::StillNeeded)));
+        assert_eq!(prune(|index| index.expect(&key("b"))), kept);
+        let says_nothing = |index: &mut OwnershipIndex| {
+            drop(index.keep(Contender::of(&key("b"), None), []));
+        };
+        assert_eq!(prune(says_nothing), kept);
+        let wants_nothing = |index: &mut OwnershipIndex| {
+            drop(index.set(Contender::of(&key("b"), None), []));
+        };
+        assert_eq!(prune(wants_nothing), (1, None));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
 use transom_core::ownership::Ownership;
 use transom_core::plan::prune::{self, Candidate, Handover, Undesired};
-use transom_core::plan::{Claimed, Other};
+use transom_core::plan::{Claimed, Other, finalizer};
 use transom_core::projection::path::Path;
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
@@ -99,13 +99,8 @@ impl Reader<'_> {
             return Err(Failure::known(KnownReason::ReadFailed, message));
         }
         let policy = &self.loaded.revision.policy;
-        let is_primary = |there: Object| policy.is_about(&there);
-        if made
-            && connections
-                .confirm(&key.primary)
-                .await?
-                .is_some_and(is_primary)
-        {
+        let there = self.left(made).await?;
+        if there.as_ref().is_some_and(|there| policy.is_about(there)) {
             let message = format!(
                 "{} exists, although no watch event has reported it yet",
                 key.primary
@@ -118,7 +113,21 @@ impl Reader<'_> {
             why: Undesired::SourceDeleted,
             candidates: self.outputs_except(None, &[]).await?,
             unread: None,
+            release: there.and_then(|there| finalizer::release(policy, &there)),
         })
+    }
+
+    /// The object of a primary that is gone for the policy, as the API server has it: one that its labels no longer select may
+    /// bear the policy's finalizer. Not asked for where neither that nor anything that was made can be left.
+    async fn left(&self, made: bool) -> Result<Option<Object>, Failure> {
+        if !made && self.loaded.revision.policy.finalizer.is_none() {
+            return Ok(None);
+        }
+        let there = self.controller.connections.confirm(&self.key.primary);
+        match there.await {
+            Err(failure) if !made && failure.reason == KnownReason::KindMissing.into() => Ok(None),
+            there => there,
+        }
     }
 
     /// What was made for the primary, but for a target that its answer certainly makes. What the answer leaves out is pruned
@@ -141,6 +150,7 @@ impl Reader<'_> {
             why: Undesired::TargetMoved,
             candidates,
             unread,
+            release: None,
         }
     }
 
