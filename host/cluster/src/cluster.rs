@@ -58,8 +58,14 @@ pub trait Cluster: Send + Sync {
     /// What cannot be followed now, as a policy's status names it: kinds, or files, which may hold any kind.
     fn watch_errors(&self) -> Vec<WatchStatus>;
 
-    /// The objects of a kind whose labels are selected, or cannot be read; sorted.
-    fn list(&self, api_version: &str, kind: &str, labels: &Selector) -> Vec<ObjectRef>;
+    /// The objects of a kind, in a namespace or in all, whose labels are selected, or cannot be read; sorted.
+    fn list(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: Option<&str>,
+        labels: &Selector,
+    ) -> Vec<ObjectRef>;
 
     /// Checks that every object of a scope is known, so that one that is not listed is not there.
     ///

@@ -147,9 +147,13 @@ async fn cuts(side: &mut Side) -> Result<()> {
 async fn reads(side: &mut Side) -> Result<()> {
     let (a, absent) = (map_ref("a"), map_ref("absent"));
     let cluster = &side.cluster;
-    let list = |labels: &Selector| cluster.list("v1", "ConfigMap", labels);
-    same(list(&Selector::default()), [a.clone(), map_ref("b")])?;
-    same(list(&Selector::equal("of", "b")), [map_ref("b")])?;
+    let list = |namespace, labels: &Selector| cluster.list("v1", "ConfigMap", namespace, labels);
+    for namespace in [None, a.namespace.as_deref()] {
+        let all = [a.clone(), map_ref("b")];
+        same(list(namespace, &Selector::default()), all)?;
+        same(list(namespace, &Selector::equal("of", "b")), [map_ref("b")])?;
+    }
+    same(list(Some("another"), &Selector::default()), [])?;
     let object = side.there(&a).await?;
     same(cluster.read_confirmed(&a).await, Ok(Some(object.clone())))?;
     same(cluster.confirm(&a).await, Ok(Some(object)))?;

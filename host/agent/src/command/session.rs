@@ -41,6 +41,7 @@ impl Session {
             SecretReads::Watch,
         );
         let controller = Arc::new(controller(connections));
+        controller.memory.lock().written = Some(BTreeMap::new());
         controller.find_outputs(&*cluster);
         loading.opened(Some(cluster));
         let (swap, changes) = loading.done().await?;
@@ -57,15 +58,15 @@ impl Session {
 
     /// Follows what changed in the directory until nothing is left to do now.
     pub(crate) async fn follow(&mut self) {
-        while let Some(observation) = self.told.try_next() {
-            self.controller.observe(observation);
-        }
+        let observations = std::iter::from_fn(|| self.told.try_next()).collect();
+        self.controller.observe_all(observations);
         self.controller.idle().await;
     }
 
     /// Every object that was written so far, and for which policies. Starts the record anew.
     pub(crate) fn take_written(&self) -> BTreeMap<ObjectRef, BTreeSet<Arc<str>>> {
-        std::mem::take(&mut self.controller.memory.lock().written)
+        let written = &mut self.controller.memory.lock().written;
+        written.replace(BTreeMap::new()).unwrap_or_default()
     }
 }
 

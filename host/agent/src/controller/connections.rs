@@ -121,7 +121,7 @@ impl Connections {
         let cluster = self.by_name.get(LOCAL).filter(|_| self.policy_objects);
         let every = Selector::default();
         let all = cluster
-            .map(|cluster| cluster.list(transom_api::API_VERSION, transom_api::KIND, &every))
+            .map(|cluster| cluster.list(transom_api::API_VERSION, transom_api::KIND, None, &every))
             .unwrap_or_default();
         for reference in all {
             match self.read(&reference).await {
@@ -191,7 +191,7 @@ impl Connections {
         let Some(cluster) = self.by_name.get(&rule.cluster) else {
             return Vec::new();
         };
-        let mut primaries = cluster.list(&rule.api_version, &rule.kind, &rule.labels);
+        let mut primaries = cluster.list(&rule.api_version, &rule.kind, None, &rule.labels);
         let made = cluster.made(&policy.name, &rule.api_version, &rule.kind);
         primaries.retain(|primary| rule.admits(primary) && !made.contains(primary));
         primaries

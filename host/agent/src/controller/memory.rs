@@ -65,8 +65,8 @@ pub(crate) struct Memory {
     pub(crate) often: Often,
     /// Which key is writing an object now, and what a watch last reported of the object since then.
     writing: HashMap<ObjectRef, (Key, Option<Option<Digest>>)>,
-    /// The objects that were written, and the policies that wrote them.
-    pub(crate) written: BTreeMap<ObjectRef, BTreeSet<Arc<str>>>,
+    /// The objects that were written, and the policies that wrote them; `None` unless a command records them.
+    pub(crate) written: Option<BTreeMap<ObjectRef, BTreeSet<Arc<str>>>>,
     /// The reconciles and their causes; `None` unless a command records them.
     pub(crate) journal: Option<Vec<Entry>>,
     /// When the first client certificate expires in what was made for each primary, in seconds since 1970.
@@ -156,8 +156,10 @@ impl Memory {
     /// Records a successful step; returns the other reconciles that depend on what it wrote.
     pub(crate) fn wrote(&mut self, key: &Key, step: &Step) -> Vec<Key> {
         let target = step.target();
-        let policies = self.written.entry(target.clone()).or_default();
-        policies.insert(Arc::clone(&key.policy));
+        if let Some(written) = &mut self.written {
+            let policies = written.entry(target.clone()).or_default();
+            policies.insert(Arc::clone(&key.policy));
+        }
         match step {
             Step::Create { desired } | Step::Update { desired, .. } => {
                 self.outputs.observe(desired);
@@ -303,6 +305,8 @@ impl Memory {
     /// Records a reconcile that ended by a bug in the agent. True when it counts as an attempt: the same failure in a
     /// row does not count as another one.
     pub(crate) fn faulted(&mut self, key: &Key, policy: &Policy, report: &Report) -> bool {
+        // What a watch reports of them from now on wakes the key again.
+        self.writing.retain(|_, (writer, _)| writer != key);
         let now = Counted {
             attempt: Attempt::Failed,
             at_seconds: report.at_seconds,

@@ -20,6 +20,9 @@ use transom_core::signal::Signal;
 use transom_core::stamp::Stamp;
 use transom_core::work::{Cause, Key};
 
+/// The most observations that are taken at once.
+const BATCH: usize = 64;
+
 impl Controller {
     /// Opens every connection in a task. Each task then follows the cluster's changes until the set is dropped; with
     /// `once` it ends when the connection was opened.
@@ -58,8 +61,20 @@ impl Controller {
         self.connections.policies_came(name);
     }
 
-    /// Turns an observation of a cluster into requests in workqueues.
-    pub(crate) fn observe(&self, observation: Observation) {
+    /// Turns observations of a cluster into requests in workqueues. After a restart of an API server every watch is readable
+    /// again at about the same time: what that calls for is done once for all of them.
+    pub(crate) fn observe_all(&self, observations: Vec<Observation>) {
+        let readable = |one: &Observation| matches!(one, Observation::Readable(_));
+        if observations.iter().any(readable) {
+            self.look_anew();
+            // New primaries are expected before one of them is reconciled.
+            self.locate_new();
+            self.retry_unread();
+        }
+        observations.into_iter().for_each(|one| self.observe(one));
+    }
+
+    fn observe(&self, observation: Observation) {
         match observation {
             Observation::Present(object) => self.present(object),
             Observation::Gone(reference) => {
@@ -93,9 +108,6 @@ impl Controller {
             Observation::Readable(place) => {
                 self.statuses.changed();
                 telemetry::tell(&Signal::Readable { place });
-                self.look_anew();
-                self.locate_new();
-                self.retry_unread();
             }
         }
     }
@@ -187,7 +199,7 @@ async fn open(controller: Arc<Controller>, name: String, cluster: Arc<dyn Cluste
         drop(cluster.synced(Patience::Endless).await);
     }
     // Subscribes before it looks at the cache: what was there before is in the cache, what comes later is observed.
-    let mut changes = cluster.changes();
+    let changes = cluster.changes();
     controller.connections.components_came(&name);
     controller.find_outputs(&*cluster);
     match away {
@@ -197,7 +209,8 @@ async fn open(controller: Arc<Controller>, name: String, cluster: Arc<dyn Cluste
     if once {
         return;
     }
-    while let Some(observation) = changes.next().await {
-        controller.observe(observation);
+    let mut batches = changes.ready_chunks(BATCH);
+    while let Some(batch) = batches.next().await {
+        controller.observe_all(batch);
     }
 }

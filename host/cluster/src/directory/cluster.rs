@@ -64,8 +64,14 @@ impl Cluster for Directory {
         files.map(error).collect()
     }
 
-    fn list(&self, api_version: &str, kind: &str, labels: &Selector) -> Vec<ObjectRef> {
-        let all = Directory::list(self, api_version, kind, None);
+    fn list(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: Option<&str>,
+        labels: &Selector,
+    ) -> Vec<ObjectRef> {
+        let all = Directory::list(self, api_version, kind, namespace);
         if labels.is_empty() {
             return all;
         }

@@ -165,9 +165,9 @@ impl Cache {
         }
     }
 
-    /// The objects that carry the agent's label; without duplicates.
-    pub(super) fn ours(&self) -> Vec<ObjectRef> {
-        self.objects(None, |_| true, |kept| kept.ours)
+    /// The objects of some watches that carry the agent's label; without duplicates.
+    pub(super) fn ours(&self, watched: impl Fn(&Scope) -> bool) -> Vec<ObjectRef> {
+        self.objects(None, watched, |kept| kept.ours)
     }
 
     /// The objects of some watches that pass a test; sorted, without duplicates.

@@ -68,7 +68,8 @@ impl Events {
         }
         let key = Key::new(&report.policy.as_str().into(), &report.primary);
         let reason = report.reason.as_str();
-        let telling = locked(&self.warnings).say(&key, reason, millis(self.start.elapsed()));
+        let about = (&key, uid);
+        let telling = locked(&self.warnings).say(about, reason, millis(self.start.elapsed()));
         match telling {
             Telling::Nothing => Ok(()),
             Telling::New => {

@@ -11,6 +11,7 @@ use transom_core::object::Object;
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
+use transom_core::watches::Scope;
 
 /// How long a read waits for the list of a watch that covers its object.
 const LISTING: Duration = Duration::from_secs(30);
@@ -131,7 +132,7 @@ impl Kubernetes {
 
     /// The watched objects that carry the agent's stamp.
     pub fn stamped(&self) -> Vec<Object> {
-        let ours = self.shared.cache().ours();
+        let ours = self.shared.cache().ours(|_| true);
         ours.iter()
             .filter_map(|reference| self.stamped_one(reference))
             .collect()
@@ -139,8 +140,8 @@ impl Kubernetes {
 
     /// The watched objects of a kind that carry the stamp of a policy.
     pub fn made(&self, policy: &str, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
-        let mut ours = self.shared.cache().ours();
-        ours.retain(|reference| reference.api_version == api_version && reference.kind == kind);
+        let of_kind = |scope: &Scope| scope.api_version == api_version && scope.kind == kind;
+        let ours = self.shared.cache().ours(of_kind);
         let of_policy = |reference: &ObjectRef| {
             let object = self.shared.last_heard(reference);
             object.is_some_and(|object| Stamp::is_of(&object, policy))

@@ -141,7 +141,10 @@ impl Shared {
         labels: &Selector,
     ) -> Result<Vec<Object>, ReadFailure> {
         match self.metadata_of(place, labels).await {
-            Err(cause) if cause.reason == KnownReason::KindMissing => Ok(Vec::new()),
+            // Only if that is certain: a proxy may answer for a server that has objects.
+            Err(cause) if cause.reason == KnownReason::KindMissing && cause.next == Next::Again => {
+                Ok(Vec::new())
+            }
             Err(cause) => {
                 // The kind may have been removed since its path was resolved.
                 self.forget(place);

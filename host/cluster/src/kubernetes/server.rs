@@ -159,9 +159,15 @@ impl Cluster for Server {
         watches.into_iter().filter_map(error).collect()
     }
 
-    fn list(&self, api_version: &str, kind: &str, labels: &Selector) -> Vec<ObjectRef> {
+    fn list(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: Option<&str>,
+        labels: &Selector,
+    ) -> Vec<ObjectRef> {
         let cache = self.kubernetes.shared.cache();
-        cache.list(api_version, kind, None, labels)
+        cache.list(api_version, kind, namespace, labels)
     }
 
     fn complete(&self, scope: &Scope) -> Result<(), ReadFailure> {
@@ -261,7 +267,7 @@ impl Cluster for Server {
 
     fn publish_policy(&self, policy: &str, status: &PolicyStatus) -> io::Result<()> {
         let mut policies = self
-            .list(API_VERSION, KIND, &Selector::default())
+            .list(API_VERSION, KIND, None, &Selector::default())
             .into_iter();
         if policies.any(|object| object.name == policy) {
             self.statuses.publish(policy, json!(status));

@@ -144,7 +144,7 @@ impl Writer {
                 message: would(step),
             });
         }
-        self.standing.check(step)?;
+        self.standing.check(policy, step)?;
         let resource = self.resource(step).await?;
         let mut left: Option<Object> = None;
         for part in request::parts(step) {
@@ -164,7 +164,7 @@ impl Writer {
         }
         if let Some(left) = &left {
             let changed = answer::changed(step, &left.body);
-            self.standing.note(step, &changed)?;
+            self.standing.note(policy, step, &changed)?;
         }
         Ok(left)
     }

@@ -119,14 +119,17 @@ fn key(object: &ObjectRef) -> Box<str> {
     [namespace, "/", &object.name].concat().into()
 }
 
-/// The index from kinds to the keys that asked for sets of them. A plain value that the caller keeps.
+/// The index from places to the keys that asked for sets of them. A plain value that the caller keeps.
 #[derive(Debug, Default)]
 pub struct Sets {
-    by_kind: HashMap<(String, String), BTreeSet<Key>>,
+    by_place: HashMap<Place, BTreeSet<Key>>,
     by_key: HashMap<Key, Vec<SeenSet>>,
     /// The last answer to each question, which keys share that saw the same.
     answers: HashMap<(ObjectRef, Selector), Answers>,
 }
+
+/// Group and version, kind, and namespace; `None` for all namespaces, and for cluster-scoped kinds.
+type Place = (String, String, Option<String>);
 
 /// Questions about one place and labels, each with its last answer.
 type Answers = Vec<(Arc<Question>, Arc<Members>)>;
@@ -134,8 +137,8 @@ type Answers = Vec<(Arc<Question>, Arc<Members>)>;
 impl Sets {
     /// Adds a set that a key is about to read, so that a change before its reconcile ends is not missed.
     pub fn add(&mut self, key: &Key, set: SeenSet) {
-        let kind = kind(&set.question.place);
-        self.by_kind.entry(kind).or_default().insert(key.clone());
+        let place = place(&set.question.place);
+        self.by_place.entry(place).or_default().insert(key.clone());
         self.by_key.entry(key.clone()).or_default().push(set);
     }
 
@@ -174,11 +177,11 @@ impl Sets {
     /// Forgets a key.
     pub fn remove(&mut self, key: &Key) {
         for set in self.by_key.remove(key).unwrap_or_default() {
-            let kind = kind(&set.question.place);
-            if let Some(keys) = self.by_kind.get_mut(&kind) {
+            let place = place(&set.question.place);
+            if let Some(keys) = self.by_place.get_mut(&place) {
                 keys.remove(key);
                 if keys.is_empty() {
-                    self.by_kind.remove(&kind);
+                    self.by_place.remove(&place);
                 }
             }
             self.forget(set);
@@ -204,7 +207,11 @@ impl Sets {
 
     /// The keys that a change of an object concerns, in order. Of the keys that saw the same, one is judged.
     pub fn concerned(&self, object: &ObjectRef, observed: Observed<'_>) -> Vec<Key> {
-        let keys = self.by_kind.get(&kind(object)).into_iter().flatten();
+        let mut around = place(object);
+        let mut keys: BTreeSet<&Key> = self.by_place.get(&around).into_iter().flatten().collect();
+        if around.2.take().is_some() {
+            keys.extend(self.by_place.get(&around).into_iter().flatten());
+        }
         let mut judged = HashMap::new();
         let mut concerns = |set: &SeenSet| {
             let judge = || set.concerns(object, observed);
@@ -214,12 +221,18 @@ impl Sets {
             let mut sets = self.by_key.get(*key).into_iter().flatten();
             sets.any(&mut concerns)
         };
-        keys.filter(concerned).cloned().collect()
+        keys.into_iter().filter(concerned).cloned().collect()
     }
 }
 
-fn kind(object: &ObjectRef) -> (String, String) {
-    (object.api_version.clone(), object.kind.clone())
+fn place(object: &ObjectRef) -> Place {
+    let ObjectRef {
+        api_version,
+        kind,
+        namespace,
+        ..
+    } = object.clone();
+    (api_version, kind, namespace)
 }
 
 #[cfg(test)]
@@ -280,6 +293,30 @@ mod tests {
 
     fn labelled(name: &str, x: u8) -> Object {
         map(name, json!({"l": ""}), json!({"x": x, "y": x}))
+    }
+
+    #[test]
+    fn a_change_concerns_who_asked_for_its_namespace_or_for_all() {
+        let asked = |namespace: Option<&str>| {
+            let mut question = Question::clone(&question(true));
+            question.place.namespace = namespace.map(str::to_owned);
+            SeenSet::pending(question.into(), Wake::Change)
+        };
+        let key = |name: &str| {
+            let primary = ObjectRef::local("v1", "Node", None, name);
+            Key::new(&"p".into(), &primary)
+        };
+        let mut sets = Sets::default();
+        for (name, namespace) in [("all", None), ("n", Some("n")), ("other", Some("other"))] {
+            sets.add(&key(name), asked(namespace));
+        }
+        let object = labelled("new", 1);
+        let concerned = sets.concerned(&object.reference, Observed::Present(&object));
+        assert_eq!(concerned, [key("all"), key("n")]);
+        for name in ["all", "n", "other"] {
+            sets.remove(&key(name));
+        }
+        assert!(sets.by_place.is_empty());
     }
 
     #[test]
@@ -387,7 +424,7 @@ mod tests {
             let elsewhere = ObjectRef::local("v1", "ConfigMap", Some("m"), "a");
             assert!(sets.concerned(&elsewhere, Observed::Gone).is_empty());
             sets.remove(&key);
-            assert!(sets.by_kind.is_empty() && !concerned(&sets, &labelled("new", 1)));
+            assert!(sets.by_place.is_empty() && !concerned(&sets, &labelled("new", 1)));
         }
     }
 

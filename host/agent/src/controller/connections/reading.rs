@@ -93,7 +93,8 @@ impl Connections {
         let cluster = self.named(cluster)?;
         let missing = |failure: ReadFailure| Failure::known(failure.reason, failure.message);
         cluster.complete(scope).map_err(missing)?;
-        Ok(cluster.list(&scope.api_version, &scope.kind, labels))
+        let namespace = scope.namespace.as_deref();
+        Ok(cluster.list(&scope.api_version, &scope.kind, namespace, labels))
     }
 
     /// Every object of a scope whose labels are selected; sorted. The labels of all are known.

@@ -168,9 +168,9 @@ fn taint(taint: &Value) -> Value {
 /// After this time the write is tried again, because the webhook may have been fixed.
 const STANDS: Duration = Duration::from_secs(600);
 
-/// The writes that a webhook changed, by target. Keeps only a digest of each.
+/// The writes that a webhook changed, by policy and target. Keeps only a digest of each.
 #[derive(Default)]
-pub(super) struct Standing(Mutex<BTreeMap<ObjectRef, Changed>>);
+pub(super) struct Standing(Mutex<BTreeMap<(String, ObjectRef), Changed>>);
 
 struct Changed {
     fingerprint: Digest,
@@ -180,9 +180,9 @@ struct Changed {
 
 impl Standing {
     /// Fails if a webhook changed the same write within `STANDS`.
-    pub(super) fn check(&self, step: &Step) -> Result<(), WriteFailure> {
+    pub(super) fn check(&self, policy: &str, step: &Step) -> Result<(), WriteFailure> {
         let changed = locked(&self.0);
-        match changed.get(step.target()) {
+        match changed.get(&of(policy, step)) {
             Some(before)
                 if before.at.elapsed() < STANDS && before.fingerprint == fingerprint(step) =>
             {
@@ -193,10 +193,15 @@ impl Standing {
     }
 
     /// Records the outcome of a write; fails if a webhook changed it.
-    pub(super) fn note(&self, step: &Step, paths: &[String]) -> Result<(), WriteFailure> {
+    pub(super) fn note(
+        &self,
+        policy: &str,
+        step: &Step,
+        paths: &[String],
+    ) -> Result<(), WriteFailure> {
         let mut changed = locked(&self.0);
         if paths.is_empty() {
-            changed.remove(step.target());
+            changed.remove(&of(policy, step));
             return Ok(());
         }
         changed.retain(|_, before| before.at.elapsed() < STANDS);
@@ -205,9 +210,13 @@ impl Standing {
             paths: paths.to_vec(),
             at: Instant::now(),
         };
-        changed.insert(step.target().clone(), now);
+        changed.insert(of(policy, step), now);
         Err(failed(step, paths))
     }
+}
+
+fn of(policy: &str, step: &Step) -> (String, ObjectRef) {
+    (policy.to_owned(), step.target().clone())
 }
 
 fn failed(step: &Step, paths: &[String]) -> WriteFailure {
