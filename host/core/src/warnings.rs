@@ -50,6 +50,7 @@ pub struct Warnings {
 
 #[derive(Clone, Debug)]
 struct Primary {
+    uid: String,
     bucket: Bucket,
     said: BTreeMap<Arc<str>, Said>,
 }
@@ -89,8 +90,9 @@ impl Default for Warnings {
 }
 
 impl Warnings {
-    /// A warning about a primary. Warnings with the same `reason` are the same, whatever their message.
-    pub fn say(&mut self, key: &Key, reason: &str, now_ms: u64) -> Telling {
+    /// A warning about a primary with this uid. Warnings with the same `reason` are the same, whatever their message. Those of
+    /// an earlier object of the name do not count: their Events regard that one.
+    pub fn say(&mut self, (key, uid): (&Key, &str), reason: &str, now_ms: u64) -> Telling {
         self.forget(now_ms);
         if self.primaries.len() >= MOST && !self.primaries.contains_key(key) {
             return Telling::Nothing;
@@ -99,9 +101,14 @@ impl Warnings {
             .primaries
             .entry(key.clone())
             .or_insert_with(|| Primary {
+                uid: uid.to_owned(),
                 bucket: Bucket::new(OF_PRIMARY),
                 said: BTreeMap::new(),
             });
+        if primary.uid != uid {
+            uid.clone_into(&mut primary.uid);
+            primary.said.clear();
+        }
         let said = primary.said.entry(reason.into()).or_insert(Said {
             event: Event::None,
             count: 0,
@@ -216,22 +223,32 @@ mod tests {
     const MINUTE: u64 = 60_000;
 
     #[test]
+    fn an_object_that_was_made_anew_has_warnings_of_its_own() {
+        let mut warnings = Warnings::default();
+        let (first, second) = (key("a"), key("a"));
+        assert_eq!(warnings.say((&first, "u"), "One", 0), Telling::New);
+        warnings.told(&first, "One", Some("e".into()));
+        assert_ne!(warnings.say((&first, "u"), "One", 1), Telling::New);
+        assert_eq!(warnings.say((&second, "v"), "One", 2), Telling::New);
+    }
+
+    #[test]
     fn counts_repeated_warnings() {
         let mut warnings = Warnings::default();
-        assert_eq!(warnings.say(&key("a"), "One", 0), Telling::New);
+        assert_eq!(warnings.say((&key("a"), "u"), "One", 0), Telling::New);
         warnings.told(&key("a"), "One", Some("a.1".into()));
         assert_eq!(
-            warnings.say(&key("a"), "One", 1),
+            warnings.say((&key("a"), "u"), "One", 1),
             Telling::Again {
                 name: "a.1".into(),
                 count: 2
             }
         );
-        assert_eq!(warnings.say(&key("a"), "Two", 2), Telling::New);
-        assert_eq!(warnings.say(&key("b"), "One", 3), Telling::New);
+        assert_eq!(warnings.say((&key("a"), "u"), "Two", 2), Telling::New);
+        assert_eq!(warnings.say((&key("b"), "u"), "One", 3), Telling::New);
         warnings.told(&key("a"), "One", None);
         assert_eq!(
-            warnings.say(&key("a"), "One", 4),
+            warnings.say((&key("a"), "u"), "One", 4),
             Telling::New,
             "the Event was gone"
         );
@@ -240,16 +257,16 @@ mod tests {
     #[test]
     fn a_repeat_during_its_events_creation_makes_no_second_event() {
         let mut warnings = Warnings::default();
-        assert_eq!(warnings.say(&key("a"), "One", 0), Telling::New);
-        assert_eq!(warnings.say(&key("a"), "One", 2), Telling::Nothing);
+        assert_eq!(warnings.say((&key("a"), "u"), "One", 0), Telling::New);
+        assert_eq!(warnings.say((&key("a"), "u"), "One", 2), Telling::Nothing);
         assert_eq!(
-            warnings.say(&key("a"), "Two", 2),
+            warnings.say((&key("a"), "u"), "Two", 2),
             Telling::New,
             "another reason is another Event"
         );
         warnings.told(&key("a"), "One", Some("a.1".into()));
         assert_eq!(
-            warnings.say(&key("a"), "One", 3),
+            warnings.say((&key("a"), "u"), "One", 3),
             Telling::Again {
                 name: "a.1".into(),
                 count: 3
@@ -257,7 +274,7 @@ mod tests {
         );
         warnings.told(&key("a"), "Two", None);
         assert_eq!(
-            warnings.say(&key("a"), "Two", 4),
+            warnings.say((&key("a"), "u"), "Two", 4),
             Telling::New,
             "it could not be made"
         );
@@ -266,11 +283,11 @@ mod tests {
     #[test]
     fn one_primary_gets_five_events_then_one_every_five_minutes() {
         let mut warnings = Warnings::default();
-        warnings.say(&key("a"), "One", 0);
+        warnings.say((&key("a"), "u"), "One", 0);
         warnings.told(&key("a"), "One", Some("a.1".into()));
         let counts: Vec<u32> = (1..100)
             .filter_map(
-                |second| match warnings.say(&key("a"), "One", second * 10_000) {
+                |second| match warnings.say((&key("a"), "u"), "One", second * 10_000) {
                     Telling::Again { count, .. } => Some(count),
                     _ => None,
                 },
@@ -288,7 +305,7 @@ mod tests {
         let mut warnings = Warnings::default();
         let told = |warnings: &mut Warnings, from: usize, now: u64| {
             (from..from + 100)
-                .filter(|n| warnings.say(&key(&n.to_string()), "One", now) == Telling::New)
+                .filter(|n| warnings.say((&key(&n.to_string()), "u"), "One", now) == Telling::New)
                 .count()
         };
         assert_eq!(told(&mut warnings, 0, MINUTE), 25);
@@ -298,10 +315,13 @@ mod tests {
     #[test]
     fn forgets_old_warnings_and_emits_them_again() {
         let mut warnings = Warnings::default();
-        warnings.say(&key("a"), "One", 0);
+        warnings.say((&key("a"), "u"), "One", 0);
         warnings.told(&key("a"), "One", Some("a.1".into()));
-        assert_eq!(warnings.say(&key("a"), "One", 60 * MINUTE), Telling::New);
-        warnings.say(&key("b"), "One", 200 * MINUTE);
+        assert_eq!(
+            warnings.say((&key("a"), "u"), "One", 60 * MINUTE),
+            Telling::New
+        );
+        warnings.say((&key("b"), "u"), "One", 200 * MINUTE);
         assert_eq!(warnings.primaries.len(), 1);
     }
 

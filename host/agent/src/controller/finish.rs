@@ -55,6 +55,12 @@ impl Controller {
         // again.
         let unlocated = report.end == End::Ended(Class::Unlocated);
         if unlocated && !self.memory.lock().results.contains_key(key) {
+            // Or the time comes after which it does not wait for other policies any more.
+            let after = touched.ask_again_at.and(report.again_after_ms);
+            if let Some(after) = after.filter(|_| !self.ends) {
+                let again = Queued::Reconcile(Cause::Timer);
+                queue.push(&key.primary, again, Some(Duration::from_millis(after)));
+            }
             return;
         }
         self.accounts.asks_again(key, report.again_after_ms);
@@ -234,7 +240,17 @@ impl Controller {
             seed: 0,
         };
         let report = report::of(Reconcile::new(key.clone()), Err(failure), schedule);
-        let counts = self.memory.lock().faulted(key, policy, &report);
+        let (counts, released) = {
+            let mut memory = self.memory.lock();
+            // Others wait until it is known what this one wants.
+            let stamped: Vec<_> = memory.outputs.of(key).cloned().collect();
+            let released = match policy.has_targets() {
+                true => memory.ownership.keep(Contender::of(key, None), stamped),
+                false => Vec::new(),
+            };
+            (memory.faulted(key, policy, &report), released)
+        };
+        self.enqueue_released(released);
         if self.trial.is_none() {
             telemetry::fault(key, counts);
         }

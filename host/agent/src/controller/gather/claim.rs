@@ -17,8 +17,6 @@ use transom_core::stamp::Stamp;
 /// they are located, the oldest contender is known, whichever policy was loaded first. The limit keeps a guest that
 /// takes long for each primary from holding up other policies.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often the claim is checked again meanwhile.
-const AGAIN_SECONDS: i64 = 5;
 
 /// Checks that it is decided for each target who may have it.
 ///
@@ -119,7 +117,8 @@ impl Reader<'_> {
     ) -> Result<Vec<Claimed>, Failure> {
         let controller = self.controller;
         let queue = controller.queue(&self.key.policy);
-        let others = queue.is_some_and(|queue| queue.begun.elapsed() < PATIENCE);
+        let patience = queue.and_then(|queue| PATIENCE.checked_sub(queue.begun.elapsed()));
+        let others = patience.is_some();
         let pending = |one: &Claimed| matches!(one.ownership, Ownership::Pending { .. });
         // While other primaries are not located nothing without a stamp is written, and what has one is kept: so nothing is
         // requested here that the next reconcile requests again.
@@ -138,8 +137,10 @@ impl Reader<'_> {
             accounts.read(self.key, "target", &one.object, one.existing.as_deref());
         }
         self.narrow(primary, &claimed);
-        if others && claimed.iter().any(pending) {
-            let again = controller.clock.now_seconds().saturating_add(AGAIN_SECONDS);
+        if let Some(patience) = patience.filter(|_| claimed.iter().any(pending)) {
+            // The last of the other primaries enqueues this one if it is located before.
+            let after = i64::try_from(patience.as_secs()).unwrap_or_default() + 1;
+            let again = controller.clock.now_seconds().saturating_add(after);
             self.touched.ask_again(Some(again));
         }
         Ok(claimed)
