@@ -49,8 +49,8 @@ async fn hold(
     stage.patch(kind, place.0, place.1, body).await
 }
 
-/// The policy of a guest that does this about its finalizer.
-fn put_policy(folder: &Path, finalizer: &str) -> Result<PathBuf> {
+/// The policy of a guest that does this about its finalizer, for clusters with these labels.
+fn put_policy(folder: &Path, finalizer: &str, labels: &Value) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let component = folder.join("desired.wasm");
     // Once: an agent that reads half of it refuses it.
@@ -60,7 +60,7 @@ fn put_policy(folder: &Path, finalizer: &str) -> Result<PathBuf> {
     let policy = json!({
         "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "leaving"},
         "spec": {
-            "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1},
+            "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1, "labels": {"matchLabels": labels}},
             "guests": {"decide": {"component": "desired.wasm", "settings": {"finalizer": finalizer}}},
             "grant": {
                 "finalizer": "example.com/leaving",
@@ -81,7 +81,7 @@ fn put_policy(folder: &Path, finalizer: &str) -> Result<PathBuf> {
 fn a_primary_stays_until_its_guest_releases_it() -> Result<()> {
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-leaving");
-        let file = put_policy(&folder, "Keep")?;
+        let file = put_policy(&folder, "Keep", &json!({}))?;
         let words = [
             "--policies",
             file.to_str().context("the folder has another name")?,
@@ -104,7 +104,45 @@ fn a_primary_stays_until_its_guest_releases_it() -> Result<()> {
         let agent = stage.start_agent(&words)?;
         agent.wait_for_first_pass()?;
         stage.objects().wait_for(MANAGED, one, goes).await?;
-        put_policy(&folder, "UntilDeleted")?;
+        put_policy(&folder, "UntilDeleted", &json!({}))?;
+        stage
+            .objects()
+            .wait_for(MANAGED, one, Value::is_null)
+            .await?;
+        agent.stop()?;
+        stage.nothing_denied(mark).await
+    })
+}
+
+#[test]
+fn a_primary_that_is_selected_no_more_is_released() -> Result<()> {
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-deselected");
+        let file = put_policy(&folder, "Keep", &json!({"example.com/kept": "true"}))?;
+        let words = [
+            "--policies",
+            file.to_str().context("the folder has another name")?,
+        ];
+        stage.grant_exactly(&words).await?;
+        let label = async |value: Value| {
+            let body = json!({"metadata": {"labels": {"example.com/kept": value}}});
+            stage.patch(MANAGED, None, "one", body).await
+        };
+        stage.managed("one").await?;
+        label(json!("true")).await?;
+        let one = (None, "one");
+        hold(stage, MANAGED, one, &json!([HOLD])).await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        let kept = |there: &Value| finalizers(there) == [HOLD, "example.com/leaving"];
+        stage.objects().wait_for(MANAGED, one, kept).await?;
+        label(Value::Null).await?;
+        let released = |there: &Value| finalizers(there) == [HOLD];
+        stage.objects().wait_for(MANAGED, one, released).await?;
+        // Selected again while it is being deleted: it takes no finalizer then, and goes.
+        stage.delete(MANAGED, None, "one").await?;
+        label(json!("true")).await?;
+        hold(stage, MANAGED, one, &Value::Null).await?;
         stage
             .objects()
             .wait_for(MANAGED, one, Value::is_null)
