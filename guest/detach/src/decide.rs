@@ -38,23 +38,26 @@ struct Source {
     #[serde(default)]
     namespace: String,
     name: String,
+    #[serde(default)]
+    uid: String,
+}
+
+impl Source {
+    fn is(&self, primary: &Primary) -> bool {
+        let ObjectRef {
+            namespace, name, ..
+        } = &primary.reference;
+        let named = (Some(&self.namespace), &self.name) == (namespace.as_ref(), name);
+        named || !self.uid.is_empty() && self.uid == primary.uid
+    }
 }
 
 impl There {
-    /// Whether a policy made it for another HostedCluster.
-    fn is_of_another(&self, primary: &Primary) -> bool {
-        let stamp = self.metadata.annotations.get(SOURCE);
-        let source = stamp.and_then(|text| serde_json::from_str::<Source>(text).ok());
-        let ObjectRef {
-            kind,
-            namespace,
-            name,
-            ..
-        } = &primary.reference;
-        source.is_some_and(|source| {
-            source.kind == *kind
-                && (Some(&source.namespace), &source.name) != (namespace.as_ref(), name)
-        })
+    /// Whether a policy made it for this HostedCluster; `None` if none made it for any.
+    fn is_made_for(&self, primary: &Primary) -> Option<bool> {
+        let stamp = self.metadata.annotations.get(SOURCE)?;
+        let source: Source = serde_json::from_str(stamp).ok()?;
+        (source.kind == primary.reference.kind).then(|| source.is(primary))
     }
 
     /// Whether a ManagedCluster has its control plane on this hosting cluster. One that Hive made is Hive's to remove.
@@ -161,7 +164,7 @@ fn next(context: &Context<Settings>, primary: &Primary, inputs: &[Input]) -> Res
     let hosting_cluster =
         hosting_cluster(&context.agent, context.settings.hosting_cluster.as_deref())?;
     let is_here = cluster.as_ref().is_some_and(|cluster| {
-        cluster.is_hosted_by(hosting_cluster) && !cluster.is_of_another(primary)
+        cluster.is_hosted_by(hosting_cluster) && cluster.is_made_for(primary) != Some(false)
     });
     if !primary.deleting {
         return Ok(match is_here {
@@ -170,7 +173,10 @@ fn next(context: &Context<Settings>, primary: &Primary, inputs: &[Input]) -> Res
         });
     }
     // Whoever names the ManagedCluster of another HostedCluster must not remove it.
+    let made_for = |cluster: &There| cluster.is_made_for(primary);
+    let is_ours = cluster.as_ref().and_then(made_for) == Some(true);
     if let Value::Every(members) = found(inputs, OTHERS)
+        && !is_ours
         && is_shared(context, primary, members)?
     {
         return Ok(Next::Detached);

@@ -126,7 +126,7 @@ pub trait Cluster: Send + Sync {
         requester: Option<&'a Requester>,
     ) -> BoxFuture<'a, Result<Verdict, ReadFailure>>;
 
-    /// Performs the steps of a plan in order, each only if its object is as it was read; stops at the first failure.
+    /// Performs the steps of a plan in order, each only if its object is as it was read, as far as failures permit.
     fn apply(&self, plan: Plan) -> BoxFuture<'_, Outcome>;
 
     /// Publishes the result of a reconcile: in a status file, which goes with the primary, or for a failure as an Event.

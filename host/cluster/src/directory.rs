@@ -269,7 +269,7 @@ impl Directory {
         )
     }
 
-    /// Performs the steps of a plan in order, each only if its object is as it was read; stops at the first failure.
+    /// Performs the steps of a plan in order, each only if its object is as it was read, as far as failures permit.
     pub fn apply(&self, plan: Plan) -> Outcome {
         apply::apply(&self.shared, plan)
     }

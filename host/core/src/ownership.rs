@@ -175,11 +175,15 @@ impl OwnershipIndex {
         if self.targets_of.contains_key(key) {
             return self.locate(key);
         }
+        // One that is gone wants nothing.
+        if !believed {
+            return self.locate(key);
+        }
         let unknown = self.unknown.entry(Arc::clone(&key.policy)).or_default();
         unknown.insert(key.clone());
         match stamped.peek() {
-            Some(_) if believed => self.claim(contender, stamped),
-            _ => self.locate(key),
+            Some(_) => self.claim(contender, stamped),
+            None => self.locate(key),
         }
     }
 
@@ -382,13 +386,14 @@ impl OwnershipIndex {
         let Some(keys) = self.unknown.get_mut(&key.policy) else {
             return Vec::new();
         };
-        if !keys.remove(key) || !keys.is_empty() {
-            return Vec::new();
+        // The one that is left may be who waits for all others.
+        let woken = keys.remove(key) && keys.len() < 2;
+        if keys.is_empty() {
+            self.unknown.remove(&key.policy);
         }
-        self.unknown.remove(&key.policy);
-        match self.remaining(&key.policy) {
-            0 => self.wake(key),
-            _ => Vec::new(),
+        match woken && self.remaining(&key.policy) == 0 {
+            true => self.wake(key),
+            false => Vec::new(),
         }
     }
 
@@ -485,8 +490,23 @@ mod tests {
         let again = contender("again", None);
         ownership.keep(again.clone(), []);
         assert_eq!(ownership.undecided(&gone.key), 1);
-        assert_eq!(ownership.remove(&again.key), waits);
+        // Who waits is gone, so nobody waits for it; nor does one that waits for itself.
+        let nothing = Contender {
+            uid: String::new(),
+            ..gone.clone()
+        };
+        ownership.keep(nothing, []);
+        assert_eq!(ownership.undecided(&late.key), 1);
+        let both = vec![gone.key.clone(), late.key.clone()];
+        assert_eq!(ownership.remove(&again.key), both);
         assert_eq!(ownership.undecided(&gone.key), 0);
+        let [one, two] = ["one", "two"].map(|name| contender(name, None));
+        for waits in [&one, &two] {
+            ownership.keep(waits.clone(), []);
+        }
+        assert_eq!(ownership.undecided(&one.key), 1);
+        assert_eq!(ownership.set(two, []), [one.key.clone()]);
+        assert_eq!(ownership.undecided(&one.key), 0);
     }
 
     #[test]

@@ -87,9 +87,9 @@ pub enum TimeAdded {
 pub struct Feasible {
     /// The steps.
     pub plan: Plan,
-    /// `TargetMissing`, when fields are wanted of an object that is not there: what comes after them is not planned. Or
-    /// `Contended`, when others keep changing fields of an object of theirs: fields of further objects are planned, nothing
-    /// else.
+    /// Why the steps are not all: `TargetMissing`, when fields are wanted of an object that is not there; nothing that comes
+    /// after it is planned. Or `Contended`, when others keep changing fields of an object of theirs; of what comes after it,
+    /// only fields of objects of others are planned.
     pub waits: Option<Failure>,
 }
 
@@ -323,6 +323,26 @@ impl Outcome {
         })
     }
 
+    /// Whether a step is carried out after these: the steps before it succeeded, or all that failed are removals, as it is one
+    /// itself, and failed by what an admission webhook or another writer says of their one object.
+    pub fn permits(&self, next: &Step) -> bool {
+        let failed = |step: &StepOutcome| {
+            let reason = step.result.as_ref().err()?.reason;
+            Some((step.kind, reason))
+        };
+        let of_one_object = |(kind, reason)| {
+            matches!(
+                (kind, reason, next.kind()),
+                (
+                    WriteKind::Delete,
+                    KnownReason::AdmissionRefused | KnownReason::WriteConflict,
+                    WriteKind::Delete
+                )
+            )
+        };
+        self.steps.iter().filter_map(failed).all(of_one_object)
+    }
+
     /// The write that failed, as a guest is told of it; `before` is what it would be told without this outcome. A conflict and
     /// a server that does not answer say nothing about the object, and a step that was not tried neither.
     pub fn failed_write(&self, before: Option<FailedWrite>) -> Option<FailedWrite> {
@@ -373,6 +393,36 @@ mod tests {
         Outcome {
             steps: vec![step],
             stopped: None,
+        }
+    }
+
+    #[test]
+    fn a_removal_that_is_refused_holds_up_no_other_removal() {
+        use KnownReason::{AdmissionRefused, ServerUnavailable, WriteConflict, WriteForbidden};
+        let delete = Step::Delete {
+            reference: target(),
+            version: "1".to_owned(),
+            uid: String::new(),
+            why: String::new(),
+        };
+        let patch = Step::Patch {
+            reference: target(),
+            version: "1".to_owned(),
+            fields: Vec::new(),
+        };
+        let after = |kind, result: Result<(), KnownReason>| {
+            let mut outcome = ending(result);
+            outcome.steps[0].kind = kind;
+            [&delete, &patch].map(|next| outcome.permits(next))
+        };
+        let (both, neither) = ([true, true], [false, false]);
+        assert_eq!(after(WriteKind::Patch, Ok(())), both);
+        for reason in [AdmissionRefused, WriteConflict] {
+            assert_eq!(after(WriteKind::Delete, Err(reason)), [true, false]);
+            assert_eq!(after(WriteKind::Patch, Err(reason)), neither);
+        }
+        for reason in [WriteForbidden, ServerUnavailable] {
+            assert_eq!(after(WriteKind::Delete, Err(reason)), neither);
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) struct Applied {
 }
 
 impl Controller {
-    /// Carries out the steps in order, up to the first one that fails.
+    /// Carries out the steps in order, as far as failures permit.
     pub(super) async fn apply(&self, planned: Planned) -> Result<Applied, Box<Ended>> {
         let Planned {
             admitted,
@@ -112,7 +112,9 @@ impl Controller {
             left = left_by(outcome, key);
         }
         let mut steps = outcome.steps.iter();
-        if steps.any(|step| step.target == *key.primary && step.result.is_ok()) {
+        let wrote = |step: &StepOutcome| step.target == *key.primary && step.result.is_ok();
+        // Of one that is no primary any more nothing was seen: what comes next of it is news.
+        if touched.primary.is_some() && steps.any(wrote) {
             // The state after the write counts as seen. When it is not known, another writer may have changed the
             // primary meanwhile, and its state may look as it did before the write: reconcile again.
             touched.last_seen = left.map(Arc::from);

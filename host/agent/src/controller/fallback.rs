@@ -79,7 +79,9 @@ impl Controller {
         let Pruned {
             plan: removal,
             kept,
+            shared,
         } = self.undesired(&admitted, made);
+        let kept = kept.or(shared);
         plan.steps.extend(removal.steps);
         let before = touched.primary.iter().map(|primary| &**primary);
         self.accounts

@@ -46,6 +46,8 @@ struct Desires {
     release: Option<Step>,
     /// What the guest waits for.
     waits: Option<Failure>,
+    /// Whether these are not all steps: until then nothing is left out that was made.
+    partial: bool,
 }
 
 impl Desires {
@@ -57,6 +59,7 @@ impl Desires {
             made: BTreeSet::new(),
             release: None,
             waits: None,
+            partial: false,
         }
     }
 
@@ -104,21 +107,24 @@ impl Controller {
             made,
             release,
             waits,
+            partial,
         } = desires;
         let mut undesired = gathered.undesired;
         let release = release.or(undesired.release.take());
         undesired
             .candidates
-            .retain(|one| !made.contains(&one.object.reference));
+            .retain(|one| !partial && !made.contains(&one.object.reference));
         let Pruned {
             plan: removal,
             kept,
+            shared,
         } = self.undesired(&admitted, undesired);
         let kept = kept.or(waits);
         let removes = remove::ends_others(&plan.steps, &key.primary);
         let release = release.filter(|_| may_go(&admitted, kept.as_ref()));
         let ends = removes || release.is_some();
         let last: Vec<_> = removal.steps.into_iter().chain(release).collect();
+        let kept = kept.or(shared);
         self.accounts
             .would_write(key, &last, touched.primary.as_deref());
         touched.answered = true;
@@ -172,6 +178,7 @@ impl Controller {
         };
         let Feasible { plan, waits } =
             plan::plan(&wanting, &desired, &mut self.memory.lock().contentions)?;
+        let partial = waits.is_some();
         // What is not there counts before what the guest waits for.
         let waits = waits.or(answered);
         if let Some(waits) = &waits {
@@ -187,6 +194,7 @@ impl Controller {
             plan,
             waits,
             release,
+            partial,
             ..Desires::none(wanting.key)
         };
         for one in desired {
@@ -245,6 +253,7 @@ impl Controller {
             return Pruned {
                 plan: Plan::new(key, None),
                 kept: unread,
+                shared: None,
             };
         }
         let ownership = &mut self.memory.lock().ownership;

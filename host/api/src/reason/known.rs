@@ -263,8 +263,8 @@ words! {
     AgentFailed, Missing: "The agent itself failed while it reconciled the primary.",
         "Report the file and line from the log. The agent tries the primary again.";
     KindMissing, Missing: "The API server does not know a kind that a policy names.",
-        "Install the CRD of the kind. The watch starts by itself when the CRD exists. Until then, what was known of its \
-         objects is not known to be gone; a kind that was not served since the start counts as one without objects.";
+        "Install the CRD of the kind. The watch starts by itself when the CRD exists. Until then, objects of it that \
+         the agent knew do not count as gone. A kind that was not served since the start counts as one without objects.";
     ReadForbidden, Unreachable: "The API server does not let the agent read an object that a policy needs.",
         "Give the agent the permissions that `transom rbac` prints.";
     WriteForbidden, Missing: "The API server does not let the agent write an object that a policy grants.",

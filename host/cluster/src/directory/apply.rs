@@ -21,13 +21,15 @@ use transom_core::plan::{Outcome, Plan, Step, StepOutcome, WriteFailure};
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
 
-/// Performs the steps in order, up to the first that fails.
+/// Performs the steps in order, as far as failures permit.
 pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
     let mut outcome = Outcome::default();
     for step in plan.steps {
+        if !outcome.permits(&step) {
+            break;
+        }
         let (target, kind) = (step.target().clone(), step.kind());
         let result = perform(shared, &target, step);
-        let failed = result.is_err();
         let (result, left) = match result {
             Ok(left) => (Ok(()), left.map(Box::new)),
             Err(failure) => (Err(failure), None),
@@ -38,9 +40,6 @@ pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
             result,
             left,
         });
-        if failed {
-            break;
-        }
     }
     outcome
 }

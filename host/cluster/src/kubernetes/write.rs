@@ -25,25 +25,24 @@ use transom_core::plan::{Outcome, Plan, Step, StepOutcome, WriteFailure, WriteKi
 use transom_core::reference::ObjectRef;
 
 impl Kubernetes {
-    /// Performs the steps of a plan in order, each only if its object is as it was read; stops at the first failure.
+    /// Performs the steps of a plan in order, each only if its object is as it was read, as far as failures permit.
     pub async fn apply(&self, plan: Plan) -> Outcome {
         let mut outcome = Outcome::default();
         for step in plan.steps {
+            if !outcome.permits(&step) {
+                break;
+            }
             let (target, kind) = (step.target().clone(), step.kind());
             let (result, left) = match self.perform(&plan.policy, &step).await {
                 Ok(left) => (Ok(()), left.map(Box::new)),
                 Err(failure) => (Err(failure), None),
             };
-            let failed = result.is_err();
             outcome.steps.push(StepOutcome {
                 target,
                 kind,
                 result,
                 left,
             });
-            if failed {
-                break;
-            }
         }
         outcome
     }

@@ -41,10 +41,12 @@ pub struct Pruned {
     /// The steps; empty when nothing can be removed now.
     pub plan: Plan,
     /// Why an output that is no longer desired stays; for [`crate::report::Success::kept`]. `StillNeeded` with every
-    /// object that keeps an output, or because other primaries may share it; `WriteNotGranted`; or `SourceDeleted` (held)
-    /// when the policy removes nothing. What is withdrawn has a reason of its own ([`crate::failure::failing`]), which takes
+    /// object that keeps an output, `WriteNotGranted`, or `SourceDeleted` (held) when the policy removes nothing. What is withdrawn has a reason of its own ([`crate::failure::failing`]), which takes
     /// the message of this one.
     pub kept: Option<Failure>,
+    /// Why an output stays that other primaries may share: `StillNeeded`. It goes with the last of them, so it holds up
+    /// nothing else.
+    pub shared: Option<Failure>,
 }
 
 /// The own outputs that may be no longer desired: all but a target that the primary certainly wants now.
@@ -100,6 +102,7 @@ pub fn plan(
     let mut pruned = Pruned {
         plan: Plan::new(key, None),
         kept: None,
+        shared: None,
     };
     let mut dependents = Vec::new();
     for candidate in candidates {
@@ -113,11 +116,13 @@ pub fn plan(
                 .then(|| Failure::known(KnownReason::SourceDeleted, message));
             return pruned;
         }
-        let removable = removal(policy, key, candidate)
-            .and_then(|()| unshared(policy, key, &candidate.object.reference, ownership));
-        match removable {
-            Ok(()) => pruned.plan.steps.push(delete(&candidate.object, why)),
-            Err(failure) => {
+        let shared = unshared(policy, key, &candidate.object.reference, ownership);
+        match (removal(policy, key, candidate), shared) {
+            (Ok(()), Ok(())) => pruned.plan.steps.push(delete(&candidate.object, why)),
+            (Ok(()), Err(shared)) => {
+                pruned.shared.get_or_insert(shared);
+            }
+            (Err(failure), _) => {
                 dependents.extend(failure.objects.iter().cloned());
                 pruned.kept.get_or_insert(failure);
             }
@@ -307,8 +312,9 @@ mod tests {
             change(&mut ownership);
             let why = Undesired::SourceDeleted;
             let pruned = plan(&policy, &key("a"), &candidates, &mut ownership, why);
-            let kept = pruned.kept.map(|kept| kept.reason);
-            (pruned.plan.steps.len(), kept)
+            assert_eq!(pruned.kept, None);
+            let shared = pruned.shared.map(|shared| shared.reason);
+            (pruned.plan.steps.len(), shared)
         };
         let kept = (0, Some(Reason::from(KnownReason::StillNeeded)));
         assert_eq!(prune(|index| index.expect(&key("b"))), kept);

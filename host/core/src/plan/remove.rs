@@ -23,13 +23,18 @@ pub(super) fn plan(wanting: &Wanting<'_>, object: &ObjectRef) -> Result<Option<S
     };
     let rules = wanting.policy.writes.iter();
     let mut rules = rules.filter(|rule| rule.admits(object, &wanting.data));
-    if let Some(failure) = of_another(object, existing, wanting.primary) {
-        return Err(failure);
-    }
+    let another = of_another(object, existing, wanting.primary);
     if existing.deleting() {
         let rule = rules.find(|rule| rule.lets(Verb::Release, existing));
         let finalizers = rule.and_then(WriteRule::finalizers);
-        return Ok(finalizers.and_then(|names| finalizer::take(existing, names)));
+        let step = finalizers.and_then(|names| finalizer::take(existing, names));
+        return match (step, another) {
+            (Some(_), Some(failure)) => Err(failure),
+            (step, _) => Ok(step),
+        };
+    }
+    if let Some(failure) = another {
+        return Err(failure);
     }
     if !rules.any(|rule| rule.lets(Verb::Remove, existing)) {
         return Err(refused(object, existing));
@@ -55,10 +60,14 @@ pub fn ends_others(steps: &[Step], primary: &ObjectRef) -> bool {
 /// Why an object is left alone that a policy made for another primary of the same kind: whoever may edit one primary must not
 /// end what belongs to another.
 fn of_another(object: &ObjectRef, existing: &Object, primary: &Object) -> Option<Failure> {
-    let source = Stamp::read(existing)?.source.reference;
-    let (ours, theirs) = (&primary.reference, &source);
-    let alike = (&ours.api_version, &ours.kind) == (&theirs.api_version, &theirs.kind);
-    (alike && ours != theirs).then(|| {
+    let source = Stamp::read(existing)?.source;
+    let (ours, theirs) = (&primary.reference, &source.reference);
+    let place = |one: &ObjectRef| (one.cluster.clone(), one.namespace.clone(), one.name.clone());
+    // The name of the connection may be another one since.
+    let same =
+        !source.uid.is_empty() && source.uid == primary.uid() || place(ours) == place(theirs);
+    let alike = (ours.group(), &ours.kind) == (theirs.group(), &theirs.kind);
+    (alike && !same).then(|| {
         let message = format!("{object} is not removed for {ours}: it was made for {theirs}");
         Failure::known(KnownReason::TargetNotOwned, message).about([object.clone()])
     })

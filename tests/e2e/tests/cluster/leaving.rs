@@ -2,14 +2,17 @@
 //! exactly the permissions that `transom rbac` prints: the policies `cleanup` and `detach`, and a guest of its own.
 
 use crate::access::{CLUSTERS, PREFIX};
+use crate::admitted::Refusal;
 use crate::objects::CLUSTERS as HOSTED_IN;
-use crate::stage::{HOSTED, KLUSTERLET, MANAGED, Stage, on_stage};
+use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, MANAGED, Stage, on_stage};
 use crate::status::wait_for_condition;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
+use transom_e2e::agent::Agent;
 use transom_e2e::program;
+use transom_test_cluster::wait;
 
 pub(crate) const WORK: (&str, &str) = ("work.open-cluster-management.io/v1", "ManifestWork");
 pub(crate) const ADDON: (&str, &str) = (
@@ -138,6 +141,10 @@ fn a_primary_that_is_selected_no_more_is_released() -> Result<()> {
         stage.objects().wait_for(MANAGED, one, kept).await?;
         label(Value::Null).await?;
         let released = |there: &Value| finalizers(there) == [HOLD];
+        stage.objects().wait_for(MANAGED, one, released).await?;
+        label(json!("true")).await?;
+        stage.objects().wait_for(MANAGED, one, kept).await?;
+        label(Value::Null).await?;
         stage.objects().wait_for(MANAGED, one, released).await?;
         // Selected again while it is being deleted: it takes no finalizer then, and goes.
         stage.delete(MANAGED, None, "one").await?;
@@ -277,6 +284,72 @@ fn a_guest_removes_nothing_beyond_its_grant() -> Result<()> {
         }
         stage.nothing_denied(mark).await
     })
+}
+
+/// Refuses that works whose name begins so are removed.
+const HELD: Refusal = Refusal {
+    name: "no-removal",
+    rule: "{apiGroups: [work.open-cluster-management.io], apiVersions: ['*'], operations: [DELETE], resources: [manifestworks]}",
+    unless: "!request.name.startsWith('denied')",
+    within: "{}",
+};
+
+#[test]
+fn a_removal_that_the_api_server_refuses_holds_up_no_other_removal() -> Result<()> {
+    on_stage(async |stage| {
+        stage.cluster.install_crds(&CRDS).await?;
+        HELD.begin(stage).await?;
+        let name = &format!("{CLUSTERS}refusing");
+        let agent = removes_the_others(stage, name).await;
+        HELD.end(stage).await?;
+        let agent = agent?;
+        stage
+            .objects()
+            .wait_for(MANAGED, (None, name), Value::is_null)
+            .await?;
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+async fn removes_the_others(stage: &Stage, name: &str) -> Result<Agent> {
+    let file = program::policy("cleanup");
+    let words = [
+        "--policies",
+        file.to_str().context("the file has another name")?,
+    ];
+    stage.grant_exactly(&words).await?;
+    stage.managed(name).await?;
+    stage.objects().namespace(name).await?;
+    let work = |of: &str| {
+        json!({"apiVersion": WORK.0, "kind": WORK.1, "spec": {},
+            "metadata": {"name": of, "namespace": name}})
+    };
+    for of in ["denied", "fine", "other"] {
+        stage.objects().create(work(of)).await?;
+    }
+    wait::until("a removal that is refused", DEADLINE, async || {
+        if stage.get(WORK, Some(name), "denied-probe").await?.is_none() {
+            stage.objects().create(work("denied-probe")).await?;
+        }
+        let tried = stage.delete(WORK, Some(name), "denied-probe").await;
+        Ok(tried.is_err().then_some(()))
+    })
+    .await?;
+    let agent = stage.start_agent(&words)?;
+    let has = |there: &Value| !finalizers(there).is_empty();
+    stage.objects().wait_for(MANAGED, (None, name), has).await?;
+    stage.delete(MANAGED, None, name).await?;
+    for of in ["fine", "other"] {
+        let place = (Some(name), of);
+        stage
+            .objects()
+            .wait_for(WORK, place, Value::is_null)
+            .await?;
+    }
+    agent.wait_for(&format!("ManagedCluster {name}"), "Failed AdmissionRefused")?;
+    ensure!(stage.get(WORK, Some(name), "denied").await?.is_some());
+    Ok(agent)
 }
 
 #[test]

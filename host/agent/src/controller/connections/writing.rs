@@ -13,7 +13,7 @@ use transom_core::report::Report;
 use transom_core::rights;
 
 impl Connections {
-    /// Performs the steps of a plan in order, each on the cluster of its object; stops at the first failure.
+    /// Performs the steps of a plan in order, each on the cluster of its object, as far as failures permit.
     pub(crate) async fn apply(&self, plan: Plan) -> Outcome {
         let Plan {
             policy,
@@ -22,6 +22,9 @@ impl Connections {
         } = plan;
         let mut outcome = Outcome::default();
         for step in steps {
+            if !outcome.permits(&step) {
+                break;
+            }
             let step = match left(&outcome, step.target()) {
                 Some(version) => step.at(version),
                 None => step,
@@ -40,11 +43,7 @@ impl Connections {
                     vec![StepOutcome::failed(&step, WriteFailure { reason, message })]
                 }
             };
-            let failed = done.iter().any(|step| step.result.is_err());
             outcome.steps.extend(done);
-            if failed {
-                break;
-            }
         }
         outcome
     }

@@ -113,19 +113,43 @@ impl Reader<'_> {
             why: Undesired::SourceDeleted,
             candidates: self.outputs_except(None, &[]).await?,
             unread: None,
-            release: there.and_then(|there| finalizer::release(policy, &there)),
+            release: there
+                .filter(|there| !self.is_of_another_policy(there))
+                .and_then(|there| finalizer::release(policy, &there)),
+        })
+    }
+
+    /// Whether an object is a primary of another policy that sets the same finalizer.
+    fn is_of_another_policy(&self, there: &Object) -> bool {
+        let policy = &self.loaded.revision.policy;
+        self.controller.queues().iter().any(|queue| {
+            let loaded = queue.loaded();
+            let other = &loaded.revision.policy;
+            other.name != policy.name
+                && other.finalizer == policy.finalizer
+                && other.is_about(there)
         })
     }
 
     /// The object of a primary that is gone for the policy, as the API server has it: one that its labels no longer select may
     /// bear the policy's finalizer. Not asked for where neither that nor anything that was made can be left.
     async fn left(&self, made: bool) -> Result<Option<Object>, Failure> {
-        if !made && self.loaded.revision.policy.finalizer.is_none() {
+        let (policy, controller) = (&self.loaded.revision.policy, self.controller);
+        let selects = policy.finalizer.is_some() && !policy.primary.labels.is_empty();
+        if !made && !(selects && controller.memory.lock().knows(self.key)) {
             return Ok(None);
         }
-        let there = self.controller.connections.confirm(&self.key.primary);
-        match there.await {
-            Err(failure) if !made && failure.reason == KnownReason::KindMissing.into() => Ok(None),
+        match controller.connections.confirm(&self.key.primary).await {
+            // Without rights, or without the kind, nothing can be released.
+            Err(failure)
+                if !made
+                    && matches!(
+                        failure.reason.known(),
+                        Some(KnownReason::KindMissing | KnownReason::ReadForbidden)
+                    ) =>
+            {
+                Ok(None)
+            }
             there => there,
         }
     }
