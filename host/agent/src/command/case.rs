@@ -14,7 +14,7 @@ use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
 
 /// Limits of one file of a case.
-const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: Limits = Limits {
     bytes: 64 << 20,
     nodes: 4_000_000,
     depth: 100,
@@ -113,7 +113,11 @@ impl Given {
         given.filter(|given| given.case.is_some())
     }
 
-    fn parse(bytes: &[u8], path: &Path) -> anyhow::Result<Self> {
+    /// Takes the objects from the bytes of a file.
+    ///
+    /// # Errors
+    /// When a document cannot be parsed.
+    pub(crate) fn parse(bytes: &[u8], path: &Path) -> anyhow::Result<Self> {
         let (mut given, path) = (Self::default(), path.display());
         for document in parse_many(bytes, LIMITS) {
             let failed = || format!("failed to read document {} of `{path}`", document.number);

@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use transom_artifacts::folder::Folder;
 use transom_engine::{Engine, Limits};
 pub(super) use travelling::of_crate;
 use update::Came;
@@ -130,6 +131,7 @@ fn only_guest(cases: &[PathBuf], component: &str) -> anyhow::Result<(PathBuf, St
 
 /// Finds every case, in order of name: a folder that lies in a folder named `cases`, or that holds a file of a case. A
 /// folder that holds only folders groups cases, and one that holds a folder `cases` is no case, whatever else is in it.
+/// Enters no link: it may lead out of the folder, or back to one above.
 fn find(path: &Path, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let in_cases = path
         .parent()
@@ -142,8 +144,9 @@ fn find(path: &Path, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
         return Ok(());
     }
     for entry in entries(path)? {
-        if path.join(&entry).is_dir() {
-            find(&path.join(entry), cases)?;
+        let below = path.join(entry);
+        if fs::symlink_metadata(&below).is_ok_and(|found| found.is_dir()) {
+            find(&below, cases)?;
         }
     }
     Ok(())
@@ -184,6 +187,18 @@ fn whole(case: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// Reads a file of a case. Somebody else may have written the case: only a regular file is read, and none outside the
+/// folder of the case, because its text may be shown.
+///
+/// # Errors
+/// When there is no such file, or it has more than `most` bytes.
+fn read(case: &Path, name: &str, most: usize) -> anyhow::Result<Vec<u8>> {
+    let most = u64::try_from(most).unwrap_or(u64::MAX);
+    let read = Folder::open(case).and_then(|folder| folder.read(Path::new(name), most));
+    let failed = || format!("failed to read `{}`", case.join(name).display());
+    Ok(read.with_context(failed)?.0)
+}
+
 /// Runs one case. With `updates`, writes the result as the expectation when that makes the case pass.
 async fn run_case(engine: &Engine, case: PathBuf, warm: &mut Warm, updates: bool) -> Verdict {
     let expected = case.join("expected.yaml");
@@ -198,7 +213,8 @@ async fn run_case(engine: &Engine, case: PathBuf, warm: &mut Warm, updates: bool
             updated: false,
         };
     }
-    let before = fs::read(&expected).unwrap_or_default();
+    let read = || read(&case, "expected.yaml", update::LIMITS.bytes).ok();
+    let before = updates.then(read).flatten();
     let ran = one(engine, &case, warm).await;
     let (mut differences, came) = ran.unwrap_or_else(|error| (vec![format!("{error:#}")], None));
     // For a new case, an empty result is written down, too.
@@ -217,10 +233,10 @@ async fn run_case(engine: &Engine, case: PathBuf, warm: &mut Warm, updates: bool
     if !updated && updates {
         let restored = match is_new {
             true => fs::remove_file(&expected),
-            false if fs::read(&expected).is_ok_and(|now| now != before) => {
-                fs::write(&expected, &before)
-            }
-            false => Ok(()),
+            false => match before.filter(|before| read().is_some_and(|now| now != *before)) {
+                Some(before) => fs::write(&expected, before),
+                None => Ok(()),
+            },
         };
         if let Err(error) = restored {
             let difference = format!("failed to restore `{}`: {error}", expected.display());

@@ -9,6 +9,7 @@ mod authoring;
 mod availability;
 mod canaries;
 mod careful;
+mod cases;
 mod connections;
 mod crash;
 mod destination;

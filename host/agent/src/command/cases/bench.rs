@@ -89,8 +89,8 @@ fn in_folder(folder: &Path) -> anyhow::Result<Vec<(String, anyhow::Result<Case>)
         }
         Ok(Case {
             name: name.to_owned(),
-            given: guest::read(&case.join(given))?,
-            expected: guest::read(&case.join(expected))?,
+            given: guest::read(case, given)?,
+            expected: guest::read(case, expected)?,
         })
     };
     let each = found.iter().map(|case| {

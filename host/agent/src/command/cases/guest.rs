@@ -92,8 +92,8 @@ pub(super) fn run(
     case: &Path,
     warm: &mut Warm,
 ) -> anyhow::Result<(Vec<String>, Came)> {
-    let given = read(&case.join("given.yaml"))?;
-    let expected = read(&case.join("expected.yaml"))?;
+    let given = read(case, "given.yaml")?;
+    let expected = read(case, "expected.yaml")?;
     let guest = warm.guest(engine, home)?;
     let mut log = Vec::new();
     let found = ask(guest, &given, &mut log);
@@ -110,9 +110,10 @@ pub(super) fn run(
 ///
 /// # Errors
 /// When it cannot be read, or exceeds a limit.
-pub(super) fn read(path: &Path) -> anyhow::Result<Value> {
-    let failed = || format!("failed to read `{}`", path.display());
-    document::parse_one(&fs::read(path).with_context(failed)?, LIMITS).with_context(failed)
+pub(super) fn read(case: &Path, name: &str) -> anyhow::Result<Value> {
+    let bytes = super::read(case, name, LIMITS.bytes)?;
+    let failed = || format!("failed to read `{}`", case.join(name).display());
+    document::parse_one(&bytes, LIMITS).with_context(failed)
 }
 
 fn load(engine: &Engine, location: &Location) -> anyhow::Result<Guest> {

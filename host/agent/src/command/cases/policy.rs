@@ -39,9 +39,9 @@ pub(super) async fn run(
     folder: &Path,
     warm: &mut Warm,
 ) -> anyhow::Result<(Vec<String>, Came)> {
-    let Given { objects, case } = Given::read(&folder.join("given.yaml"))?;
+    let Given { objects, case } = read(folder, "given.yaml")?;
     let case = case.unwrap_or_default();
-    let expected = Expected::read(&folder.join("expected.yaml"))?;
+    let expected = Expected::read(folder)?;
     let mut session = start(engine, folder, &case, &objects).await?;
     let loaded = session.active.loaded().into_iter();
     warm.extend(loaded.map(|loaded| (loaded.revision.decide.digest.to_string(), loaded)));
@@ -49,12 +49,12 @@ pub(super) async fn run(
         let (reason, message) = (refusal.reason.as_str(), refusal.message);
         bail!("policy {name} is refused: {reason}: {message}");
     }
-    let then = folder.join("then.yaml");
-    if then.is_file() || !case.gone.is_empty() {
+    let changes = folder.join("then.yaml").is_file();
+    if changes || !case.gone.is_empty() {
         session.take_written();
         session.controller.memory.lock().journal = Some(Vec::new());
-        if then.is_file() {
-            case::put(&session.directory, &Given::read(&then)?.objects);
+        if changes {
+            case::put(&session.directory, &read(folder, "then.yaml")?.objects);
         }
         for gone in &case.gone {
             gone.remove(&session.directory);
@@ -73,6 +73,12 @@ pub(super) async fn run(
         comparison.journal(&journal);
     }
     Ok((comparison.differences, Came::Parts(comparison.came)))
+}
+
+/// The objects in a file of the case.
+fn read(folder: &Path, name: &str) -> anyhow::Result<Given> {
+    let bytes = super::read(folder, name, case::LIMITS.bytes)?;
+    Given::parse(&bytes, &folder.join(name))
 }
 
 /// Reconciles the given objects under the policies of the case.

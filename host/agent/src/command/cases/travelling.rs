@@ -88,8 +88,8 @@ pub(in crate::command) fn of_crate(home: &Path, screen: &Screen) -> anyhow::Resu
         let name = parts.join("/");
         whole(&case).with_context(|| format!("failed to read the case `{name}`"))?;
         cases.push(Case {
-            given: guest::read(&case.join(given))?,
-            expected: guest::read(&case.join(expected))?,
+            given: guest::read(&case, given)?,
+            expected: guest::read(&case, expected)?,
             name,
         });
     }

@@ -1,14 +1,13 @@
 //! What a case of a policy expects, compared with what came of it.
 
 use crate::command::case::Reference;
-use crate::command::cases::{compare, update};
+use crate::command::cases::{self, compare, update};
 use crate::command::session::Session;
 use crate::controller::memory::Entry;
 use crate::controller::queue::Queued;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::fs;
 use std::path::Path;
 use transom_core::document;
 use transom_core::reference::ObjectRef;
@@ -56,9 +55,10 @@ impl Expected {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
-        let failed = || format!("failed to read `{}`", path.display());
-        let bytes = fs::read(path).with_context(failed)?;
+    pub(super) fn read(case: &Path) -> anyhow::Result<Self> {
+        let name = "expected.yaml";
+        let failed = || format!("failed to read `{}`", case.join(name).display());
+        let bytes = cases::read(case, name, update::LIMITS.bytes)?;
         match document::parse_one(&bytes, update::LIMITS).with_context(failed)? {
             // An empty file, which `--update` is to fill.
             Value::Null => Ok(Self::default()),
