@@ -97,9 +97,12 @@ impl Screen {
     /// Prints one line on standard output, with hidden characters escaped. A closed pipe ends the printing, not the
     /// program.
     pub(crate) fn line(&self, line: fmt::Arguments<'_>) {
-        let mut line = coloured(&visible(&line.to_string()));
-        line.push('\n');
-        self.script(line.as_bytes());
+        self.line_of(&Tinted::NOTHING, line);
+    }
+
+    /// The same for a line that begins with a word in a colour.
+    pub(crate) fn line_of(&self, word: &Tinted, rest: fmt::Arguments<'_>) {
+        self.script(format!("{}\n", self.coloured(word, rest)).as_bytes());
     }
 
     /// Prints a document on standard output.
@@ -147,15 +150,42 @@ impl Screen {
         self.tell(line, []);
     }
 
+    /// Prints a warning on standard error.
+    pub(crate) fn warn(&self, line: fmt::Arguments<'_>) {
+        let word = Tinted::new("warning", Tint::Yellow, 8);
+        self.tell_of(&word, format_args!(" {line}"), []);
+    }
+
     /// Prints one line on standard error; when notes are JSON, with these fields.
     pub(crate) fn tell<const N: usize>(
         &self,
         line: fmt::Arguments<'_>,
         fields: [(&str, Value); N],
     ) {
-        let line = line.to_string();
-        let line = match self.json.load(Ordering::Relaxed) {
+        self.tell_of(&Tinted::NOTHING, line, fields);
+    }
+
+    /// The same for a line that begins with a word in a colour.
+    pub(crate) fn tell_of<const N: usize>(
+        &self,
+        word: &Tinted,
+        rest: fmt::Arguments<'_>,
+        fields: [(&str, Value); N],
+    ) {
+        let line = self.told(word, rest, fields);
+        let _ = writeln!(io::stderr().lock(), "{line}");
+    }
+
+    /// The text of such a line.
+    fn told<const N: usize>(
+        &self,
+        word: &Tinted,
+        rest: fmt::Arguments<'_>,
+        fields: [(&str, Value); N],
+    ) -> String {
+        match self.json.load(Ordering::Relaxed) {
             true => {
+                let line = format!("{}{rest}", word.text);
                 let said = [
                     ("timestamp", json!(now())),
                     ("level", json!("INFO")),
@@ -165,11 +195,21 @@ impl Screen {
                     .into_iter()
                     .chain(fields)
                     .map(|(key, value)| (key.to_owned(), value));
-                Value::Object(all.collect()).to_string()
+                visible(&Value::Object(all.collect()).to_string()).into_owned()
             }
-            false => line,
-        };
-        let _ = writeln!(io::stderr().lock(), "{}", coloured(&visible(&line)));
+            false => self.coloured(word, rest),
+        }
+    }
+
+    /// A line with hidden characters escaped, and its first word in a colour. Nothing but that word is coloured, because
+    /// a name in the line may hold any text.
+    fn coloured(&self, word: &Tinted, rest: fmt::Arguments<'_>) -> String {
+        let (text, rest) = (visible(&word.text), rest.to_string());
+        let rest = visible(&rest);
+        match word.tint.filter(|_| self.colours) {
+            Some(tint) => format!("\x1b[{}m{text}\x1b[0m{rest}", tint as u8),
+            None => format!("{text}{rest}"),
+        }
     }
 
     /// Replaces the progress line, where there is one.
@@ -185,15 +225,6 @@ impl Screen {
             let _ = write!(io::stderr().lock(), "\r\x1b[2K");
         }
     }
-
-    /// A word in the colour of its meaning, padded to a width.
-    pub(crate) fn tinted(&self, word: &str, tint: Tint, width: usize) -> String {
-        if self.colours {
-            format!("{}{word:<width$}{PLAIN}", tint.mark())
-        } else {
-            format!("{word:<width$}")
-        }
-    }
 }
 
 /// Lines with their hidden characters escaped, for [`Screen::scripts`].
@@ -207,18 +238,6 @@ pub(crate) fn printable(text: String) -> String {
 /// Bytes of small pieces of text that are printed together.
 const PIECES: usize = 64 << 10;
 
-/// The mark that ends a colour.
-const PLAIN: char = '\u{fdd0}';
-
-/// Replaces the marks of colours in a line by terminal codes. The marks are noncharacters of Unicode, which no text
-/// contains.
-fn coloured(line: &str) -> String {
-    let marked = [Tint::Red, Tint::Green, Tint::Yellow];
-    let coded =
-        |line: String, tint: &Tint| line.replace(tint.mark(), &format!("\x1b[{}m", *tint as u8));
-    marked.iter().fold(line.replace(PLAIN, "\x1b[0m"), coded)
-}
-
 /// What a colour means, as its terminal code.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
@@ -231,13 +250,25 @@ pub(crate) enum Tint {
     Yellow = 33,
 }
 
-impl Tint {
-    /// The mark that stands for the code until a line is printed.
-    fn mark(self) -> char {
-        match self {
-            Self::Red => '\u{fdd1}',
-            Self::Green => '\u{fdd2}',
-            Self::Yellow => '\u{fdd3}',
+/// The word that a line begins with, in the colour of its meaning.
+#[derive(Debug)]
+pub(crate) struct Tinted {
+    text: String,
+    tint: Option<Tint>,
+}
+
+impl Tinted {
+    /// For a line without such a word.
+    pub(crate) const NOTHING: Self = Self {
+        text: String::new(),
+        tint: None,
+    };
+
+    /// A word, padded to a width.
+    pub(crate) fn new(word: &str, tint: Tint, width: usize) -> Self {
+        Self {
+            text: format!("{word:<width$}"),
+            tint: Some(tint),
         }
     }
 }
@@ -267,4 +298,35 @@ pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
         line.trim_end().to_owned()
     };
     rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_word_of_a_line_is_coloured_whatever_text_the_line_has() {
+        let mut screen = Screen {
+            colours: true,
+            progress: false,
+            json: AtomicBool::default(),
+            lost: Mutex::default(),
+        };
+        let word = Tinted::new("FAILED", Tint::Red, 7);
+        // Private marks, noncharacters and real codes.
+        let name: String = ('\u{fdd0}'..='\u{fdef}')
+            .chain("\u{1b}[32m".chars())
+            .collect();
+        let line = screen.coloured(&word, format_args!(" {name}"));
+        assert!(line.starts_with("\x1b[31mFAILED \x1b[0m "), "{line:?}");
+        assert_eq!(line.matches('\x1b').count(), 2, "{line:?}");
+        screen.notes_as_json();
+        let note = screen.told(&word, format_args!(" {name}"), [("name", json!(name))]);
+        assert!(!note.contains('\x1b'), "{note:?}");
+        let note: Value = serde_json::from_str(&note).unwrap();
+        assert_eq!(note["name"], name);
+        assert_eq!(note["message"], format!("FAILED  {name}"));
+        screen.colours = false;
+        assert_eq!(screen.coloured(&word, format_args!("a")), "FAILED a");
+    }
 }

@@ -11,7 +11,7 @@ mod update;
 use crate::args::{TableFormat, TestArgs};
 use crate::command::block_on;
 use crate::command::engine;
-use crate::output::{Ending, Screen, Tint};
+use crate::output::{Ending, Screen, Tint, Tinted};
 use crate::telemetry;
 use anyhow::{Context as _, bail};
 pub(super) use bench::bench;
@@ -94,8 +94,7 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
     })?;
     let ending = report(&verdicts, args.output, screen);
     for warning in warm.guests.warnings() {
-        let word = screen.tinted("warning", Tint::Yellow, 8);
-        screen.note(format_args!("{word} {warning}"));
+        screen.warn(format_args!("{warning}"));
     }
     Ok(ending)
 }
@@ -267,11 +266,11 @@ async fn one(
 fn table(verdicts: &[Verdict], screen: &Screen) {
     for verdict in verdicts {
         let word = match verdict {
-            _ if verdict.failed() => screen.tinted("FAILED", Tint::Red, 7),
-            Verdict { updated: true, .. } => screen.tinted("updated", Tint::Yellow, 7),
-            _ => screen.tinted("passed", Tint::Green, 7),
+            _ if verdict.failed() => Tinted::new("FAILED", Tint::Red, 7),
+            Verdict { updated: true, .. } => Tinted::new("updated", Tint::Yellow, 7),
+            _ => Tinted::new("passed", Tint::Green, 7),
         };
-        screen.line(format_args!("{word}  {}", verdict.case.display()));
+        screen.line_of(&word, format_args!("  {}", verdict.case.display()));
         for line in &verdict.differences {
             screen.line(format_args!("        {line}"));
         }

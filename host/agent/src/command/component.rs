@@ -4,7 +4,7 @@ mod grant;
 
 use crate::args::{ComponentizeArgs, InspectArgs, TableFormat};
 use crate::command::{place, replace_file};
-use crate::output::{Ending, Screen, Tint};
+use crate::output::{Ending, Screen};
 use crate::policies::cases::{Failed, check};
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
@@ -187,10 +187,9 @@ pub(super) fn make(
     if let Some(role) = found.world {
         let guest = engine.load(&component, role, &found.needs)?;
         if let Err(Failed::Refused(reason, why)) = check(&engine, &guest, &component) {
-            let word = screen.tinted("warning", Tint::Yellow, 8);
             let reason = reason.as_str();
-            screen.note(format_args!(
-                "{word} no policy would begin to use this component: {reason}: {why}"
+            screen.warn(format_args!(
+                "no policy would begin to use this component: {reason}: {why}"
             ));
         }
     }

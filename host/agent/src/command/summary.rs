@@ -1,7 +1,7 @@
 //! The summary of a run: counts by state and reason, and the worst primaries by name.
 
 use crate::controller::Controller;
-use crate::output::{Ending, Screen, Tint};
+use crate::output::{Ending, Screen, Tint, Tinted};
 use crate::policies::active::Active;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -44,9 +44,10 @@ pub(crate) fn tell(
             ("reason", json!(reason.as_str())),
             ("primaries", json!(count)),
         ];
-        let word = screen.tinted(state.as_str(), tint(*state), 8);
         let would = if *would { "would be " } else { "" };
-        screen.tell(format_args!("{count:>7}  {would}{word} {reason}"), fields);
+        let count = format!("{count:>7}  {would}{:<8}", state.as_str());
+        let word = Tinted::new(&count, tint(*state), 0);
+        screen.tell_of(&word, format_args!(" {reason}"), fields);
     }
     for (state, named) in named.iter().rev() {
         for (key, told) in named.iter().take(NAMED) {

@@ -2,7 +2,7 @@
 
 use crate::args::{TableFormat, ValidateArgs};
 use crate::command::engine;
-use crate::output::{Ending, Screen, Tint};
+use crate::output::{Ending, Screen, Tint, Tinted};
 use crate::policies::load;
 use crate::policies::{self, Written};
 use anyhow::bail;
@@ -136,18 +136,21 @@ fn print(verdict: &Verdict, screen: &Screen) {
     let (name, place) = (&verdict.name, &verdict.place);
     match &verdict.refused {
         None => {
-            let word = screen.tinted("valid", Tint::Green, 8);
-            screen.line(format_args!("{word} {name} ({place})"));
+            let word = Tinted::new("valid", Tint::Green, 8);
+            screen.line_of(&word, format_args!(" {name} ({place})"));
         }
         Some(Refusal {
             reason, message, ..
         }) => {
-            let (word, reason) = (screen.tinted("refused", Tint::Red, 8), reason.as_str());
-            screen.line(format_args!("{word} {name} ({place}): {reason}: {message}"));
+            let (word, reason) = (Tinted::new("refused", Tint::Red, 8), reason.as_str());
+            screen.line_of(
+                &word,
+                format_args!(" {name} ({place}): {reason}: {message}"),
+            );
         }
     }
     for warning in &verdict.warnings {
-        let word = screen.tinted("warning", Tint::Yellow, 8);
-        screen.line(format_args!("{word} {name}: {warning}"));
+        let word = Tinted::new("warning", Tint::Yellow, 8);
+        screen.line_of(&word, format_args!(" {name}: {warning}"));
     }
 }

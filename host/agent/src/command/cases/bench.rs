@@ -4,7 +4,7 @@
 use super::{FILES, find, guest, whole};
 use crate::args::{BenchArgs, OutputFormat};
 use crate::command::{engine, place};
-use crate::output::{Ending, Screen, Tint};
+use crate::output::{Ending, Screen, Tint, Tinted};
 use crate::policies::cases::ask;
 use crate::telemetry;
 use anyhow::{Context as _, bail};
@@ -269,8 +269,8 @@ fn table(measured: &[Measured], screen: &Screen) {
     let mut failed = 0;
     for one in failing {
         failed += 1;
-        let word = screen.tinted("FAILED", Tint::Red, 7);
-        screen.line(format_args!("{word}  {}", one.case));
+        let word = Tinted::new("FAILED", Tint::Red, 7);
+        screen.line_of(&word, format_args!("  {}", one.case));
         for line in &one.differences {
             screen.line(format_args!("        {line}"));
         }

@@ -4,7 +4,7 @@
 use super::{FILES, Verdict, find, guest, whole};
 use crate::args::TestArgs;
 use crate::command::engine;
-use crate::output::{Screen, Tint};
+use crate::output::Screen;
 use crate::policies::cases::ask;
 use crate::telemetry;
 use anyhow::{Context as _, bail};
@@ -76,10 +76,9 @@ pub(in crate::command) fn of_crate(home: &Path, screen: &Screen) -> anyhow::Resu
     let mut cases = Vec::new();
     for case in found {
         if !case.join(expected).is_file() {
-            let word = screen.tinted("warning", Tint::Yellow, 8);
             let case = case.display();
-            screen.note(format_args!(
-                "{word} `{case}` has no {expected}, so it does not travel with the component"
+            screen.warn(format_args!(
+                "`{case}` has no {expected}, so it does not travel with the component"
             ));
             continue;
         }
