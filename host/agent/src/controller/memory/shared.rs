@@ -14,9 +14,9 @@ use transom_core::ownership::OwnershipIndex;
 use transom_core::work::Key;
 
 /// How many primaries are looked at under one lock. That takes less than a call of a guest.
-const LOOKED_AT: usize = 16;
+const LOOKED_AT: usize = 4;
 /// How many are copied with their targets under one lock.
-const COPIED: usize = 4;
+const COPIED: usize = 2;
 
 /// The memory behind its lock.
 #[derive(Default)]
@@ -212,7 +212,7 @@ mod tests {
     use transom_core::reference::ObjectRef;
     use transom_core::report::End;
 
-    const PRIMARIES: usize = 10 * LOOKED_AT;
+    const PRIMARIES: usize = 40 * LOOKED_AT;
 
     fn key(policy: &str, name: usize) -> Key {
         let primary = ObjectRef::local("v1", "Thing", None, &format!("{name:04}"));
