@@ -135,52 +135,52 @@ impl History {
                 .object(place.namespace, place.uid),
             },
         }];
-        steps.extend(self.surplus(record, true, place, keep));
+        steps.extend(self.surplus(record, false, place, keep));
         steps
     }
 
-    /// The steps that make room for a record: the oldest beyond `keep` go, of those that were active or of those that never
-    /// were.
-    fn surplus(&self, record: &Record, active: bool, place: Place<'_>, keep: u32) -> Vec<Step> {
+    /// The steps that make room for a record: the oldest beyond `keep` go, of those that are barred or of the others. The
+    /// active one is the latest that is not barred, so it stays however many are barred.
+    fn surplus(&self, record: &Record, barred: bool, place: Place<'_>, keep: u32) -> Vec<Step> {
         let keep = usize::try_from(keep).unwrap_or(usize::MAX).max(2);
         let others = self.records.iter();
-        let others = others.filter(|one| one.id != record.id && (one.number > 0) == active);
+        let others = others.filter(|one| one.id != record.id && one.barred.is_some() == barred);
         others
             .skip(keep - 1)
             .map(|one| one.delete(place.namespace, "the history is full"))
             .collect()
     }
 
-    /// The steps that remove all records.
+    /// The steps that remove all records of a policy that was no object. Those of an object of the same name go with that.
     pub fn delete(&self, namespace: &str) -> Vec<Step> {
-        let all = self.records.iter();
+        let all = self.records.iter().filter(|one| one.owner.is_none());
         all.map(|one| one.delete(namespace, "its policy is gone"))
             .collect()
     }
 
-    /// The steps that bar a revision from becoming active, and say why; and remove the oldest beyond `keep` that never were
-    /// active.
+    /// The steps that bar a revision from becoming active, and say why; and remove the oldest barred ones beyond `keep`.
     pub fn bar(&self, record: &Record, why: &str, place: Place<'_>, keep: u32) -> Vec<Step> {
         let why = why
             .get(..why.floor_char_boundary(MESSAGE))
             .unwrap_or_default();
         let path = annotation(labels::BARRED);
         debug_assert_eq!(path::keys(&path).len(), 3);
-        match self.find(&record.id) {
-            Some(known) if known.barred.is_some() => Vec::new(),
-            Some(known) => vec![patch(known, place, vec![(path, json!(why))])],
+        let bar = match self.find(&record.id) {
+            Some(known) if known.barred.is_some() => return Vec::new(),
+            Some(known) => patch(known, place, vec![(path, json!(why))]),
             None => {
                 let barred = Record {
                     barred: Some(why.to_owned()),
                     ..record.clone()
                 };
-                let mut steps = vec![Step::Create {
+                Step::Create {
                     desired: barred.object(place.namespace, place.uid),
-                }];
-                steps.extend(self.surplus(record, false, place, keep));
-                steps
+                }
             }
-        }
+        };
+        let mut steps = vec![bar];
+        steps.extend(self.surplus(record, true, place, keep));
+        steps
     }
 }
 
@@ -390,6 +390,44 @@ mod tests {
         apply(&mut objects, steps);
         assert!(history(&objects).find(&record(13).id).is_some());
         assert!(history(&objects).find(&record(1).id).is_none());
+    }
+
+    #[test]
+    fn the_active_revision_stays_however_many_after_it_are_barred() {
+        let mut objects = Vec::new();
+        let history = |objects: &[Object]| History::of("external", objects);
+        for settings in [1, 2, 3, 4] {
+            let steps = history(&objects).activate(&record(settings), PLACE, 2);
+            apply(&mut objects, steps);
+            if settings > 1 {
+                let steps = history(&objects).bar(&record(settings), "it trapped", PLACE, 2);
+                apply(&mut objects, steps);
+            }
+            let active = history(&objects).active().map(|one| one.id);
+            assert_eq!(active, Some(record(1).id));
+        }
+        // The oldest bar went.
+        assert!(history(&objects).find(&record(2).id).is_none());
+        assert_eq!(history(&objects).records().len(), 3);
+        let steps = history(&objects).activate(&record(5), PLACE, 2);
+        apply(&mut objects, steps);
+        let previous = history(&objects).previous().map(|one| one.id);
+        assert_eq!(previous, Some(record(1).id));
+    }
+
+    #[test]
+    fn a_policy_in_a_file_removes_no_record_of_an_object_of_the_same_name() {
+        let mut objects = Vec::new();
+        let steps = History::default().activate(&record(1), PLACE, 10);
+        apply(&mut objects, steps);
+        let of_file = Place { uid: None, ..PLACE };
+        let steps = History::of("external", &objects).activate(&record(2), of_file, 10);
+        apply(&mut objects, steps);
+        let steps = History::of("external", &objects).delete(PLACE.namespace);
+        apply(&mut objects, steps);
+        let left = History::of("external", &objects);
+        let left: Vec<_> = left.records().iter().map(|one| one.id).collect();
+        assert_eq!(left, [record(1).id]);
     }
 
     #[test]

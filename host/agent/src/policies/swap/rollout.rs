@@ -84,9 +84,14 @@ impl Swap {
         let recalled = self.recalled.remove(name);
         let kept = self.active_by_history(name);
         let automatic = loaded.revision.policy.spec.rollout.mode == ModeSpec::Automatic;
-        // The first revision ever, or the one that is active by the history. One that was active and cannot be restored was
-        // active before this one.
-        let is_kept = || kept.map_or(automatic, |kept| kept.id == id);
+        // The first revision ever, or the one that is active by the history. One that was active and cannot be restored, or
+        // is barred by now, was active before this one.
+        let history = self.histories.get(name);
+        let is_first = || {
+            let mut records = history.iter().flat_map(|history| history.records());
+            automatic && records.all(|record| record.number == 0)
+        };
+        let is_kept = || kept.map_or_else(is_first, |kept| kept.id == id);
         let is_active = active == Some(id) || ((active.is_none() || recalled) && is_kept());
         match is_active || !self.rolls_out {
             true => self.put_to_work(name, loaded),
