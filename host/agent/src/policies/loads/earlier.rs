@@ -7,6 +7,7 @@ use crate::policies::load::{self, Loaded, Unloaded};
 use crate::policies::revisions;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use transom_api::KnownReason;
 use transom_artifacts::Gathered;
 use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
@@ -51,6 +52,10 @@ pub(super) fn before(
     }
 }
 
+/// Restores a revision; `None` when it cannot be restored.
+///
+/// # Errors
+/// When another try may succeed: it takes longer than the engine waits, or the machine has too much to do.
 fn restore(
     engine: &Engine,
     components: &Components,
@@ -63,6 +68,10 @@ fn restore(
     match catch_unwind(AssertUnwindSafe(restore)) {
         Ok(Ok(restored)) => Ok(Some(restored)),
         Ok(Err(Unloaded::Slow)) => Err(Unloaded::Slow),
+        // Another try may restore it.
+        Ok(Err(Unloaded::Refused(refusal))) if refusal.reason == KnownReason::EngineBusy => {
+            Err(Unloaded::Refused(refusal))
+        }
         Ok(Err(Unloaded::Refused(_))) | Err(_) => Ok(None),
     }
 }

@@ -30,7 +30,7 @@ pub(super) async fn read(components: Components, mut job: Job) -> Ran {
     Ran::Again(Box::new(job))
 }
 
-/// A policy whose history cannot be read.
+/// A policy whose history cannot be read, or not be restored now: it is loaded again later.
 fn unrecalled(job: Job, refusal: Refusal) -> Ran {
     let fingerprint = |component: &Location| (component.clone(), component.fingerprint());
     Ran::Done(Box::new(Done {
@@ -70,11 +70,15 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
         return again(job);
     };
     // What lies in a cluster is read again: it may be long until its turn.
-    let Ok(restored) = restored(engine, components, &job, &gathered, &result) else {
-        return again(job);
-    };
-    let Ok(before) = before(engine, components, &job, &gathered) else {
-        return again(job);
+    let earlier = restored(engine, components, &job, &gathered, &result)
+        .and_then(|restored| Ok((restored, before(engine, components, &job, &gathered)?)));
+    let (restored, before) = match earlier {
+        Ok(earlier) => earlier,
+        Err(Unloaded::Slow) => return again(job),
+        Err(Unloaded::Refused(busy)) => {
+            job.gathered = Some(gathered);
+            return unrecalled(job, busy);
+        }
     };
     // What was active is better than what was last loaded.
     let (result, refused) = match (refused, &restored) {
@@ -158,5 +162,56 @@ fn may_pass(job: &Job, refusal: &Refusal) -> bool {
         KnownReason::EngineBusy => true,
         KnownReason::SignatureMissing | KnownReason::SignatureInvalid => images.next().is_some(),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::wanted::Wanted;
+    use crate::policies::{BUILTIN, Found};
+    use transom_artifacts::{Base, Sources};
+    use transom_core::rollout::history::Record;
+    use transom_engine::{Compiler, EngineOptions};
+
+    #[test]
+    fn a_revision_that_a_busy_machine_cannot_restore_is_tried_again() {
+        let mut found = Found::default();
+        found.take("a", &Base::Nowhere, BUILTIN[0].1.as_bytes());
+        let written = found.policies.remove(0);
+        let sources = Sources::default();
+        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let loaded = load::load(&engine, &written, &sources).ok().unwrap();
+        let mut record = Record::of(&loaded.revision);
+        record.number = 1;
+        let mut history = History::default();
+        history.put(&record.name(), Some(record));
+        let compiler = Compiler {
+            program: "/no/such/program".into(),
+            words: Vec::new(),
+            seconds: 60,
+        };
+        let busy = Engine::new(EngineOptions {
+            compiler: Some(compiler),
+            ..EngineOptions::default()
+        });
+        let job = Job {
+            number: 1,
+            name: Arc::clone(&loaded.revision.policy.name),
+            policy: None,
+            refusal: Some(Refusal::new(KnownReason::ManifestInvalid, "")),
+            wanted: Wanted::to_restore(&written, false).unwrap(),
+            gathered: None,
+            slow: false,
+            first: true,
+            pulls: false,
+            history: Some(history),
+            recalls: false,
+        };
+        let Ran::Done(done) = run(&busy.unwrap(), &Components::new(&sources), job) else {
+            panic!("it waits");
+        };
+        // Without a history the policy goes on to count as one whose revision is still to be restored.
+        assert!(done.incomplete && done.result.is_err() && done.history.is_none());
     }
 }
