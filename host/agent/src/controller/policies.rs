@@ -162,15 +162,17 @@ impl Controller {
     pub(crate) async fn succeed(
         self: Arc<Self>,
         active: Active,
-        ask: mpsc::UnboundedSender<oneshot::Sender<()>>,
+        ask: mpsc::UnboundedSender<Option<oneshot::Sender<()>>>,
     ) {
         let mut leading = self.leading.clone();
         while leading.is_elected() {
             self.current.send_replace(false);
+            // Fails only when nobody follows policies any more.
+            let _ = ask.send(None);
             leading.gained().await;
             self.forget_failing();
             let (done, caught_up) = oneshot::channel();
-            if ask.send(done).is_err() {
+            if ask.send(Some(done)).is_err() {
                 return;
             }
             // Without the history another replica could not know better.

@@ -8,6 +8,7 @@ mod loaded;
 mod probation;
 mod reloading;
 pub(crate) mod rollout;
+mod succession;
 mod tagging;
 pub(crate) mod trial;
 
@@ -58,6 +59,8 @@ pub(crate) struct Swap {
     recalled: BTreeSet<Arc<str>>,
     /// The policies whose history may not say yet what is to be kept, and when to write it.
     notes: BTreeMap<Arc<str>, Instant>,
+    /// Whether this replica knows what the leader before has kept; always without an election.
+    caught_up: bool,
     /// The policies that are gone, and whose revisions are still kept.
     gone: BTreeSet<Arc<str>>,
     /// The policies whose active revision is new.
@@ -115,6 +118,7 @@ impl Swap {
             bars: BTreeMap::new(),
             recalled: BTreeSet::new(),
             notes: BTreeMap::new(),
+            caught_up: true,
             gone: BTreeSet::new(),
             probations: BTreeMap::new(),
         }

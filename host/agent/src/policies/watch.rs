@@ -42,8 +42,8 @@ pub(crate) struct Rollouts<A, F> {
     pub(crate) attempt: A,
     /// The faults of the guests of a policy.
     pub(crate) faults: F,
-    /// Each message is answered once the active revisions are those that are kept.
-    pub(crate) succeeds: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
+    /// Each message is answered once the active revisions are those that are kept; `None`: another replica may lead.
+    pub(crate) succeeds: mpsc::UnboundedReceiver<Option<oneshot::Sender<()>>>,
 }
 
 /// Follows policies until the task is aborted or nobody takes the changes. `news` tells what changed on the clusters
@@ -78,10 +78,10 @@ pub(crate) async fn policies<A, F, T>(
         }
         answer(&mut catching_up, &swap);
         let changes = tokio::select! {
-            Some(done) = succeeds.recv() => {
+            Some(gained) = succeeds.recv() => {
                 keeper.forget();
-                let (changes, behind) = swap.catch_up().await;
-                catching_up = Some((done, behind));
+                let changes;
+                (catching_up, changes) = succeed(&mut swap, gained).await;
                 changes
             }
             // A trial does not panic: `attempt` sees to that.
@@ -113,6 +113,19 @@ pub(crate) async fn policies<A, F, T>(
 
 /// Who waits until these policies were loaded as they are kept.
 type CatchingUp = (oneshot::Sender<()>, BTreeSet<Arc<str>>);
+
+/// Takes over from the leader before, or lets another replica do so.
+async fn succeed(
+    swap: &mut Swap,
+    gained: Option<oneshot::Sender<()>>,
+) -> (Option<CatchingUp>, Changes) {
+    let Some(done) = gained else {
+        swap.stand_by();
+        return (None, Changes::new());
+    };
+    let (changes, behind) = swap.catch_up().await;
+    (Some((done, behind)), changes)
+}
 
 /// Answers who waits, once the policies were loaded.
 fn answer(waiting: &mut Option<CatchingUp>, swap: &Swap) {

@@ -89,7 +89,7 @@ impl Keeper {
 }
 
 /// Writes one note; once more if the history was another one than known.
-async fn keep(
+pub(in crate::policies) async fn keep(
     components: Components,
     note: Note,
     anew: bool,

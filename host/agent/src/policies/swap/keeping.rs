@@ -1,6 +1,5 @@
 //! What is kept of revisions: which one is active and which are barred. A candidate is kept as the active one before it
-//! works, and a new leader takes over what is kept. A note says all that is to be kept, and is written until the history
-//! says so, too.
+//! works. A note says all that is to be kept, and is written until the history says so, too.
 
 use super::Swap;
 use super::rollout::{Passed, Pending};
@@ -13,7 +12,7 @@ use crate::telemetry;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_api::policy::RolloutSpec;
 use transom_core::backoff;
@@ -22,9 +21,6 @@ use transom_core::plan::WriteFailure;
 use transom_core::rollout::Candidate;
 use transom_core::rollout::history::{History, Record};
 use transom_core::signal::Signal;
-
-/// How long a new leader waits for the list of all revisions.
-const LISTING: Duration = Duration::from_secs(10);
 
 impl Swap {
     /// Why a revision may not become active.
@@ -112,84 +108,13 @@ impl Swap {
     /// What is to be kept now, without the policies whose last note is still being written.
     pub(in crate::policies) fn take_notes(&mut self, busy: &BTreeSet<Arc<str>>) -> Vec<Note> {
         let now = Instant::now();
-        let is_due = |name: &Arc<str>, at: &mut Instant| *at <= now && !busy.contains(name);
+        let caught_up = self.caught_up;
+        let is_due =
+            |name: &Arc<str>, at: &mut Instant| caught_up && *at <= now && !busy.contains(name);
         let due: Vec<_> = self.notes.extract_if(.., is_due).collect();
         due.iter()
             .filter_map(|(name, _)| self.note_of(name))
             .collect()
-    }
-
-    /// Takes over the revisions that the leader before has put to work. Returns the policies whose active revision has to be
-    /// loaded for that.
-    pub(in crate::policies) async fn catch_up(&mut self) -> (Changes, BTreeSet<Arc<str>>) {
-        let (mut changes, mut behind) = (Changes::new(), BTreeSet::new());
-        self.loads.components().forget_histories();
-        // Whoever led has removed what is gone; a policy of the same name may have other revisions by now.
-        self.gone.clear();
-        let names = self.names(|_, _| true);
-        for name in &names {
-            // What was not kept before is still to be kept.
-            self.note(name);
-            self.try_again(name, Instant::now());
-        }
-        for name in names {
-            // All are listed with the first one. A server that does not answer now cannot be written, either.
-            let written = self
-                .newest
-                .get(&name)
-                .map(|newest| newest.written.as_slice());
-            let uid = self.uid(written.unwrap_or_default());
-            let history = self.loads.components().history(&name, uid);
-            let Ok(Ok(Some(history))) = timeout(LISTING, history).await else {
-                break;
-            };
-            self.histories.insert(Arc::clone(&name), history);
-            changes.extend(self.take_over(&name));
-            if self.recalled.contains(&name) {
-                behind.insert(name);
-            }
-        }
-        (changes, behind)
-    }
-
-    /// Puts the revision to work that is active by the history, or has it loaded.
-    fn take_over(&mut self, name: &Arc<str>) -> Changes {
-        let mut changes = Changes::new();
-        self.recalled.remove(name);
-        let newest = self.newest.get(name);
-        let pending = newest.and_then(|newest| newest.pending.as_ref());
-        let pending = pending.map(|pending| Arc::clone(&pending.loaded));
-        if let Some(loaded) = &pending
-            && let Some(why) = self.barred(name, &loaded.revision.id())
-        {
-            changes.extend(self.refuse_barred(name, loaded, why));
-        }
-        let active = self.active_by_history(name).map(|active| active.id);
-        let before = self.good.get(name).cloned();
-        // Without an active one, what works here is the first.
-        if active.is_none() || active == before.as_ref().map(|good| good.revision.id()) {
-            return changes;
-        }
-        match pending.filter(|loaded| Some(loaded.revision.id()) == active) {
-            Some(loaded) => {
-                changes.extend(self.put_to_work(name, loaded));
-                self.probations.remove(name);
-                if let Some(before) = before {
-                    self.watch_on(name, before);
-                }
-            }
-            None => {
-                self.recalled.insert(Arc::clone(name));
-                self.load(name);
-            }
-        }
-        changes
-    }
-
-    /// Whether one of these policies is being loaded.
-    pub(in crate::policies) fn any_loads(&self, policies: &BTreeSet<Arc<str>>) -> bool {
-        let mut newest = policies.iter().filter_map(|name| self.newest.get(name));
-        newest.any(|newest| newest.loading.is_some())
     }
 
     /// Keeps what is still to be kept, once; returns what became active by that, and what failed.
@@ -202,7 +127,7 @@ impl Swap {
             let result = self.loads.components().keep_note(&note, false).await;
             let result = result.map_err(|failure| {
                 failed.push((name, failure.clone()));
-                let delay = LISTING;
+                let delay = Duration::ZERO;
                 Unkept { failure, delay }
             });
             changes.extend(self.kept(Kept { note, result }));
@@ -222,11 +147,12 @@ impl Swap {
     /// one is put to work.
     fn take_history(&mut self, note: &Note, history: Option<History>) -> Changes {
         let policy = &note.policy;
-        let is_gone = self.gone.remove(policy);
+        let is_removed = note.gone && self.gone.remove(policy);
         let Some(newest) = self.newest.get(policy) else {
             return Changes::new();
         };
-        if is_gone || self.uid(&newest.written) != note.uid.as_deref() {
+        let is_other = self.uid(&newest.written) != note.uid.as_deref();
+        if is_removed || is_other || self.gone.contains(policy) {
             // That was another policy of the same name.
             self.note(policy);
             return Changes::new();
@@ -249,11 +175,35 @@ impl Swap {
         if let Some((loaded, passed)) = passed {
             return self.put_passed(policy, loaded, passed);
         }
+        let changes = self.contradicted(note);
         // While it was written, a candidate may have been replaced, or a revision taken back.
         if self.note_of(policy).is_some_and(|now| now != *note) {
             self.note(policy);
         }
-        Changes::new()
+        changes
+    }
+
+    /// Takes back the pass of a candidate that was noted as the active revision, and is not active by the history: somebody
+    /// else has changed that.
+    fn contradicted(&mut self, note: &Note) -> Changes {
+        let policy = &note.policy;
+        let pending = self.pending(policy).map(|one| Arc::clone(&one.loaded));
+        let id = pending.as_ref().map(|loaded| loaded.revision.id());
+        let Some(loaded) = pending.filter(|_| id == note.active.last().map(|last| last.id)) else {
+            return Changes::new();
+        };
+        if let Some(why) = id.and_then(|id| self.barred(policy, &id)) {
+            return self.refuse_barred(policy, &loaded, why);
+        }
+        if self.pending(policy).is_none_or(|one| one.passed.is_none()) {
+            return Changes::new();
+        }
+        let failure = WriteFailure {
+            reason: KnownReason::WriteConflict,
+            message: "another revision is active by the history".to_owned(),
+        };
+        let delay = Duration::ZERO;
+        self.unkept(policy, Unkept { failure, delay })
     }
 
     /// Puts a candidate to work that passed all gates and is kept as the active revision.
@@ -285,12 +235,11 @@ impl Swap {
             pending.due = Some(now + Duration::from_millis(delay));
             pending.unkept += 1;
         }
-        // Whoever leads keeps it.
+        self.notes.entry(Arc::clone(policy)).or_insert(now + delay);
+        // This replica may go on to lead: the end of its lease may be a matter of clocks.
         if failure.reason == KnownReason::NotLeading {
-            self.gone.remove(policy);
             return Changes::new();
         }
-        self.notes.entry(Arc::clone(policy)).or_insert(now + delay);
         telemetry::tell(&Signal::Unreadable {
             place: format!("the revisions of {policy}"),
             reason: failure.reason,
@@ -314,7 +263,7 @@ impl Swap {
 
     /// Has a candidate tried again that passed, and is not active yet: its plan may be another one by then. Returns whether
     /// there is one.
-    fn try_again(&mut self, name: &Arc<str>, at: Instant) -> bool {
+    pub(super) fn try_again(&mut self, name: &Arc<str>, at: Instant) -> bool {
         self.pending(name)
             .is_some_and(|pending| pending.try_again(at))
     }
@@ -323,3 +272,6 @@ impl Swap {
         self.newest.get_mut(name)?.pending.as_mut()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use crate::policies::active::Changes;
 use crate::policies::loads::Done;
 use std::sync::Arc;
 use transom_core::catalogue::Refusal;
+use transom_core::rollout::history::History;
 
 impl Swap {
     /// Waits for the next policy that was loaded or refused.
@@ -17,6 +18,14 @@ impl Swap {
         let changes = self.take_result(done);
         self.active.loading(self.loads.count());
         changes
+    }
+
+    /// Takes a history that was read to load a policy. When nothing of it is to be restored, what works here may be kept.
+    fn take_read(&mut self, name: &Arc<str>, history: History) {
+        if history.active().is_none() && self.recalled.remove(name) {
+            self.note(name);
+        }
+        self.histories.insert(Arc::clone(name), history);
     }
 
     /// Takes a result, if it is that of the newest manifest.
@@ -44,7 +53,7 @@ impl Swap {
             return changes;
         }
         if let Some(history) = done.history {
-            self.histories.insert(Arc::clone(&name), history);
+            self.take_read(&name, history);
         }
         if let Some(restored) = done.restored {
             changes.extend(self.restore(&name, restored));

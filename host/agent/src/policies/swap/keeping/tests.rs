@@ -1,0 +1,179 @@
+//! Replicas of an agent that keep revisions of one policy in one folder.
+
+use super::*;
+use crate::policies::components::Components;
+use crate::policies::loads::Loads;
+use crate::policies::revisions::keeper;
+use crate::policies::{BUILTIN, Found};
+use serde_json::json;
+use std::collections::BTreeMap;
+use tempfile::TempDir;
+use transom_artifacts::{Base, Sources};
+use transom_cluster::Cluster;
+use transom_cluster::directory::{Directory, DirectoryOptions};
+use transom_core::reference::LOCAL;
+use transom_core::rollout::Probation;
+use transom_engine::{Engine, EngineOptions};
+
+fn policy() -> Arc<str> {
+    "external-managed-kubeconfig".into()
+}
+
+fn place() -> (TempDir, Arc<dyn Cluster>) {
+    let folder = tempfile::tempdir().unwrap();
+    let options = DirectoryOptions {
+        watch: false,
+        ..DirectoryOptions::new(LOCAL, folder.path())
+    };
+    (folder, Arc::new(Directory::open(options).unwrap()))
+}
+
+/// The policy, as a team wrote it.
+fn written(team: &str) -> Found {
+    let mut found = Found::default();
+    found.take("policy", &Base::Nowhere, BUILTIN[1].1.as_bytes());
+    found.policies[0].value["spec"]["own"]["annotations"]["example.com/team"] = json!(team);
+    found
+}
+
+fn components(cluster: &Arc<dyn Cluster>) -> Components {
+    let components = Components::new(&Sources::default()).remembering("transom");
+    components.opened(Some(Arc::clone(cluster)));
+    components
+}
+
+/// A replica that works on the policy as the team `a` wrote it.
+async fn replica(cluster: &Arc<dyn Cluster>) -> Swap {
+    let engine = Engine::new(EngineOptions::default()).unwrap();
+    let loads = Loads::new(engine, components(cluster));
+    let source = Source::Given(Found::default());
+    let mut swap = Swap::new(loads, source, [LOCAL.to_owned()].into(), true);
+    swap.exchange(written("a")).await;
+    assert!(works(&swap).is_some());
+    swap
+}
+
+fn works(swap: &Swap) -> Option<Digest> {
+    swap.good.get(&policy()).map(|good| good.revision.id())
+}
+
+/// The revision that is active by what is kept.
+async fn kept(cluster: &Arc<dyn Cluster>) -> Option<Digest> {
+    let history = components(cluster).history(&policy(), None).await.unwrap();
+    history.unwrap().active().map(|active| active.id)
+}
+
+/// Has the candidate pass all gates.
+fn pass(swap: &mut Swap) -> Digest {
+    swap.note(&policy());
+    let pending = swap.pending(&policy()).unwrap();
+    pending.passed = Some(Passed {
+        probation: Probation::new(0, 0),
+        approved: BTreeMap::new(),
+        rehearsed: None,
+    });
+    pending.loaded.revision.id()
+}
+
+fn take_note(swap: &mut Swap) -> Note {
+    let mut notes = swap.take_notes(&BTreeSet::new());
+    assert_eq!(notes.len(), 1);
+    notes.remove(0)
+}
+
+/// Writes a note, and takes what became of it.
+async fn keep(swap: &mut Swap, note: Note) -> Changes {
+    let components = swap.loads.components().clone();
+    let (note, result) = keeper::keep(components, note, false).await;
+    let result = result.map_err(|failure| Unkept {
+        failure,
+        delay: Duration::ZERO,
+    });
+    swap.kept(Kept { note, result })
+}
+
+#[tokio::test]
+async fn a_new_leader_that_cannot_read_the_history_does_not_write_over_it() {
+    let (_folder, cluster) = place();
+    let (mut before, mut after) = (replica(&cluster).await, replica(&cluster).await);
+    before.keep_notes().await;
+    before.exchange(written("b")).await;
+    after.exchange(written("b")).await;
+    let approved = pass(&mut before);
+    before.keep_notes().await;
+    assert_eq!(works(&before), Some(approved));
+    assert_ne!(works(&after), Some(approved));
+    after.stand_by();
+    assert!(after.take_notes(&BTreeSet::new()).is_empty());
+    after.loads.components().opened(None);
+    let (_, behind) = after.catch_up().await;
+    assert!(after.any_loads(&behind));
+    after.loads.components().opened(Some(Arc::clone(&cluster)));
+    let note = take_note(&mut after);
+    keep(&mut after, note).await;
+    assert_eq!(kept(&cluster).await, Some(approved));
+    while after.loads.count() > 0 {
+        let done = after.next().await;
+        after.finish(done);
+    }
+    after.keep_notes().await;
+    assert_eq!(works(&after), Some(approved));
+    assert_eq!(kept(&cluster).await, Some(approved));
+}
+
+#[tokio::test]
+async fn a_policy_that_goes_while_a_note_is_written_takes_its_revisions_with_it() {
+    let (_folder, cluster) = place();
+    let mut swap = replica(&cluster).await;
+    let first = take_note(&mut swap);
+    swap.exchange(Found::default()).await;
+    swap.exchange(written("b")).await;
+    keep(&mut swap, first).await;
+    let removal = take_note(&mut swap);
+    assert!(removal.gone && kept(&cluster).await.is_some());
+    // A replica that does not lead at the moment forgets nothing of it.
+    let failure = WriteFailure {
+        reason: KnownReason::NotLeading,
+        message: String::new(),
+    };
+    let delay = Duration::ZERO;
+    let result = Err(Unkept { failure, delay });
+    swap.kept(Kept {
+        note: removal,
+        result,
+    });
+    let removal = take_note(&mut swap);
+    assert!(removal.gone);
+    keep(&mut swap, removal).await;
+    assert_eq!(kept(&cluster).await, None);
+    let second = take_note(&mut swap);
+    keep(&mut swap, second).await;
+    assert_eq!(kept(&cluster).await, works(&swap));
+}
+
+#[tokio::test]
+async fn a_candidate_that_is_not_active_by_the_history_is_tried_again_or_refused() {
+    let (_folder, cluster) = place();
+    let mut swap = replica(&cluster).await;
+    let before = works(&swap);
+    swap.keep_notes().await;
+    swap.exchange(written("b")).await;
+    for barred in [false, true] {
+        let id = pass(&mut swap);
+        let note = take_note(&mut swap);
+        let mut history = swap.histories[&policy()].clone();
+        let mut record = note.active.last().unwrap().clone();
+        record.barred = barred.then(|| "a user did so".to_owned());
+        record.number = i64::from(barred) * 9;
+        history.put(&record.name(), Some(record));
+        let pending = swap.pending(&policy()).unwrap();
+        (pending.due, pending.unkept) = (None, 0);
+        let result = Ok(Some(history));
+        let changes = swap.kept(Kept { note, result });
+        assert!(!changes.is_empty() && works(&swap) == before);
+        match swap.pending(&policy()) {
+            Some(pending) => assert!(!barred && pending.passed.is_none() && pending.due.is_some()),
+            None => assert!(barred && swap.barred(&policy(), &id).is_some()),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A new leader takes over what the leader before has kept of revisions.
+
+use super::Swap;
+use crate::policies::active::Changes;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// How long a new leader waits for the list of all revisions.
+const LISTING: Duration = Duration::from_secs(10);
+
+impl Swap {
+    /// Keeps nothing until this replica has caught up: another one may lead, and keep what this one does not know.
+    pub(in crate::policies) fn stand_by(&mut self) {
+        self.caught_up = false;
+    }
+
+    /// Takes over the revisions that the leader before has put to work. Returns the policies whose active revision has to be
+    /// loaded for that.
+    pub(in crate::policies) async fn catch_up(&mut self) -> (Changes, BTreeSet<Arc<str>>) {
+        let (mut changes, mut is_listed) = (Changes::new(), true);
+        self.caught_up = true;
+        self.loads.components().forget_histories();
+        // A policy that was written again since may have other revisions by now.
+        self.gone.retain(|name| !self.newest.contains_key(name));
+        let names = self.names(|_, _| true);
+        // What was not kept before is still to be kept; until the history is read, that is only what is barred.
+        for name in &self.gone.clone() {
+            self.note(name);
+        }
+        for name in &names {
+            self.recalled.insert(Arc::clone(name));
+            self.note(name);
+            self.try_again(name, Instant::now());
+        }
+        for name in &names {
+            let written = self.newest.get(name);
+            let written = written.map(|newest| newest.written.as_slice());
+            let uid = self.uid(written.unwrap_or_default());
+            // All are listed with the first one.
+            let history = match is_listed {
+                true => timeout(LISTING, self.loads.components().history(name, uid)).await,
+                false => Ok(Ok(None)),
+            };
+            if let Ok(Ok(Some(history))) = history {
+                self.histories.insert(Arc::clone(name), history);
+                changes.extend(self.take_over(name));
+            } else {
+                // Loading it reads the history, and is tried until it succeeds.
+                is_listed = false;
+                self.load(name);
+            }
+        }
+        let behind = names.into_iter();
+        let behind = behind.filter(|name| self.recalled.contains(name));
+        (changes, behind.collect())
+    }
+
+    /// Puts the revision to work that is active by the history, or has it loaded.
+    fn take_over(&mut self, name: &Arc<str>) -> Changes {
+        let mut changes = Changes::new();
+        self.recalled.remove(name);
+        let newest = self.newest.get(name);
+        let pending = newest.and_then(|newest| newest.pending.as_ref());
+        let pending = pending.map(|pending| Arc::clone(&pending.loaded));
+        if let Some(loaded) = &pending
+            && let Some(why) = self.barred(name, &loaded.revision.id())
+        {
+            changes.extend(self.refuse_barred(name, loaded, why));
+        }
+        let active = self.active_by_history(name).map(|active| active.id);
+        let before = self.good.get(name).cloned();
+        // Without an active one, what works here is the first.
+        if active.is_none() || active == before.as_ref().map(|good| good.revision.id()) {
+            return changes;
+        }
+        match pending.filter(|loaded| Some(loaded.revision.id()) == active) {
+            Some(loaded) => {
+                changes.extend(self.put_to_work(name, loaded));
+                self.probations.remove(name);
+                if let Some(before) = before {
+                    self.watch_on(name, before);
+                }
+            }
+            None => {
+                self.recalled.insert(Arc::clone(name));
+                self.load(name);
+            }
+        }
+        changes
+    }
+
+    /// Whether one of these policies is being loaded.
+    pub(in crate::policies) fn any_loads(&self, policies: &BTreeSet<Arc<str>>) -> bool {
+        let mut newest = policies.iter().filter_map(|name| self.newest.get(name));
+        newest.any(|newest| newest.loading.is_some())
+    }
+}
