@@ -207,8 +207,13 @@ impl Tree {
             };
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(place);
-            } else if let Ok(Some((_, stamp))) = self.users_file(&place) {
-                each(Step::File(place, stamp));
+                continue;
+            }
+            match self.users_file(&place) {
+                Ok(Some((_, stamp))) => each(Step::File(place, stamp)),
+                // Reading it fails again, and tells why.
+                Err(error) if !gone(&error) => each(Step::File(place, None)),
+                Ok(None) | Err(_) => {}
             }
         }
         Ok(folders)
@@ -252,7 +257,10 @@ impl Tree {
     }
 
     /// The real path and the stamp of a user's file that counts: it has the name of a manifest and is a regular file,
-    /// or a link to one outside the agent's own folder. `None` for any other file.
+    /// or a link to one in the user's folder. `None` for any other file.
+    ///
+    /// # Errors
+    /// When a link leads out of the folder: whoever wrote the folder may not read what the agent may.
     fn users_file(&self, place: &Place) -> io::Result<Option<(PathBuf, Option<Stamp>)>> {
         let mut path = self.path(place);
         if !is_manifest(&path) {
@@ -263,6 +271,11 @@ impl Tree {
             path = path.canonicalize()?;
             if self.own.as_ref().is_some_and(|own| path.starts_with(own)) {
                 return Ok(None);
+            }
+            if !path.starts_with(&self.root) {
+                return Err(io::Error::other(
+                    "it is a link that leads out of the folder",
+                ));
             }
             metadata = std::fs::metadata(&path)?;
         }

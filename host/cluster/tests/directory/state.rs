@@ -235,6 +235,42 @@ fn follows_links_to_files_but_not_into_its_own_folder() {
 }
 
 #[test]
+fn a_link_out_of_the_folder_is_unreadable_and_nothing_of_it_is_read() {
+    let folder = Folder::new(&[
+        ("outside/secret.yaml", &map("secret", "1")),
+        ("fleet/a.yaml", &map("a", "1")),
+    ]);
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, folder.path(at)).unwrap();
+    link("../outside/secret.yaml", "fleet/b.yaml");
+    link("../outside", "fleet/folder.yaml");
+    // The user names the root, so it may be a link.
+    link("fleet", "root");
+    let options = || DirectoryOptions {
+        root: folder.path("root"),
+        watch: true,
+        ..folder.options()
+    };
+    let directory = Directory::open(options()).unwrap();
+    let unread = |directory: &Directory| -> Vec<(String, String)> {
+        let all = directory.unreadable().into_iter();
+        all.map(|one| (one.place, one.message)).collect()
+    };
+    let why = |place: &str| {
+        let message =
+            format!("{place}: failed to read it: it is a link that leads out of the folder");
+        (place.to_owned(), message)
+    };
+    assert_eq!(unread(&directory), [why("b.yaml"), why("folder.yaml")]);
+    assert!(told(&directory).contains(&"ConfigMap n/a".to_owned()));
+    assert_eq!(read(&directory, &map_ref("secret")), None);
+    // A link that is put there later.
+    link("../outside/secret.yaml", "fleet/c.yaml");
+    let deadline = std::time::Duration::from_secs(60);
+    let refused = || unread(&directory).contains(&why("c.yaml")).then_some(());
+    transom_support::wait::until("the link refused", deadline, refused).unwrap();
+}
+
+#[test]
 fn reading_only_leaves_no_trace() {
     let folder = Folder::new(&[("a.yaml", &map("a", "1")), ("broken.yaml", "{")]);
     let directory = Directory::open(DirectoryOptions {
