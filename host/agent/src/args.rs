@@ -113,9 +113,9 @@ pub(crate) enum Command {
         after_help = "Examples:\n  transom rollback built-in-taints\n  transom rollback built-in-taints --to 7d2d1ffd62\n\nExit code: 0 when the policy is changed; 1 when not; 2 on a usage error."
     )]
     Rollback(RollbackArgs),
-    /// Approve the plan of the candidate of a policy. Needs the right to `update` `fleetpolicies/approval`.
+    /// Approve the plan of the candidate of a policy, or what its limits withhold. Needs the right to `update` `fleetpolicies/approval`.
     #[command(
-        after_help = "Examples:\n  kubectl get fpol built-in-taints -o jsonpath={.status.candidate}\n  transom approve built-in-taints sha256:1ea7…\n\nExit code: 0 when the plan is approved; 1 when not; 2 on a usage error."
+        after_help = "Examples:\n  kubectl get fpol built-in-taints -o jsonpath={.status.candidate}\n  transom approve built-in-taints sha256:1ea7…\n\nExit code: 0 when it is approved; 1 when not; 2 on a usage error."
     )]
     Approve(ApproveArgs),
     /// Show what a changed policy would change on the whole fleet, with read access only; write nothing.

@@ -312,6 +312,10 @@ pub(crate) fn tell_policy(policy: &str, signal: &PolicySignal) {
             let reason = KnownReason::LimitReached.as_str();
             warn!(%policy, reason, "{message}");
         }
+        PolicySignal::ApprovalForbidden { message } => {
+            let reason = KnownReason::ApprovalForbidden.as_str();
+            warn!(%policy, reason, "{message}");
+        }
         PolicySignal::Approved { digest } => {
             info!(%policy, %digest, "what spec.limits withholds was approved");
         }

@@ -111,6 +111,11 @@ pub enum PolicySignal {
         /// Which limit, for people.
         message: String,
     },
+    /// What is withheld was approved by a user who may not, or by nobody.
+    ApprovalForbidden {
+        /// Why the approval does not count, for people.
+        message: String,
+    },
     /// What is withheld was approved.
     Approved {
         /// The digest of what was approved.

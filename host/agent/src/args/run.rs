@@ -182,7 +182,7 @@ pub(crate) struct RollbackArgs {
 pub(crate) struct ApproveArgs {
     /// Name of the policy.
     pub(crate) policy: String,
-    /// The digest of the plan, as `status.candidate.approve` shows it.
+    /// The digest of the plan or of what is withheld, as `status.candidate.approve` or `status.limits.approve` shows it.
     pub(crate) digest: String,
     /// Where it lies.
     #[command(flatten)]

@@ -1,5 +1,5 @@
 //! `transom history`, `transom rollback` and `transom approve`: the kept revisions of a policy, going back to one of them,
-//! and approving the plan of a candidate.
+//! and approving the plan of a candidate or what the limits withhold.
 
 use crate::args::run::{ApproveArgs, HistoryArgs, RollbackArgs, WhereArgs};
 use crate::command::{block_on, connect};
@@ -155,7 +155,7 @@ fn put_back(mut spec: Value, now: &Value) -> Value {
     spec
 }
 
-/// Approves the plan of the candidate of a policy.
+/// Approves the plan of the candidate of a policy, or what its limits withhold.
 ///
 /// # Errors
 /// When there is nothing to approve, another plan is to be approved, or the user may not.
@@ -168,12 +168,19 @@ pub(crate) fn approve(args: &ApproveArgs, screen: &Screen) -> anyhow::Result<End
                 "failed to approve: {policy} is not a FleetPolicy object; set the annotation {APPROVED} in its file"
             );
         };
-        let waiting = object.body.pointer("/status/candidate/approve");
-        let Some(waiting) = waiting.and_then(Value::as_str) else {
-            bail!("failed to approve: no candidate of {policy} waits for approval");
-        };
-        if waiting != args.digest {
-            bail!("failed to approve: the candidate of {policy} has the plan {waiting} now");
+        let waiting = ["candidate", "limits"].iter().filter_map(|part| {
+            object
+                .body
+                .pointer(&format!("/status/{part}/approve"))?
+                .as_str()
+        });
+        let waiting: Vec<&str> = waiting.collect();
+        if waiting.is_empty() {
+            bail!("failed to approve: nothing of {policy} waits for approval");
+        }
+        if !waiting.contains(&args.digest.as_str()) {
+            let waiting = waiting.join(" and ");
+            bail!("failed to approve: what waits for approval of {policy} is {waiting} now");
         }
         let server = opened.cluster.server();
         let server = server.context("failed to approve: not an API server")?;
@@ -189,8 +196,8 @@ pub(crate) fn approve(args: &ApproveArgs, screen: &Screen) -> anyhow::Result<End
         ];
         opened.patch(&object, fields).await?;
         screen.line(format_args!(
-            "{policy}: {} approved the plan {waiting}",
-            user.name
+            "{policy}: {} approved {}",
+            user.name, args.digest
         ));
         Ok(Ending::Right)
     })?

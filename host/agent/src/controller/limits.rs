@@ -55,6 +55,8 @@ struct Kept {
     failing: Failing,
     /// The approved plan of the active revision, until it is needed.
     plan: Option<ApprovedPlan>,
+    /// What was said last of an approval that does not count.
+    forbidden: String,
 }
 
 impl Limits {
@@ -305,12 +307,12 @@ impl Controller {
         };
         telemetry::tell_policy(policy, &signal);
         if let Some(uid) = active.approval(policy).uid {
-            self.warn_about(policy, &message, &uid);
+            self.warn_about(policy, KnownReason::LimitReached, &message, &uid);
         }
     }
 
     /// An Event on a `FleetPolicy` object.
-    fn warn_about(&self, policy: &Arc<str>, message: &str, uid: &str) {
+    fn warn_about(&self, policy: &Arc<str>, reason: KnownReason, message: &str, uid: &str) {
         let object = ObjectRef::local(API_VERSION, KIND, None, policy);
         let is_server = |name: &str| {
             self.connections
@@ -320,8 +322,7 @@ impl Controller {
         if !is_server(LOCAL) {
             return;
         }
-        let reason = KnownReason::LimitReached.into();
-        let failure = Failure::new(Class::Invalid, reason, message);
+        let failure = Failure::new(Class::Invalid, reason.into(), message);
         let schedule = Schedule {
             now_seconds: self.clock.now_seconds(),
             resync_seconds: 0,

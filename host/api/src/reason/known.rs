@@ -63,7 +63,7 @@ words! {
         "Look at status.candidate, and approve the digest in its field approve: `transom approve POLICY DIGEST`.";
     PlanChanged, Held: "Another plan was approved than the one that would be carried out now.",
         "Look at status.candidate again, and approve the digest in its field approve.";
-    ApprovalForbidden, Held: "The plan was approved by a user who may not approve, or the approval names no user.",
+    ApprovalForbidden, Held: "The plan, or what the limits withhold, was approved by a user who may not approve, or the approval names no user.",
         "Let a user approve who may update fleetpolicies/approval, with `transom approve POLICY DIGEST`.";
     Shadowing, Held: "The newest revision of the policy is only compared with the live objects, as its mode says.",
         "Set spec.rollout.mode to Preview or Automatic to let it become active.";
@@ -75,8 +75,8 @@ words! {
     LimitReached, Held:
         "The policy has changed as many primaries in this interval as spec.limits allows. Nothing is written for this \
          one until that is approved, or no longer wanted.",
-        "Look at status.limits of the policy. If the changes are right, set the annotation transom.dev/approved of the \
-         policy to the digest that stands there, or raise the limit. If they are not, mend their cause: what is no \
+        "Look at status.limits of the policy. If the changes are right, approve the digest that stands there, with \
+         `transom approve POLICY DIGEST`, or raise the limit. If they are not, mend their cause: what is no \
          longer wanted is not written.";
     // What was applied, while a guest fails.
     Stale, Invalid:

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use transom_core::rights::{LEASE, LIMITS};
 use transom_e2e::agent::Agent;
+use transom_e2e::program::stderr;
 use transom_test_cluster::{Line, Mark, wait};
 
 const FLEET: usize = 40;
@@ -122,7 +123,7 @@ fn no_more_clusters_are_tainted_than_the_limit_until_the_rest_is_approved() -> R
         );
         let kept = stage.get(("v1", "ConfigMap"), Some(HOME), LIMITS).await?;
         ensure!(kept.is_some_and(|kept| kept["data"][TAINTS].is_string()));
-        told_once(stage).await?;
+        told(stage, "LimitReached").await?;
         // Still so after another start.
         drop(agent);
         let agent = stage.lead().await?;
@@ -132,12 +133,21 @@ fn no_more_clusters_are_tainted_than_the_limit_until_the_rest_is_approved() -> R
             stage.patched(mark).await? == patched,
             "the start let some pass"
         );
-        let approve = json!({"metadata": {"annotations": {
-            "transom.dev/approved": status["limits"]["approve"],
-            "transom.dev/approved-by": stage.cluster.admin().name(),
-            "transom.dev/approved-groups": "system:masters"}}});
+        // An approval by nobody does not count, and the agent says so.
+        let annotations = json!({"transom.dev/approved": status["limits"]["approve"]});
+        let nobody = json!({"metadata": {"annotations": annotations}});
+        stage.patch(POLICY, None, TAINTS, nobody).await?;
+        told(stage, "ApprovalForbidden").await?;
+        ensure!(
+            agent.log()?.contains("ApprovalForbidden"),
+            "it is not logged"
+        );
+        ensure!(
+            stage.patched(mark).await? == patched,
+            "nobody let some pass"
+        );
         let approved = stage.mark()?;
-        stage.patch(POLICY, None, TAINTS, approve).await?;
+        stage.approve().await?;
         let all = async || Ok((stage.tainted().await? == FLEET).then_some(()));
         wait::until("all tainted", DEADLINE, all).await?;
         let mended = async || {
@@ -167,6 +177,21 @@ fn no_more_clusters_are_tainted_than_the_limit_until_the_rest_is_approved() -> R
 }
 
 impl Stage {
+    /// Approves what is withheld, as the documentation says. The status of a new leader shows it after a moment.
+    async fn approve(&self) -> Result<()> {
+        let mut said = String::new();
+        let approved = wait::until("an approval", DEADLINE, async || {
+            let status = self.status_of_taints().await?;
+            let Some(digest) = status["limits"]["approve"].as_str() else {
+                return Ok(None);
+            };
+            let output = self.transom_as(self.cluster.admin(), &["approve", TAINTS, digest])?;
+            said = stderr(&output);
+            Ok(output.status.success().then_some(()))
+        });
+        approved.await.with_context(|| said)
+    }
+
     /// Waits until no more taints may be removed.
     async fn removals_withheld(&self) -> Result<Value> {
         let mut last = Value::Null;
@@ -182,11 +207,11 @@ impl Stage {
 }
 
 /// Waits for the Event on the policy.
-async fn told_once(stage: &Stage) -> Result<()> {
+async fn told(stage: &Stage, reason: &str) -> Result<()> {
     wait::until("an Event on the policy", DEADLINE, async || {
         let events = stage.list(("events.k8s.io/v1", "Event")).await?;
         let on_policy =
-            |data: &Value| data["regarding"]["name"] == TAINTS && data["reason"] == "LimitReached";
+            |data: &Value| data["regarding"]["name"] == TAINTS && data["reason"] == reason;
         Ok(events
             .iter()
             .any(|event| on_policy(&event.data))

@@ -3,11 +3,14 @@
 
 use super::{Controller, Limits};
 use crate::policies::active::{Active, Plan};
+use crate::telemetry;
 use std::sync::Arc;
+use transom_api::KnownReason;
 use transom_core::catalogue::Revision;
 use transom_core::digest::Digest;
 use transom_core::limits::{Ask, Ledger};
 use transom_core::rollout::Approved;
+use transom_core::signal::PolicySignal;
 
 /// A plan that was approved, until it is needed.
 pub(super) struct ApprovedPlan {
@@ -58,15 +61,40 @@ impl Limits {
 
 impl Controller {
     /// The digest that is approved for what is withheld of a policy, by a user who may.
-    pub(super) async fn approved_limits(&self, policy: &str, active: &Active) -> Option<String> {
-        let approval = active.approval(policy).approval?;
+    pub(super) async fn approved_limits(
+        &self,
+        policy: &Arc<str>,
+        active: &Active,
+    ) -> Option<String> {
+        let known = active.approval(policy);
+        let approval = known.approval?;
         // An API server is asked only while something is withheld.
         if self.connections.approvals().is_some() && self.limits.status(policy).is_none() {
             return None;
         }
         match self.approved(policy, &approval).await {
             Approved::Digest(digest) => Some(digest),
-            Approved::Nothing | Approved::Forbidden(_) => None,
+            Approved::Nothing => None,
+            Approved::Forbidden(why) => {
+                let digest = &approval.digest;
+                let message = format!("the approval of {digest} does not count: {why}");
+                self.tell_forbidden(policy, message, known.uid.as_deref());
+                None
+            }
         }
+    }
+
+    /// Says once why an approval does not count.
+    fn tell_forbidden(&self, policy: &Arc<str>, message: String, uid: Option<&str>) {
+        if let Some(kept) = self.limits.lock().get_mut(policy) {
+            if kept.forbidden == message {
+                return;
+            }
+            kept.forbidden.clone_from(&message);
+        }
+        if let Some(uid) = uid {
+            self.warn_about(policy, KnownReason::ApprovalForbidden, &message, uid);
+        }
+        telemetry::tell_policy(policy, &PolicySignal::ApprovalForbidden { message });
     }
 }
