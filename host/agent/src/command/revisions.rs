@@ -192,7 +192,7 @@ pub(crate) fn approve(args: &ApproveArgs, screen: &Screen) -> anyhow::Result<End
         let fields = vec![
             annotation(APPROVED, &args.digest),
             annotation(APPROVED_BY, &user.name),
-            annotation(APPROVED_GROUPS, &user.groups.join(",")),
+            annotation(APPROVED_GROUPS, &joined(&user.groups)),
         ];
         opened.patch(&object, fields).await?;
         screen.line(format_args!(
@@ -201,6 +201,13 @@ pub(crate) fn approve(args: &ApproveArgs, screen: &Screen) -> anyhow::Result<End
         ));
         Ok(Ending::Right)
     })?
+}
+
+/// The groups of a user as the annotation lists them. One with a comma in its name would be read as two, of which the user
+/// may be in neither.
+fn joined(groups: &[String]) -> String {
+    let whole = groups.iter().filter(|group| !group.contains(','));
+    whole.map(String::as_str).collect::<Vec<_>>().join(",")
 }
 
 /// The cluster of policies and revisions.
@@ -258,5 +265,17 @@ impl Opened {
             Some((_, failure)) => bail!("{}: {}", failure.reason.as_str(), failure.message),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_with_a_comma_does_not_become_two() {
+        let groups = ["a", "cn=b,ou=c", "d"].map(str::to_owned);
+        assert_eq!(joined(&groups), "a,d");
+        assert_eq!(joined(&[]), "");
     }
 }
