@@ -1,7 +1,7 @@
-//! Standard input, where a command line says `-` for a file: read once, and never more than a limit.
+//! Inputs of a command, such as standard input where it says `-` for a file: read once, and never more than a limit.
 
 use anyhow::{Context as _, bail};
-use std::io::Read as _;
+use std::io::Read;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -23,15 +23,19 @@ pub(crate) fn read(what: &'static str, most: usize) -> anyhow::Result<Vec<u8>> {
         let first = TAKEN.get().copied().unwrap_or_default();
         bail!("{}: it is {first}, and cannot be both", failed());
     }
+    bounded(std::io::stdin().lock(), most).with_context(failed)
+}
+
+/// Reads all of an input.
+///
+/// # Errors
+/// When it cannot be read, or has more than `most` bytes.
+pub(crate) fn bounded(input: impl Read, most: usize) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let input = std::io::stdin().lock();
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-    input
-        .take(limit)
-        .read_to_end(&mut bytes)
-        .with_context(failed)?;
+    input.take(limit).read_to_end(&mut bytes)?;
     if bytes.len() > most {
-        bail!("{}: it has more than {most} bytes", failed());
+        bail!("it has more than {most} bytes");
     }
     Ok(bytes)
 }

@@ -13,7 +13,7 @@ use aside::Aside;
 use chunk::{Chunk, chunks};
 use cost::Memory;
 pub use error::{DocumentError, Fault};
-pub use list::{List, Piece};
+pub use list::{List, Piece, flatten_list, list_of, of_kind};
 use seed::{Reader, ValueSeed};
 use serde::de::DeserializeSeed as _;
 use serde_json::Value;
@@ -268,22 +268,6 @@ impl<'p> Parsing<'p> {
             let parsed = lines.map(str::len).sum::<usize>() + column;
             rest = rest.get(parsed..).ok_or(())?;
         }
-    }
-}
-
-/// The objects of a document: the items when it is a List of any kind, else the document itself.
-pub fn flatten_list(value: Value) -> Vec<Value> {
-    let is_list = value
-        .get("kind")
-        .and_then(Value::as_str)
-        .is_some_and(|kind| kind.ends_with("List"))
-        && value.get("items").is_some_and(Value::is_array);
-    match value {
-        Value::Object(mut map) if is_list => match map.remove("items") {
-            Some(Value::Array(items)) => items.into_iter().flat_map(flatten_list).collect(),
-            _ => Vec::new(),
-        },
-        other => vec![other],
     }
 }
 

@@ -6,8 +6,10 @@ use crate::input;
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
 use std::path::Path;
-use std::{fmt, fs};
 use transom_cluster::directory::Directory;
 use transom_core::document::{Limits, flatten_list, parse_many};
 use transom_core::reference::ObjectRef;
@@ -87,8 +89,9 @@ impl Given {
     /// # Errors
     /// When it cannot be read, or a document of it cannot be parsed.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let bytes =
-            fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        let failed = || format!("failed to read `{}`", path.display());
+        let file = File::open(path).with_context(failed)?;
+        let bytes = input::bounded(file, LIMITS.bytes).with_context(failed)?;
         Self::parse(&bytes, path)
     }
 
@@ -101,10 +104,10 @@ impl Given {
         Self::parse(&bytes, Path::new("-"))
     }
 
-    /// Reads a file that holds a case. `None` when there is no file, no case in it, or a document that cannot be read:
-    /// then the directory reports errors document by document.
+    /// Reads a regular file that holds a case. `None` when there is no such file, no case in it, or a document that cannot
+    /// be read: then the directory reports errors document by document.
     pub(crate) fn with_case(path: &Path) -> Option<Self> {
-        let bytes = fs::read(path).ok()?;
+        let bytes = input::bounded(File::open(path).ok()?, LIMITS.bytes).ok()?;
         // Avoids parsing a large file twice only to find no case in it.
         let may_hold_one = std::str::from_utf8(&bytes).is_ok_and(|text| text.contains("Case"));
         let given = may_hold_one
@@ -145,11 +148,18 @@ fn is_case(value: &Value) -> bool {
         && text("apiVersion").is_some_and(|version| version.starts_with("transom.dev/"))
 }
 
-/// Puts objects into a directory in memory. Those that bear the agent's stamp are put there as if the agent had written
-/// them.
+/// Puts objects into a directory in memory, in place of what was put there before. Those that bear the agent's stamp are
+/// put there as if the agent had written them. Of two that are the same object the directory uses neither, as in a folder.
 pub(crate) fn put(directory: &Directory, objects: &[Value]) {
+    let mut places = BTreeMap::<String, usize>::new();
     for object in objects {
-        directory.take(&place(&reference(object)), object.to_string().as_bytes());
+        let mut place = place(&reference(object));
+        let same = places.entry(place.clone()).or_default();
+        if *same > 0 {
+            place = format!("{same}/{place}");
+        }
+        *same += 1;
+        directory.take(&place, object.to_string().as_bytes());
     }
     for reference in objects.iter().map(reference) {
         let mut read = directory.read(std::slice::from_ref(&reference));

@@ -21,6 +21,7 @@ use crate::telemetry;
 use anyhow::bail;
 use changes::Changes;
 use serde_json::Value;
+use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use transom_cluster::directory::{Directory, DirectoryOptions, Limits};
@@ -107,7 +108,12 @@ fn given(paths: &[PathBuf]) -> anyhow::Result<(&Path, Option<Given>)> {
     if let [path] = paths
         && !input::is_meant(path)
     {
-        return Ok((path, Given::with_case(path)));
+        // A pipe can be read only once.
+        let given = match fs::metadata(path) {
+            Ok(found) if !found.is_file() && !found.is_dir() => Some(Given::read(path)?),
+            _ => Given::with_case(path),
+        };
+        return Ok((path, given));
     }
     let mut all = Given::default();
     for path in paths {

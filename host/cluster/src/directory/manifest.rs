@@ -8,7 +8,9 @@ use serde_json::{Map, Value};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use transom_api::KnownReason;
-use transom_core::document::{self, DocumentError, List, Piece, parse_each, parse_one};
+use transom_core::document::{
+    self, DocumentError, List, Piece, list_of, of_kind, parse_each, parse_one,
+};
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
 
@@ -150,7 +152,7 @@ fn items(
             _ => return Err(no_list()),
         };
         let place = format!("document 1, line {}, items[{index}]", piece.offset + 1);
-        let item = of_kind(item, kind.as_deref(), &head);
+        let item = of_kind(item, kind.as_deref(), head.get("apiVersion"));
         drop(alone);
         flatten(item, &place, LIST_DEPTH - 1, &mut |object, place| {
             allow_one_more(counted.fetch_add(1, Ordering::Relaxed), bytes)?;
@@ -223,32 +225,12 @@ fn flatten(document: Value, place: &str, depth: usize, each: EachObject<'_>) -> 
         Some(Value::Array(items)) => items,
         Some(_) => return Err(Fault::invalid(format!("{place}: `items` is not a list"))),
     };
+    let version = object.get("apiVersion");
     for (index, item) in items.into_iter().enumerate() {
-        let item = of_kind(item, item_kind.as_deref(), &object);
+        let item = of_kind(item, item_kind.as_deref(), version);
         flatten(item, &format!("{place}, items[{index}]"), depth - 1, each)?;
     }
     Ok(())
-}
-
-/// Adds kind and version to an item, because an API server leaves them out of the items of a typed list.
-fn of_kind(mut item: Value, kind: Option<&str>, list: &Map<String, Value>) -> Value {
-    if let (Some(kind), Some(item)) = (kind, item.as_object_mut()) {
-        item.entry("kind")
-            .or_insert_with(|| Value::String(kind.to_owned()));
-        item.entry("apiVersion")
-            .or_insert_with(|| list.get("apiVersion").cloned().unwrap_or_default());
-    }
-    item
-}
-
-/// Whether an object is a list, and the kind of its items if its own kind says so. An object with a name is no list.
-fn list_of(object: &Map<String, Value>) -> Option<Option<String>> {
-    let item_kind = object.get("kind")?.as_str()?.strip_suffix("List")?;
-    let named = object
-        .get("metadata")
-        .and_then(|metadata| metadata.get("name"))
-        .is_some();
-    (!named).then(|| (!item_kind.is_empty()).then(|| item_kind.to_owned()))
 }
 
 /// Checks one object for the fields that every object must have.

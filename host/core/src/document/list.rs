@@ -1,10 +1,45 @@
-//! Cuts a large List into items: parsing one item at a time costs a fraction of parsing all of them at once. Only
-//! cuts: a caller to whom a piece is not one item reads the whole text instead.
+//! The items of a List. A large one is cut into them: parsing one item at a time costs a fraction of parsing all of them
+//! at once. Only cuts: a caller to whom a piece is not one item reads the whole text instead.
 
 use crate::share::room::quoted_length;
+use serde_json::{Map, Value};
 
 /// No object has fewer bytes; a List of smaller items is not cut.
 const LEAST_ITEM: usize = 16;
+
+/// The objects of a document: the items when it is a List of any kind, else the document itself.
+pub fn flatten_list(mut document: Value) -> Vec<Value> {
+    let kind = document.as_object().and_then(list_of);
+    let items = document.get_mut("items").and_then(Value::as_array_mut);
+    let (Some(kind), Some(items)) = (kind, items) else {
+        return vec![document];
+    };
+    let items = std::mem::take(items).into_iter();
+    let version = document.get("apiVersion");
+    let items = items.map(|item| of_kind(item, kind.as_deref(), version));
+    items.flat_map(flatten_list).collect()
+}
+
+/// Whether an object is a List, and the kind of its items if its own kind says so. An object with a name is no List.
+pub fn list_of(object: &Map<String, Value>) -> Option<Option<String>> {
+    let item_kind = object.get("kind")?.as_str()?.strip_suffix("List")?;
+    let named = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("name"))
+        .is_some();
+    (!named).then(|| (!item_kind.is_empty()).then(|| item_kind.to_owned()))
+}
+
+/// Adds kind and version to an item, because an API server leaves them out of the items of a typed List.
+pub fn of_kind(mut item: Value, kind: Option<&str>, version: Option<&Value>) -> Value {
+    if let (Some(kind), Some(item)) = (kind, item.as_object_mut()) {
+        item.entry("kind").or_insert_with(|| kind.into());
+        if let Some(version) = version {
+            item.entry("apiVersion").or_insert_with(|| version.clone());
+        }
+    }
+    item
+}
 
 /// A text that looks like one List, in block YAML or in JSON.
 #[derive(Debug, PartialEq, Eq)]

@@ -303,8 +303,16 @@ fn flattens_lists() {
         flatten_list(list),
         [json!({"kind": "Secret"}), json!({"kind": "Pod"})]
     );
+    // An API server leaves kind and version out of the items of a typed List.
+    let typed =
+        json!({"apiVersion": "v1", "kind": "SecretList", "items": [{"metadata": {"name": "a"}}]});
+    assert_eq!(
+        flatten_list(typed),
+        [json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}})]
+    );
     for other in [
         json!({"kind": "WatchList"}),
+        json!({"kind": "AllowList", "metadata": {"name": "a"}, "items": [{"kind": "Secret"}]}),
         json!({"kind": "Menu", "items": [1]}),
         json!([1]),
         json!("x"),

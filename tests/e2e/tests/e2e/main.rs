@@ -20,6 +20,7 @@ mod forgeries;
 mod fuzz;
 mod gates;
 mod generations;
+mod given;
 mod inputs;
 mod kept;
 mod limits;

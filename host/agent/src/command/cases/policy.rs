@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use transom_artifacts::Sources;
+use transom_cluster::Cluster as _;
 use transom_cluster::directory::{Directory, Limits};
 use transom_core::contract::AgentFacts;
 use transom_core::reference::LOCAL;
@@ -60,6 +61,9 @@ pub(super) async fn run(
             gone.remove(&session.directory);
         }
         session.follow().await;
+    }
+    if let Some(unreadable) = session.directory.unreadable().first() {
+        bail!("{}: {}", unreadable.reason.as_str(), unreadable.message);
     }
     let mut comparison = Comparison {
         expected,
