@@ -29,7 +29,9 @@ use crate::args::{Cli, Command, PolicyCommand};
 use crate::output::{Ending, Screen};
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser as _};
-use std::fs;
+use std::fs::{self, File};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use transom_core::document::emit::to_yaml_in_order;
@@ -119,10 +121,13 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
     }
 }
 
-/// Writes a whole file or nothing: another process may be reading it.
+/// Writes a whole file or nothing: another process may be reading it. The draft is a new file with a name that nobody
+/// knows before, because somebody else may put links into the folder.
 fn replace_file(path: &Path, content: impl AsRef<[u8]>) -> std::io::Result<()> {
-    let draft = path.with_extension(format!("{}.tmp", std::process::id()));
-    let written = fs::write(&draft, content).and_then(|()| fs::rename(&draft, path));
+    let draft = path.with_extension(format!("{:016x}.tmp", RandomState::new().hash_one(0_u8)));
+    let mut file = File::create_new(&draft)?;
+    let written = file.write_all(content.as_ref());
+    let written = written.and_then(|()| fs::rename(&draft, path));
     written.inspect_err(|_| drop(fs::remove_file(&draft)))
 }
 
@@ -151,6 +156,25 @@ fn crd() -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_draft_is_written_through_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("other"), "other").unwrap();
+        fs::write(at("file.yaml"), "before").unwrap();
+        // What a guess from the name of the file and the process would be.
+        let guess = format!("file.{}.tmp", std::process::id());
+        symlink("other", at(&guess)).unwrap();
+        replace_file(&at("file.yaml"), "after").unwrap();
+        let text = |name: &str| fs::read_to_string(at(name)).unwrap();
+        assert_eq!([text("file.yaml"), text("other")], ["after", "other"]);
+        assert!(at(&guess).is_symlink());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
+
     #[test]
     fn the_committed_crd_matches_the_generated_one() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crd.yaml");
