@@ -89,8 +89,8 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
             Ok(Ending::Right)
         }
         Command::History(args) => revisions::history(&args, screen),
-        Command::Rollback(args) => revisions::rollback(&args, screen),
-        Command::Approve(args) => revisions::approve(&args, screen),
+        Command::Rollback(args) => done(revisions::rollback(&args, screen), screen),
+        Command::Approve(args) => done(revisions::approve(&args, screen), screen),
         Command::Explain(args) => explain::explain(&args, screen),
         Command::Child { parent, words } => child::become_program(parent, &words),
         Command::Compile { allocation } => {
@@ -106,8 +106,8 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
             screen.text(&format!("{}\n", crd().trim_end()));
             Ok(Ending::Right)
         }
-        Command::Push(args) => registry::push(&args, screen),
-        Command::Pull(args) => registry::pull(&args, screen),
+        Command::Push(args) => done(registry::push(&args, screen), screen),
+        Command::Pull(args) => done(registry::pull(&args, screen), screen),
         Command::Digest(args) => registry::digest(&args, screen),
         Command::Fetch(args) => registry::fetch(&args),
         Command::Rbac(args) => rbac::rbac(&args, screen),
@@ -119,6 +119,14 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
         Command::Validate(args) => validate::validate(&args, screen),
         Command::Verify(args) => verify::verify(&args, screen),
     }
+}
+
+/// For a command that does one thing in a registry or cluster: its error is a failure, not wrong use.
+fn done(ending: anyhow::Result<Ending>, screen: &Screen) -> anyhow::Result<Ending> {
+    ending.or_else(|error| {
+        screen.note(format_args!("{error:#}"));
+        Ok(Ending::Failed)
+    })
 }
 
 /// Writes a whole file or nothing: another process may be reading it. The draft is a new file with a name that nobody

@@ -134,6 +134,33 @@ fn wrong_usage_is_reported_and_changes_nothing() -> Result<()> {
 }
 
 #[test]
+fn what_could_not_be_done_ends_with_another_code_than_wrong_use() -> Result<()> {
+    let stage = Stage::new(1, 1)?;
+    let dir = stage.fleet.display().to_string();
+    let file = stage.path("pulled.wasm").display().to_string();
+    // Nobody listens on port 1.
+    let place = "oci:127.0.0.1:1/team/mine:v1";
+    for words in [
+        &["push", "builtin:taints", place][..],
+        &["pull", place, "-o", &file],
+        &["approve", "built-in-taints", "sha256:0", "--dir", &dir],
+        &["rollback", "built-in-taints", "--dir", &dir],
+    ] {
+        for (words, expected) in [(words, 1), (&words[..1], 2)] {
+            let output = stage.transom()?.args(words).output()?;
+            ensure!(
+                code(&output) == Some(expected)
+                    && stderr(&output).contains("failed to") == (expected == 1),
+                "{words:?}: {:?} {}",
+                code(&output),
+                stderr(&output)
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_policy_that_cannot_work_explains_why() -> Result<()> {
     let stage = Stage::new(1, 1)?;
     let named = format!("hosting={}", stage.fleet.display());
