@@ -28,7 +28,8 @@ pub(super) fn object_file(reference: &ObjectRef) -> PathBuf {
     Path::new(&folder).join(format!("{file}.yaml"))
 }
 
-/// The file of a primary object's status below `status`: `<policy>/<namespace>.<name>.yaml`.
+/// The file of a primary object's status below `status`: `<policy>/<namespace>.<name>.yaml`. The folder of the policy
+/// `a.yaml` is not named as the file of the policy `a`.
 pub(super) fn status_file(policy: &str, primary: &ObjectRef) -> PathBuf {
     let namespace = primary
         .namespace
@@ -36,8 +37,12 @@ pub(super) fn status_file(policy: &str, primary: &ObjectRef) -> PathBuf {
         .map_or("_cluster".to_owned(), |name| {
             segment(name).replace('.', "%2E")
         });
+    let mut folder = segment(policy);
+    if let Some(start) = folder.strip_suffix(".yaml") {
+        folder = format!("{start}%2Eyaml");
+    }
     Path::new(STATUS)
-        .join(segment(policy))
+        .join(folder)
         .join(format!("{namespace}.{}.yaml", segment(&primary.name)))
 }
 
@@ -111,6 +116,9 @@ mod tests {
         );
         assert_ne!(primary(Some("a"), "b.c"), primary(Some("a.b"), "c"));
         assert_eq!(policy_file("p"), Path::new("status/p.yaml"));
+        let dotted = |policy| status_file(policy, &ObjectRef::local("v1", "A", None, "a"));
+        assert_eq!(dotted("p.q"), Path::new("status/p.q/_cluster.a.yaml"));
+        assert!(!dotted("p.yaml").starts_with(policy_file("p")));
     }
 
     #[test]
