@@ -2,6 +2,7 @@
 //! primary that is held keeps its claims, so that no other primary wins a target meanwhile (ADR 0016).
 
 mod contender;
+mod waiting;
 
 use crate::policy::{Policy, WriteRule};
 use crate::reference::ObjectRef;
@@ -256,25 +257,6 @@ impl OwnershipIndex {
         }
     }
 
-    /// How many primaries of a policy have not been located since the start.
-    pub fn remaining(&self, policy: &str) -> usize {
-        self.unlocated.get(policy).map_or(0, BTreeSet::len)
-    }
-
-    /// How many other primaries of the policy may want a target without having said so. The key is woken when there are none.
-    pub fn undecided(&mut self, key: &Key) -> usize {
-        let others = |keys: &BTreeMap<Arc<str>, BTreeSet<Key>>| {
-            let keys = keys.get(&key.policy);
-            keys.map_or(0, |keys| keys.len() - usize::from(keys.contains(key)))
-        };
-        let undecided = others(&self.unlocated) + others(&self.unknown);
-        if undecided > 0 {
-            let deferred = self.deferred.entry(Arc::clone(&key.policy)).or_default();
-            deferred.insert(key.clone());
-        }
-        undecided
-    }
-
     /// Whether another key wants a target.
     pub fn wanted_by_another(&self, target: &ObjectRef, key: &Key) -> bool {
         self.by_target
@@ -316,33 +298,6 @@ impl OwnershipIndex {
         to.reach.clone_from(&self.reach);
     }
 
-    /// The policies whose primaries must be located first: the key's own, the policy of a stamp whose primary may
-    /// still claim the target, and, with `others`, policies whose targets may lie there.
-    fn waited_for(
-        &self,
-        key: &Key,
-        target: &ObjectRef,
-        stamp: Option<&Stamp>,
-        others: bool,
-    ) -> Vec<Arc<str>> {
-        let named = stamp.map(Stamp::key);
-        let reaches = |policy: &Arc<str>| {
-            let reach = self.reach.get(policy).into_iter().flatten();
-            others && reach.into_iter().any(|reach| reach.holds(target))
-        };
-        let waits = |(policy, keys): &(&Arc<str>, &BTreeSet<Key>)| {
-            !keys.is_empty()
-                && (**policy == key.policy
-                    || named.as_ref().is_some_and(|named| keys.contains(named))
-                    || reaches(policy))
-        };
-        self.unlocated
-            .iter()
-            .filter(waits)
-            .map(|(policy, _)| Arc::clone(policy))
-            .collect()
-    }
-
     /// Removes all claims of a key; returns whom that concerns.
     fn release(&mut self, key: &Key) -> BTreeSet<Key> {
         let targets = self.targets_of.remove(key).unwrap_or_default();
@@ -366,41 +321,6 @@ impl OwnershipIndex {
             claims.owner = None;
         }
         (!stays || claims.contenders.len() == 1).then_some(next)
-    }
-
-    /// Marks a primary as located. With the last one of its policy, returns the keys that waited for it.
-    fn locate(&mut self, key: &Key) -> Vec<Key> {
-        let Some(keys) = self.unlocated.get_mut(&key.policy) else {
-            return Vec::new();
-        };
-        keys.remove(key);
-        if !keys.is_empty() {
-            return Vec::new();
-        }
-        self.unlocated.remove(&key.policy);
-        self.wake(key)
-    }
-
-    /// The guest said what a primary wants, or the primary is gone. With the last one, returns the keys that waited for that.
-    fn known(&mut self, key: &Key) -> Vec<Key> {
-        let Some(keys) = self.unknown.get_mut(&key.policy) else {
-            return Vec::new();
-        };
-        // The one that is left may be who waits for all others.
-        let woken = keys.remove(key) && keys.len() < 2;
-        if keys.is_empty() {
-            self.unknown.remove(&key.policy);
-        }
-        match woken && self.remaining(&key.policy) == 0 {
-            true => self.wake(key),
-            false => Vec::new(),
-        }
-    }
-
-    fn wake(&mut self, key: &Key) -> Vec<Key> {
-        let mut woken = self.deferred.remove(&key.policy).unwrap_or_default();
-        woken.remove(key);
-        woken.into_iter().collect()
     }
 }
 
@@ -505,7 +425,7 @@ mod tests {
             ownership.keep(waits.clone(), []);
         }
         assert_eq!(ownership.undecided(&one.key), 1);
-        assert_eq!(ownership.set(two, []), [one.key.clone()]);
+        assert_eq!(ownership.set(two, []), std::slice::from_ref(&one.key));
         assert_eq!(ownership.undecided(&one.key), 0);
     }
 

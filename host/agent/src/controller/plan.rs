@@ -5,11 +5,11 @@ use crate::controller::invoke::Proposed;
 use crate::controller::{Admitted, Controller, Ended, Touched};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use transom_api::KnownReason;
+use transom_api::policy::PruneSpec;
 use transom_core::failure::{Class, Failure};
 use transom_core::object::Object;
 use transom_core::plan::desired::{Desired, Fields};
-use transom_core::plan::prune::{self, Pruned};
+use transom_core::plan::prune::{self, Pruned, Undesired};
 use transom_core::plan::{self, Feasible, Plan, Step, TimeAdded, Wanting, finalizer, remove};
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
@@ -74,13 +74,6 @@ impl Desires {
     }
 }
 
-/// Whether a primary may go: everything that belongs to it is gone, or is left to others because the policy prunes nothing; and
-/// what is waited for has come.
-fn may_go(admitted: &Admitted, kept: Option<&Failure>) -> bool {
-    let left = |kept: &Failure| kept.reason == KnownReason::SourceDeleted.into();
-    !admitted.loaded.revision.policy.suspend && kept.is_none_or(left)
-}
-
 impl Controller {
     /// Plans what the guest wants, and the removal of what is no longer desired. Frees the inputs.
     pub(super) fn plan(&self, proposed: Proposed) -> Result<Planned, Box<Ended>> {
@@ -101,30 +94,12 @@ impl Controller {
             let used = touched.room.used();
             touched.room.back(before + (used - before) / 2);
         }
+        let (removal, release, kept) = self.last(&admitted, &mut desires, gathered.undesired);
         let Desires {
-            mut plan,
-            fields,
-            made,
-            release,
-            waits,
-            partial,
+            mut plan, fields, ..
         } = desires;
-        let mut undesired = gathered.undesired;
-        let release = release.or(undesired.release.take());
-        undesired
-            .candidates
-            .retain(|one| !partial && !made.contains(&one.object.reference));
-        let Pruned {
-            plan: removal,
-            kept,
-            shared,
-        } = self.undesired(&admitted, undesired);
-        let kept = kept.or(waits);
-        let removes = remove::ends_others(&plan.steps, &key.primary);
-        let release = release.filter(|_| may_go(&admitted, kept.as_ref()));
-        let ends = removes || release.is_some();
-        let last: Vec<_> = removal.steps.into_iter().chain(release).collect();
-        let kept = kept.or(shared);
+        let ends = remove::ends_others(&plan.steps, &key.primary) || release.is_some();
+        let last: Vec<_> = removal.into_iter().chain(release).collect();
         self.accounts
             .would_write(key, &last, touched.primary.as_deref());
         touched.answered = true;
@@ -140,6 +115,28 @@ impl Controller {
         })
     }
 
+    /// What comes after what is desired: the removal of what is not, the release of the primary, and why something stays. The
+    /// primary stays until everything that belongs to it is gone, or left to others, and what is waited for has come.
+    fn last(
+        &self,
+        admitted: &Admitted,
+        desires: &mut Desires,
+        mut undesired: Leftovers,
+    ) -> (Vec<Step>, Option<Step>, Option<Failure>) {
+        let policy = &admitted.loaded.revision.policy;
+        let release = desires.release.take().or(undesired.release.take());
+        let (partial, made) = (desires.partial, &desires.made);
+        undesired
+            .candidates
+            .retain(|one| !partial && !made.contains(&one.object.reference));
+        let is_left =
+            undesired.why == Undesired::SourceDeleted && policy.own.prune == PruneSpec::Never;
+        let Pruned { plan, kept, shared } = self.undesired(admitted, undesired);
+        let kept = kept.or(desires.waits.take());
+        let may_go = !policy.suspend && (is_left || kept.is_none());
+        (plan.steps, release.filter(|_| may_go), kept.or(shared))
+    }
+
     /// What an answer leads to.
     fn desired(
         &self,
@@ -149,7 +146,6 @@ impl Controller {
         touched: &mut Touched,
     ) -> Result<Desires, Failure> {
         let revision = &admitted.loaded.revision;
-        let now_seconds = self.clock.now_seconds();
         let lowering = Lowering {
             policy: &revision.policy,
             guest: &revision.decide,
@@ -159,7 +155,7 @@ impl Controller {
             inputs: &subject.inputs,
             kubeconfigs: &subject.kubeconfigs,
             secrets: &subject.secrets,
-            now_seconds,
+            now_seconds: self.clock.now_seconds(),
         };
         let held = |failure: Failure| match failure.class {
             Class::Held => failure.until(touched.ask_again_at),
@@ -185,15 +181,14 @@ impl Controller {
             touched.ask_again(waits.ask_again_at);
             touched.waits_for(&waits.objects);
         }
-        let before = subject.present();
-        self.accounts.would_write(wanting.key, &plan.steps, before);
-        let release = finalizer::release(&revision.policy, &subject.primary);
+        self.accounts
+            .would_write(wanting.key, &plan.steps, subject.present());
         let ends = desired.iter().filter_map(Desired::ends_seconds);
         touched.ends_seconds = touched.ends_seconds.into_iter().chain(ends).min();
         let mut desires = Desires {
             plan,
             waits,
-            release,
+            release: finalizer::release(&revision.policy, &subject.primary),
             partial,
             ..Desires::none(wanting.key)
         };

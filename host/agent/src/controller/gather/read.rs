@@ -136,7 +136,8 @@ impl Reader<'_> {
     async fn left(&self, made: bool) -> Result<Option<Object>, Failure> {
         let (policy, controller) = (&self.loaded.revision.policy, self.controller);
         let selects = policy.finalizer.is_some() && !policy.primary.labels.is_empty();
-        if !made && !(selects && controller.memory.lock().knows(self.key)) {
+        let may_bear = made || selects && controller.memory.lock().knows(self.key);
+        if !may_bear {
             return Ok(None);
         }
         match controller.connections.confirm(&self.key.primary).await {

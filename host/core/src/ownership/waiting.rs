@@ -1,0 +1,91 @@
+//! Who waits until it is known what the primaries of a policy want.
+
+use super::OwnershipIndex;
+use crate::reference::ObjectRef;
+use crate::stamp::Stamp;
+use crate::work::Key;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+impl OwnershipIndex {
+    /// How many primaries of a policy have not been located since the start.
+    pub fn remaining(&self, policy: &str) -> usize {
+        self.unlocated.get(policy).map_or(0, BTreeSet::len)
+    }
+
+    /// How many other primaries of the policy may want a target without having said so. The key is woken when there are none.
+    pub fn undecided(&mut self, key: &Key) -> usize {
+        let others = |keys: &BTreeMap<Arc<str>, BTreeSet<Key>>| {
+            let keys = keys.get(&key.policy);
+            keys.map_or(0, |keys| keys.len() - usize::from(keys.contains(key)))
+        };
+        let undecided = others(&self.unlocated) + others(&self.unknown);
+        if undecided > 0 {
+            let deferred = self.deferred.entry(Arc::clone(&key.policy)).or_default();
+            deferred.insert(key.clone());
+        }
+        undecided
+    }
+
+    /// The policies whose primaries must be located first: the key's own, the policy of a stamp whose primary may
+    /// still claim the target, and, with `others`, policies whose targets may lie there.
+    pub(super) fn waited_for(
+        &self,
+        key: &Key,
+        target: &ObjectRef,
+        stamp: Option<&Stamp>,
+        others: bool,
+    ) -> Vec<Arc<str>> {
+        let named = stamp.map(Stamp::key);
+        let reaches = |policy: &Arc<str>| {
+            let reach = self.reach.get(policy).into_iter().flatten();
+            others && reach.into_iter().any(|reach| reach.holds(target))
+        };
+        let waits = |(policy, keys): &(&Arc<str>, &BTreeSet<Key>)| {
+            !keys.is_empty()
+                && (**policy == key.policy
+                    || named.as_ref().is_some_and(|named| keys.contains(named))
+                    || reaches(policy))
+        };
+        self.unlocated
+            .iter()
+            .filter(waits)
+            .map(|(policy, _)| Arc::clone(policy))
+            .collect()
+    }
+
+    /// Marks a primary as located. With the last one of its policy, returns the keys that waited for it.
+    pub(super) fn locate(&mut self, key: &Key) -> Vec<Key> {
+        let Some(keys) = self.unlocated.get_mut(&key.policy) else {
+            return Vec::new();
+        };
+        keys.remove(key);
+        if !keys.is_empty() {
+            return Vec::new();
+        }
+        self.unlocated.remove(&key.policy);
+        self.wake(key)
+    }
+
+    /// The guest said what a primary wants, or the primary is gone. With the last one, returns the keys that waited for that.
+    pub(super) fn known(&mut self, key: &Key) -> Vec<Key> {
+        let Some(keys) = self.unknown.get_mut(&key.policy) else {
+            return Vec::new();
+        };
+        // The one that is left may be who waits for all others.
+        let woken = keys.remove(key) && keys.len() < 2;
+        if keys.is_empty() {
+            self.unknown.remove(&key.policy);
+        }
+        match woken && self.remaining(&key.policy) == 0 {
+            true => self.wake(key),
+            false => Vec::new(),
+        }
+    }
+
+    fn wake(&mut self, key: &Key) -> Vec<Key> {
+        let mut woken = self.deferred.remove(&key.policy).unwrap_or_default();
+        woken.remove(key);
+        woken.into_iter().collect()
+    }
+}

@@ -1,0 +1,214 @@
+//! The result of a plan, step by step.
+
+use super::Step;
+use crate::contract::decide::FailedWrite;
+use crate::failure::{Class, Failure};
+use crate::object::Object;
+use crate::reference::ObjectRef;
+use transom_api::KnownReason;
+
+/// The result of every step of a plan, in order; steps after a failed one are tried as far as it permits.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// One entry for each step that was tried.
+    pub steps: Vec<StepOutcome>,
+    /// Why the remaining steps are not tried now, when no write failed.
+    pub stopped: Option<Failure>,
+}
+
+/// The result of one step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepOutcome {
+    /// What was written.
+    pub target: ObjectRef,
+    /// Which kind of write.
+    pub kind: WriteKind,
+    /// How it ended.
+    pub result: Result<(), WriteFailure>,
+    /// The object as the write left it, when a read still returns it: no later change is known.
+    pub left: Option<Box<Object>>,
+}
+
+impl StepOutcome {
+    /// The result of a step that changed nothing.
+    pub fn failed(step: &Step, failure: WriteFailure) -> Self {
+        Self {
+            target: step.target().clone(),
+            kind: step.kind(),
+            result: Err(failure),
+            left: None,
+        }
+    }
+}
+
+/// Which kind of write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WriteKind {
+    /// A new object.
+    Create,
+    /// A replaced object.
+    Update,
+    /// Changed fields.
+    Patch,
+    /// A removed object.
+    Delete,
+}
+
+impl WriteKind {
+    /// What was done, in a sentence about the object.
+    pub fn past(self) -> &'static str {
+        match self {
+            Self::Create => "created",
+            Self::Update => "updated",
+            Self::Patch => "patched",
+            Self::Delete => "deleted",
+        }
+    }
+}
+
+/// Why a write did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteFailure {
+    /// `WriteConflict` when the object is not as it was read, `ReadOnly`, or why a cluster refused.
+    pub reason: KnownReason,
+    /// What was attempted on what, and why it failed.
+    pub message: String,
+}
+
+impl Outcome {
+    /// The first write that failed.
+    pub fn failure(&self) -> Option<(&ObjectRef, &WriteFailure)> {
+        self.steps.iter().find_map(|step| {
+            step.result
+                .as_ref()
+                .err()
+                .map(|failure| (&step.target, failure))
+        })
+    }
+
+    /// Whether a step is carried out after these: the steps before it succeeded, or all that failed are removals, as it is one
+    /// itself, and failed by what an admission webhook or another writer says of their one object.
+    pub fn permits(&self, next: &Step) -> bool {
+        let failed = |step: &StepOutcome| {
+            let reason = step.result.as_ref().err()?.reason;
+            Some((step.kind, reason))
+        };
+        let of_one_object = |(kind, reason)| {
+            matches!(
+                (kind, reason, next.kind()),
+                (
+                    WriteKind::Delete,
+                    KnownReason::AdmissionRefused | KnownReason::WriteConflict,
+                    WriteKind::Delete
+                )
+            )
+        };
+        self.steps.iter().filter_map(failed).all(of_one_object)
+    }
+
+    /// The write that failed, as a guest is told of it; `before` is what it would be told without this outcome. A conflict and
+    /// a server that does not answer say nothing about the object, and a step that was not tried neither.
+    pub fn failed_write(&self, before: Option<FailedWrite>) -> Option<FailedWrite> {
+        match self.failure() {
+            None if self.is_whole() => None,
+            Some((object, failure))
+                if matches!(Class::of(failure.reason), Class::Missing | Class::Invalid) =>
+            {
+                Some(FailedWrite {
+                    object: object.clone(),
+                    reason: failure.reason.as_str().to_owned(),
+                })
+            }
+            _ => before,
+        }
+    }
+
+    /// Whether every step was tried and succeeded.
+    pub fn is_whole(&self) -> bool {
+        self.stopped.is_none() && self.failure().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(reason: KnownReason) -> FailedWrite {
+        FailedWrite {
+            object: target(),
+            reason: reason.as_str().to_owned(),
+        }
+    }
+
+    fn target() -> ObjectRef {
+        ObjectRef::local("v1", "Namespace", None, "c1")
+    }
+
+    fn ending(result: Result<(), KnownReason>) -> Outcome {
+        let message = String::new();
+        let result = result.map_err(|reason| WriteFailure { reason, message });
+        let step = StepOutcome {
+            target: target(),
+            kind: WriteKind::Create,
+            result,
+            left: None,
+        };
+        Outcome {
+            steps: vec![step],
+            stopped: None,
+        }
+    }
+
+    #[test]
+    fn a_removal_that_is_refused_holds_up_no_other_removal() {
+        use KnownReason::{AdmissionRefused, ServerUnavailable, WriteConflict, WriteForbidden};
+        let delete = Step::Delete {
+            reference: target(),
+            version: "1".to_owned(),
+            uid: String::new(),
+            why: String::new(),
+        };
+        let patch = Step::Patch {
+            reference: target(),
+            version: "1".to_owned(),
+            fields: Vec::new(),
+        };
+        let after = |kind, result: Result<(), KnownReason>| {
+            let mut outcome = ending(result);
+            outcome.steps[0].kind = kind;
+            [&delete, &patch].map(|next| outcome.permits(next))
+        };
+        let (both, neither) = ([true, true], [false, false]);
+        assert_eq!(after(WriteKind::Patch, Ok(())), both);
+        for reason in [AdmissionRefused, WriteConflict] {
+            assert_eq!(after(WriteKind::Delete, Err(reason)), [true, false]);
+            assert_eq!(after(WriteKind::Patch, Err(reason)), neither);
+        }
+        for reason in [WriteForbidden, ServerUnavailable] {
+            assert_eq!(after(WriteKind::Delete, Err(reason)), neither);
+        }
+    }
+
+    #[test]
+    fn a_guest_is_told_of_a_write_that_was_refused_and_of_none_that_is_only_tried_again() {
+        use KnownReason::{
+            NotLeading, ReadOnly, ServerUnavailable, WriteConflict, WriteForbidden, WriteInvalid,
+        };
+        let before = || Some(failed(KnownReason::QuotaExceeded));
+        for (result, told) in [
+            (Err(WriteForbidden), Some(failed(WriteForbidden))),
+            (Err(WriteInvalid), Some(failed(WriteInvalid))),
+            (Err(WriteConflict), before()),
+            (Err(ServerUnavailable), before()),
+            (Err(NotLeading), before()),
+            (Err(ReadOnly), before()),
+            (Ok(()), None),
+        ] {
+            assert_eq!(ending(result).failed_write(before()), told, "{result:?}");
+        }
+        assert_eq!(Outcome::default().failed_write(before()), None);
+        let mut stopped = ending(Ok(()));
+        stopped.stopped = Some(Failure::known(KnownReason::WriteBudgetExceeded, ""));
+        assert_eq!(stopped.failed_write(before()), before());
+    }
+}
