@@ -8,6 +8,7 @@ use crate::output::{Ending, Screen};
 use crate::policies::active::Changes;
 use crate::policies::swap::Swap;
 use anyhow::Context as _;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Reconciles everything once. A candidate is tried, too, and becomes active if it may.
@@ -21,19 +22,19 @@ pub(super) async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Endi
     } = prepare(args).await?;
     begun.await.context("failed to start the policies")?;
     drive(&controller, screen).await;
-    let active = swap.active().clone();
+    let (active, mut told) = (swap.active().clone(), BTreeSet::new());
     while swap.tries() {
         for due in swap.due(0) {
             let attempt = Arc::clone(&controller).try_candidate(active.clone(), due);
             let mut changes = swap.tried(attempt.await);
-            changes.extend(keep(&mut swap, screen).await);
+            changes.extend(keep(&mut swap, &mut told, screen).await);
             Arc::clone(&controller)
                 .begin_policies(active.clone(), changes)
                 .await;
         }
         drive(&controller, screen).await;
     }
-    keep(&mut swap, screen).await;
+    keep(&mut swap, &mut told, screen).await;
     if controller.look_at_limits(swap.active()).await {
         // Something was approved.
         drive(&controller, screen).await;
@@ -56,14 +57,15 @@ pub(super) async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Endi
     })
 }
 
-/// Keeps what is to be kept of revisions, and tells what failed; returns what became active by that.
-async fn keep(swap: &mut Swap, screen: &Screen) -> Changes {
+/// Keeps what is to be kept of revisions, and tells what failed and was not told yet; returns what became active by that.
+async fn keep(swap: &mut Swap, told: &mut BTreeSet<String>, screen: &Screen) -> Changes {
     let (changes, failed) = swap.keep_notes().await;
     for (policy, failure) in failed {
         let why = failure.message;
-        screen.note(format_args!(
-            "failed to keep the revision of {policy}: {why}"
-        ));
+        let message = format!("failed to keep the revision of {policy}: {why}");
+        if told.insert(message.clone()) {
+            screen.note(format_args!("{message}"));
+        }
     }
     changes
 }

@@ -6,10 +6,11 @@ use super::rollout::{Passed, Pending};
 use crate::policies::active::Changes;
 use crate::policies::load::Loaded;
 use crate::policies::revisions::Note;
-use crate::policies::revisions::keeper::{Kept, Unkept};
+use crate::policies::revisions::keeper::{self, Kept, Unkept};
 use crate::policies::{Source, Written};
 use crate::telemetry;
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -117,20 +118,25 @@ impl Swap {
             .collect()
     }
 
-    /// Keeps what is still to be kept, once; returns what became active by that, and what failed.
+    /// Keeps what is still to be kept; returns what became active by that, and what failed. A candidate that could not be kept
+    /// twice is not tried again: whoever calls this does not wait.
     pub(crate) async fn keep_notes(&mut self) -> (Changes, Vec<(Arc<str>, WriteFailure)>) {
         let (mut changes, mut failed) = (Changes::new(), Vec::new());
         for name in std::mem::take(&mut self.notes).into_keys() {
             let Some(note) = self.note_of(&name) else {
                 continue;
             };
-            let result = self.loads.components().keep_note(&note, false).await;
+            let components = self.loads.components().clone();
+            let (note, result) = keeper::keep(components, note, false).await;
             let result = result.map_err(|failure| {
-                failed.push((name, failure.clone()));
+                failed.push((Arc::clone(&name), failure.clone()));
                 let delay = Duration::ZERO;
                 Unkept { failure, delay }
             });
             changes.extend(self.kept(Kept { note, result }));
+            if let Some(pending) = self.pending(&name).filter(|one| one.unkept > 1) {
+                pending.due = None;
+            }
         }
         (changes, failed)
     }
@@ -231,7 +237,8 @@ impl Swap {
         let now = Instant::now();
         let passed = self.try_again(policy, now);
         if let Some(pending) = self.pending(policy).filter(|_| passed) {
-            let delay = backoff::delay_ms(pending.unkept, u64::from(pending.unkept));
+            let seed = RandomState::new().hash_one(policy);
+            let delay = backoff::delay_ms(pending.unkept, seed);
             pending.due = Some(now + Duration::from_millis(delay));
             pending.unkept += 1;
         }

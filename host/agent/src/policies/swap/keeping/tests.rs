@@ -3,7 +3,6 @@
 use super::*;
 use crate::policies::components::Components;
 use crate::policies::loads::Loads;
-use crate::policies::revisions::keeper;
 use crate::policies::{BUILTIN, Found};
 use serde_json::json;
 use std::collections::BTreeMap;
