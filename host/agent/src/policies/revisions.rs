@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::KnownReason;
 use transom_api::labels::{MANAGED_BY, MANAGER, POLICY};
 use transom_artifacts::{Gathered, Location, Unread};
+use transom_cluster::{Cluster, ReadFailure};
 use transom_core::catalogue::Refusal;
 use transom_core::object::Object;
 use transom_core::plan::{Plan, Step, WriteFailure};
@@ -131,8 +132,8 @@ impl Components {
     }
 
     /// Keeps what is noted; returns the history as it is then, and `None` when it is kept nowhere. `anew`: lists the
-    /// history first, because another agent or a user may have changed it. Of two agents that write at a time only one
-    /// succeeds.
+    /// history first, because another agent or a user may have changed it. A record that changed since it was read is not
+    /// written.
     ///
     /// # Errors
     /// When it cannot be read or written; nothing is lost, and it may be tried again.
@@ -160,37 +161,50 @@ impl Components {
             }
         };
         let place = Place { namespace, uid };
+        if note.gone {
+            let steps = history.delete(namespace);
+            write(&*cluster, policy, steps, &mut history).await?;
+        }
         // First what may not become active again: an end in the middle must not forget that.
-        let barred = note.barred.iter();
-        let barred = barred.flat_map(|(record, why)| history.bar(record, why, place, note.keep));
-        let mut plans = vec![match note.gone {
-            true => history.delete(namespace),
-            false => barred.collect::<Vec<Step>>(),
-        }];
+        for (record, why) in &note.barred {
+            let steps = history.bar(record, why, place, note.keep);
+            write(&*cluster, policy, steps, &mut history).await?;
+        }
         let active = history.active().map(|active| active.id);
         let is_kept = active.is_some() && active == note.active.last().map(|last| last.id);
-        let mut records = note.active.iter().filter(|_| !is_kept);
-        while let Some(steps) = plans.pop() {
-            if !steps.is_empty() {
-                let targets: Vec<_> = steps.iter().map(|step| step.target().clone()).collect();
-                let outcome = cluster.apply(plan_of(policy, steps)).await;
-                if let Some((_, failure)) = outcome.failure() {
-                    return Err(failure.clone());
-                }
-                for target in targets {
-                    let object = cluster.read_whole(&target).await;
-                    let object = object.map_err(|one| unread(one.reason, one.message))?;
-                    history.put(&target.name, object.as_ref().and_then(Record::read));
-                }
-            }
-            let next = records.next();
-            plans.extend(next.map(|record| history.activate(record, place, note.keep)));
+        for record in note.active.iter().filter(|_| !is_kept) {
+            let steps = history.activate(record, place, note.keep);
+            write(&*cluster, policy, steps, &mut history).await?;
         }
         if let Some(known) = revisions.known().as_mut() {
             known.insert(policy.to_owned(), history.clone());
         }
         Ok(Some(history))
     }
+}
+
+/// Writes revisions of a policy, and takes them into its history as they are then.
+async fn write(
+    cluster: &dyn Cluster,
+    policy: &str,
+    steps: Vec<Step>,
+    history: &mut History,
+) -> Result<(), WriteFailure> {
+    if steps.is_empty() {
+        return Ok(());
+    }
+    let targets: Vec<_> = steps.iter().map(|step| step.target().clone()).collect();
+    let outcome = cluster.apply(plan_of(policy, steps)).await;
+    if let Some((_, failure)) = outcome.failure() {
+        return Err(failure.clone());
+    }
+    for target in targets {
+        let object = cluster.read_whole(&target).await;
+        let object =
+            object.map_err(|ReadFailure { reason, message }| WriteFailure { reason, message })?;
+        history.put(&target.name, object.as_ref().and_then(Record::read));
+    }
+    Ok(())
 }
 
 /// A plan that writes revisions of a policy.

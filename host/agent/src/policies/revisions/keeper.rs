@@ -2,7 +2,11 @@
 
 use super::Note;
 use crate::policies::components::Components;
+use futures::FutureExt as _;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, RandomState};
+use std::mem::take;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -58,9 +62,14 @@ impl Keeper {
         }
     }
 
-    /// Forgets all notes: another leader has kept others since.
+    /// Forgets all notes: another leader has kept others since. A request that was sent may still be carried out, so those
+    /// histories are listed anew.
     pub(in crate::policies) fn forget(&mut self) {
-        *self = Self::new(self.components.clone());
+        let failures = take(&mut self.busy).into_iter().map(|policy| (policy, 0));
+        *self = Self {
+            failures: failures.collect(),
+            ..Self::new(self.components.clone())
+        };
     }
 
     /// Waits for the next note that was kept or not.
@@ -68,7 +77,7 @@ impl Keeper {
         let (note, result) = loop {
             match self.tasks.join_next().await {
                 Some(Ok(ended)) => break ended,
-                // Only a bug ends one without a result.
+                // A task catches its panics, and none is aborted.
                 Some(Err(_)) => {}
                 None => return std::future::pending().await,
             }
@@ -79,7 +88,7 @@ impl Keeper {
         }
         let result = result.map_err(|failure| {
             let failures = self.failures.entry(Arc::clone(&note.policy)).or_default();
-            let delay = backoff::delay_ms(*failures, u64::from(*failures));
+            let delay = backoff::delay_ms(*failures, RandomState::new().hash_one(&note.policy));
             *failures = failures.saturating_add(1);
             let delay = Duration::from_millis(delay);
             Unkept { failure, delay }
@@ -94,13 +103,27 @@ pub(in crate::policies) async fn keep(
     note: Note,
     anew: bool,
 ) -> (Note, Result<Option<History>, WriteFailure>) {
-    let mut kept = components.keep_note(&note, anew).await;
+    let mut kept = keep_once(&components, &note, anew).await;
     if matches!(&kept, Err(failure) if failure.reason == KnownReason::WriteConflict) {
-        kept = components.keep_note(&note, true).await;
+        kept = keep_once(&components, &note, true).await;
     }
     match kept {
         // An agent that may not write keeps nothing.
         Err(failure) if failure.reason == KnownReason::ReadOnly => (note, Ok(None)),
         kept => (note, kept),
     }
+}
+
+async fn keep_once(
+    components: &Components,
+    note: &Note,
+    anew: bool,
+) -> Result<Option<History>, WriteFailure> {
+    let keeping = AssertUnwindSafe(components.keep_note(note, anew)).catch_unwind();
+    keeping.await.unwrap_or_else(|_| {
+        Err(WriteFailure {
+            reason: KnownReason::AgentFailed,
+            message: "a bug in the agent made keeping the revision fail".to_owned(),
+        })
+    })
 }
