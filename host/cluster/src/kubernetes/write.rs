@@ -67,7 +67,9 @@ impl Kubernetes {
                 Ok(None)
             }
             Err(failure) => {
-                if failure.reason == KnownReason::WriteConflict {
+                // What no watch covers is requested by the next reconcile anyway, and a revision of a policy by nobody.
+                let watched = || self.weigh(target).is_some();
+                if failure.reason == KnownReason::WriteConflict && watched() {
                     // Lets the next reconcile start from the present object, even if the watch lags. If this read
                     // fails, that reconcile reads again.
                     let _ = self.read_fresh(target).await;
