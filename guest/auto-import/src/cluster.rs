@@ -4,21 +4,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use transom_guest::Read;
-use transom_guest::kinds::{Kind, MANAGED_CLUSTER, ManagedCluster, ManagedClusterSpec, Metadata};
-use transom_guest::naming::ANNOTATION_PATH;
+use transom_guest::kinds::{
+    HOSTED_CLUSTER, MANAGED_CLUSTER, ManagedCluster, ManagedClusterSpec, Metadata,
+};
+use transom_guest::naming::{ANNOTATION_PATH, IMPORTED, IMPORTED_PATH};
 
-/// The annotation of a HostedCluster that was imported: the name of its ManagedCluster.
-pub(crate) const IMPORTED: &str = "import.open-cluster-management.io/auto-imported-as";
-/// Its path.
-pub(crate) const IMPORTED_PATH: &str =
-    r#"metadata.annotations["import.open-cluster-management.io/auto-imported-as"]"#;
 /// What is read of both kinds, that of the primary first.
 pub(crate) const READS: [Read; 2] = [
-    Kind::new("hypershift.openshift.io/v1beta1", "HostedCluster").read(&[
-        "metadata.labels",
-        ANNOTATION_PATH,
-        IMPORTED_PATH,
-    ]),
+    HOSTED_CLUSTER.read(&["metadata.labels", ANNOTATION_PATH, IMPORTED_PATH]),
     MANAGED_CLUSTER.read(&[
         "metadata.labels",
         "spec.hubAcceptsClient",

@@ -1,12 +1,12 @@
 //! Decides what a HostedCluster is imported as, and whether it is imported at all. Pure functions.
 
 use crate::AutoImport;
-use crate::cluster::{self, Hosted, IMPORTED};
+use crate::cluster::{self, Hosted};
 use crate::reasons;
 use crate::settings::{Addons, Settings};
 use serde_json::{Value as Json, json};
 use transom_guest::kinds::{Kind, MANAGED_CLUSTER, ManagedCluster, NAMESPACE as NAMESPACES};
-use transom_guest::naming::hosting_cluster;
+use transom_guest::naming::{IMPORTED, hosting_cluster};
 use transom_guest::objects::{Answer, Desired, Input, Need, Objects, Requirement, Value, found};
 use transom_guest::{Context, Failure, ObjectRef, Primary, Problem};
 

@@ -1,8 +1,8 @@
 //! What the guest asks a policy to grant when its settings are the defaults.
 
-use crate::cluster::IMPORTED_PATH;
 use crate::decide::CLUSTER;
 use transom_guest::kinds::MANAGED_CLUSTER;
+use transom_guest::naming::IMPORTED_PATH;
 use transom_guest::{Grant, ObjectPattern, ReadGrant, Verb, WriteGrant};
 
 /// The ManagedCluster, by the default naming.

@@ -1,12 +1,13 @@
 //! Decides what is left of a hosted cluster on its hub. Pure functions.
 
 use crate::Detach;
-use crate::grant::{CLUSTERS, CREATED_VIA, DEPLOY_MODE, HOSTED_BY, IMPORTED, KLUSTERLETS, SOURCE};
+use crate::grant::{CLUSTERS, CREATED_VIA, DEPLOY_MODE, HOSTED_BY, KLUSTERLETS, SOURCE};
 use crate::reasons;
 use crate::settings::Settings;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use transom_guest::naming::{hosting_cluster, is_label};
+use transom_guest::kinds::HOSTED_CLUSTER;
+use transom_guest::naming::{IMPORTED, hosting_cluster, is_label};
 use transom_guest::objects::{Answer, Input, Member, Need, Requirement, Value, found};
 use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Reason, Waiting, time};
 
@@ -106,18 +107,7 @@ fn name(context: &Context<Settings>, primary: &Primary) -> Result<String, Proble
     }
 }
 
-/// Where all HostedClusters are that may have the same name.
-fn all_hosted(primary: &Primary) -> ObjectRef {
-    let ObjectRef {
-        cluster,
-        api_version,
-        kind,
-        ..
-    } = &primary.reference;
-    ObjectRef::new(cluster, api_version, kind, String::new())
-}
-
-/// Whether these were read.
+/// Whether all HostedClusters were read that stay.
 fn are_read(inputs: &[Input]) -> bool {
     matches!(found(inputs, OTHERS), Value::Every(_))
 }
@@ -206,7 +196,7 @@ impl transom_guest::Objects for Detach {
             Need::object(KLUSTERLET, objects.klusterlet),
         ];
         if answer.wait.is_some() || are_read(inputs) {
-            needs.push(Need::every(OTHERS, all_hosted(primary), Vec::new()));
+            needs.push(Need::every(OTHERS, HOSTED_CLUSTER.all(primary), Vec::new()));
         }
         Ok(Requirement {
             targets: answer.remove,

@@ -2,7 +2,8 @@
 //! taken off a Klusterlet have to be added to that.
 
 use crate::decide::{CLUSTER, KLUSTERLET, OTHERS};
-use transom_guest::naming::ANNOTATION_PATH;
+use transom_guest::kinds::HOSTED_CLUSTER;
+use transom_guest::naming::{ANNOTATION_PATH, IMPORTED_PATH};
 use transom_guest::objects::Operator;
 use transom_guest::{Grant, LabelGrant, ObjectPattern, Read, ReadGrant, WriteGrant};
 
@@ -16,24 +17,12 @@ pub(crate) const DEPLOY_MODE: &str = "import.open-cluster-management.io/klusterl
 pub(crate) const HOSTED_BY: &str = "import.open-cluster-management.io/hosting-cluster-name";
 /// The primary that a policy made an object for.
 pub(crate) const SOURCE: &str = "transom.dev/source";
-/// Under which name the guest `auto-import` imported a HostedCluster.
-pub(crate) const IMPORTED: &str = "import.open-cluster-management.io/auto-imported-as";
-/// Group and version of HostedClusters.
-const HOSTED: &str = "hypershift.openshift.io/v1beta1";
 /// What a ManagedCluster was made by.
 pub(crate) const CREATED_VIA: &str = "open-cluster-management/created-via";
 
 /// What it reads, the kind of the primary first.
 pub(crate) const READS: [Read; 3] = [
-    Read {
-        api_version: HOSTED,
-        kind: "HostedCluster",
-        fields: &[
-            ANNOTATION_PATH,
-            r#"metadata.annotations["import.open-cluster-management.io/auto-imported-as"]"#,
-        ],
-        changes: &[],
-    },
+    HOSTED_CLUSTER.read(&[ANNOTATION_PATH, IMPORTED_PATH]),
     Read {
         api_version: CLUSTERS,
         kind: "ManagedCluster",
@@ -84,12 +73,7 @@ pub(crate) const GRANT: Grant = Grant {
             every: Some((10_000, 4 << 20)),
             ..ReadGrant::every(
                 OTHERS,
-                ObjectPattern {
-                    api_version: HOSTED,
-                    kind: "HostedCluster",
-                    namespace: Some("*"),
-                    name: "*",
-                },
+                HOSTED_CLUSTER.within("*", "*"),
                 "Whether one that stays has the same ManagedCluster.",
             )
         },

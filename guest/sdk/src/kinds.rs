@@ -37,6 +37,8 @@ pub const CLUSTER_ROLE_BINDING: Kind =
     Kind::new("rbac.authorization.k8s.io/v1", "ClusterRoleBinding");
 /// Bindings of roles in a namespace.
 pub const ROLE_BINDING: Kind = Kind::new("rbac.authorization.k8s.io/v1", "RoleBinding");
+/// Clusters whose control planes are hosted.
+pub const HOSTED_CLUSTER: Kind = Kind::new("hypershift.openshift.io/v1beta1", "HostedCluster");
 /// Managed clusters of a hub.
 pub const MANAGED_CLUSTER: Kind =
     Kind::new("cluster.open-cluster-management.io/v1", "ManagedCluster");

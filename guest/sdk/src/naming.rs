@@ -7,6 +7,13 @@ use serde::Deserialize;
 pub const ANNOTATION_PATH: &str =
     r#"metadata.annotations["cluster.open-cluster-management.io/managedcluster-name"]"#;
 
+/// The annotation of a HostedCluster that the guest `auto-import` imported: the name of its ManagedCluster.
+pub const IMPORTED: &str = "import.open-cluster-management.io/auto-imported-as";
+
+/// Its path.
+pub const IMPORTED_PATH: &str =
+    r#"metadata.annotations["import.open-cluster-management.io/auto-imported-as"]"#;
+
 /// No managed cluster can have the name; a guest that calls [`Naming::name`] lists it.
 pub const INVALID_TARGET_NAME: Reason = Reason {
     name: "InvalidTargetName",

@@ -173,11 +173,8 @@ impl OwnershipIndex {
         let key = &contender.key;
         let believed = !contender.uid.is_empty() || self.expects(key);
         let mut stamped = stamped.into_iter().peekable();
-        if self.targets_of.contains_key(key) {
-            return self.locate(key);
-        }
         // One that is gone wants nothing.
-        if !believed {
+        if !believed || self.targets_of.contains_key(key) {
             return self.locate(key);
         }
         let unknown = self.unknown.entry(Arc::clone(&key.policy)).or_default();

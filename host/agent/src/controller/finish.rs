@@ -120,9 +120,7 @@ impl Controller {
         };
         let over = matches!(report.end, End::Gone | End::Ended(Class::Left));
         if revision.policy.has_targets() && report.target.is_none() && !over {
-            let stamped: Vec<_> = memory.outputs.of(key).cloned().collect();
-            let contender = Contender::of(key, touched.primary.as_deref());
-            let released = memory.ownership.keep(contender, stamped);
+            let released = memory.keep_claims(Contender::of(key, touched.primary.as_deref()));
             drop(lock);
             self.enqueue_released(released);
         }
@@ -243,9 +241,8 @@ impl Controller {
         let (counts, released) = {
             let mut memory = self.memory.lock();
             // Others wait until it is known what this one wants.
-            let stamped: Vec<_> = memory.outputs.of(key).cloned().collect();
             let released = match policy.has_targets() {
-                true => memory.ownership.keep(Contender::of(key, None), stamped),
+                true => memory.keep_claims(Contender::of(key, None)),
                 false => Vec::new(),
             };
             (memory.faulted(key, policy, &report), released)

@@ -20,7 +20,7 @@ use transom_core::inputs::sets::Sets;
 use transom_core::inputs::sightings::Sightings;
 use transom_core::metrics::{self, Attempt, Counted};
 use transom_core::object::Object;
-use transom_core::ownership::OwnershipIndex;
+use transom_core::ownership::{Contender, OwnershipIndex};
 use transom_core::plan::brake::Brake;
 use transom_core::plan::contention::Contentions;
 use transom_core::plan::{Outcome, Step};
@@ -232,6 +232,12 @@ impl Memory {
     pub(crate) fn expires(&self, key: &Key) -> Option<i64> {
         let seen = self.seen.get(key)?.values();
         seen.filter_map(Seen::until).min()
+    }
+
+    /// Keeps the claims of a primary whose targets are not known now; returns the keys to wake.
+    pub(crate) fn keep_claims(&mut self, contender: Contender) -> Vec<Key> {
+        let stamped: Vec<_> = self.outputs.of(&contender.key).cloned().collect();
+        self.ownership.keep(contender, stamped)
     }
 
     /// Whether a key was reconciled before, or something was made for it.

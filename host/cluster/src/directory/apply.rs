@@ -30,16 +30,7 @@ pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
         }
         let (target, kind) = (step.target().clone(), step.kind());
         let result = perform(shared, &target, step);
-        let (result, left) = match result {
-            Ok(left) => (Ok(()), left.map(Box::new)),
-            Err(failure) => (Err(failure), None),
-        };
-        outcome.steps.push(StepOutcome {
-            target,
-            kind,
-            result,
-            left,
-        });
+        outcome.steps.push(StepOutcome::of(target, kind, result));
     }
     outcome
 }

@@ -32,17 +32,9 @@ impl Kubernetes {
             if !outcome.permits(&step) {
                 break;
             }
+            let result = self.perform(&plan.policy, &step).await;
             let (target, kind) = (step.target().clone(), step.kind());
-            let (result, left) = match self.perform(&plan.policy, &step).await {
-                Ok(left) => (Ok(()), left.map(Box::new)),
-                Err(failure) => (Err(failure), None),
-            };
-            outcome.steps.push(StepOutcome {
-                target,
-                kind,
-                result,
-                left,
-            });
+            outcome.steps.push(StepOutcome::of(target, kind, result));
         }
         outcome
     }

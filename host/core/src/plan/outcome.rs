@@ -30,14 +30,27 @@ pub struct StepOutcome {
 }
 
 impl StepOutcome {
+    /// What became of a write of an object: what a read returns of it now, if that is known, or why it failed.
+    pub fn of(
+        target: ObjectRef,
+        kind: WriteKind,
+        result: Result<Option<Object>, WriteFailure>,
+    ) -> Self {
+        let (result, left) = match result {
+            Ok(left) => (Ok(()), left.map(Box::new)),
+            Err(failure) => (Err(failure), None),
+        };
+        Self {
+            target,
+            kind,
+            result,
+            left,
+        }
+    }
+
     /// The result of a step that changed nothing.
     pub fn failed(step: &Step, failure: WriteFailure) -> Self {
-        Self {
-            target: step.target().clone(),
-            kind: step.kind(),
-            result: Err(failure),
-            left: None,
-        }
+        Self::of(step.target().clone(), step.kind(), Err(failure))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The policy `cluster-acceptance` on a real API server: accepts what a rule names, once, with exactly the permissions
 //! that `transom rbac` prints; a later denial stands.
 
-use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
+use crate::stage::{DEADLINE, MANAGED, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
@@ -44,10 +44,7 @@ fn clusters_are_accepted_by_rule_once_and_a_denial_stands() -> Result<()> {
             json!([{"names": ["edge-*"], "labels": {"env": ["test"]}}]);
         policy["spec"]["limits"] = program::unlimited();
         fs::write(&file, policy.to_string())?;
-        let words = [
-            "--policies",
-            file.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&file)?;
         let rights = stage.grant_exactly(&words).await?;
         cluster(stage, "edge-1", "test").await?;
         cluster(stage, "edge-2", "prod").await?;

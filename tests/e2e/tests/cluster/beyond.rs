@@ -3,7 +3,7 @@
 
 use crate::inputs::reconciles_of;
 use crate::others::wait_for_refusal;
-use crate::stage::{KLUSTERLET, MANAGED, SECRET, on_stage};
+use crate::stage::{KLUSTERLET, MANAGED, SECRET, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -216,10 +216,7 @@ fn a_guest_writes_nothing_beyond_its_grant() -> Result<()> {
             let grant = json!({"read": read, "write": one.write});
             put_policy(&folder.join(one.name), one.name, &one.settings, &grant)?;
         }
-        let words = [
-            "--policies",
-            folder.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&folder)?;
         stage.grant_exactly(&words).await?;
         let theirs = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs", "namespace": "default"},
             "data": {"a": "theirs"}});
@@ -274,10 +271,7 @@ fn a_guest_that_only_observes_has_rights_to_read_and_tells_what_it_finds() -> Re
         let grant =
             json!({"read": [{"role": "observed", "kind": "Namespace", "name": "observed"}]});
         put_policy(&folder, "observes", &settings, &grant)?;
-        let words = [
-            "--policies",
-            folder.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&folder)?;
         let rights = stage.grant_exactly(&words).await?;
         let writes = |resource: &str| {
             let verbs = ["create", "update", "patch", "delete"];

@@ -2,7 +2,7 @@
 //! requests of those whom the settings name, with exactly the permissions that `transom rbac` prints.
 
 use crate::inputs::{RENEWS, REQUEST, ask_as};
-use crate::stage::{DEADLINE, Stage, on_stage};
+use crate::stage::{DEADLINE, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
@@ -42,10 +42,7 @@ fn agents_get_their_own_certificates_and_nobody_else_does() -> Result<()> {
         policy["spec"]["guests"]["decide"]["settings"] =
             json!({"bootstrap": {"groups": ["joiners"], "imported": true}});
         fs::write(&file, policy.to_string())?;
-        let words = [
-            "--policies",
-            file.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&file)?;
         let rights = stage.grant_exactly(&words).await?;
         stage.objects().apply_manifest(RENEWS).await?;
         let renewer = stage.cluster.user(AGENT, &["renewers"])?;

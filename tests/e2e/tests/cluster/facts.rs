@@ -1,7 +1,7 @@
 //! The world of tests on a real API server: a world that is one file in each of its places writes what its guest says,
 //! with exactly the permissions that `transom rbac` prints, and with every promise that the other worlds keep.
 
-use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
+use crate::stage::{DEADLINE, MANAGED, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
@@ -89,10 +89,7 @@ fn a_world_of_one_file_in_each_place_works_with_the_rights_of_transom_rbac() -> 
         stage.objects().namespace(FACTS).await?;
         let folder = stage.cluster.folder().join("policies-facts");
         put_policy(&folder)?;
-        let words = [
-            "--policies",
-            folder.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&folder)?;
         let rights = stage.grant_exactly(&words).await?;
         ensure!(!rights.is_empty(), "no rights");
         for name in ["one", "two", "theirs"] {

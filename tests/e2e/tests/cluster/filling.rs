@@ -4,7 +4,7 @@
 use crate::copying::HUB;
 use crate::objects::{CLUSTERS, primary};
 use crate::others::wait_for_refusal;
-use crate::stage::{DEADLINE, SECRET, Stage, on_stage};
+use crate::stage::{DEADLINE, SECRET, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -182,10 +182,7 @@ fn kubeconfigs_and_texts_are_made_kept_and_rotated_and_go_nowhere_else() -> Resu
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-filling");
         let file = put_policy(&folder, &holes())?;
-        let words = [
-            "--policies",
-            file.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&file)?;
         stage.objects().namespace(HUB).await?;
         let rights = stage.grant_exactly(&words).await?;
         stage.ready("shop", false).await?;

@@ -2,14 +2,12 @@
 //! them are correct.
 
 use crate::objects::{Identifiers, case_text, parse};
-use crate::policies::POLICY;
 use crate::stage::{DEADLINE, MANAGED, PARALLEL, Stage};
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
 use std::time::Instant;
 use transom_e2e::agent::Agent;
-use transom_e2e::program;
 use transom_test_cluster::wait;
 
 /// The number of hosted clusters in tests that need load.
@@ -25,8 +23,7 @@ pub(crate) fn name(index: usize) -> String {
 pub(crate) async fn fleet(stage: &Stage, clusters: usize) -> Result<()> {
     stage.install_policies().await?;
     for policy in ["built-in-taints", "external-managed-kubeconfig"] {
-        let unlimited = json!({"spec": {"limits": program::unlimited()}});
-        stage.patch(POLICY, None, policy, unlimited).await?;
+        stage.lift_limits(policy).await?;
     }
     let made =
         stream::iter(0..clusters).map(|index| async move { stage.ready(&name(index), true).await });

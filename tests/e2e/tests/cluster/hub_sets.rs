@@ -4,9 +4,9 @@
 
 use crate::importing::put;
 use crate::inputs::reconciles_of;
-use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
+use crate::stage::{DEADLINE, MANAGED, Stage, on_stage, policies_at};
 use crate::status::wait_for_condition;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -112,10 +112,7 @@ fn sets_are_kept_as_a_hub_keeps_them() -> Result<()> {
         stage.cluster.install_crds(&CRDS).await?;
         let folder = stage.cluster.folder().join("policies-hub-sets");
         put_bundled(&folder, &POLICIES)?;
-        let words = [
-            "--policies",
-            folder.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&folder)?;
         let rights = stage.grant_exactly(&words).await?;
         for name in ["one", "two"] {
             stage.managed(name).await?;

@@ -1,7 +1,7 @@
 //! The forms of the objects world on a real API server, with exactly the permissions that `transom rbac` prints: the age
 //! of a heartbeat, sets of objects, and which change of them wakes.
 
-use crate::stage::{DEADLINE, MANAGED, PARALLEL, Stage, on_stage};
+use crate::stage::{DEADLINE, MANAGED, PARALLEL, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -79,10 +79,7 @@ async fn start(stage: &Stage, needs: &[Value]) -> Result<(Agent, Mark)> {
 
 /// The same with a policy that was put.
 async fn start_with(stage: &Stage, folder: &Path) -> Result<(Agent, Mark)> {
-    let words = [
-        "--policies",
-        folder.to_str().context("the folder has another name")?,
-    ];
+    let words = policies_at(folder)?;
     stage.grant_exactly(&words).await?;
     let mark = stage.mark()?;
     let agent = stage.start_agent(&words)?;

@@ -6,7 +6,7 @@ use crate::inputs::REQUEST;
 use crate::spoke::{
     AVAILABLE, BOOTSTRAP, HOME, HUB_CRDS, JOINERS, Spoke, controllers, is_tainted, says,
 };
-use crate::stage::{DEADLINE, MANAGED, NAMESPACE, SECRET, Stage, on_stage};
+use crate::stage::{DEADLINE, MANAGED, NAMESPACE, SECRET, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -56,10 +56,7 @@ fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
         stage.objects().apply_manifest(BOOTSTRAP).await?;
         let folder = stage.cluster.folder().join("policies-joining");
         put_policies(&folder)?;
-        let words = [
-            "--policies",
-            folder.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&folder)?;
         stage.grant_exactly(&words).await?;
         let mark = stage.mark()?;
         let transom = stage.start_at_real_time(&words)?;
@@ -176,10 +173,7 @@ fn rotation() -> Result<()> {
         stage.objects().apply_manifest(BOOTSTRAP).await?;
         let folder = stage.cluster.folder().join("policies-rotation");
         put_policies(&folder)?;
-        let words = [
-            "--policies",
-            folder.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&folder)?;
         stage.grant_exactly(&words).await?;
         let mark = stage.mark()?;
         let transom = stage.start_at_real_time(&words)?;

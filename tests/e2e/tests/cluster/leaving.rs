@@ -4,9 +4,9 @@
 use crate::access::{CLUSTERS, PREFIX};
 use crate::admitted::Refusal;
 use crate::objects::CLUSTERS as HOSTED_IN;
-use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, MANAGED, Stage, on_stage};
+use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, MANAGED, Stage, on_stage, policies_at};
 use crate::status::wait_for_condition;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -85,10 +85,7 @@ fn a_primary_stays_until_its_guest_releases_it() -> Result<()> {
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-leaving");
         let file = put_policy(&folder, "Keep", &json!({}))?;
-        let words = [
-            "--policies",
-            file.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&file)?;
         stage.grant_exactly(&words).await?;
         stage.managed("one").await?;
         let one = (None, "one");
@@ -122,10 +119,7 @@ fn a_primary_that_is_selected_no_more_is_released() -> Result<()> {
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-deselected");
         let file = put_policy(&folder, "Keep", &json!({"example.com/kept": "true"}))?;
-        let words = [
-            "--policies",
-            file.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&file)?;
         stage.grant_exactly(&words).await?;
         let label = async |value: Value| {
             let body = json!({"metadata": {"labels": {"example.com/kept": value}}});
@@ -234,10 +228,7 @@ fn a_guest_removes_nothing_beyond_its_grant() -> Result<()> {
             });
             fs::write(to.join("policy.yaml"), policy.to_string())?;
         }
-        let words = [
-            "--policies",
-            folder.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&folder)?;
         stage.grant_exactly(&words).await?;
         let ours = json!({"app.kubernetes.io/managed-by": "transom", "transom.dev/policy": "another",
             "example.com/disposable": "true"});
@@ -314,10 +305,7 @@ fn a_removal_that_the_api_server_refuses_holds_up_no_other_removal() -> Result<(
 
 async fn removes_the_others(stage: &Stage, name: &str) -> Result<Agent> {
     let file = program::policy("cleanup");
-    let words = [
-        "--policies",
-        file.to_str().context("the file has another name")?,
-    ];
+    let words = policies_at(&file)?;
     stage.grant_exactly(&words).await?;
     stage.managed(name).await?;
     stage.objects().namespace(name).await?;
@@ -363,10 +351,7 @@ fn add_ons_and_works_go_in_their_order_and_the_cluster_last() -> Result<()> {
             fs::create_dir_all(&to)?;
             fs::copy(program::policy(policy), to.join("policy.yaml"))?;
         }
-        let words = [
-            "--policies",
-            folder.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&folder)?;
         let rights = stage.grant_exactly(&words).await?;
         stage.managed(name).await?;
         let none = json!({"conditions": []});
@@ -479,10 +464,7 @@ fn a_hosted_cluster_leaves_its_hub_before_it_goes() -> Result<()> {
             fs::create_dir_all(folder.join(name))?;
             fs::write(folder.join(name).join("policy.yaml"), policy.to_string())?;
         }
-        let words = [
-            "--policies",
-            folder.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&folder)?;
         stage.grant_exactly(&words).await?;
         let of_hub = [
             "--cluster-name",

@@ -5,7 +5,7 @@ use crate::access::CLUSTERS;
 use crate::importing;
 use crate::inputs::reconciles_of;
 use crate::leaving::{ADDON, CRDS, WORK, goes};
-use crate::stage::{DEADLINE, MANAGED, NAMESPACE, Stage, on_stage};
+use crate::stage::{DEADLINE, MANAGED, NAMESPACE, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
@@ -79,10 +79,7 @@ fn g05_what_a_cluster_that_is_gone_left_goes_in_order_and_nothing_of_any_other_n
         let named = |name: &str| format!("{CLUSTERS}{name}");
         let [gone, there, other, plain] = ["gone", "there", "other", "plain"].map(named);
         let folder = put_policy(stage, 0)?;
-        let words = [
-            "--policies",
-            folder.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&folder)?;
         let rights = stage.grant_exactly(&words).await?;
         stage.managed(&there).await?;
         leave(stage, &there, Some(&there)).await?;
@@ -145,10 +142,7 @@ fn g05_a_cluster_that_comes_back_in_time_loses_nothing() -> Result<()> {
         stage.cluster.install_crds(&CRDS).await?;
         let name = &format!("{CLUSTERS}back");
         let folder = put_policy(stage, 86_400)?;
-        let words = [
-            "--policies",
-            folder.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&folder)?;
         stage.grant_exactly(&words).await?;
         leave(stage, name, Some(name)).await?;
         let mark = stage.mark()?;

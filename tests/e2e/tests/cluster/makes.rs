@@ -1,7 +1,7 @@
 //! A guest of the objects world that makes several objects for each primary, on a real API server, with exactly the
 //! permissions that `transom rbac` prints.
 
-use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
+use crate::stage::{DEADLINE, MANAGED, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
@@ -78,10 +78,7 @@ fn a_guest_makes_several_objects_and_they_are_kept_and_pruned() -> Result<()> {
             r#"{"data": {"a": "3"}}"#,
         );
         let file = put_policy(&folder, &makes(first))?;
-        let words = [
-            "--policies",
-            file.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&file)?;
         stage.grant_exactly(&words).await?;
         for name in ["one", "two"] {
             stage.managed(name).await?;
@@ -201,10 +198,7 @@ fn a_guest_gives_the_rights_that_its_grant_lists_and_no_others() -> Result<()> {
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-access");
         let file = put_access(&folder, &json!([reads("{name}")]))?;
-        let words = [
-            "--policies",
-            file.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&file)?;
         stage.grant_exactly(&words).await?;
         stage.managed("one").await?;
         let mark = stage.mark()?;

@@ -2,7 +2,7 @@
 //! server, with exactly the permissions that `transom rbac` prints.
 
 use crate::inputs::reconciles_of;
-use crate::stage::{DEADLINE, KLUSTERLET, MANAGED, Stage, on_stage};
+use crate::stage::{DEADLINE, KLUSTERLET, MANAGED, Stage, on_stage, policies_at};
 use crate::status::wait_for_condition;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -106,10 +106,7 @@ fn fields_of_objects_of_others_are_kept_right_and_nothing_else_of_them() -> Resu
         let mut wanted = label("ours");
         wanted["status"] = json!({"conditions": [ours]});
         let file = put_policy(&folder, &guest, &wanted)?;
-        let words = [
-            "--policies",
-            file.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&file)?;
         let rights = stage.grant_exactly(&words).await?;
         stage.managed("one").await?;
         let mark = stage.mark()?;

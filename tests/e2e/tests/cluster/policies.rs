@@ -6,6 +6,7 @@ use crate::stage::{DEADLINE, HOSTED, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use transom_e2e::program;
 use transom_test_cluster::wait;
 
 /// API version and kind of a policy.
@@ -17,6 +18,12 @@ const TAINTS: &str = include_str!("../../../../policies/built-in-taints/policy.y
 const NAME: &str = "external-managed-kubeconfig";
 
 impl Stage {
+    /// Lifts the limits of a policy object.
+    pub(crate) async fn lift_limits(&self, policy: &str) -> Result<()> {
+        let unlimited = json!({"spec": {"limits": program::unlimited()}});
+        self.patch(POLICY, None, policy, unlimited).await
+    }
+
     /// Installs the kind `FleetPolicy`, and waits until it is served.
     async fn install_crd_of_policies(&self) -> Result<()> {
         self.objects().apply_manifest(CRD).await?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use transom_api::labels;
 use transom_conformance::fixture::trapping;
 use transom_core::metrics::LEADING;
-use transom_e2e::{http, program};
+use transom_e2e::http;
 use transom_test_cluster::{Carries, Wire, wait};
 
 const NAME: &str = "external-managed-kubeconfig";
@@ -144,8 +144,7 @@ fn a_rollback_that_was_not_kept_is_kept_once_the_agent_leads_again() -> Result<(
         stage.install_policies().await?;
         stage.objects().namespace(PARTS).await?;
         stage.allow_components(&[&stage.agent]).await?;
-        let unlimited = json!({"spec": {"limits": program::unlimited()}});
-        stage.patch(POLICY, None, TAINTS, unlimited).await?;
+        stage.lift_limits(TAINTS).await?;
         stage.managed("a").await?;
         stage.set_available("a", "Unknown").await?;
         let wire = Wire::to(&stage.cluster.server())?;

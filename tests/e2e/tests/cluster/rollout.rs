@@ -235,8 +235,7 @@ fn a_revision_that_traps_for_one_in_a_hundred_is_taken_back_without_a_wrong_writ
         stage.install_policies().await?;
         stage.objects().namespace(PARTS).await?;
         stage.allow_components(&[&stage.agent]).await?;
-        let unlimited = json!({"spec": {"limits": program::unlimited()}});
-        stage.patch(POLICY, None, TAINTS, unlimited).await?;
+        stage.lift_limits(TAINTS).await?;
         let made = stream::iter(0..FLEET).map(|index| async move {
             let name = format!("m{index:02}");
             stage.managed(&name).await?;

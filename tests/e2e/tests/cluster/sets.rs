@@ -1,7 +1,7 @@
 //! The policy `cluster-sets-by-rule` on a real API server: a guest that may write any field writes the one that is
 //! granted, with exactly the permissions that `transom rbac` prints, and no value beyond the grant.
 
-use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
+use crate::stage::{DEADLINE, MANAGED, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
@@ -75,10 +75,7 @@ fn clusters_get_their_set_by_rule_with_the_rights_of_transom_rbac() -> Result<()
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-sets");
         let file = put_policy(&folder, &rules("eu"))?;
-        let words = [
-            "--policies",
-            file.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&file)?;
         let rights = stage.grant_exactly(&words).await?;
         cluster(stage, "one", "prod", "eu-west-1").await?;
         cluster(stage, "two", "prod", "us-east-1").await?;

@@ -5,6 +5,7 @@ use crate::unharmed::Guard;
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::Value;
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -134,6 +135,14 @@ fn run(
         test(stage).await?;
         stage.unharmed().await
     })
+}
+
+/// The words of a command that uses the policies at a path.
+pub(crate) fn policies_at(path: &Path) -> Result<[&str; 2]> {
+    let path = path
+        .to_str()
+        .context("the path of the policies is not UTF-8")?;
+    Ok(["--policies", path])
 }
 
 impl Stage {

@@ -2,7 +2,7 @@
 //! that `transom rbac` prints: conditions among those of others, and verdicts on requests for certificates.
 
 use crate::inputs::{REQUEST, ask_for_certificate};
-use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
+use crate::stage::{DEADLINE, MANAGED, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
@@ -101,10 +101,7 @@ fn conditions_are_set_among_those_of_others_and_their_times_move_with_the_status
             condition("Ours", "True", "two"),
         );
         let file = put("one", std::slice::from_ref(&first))?;
-        let words = [
-            "--policies",
-            file.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&file)?;
         stage.grant_exactly(&words).await?;
         stage.managed("one").await?;
         let mark = stage.mark()?;
@@ -161,10 +158,7 @@ fn requests_are_approved_for_the_granted_signers_only() -> Result<()> {
             put_policy(&folder, REQUEST, &grant, &content)
         };
         let file = put(&approved)?;
-        let words = [
-            "--policies",
-            file.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&file)?;
         stage.grant_exactly(&words).await?;
         for (user, signer) in [
             ("verdict-one", signer),

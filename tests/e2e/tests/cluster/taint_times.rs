@@ -2,8 +2,8 @@
 //! `transom rbac` prints: taints of users get their time, nobody's taint is lost, and nothing fights.
 
 use crate::hub_sets::put_bundled;
-use crate::stage::{MANAGED, Stage, on_stage};
-use anyhow::{Context as _, Result, ensure};
+use crate::stage::{MANAGED, Stage, on_stage, policies_at};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
@@ -39,10 +39,7 @@ fn taints_of_users_get_their_time_beside_those_of_the_hub() -> Result<()> {
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-taint-times");
         put_bundled(&folder, &["built-in-taints", "taint-times"])?;
-        let words = [
-            "--policies",
-            folder.to_str().context("the folder has another name")?,
-        ];
+        let words = policies_at(&folder)?;
         let rights = stage.grant_exactly(&words).await?;
         stage.managed("one").await?;
         let given =

@@ -113,9 +113,10 @@ impl Reader<'_> {
             why: Undesired::SourceDeleted,
             candidates: self.outputs_except(None, &[]).await?,
             unread: None,
-            release: there
-                .filter(|there| !self.is_of_another_policy(there))
-                .and_then(|there| finalizer::release(policy, &there)),
+            release: there.and_then(|there| {
+                let release = finalizer::release(policy, &there);
+                release.filter(|_| !self.is_of_another_policy(&there))
+            }),
         })
     }
 

@@ -88,13 +88,19 @@ impl Keeper {
         }
         let result = result.map_err(|failure| {
             let failures = self.failures.entry(Arc::clone(&note.policy)).or_default();
-            let delay = backoff::delay_ms(*failures, RandomState::new().hash_one(&note.policy));
+            let delay = delay(&note.policy, *failures);
             *failures = failures.saturating_add(1);
-            let delay = Duration::from_millis(delay);
             Unkept { failure, delay }
         });
         Kept { note, result }
     }
+}
+
+/// How long to wait before another try for a policy, after so many that failed; different for each, so that not all begin at
+/// once after an outage.
+pub(in crate::policies) fn delay(policy: &Arc<str>, failures: u32) -> Duration {
+    let seed = RandomState::new().hash_one(policy);
+    Duration::from_millis(backoff::delay_ms(failures, seed))
 }
 
 /// Writes one note; once more if the history was another one than known.

@@ -10,13 +10,11 @@ use crate::policies::revisions::keeper::{self, Kept, Unkept};
 use crate::policies::{Source, Written};
 use crate::telemetry;
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_api::policy::RolloutSpec;
-use transom_core::backoff;
 use transom_core::digest::Digest;
 use transom_core::plan::WriteFailure;
 use transom_core::rollout::Candidate;
@@ -237,9 +235,7 @@ impl Swap {
         let now = Instant::now();
         let passed = self.try_again(policy, now);
         if let Some(pending) = self.pending(policy).filter(|_| passed) {
-            let seed = RandomState::new().hash_one(policy);
-            let delay = backoff::delay_ms(pending.unkept, seed);
-            pending.due = Some(now + Duration::from_millis(delay));
+            pending.due = Some(now + keeper::delay(policy, pending.unkept));
             pending.unkept += 1;
         }
         self.notes.entry(Arc::clone(policy)).or_insert(now + delay);
