@@ -72,6 +72,9 @@ fn fault(
         return Some("It asks for another usage.");
     }
     let own = [PREFIX, cluster].concat();
+    if own == ALL_AGENTS {
+        return Some("The group of a cluster of this name is that of all agents.");
+    }
     let mut others = requested.organisations.iter();
     let count = others.clone().filter(|name| **name == own).count();
     if count != 1 || others.any(|name| *name != own && name != ALL_AGENTS) {
