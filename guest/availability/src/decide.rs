@@ -6,13 +6,17 @@ use crate::settings::Settings;
 use serde_json::json;
 use transom_guest::kinds::{self, ManagedCluster, NAMESPACE as NAMESPACES};
 use transom_guest::objects::{
-    Absence, Answer, Condition, Desired, Input, Need, Objects, Requirement, Value, found,
+    Absence, Answer, Condition, Desired, Input, Need, Objects, Requirement, Value, Wake, found,
 };
 use transom_guest::time::{format_rfc3339, parse_rfc3339};
 use transom_guest::{Context, Failure, ObjectRef, Primary, Waiting};
 
 /// Role of the last heartbeat.
 pub(crate) const BEAT: &str = "beat";
+/// Role of the same by when it came, for the clock.
+pub(crate) const ARRIVAL: &str = "arrival";
+/// The field with the time of a heartbeat.
+const RENEWED: &str = "spec.renewTime";
 /// Role of the lease itself.
 pub(crate) const LEASE: &str = "lease";
 /// Role of the namespace of the cluster.
@@ -27,7 +31,9 @@ pub(crate) const AVAILABLE: &str = "ManagedClusterConditionAvailable";
 pub(crate) const CLOCK: &str = "ManagedClusterConditionClockSynced";
 /// The condition that tells that somebody decided about the cluster.
 const ACCEPTED: &str = "HubAcceptedManagedCluster";
-/// The longest lease duration that counts, in seconds.
+/// The condition with which the agent of a cluster says that it joined.
+const JOINED: &str = "ManagedClusterJoined";
+/// The longest lease duration of which several count, in seconds.
 const DAY: i64 = 86_400;
 
 /// The annotation of a cluster whose clock counts as right.
@@ -38,14 +44,25 @@ fn says(cluster: &ManagedCluster, kind: &str, status: &str) -> bool {
     condition.is_some_and(|one| one.status == status)
 }
 
-/// After how many seconds without a heartbeat the cluster is `Unknown`.
+/// Whether the agent of the cluster said anything yet. The first time in the lease is that of the hub, and says nothing
+/// about the clock of the cluster.
+fn is_heard_of(cluster: &ManagedCluster) -> bool {
+    let available = cluster.condition(AVAILABLE);
+    let said = available.is_some_and(|one| one.status != "Unknown");
+    said || [JOINED, CLOCK].map(|kind| cluster.condition(kind)) != [None, None]
+}
+
+/// After how many seconds without a heartbeat the cluster is `Unknown`. An agent beats up to a quarter of a duration late,
+/// so less than one and a half durations would be too few, whatever the settings say.
 fn limit(cluster: &ManagedCluster, settings: &Settings) -> u32 {
     let duration = match cluster.spec.lease_duration_seconds {
         None | Some(..=0) => 60,
-        Some(duration) => duration.min(DAY),
+        Some(duration) => duration,
     };
-    let duration = u32::try_from(duration).unwrap_or_default();
-    (settings.missed_beats * duration).saturating_add(settings.delay_seconds)
+    let missed = i64::from(settings.missed_beats) * duration.min(DAY);
+    let limit = missed + i64::from(settings.delay_seconds);
+    let least = duration.saturating_add(duration / 2);
+    u32::try_from(limit.max(least)).unwrap_or(u32::MAX)
 }
 
 fn lease(primary: &Primary) -> ObjectRef {
@@ -65,17 +82,23 @@ impl Objects for Availability {
             return Ok(Requirement::default());
         }
         let limit = limit(&cluster, &context.settings);
-        let beat = match context.settings.observed {
+        let settings = &context.settings;
+        let beat = match settings.observed {
             true => Need::observed,
             false => Need::age,
         };
         let mut required = Requirement {
             needs: vec![
-                beat(BEAT, lease(primary), "spec.renewTime", limit),
+                beat(BEAT, lease(primary), RENEWED, limit),
                 Need::presence(LEASE, lease(primary)),
             ],
             ..Requirement::default()
         };
+        if settings.clock && !settings.observed {
+            // A time that is too old wakes by itself, so this need not.
+            let arrival = Need::observed(ARRIVAL, lease(primary), RENEWED, limit);
+            required.needs.push(arrival.waking(Wake::Never));
+        }
         if !inputs.is_empty() && is_to_be_made(primary, inputs) {
             let namespace = NAMESPACES.beside(primary, &primary.reference.name);
             let absence = Absence::Wait(NAMESPACE_MISSING.to_owned());
@@ -99,7 +122,7 @@ impl Objects for Availability {
         }
         let mut conditions = Vec::new();
         match found(&inputs, BEAT) {
-            Value::Fresh(_) => conditions.push(SYNCED),
+            Value::Fresh(_) => conditions.extend(is_heard_of(&cluster).then_some(SYNCED)),
             Value::Ahead(_) => conditions.push(AHEAD),
             Value::Behind(_) => conditions.push(BEHIND),
             // The agent has only begun to look: what was said before stays.
@@ -109,16 +132,21 @@ impl Objects for Availability {
                 let limit = limit(&cluster, &context.settings);
                 answer.ask_again_at = Some(context.now_seconds + i64::from(limit));
             }
-            _ => match settles(context, &cluster) {
-                Some(until) => answer.ask_again_at = Some(until),
-                None => {
-                    conditions.push(UNKNOWN);
-                    answer.wait = Some(stopped());
+            _ => {
+                match settles(context, &cluster) {
+                    Some(until) => answer.ask_again_at = Some(until),
+                    None => {
+                        conditions.push(UNKNOWN);
+                        answer.wait = Some(stopped());
+                    }
                 }
-            },
+                // It came with an old time: an agent that knows so does not say that the cluster is available.
+                let is_behind = matches!(found(&inputs, ARRIVAL), Value::Behind(_));
+                conditions.extend(is_behind.then_some(BEHIND));
+            }
         }
         let skips = cluster.metadata.annotations.get(SKIP_CLOCK);
-        if skips.is_some_and(|value| value == "true") {
+        if skips.is_some_and(|value| value == "true") && is_heard_of(&cluster) {
             conditions.retain(|one| one.kind != CLOCK);
             conditions.push(SYNCED);
         }

@@ -14,6 +14,7 @@ pub(crate) const READS: [Read; 2] = [
         "status.conditions[HubAcceptedManagedCluster]",
         "status.conditions[ManagedClusterConditionAvailable]",
         "status.conditions[ManagedClusterConditionClockSynced]",
+        "status.conditions[ManagedClusterJoined]",
     ]),
     kinds::LEASE.read(&["spec.renewTime"]),
 ];
@@ -22,6 +23,11 @@ pub(crate) const READS: [Read; 2] = [
 pub(crate) const GRANT: Grant = Grant {
     read: &[
         ReadGrant::object(decide::BEAT, LEASE, "The heartbeats of the cluster."),
+        ReadGrant::object(
+            decide::ARRIVAL,
+            LEASE,
+            "When the last of them came, for the clock of the cluster.",
+        ),
         ReadGrant::object(decide::LEASE, LEASE, "Whether there is a lease."),
         ReadGrant::object(
             decide::NAMESPACE,

@@ -1,5 +1,5 @@
 //! The policy `availability` on a real API server, with exactly the permissions that `transom rbac` prints: the lease of
-//! a cluster is made once, heartbeats wake nobody, and their end is noticed. The agent works at 2026-11-21T08:00:00Z.
+//! a cluster is made once, heartbeats wake nobody, and their end is noticed, as is a clock that is behind. The agent works at 2026-11-21T08:00:00Z.
 
 use crate::inputs::{LEASE, reconciles_of};
 use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
@@ -65,6 +65,14 @@ fn heartbeats_that_stop_are_noticed_and_those_that_come_wake_nobody() -> Result<
             "Registration agent stopped updating its lease.",
         );
         wait_for_condition(stage, MANAGED, "one", &stopped).await?;
+        // It came, so its clock is behind.
+        let behind = condition(
+            CLOCK,
+            "False",
+            "ManagedClusterClockOutOfSync",
+            "The clock of the managed cluster is behind that of the hub.",
+        );
+        wait_for_condition(stage, MANAGED, "one", &behind).await?;
         agent.wait_for(primary, "Waiting ManagedClusterLeaseUpdateStopped")?;
         let woken = reconciles_of(&agent, "availability")? - before;
         ensure!((1.0..=2.0).contains(&woken), "{woken} reconciles");

@@ -16,7 +16,10 @@ fn put_cluster(stage: &Stage, seconds: u32) -> Result<()> {
     let cluster = json!({
         "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster", "metadata": {"name": "one"},
         "spec": {"leaseDurationSeconds": seconds},
-        "status": {"conditions": [{"type": "HubAcceptedManagedCluster", "status": "True", "reason": "R", "message": "m"}]},
+        "status": {"conditions": [
+            {"type": "HubAcceptedManagedCluster", "status": "True", "reason": "R", "message": "m"},
+            {"type": "ManagedClusterJoined", "status": "True", "reason": "R", "message": "m"},
+        ]},
     });
     put(
         &stage.fleet.join("one.yaml"),
