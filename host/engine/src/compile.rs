@@ -119,13 +119,15 @@ impl Inner {
             .filter_map(Weak::upgrade)
             .map(|code| code.counted)
             .sum();
-        if compiled.counted > 0 {
-            let what = "the compiled code of all components in bytes";
-            at_most(
-                what,
-                used.saturating_add(compiled.counted),
-                self.options.max_code_bytes,
-            )?;
+        let (wanted, allowed) = (compiled.counted, self.options.max_code_bytes);
+        at_most("its compiled code in bytes", wanted, allowed)?;
+        let left = allowed.saturating_sub(used);
+        if wanted > left {
+            return Err(LoadError::NoRoom {
+                wanted,
+                left,
+                allowed,
+            });
         }
         all.insert(compiled.digest.clone(), Arc::downgrade(compiled));
         Ok(())

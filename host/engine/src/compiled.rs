@@ -7,8 +7,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use wasmtime::component::Component;
 
-/// How many files are kept, and how many bytes; beyond that the oldest are removed. The chart gives 256 MiB to all caches.
-const FILES: usize = 64;
+/// How many files are kept, and how many bytes; beyond that those are removed that were not used for longest. The chart gives 256 MiB to all caches.
+const FILES: usize = 256;
 const BYTES: u64 = 128 << 20;
 /// Bytes of the checksum in front of the code.
 const CHECKSUM: usize = 32;
@@ -44,7 +44,9 @@ impl Cache {
 
     /// The code of the component with this digest, if an engine with the same version and settings kept it.
     pub(crate) fn read(&self, wasm: &wasmtime::Engine, digest: &str) -> Option<Component> {
-        let bytes = self.0.read(&name(wasm, digest), u64::MAX).ok()?;
+        let name = name(wasm, digest);
+        let bytes = self.0.read(&name, u64::MAX).ok()?;
+        self.0.touch(&name);
         let (kept, code) = bytes.split_at_checked(CHECKSUM)?;
         if checksum(digest, code) != kept {
             return None;

@@ -27,6 +27,18 @@ pub enum LoadError {
         /// Its limit.
         allowed: u64,
     },
+    /// The compiled code of other components takes the room. Their code may go.
+    #[error(
+        "failed to load component: its compiled code takes {wanted} bytes, and that of other components leaves {left} of {allowed}"
+    )]
+    NoRoom {
+        /// Bytes of its code.
+        wanted: u64,
+        /// Bytes that are free.
+        left: u64,
+        /// Bytes of the code of all components.
+        allowed: u64,
+    },
     /// Compiling it takes more time or memory than other work should wait for: load it again with an engine that is
     /// not hasty.
     #[error("failed to load component: it takes long to compile")]
@@ -73,7 +85,7 @@ impl LoadError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::TooLarge { .. } | Self::Slow => "ComponentTooLarge",
-            Self::Compiler(_) => "EngineBusy",
+            Self::NoRoom { .. } | Self::Compiler(_) => "EngineBusy",
             Self::Invalid(_) => "ComponentInvalid",
             Self::ImportNotGranted(_) => "ImportNotGranted",
             Self::WorldMismatch { .. } => "WorldMismatch",

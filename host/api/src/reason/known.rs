@@ -204,8 +204,8 @@ words! {
         "Use another version of the guest.";
     TooManyInputs, Invalid: "The guest asked for a set of objects that is larger than the policy allows, or to observe more than 16 fields of one object.",
         "Raise `every` of the role in grant.read, or have the guest ask for fewer objects by namespace or label. Of one object 16 fields are kept for all guests.";
-    EngineBusy, Missing: "No guest instance became free in time, the guest got no processor, or the compiler of components could not run: the machine has too much to do.",
-        "Nothing to do: it is tried again.";
+    EngineBusy, Missing: "No guest instance became free in time, the guest got no processor, or the compiler of components could not run: the machine has too much to do. Or the code of other components takes the room that a component needs.",
+        "Nothing to do: it is tried again. If it stays, use smaller components, or fewer.";
     // Components and policies.
     ComponentNotFound, Missing: "The component cannot be read.",
         "Put it at the place named in the message, or correct spec.guests of the policy. The message lists the \
