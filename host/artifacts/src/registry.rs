@@ -134,7 +134,7 @@ impl Registries {
         })
     }
 
-    /// What lies beside an artifact for verifying it: where it was found, or else at the registry itself.
+    /// What lies beside an artifact for verifying it: at the registry itself, and where it was found.
     async fn evidence(
         &self,
         image: &Image,
@@ -147,20 +147,28 @@ impl Registries {
             image,
             place,
         };
-        let mut found = here.signatures(manifest).await?;
         let origin = self.0.place(image);
-        if found.is_empty()
-            && origin.reference.resolve_registry() != place.reference.resolve_registry()
-        {
-            let client = self.client_for(image)?;
-            let there = Repository {
-                client: &client,
-                image,
-                place: &origin,
-            };
-            // A mirror may be all that can be reached.
-            found = there.signatures(manifest).await.unwrap_or_default();
+        if origin.is_with(place) {
+            let found = here.signatures(manifest).await?;
+            return Ok(signatures::evidence(manifest, found));
         }
+        let client = self.client_for(image)?;
+        let there = Repository {
+            client: &client,
+            image,
+            place: &origin,
+        };
+        // A mirror may be all that can be reached. What it has may be old, so what the registry itself has comes first.
+        let mut found = there.signatures(manifest).await.unwrap_or_default();
+        let mirrored = match here.signatures(manifest).await {
+            Err(unread) if found.is_empty() => return Err(unread),
+            mirrored => mirrored.unwrap_or_default(),
+        };
+        let new: Vec<_> = mirrored
+            .into_iter()
+            .filter(|one| !found.contains(one))
+            .collect();
+        found.extend(new);
         Ok(signatures::evidence(manifest, found))
     }
 

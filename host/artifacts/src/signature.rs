@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use form::{Subject, Unfit};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use transom_api::KnownReason;
 use transom_api::policy::VerifyMode;
 use transom_core::digest::Digest;
@@ -84,6 +84,13 @@ impl Unverified {
 }
 
 impl Demand {
+    /// A digest of each key, by name: another key under the same name has another one.
+    pub fn digests(&self) -> BTreeMap<String, Digest> {
+        let keys = self.keys.iter();
+        keys.map(|key| (key.name().to_owned(), key.digest()))
+            .collect()
+    }
+
     /// The names of the keys that signed a component, in order. `component` is `sha256:<hex>` of its bytes.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use super::cases::{self, Passed};
 use super::{Written, verify};
 use serde_json::{Map, Value};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::KnownReason;
@@ -14,6 +14,7 @@ use transom_artifacts::{Artifact, Base, FetchError, Gathered, Location, Sources}
 use transom_core::catalogue::guest::Guest;
 use transom_core::catalogue::{Refusal, Revision};
 use transom_core::contract::description::Role;
+use transom_core::digest::Digest;
 use transom_core::policy::budget::usage::Usage;
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::rollout::Gate;
@@ -28,6 +29,8 @@ pub(crate) struct Loaded {
     pub(crate) trigger: Option<transom_engine::Guest>,
     /// The compiled guest that decides what.
     pub(crate) decide: transom_engine::Guest,
+    /// The keys that verified the components, by name.
+    pub(crate) keys: BTreeMap<String, Digest>,
     /// What one call of a guest may use.
     pub(crate) limits: Limits,
     /// What the calls used so far.
@@ -148,6 +151,7 @@ pub(super) fn assemble(
     let demand = policy.verify.as_ref();
     let demand = demand.map(|spec| verify::demand(spec, inputs)).transpose();
     let demand = demand.map_err(Unloaded::Refused)?;
+    let keys = demand.as_ref().map(Demand::digests).unwrap_or_default();
     let load = |role: &str, spec: &GuestSpec, built_for| {
         let load = Load {
             engine,
@@ -174,6 +178,7 @@ pub(super) fn assemble(
         revision,
         trigger,
         decide,
+        keys,
         limits,
         usage: Arc::default(),
     })

@@ -99,6 +99,16 @@ impl Place {
         };
         Self { reference, login }
     }
+
+    /// Whether two places are one repository.
+    pub(super) fn is_with(&self, other: &Self) -> bool {
+        let of = |at: &Self| {
+            let (registry, repository) =
+                (at.reference.resolve_registry(), at.reference.repository());
+            (registry.to_owned(), repository.to_owned())
+        };
+        of(self) == of(other)
+    }
 }
 
 impl Access {

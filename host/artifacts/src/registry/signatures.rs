@@ -9,7 +9,7 @@ use crate::signature::{
     SIMPLE_SIGNATURE, Signature,
 };
 use oci_client::Reference;
-use oci_client::errors::OciDistributionError;
+use oci_client::errors::{OciDistributionError, OciErrorCode};
 use oci_client::manifest::{OCI_IMAGE_INDEX_MEDIA_TYPE, OCI_IMAGE_MEDIA_TYPE, OciDescriptor};
 use serde_json::Value;
 use transom_api::KnownReason;
@@ -26,15 +26,34 @@ pub(super) struct Repository<'a> {
     pub(super) place: &'a Place,
 }
 
+/// Signatures, and what could not be read.
+type Found = Vec<Result<Signature, Unread>>;
+
 impl Repository<'_> {
-    /// All signatures of the artifact with this manifest.
+    /// All signatures of the artifact with this manifest. One that cannot be read hides none of the others.
+    ///
+    /// # Errors
+    /// When none is found, and something cannot be read.
     pub(super) async fn signatures(&self, manifest: &[u8]) -> Result<Vec<Signature>, Unread> {
+        // The request for what refers to an artifact has no credential of its own.
+        let (registry, login) = (self.place.reference.resolve_registry(), &self.place.login);
+        self.client.store_auth_if_needed(registry, login).await;
         let digest = Digest::of_bytes(manifest).to_string();
-        let mut found: Vec<_> = annotated(manifest).into_iter().collect();
-        found.extend(self.bundles(&digest).await?);
-        found.extend(self.simple(&digest).await?);
-        found.truncate(MAX_SIGNATURES);
-        Ok(found)
+        let mut found: Found = annotated(manifest).map(Ok).into_iter().collect();
+        found.extend(self.bundles(&digest).await);
+        found.extend(self.simple(&digest).await);
+        let (mut signatures, mut unread) = (Vec::new(), None);
+        for one in found {
+            match one {
+                Ok(signature) => signatures.push(signature),
+                Err(failure) => drop(unread.get_or_insert(failure)),
+            }
+        }
+        signatures.truncate(MAX_SIGNATURES);
+        match unread.filter(|_| signatures.is_empty()) {
+            Some(unread) => Err(unread),
+            None => Ok(signatures),
+        }
     }
 
     fn tagged(&self, tag: String) -> Reference {
@@ -50,23 +69,25 @@ impl Repository<'_> {
     }
 
     /// Sigstore bundles that refer to the artifact.
-    async fn bundles(&self, digest: &str) -> Result<Vec<Signature>, Unread> {
+    async fn bundles(&self, digest: &str) -> Found {
+        let referrers = match self.referrers(digest).await {
+            Ok(referrers) => referrers,
+            Err(unread) => return vec![Err(unread)],
+        };
         let mut found = Vec::new();
-        for referrer in self.referrers(digest).await? {
-            if found.len() == MAX_SIGNATURES {
-                break;
-            }
-            let Some(manifest) = self.manifest(&self.named(&referrer)).await? else {
-                continue;
-            };
-            let bundle = layers(&manifest)
-                .into_iter()
-                .find(|one| one.0.media_type == BUNDLE);
-            if let Some((layer, _)) = bundle {
-                found.push(Signature::Bundle(self.blob(&layer).await?));
+        for referrer in referrers {
+            let manifest = self.manifest(&self.named(&referrer)).await;
+            let bundle = manifest.map(|manifest| {
+                let layers = layers(&manifest.unwrap_or_default());
+                layers.into_iter().find(|one| one.0.media_type == BUNDLE)
+            });
+            match bundle {
+                Ok(Some((layer, _))) => found.push(self.blob(&layer).await.map(Signature::Bundle)),
+                Ok(None) => {}
+                Err(unread) => found.push(Err(unread)),
             }
         }
-        Ok(found)
+        found
     }
 
     /// The digests of what refers to the artifact and may be a signature.
@@ -99,18 +120,24 @@ impl Repository<'_> {
         Ok(digests.take(MAX_SIGNATURES).map(str::to_owned).collect())
     }
 
-    /// Signatures in the older form of cosign.
-    async fn simple(&self, digest: &str) -> Result<Vec<Signature>, Unread> {
+    /// Signatures in the older form of cosign, which appends: the last ones are the newest.
+    async fn simple(&self, digest: &str) -> Found {
         let tag = format!("{}.sig", digest.replace(':', "-"));
-        let manifest = self.manifest(&self.tagged(tag)).await?.unwrap_or_default();
+        let manifest = match self.manifest(&self.tagged(tag)).await {
+            Ok(manifest) => manifest.unwrap_or_default(),
+            Err(unread) => return vec![Err(unread)],
+        };
+        let is_simple = |one: &(OciDescriptor, _)| one.0.media_type == SIMPLE;
+        let mut layers: Vec<_> = layers(&manifest).into_iter().filter(is_simple).collect();
+        layers.reverse();
         let mut found = Vec::new();
-        for (layer, signature) in layers(&manifest).into_iter().take(MAX_SIGNATURES) {
-            if let Some(signature) = signature.filter(|_| layer.media_type == SIMPLE) {
-                let payload = self.blob(&layer).await?;
-                found.push(Signature::Simple { payload, signature });
+        for (layer, signature) in layers.into_iter().take(MAX_SIGNATURES) {
+            if let Some(signature) = signature {
+                let payload = self.blob(&layer).await;
+                found.push(payload.map(|payload| Signature::Simple { payload, signature }));
             }
         }
-        Ok(found)
+        found
     }
 
     /// A manifest or index of the repository; `None` when there is none that can be read.
@@ -183,9 +210,10 @@ fn is_absent(error: &OciDistributionError) -> bool {
         | E::SpecViolationError(_)
         | E::UnsupportedMediaTypeError(_) => true,
         E::ServerError { code, .. } => is_client_error(*code),
-        E::RegistryError { .. } => {
-            let unread = super::failure::why(error).0;
-            unread == KnownReason::ComponentNotFound
+        E::RegistryError { envelope, .. } => {
+            let mut codes = envelope.errors.iter().map(|one| &one.code);
+            codes.any(|code| *code == OciErrorCode::Unsupported)
+                || super::failure::why(error).0 == KnownReason::ComponentNotFound
         }
         _ => false,
     }

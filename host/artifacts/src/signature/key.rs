@@ -4,6 +4,7 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1, ED25519, UnparsedPublicKey, Verifi
 use rustls_pki_types::SubjectPublicKeyInfoDer;
 use rustls_pki_types::pem::PemObject as _;
 use std::fmt;
+use transom_core::digest::Digest;
 
 /// Largest file of a key, in bytes.
 pub const MAX_KEY_BYTES: usize = 16 << 10;
@@ -57,6 +58,11 @@ impl Key {
     /// The name by which the policy shows it.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// A digest of the key.
+    pub(super) fn digest(&self) -> Digest {
+        Digest::of_bytes(self.key.as_ref())
     }
 
     /// Whether a signature of these bytes is by this key.

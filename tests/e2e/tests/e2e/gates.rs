@@ -5,6 +5,7 @@ use crate::rollout::{
     LONGEST, POLICY, failing, put_cluster, revision, stage, status, wait_for, wait_for_taints,
     watch,
 };
+use crate::signatures::{key_pair, sign};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
@@ -286,6 +287,38 @@ fn a_revision_that_was_not_verified_is_not_put_back_until_the_demand_is_taken_ba
         "{log}"
     );
     Ok(())
+}
+
+/// The first key was taken back: what only that one signed stays out, although the demand reads as before.
+#[test]
+fn a_revision_that_a_key_verified_which_is_replaced_now_is_not_put_back() -> Result<()> {
+    let stage = stage()?;
+    let folder = stage.policies.join(POLICY);
+    let verify = json!({"keys": [{"name": "release", "file": "release.pub"}]});
+    let use_signed = |component: Vec<u8>, file: &str, keys: &str| {
+        let (keys, public) = key_pair(&stage, keys)?;
+        put(&folder.join("release.pub"), &public)?;
+        let signature = sign(&keys, &component)?;
+        put(&folder.join(format!("{file}.sig")), signature.as_bytes())?;
+        let candidate = Candidate::of(component, Reason::InSync);
+        candidate
+            .with("/spec/verify", verify.clone())
+            .put(&stage, file)
+    };
+    use_signed(program::component("taints")?, "first.wasm", "lost")?;
+    let agent = watch(&stage, "log")?;
+    wait_for_taints(&stage, "a", 1)?;
+    use_signed(failing()?, "second.wasm", "new")?;
+    wait_for_taints(&stage, "a", 0)?;
+    let active = revision(&stage)?;
+    put_cluster(&stage, &"x".repeat(LONGEST + 1))?;
+    let told = || {
+        let log = agent.log().ok()?;
+        log.contains("going back to the revision").then_some(())
+    };
+    wait::until("why it is not taken back", DEADLINE, told)?;
+    ensure!(revision(&stage)? == active);
+    agent.stop().map(drop)
 }
 
 /// What is written for each cluster, byte by byte.

@@ -245,7 +245,7 @@ fn openssl(folder: &Path, words: &[&str]) -> Result<Vec<u8>> {
 }
 
 /// The signature of a component as the documentation makes it.
-fn sign(folder: &Path, component: &[u8]) -> Result<String> {
+pub(crate) fn sign(folder: &Path, component: &[u8]) -> Result<String> {
     put(&folder.join("digest"), digest(component).as_bytes())?;
     let words = ["pkeyutl", "-sign", "-inkey", "key.pem", "-rawin", "-in"];
     let signature = openssl(folder, &[&words[..], &["digest"]].concat())?;
@@ -253,8 +253,8 @@ fn sign(folder: &Path, component: &[u8]) -> Result<String> {
 }
 
 /// The folder of a new key pair of openssl, and its public key.
-fn key_pair(stage: &Stage) -> Result<(PathBuf, Vec<u8>)> {
-    let keys = stage.path("keys");
+pub(crate) fn key_pair(stage: &Stage, name: &str) -> Result<(PathBuf, Vec<u8>)> {
+    let keys = stage.path(name);
     fs::create_dir(&keys)?;
     openssl(
         &keys,
@@ -267,7 +267,7 @@ fn key_pair(stage: &Stage) -> Result<(PathBuf, Vec<u8>)> {
 #[test]
 fn a_signature_beside_a_file_or_a_config_map_verifies_without_a_registry() -> Result<()> {
     let stage = Stage::new(1, 0)?;
-    let (keys, public) = key_pair(&stage)?;
+    let (keys, public) = key_pair(&stage, "keys")?;
     let public = String::from_utf8(public)?;
     let trust = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"namespace": "transom", "name": "trust"}, "data": {"release.pub": public}});
@@ -435,7 +435,7 @@ fn a_hostile_registry_cannot_harm_by_its_signatures() -> Result<()> {
     let stage = Stage::new(0, 60)?;
     stage.put_policy(GOOD, &[])?;
     let address = started.address();
-    let (_, public) = key_pair(&stage)?;
+    let (_, public) = key_pair(&stage, "keys")?;
     put(&stage.policies.join("release.pub"), &public)?;
     for (case, _) in CASES {
         let named = format!("oci:{address}/{case}/guest:v1");

@@ -46,6 +46,23 @@ impl Probation {
     }
 }
 
+/// Whether a revision was verified by keys that are also those of the one that works now: a name may stand for another key
+/// by now.
+fn is_trusted(before: &Loaded, now: &Loaded) -> bool {
+    let guests = [
+        Some(&before.revision.decide),
+        before.revision.trigger.as_ref(),
+    ];
+    let mut signers = guests
+        .into_iter()
+        .flatten()
+        .flat_map(|guest| &guest.signers);
+    signers.all(|signer| {
+        let key = before.keys.get(signer);
+        key.is_some() && key == now.keys.get(signer)
+    })
+}
+
 impl Swap {
     /// Goes on to watch the faults of the active revision as that was kept, after a restart or a change of the leader.
     pub(super) fn watch_on(&mut self, name: &Arc<str>, before: Arc<Loaded>) {
@@ -83,21 +100,21 @@ impl Swap {
             return Changes::new();
         };
         let before = Arc::clone(&probation.before);
-        // A revision that was active before other signatures were demanded may not satisfy them. The demand may change
-        // again, so the watch goes on.
-        let newest = self.newest.get(name);
-        let policy = newest.and_then(|newest| newest.policy.as_ref());
-        let verify = policy.and_then(|policy| policy.verify.as_ref());
-        if verify.is_some() && verify != before.revision.policy.verify.as_ref() {
-            probation.tell(name, &why);
-            return Changes::new();
-        }
-        self.probations.remove(name);
         let (Some(failed), Some(newest)) =
             (self.good.get(name).cloned(), self.newest.get_mut(name))
         else {
             return Changes::new();
         };
+        // A revision that was active before other signatures were demanded, or before a name stood for another key, may
+        // not satisfy the demand. It may change again, so the watch goes on. A manifest that is not valid may lack it by
+        // mistake.
+        let policy = newest.policy.as_ref().unwrap_or(&failed.revision.policy);
+        let is_same = policy.verify == before.revision.policy.verify;
+        if policy.verify.is_some() && !(is_same && is_trusted(&before, &failed)) {
+            probation.tell(name, &why);
+            return Changes::new();
+        }
+        self.probations.remove(name);
         // A newer candidate may be the mend: it goes on.
         let pending = newest.pending.take();
         let mut changes = self.put_to_work(name, before);
