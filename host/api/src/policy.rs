@@ -258,7 +258,8 @@ pub struct WriteGrant {
     /// `transom.dev/policy`.
     #[serde(default, skip_serializing_if = "LabelSelectorSpec::is_empty")]
     pub labels: LabelSelectorSpec,
-    /// The finalizers that `release` takes off.
+    /// The finalizers that `release` takes off. With `create`, `update` and `delete`: those that objects of the policy bear until
+    /// it does not want them any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
     /// For a guest that writes any fields: which values a field, or a part of one, may get, by its path. In texts `*` and

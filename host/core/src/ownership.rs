@@ -19,8 +19,8 @@ use std::sync::Arc;
 pub enum Ownership {
     /// It keeps the target.
     Owner {
-        /// Whether it is the only contender.
-        sole: bool,
+        /// Who else wants it.
+        rivals: Rivals,
     },
     /// Another contender keeps it: wait for its release.
     OwnedBy {
@@ -32,6 +32,29 @@ pub enum Ownership {
         /// How many.
         remaining: usize,
     },
+}
+
+/// Who wants a target beside the one that keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rivals {
+    /// Nobody.
+    None,
+    /// Only other primaries of the same policy.
+    OfPolicy,
+    /// Also primaries of other policies.
+    OfOthers,
+}
+
+impl Rivals {
+    /// Those of one of these contenders, which are in the order of their policies.
+    fn among(contenders: &BTreeMap<Key, Contender>) -> Self {
+        let ends = contenders.keys().next().zip(contenders.keys().next_back());
+        match ends {
+            Some((first, last)) if first.policy != last.policy => Self::OfOthers,
+            _ if contenders.len() > 1 => Self::OfPolicy,
+            _ => Self::None,
+        }
+    }
 }
 
 /// Where the targets of a policy may lie, for any primary: wildcards.
@@ -222,7 +245,9 @@ impl OwnershipIndex {
         let contenders = self.by_target.get(target).map(|claims| &claims.contenders);
         let Some((contenders, me)) = contenders.and_then(|all| Some((all, all.get(key)?))) else {
             // Callers call `set` first. Without a claim of this key, no other claim can be held against it.
-            return Ownership::Owner { sole: true };
+            return Ownership::Owner {
+                rivals: Rivals::None,
+            };
         };
         let stamped = stamp.and_then(|stamp| {
             let contender = contenders.get(&stamp.key())?;
@@ -244,12 +269,12 @@ impl OwnershipIndex {
                 first.unwrap_or(me)
             }
         };
-        let (owner, sole) = (owner.key.clone(), contenders.len() == 1);
+        let (owner, rivals) = (owner.key.clone(), Rivals::among(contenders));
         if let Some(claims) = self.by_target.get_mut(target) {
             claims.owner = Some(owner.clone());
         }
         match owner == *key {
-            true => Ownership::Owner { sole },
+            true => Ownership::Owner { rivals },
             false => Ownership::OwnedBy { owner },
         }
     }
@@ -344,7 +369,9 @@ mod tests {
         }
     }
 
-    const SOLE: Ownership = Ownership::Owner { sole: true };
+    const SOLE: Ownership = Ownership::Owner {
+        rivals: Rivals::None,
+    };
 
     fn owned_by(contender: &Contender) -> Ownership {
         Ownership::OwnedBy {
@@ -367,8 +394,8 @@ mod tests {
             for contender in contenders {
                 match ownership.decide(&contender.key, &target("demo"), stamp, true) {
                     Ownership::OwnedBy { owner } => owners.insert(owner),
-                    Ownership::Owner { sole } => {
-                        assert_eq!(sole, contenders.len() == 1);
+                    Ownership::Owner { rivals } => {
+                        assert_eq!(rivals == Rivals::None, contenders.len() == 1);
                         owners.insert(contender.key.clone())
                     }
                     Ownership::Pending { .. } => panic!("everybody is located"),
@@ -662,6 +689,23 @@ mod tests {
         );
         assert_eq!(ownership.remove(&a.key), vec![b.key.clone()]);
         assert_eq!(ownership.decide(&b.key, &target("demo"), None, true), SOLE);
+    }
+
+    #[test]
+    fn an_owner_knows_whether_other_policies_want_its_target() {
+        let (first, second) = (contender("a", Some(1)), contender("b", Some(2)));
+        let mut other = contender("a", Some(3));
+        other.key.policy = "other".into();
+        let mut ownership = OwnershipIndex::default();
+        for (contender, expected) in [
+            (&first, Rivals::None),
+            (&second, Rivals::OfPolicy),
+            (&other, Rivals::OfOthers),
+        ] {
+            ownership.set(contender.clone(), [target("demo")]);
+            let decided = ownership.decide(&first.key, &target("demo"), None, true);
+            assert_eq!(decided, Ownership::Owner { rivals: expected });
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! One planner for all worlds: from what a policy wants to be there to ordered steps with every decision made.
 //! Printing the plan is the dry run.
 
+mod adopt;
+mod agreed;
 pub mod brake;
 pub mod conditions;
 pub mod contention;
@@ -21,7 +23,7 @@ use crate::failure::Failure;
 use crate::object::Object;
 use crate::ownership::Ownership;
 use crate::pattern::TemplateData;
-use crate::policy::Policy;
+use crate::policy::{Policy, WriteRule};
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::work::Key;
@@ -90,7 +92,8 @@ pub struct Feasible {
     pub plan: Plan,
     /// Why the steps are not all: `TargetMissing`, when fields are wanted of an object that is not there; nothing that comes
     /// after it is planned. Or `Contended`, when others keep changing fields of an object of theirs; of what comes after it,
-    /// only fields of objects of others are planned.
+    /// only fields of objects of others are planned. Or `TargetNotOwned`, when an object that the guest removes is another's;
+    /// nothing is held up by that.
     pub waits: Option<Failure>,
 }
 
@@ -105,10 +108,16 @@ pub fn plan(
     desired: &[Desired<'_>],
     contentions: &mut Contentions,
 ) -> Result<Feasible, Failure> {
+    let others = with_made_once(wanting);
+    let wanting = &Wanting {
+        others: &others,
+        ..wanting.clone()
+    };
     let mut feasible = Feasible {
         plan: Plan::new(wanting.key, None),
         waits: None,
     };
+    let mut refused = None;
     for one in desired {
         let is_of_others =
             matches!(one, Desired::Fields(one) if one.object != wanting.primary.reference);
@@ -134,12 +143,45 @@ pub fn plan(
                     break;
                 }
             },
-            Desired::Gone(object) => remove::plan(wanting, object)?,
+            Desired::Gone(object) => gone(wanting, object, &mut refused)?,
             Desired::Finalizer => finalizer::keep(wanting),
         };
         feasible.plan.steps.extend(step);
     }
+    agreed::note(wanting, desired, contentions);
+    feasible.waits = feasible.waits.or(refused);
     Ok(feasible)
+}
+
+/// Plans a removal. That an object which the policy makes is another's is no failure of what comes before it: `refused`.
+fn gone(
+    wanting: &Wanting<'_>,
+    object: &ObjectRef,
+    refused: &mut Option<Failure>,
+) -> Result<Option<Step>, Failure> {
+    let mut targets = wanting.targets.iter();
+    let makes = targets.any(|claimed| claimed.object == *object);
+    match remove::plan(wanting, object) {
+        Err(failure) if makes && remove::is_of_another(&failure) => {
+            refused.get_or_insert(failure);
+            Ok(None)
+        }
+        step => step,
+    }
+}
+
+/// The objects of others, with those that the policy makes once: they are others' when they are there.
+fn with_made_once(wanting: &Wanting<'_>) -> Vec<Other> {
+    let is_made_once = |one: &&Claimed| {
+        let rule = wanting.policy.whole(&one.object, &wanting.data);
+        rule.is_ok_and(WriteRule::creates_only)
+    };
+    let made = wanting.targets.iter().filter(is_made_once);
+    let made = made.map(|one| Other {
+        object: one.object.clone(),
+        existing: one.existing.clone(),
+    });
+    wanting.others.iter().cloned().chain(made).collect()
 }
 
 /// What becomes of fields of one object.

@@ -16,7 +16,7 @@ use transom_core::contract::taints::{Decision, Effect, Wanted};
 use transom_core::digest::Digest;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
-use transom_core::ownership::{Contender, Ownership, OwnershipIndex};
+use transom_core::ownership::{Contender, Ownership, OwnershipIndex, Rivals};
 use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::{self, Contention, Contentions};
 use transom_core::plan::desired::{Content, Desired, Hole, Whole};
@@ -188,8 +188,12 @@ fn target(cluster: &str) -> ObjectRef {
 
 fn claim(given: &Value) -> Ownership {
     match given.as_str() {
-        None | Some("sole") => Ownership::Owner { sole: true },
-        Some("shared") => Ownership::Owner { sole: false },
+        None | Some("sole") => Ownership::Owner {
+            rivals: Rivals::None,
+        },
+        Some("shared") => Ownership::Owner {
+            rivals: Rivals::OfPolicy,
+        },
         Some("unlocated") => Ownership::Pending { remaining: 3 },
         Some(other) => match other.split_once('/') {
             Some((policy, name)) => Ownership::OwnedBy {

@@ -40,7 +40,7 @@ struct Desires {
     plan: Plan,
     /// The desired fields of the primary.
     fields: Vec<Fields>,
-    /// The objects that are made.
+    /// The objects that are made, and those that are removed by name: neither is left over.
     made: BTreeSet<ObjectRef>,
     /// The step that releases the primary, if the policy keeps it and the answer does not.
     release: Option<Step>,
@@ -69,7 +69,8 @@ impl Desires {
             Desired::Whole(whole) => drop(self.made.insert(whole.object)),
             Desired::Fields(one) if one.object == *primary => self.fields.push(one),
             Desired::Finalizer => self.release = None,
-            Desired::Fields(_) | Desired::Gone(_) => {}
+            Desired::Gone(object) => drop(self.made.insert(object)),
+            Desired::Fields(_) => {}
         }
     }
 }

@@ -1,9 +1,10 @@
-//! The finalizer of a policy on its primaries: it is there before the policy makes an object, and is released last.
+//! The finalizer of a policy on its primaries: it is there before the policy makes an object, and is released last. And those
+//! of objects that a policy makes: they hold an object that others delete, until the policy does not want it any more.
 
 use super::{Step, Wanting};
 use crate::object::Object;
-use crate::policy::Policy;
-use serde_json::Value;
+use crate::policy::{Policy, WriteRule};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// The field with the finalizers of an object.
@@ -32,6 +33,27 @@ pub(super) fn take(object: &Object, finalizers: &BTreeSet<String>) -> Option<Ste
     let before = names.len();
     names.retain(|there| !finalizers.contains(*there));
     (names.len() < before).then(|| patch(object, &names))
+}
+
+/// The field of an object that the policy makes, if it lacks one of the finalizers of its grant.
+pub(super) fn lacking(rule: &WriteRule, object: &Object) -> Option<String> {
+    let mut wanted = rule.finalizers().into_iter().flatten();
+    let lacks = wanted.any(|name| !is_on(object, name));
+    lacks.then(|| FIELD.to_owned())
+}
+
+/// Puts the finalizers of a grant on the body of an object that the policy makes, beside those of others.
+pub(super) fn put(rule: &WriteRule, body: &mut Value) {
+    let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for name in rule.finalizers().into_iter().flatten() {
+        let names = metadata.entry("finalizers").or_insert_with(|| json!([]));
+        let name = Value::from(name.as_str());
+        if let Some(names) = names.as_array_mut().filter(|names| !names.contains(&name)) {
+            names.push(name);
+        }
+    }
 }
 
 impl Step {

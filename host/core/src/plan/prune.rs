@@ -2,7 +2,7 @@
 //! another stamp, objects that another key claims, and objects that are still needed; or another primary that claims
 //! them takes them over. [`crate::ownership`] decides between contenders.
 
-use super::{Plan, Step};
+use super::{Plan, Step, finalizer};
 use crate::failure::Failure;
 use crate::object::Object;
 use crate::ownership::OwnershipIndex;
@@ -106,6 +106,10 @@ pub fn plan(
     };
     let mut dependents = Vec::new();
     for candidate in candidates {
+        if let Some(step) = released(policy, key, candidate, ownership) {
+            pruned.plan.steps.push(step);
+            continue;
+        }
         if !is_ours(&candidate.object, key, ownership) {
             continue;
         }
@@ -139,6 +143,24 @@ pub fn plan(
 fn is_ours(object: &Object, key: &Key, ownership: &OwnershipIndex) -> bool {
     let stamped = Stamp::read(object).is_some_and(|stamp| stamp.names(key));
     stamped && !object.deleting() && !ownership.wanted_by_another(&object.reference, key)
+}
+
+/// The step that takes the finalizers of its grant off an output that is being deleted: nobody wants it any more.
+fn released(
+    policy: &Policy,
+    key: &Key,
+    candidate: &Candidate,
+    ownership: &OwnershipIndex,
+) -> Option<Step> {
+    let object = &candidate.object;
+    let stamped = Stamp::read(object).is_some_and(|stamp| stamp.names(key));
+    let wanted = ownership.wanted_by_another(&object.reference, key);
+    let may = policy.own.prune != PruneSpec::Never && candidate.kept_by.is_empty();
+    if !stamped || !object.deleting() || wanted || !may {
+        return None;
+    }
+    let rule = policy.made(&object.reference, &key.primary)?;
+    finalizer::take(object, rule.finalizers()?)
 }
 
 /// Checks that an output may be removed now.
@@ -326,6 +348,42 @@ mod tests {
             drop(index.set(Contender::of(&key("b"), None), []));
         };
         assert_eq!(prune(wants_nothing), (1, None));
+    }
+
+    #[test]
+    fn what_is_left_over_and_being_deleted_loses_the_finalizers_of_its_grant() {
+        const HOLD: &str = "example.com/hold";
+        let grants = json!([{"kind": "ConfigMap", "namespace": "a", "name": "b", "fields": ["data.x"],
+            "verbs": ["create", "update", "delete"], "finalizers": [HOLD]}]);
+        let policy = sample::policy(&sample::with(
+            sample::objects_manifest(),
+            &[("/spec/grant/write", grants)],
+        ));
+        let released = |finalizers: &[&str], kept_by: Vec<ObjectRef>| {
+            let since = "2026-03-05T09:00:00Z";
+            let mut body =
+                json!({"metadata": {"deletionTimestamp": since, "finalizers": finalizers}});
+            stamp("a", "uid-a").put(&mut body);
+            let reference = ObjectRef::local("v1", "ConfigMap", Some("a"), "b");
+            let object = Arc::new(object(reference, body));
+            let candidates = [Candidate { object, kept_by }];
+            let (ownership, why) = (&mut OwnershipIndex::default(), Undesired::TargetMoved);
+            let mut pruned = plan(&policy, &key("a"), &candidates, ownership, why);
+            match pruned.plan.steps.pop() {
+                Some(Step::Patch { fields, .. }) => Some(fields[0].1.clone()),
+                other => {
+                    assert_eq!(other, None);
+                    None
+                }
+            }
+        };
+        assert_eq!(released(&[HOLD, "a.b/c"], vec![]), Some(json!(["a.b/c"])));
+        assert_eq!(released(&["a.b/c"], vec![]), None);
+        assert_eq!(
+            released(&[HOLD], vec![target("demo")]),
+            None,
+            "it is still needed"
+        );
     }
 
     #[test]

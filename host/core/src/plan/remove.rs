@@ -1,17 +1,21 @@
-//! Plans the removal of an object that others made.
+//! Plans the removal of an object that others made, or that the policy itself makes.
 
-use super::{Step, Wanting, finalizer};
+use super::{Claimed, Step, Wanting, adopt, finalizer, whole};
 use crate::failure::Failure;
 use crate::object::Object;
 use crate::policy::WriteRule;
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use transom_api::KnownReason;
-use transom_api::policy::Verb;
+use transom_api::policy::{PruneSpec, Verb};
 
 /// Plans the removal: no step when the object is gone. Of one that is being deleted the granted finalizers are taken off.
 /// The API server confirms by uid and version that the object is the one that was read.
 pub(super) fn plan(wanting: &Wanting<'_>, object: &ObjectRef) -> Result<Option<Step>, Failure> {
+    let mut targets = wanting.targets.iter();
+    if let Some(claimed) = targets.find(|claimed| claimed.object == *object) {
+        return own(wanting, claimed);
+    }
     let mut others = wanting.others.iter();
     let Some(other) = others.find(|other| other.object == *object) else {
         let message =
@@ -39,12 +43,48 @@ pub(super) fn plan(wanting: &Wanting<'_>, object: &ObjectRef) -> Result<Option<S
     if !rules.any(|rule| rule.lets(Verb::Remove, existing)) {
         return Err(refused(object, existing));
     }
-    Ok(Some(Step::Delete {
-        reference: object.clone(),
+    Ok(Some(delete(existing)))
+}
+
+/// Plans the removal of an object that the policy makes, or could adopt: what others made before the policy came does not
+/// outlive what it decides. Of one that is being deleted the finalizers of the grant are taken off.
+fn own(wanting: &Wanting<'_>, claimed: &Claimed) -> Result<Option<Step>, Failure> {
+    let (policy, object) = (wanting.policy, &claimed.object);
+    let rule = policy.whole(object, &wanting.data)?;
+    let Some(existing) = claimed.existing.as_deref() else {
+        return Ok(None);
+    };
+    if policy.own.prune == PruneSpec::Never {
+        return Ok(None);
+    }
+    let rivals = whole::owned(wanting, claimed)?;
+    adopt::check_removal(wanting, existing, (rule, rivals))?;
+    if existing.deleting() {
+        let finalizers = rule.finalizers();
+        return Ok(finalizers.and_then(|names| finalizer::take(existing, names)));
+    }
+    if !rule.verbs.contains(&Verb::Delete) {
+        let message = format!("the policy does not grant the verb delete for {object}");
+        return Err(Failure::known(KnownReason::WriteNotGranted, message));
+    }
+    Ok(Some(delete(existing)))
+}
+
+/// Whether a removal failed because the object is another's, or may be.
+pub(super) fn is_of_another(failure: &Failure) -> bool {
+    use KnownReason::{OwnedByAnother, OwnershipPending, TargetNotOwned};
+    [OwnedByAnother, OwnershipPending, TargetNotOwned]
+        .iter()
+        .any(|reason| failure.reason == (*reason).into())
+}
+
+fn delete(existing: &Object) -> Step {
+    Step::Delete {
+        reference: existing.reference.clone(),
         version: existing.version.clone(),
         uid: existing.uid().to_owned(),
         why: "its guest removes it".to_owned(),
-    }))
+    }
 }
 
 /// Whether steps end something that others made: they remove an object, or take a finalizer off one that is not the

@@ -2,11 +2,11 @@
 
 use super::contention::{self, Contention};
 use super::desired::{Content, Whole};
-use super::{Claimed, Step, Wanting};
+use super::{Claimed, Step, Wanting, adopt, finalizer};
 use crate::failure::Failure;
 use crate::managed_keys::{self, Wanted};
 use crate::object::Object;
-use crate::ownership::Ownership;
+use crate::ownership::{Ownership, Rivals};
 use crate::policy::WriteRule;
 use crate::projection::path;
 use crate::reference::ObjectRef;
@@ -15,10 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use transom_api::KnownReason;
-use transom_api::policy::{AdoptSpec, OwnSpec, Verb};
-
-/// Labels and annotations of this group say that an object belongs to a ManifestWork.
-const MANIFEST_WORK: &str = "work.open-cluster-management.io/";
+use transom_api::policy::Verb;
 
 /// Plans the object: no step when it is as desired.
 pub(super) fn plan(
@@ -43,17 +40,19 @@ pub(super) fn plan(
     if rule.is_shared() && is_kept_by_another(wanting, claimed, whole, &wanted) {
         return Ok(None);
     }
-    let sole = owned(wanting, claimed)?;
+    let rivals = owned(wanting, claimed)?;
     let step = match existing {
         None => Some(create(wanting, whole, &wanted, rule)),
+        // Held by the finalizers of the grant it works on; the guest that leaves it out releases it.
+        Some(existing) if existing.deleting() && bears_finalizers(rule) => None,
         Some(existing) if existing.deleting() => {
             let message = format!("the target {target} is being deleted");
             let failure = Failure::known(KnownReason::InputTerminating, message);
             return Err(failure.about([target.clone()]));
         }
         Some(existing) => {
-            check_stamp(wanting, whole, existing, sole)?;
-            let step = update(wanting, whole, existing, &wanted);
+            adopt::check(wanting, whole, existing, (rule, rivals))?;
+            let step = update(wanting, whole, existing, (&wanted, rule));
             check_mutable(existing, step.as_ref())?;
             step
         }
@@ -67,6 +66,10 @@ pub(super) fn plan(
     let (before, after) = (contention::whole(existing), contention::whole(desired));
     contention.permit(target, before, after, wanting.now_seconds)?;
     Ok(Some(step))
+}
+
+fn bears_finalizers(rule: &WriteRule) -> bool {
+    rule.finalizers().is_some_and(|names| !names.is_empty())
 }
 
 /// Checks that the policy grants the verb of a step.
@@ -101,11 +104,11 @@ fn is_kept_by_another(
     owner.policy == *policy && whole.data.is_empty() && right
 }
 
-/// Checks that the primary may have the target. True when no other primary claims it.
-fn owned(wanting: &Wanting<'_>, claimed: &Claimed) -> Result<bool, Failure> {
+/// Checks that the primary may have the target. Returns who else claims it.
+pub(super) fn owned(wanting: &Wanting<'_>, claimed: &Claimed) -> Result<Rivals, Failure> {
     let (key, target) = (wanting.key, &claimed.object);
     match &claimed.ownership {
-        Ownership::Owner { sole } => Ok(*sole),
+        Ownership::Owner { rivals } => Ok(*rivals),
         Ownership::OwnedBy { owner } => {
             let message = match key.policy == owner.policy {
                 true => format!(
@@ -130,77 +133,6 @@ pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
         "{target} has no ownership labels, and {remaining} primaries that might claim it are not located yet"
     );
     Failure::known(KnownReason::OwnershipPending, message)
-}
-
-/// Checks that an existing object is this policy's, or may be adopted.
-fn check_stamp(
-    wanting: &Wanting<'_>,
-    whole: &Whole<'_>,
-    existing: &Object,
-    sole: bool,
-) -> Result<(), Failure> {
-    match Stamp::read(existing) {
-        None => adopt(wanting, whole, existing, sole),
-        Some(stamp) if *stamp.policy == *wanting.key.policy => Ok(()),
-        Some(stamp) => {
-            let target = &whole.object;
-            let message = format!(
-                "{target} was made by the policy `{}`, which owns it",
-                stamp.policy
-            );
-            Err(Failure::known(KnownReason::TargetNotOwned, message).about([target.clone()]))
-        }
-    }
-}
-
-/// Checks that an object without a stamp may be adopted.
-fn adopt(
-    wanting: &Wanting<'_>,
-    whole: &Whole<'_>,
-    existing: &Object,
-    sole: bool,
-) -> Result<(), Failure> {
-    let why = match wanting.policy.own.adopt {
-        AdoptSpec::Never => "spec.own.adopt is Never",
-        AdoptSpec::SoleOwner if !sole => "more than one primary claims it",
-        AdoptSpec::SoleOwner if existing.has_owner() => "it has an owner reference",
-        AdoptSpec::SoleOwner if of_manifest_work(existing) => "it belongs to a ManifestWork",
-        AdoptSpec::SoleOwner => {
-            let mut data = whole.data.iter();
-            let content = Wanted::of(&OwnSpec::default(), &whole.content, &[]);
-            match data.find_map(|one| differs(existing, one)) {
-                Some(why) => why,
-                None if !content.is_in(existing) => OTHER_CONTENT,
-                None => return Ok(()),
-            }
-        }
-    };
-    let target = &whole.object;
-    let message = format!("{target} exists without ownership labels and is not adopted: {why}");
-    Err(Failure::known(KnownReason::TargetNotOwned, message).about([target.clone()]))
-}
-
-/// Why an existing object is not the one that the policy would have made.
-fn differs(existing: &Object, (key, content): (&String, &Content<'_>)) -> Option<&'static str> {
-    match content {
-        Content::Hole(hole) => {
-            let bytes = existing.secret_bytes(key);
-            let ours = bytes.is_some_and(|bytes| hole.shares_credential(&bytes));
-            (!ours).then_some("the credential in it is not the source's")
-        }
-        Content::Text(_) if is_right(existing, key, content) => None,
-        Content::Text(_) => Some(OTHER_CONTENT),
-    }
-}
-
-const OTHER_CONTENT: &str = "its content is not what the policy would write";
-
-fn of_manifest_work(object: &Object) -> bool {
-    ["/metadata/labels", "/metadata/annotations"]
-        .iter()
-        .filter_map(|pointer| object.body.pointer(pointer)?.as_object())
-        .flat_map(Map::keys)
-        .any(|key| key.starts_with(MANIFEST_WORK))
 }
 
 fn create(wanting: &Wanting<'_>, whole: &Whole<'_>, wanted: &Wanted, rule: &WriteRule) -> Step {
@@ -228,6 +160,7 @@ fn create(wanting: &Wanting<'_>, whole: &Whole<'_>, wanted: &Wanted, rule: &Writ
         false => {
             managed_keys::put(wanted, None, &mut body);
             wanting.stamp.put(&mut body);
+            finalizer::put(rule, &mut body);
         }
     }
     Step::Create {
@@ -244,7 +177,7 @@ fn update(
     wanting: &Wanting<'_>,
     whole: &Whole<'_>,
     existing: &Object,
-    wanted: &Wanted,
+    (wanted, rule): (&Wanted, &WriteRule),
 ) -> Option<Step> {
     let (mut changed, mut data) = (Vec::new(), Map::new());
     for (key, content) in &whole.data {
@@ -266,6 +199,7 @@ fn update(
         changed.push("metadata".to_owned());
     }
     changed.extend(managed_keys::changed(wanted, existing));
+    changed.extend(finalizer::lacking(rule, existing));
     if changed.is_empty() {
         return None;
     }
@@ -275,6 +209,7 @@ fn update(
     }
     managed_keys::put(wanted, Some(existing), &mut body);
     wanting.stamp.put(&mut body);
+    finalizer::put(rule, &mut body);
     if stamp.is_none() {
         stamp::put_adopted(&mut body);
     }
@@ -287,7 +222,7 @@ fn update(
 }
 
 /// Whether a key of an existing object means what is desired.
-fn is_right(existing: &Object, key: &str, content: &Content<'_>) -> bool {
+pub(super) fn is_right(existing: &Object, key: &str, content: &Content<'_>) -> bool {
     match content {
         Content::Text(text) => existing.data(key).and_then(Value::as_str) == Some(text),
         Content::Hole(hole) => existing

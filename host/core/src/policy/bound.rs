@@ -122,8 +122,36 @@ fn beside(one: &WriteRule, other: &WriteRule) -> Option<WriteRule> {
         _ => return None,
     };
     let name = pattern(name, others_name)?;
-    let target = match (&one.target, &other.target) {
-        (Target::Named { .. }, Target::Named { .. }) => Target::Named { namespace, name },
+    let target = target((&one.target, &other.target), namespace, name)?;
+    same.then_some(WriteRule {
+        target,
+        conditions: one
+            .conditions
+            .intersection(&other.conditions)
+            .cloned()
+            .collect(),
+        verbs: one.verbs.intersection(&other.verbs).copied().collect(),
+        kubeconfig: match (&one.kubeconfig, &other.kubeconfig) {
+            (Some(one), Some(other)) => Some(kubeconfig(one, other)),
+            _ => None,
+        },
+        ..one.clone()
+    })
+}
+
+/// What both targets are, at a place.
+fn target(both: (&Target, &Target), namespace: Option<Pattern>, name: Pattern) -> Option<Target> {
+    Some(match both {
+        (
+            Target::Named { finalizers, .. },
+            Target::Named {
+                finalizers: theirs, ..
+            },
+        ) => Target::Named {
+            namespace,
+            name,
+            finalizers: finalizers.intersection(theirs).cloned().collect(),
+        },
         (
             Target::Others {
                 labels, finalizers, ..
@@ -140,20 +168,6 @@ fn beside(one: &WriteRule, other: &WriteRule) -> Option<WriteRule> {
             finalizers: finalizers.intersection(theirs).cloned().collect(),
         },
         _ => return None,
-    };
-    same.then_some(WriteRule {
-        target,
-        conditions: one
-            .conditions
-            .intersection(&other.conditions)
-            .cloned()
-            .collect(),
-        verbs: one.verbs.intersection(&other.verbs).copied().collect(),
-        kubeconfig: match (&one.kubeconfig, &other.kubeconfig) {
-            (Some(one), Some(other)) => Some(kubeconfig(one, other)),
-            _ => None,
-        },
-        ..one.clone()
     })
 }
 

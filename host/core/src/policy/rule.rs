@@ -110,6 +110,8 @@ pub enum Target {
         namespace: Option<Pattern>,
         /// Name.
         name: Pattern,
+        /// The finalizers that they bear until the policy wants them no longer.
+        finalizers: BTreeSet<String>,
     },
     /// Objects that others made.
     Others {
@@ -197,7 +199,9 @@ impl WriteRule {
     /// The same, also for objects that others made; none for the primary.
     pub fn place(&self) -> Option<(Option<&Pattern>, &Pattern)> {
         match &self.target {
-            Target::Named { namespace, name }
+            Target::Named {
+                namespace, name, ..
+            }
             | Target::Others {
                 namespace, name, ..
             } => Some((namespace.as_ref(), name)),
@@ -218,11 +222,13 @@ impl WriteRule {
         meant && self.verbs.contains(&verb) && selector.matches(object)
     }
 
-    /// The finalizers that may be taken off objects of others.
+    /// The finalizers that may be taken off objects of others, or that objects of the policy bear.
     pub fn finalizers(&self) -> Option<&BTreeSet<String>> {
         match &self.target {
-            Target::Others { finalizers, .. } => Some(finalizers),
-            _ => None,
+            Target::Others { finalizers, .. } | Target::Named { finalizers, .. } => {
+                Some(finalizers)
+            }
+            Target::Primary => None,
         }
     }
 

@@ -40,7 +40,8 @@ impl Policy {
     }
 
     /// The rule for an object of which the policy may write fields for a primary: the primary itself, or an object that
-    /// others made. One that the policy makes for the primary is none of these.
+    /// others made. One that the policy makes for the primary is none of these, unless it is only made once: then it belongs
+    /// to others.
     ///
     /// # Errors
     /// `WriteNotGranted`, with what is granted for this primary.
@@ -58,7 +59,8 @@ impl Policy {
             let rule = rules.find(|rule| rule.target == Target::Primary);
             return rule.ok_or_else(|| refused("its primary: that takes `target: primary`"));
         }
-        if self.making(object, data).is_some() {
+        let making = self.making(object, data);
+        if making.is_some_and(|rule| !rule.creates_only()) {
             return Err(refused("which it makes: those are wanted whole"));
         }
         let patched = || {

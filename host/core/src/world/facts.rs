@@ -10,7 +10,7 @@ use crate::policy::{Policy, Target, WriteRule};
 use crate::projection::path::Path;
 use crate::reference::ObjectRef;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use transom_api::KnownReason;
 use transom_api::policy::WriteGrant;
 
@@ -54,6 +54,7 @@ impl World for FactsWorld {
                 Target::Named {
                     namespace: Some(namespace),
                     name,
+                    finalizers: BTreeSet::new(),
                 }
             }
         };

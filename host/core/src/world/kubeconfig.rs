@@ -14,7 +14,7 @@ use crate::policy::{Target, WriteRule};
 use crate::projection::path::Path;
 pub(super) use destinations::destinations;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use transom_api::KnownReason;
 use transom_api::policy::{KubeconfigGrant, Verb, WriteGrant};
 
@@ -78,6 +78,7 @@ impl World for Kubeconfig {
         let target = Target::Named {
             namespace: Some(named("namespace", &grant.namespace)?),
             name: named("name", &grant.name)?,
+            finalizers: BTreeSet::new(),
         };
         Ok(WriteRule {
             fields: vec![Path::key("data").child(key)],

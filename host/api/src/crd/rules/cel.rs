@@ -122,8 +122,8 @@ pub(super) const RULES: [(&str, &str, &str); 38] = [
     ),
     (
         "spec.grant.write[]",
-        "('release' in self.verbs) == (has(self.finalizers) && size(self.finalizers) > 0) && (!has(self.labels) || self.verbs.all(v, v in ['remove', 'release']))",
-        "finalizers must be named exactly where `release` is granted, and labels are for `remove` and `release`",
+        "(!has(self.finalizers) || size(self.finalizers) == 0 ? !('release' in self.verbs) : 'release' in self.verbs || ['create', 'update', 'delete'].all(v, v in self.verbs)) && (!has(self.labels) || self.verbs.all(v, v in ['remove', 'release']))",
+        "finalizers must be named where `release` is granted, else they need create, update and delete; and labels are for `remove` and `release`",
     ),
     (
         "spec.grant.write[]",

@@ -22,6 +22,9 @@ use transom_core::reference::dns::is_path_segment;
 /// creates an absent object, and fails if the object exists (see `adr/0009`).
 const NOTHING_THERE: &str = "1";
 
+/// A list of the metadata, of which the step has the whole.
+const FINALIZERS: &str = "metadata.finalizers";
+
 /// What one request writes of a step.
 pub(super) struct Part<'a> {
     /// The step, of a patch with the fields of this part only.
@@ -154,7 +157,8 @@ fn updated(desired: &Object, changed: &[String]) -> Value {
             put(&mut body, field, map.into());
         }
     }
-    for path in changed.iter().filter(|path| is_content(path)) {
+    let fields = |path: &&String| is_content(path) || *path == FINALIZERS;
+    for path in changed.iter().filter(fields) {
         let value = at(&desired.body, path).cloned();
         put(&mut body, &keys(path), value.unwrap_or_default());
     }

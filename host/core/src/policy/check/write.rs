@@ -7,7 +7,7 @@ use super::{Checked, at_most, connection, unique, within, wrong};
 use crate::pattern::template::Names;
 use crate::reference::dns;
 use crate::world::{self, Granted, OBJECTS, World};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
 use transom_api::policy::bounds::{ANNOTATION, FEW};
 use transom_api::policy::{GrantSpec, OwnSpec, PolicySpec, Verb, WriteGrant};
@@ -46,14 +46,13 @@ pub(super) fn writes(
             let why = "is for guests that write any fields";
             return wrong(format!("{field}.values"), why);
         }
-        let removes = grant.verbs.iter().any(Verb::is_of_others);
-        let only_removed = [
-            ("labels", grant.labels.is_empty()),
-            ("finalizers", grant.finalizers.is_empty()),
-        ];
-        if let Some((name, _)) = only_removed.iter().find(|(_, empty)| !removes && !empty) {
+        if !grant.labels.is_empty() && !grant.verbs.iter().any(Verb::is_of_others) {
             let why = "is for objects of others, with `remove` or `release`";
-            return wrong(format!("{field}.{name}"), why);
+            return wrong(format!("{field}.labels"), why);
+        }
+        if rule.finalizers().is_none_or(BTreeSet::is_empty) && !grant.finalizers.is_empty() {
+            let why = "is for objects that guests of the world `objects-guest` make or release";
+            return wrong(format!("{field}.finalizers"), why);
         }
         if rule.holes.len() != grant.holes.len() {
             let why = "is for guests of the world `objects-guest` that make Secrets";

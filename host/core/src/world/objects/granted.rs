@@ -8,11 +8,12 @@ use crate::policy::manifest::PolicyError;
 use crate::policy::selector::Selector;
 use crate::policy::{Target, rbac};
 use crate::projection::path::Path;
+use crate::reference::dns;
 use crate::world::Granted;
 use std::collections::BTreeSet;
 use transom_api::labels;
 use transom_api::policy::Verb;
-use transom_api::policy::bounds::MANY;
+use transom_api::policy::bounds::{FEW, MANY};
 
 /// Checks which objects beside the primary a grant is about: those that the policy makes, or, with the verb `patch`, those
 /// that others made.
@@ -32,8 +33,38 @@ pub(super) fn beside(granted: &Granted<'_>) -> Checked<Target> {
             labels: Selector::default(),
             finalizers: BTreeSet::new(),
         },
-        false => Target::Named { namespace, name },
+        false => Target::Named {
+            namespace,
+            name,
+            finalizers: made_with(granted)?,
+        },
     })
+}
+
+/// The finalizers that objects of the policy bear. Who puts them on also has to take them off.
+fn made_with(granted: &Granted<'_>) -> Checked<BTreeSet<String>> {
+    let Granted { field, grant, .. } = *granted;
+    let needed = [Verb::Create, Verb::Update, Verb::Delete];
+    let may = needed.iter().all(|verb| grant.verbs.contains(verb));
+    if !grant.finalizers.is_empty() && !may {
+        let why = "of objects that the policy makes needs the verbs create, update and delete";
+        return wrong(format!("{field}.finalizers"), why);
+    }
+    finalizers(granted)
+}
+
+/// Checks the names of the finalizers of a grant.
+pub(super) fn finalizers(granted: &Granted<'_>) -> Checked<BTreeSet<String>> {
+    let field = format!("{}.finalizers", granted.field);
+    let names = &granted.grant.finalizers;
+    at_most(&field, names, FEW)?;
+    match names.iter().position(|name| !dns::is_qualified_name(name)) {
+        Some(index) => wrong(
+            format!("{field}[{index}]"),
+            "is not the name of a finalizer",
+        ),
+        None => Ok(names.iter().cloned().collect()),
+    }
 }
 
 /// Checks which objects a grant names.

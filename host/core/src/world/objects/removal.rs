@@ -1,12 +1,11 @@
 //! Grants to remove objects that others made, and to take finalizers off those that are being deleted.
 
+use super::granted::finalizers;
 use super::{Checked, Granted, patterns, unwritable};
-use crate::policy::check::{at_most, wrong};
+use crate::policy::check::wrong;
 use crate::policy::selector::Selector;
 use crate::policy::{Target, WriteRule};
-use crate::reference::dns;
 use transom_api::policy::Verb;
-use transom_api::policy::bounds::FEW;
 
 /// Checks a grant to remove objects that others made.
 pub(super) fn check(granted: &Granted<'_>) -> Checked<WriteRule> {
@@ -34,17 +33,11 @@ pub(super) fn check(granted: &Granted<'_>) -> Checked<WriteRule> {
     let (namespace, name) = patterns(granted)?;
     let kind = grant.kind.clone().unwrap_or_default();
     let labels = Selector::parse(&format!("{field}.labels"), &grant.labels)?;
-    at_most(&format!("{field}.finalizers"), &grant.finalizers, FEW)?;
-    let mut finalizers = grant.finalizers.iter();
-    if let Some(index) = finalizers.position(|name| !dns::is_qualified_name(name)) {
-        let why = "is not the name of a finalizer";
-        return wrong(format!("{field}.finalizers[{index}]"), why);
-    }
     let target = Target::Others {
         namespace,
         name,
         labels,
-        finalizers: grant.finalizers.iter().cloned().collect(),
+        finalizers: finalizers(granted)?,
     };
     if let Some(why) = unwritable(&target, &grant.api_version, &kind, false) {
         return wrong(format!("{field}.kind"), why);
@@ -58,6 +51,7 @@ mod tests {
     use crate::reference::ObjectRef;
     use crate::sample::{kubeconfig_manifest, object, objects_manifest, policy, with};
     use serde_json::{Value, json};
+    use std::collections::BTreeSet;
     use transom_api::policy::Verb;
 
     /// A policy that removes works.
@@ -128,6 +122,30 @@ mod tests {
             let manifest = with(objects_manifest(), &[(&pointer, value)]);
             assert_eq!(checked(&manifest).err(), Some(format!(".{field}")));
         }
+    }
+
+    #[test]
+    fn what_a_policy_makes_bears_only_finalizers_that_it_can_take_off() {
+        let makes = |verbs: Value, finalizer: &str| {
+            let grants = json!([{"kind": "ConfigMap", "namespace": "a", "name": "b", "verbs": verbs,
+                "fields": ["data.x"], "finalizers": [finalizer]}]);
+            let manifest = with(objects_manifest(), &[("/spec/grant/write", grants)]);
+            checked(&manifest).map(|policy| policy.writes[0].finalizers().map(BTreeSet::len))
+        };
+        let all = json!(["create", "update", "delete"]);
+        assert_eq!(makes(all.clone(), "example.com/hold"), Ok(Some(1)));
+        assert_eq!(makes(all, "a b"), Err(".finalizers[0]".to_owned()));
+        for verbs in [
+            json!(["create"]),
+            json!(["create", "update"]),
+            json!(["patch"]),
+        ] {
+            let refused = Err(".finalizers".to_owned());
+            assert_eq!(makes(verbs, "example.com/hold"), refused);
+        }
+        let pointer = "/spec/grant/write/0/finalizers";
+        let unused = with(kubeconfig_manifest(), &[(pointer, json!(["a.b/c"]))]);
+        assert_eq!(checked(&unused).err(), Some(".finalizers".to_owned()));
     }
 
     #[test]
