@@ -10,6 +10,9 @@ use std::collections::BTreeSet;
 /// The longest text of a condition, in bytes: no API server takes more.
 const MAX_TEXT: usize = 32_768;
 
+/// What the place of a condition begins with; its type follows, and a bracket.
+const PLACE: &str = "status.conditions[";
+
 /// The conditions that a policy wants, each type once. One without a status is to go.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conditions(Vec<Map<String, Value>>);
@@ -68,11 +71,13 @@ impl Conditions {
         &'a self,
         list: &'a [Value],
     ) -> impl Iterator<Item = (Box<str>, Digest)> + 'a {
-        self.types().map(|kind| {
-            let ours = list.iter().filter(|element| text(element, "type") == kind);
-            let place = format!("status.conditions[{kind}]").into();
-            (place, Digest::of(&ours.map(said).collect()))
-        })
+        let places = self.places().zip(self.types());
+        places.map(|(place, kind)| (place.into(), fingerprint(list, kind)))
+    }
+
+    /// The places of these conditions, as [`Self::fingerprints`] names them.
+    pub(super) fn places(&self) -> impl Iterator<Item = String> {
+        self.types().map(|kind| [PLACE, kind, "]"].concat())
     }
 
     fn wanted(&self, kind: &str) -> Option<&Map<String, Value>> {
@@ -80,6 +85,17 @@ impl Conditions {
             .iter()
             .find(|condition| of(condition, "type") == kind)
     }
+}
+
+/// The condition that a place is, if it is one.
+pub(super) fn of_place(place: &str) -> Option<&str> {
+    place.strip_prefix(PLACE)?.strip_suffix(']')
+}
+
+/// A fingerprint of what the condition of a type says in a list, without times.
+pub(super) fn fingerprint(list: &[Value], kind: &str) -> Digest {
+    let ours = list.iter().filter(|element| text(element, "type") == kind);
+    Digest::of(&ours.map(said).collect())
 }
 
 /// What a condition says, without its time: type, status, reason and message.

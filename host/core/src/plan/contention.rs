@@ -72,7 +72,8 @@ impl Said {
     }
 }
 
-/// What is known since the agent's start of one policy's writes to one object. In memory only.
+/// What is known since the agent's start of one policy's writes to one object. In memory only. What others changed and the
+/// policy agrees with is no contention: a write of it later is a new decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contention {
     left: Said,
@@ -127,6 +128,21 @@ impl Contention {
         }
     }
 
+    /// Takes in which places are as the policy wants them now, whoever wrote that.
+    fn agree(&mut self, before: &Said, after: &Said) {
+        for (place, left) in &mut self.left.0 {
+            let there = before.of(place);
+            if let Some(there) = there.filter(|_| there == after.of(place)) {
+                *left = there;
+            }
+        }
+    }
+
+    /// Forgets what was left of places.
+    pub(super) fn forget(&mut self, is_past: impl Fn(&str, Digest) -> bool) {
+        self.left.0.retain(|(place, left)| !is_past(place, *left));
+    }
+
     /// Until when to leave the target alone, in seconds since 1970; `None` when it is not contended.
     fn until(&self) -> Option<i64> {
         let oldest = self.changed_at.len().checked_sub(MAX_CHANGES)?;
@@ -173,6 +189,24 @@ impl Contentions {
         }
         let written = (key.clone(), object.clone());
         self.fields.entry(written).or_default()
+    }
+
+    /// Takes in which fields of an object are as a primary's policy wants them now, whoever wrote that.
+    pub(super) fn agree(&mut self, key: &Key, object: &ObjectRef, before: &Said, after: &Said) {
+        if let Some(contention) = self.fields.get_mut(&(key.clone(), object.clone())) {
+            contention.agree(before, after);
+        }
+    }
+
+    /// Of the objects of which fields were written for a primary.
+    pub(super) fn of_key<'a>(
+        &'a mut self,
+        key: &'a Key,
+    ) -> impl Iterator<Item = (&'a ObjectRef, &'a mut Contention)> {
+        let first = (key.clone(), ObjectRef::default());
+        let from = self.fields.range_mut(first..);
+        let of_key = from.take_while(move |((of, _), _)| of == key);
+        of_key.map(|((_, object), contention)| (object, contention))
     }
 
     /// Records a successful step for a primary under a policy.

@@ -50,17 +50,14 @@ pub(super) fn plan(
         let value = change.value;
         changed.extend(value.map(|value| (path.to_string(), value)));
     }
+    let said = |places: Vec<(Box<str>, Digest)>| places.into_iter().collect::<Said>();
+    let (before, after) = (said(before), said(after));
+    contentions.agree(wanting.key, &object.reference, &before, &after);
     if changed.is_empty() {
         return Ok(Planned::Step(None));
     }
     let contention = contentions.of_fields(wanting.key, &object.reference);
-    let said = |places: Vec<(Box<str>, Digest)>| places.into_iter().collect::<Said>();
-    contention.permit(
-        &object.reference,
-        said(before),
-        said(after),
-        wanting.now_seconds,
-    )?;
+    contention.permit(&object.reference, before, after, wanting.now_seconds)?;
     Ok(Planned::Step(Some(Step::Patch {
         reference: object.reference.clone(),
         version: object.version.clone(),
@@ -98,6 +95,7 @@ fn change(
         Field::Elements(elements) => {
             let there = list(&place, elements.key).map_err(invalid)?;
             let merged = merge(&there, elements, wanting.time_added);
+            let at = || of_elements(path).into();
             let said = |list: &[Value]| (at(), fingerprint(list, elements, wanting.time_added));
             Change {
                 before: vec![said(&there)],
@@ -120,8 +118,31 @@ fn change(
     })
 }
 
+/// The place of the owned elements of a list.
+pub(super) fn of_elements(path: &Path) -> String {
+    format!("{path}[]")
+}
+
+/// A fingerprint of what a place says that an answer does not name. None for elements of a list: which are owned, the answer
+/// says.
+pub(super) fn said(object: &Object, at: &str) -> Option<Digest> {
+    if at.ends_with("[]") {
+        return None;
+    }
+    if let Some(kind) = super::conditions::of_place(at) {
+        let path = Path::parse("status.conditions").ok()?;
+        let list = list(&place(object, &path).ok()?, "type").ok()?;
+        return Some(super::conditions::fingerprint(&list, kind));
+    }
+    let place = place(object, &Path::parse(at).ok()?).ok()?;
+    Some(Digest::of(place.value().unwrap_or(&Value::Null)))
+}
+
 /// The object as it was read; `None` when it is not there.
-fn existing<'a>(wanting: &Wanting<'a>, object: &ObjectRef) -> Result<Option<&'a Object>, Failure> {
+pub(super) fn existing<'a>(
+    wanting: &Wanting<'a>,
+    object: &ObjectRef,
+) -> Result<Option<&'a Object>, Failure> {
     if *object == wanting.primary.reference {
         return Ok(Some(wanting.primary));
     }
