@@ -2,32 +2,32 @@
 
 use crate::ClusterAccess;
 use crate::grant::MANIFEST_WORK;
-use crate::reasons::{ACCEPTED, DENIED, ERROR, NAME_RESERVED, WORKS_REMAIN};
-use crate::rules;
+use crate::known::Known;
+use crate::objects::{Objects, RBAC};
+use crate::reasons::{ACCEPTED, BINDING_REMAINS, DENIED, ERROR, NAME_RESERVED, WORKS_REMAIN};
 use crate::settings::Settings;
-use serde_json::{Value as Json, json};
-use transom_guest::kinds::{
-    CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, ManagedCluster, NAMESPACE, ROLE_BINDING,
-};
+use serde_json::json;
+use transom_guest::kinds::ManagedCluster;
 use transom_guest::objects::{
-    Answer, Condition, Desired, FailedWrite, Form, Input, Need, Objects as World, Query,
-    Requirement, Value, found,
+    Answer, Condition, Desired, FailedWrite, Input, Need, Objects as World, Requirement, Value,
+    found,
 };
-use transom_guest::{Context, Failure, ObjectRef, Primary, Reason};
+use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Reason, Waiting};
 
 /// Role of the ManifestWorks of the cluster.
 pub(crate) const WORKS: &str = "works";
+/// Role of its namespace.
+pub(crate) const NAMESPACED: &str = "namespace";
+/// Role of the binding of its work agent.
+pub(crate) const BINDING: &str = "binding";
 /// The condition that tells what was decided about the cluster.
 pub(crate) const HUB_ACCEPTED: &str = "HubAcceptedManagedCluster";
 /// Role of the write that failed last.
 pub(crate) const FAILED: &str = "failed";
-/// What the names of all roles and bindings begin with.
-const PREFIX: &str = "open-cluster-management:managedcluster:";
-const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// What was decided about a cluster.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Decided {
+pub(crate) enum Decided {
     /// Nothing yet.
     Nothing,
     Accepted,
@@ -37,124 +37,57 @@ enum Decided {
     Leaving,
 }
 
-fn decided(cluster: &ManagedCluster, primary: &Primary) -> Decided {
+/// What was decided, or why nothing can be for a cluster of this name.
+fn decided(cluster: &ManagedCluster, primary: &Primary) -> Result<Decided, Problem> {
     let accepts = cluster.spec.hub_accepts_client == Some(true);
-    match (accepts, cluster.status.conditions.as_slice()) {
+    let decided = match (accepts, cluster.status.conditions.as_slice()) {
         (false, []) => Decided::Nothing,
         _ if primary.deleting => Decided::Leaving,
         (true, _) => Decided::Accepted,
         (false, _) => Decided::Denied,
-    }
-}
-
-/// The objects of a cluster.
-struct Objects<'a> {
-    primary: &'a Primary,
-}
-
-impl Objects<'_> {
-    fn name(&self) -> &str {
-        &self.primary.reference.name
-    }
-
-    fn rbac(&self, kind: Kind, name: &str) -> ObjectRef {
-        kind.beside(self.primary, [PREFIX, name].concat())
-    }
-
-    /// The binding of a shared role in the namespace of the cluster.
-    fn binding(&self, what: &str) -> ObjectRef {
-        let binding = self.rbac(ROLE_BINDING, &[self.name(), ":", what].concat());
-        binding.in_namespace(self.name())
-    }
-
-    /// Those that are made, in order, each with what it says. Of a cluster that is being deleted only the work agent keeps
-    /// its rights, until it has cleaned up.
-    fn made(&self, decided: Decided, works: bool, may_renew: bool) -> Vec<(ObjectRef, Json)> {
-        let name = self.name();
-        let (accepted, rules) = match decided {
-            Decided::Nothing => return Vec::new(),
-            Decided::Leaving => (false, None),
-            Decided::Accepted => (true, Some(rules::of_accepted(name))),
-            Decided::Denied => (false, Some(rules::of_denied(name, may_renew))),
-        };
-        let mut all = Vec::new();
-        if accepted {
-            let namespace = NAMESPACE.beside(self.primary, name);
-            all.push((namespace, self.labelled(json!({}))));
+    };
+    let shares = |what: &str| {
+        Err(NAME_RESERVED.problem(["The name of the cluster is that of ", what, "."].concat()))
+    };
+    match &*primary.reference.name {
+        // Its own role would be the shared one: nothing of it may go either.
+        "registration" | "work" if primary.deleting => Ok(Decided::Nothing),
+        "registration" | "work" => shares("a shared role"),
+        "managed-clusters" if decided == Decided::Accepted => {
+            shares("the group of the agents of all clusters")
         }
-        if accepted {
-            let shared = self.rbac(CLUSTER_ROLE, "registration");
-            all.push((shared, json!({"rules": rules::of_registration()})));
-        }
-        if accepted || works {
-            let shared = self.rbac(CLUSTER_ROLE, "work");
-            all.push((shared, json!({"rules": rules::of_work()})));
-        }
-        if let Some(rules) = rules {
-            let own = self.rbac(CLUSTER_ROLE, name);
-            all.push((own, self.labelled(json!({"rules": rules}))));
-            all.push((self.rbac(CLUSTER_ROLE_BINDING, name), self.bound(name)));
-        }
-        if accepted {
-            all.push((self.binding("registration"), self.bound("registration")));
-        }
-        if accepted || works {
-            all.push((self.binding("work"), self.bound("work")));
-        }
-        all
-    }
-
-    /// A content with the name of the cluster as a label.
-    fn labelled(&self, mut content: Json) -> Json {
-        content["metadata"] =
-            json!({"labels": {"open-cluster-management.io/cluster-name": self.name()}});
-        content
-    }
-
-    /// What a binding of a role says: the agents of the cluster get it.
-    fn bound(&self, role: &str) -> Json {
-        let group = |prefix: &str| {
-            let name = [prefix, self.name()].concat();
-            json!({"apiGroup": RBAC, "kind": "Group", "name": name})
-        };
-        let role = [PREFIX, role].concat();
-        self.labelled(json!({
-            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
-            "subjects": [group("system:open-cluster-management:"), group("open-cluster-management:")],
-        }))
+        _ => Ok(decided),
     }
 }
 
 impl World for ClusterAccess {
-    /// The objects that are made; of a denied cluster first whether it has works.
+    /// The objects that are made or removed; of a denied cluster first how many works it has.
     fn require(
         context: &Context<Settings>,
         primary: &Primary,
         inputs: &[Input],
     ) -> Result<Requirement, Failure> {
         let cluster: ManagedCluster = primary.read()?;
-        if ["registration", "work"].contains(&&*primary.reference.name) {
-            let why = "The name of the cluster is that of a shared role.";
-            return Err(NAME_RESERVED.problem(why).into());
-        }
-        let objects = Objects { primary };
-        let decided = decided(&cluster, primary);
+        let decided = decided(&cluster, primary)?;
+        let (objects, known) = (Objects { primary }, Known::of(inputs)?);
+        let binding = || Need::object(BINDING, objects.binding("work"));
+        let works = || Need::count(WORKS, works(&objects), Vec::new());
+        let mut targets = Vec::new();
         let needs = match decided {
-            Decided::Accepted => vec![Need::failed_write(FAILED, primary)],
-            // Also works that are being deleted: the work agent has to clean up what they made.
-            Decided::Denied | Decided::Leaving => vec![Need {
-                form: Form::Every(Query {
-                    names_only: true,
-                    terminating: true,
-                    ..Query::default()
-                }),
-                ..Need::object(WORKS, works(&objects))
-            }],
+            Decided::Accepted => {
+                targets.push(objects.namespace());
+                let namespace = Need::object(NAMESPACED, objects.namespace());
+                let mut needs = vec![Need::failed_write(FAILED, primary), namespace, binding()];
+                needs.extend(known.leaves_with_namespace().then(works));
+                needs
+            }
+            Decided::Denied | Decided::Leaving => vec![works(), binding()],
             Decided::Nothing => Vec::new(),
         };
         let may_renew = context.settings.denied_may_renew;
-        let made = objects.made(decided, !is_clean(inputs), may_renew);
-        let targets = made.into_iter().map(|(object, _)| object).collect();
+        let made = objects.made(decided, known.works, may_renew).into_iter();
+        targets.extend(made.map(|(object, _)| object));
+        targets.extend(objects.left_out(decided, known.works));
         Ok(Requirement { targets, needs })
     }
 
@@ -165,50 +98,90 @@ impl World for ClusterAccess {
         inputs: Vec<Input>,
     ) -> Result<Answer, Failure> {
         let cluster: ManagedCluster = primary.read()?;
-        let objects = Objects { primary };
-        let (decided, works) = (decided(&cluster, primary), !is_clean(&inputs));
-        let said = match decided {
-            Decided::Nothing => return Ok(Answer::default()),
-            Decided::Leaving => None,
-            Decided::Accepted => Some(("True", ACCEPTED, "Accepted by hub cluster admin")),
-            Decided::Denied => Some(("False", DENIED, "Denied by hub cluster admin")),
-        };
-        let made = objects.made(decided, works, context.settings.denied_may_renew);
+        let (objects, known) = (Objects { primary }, Known::of(&inputs)?);
+        let decided = decided(&cluster, primary)?;
+        if decided == Decided::Nothing {
+            return Ok(Answer::default());
+        }
+        let mut made = objects.made(decided, known.works, context.settings.denied_may_renew);
+        let mut remove = objects.left_out(decided, known.works);
+        if decided == Decided::Accepted && known.may_go(decided) {
+            let binding = objects.binding("work");
+            made.retain(|(object, _)| *object != binding);
+            remove.push(binding);
+        }
+        let (first, last) = namespace(decided, &objects, &known);
         let desired = made
             .iter()
             .map(|(object, content)| Desired::whole(object, content));
-        let mut apply: Vec<_> = desired.collect();
-        match (incomplete(&cluster, &inputs), said) {
+        let mut apply: Vec<_> = first.into_iter().chain(desired).collect();
+        let whole = decided != Decided::Accepted || !known.binding_leaves();
+        match (incomplete(&cluster, &inputs), said(decided)) {
             // Before the write that may fail again. Said once: after that the cluster is accepted as soon as all is written.
             (Some(why), _) => apply.insert(0, decision(primary, "False", &ERROR, &why)),
-            (None, Some((status, reason, message))) if !says(&cluster, status) => {
+            (None, Some((status, reason, message))) if whole && !says(&cluster, status) => {
                 apply.push(decision(primary, status, &reason, message));
             }
             (None, _) => {}
         }
-        let wait = (decided != Decided::Accepted && works).then(|| {
-            let problem = WORKS_REMAIN.problem("The cluster still has ManifestWorks.");
-            problem.waiting(Vec::new())
-        });
+        apply.extend(last);
         Ok(Answer {
             apply,
+            remove,
             // Without it the binding of the work agent would go with the cluster, before the agent has cleaned up.
-            keep_finalizer: decided == Decided::Accepted || works,
-            wait,
+            keep_finalizer: decided == Decided::Accepted || known.works || known.binding.is_some(),
+            wait: waits(&objects, decided, &known),
             ..Answer::default()
         })
     }
+}
+
+/// What the condition says of a decision.
+fn said(decided: Decided) -> Option<(&'static str, Reason, &'static str)> {
+    match decided {
+        Decided::Nothing | Decided::Leaving => None,
+        Decided::Accepted => Some(("True", ACCEPTED, "Accepted by hub cluster admin")),
+        Decided::Denied => Some(("False", DENIED, "Denied by hub cluster admin")),
+    }
+}
+
+/// The namespace of an accepted cluster: first, where it is to be made, or last. Whoever takes the name of the cluster off
+/// again must not hold up the rest.
+fn namespace(
+    decided: Decided,
+    objects: &Objects<'_>,
+    known: &Known,
+) -> (Option<Desired>, Option<Desired>) {
+    let (namespace, content) = (objects.namespace(), objects.labelled(json!({})));
+    match &known.namespace {
+        _ if decided != Decided::Accepted => (None, None),
+        None => (Some(Desired::whole(&namespace, &content)), None),
+        Some(there) if there.leaves() || there.names(objects.name()) => (None, None),
+        Some(_) => (None, Some(Desired::fields(&namespace, &content))),
+    }
+}
+
+/// What is waited for: the works, or the end of a binding that is being deleted.
+fn waits(objects: &Objects<'_>, decided: Decided, known: &Known) -> Option<Waiting> {
+    let ends = match decided {
+        Decided::Accepted => known.binding_leaves(),
+        _ if known.works => {
+            let problem = WORKS_REMAIN.problem("The cluster still has ManifestWorks.");
+            return Some(problem.waiting(Vec::new()));
+        }
+        Decided::Leaving => known.binding.is_some(),
+        Decided::Denied | Decided::Nothing => false,
+    };
+    ends.then(|| {
+        let problem = BINDING_REMAINS.problem("The binding of the work agent is being deleted.");
+        problem.waiting(vec![objects.binding("work")])
+    })
 }
 
 /// The place of the works.
 fn works(objects: &Objects<'_>) -> ObjectRef {
     let works = MANIFEST_WORK.all(objects.primary);
     works.in_namespace(objects.name())
-}
-
-/// Whether it is known that there are no works.
-fn is_clean(inputs: &[Input]) -> bool {
-    matches!(found(inputs, WORKS), Value::Every(works) if works.is_empty())
 }
 
 /// Whether the decision is told already. What tells that a write failed is no decision.

@@ -4,13 +4,17 @@ use crate::decide;
 use transom_guest::kinds::{
     CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, MANAGED_CLUSTER, NAMESPACE, ROLE_BINDING,
 };
-use transom_guest::{Grant, Read, ReadGrant, Verb, WriteGrant};
+use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, Verb, WriteGrant};
 
 /// The fields that it reads.
-pub(crate) const READS: [Read; 1] = [MANAGED_CLUSTER.read(&[
-    "spec.hubAcceptsClient",
-    "status.conditions[HubAcceptedManagedCluster]",
-])];
+pub(crate) const READS: [Read; 3] = [
+    MANAGED_CLUSTER.read(&[
+        "spec.hubAcceptsClient",
+        "status.conditions[HubAcceptedManagedCluster]",
+    ]),
+    NAMESPACE.read(&[LABEL, "metadata.deletionTimestamp"]),
+    ROLE_BINDING.read(&["metadata.deletionTimestamp"]),
+];
 
 /// What a work agent applies to its cluster.
 pub(crate) const MANIFEST_WORK: Kind =
@@ -18,6 +22,11 @@ pub(crate) const MANIFEST_WORK: Kind =
 
 /// The label that names the cluster of an object.
 const LABEL: &str = r#"metadata.labels["open-cluster-management.io/cluster-name"]"#;
+/// What gives the work agent its rights. Like that of Open Cluster Management it outlives its removal until the works are gone.
+const WORK_BINDING: ObjectPattern = ROLE_BINDING.within(
+    "{primary.name}",
+    "open-cluster-management:managedcluster:{primary.name}:work",
+);
 /// The groups of the agents of a cluster.
 const AGENTS: &[&str] = &[
     r#"{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:open-cluster-management:{primary.name}"}"#,
@@ -26,7 +35,23 @@ const AGENTS: &[&str] = &[
 
 /// What it asks for.
 pub(crate) const GRANT: Grant = Grant {
-    read: &[ReadGrant::every(decide::WORKS, MANIFEST_WORK.within("{primary.name}", "*"), "Whether a denied cluster still has works to clean up.")],
+    read: &[
+        ReadGrant::every(
+            decide::WORKS,
+            MANIFEST_WORK.within("{primary.name}", "*"),
+            "Whether a denied cluster still has works to clean up.",
+        ),
+        ReadGrant::object(
+            decide::NAMESPACED,
+            NAMESPACE.named("{primary.name}"),
+            "Whether its namespace bears the name of the cluster.",
+        ),
+        ReadGrant::object(
+            decide::BINDING,
+            WORK_BINDING,
+            "Whether the binding of the work agent is being deleted.",
+        ),
+    ],
     write: &[
         WriteGrant::conditions(
             &[decide::HUB_ACCEPTED],
@@ -41,6 +66,14 @@ pub(crate) const GRANT: Grant = Grant {
         .of_values(&[
             (LABEL, &[r#""{primary.name}""#]),
         ]),
+        WriteGrant::fields_of(
+            NAMESPACE.named("{primary.name}"),
+            &[LABEL],
+            "Names the cluster on a namespace that others made.",
+        )
+        .of_values(&[
+            (LABEL, &[r#""{primary.name}""#]),
+        ]),
         WriteGrant::objects(
             CLUSTER_ROLE.named("open-cluster-management:managedcluster:registration"),
             &["rules"],
@@ -50,10 +83,10 @@ pub(crate) const GRANT: Grant = Grant {
             (
                 "rules",
                 &[
-                    r#"{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list", "update", "watch"]}"#,
+                    r#"{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list", "watch", "update"]}"#,
                     r#"{"apiGroups": ["addon.open-cluster-management.io"], "resources": ["managedclusteraddons"], "verbs": ["get", "list", "watch"]}"#,
                     r#"{"apiGroups": ["addon.open-cluster-management.io"], "resources": ["managedclusteraddons/status"], "verbs": ["patch", "update"]}"#,
-                    r#"{"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create"]}"#,
+                    r#"{"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}"#,
                 ],
             ),
         ]),
@@ -67,7 +100,7 @@ pub(crate) const GRANT: Grant = Grant {
                 "rules",
                 &[
                     r#"{"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch", "update"]}"#,
-                    r#"{"apiGroups": ["work.open-cluster-management.io"], "resources": ["manifestworks"], "verbs": ["get", "list", "patch", "update", "watch"]}"#,
+                    r#"{"apiGroups": ["work.open-cluster-management.io"], "resources": ["manifestworks"], "verbs": ["get", "list", "watch", "update", "patch"]}"#,
                     r#"{"apiGroups": ["work.open-cluster-management.io"], "resources": ["manifestworks/status"], "verbs": ["patch", "update"]}"#,
                 ],
             ),
@@ -121,10 +154,11 @@ pub(crate) const GRANT: Grant = Grant {
             ("subjects", AGENTS),
         ]),
         WriteGrant::objects(
-            ROLE_BINDING.within("{primary.name}", "open-cluster-management:managedcluster:{primary.name}:work"),
+            WORK_BINDING,
             &["roleRef", "subjects", LABEL],
             "Gives them the shared role in the namespace of the cluster.",
         )
+        .bearing(&["cluster.open-cluster-management.io/manifest-work-cleanup"])
         .of_values(&[
             (LABEL, &[r#""{primary.name}""#]),
             (

@@ -3,6 +3,8 @@
 
 mod decide;
 mod grant;
+mod known;
+mod objects;
 mod reasons;
 mod rules;
 mod settings;

@@ -3,7 +3,14 @@
 use transom_guest::Reason;
 
 /// All of them.
-pub(crate) const ALL: [Reason; 5] = [ACCEPTED, DENIED, ERROR, WORKS_REMAIN, NAME_RESERVED];
+pub(crate) const ALL: [Reason; 6] = [
+    ACCEPTED,
+    DENIED,
+    ERROR,
+    WORKS_REMAIN,
+    BINDING_REMAINS,
+    NAME_RESERVED,
+];
 
 pub(crate) const ACCEPTED: Reason = Reason {
     name: "HubClusterAdminAccepted",
@@ -30,8 +37,14 @@ pub(crate) const WORKS_REMAIN: Reason = Reason {
     remedy: "Delete the ManifestWorks in the namespace of the cluster, or wait until they are gone.",
 };
 
+pub(crate) const BINDING_REMAINS: Reason = Reason {
+    name: "WorkBindingRemains",
+    meaning: "The RoleBinding that gives the work agent its rights is being deleted, and is not gone yet.",
+    remedy: "Wait: it goes when its finalizers are off, and is made again for an accepted cluster. Look at its finalizers if it stays: whoever set them has to take them off. If its namespace is being deleted, it stays until the ManifestWorks are gone.",
+};
+
 pub(crate) const NAME_RESERVED: Reason = Reason {
     name: "ClusterNameReserved",
-    meaning: "A cluster with the name `registration` or `work` would have the role that all clusters share.",
+    meaning: "A cluster with the name `registration` or `work` would have the role that all clusters share, and one with the name `managed-clusters` the group of all their agents.",
     remedy: "Register the cluster under another name.",
 };

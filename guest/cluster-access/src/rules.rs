@@ -1,4 +1,4 @@
-//! The rules of the roles, as Open Cluster Management has them.
+//! The rules of the roles, as Open Cluster Management has them: also in its order, so that its roles can be taken over.
 
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ pub(crate) fn of_registration() -> Vec<Value> {
         rule(
             "coordination.k8s.io",
             &["leases"],
-            &["get", "list", "update", "watch"],
+            &["get", "list", "watch", "update"],
         ),
         rule(ADDONS, &["managedclusteraddons"], &["get", "list", "watch"]),
         rule(
@@ -66,7 +66,7 @@ pub(crate) fn of_registration() -> Vec<Value> {
             &["managedclusteraddons/status"],
             &["patch", "update"],
         ),
-        events(&["create"]),
+        rule("events.k8s.io", &["events"], &["create"]),
     ]
 }
 
@@ -74,16 +74,12 @@ pub(crate) fn of_registration() -> Vec<Value> {
 pub(crate) fn of_work() -> Vec<Value> {
     const WORKS: &str = "work.open-cluster-management.io";
     vec![
-        events(&["create", "patch", "update"]),
+        json!({"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch", "update"]}),
         rule(
             WORKS,
             &["manifestworks"],
-            &["get", "list", "patch", "update", "watch"],
+            &["get", "list", "watch", "update", "patch"],
         ),
         rule(WORKS, &["manifestworks/status"], &["patch", "update"]),
     ]
-}
-
-fn events(verbs: &[&str]) -> Value {
-    json!({"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": verbs})
 }

@@ -15,7 +15,7 @@ pub struct WriteGrant {
     pub values: &'static [(&'static str, &'static [&'static str])],
     /// Which labels objects of others have that it removes or releases.
     pub labels: &'static [LabelGrant],
-    /// The finalizers that it takes off.
+    /// The finalizers that it takes off, or that objects of the policy bear.
     pub finalizers: &'static [&'static str],
     /// Keys of the taints that it owns.
     pub taint_keys: &'static [&'static str],
@@ -177,6 +177,12 @@ impl WriteGrant {
         values: &'static [(&'static str, &'static [&'static str])],
     ) -> Self {
         Self { values, ..self }
+    }
+
+    /// With finalizers that objects of the policy bear until it does not want them any more.
+    #[must_use]
+    pub const fn bearing(self, finalizers: &'static [&'static str]) -> Self {
+        Self { finalizers, ..self }
     }
 
     /// With the signers of the requests that it approves or denies.

@@ -49,7 +49,7 @@ pub(super) fn forget_orphans(shared: &Shared) {
                     target: &target,
                     file: &file,
                 }
-                .remove(Layer::Patch, &Seen::Absent),
+                .remove(Layer::Patch, Some(&Seen::Absent)),
             );
         }
     }
@@ -179,14 +179,15 @@ impl Writer<'_> {
                 .map(|file| file.display().to_string())
         };
         match users {
-            None => self.remove(Layer::Made, &Seen::Absent),
+            // As on an API server its end is told: a guest may wait for it.
+            None => self.remove(Layer::Made, None),
             Some(file) if self.shared.own.is_some() => {
                 Err(self.failed(format!("it is defined in {file}, a file of the user")))
             }
             Some(_) => {
                 let mut store = self.shared.store_mut();
                 let news = store.hide(self.target);
-                self.tell(&store, news, &Seen::Absent);
+                self.tell(&store, news, Some(&Seen::Absent));
                 Ok(())
             }
         }
@@ -217,12 +218,12 @@ impl Writer<'_> {
         };
         let mut store = self.shared.store_mut();
         let news = store.change([(place, Edit::Put(print, content))]);
-        self.tell(&store, news, expected);
+        self.tell(&store, news, Some(expected));
         Ok(())
     }
 
     /// Removes one own file and updates the state.
-    fn remove(&self, layer: Layer, expected: &Seen) -> Result<(), WriteFailure> {
+    fn remove(&self, layer: Layer, expected: Option<&Seen>) -> Result<(), WriteFailure> {
         if let Some(own) = &self.shared.own {
             own.remove(&own_file(layer, self.file))
                 .map_err(|cause| self.failed(cause))?;
@@ -233,9 +234,9 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Notifies listeners of a write, without the object itself if it is as the writer expects.
-    fn tell(&self, store: &super::store::Store, mut news: Vec<News>, expected: &Seen) {
-        if store.seen(self.target) == *expected {
+    /// Notifies listeners of a write, without the object itself if it is as the writer expects it.
+    fn tell(&self, store: &super::store::Store, mut news: Vec<News>, expected: Option<&Seen>) {
+        if expected.is_some_and(|expected| store.seen(self.target) == *expected) {
             news.retain(
                 |news| !matches!(news, News::Object(reference) if **reference == *self.target),
             );

@@ -72,7 +72,7 @@ impl Writer<'_> {
             return Ok((body, seen));
         }
         if patch.fields.is_empty() {
-            self.remove(Layer::Patch, &seen)?;
+            self.remove(Layer::Patch, Some(&seen))?;
         } else {
             let file = self.written(|| patch.file(self.target));
             let content = Content::Patch(Arc::new(self.target.clone()), patch);

@@ -1,0 +1,76 @@
+//! What is known of the works of a cluster, of its namespace, and of what gives its work agent its rights.
+
+use crate::decide::{BINDING, Decided, NAMESPACED, WORKS};
+use crate::objects::LABEL;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use transom_guest::Problem;
+use transom_guest::objects::{Input, Value, found};
+
+/// What was found.
+pub(crate) struct Known {
+    /// Whether there may be works: also while that is not known.
+    pub(crate) works: bool,
+    /// The namespace, if it is there.
+    pub(crate) namespace: Option<There>,
+    /// The binding of the work agent, if it is there.
+    pub(crate) binding: Option<There>,
+}
+
+/// An object that is there.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct There {
+    metadata: Metadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Metadata {
+    labels: BTreeMap<String, String>,
+    deletion_timestamp: Option<String>,
+}
+
+impl There {
+    /// Whether it is being deleted.
+    pub(crate) fn leaves(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether it bears the name of this cluster.
+    pub(crate) fn names(&self, cluster: &str) -> bool {
+        let name = self.metadata.labels.get(LABEL);
+        name.is_some_and(|name| name == cluster)
+    }
+}
+
+impl Known {
+    pub(crate) fn of(inputs: &[Input]) -> Result<Self, Problem> {
+        Ok(Self {
+            // Works that are being deleted count as well: the work agent has to clean up what they made.
+            works: !matches!(found(inputs, WORKS), Value::Count(0)),
+            namespace: found(inputs, NAMESPACED).read()?,
+            binding: found(inputs, BINDING).read()?,
+        })
+    }
+
+    /// Whether the binding of the work agent is being deleted.
+    pub(crate) fn binding_leaves(&self) -> bool {
+        self.binding.as_ref().is_some_and(There::leaves)
+    }
+
+    /// Whether the works decide what becomes of that binding: it is being deleted with its namespace, where none can be made
+    /// in its place.
+    pub(crate) fn leaves_with_namespace(&self) -> bool {
+        self.binding_leaves() && self.namespace.as_ref().is_some_and(There::leaves)
+    }
+
+    /// Whether the binding is being deleted and holds on to nothing: it is released, and made anew where it is wanted.
+    pub(crate) fn may_go(&self, decided: Decided) -> bool {
+        let needed = match decided {
+            Decided::Accepted => self.leaves_with_namespace() && self.works,
+            _ => self.works,
+        };
+        self.binding_leaves() && !needed
+    }
+}
