@@ -5,6 +5,7 @@ use crate::gone;
 use crate::reasons::{NOTHING, REMAINING};
 use crate::settings::{Kind, Settings};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use transom_guest::objects::{
     Answer, Condition, Desired, Input, Member, Need, Requirement, Value, found,
@@ -34,6 +35,7 @@ struct Fields {
 struct Metadata {
     annotations: BTreeMap<String, String>,
     deletion_timestamp: Option<String>,
+    finalizers: Vec<IgnoredAny>,
 }
 
 /// An object that is left.
@@ -42,6 +44,8 @@ struct Left {
     priority: u32,
     /// Whether it is being deleted already.
     goes: bool,
+    /// Whether it has a finalizer.
+    held: bool,
 }
 
 impl Left {
@@ -56,6 +60,7 @@ impl Left {
             },
             priority: priority.filter(|one| *one <= 100).unwrap_or(0),
             goes: fields.metadata.deletion_timestamp.is_some(),
+            held: !fields.metadata.finalizers.is_empty(),
         })
     }
 }
@@ -97,9 +102,9 @@ impl<'a> Remaining<'a> {
 
     /// As Open Cluster Management says it, misspelling included: tools compare the text.
     fn message(&self) -> String {
-        let going = self.all.iter().filter(|one| one.goes).count();
+        let held = self.all.iter().filter(|one| one.held).count();
         format!(
-            "The resource {} is remaning, the remaining count is {}, the finalizer pending count is {going}",
+            "The resource {} is remaning, the remaining count is {}, the finalizer pending count is {held}",
             self.kind.resource,
             self.all.len()
         )

@@ -26,8 +26,17 @@ const fn read(object: ObjectPattern) -> Read {
         fields: &[
             r#"metadata.annotations["open-cluster-management.io/cleanup-priority"]"#,
             "metadata.deletionTimestamp",
+            "metadata.finalizers",
         ],
         changes: &[],
+    }
+}
+
+/// A cluster with more than these would stay for ever: nothing is removed before all are known.
+const fn all(role: &'static str, object: ObjectPattern, why: &'static str) -> ReadGrant {
+    ReadGrant {
+        every: Some((10_000, 4 << 20)),
+        ..ReadGrant::every(role, object, why)
     }
 }
 
@@ -48,8 +57,8 @@ pub(crate) const READS: [Read; 4] = [
 /// What it asks for.
 pub(crate) const GRANT: Grant = Grant {
     read: &[
-        ReadGrant::every("managedclusteraddons", ADDONS, "The add-ons that are left."),
-        ReadGrant::every("manifestworks", WORKS, "The works that are left."),
+        all("managedclusteraddons", ADDONS, "The add-ons that are left."),
+        all("manifestworks", WORKS, "The works that are left."),
     ],
     write: &[
         WriteGrant::conditions(&[decide::DELETING], "Says what is left."),
