@@ -140,7 +140,8 @@ pub(crate) fn reconcile(
 ) -> Result<Answer, Problem> {
     let (cluster, addons): (Read, _) = (primary.read()?, addons(inputs)?);
     let mut answer = Answer::default();
-    if context.settings.labels && !primary.deleting {
+    let is_known = cluster.condition(CLUSTER_AVAILABLE).is_some();
+    if context.settings.labels && !primary.deleting && is_known {
         let labels = labels(&cluster, &addons);
         let content = json!({"metadata": {"labels": labels}});
         answer
@@ -177,18 +178,11 @@ fn labels(cluster: &Read, addons: &[AddOn]) -> Map<String, Json> {
             continue;
         }
         let available = addon.read.condition(AVAILABLE);
-        let value = match (cluster.unreachable(), available) {
-            (Some(_), _) => "unreachable",
-            // Nobody knows yet: the label stays as it is.
-            (None, None) => {
-                labels.remove(&key);
-                continue;
-            }
-            (None, Some(one)) => match one.status.as_str() {
-                "True" => "available",
-                "False" => "unhealthy",
-                _ => "unreachable",
-            },
+        let said = available.filter(|_| cluster.unreachable().is_none());
+        let value = match said.map(|one| one.status.as_str()) {
+            Some("True") => "available",
+            Some("False") => "unhealthy",
+            _ => "unreachable",
         };
         labels.insert(key, value.into());
     }
