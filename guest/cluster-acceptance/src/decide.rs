@@ -11,22 +11,25 @@ use transom_guest::{Context, Failure, Primary};
 /// The annotation that an automatic acceptance leaves, as Open Cluster Management's own: whoever finds it, with any
 /// value, does not accept the cluster again.
 const ACCEPTED_ON: &str = "open-cluster-management.io/automatically-accepted-on";
+/// The condition that tells that somebody decided about the cluster.
+const DECIDED: &str = "HubAcceptedManagedCluster";
 /// The annotation that says which program made a ManagedCluster.
 const CREATED_VIA: &str = "open-cluster-management/created-via";
 
 impl Objects for ClusterAcceptance {
-    /// Accepts a cluster that a rule names and that was not accepted automatically before.
+    /// Accepts a cluster that a rule names, that was not accepted automatically before, and that nobody denied.
     fn reconcile(
         context: &Context<Settings>,
         primary: &Primary,
         _: Vec<Input>,
     ) -> Result<Answer, Failure> {
-        let ManagedCluster { metadata, .. } = primary.read()?;
-        let known = metadata.annotations.contains_key(ACCEPTED_ON);
+        let cluster: ManagedCluster = primary.read()?;
+        let metadata = &cluster.metadata;
+        let known = metadata.annotations.contains_key(ACCEPTED_ON) || is_denied(&cluster);
         let mut rules = context.settings.rules.iter();
         let accepted = !primary.deleting
             && !known
-            && rules.any(|rule| fits(rule, &primary.reference.name, &metadata));
+            && rules.any(|rule| fits(rule, &primary.reference.name, metadata));
         let apply = accepted.then(|| {
             let content = json!({
                 "metadata": {"annotations": {(ACCEPTED_ON): format_rfc3339(context.now_seconds)}},
@@ -39,6 +42,11 @@ impl Objects for ClusterAcceptance {
             ..Answer::default()
         })
     }
+}
+
+/// Whether somebody decided about a cluster and does not accept it: nobody gives one the condition before it is accepted.
+fn is_denied(cluster: &ManagedCluster) -> bool {
+    cluster.condition(DECIDED).is_some() && cluster.spec.hub_accepts_client != Some(true)
 }
 
 /// Whether a cluster has a name, a creator and every label that a rule wants; what a rule leaves out fits every cluster.

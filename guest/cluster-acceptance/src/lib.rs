@@ -20,6 +20,8 @@ impl Guest for ClusterAcceptance {
             "metadata.labels",
             r#"metadata.annotations["open-cluster-management.io/automatically-accepted-on"]"#,
             r#"metadata.annotations["open-cluster-management/created-via"]"#,
+            "spec.hubAcceptsClient",
+            "status.conditions[HubAcceptedManagedCluster]",
         ])],
         reasons: &[],
         settings_schema: include_str!("../settings.schema.json"),
