@@ -107,6 +107,13 @@ fn name(context: &Context<Settings>, primary: &Primary) -> Result<String, Proble
     }
 }
 
+/// Whether the HostedCluster was imported from here, as its note says.
+fn is_imported(primary: &Primary) -> Result<bool, Problem> {
+    let read: There = primary.read()?;
+    let noted = read.metadata.annotations.get(IMPORTED);
+    Ok(noted.is_some_and(|name| is_label(name)))
+}
+
 /// Whether all HostedClusters were read that stay.
 fn are_read(inputs: &[Input]) -> bool {
     matches!(found(inputs, OTHERS), Value::Every(_))
@@ -251,7 +258,10 @@ fn answer(
     };
     let wait = waits(&reason, &klusterlet);
     let there = found(inputs, CLUSTER).read::<There>()?.map(|_| cluster);
-    let taken = (is_stuck && settings.take_finalizers).then_some(klusterlet);
+    // Without a ManagedCluster only the note tells that the Klusterlet is not that of another hub.
+    let is_known_ours = there.is_some() || is_imported(primary)?;
+    let taken = is_stuck && settings.take_finalizers && is_known_ours;
+    let taken = taken.then_some(klusterlet);
     Ok(Answer {
         remove: there
             .into_iter()
