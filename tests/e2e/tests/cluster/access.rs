@@ -14,18 +14,18 @@ use transom_test_cluster::{Line, Mark, Proxy, wait};
 pub(crate) const PREFIX: &str = "open-cluster-management:managedcluster:";
 /// What the names of the clusters begin with.
 pub(crate) const CLUSTERS: &str = "registered-";
-const RBAC: &str = "rbac.authorization.k8s.io/v1";
-const ROLE: (&str, &str) = (RBAC, "ClusterRole");
-const BINDING: (&str, &str) = (RBAC, "RoleBinding");
+pub(crate) const RBAC: &str = "rbac.authorization.k8s.io/v1";
+pub(crate) const ROLE: (&str, &str) = (RBAC, "ClusterRole");
+pub(crate) const BINDING: (&str, &str) = (RBAC, "RoleBinding");
 const WORK: (&str, &str) = ("work.open-cluster-management.io/v1", "ManifestWork");
-const WORKS: &str = "manifestworks.work.open-cluster-management.io";
+pub(crate) const WORKS: &str = "manifestworks.work.open-cluster-management.io";
 
-async fn accept(stage: &Stage, name: &str, accepts: bool) -> Result<()> {
+pub(crate) async fn accept(stage: &Stage, name: &str, accepts: bool) -> Result<()> {
     let body = json!({"spec": {"hubAcceptsClient": accepts}});
     stage.patch(MANAGED, None, name, body).await
 }
 
-fn decided(accepted: bool) -> Value {
+pub(crate) fn decided(accepted: bool) -> Value {
     let (status, word) = match accepted {
         true => ("True", "Accepted"),
         false => ("False", "Denied"),
@@ -162,7 +162,7 @@ fn agents_get_rights_with_the_acceptance_and_lose_them_with_a_denial() -> Result
 }
 
 /// A cluster that nobody has decided about.
-async fn undecided(stage: &Stage, name: &str) -> Result<()> {
+pub(crate) async fn undecided(stage: &Stage, name: &str) -> Result<()> {
     stage.managed(name).await?;
     let none = json!({"conditions": []});
     stage.put_status(MANAGED, None, name, &none).await?;

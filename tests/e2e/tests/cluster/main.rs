@@ -66,6 +66,7 @@ mod status;
 mod succession;
 mod suspended;
 mod taint_times;
+mod taking_over;
 mod together;
 mod traced;
 mod unharmed;
