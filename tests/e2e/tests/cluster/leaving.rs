@@ -410,7 +410,7 @@ fn add_ons_and_works_go_in_their_order_and_the_cluster_last() -> Result<()> {
         )?;
         ensure!(!goes(&stage.objects().get(WORK, (here, "first")).await?));
         hold(stage, ADDON, addon, &Value::Null).await?;
-        wait_for_condition(stage, MANAGED, name, &left("manifestworks", 2, 1)).await?;
+        wait_for_condition(stage, MANAGED, name, &left("manifestworks", 2, 2)).await?;
         stage
             .objects()
             .wait_for(WORK, (here, "first"), goes)
