@@ -132,6 +132,12 @@ impl Kept {
         })
     }
 
+    /// Whether the component with a digest was loaded and is still there; it may be damaged.
+    pub(super) fn has_digest(&self, digest: &str) -> bool {
+        let folder = self.components.as_ref();
+        folder.is_some_and(|folder| folder.has(&name(digest)))
+    }
+
     /// The component with a digest that was loaded, and what verified it. Reads files.
     pub(super) fn by_digest(&self, digest: &str) -> Option<Held> {
         let (name, folder) = (name(digest), self.components.as_ref()?);

@@ -51,6 +51,8 @@ pub(super) struct Job {
     pub(super) history: Option<History>,
     /// Whether they are still to be read.
     pub(super) recalls: bool,
+    /// What lies where their components were loaded from, if these were not kept.
+    pub(super) earlier: Option<Gathered>,
 }
 
 impl Job {

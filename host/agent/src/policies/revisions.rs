@@ -12,6 +12,7 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::KnownReason;
 use transom_api::labels::{MANAGED_BY, MANAGER, POLICY};
+use transom_api::policy::GuestSpec;
 use transom_artifacts::{Gathered, Location, Unread};
 use transom_cluster::{Cluster, ReadFailure};
 use transom_core::catalogue::Refusal;
@@ -216,8 +217,40 @@ fn plan_of(policy: &str, steps: Vec<Step>) -> Plan {
     }
 }
 
-/// Loads the revision that was active when the agent ended. Its components come from the binary or from what was kept of
-/// earlier loads, each with the digest that it had. `newest` is the newest manifest, if it is valid.
+/// The components of a kept revision that were not kept, where they were loaded from, each with the digest that it had.
+pub(super) fn unkept(
+    components: &Components,
+    wanted: &Wanted,
+    record: &Record,
+) -> BTreeMap<Location, String> {
+    let Ok(policy) = record.policy() else {
+        return BTreeMap::new();
+    };
+    let guests = guests(&policy, record);
+    let unkept = guests.filter(|(_, digest)| !components.kept().has_digest(digest));
+    let at = unkept.filter_map(|(spec, digest)| {
+        let at = Location::parse(&spec.component, &wanted.base).ok()?;
+        Some((at, digest.clone()))
+    });
+    at.filter(|(at, _)| !matches!(at, Location::Builtin(_)))
+        .collect()
+}
+
+/// The guests of a kept revision, each with its digest.
+fn guests<'a>(
+    policy: &'a Policy,
+    record: &'a Record,
+) -> impl Iterator<Item = (&'a GuestSpec, &'a String)> {
+    let both = [
+        (Some(&policy.decide), Some(&record.decide)),
+        (policy.trigger.as_ref(), record.trigger.as_ref()),
+    ];
+    both.into_iter()
+        .filter_map(|(spec, digest)| spec.zip(digest))
+}
+
+/// Loads the revision that was active when the agent ended. Its components come from the binary, from what was kept of
+/// earlier loads, or from where they lay, each with the digest that it had. `newest` is the newest manifest, if it is valid.
 ///
 /// # Errors
 /// When a component is not there any more, or the revision may not be loaded any more.
@@ -235,27 +268,30 @@ pub(super) fn restore(
         objects: read.objects.clone(),
         ..Gathered::default()
     };
-    let guests = [
-        (Some(&policy.decide), Some(&record.decide)),
-        (policy.trigger.as_ref(), record.trigger.as_ref()),
-    ];
-    for (spec, digest) in guests
-        .into_iter()
-        .filter_map(|(spec, digest)| spec.zip(digest))
-    {
+    for (spec, digest) in guests(&policy, record) {
         let location = Location::parse(&spec.component, &wanted.base);
         let location = location.map_err(|why| refused(&why))?;
         // The agent has only its own builtin components; if one is another by now, so is the revision.
         if matches!(location, Location::Builtin(_)) {
             continue;
         }
-        let held = components.kept().by_digest(digest).ok_or_else(|| {
+        if let Some(held) = components.kept().by_digest(digest) {
+            gathered.kept.insert(location, held);
+            continue;
+        }
+        let lies_there = location.fetch(Some(digest), read);
+        lies_there.map_err(|error| {
             let component = &spec.component;
             refused(&format_args!(
-                "the component {component} with the digest {digest} is gone"
+                "the component {component} with the digest {digest} is gone: {error}"
             ))
         })?;
-        gathered.kept.insert(location, held);
+        if let Some((image, pulled)) = location
+            .image()
+            .zip(location.image().and_then(|image| read.images.get(image)))
+        {
+            gathered.images.insert(image.clone(), pulled.clone());
+        }
     }
     let inputs = load::Inputs {
         sources: components.sources(),

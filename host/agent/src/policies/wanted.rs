@@ -58,6 +58,18 @@ impl Wanted {
         })
     }
 
+    /// What is read to restore an earlier revision with these components, which lie where they were loaded from, each with
+    /// its digest.
+    pub(super) fn of_earlier(&self, components: BTreeMap<Location, String>) -> Self {
+        let places = components.keys().cloned();
+        Self {
+            companions: companions(self.verify.as_ref(), places.clone(), &self.base),
+            components: places.collect(),
+            digests: components,
+            ..self.clone()
+        }
+    }
+
     /// Everything that is read.
     pub(super) fn all(&self) -> impl Iterator<Item = &Location> {
         self.components.iter().chain(&self.companions)

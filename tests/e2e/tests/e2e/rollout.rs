@@ -339,6 +339,30 @@ fn a_revision_that_fails_once_it_is_active_is_taken_back_and_barred() -> Result<
     Ok(())
 }
 
+/// The folder of what was loaded goes with a pod.
+#[test]
+fn what_was_active_is_loaded_from_where_it_lies_when_nothing_was_kept() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    wait_for_taints(&stage, "a", 1)?;
+    let first = revision(&stage)?;
+    let second = stage.policies.join(POLICY).join("second.wasm");
+    put(&second, &failing()?)?;
+    let preview = "spec:\n  rollout: {mode: Preview}\n";
+    let component = ("builtin:taints", "second.wasm");
+    stage.put_policy(POLICY, &[component, ("spec:\n", preview)])?;
+    wait_for(&stage, "/candidate/reason", "ApprovalRequired")?;
+    agent.stop()?;
+    fs::remove_dir_all(stage.path("cache"))?;
+    fs::remove_file(stage.policy_status(POLICY))?;
+    let agent = watch(&stage, "log-2")?;
+    wait_for(&stage, "/candidate/reason", "ApprovalRequired")?;
+    ensure!(status(&stage, "/revision/id").as_ref() == Some(&first));
+    put_cluster(&stage, "d")?;
+    wait_for_taints(&stage, "d", 1)?;
+    agent.stop().map(drop)
+}
+
 /// Stops the agent, makes the manifest invalid, and starts the agent anew without what it showed before.
 fn restart_with(stage: &Stage, agent: Agent, more: &str) -> Result<Agent> {
     agent.stop()?;

@@ -5,6 +5,8 @@ use super::{Done, Job, Ran};
 use crate::policies::cases::Passed;
 use crate::policies::components::{self, Components};
 use crate::policies::load::{self, Loaded, Unloaded};
+use crate::policies::revisions;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use transom_api::KnownReason;
@@ -26,8 +28,34 @@ pub(super) async fn read(components: Components, mut job: Job) -> Ran {
             // Without the history it is not known what may be active.
             Err(unread) => return unrecalled(job, Refusal::new(unread.reason, unread.message)),
         }
+        read_earlier(&components, &mut job).await;
     }
     Ran::Again(Box::new(job))
+}
+
+/// Reads the components of the revisions that are to be restored from where they lie, if they were not kept: the folder for
+/// that may be gone with an earlier pod.
+async fn read_earlier(components: &Components, job: &mut Job) {
+    let history = job.history.as_ref();
+    let records = history.into_iter().flat_map(|history| {
+        let active = history.active();
+        let watched = active.is_some_and(|active| active.probation.is_some());
+        active
+            .into_iter()
+            .chain(history.previous().filter(|_| watched))
+    });
+    let unkept = records.flat_map(|record| revisions::unkept(components, &job.wanted, record));
+    let unkept: BTreeMap<_, _> = unkept.collect();
+    if unkept.is_empty() {
+        return;
+    }
+    job.earlier = components
+        .read(&job.wanted.of_earlier(unkept), job.pulls)
+        .await;
+    if job.earlier.is_none() {
+        // Queued once more, as one that asks registries.
+        (job.gathered, job.recalls, job.pulls) = (None, true, true);
+    }
 }
 
 /// A policy whose history cannot be read, or not be restored now: it is loaded again later.
@@ -70,8 +98,9 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
         return again(job);
     };
     // What lies in a cluster is read again: it may be long until its turn.
-    let earlier = restored(engine, components, &job, &gathered, &result)
-        .and_then(|restored| Ok((restored, before(engine, components, &job, &gathered)?)));
+    let read = job.earlier.as_ref().unwrap_or(&gathered);
+    let earlier = restored(engine, components, &job, read, &result)
+        .and_then(|restored| Ok((restored, before(engine, components, &job, read)?)));
     let (restored, before) = match earlier {
         Ok(earlier) => earlier,
         Err(Unloaded::Slow) => return again(job),
@@ -207,6 +236,7 @@ mod tests {
             pulls: false,
             history: Some(history),
             recalls: false,
+            earlier: None,
         };
         let Ran::Done(done) = run(&busy.unwrap(), &Components::new(&sources), job) else {
             panic!("it waits");

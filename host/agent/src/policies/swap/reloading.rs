@@ -66,6 +66,7 @@ impl Swap {
             pulls: false,
             history: None,
             recalls: false,
+            earlier: None,
         });
         self.active.loading(self.loads.count());
     }
