@@ -11,8 +11,15 @@ use transom_test_cluster::wait;
 /// The annotation of a cluster that was accepted by a rule.
 const ACCEPTED_ON: &str = "open-cluster-management.io/automatically-accepted-on";
 
-/// A ManagedCluster in this environment that nobody accepted.
+/// A ManagedCluster in this environment about which nobody decided.
 async fn cluster(stage: &Stage, name: &str, env: &str) -> Result<()> {
+    denied(stage, name, env).await?;
+    let none = json!({"conditions": []});
+    stage.put_status(MANAGED, None, name, &none).await
+}
+
+/// One that a person accepted and denied: it has the condition of that.
+async fn denied(stage: &Stage, name: &str, env: &str) -> Result<()> {
     stage.managed(name).await?;
     let body = json!({"metadata": {"labels": {"env": env}}, "spec": {"hubAcceptsClient": false}});
     stage.patch(MANAGED, None, name, body).await
@@ -49,16 +56,19 @@ fn clusters_are_accepted_by_rule_once_and_a_denial_stands() -> Result<()> {
         cluster(stage, "edge-1", "test").await?;
         cluster(stage, "edge-2", "prod").await?;
         cluster(stage, "core-1", "test").await?;
+        denied(stage, "edge-3", "test").await?;
         let mark = stage.mark()?;
         let agent = stage.start_agent(&words)?;
         let accepted = wait_for(stage, "edge-1", true, true).await?;
         agent.wait_for("ManagedCluster edge-2", "Applied InSync")?;
         agent.wait_for("ManagedCluster core-1", "Applied InSync")?;
+        agent.wait_for("ManagedCluster edge-3", "Applied InSync")?;
         // A label comes later.
         let label = json!({"metadata": {"labels": {"env": "test"}}});
         stage.patch(MANAGED, None, "edge-2", label).await?;
         wait_for(stage, "edge-2", true, true).await?;
         wait_for(stage, "core-1", false, false).await?;
+        wait_for(stage, "edge-3", false, false).await?;
         // A person denies the first one. The change of the third one is judged after that.
         let denied = json!({"spec": {"hubAcceptsClient": false}});
         stage.patch(MANAGED, None, "edge-1", denied).await?;
