@@ -336,6 +336,7 @@ pub fn is_unwritten(failure: &WriteFailure) -> bool {
             | R::WriteInvalid
             | R::AdmissionRefused
             | R::QuotaExceeded
+            | R::TargetNamespaceMissing
             | R::KindMissing
             | R::NotLeading
             | R::ReadOnly

@@ -272,6 +272,8 @@ words! {
     WriteInvalid, Invalid: "The API server rejected the object as invalid.", "Fix the field named in the message.";
     TargetImmutable, Invalid: "The target is an immutable Secret and differs from the desired state.",
         "Delete the target, so that it is recreated.";
+    TargetNamespaceMissing, Missing: "The namespace of the object to write is not there.",
+        "Create the namespace named in the message, or find out why nobody makes it. The agent tries again.";
     QuotaExceeded, Missing: "A quota of the namespace leaves no room for the object.",
         "Raise the quota named in the message.";
     AdmissionRefused, Missing: "An admission webhook or policy of the cluster rejected the write.",

@@ -46,12 +46,12 @@ async fn names_missing_permissions_namespaces_and_kinds() -> Result<()> {
     let failure = scene
         .refused(
             &create(&secret_ref("never-was", "s"), CANARY),
-            KnownReason::WriteConflict,
+            KnownReason::TargetNamespaceMissing,
         )
         .await;
     assert_eq!(
         failure.message,
-        "failed to create Secret never-was/s: its namespace no longer exists"
+        "failed to create Secret never-was/s: its namespace does not exist"
     );
     let unknown = ObjectRef::local("example.org/v1", "Unknown", None, "u");
     let failure = scene
@@ -80,7 +80,7 @@ async fn names_missing_permissions_namespaces_and_kinds() -> Result<()> {
     wait::until("the namespace to be gone", DEADLINE, async || {
         let result = scene.agent.writer().perform(POLICY, &step).await;
         let failure = result.expect_err("a write into a namespace that is gone");
-        Ok((failure.reason == KnownReason::WriteConflict).then_some(()))
+        Ok((failure.reason == KnownReason::TargetNamespaceMissing).then_some(()))
     })
     .await
 }

@@ -85,7 +85,8 @@ fn classify(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Classifie
             R::WriteForbidden,
             "the API server does not accept the agent's credential",
         ),
-        404 if of_namespace(status) => (R::WriteConflict, "its namespace no longer exists"),
+        // Nothing changed since the read: only a namespace that somebody creates ends this.
+        404 if of_namespace(status) => (R::TargetNamespaceMissing, "its namespace does not exist"),
         404 => (R::WriteConflict, "it no longer exists"),
         409 if kind == WriteKind::Create => (R::WriteConflict, "it already exists"),
         409 => (R::WriteConflict, "it changed since it was read"),
@@ -307,7 +308,7 @@ mod tests {
         let answers = [
             (409, "", secret(), R::WriteConflict),
             (404, "", secret(), R::WriteConflict),
-            (404, "", namespace, R::WriteConflict),
+            (404, "", namespace, R::TargetNamespaceMissing),
             (404, unknown, json!({}), R::KindMissing),
             (413, "", json!({}), R::ObjectTooLarge),
             (
