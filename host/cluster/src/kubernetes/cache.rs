@@ -154,9 +154,9 @@ impl Cache {
         match covering.next() {
             Some(watched) if watched.is_missing() => Ok(()),
             Some(watched) => match &watched.failure {
-                Some(fault) => failed(fault.reason, &fault.message),
-                None if watched.synced => Ok(()),
-                None => failed(
+                Some(fault) if !watched.answered => failed(fault.reason, &fault.message),
+                _ if watched.synced => Ok(()),
+                _ => failed(
                     KnownReason::ServerUnavailable,
                     "the list is not complete yet",
                 ),

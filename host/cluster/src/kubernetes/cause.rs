@@ -5,6 +5,7 @@ use super::connect::plugin::PluginError;
 use super::decode::Malformed;
 use super::store::Fault;
 use kube::core::Status;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -244,51 +245,55 @@ fn told(error: &io::Error) -> String {
 
 /// A stream that ended sooner did no useful work.
 pub(super) const SHORT: Duration = Duration::from_secs(1);
+/// The longest wait of the back-off, in milliseconds.
+const LONGEST_MS: u64 = 30_000;
+/// The same. A stream that delivers events for longer works.
+pub(super) const LONGEST: Duration = Duration::from_millis(LONGEST_MS);
 /// How many failures of a stream in a row are not reported.
 const UNTOLD: u32 = 3;
 /// The longest wait that an API server may ask for.
 const ASKED: Duration = Duration::from_secs(60);
 
 /// The back-off of a watch, by its failures in a row: at most 30 s, or up to 60 s if the API server asks for it.
+/// Counts each reason for itself: a new one begins with a short wait, and reasons that alternate still back off.
 #[derive(Default)]
 pub(super) struct Backoff {
-    failures: u32,
-    last: Option<KnownReason>,
+    failures: BTreeMap<KnownReason, u32>,
     random: RandomState,
 }
 
 impl Backoff {
     /// A request succeeded.
     pub(super) fn reset(&mut self) {
-        *self = Self {
-            random: self.random.clone(),
-            ..Self::default()
-        };
+        self.failures.clear();
+    }
+
+    /// Failures in a row, for whatever reasons.
+    fn in_a_row(&self) -> u32 {
+        self.failures.values().copied().fold(0, u32::saturating_add)
     }
 
     /// Whether a failure is reported. A broken stream is retried first. So is a request for which the server names a
     /// wait: it may be setting up a kind that was just installed.
     pub(super) fn tells(&self, cause: &Cause) -> bool {
         let first = cause.wait.is_some() || cause.next != Next::Again;
-        !first || self.failures > UNTOLD
+        !first || self.in_a_row() > UNTOLD
     }
 
     /// How long to wait after one more failure: shorter for an unavailable server, longer for missing rights and kinds.
     pub(super) fn wait(&mut self, cause: &Cause) -> Duration {
-        if self.last != Some(cause.reason) {
-            self.failures = 0;
-            self.last = Some(cause.reason);
-        }
+        let is_first = self.failures.is_empty();
+        let failures = self.failures.entry(cause.reason).or_default();
         let (first, longest) = match cause.reason {
             KnownReason::ServerUnavailable => (200, 5_000),
-            _ => (1_000, 30_000),
+            _ => (1_000, LONGEST_MS),
         };
-        let seed = self.random.hash_one(self.failures);
+        let seed = self.random.hash_one(*failures);
         let wait = match cause.next {
-            Next::Resume | Next::Silent | Next::Relist if self.failures == 0 => 0,
-            _ => doubled_ms(first, longest, self.failures, seed),
+            Next::Resume | Next::Silent | Next::Relist if is_first => 0,
+            _ => doubled_ms(first, longest, *failures, seed),
         };
-        self.failures = self.failures.saturating_add(1);
+        *failures = failures.saturating_add(1);
         Duration::from_millis(wait).max(cause.wait.unwrap_or_default().min(ASKED))
     }
 }
@@ -375,7 +380,23 @@ mod tests {
     }
 
     #[test]
-    fn another_failure_resets_the_wait_and_the_server_may_ask_for_more() {
+    fn reasons_that_alternate_back_off_and_are_reported() {
+        let mut backoff = Backoff::default();
+        let causes = [Cause::malformed(), Cause::restored()];
+        let waits: Vec<Duration> = (0..20)
+            .map(|turn| backoff.wait(&causes[turn % 2]))
+            .collect();
+        assert_eq!(waits[0], Duration::ZERO);
+        assert!(waits[1..].iter().all(|wait| !wait.is_zero()), "{waits:?}");
+        assert!(
+            waits[18] >= LONGEST * 3 / 4 && waits[19] >= Duration::from_millis(3_750),
+            "{waits:?}"
+        );
+        assert!(causes.iter().all(|cause| backoff.tells(cause)));
+    }
+
+    #[test]
+    fn another_failure_begins_with_a_short_wait_and_the_server_may_ask_for_more() {
         let mut backoff = Backoff::default();
         let away = Cause::new(KnownReason::ServerUnavailable, "");
         for _ in 0..9 {
@@ -388,7 +409,7 @@ mod tests {
         };
         assert_eq!(backoff.wait(&asked), Duration::from_secs(9));
         assert!(
-            !backoff.tells(&asked),
+            !Backoff::default().tells(&asked),
             "a kind whose CRD was just installed is asked for again first"
         );
     }

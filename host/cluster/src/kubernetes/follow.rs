@@ -1,7 +1,7 @@
 //! Follows one watch while it is wanted: lists, takes event by event, and resumes or relists after a failure.
 //! A failed request removes no object from the cache.
 
-use super::cause::{Backoff, Cause, Next, SHORT, watch_seconds};
+use super::cause::{Backoff, Cause, LONGEST, Next, SHORT, watch_seconds};
 use super::counts::{Purpose, Verb};
 use super::decode::{self, Identity, Line, Page};
 use super::shared::Shared;
@@ -11,7 +11,7 @@ use futures::io::AsyncBufRead;
 use kube::api::{ListParams, WatchParams};
 use kube::core::Status;
 use std::sync::Arc;
-use std::time::Instant;
+use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_core::watches::{Keep, Scope};
 
@@ -39,8 +39,31 @@ struct Progress {
     since: Option<Instant>,
     /// Whether the stream of this turn delivered an event.
     heard: bool,
-    /// Objects per page, after a page of `PAGE` objects was too large or too slow.
+    /// Objects per page of the next list, after pages of the last one were too large or too slow.
     page: Option<u32>,
+    /// Whether the stream of this turn was found to work.
+    proved: bool,
+}
+
+impl Progress {
+    /// Why a turn failed; `None` if the API server ended its watch in order, as it ends every watch after its timeout.
+    fn failure(&self, ended: Result<(), Cause>) -> Option<Cause> {
+        let lasted = |since: Instant| self.heard || since.elapsed() > SHORT;
+        match ended {
+            Ok(()) if self.since.is_some_and(lasted) => None,
+            Ok(()) => {
+                let why = "the API server closed the watch immediately";
+                Some(Cause::new(KnownReason::ServerUnavailable, why).cut())
+            }
+            Err(cause) => Some(cause),
+        }
+    }
+
+    /// Whether the stream of this turn delivered events for longer than the longest back-off.
+    fn works(&self) -> bool {
+        self.since
+            .is_some_and(|since| self.heard && since.elapsed() > LONGEST)
+    }
 }
 
 impl Follow {
@@ -51,27 +74,19 @@ impl Follow {
         self.shared.reached(self.number).await;
         loop {
             let before = progress.position.clone();
-            (progress.since, progress.heard) = (None, false);
+            (progress.since, progress.heard, progress.proved) = (None, false, false);
             let ended = self.turn(&mut progress).await;
-            let told = progress.position != before;
-            let lasted = progress
-                .since
-                .is_some_and(|since| progress.heard || since.elapsed() > SHORT);
-            if lasted {
+            let Some(cause) = progress.failure(ended) else {
+                backoff.reset();
+                self.shared.proved(self.number);
+                continue;
+            };
+            // A stream that always ends silent or with gaps does not work, however long it lasts.
+            if progress.works() && !matches!(cause.next, Next::Silent | Next::Relist) {
                 backoff.reset();
             }
-            let cause = match ended {
-                // The API server ends every watch after its timeout.
-                Ok(()) if lasted => continue,
-                Ok(()) => Cause::new(
-                    KnownReason::ServerUnavailable,
-                    "the API server closed the watch immediately",
-                )
-                .cut(),
-                Err(cause) => cause,
-            };
             // A silent turn that did not advance the version: the server may not reach that version for a long time.
-            let stuck = cause.next == Next::Silent && !told;
+            let stuck = cause.next == Next::Silent && progress.position == before;
             if stuck || cause.next == Next::Relist || cause.reason == KnownReason::KindMissing {
                 progress.position = None;
             }
@@ -81,8 +96,9 @@ impl Follow {
                     .forget(&self.scope.api_version, &self.scope.kind);
             }
             let wait = backoff.wait(&cause);
+            let told = backoff.tells(&cause);
             self.shared
-                .stopped(self.number, &cause, backoff.tells(&cause));
+                .stopped(self.number, &cause, told, progress.since.is_some());
             tokio::time::sleep(wait).await;
         }
     }
@@ -149,12 +165,12 @@ impl Follow {
     }
 
     /// Lists page by page; returns the version of the list.
-    async fn list(&self, path: &str, page_size: &mut Option<u32>) -> Result<String, Cause> {
+    async fn list(&self, path: &str, next_size: &mut Option<u32>) -> Result<String, Cause> {
         let labels = self.labels();
         let mut params = ListParams {
             label_selector: labels,
             field_selector: self.fields(),
-            limit: Some(page_size.unwrap_or(PAGE)),
+            limit: Some(next_size.unwrap_or(PAGE)),
             ..ListParams::default()
         };
         self.shared.begin(self.number);
@@ -180,8 +196,7 @@ impl Follow {
                         .limit
                         .filter(|limit| *limit > 1)
                         .ok_or_else(|| later(unfit.cause()))?;
-                    *page_size = Some((limit / 8).max(1));
-                    params.limit = *page_size;
+                    params.limit = Some((limit / 8).max(1));
                     continue;
                 }
             };
@@ -193,6 +208,8 @@ impl Follow {
             if page.metadata.next.is_empty() {
                 let version = page.metadata.resource_version;
                 self.listed(&version)?;
+                // The server may have been slow for a while only: each list tries larger pages again.
+                *next_size = params.limit.map(|limit| (limit * 2).min(PAGE));
                 return Ok(version);
             }
             params.continue_token = Some(page.metadata.next);
@@ -209,6 +226,10 @@ impl Follow {
             let line: Line<'_> = serde_json::from_slice(line).map_err(|_| Cause::malformed())?;
             progress.position = Some(self.event(&line)?);
             progress.heard = true;
+            if !progress.proved && progress.works() {
+                progress.proved = true;
+                self.shared.proved(self.number);
+            }
         }
         Ok(())
     }
@@ -274,3 +295,6 @@ impl Follow {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,10 @@ pub(super) struct Watched {
     pub(super) failure: Option<Fault>,
     /// Whether `failure` only says that the API server has not answered since the start. Void once it has answered.
     pub(super) away: bool,
+    /// Whether `failure` stays until a stream works, because streams opened and then failed.
+    pub(super) in_doubt: bool,
+    /// Whether it was listed, or a stream was opened, since it ended last, while it is in doubt.
+    pub(super) answered: bool,
     /// How often it ended early.
     pub(super) restarts: u64,
     /// When the API server last sent something.
@@ -47,6 +51,8 @@ impl Watched {
             untold: Vec::new(),
             failure: None,
             away: false,
+            in_doubt: false,
+            answered: false,
             restarts: 0,
             last_word: Instant::now(),
         }

@@ -84,7 +84,7 @@ impl Shared {
     /// The list is complete, at a version.
     pub(super) fn listed(&self, number: u64, version: &str) {
         self.change(|cache| {
-            let mut news = cache.watch(number).map(cleared).unwrap_or_default();
+            let mut news = cache.watch(number).map(answered).unwrap_or_default();
             news.extend(cache.listed(number, version));
             news
         });
@@ -93,6 +93,11 @@ impl Shared {
 
     /// The API server opened the stream of a watch.
     pub(super) fn heard(&self, number: u64) {
+        self.with(number, answered);
+    }
+
+    /// The stream of a watch works.
+    pub(super) fn proved(&self, number: u64) {
         self.with(number, cleared);
     }
 
@@ -107,11 +112,13 @@ impl Shared {
         back
     }
 
-    /// A watch ended early; `told` if its failure is reported.
-    pub(super) fn stopped(&self, number: u64, cause: &Cause, told: bool) {
+    /// A watch ended early; `told` if its failure is reported, `opened` if its stream was open.
+    pub(super) fn stopped(&self, number: u64, cause: &Cause, told: bool, opened: bool) {
         self.with(number, |watched| {
             watched.restarts += 1;
+            watched.answered = false;
             if told {
+                watched.in_doubt = opened;
                 failed(watched, cause.reason, &cause.message)
             } else {
                 Vec::new()
@@ -206,9 +213,20 @@ fn failed(watched: &mut Watched, reason: KnownReason, message: &str) -> Vec<News
     }
 }
 
+/// The API server answered to a watch. That ends its failure, unless its streams open and then fail: they would clear the
+/// report with every attempt.
+fn answered(watched: &mut Watched) -> Vec<News> {
+    if watched.in_doubt {
+        (watched.last_word, watched.answered) = (Instant::now(), true);
+        return Vec::new();
+    }
+    cleared(watched)
+}
+
 /// Marks a watch as healthy; returns news if it had failed.
 fn cleared(watched: &mut Watched) -> Vec<News> {
     watched.last_word = Instant::now();
+    (watched.in_doubt, watched.answered) = (false, false);
     let failed = watched.failure.take().is_some();
     if failed {
         vec![about(watched)]

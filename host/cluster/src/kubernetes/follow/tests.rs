@@ -1,0 +1,199 @@
+//! Watches of a server that a test scripts, on a clock that jumps to what happens next.
+
+use super::*;
+use crate::kubernetes::resources::Resources;
+use http::{Request, Response};
+use http_body_util::Channel;
+use kube::Client;
+use kube::client::Body;
+use serde_json::json;
+use std::convert::Infallible;
+use std::sync::Mutex;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tower::service_fn;
+use transom_core::watches::Scope;
+
+/// What a server sends: pauses and texts, then the end of the body.
+type Script = Vec<(u64, String)>;
+
+const HOUR: u64 = 3_600;
+
+/// A server of ConfigMaps, and a watch of them.
+struct Scene {
+    shared: Arc<Shared>,
+    /// The path and query of each request.
+    asked: Arc<Mutex<Vec<String>>>,
+    _standing: watch::Sender<super::super::connect::Standing>,
+}
+
+impl Scene {
+    /// The server answers lists and watches by this script; its seconds are pauses.
+    fn new(script: impl Fn(&str) -> Script + Clone + Send + Sync + 'static) -> Self {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&asked);
+        let answer = move |request: Request<Body>| {
+            let uri = request.uri().to_string();
+            let script = match uri.as_str() {
+                "/api/v1" => vec![(0, kinds())],
+                _ => script(&uri),
+            };
+            noted.lock().unwrap().push(uri);
+            async move {
+                let (mut sender, body) = Channel::<_, Infallible>::new(1);
+                tokio::spawn(async move {
+                    for (pause, text) in script {
+                        sleep(Duration::from_secs(pause)).await;
+                        if sender.send_data(text.into()).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+                Ok::<_, Infallible>(Response::new(body))
+            }
+        };
+        let client = Client::new(service_fn(answer), "default");
+        let (standing, answers) = watch::channel(Some(Ok(())));
+        let resources = Resources::new(client.clone());
+        let shared = Shared::new("local", client, resources, Arc::default(), answers);
+        let scope = Arc::new(Scope {
+            api_version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            namespace: None,
+            name: None,
+            fields: None,
+            labels: None,
+        });
+        let shared = Arc::new(shared);
+        let keep = Keep::default();
+        let number = shared.wants(&scope, &keep);
+        let follow = Follow {
+            shared: Arc::clone(&shared),
+            number,
+            scope,
+            keep,
+        };
+        tokio::spawn(follow.run());
+        Self {
+            shared,
+            asked,
+            _standing: standing,
+        }
+    }
+
+    fn failure(&self) -> Option<KnownReason> {
+        let health = self.shared.health();
+        health.watches[0].failure.as_ref().map(|failure| failure.0)
+    }
+
+    /// Whether what was listed counts.
+    fn is_complete(&self) -> bool {
+        let scope = self.shared.health().watches[0].scope.clone();
+        self.shared.cache().complete(&scope).is_ok()
+    }
+
+    fn count(&self, what: impl Fn(&str) -> bool) -> usize {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|uri| what(uri)).count()
+    }
+}
+
+fn kinds() -> String {
+    let verbs = ["list", "watch"];
+    let resources = json!([{"name": "configmaps", "singularName": "configmap", "namespaced": true, "kind": "ConfigMap", "verbs": verbs}]);
+    json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": resources}).to_string()
+}
+
+fn is_watch(uri: &str) -> bool {
+    uri.contains("watch=true")
+}
+
+fn is_list(uri: &str) -> bool {
+    uri.contains("limit=")
+}
+
+fn page(next: &str) -> String {
+    json!({"metadata": {"resourceVersion": "5", "continue": next}, "items": []}).to_string()
+}
+
+fn event(version: u64) -> String {
+    let metadata = json!({"name": "m", "namespace": "n", "resourceVersion": version.to_string()});
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+    format!("{}\n", json!({"type": "MODIFIED", "object": object}))
+}
+
+/// A pause after which the body ends.
+fn end(after: u64) -> (u64, String) {
+    (after, String::new())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_opens_and_always_stays_silent_is_reported_until_it_works() {
+    let buffers = Arc::new(Mutex::new(true));
+    let still = Arc::clone(&buffers);
+    let scene = Scene::new(move |uri| match is_watch(uri) {
+        true if *still.lock().unwrap() => vec![end(HOUR)],
+        true => (6..12).map(|version| (20, event(version))).collect(),
+        false => vec![(0, page(""))],
+    });
+    sleep(Duration::from_secs(400)).await;
+    for _ in 0..60 {
+        assert_eq!(scene.failure(), Some(KnownReason::ServerUnavailable));
+        sleep(Duration::from_secs(10)).await;
+    }
+    // What is listed every few minutes counts nevertheless.
+    let mut counted = 0;
+    for _ in 0..100 {
+        counted += usize::from(scene.is_complete());
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert!(counted > 80, "{counted} of 100 s");
+    *buffers.lock().unwrap() = false;
+    sleep(Duration::from_secs(150)).await;
+    assert_eq!(scene.failure(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_with_gaps_after_its_first_event_backs_off() {
+    let scene = Scene::new(|uri| match is_watch(uri) {
+        true => vec![(0, event(5)), (0, "no event\n".to_owned())],
+        false => vec![(0, page(""))],
+    });
+    sleep(Duration::from_secs(600)).await;
+    let lists = scene.count(is_list);
+    assert!((10..40).contains(&lists), "{lists} lists in 10 minutes");
+    assert_eq!(scene.failure(), Some(KnownReason::ReadFailed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_the_server_ends_in_order_is_opened_again_at_once() {
+    let scene = Scene::new(|uri| match is_watch(uri) {
+        true => vec![end(60)],
+        false => vec![(0, page(""))],
+    });
+    sleep(Duration::from_secs(601)).await;
+    assert_eq!((scene.count(is_list), scene.count(is_watch)), (1, 11));
+    assert_eq!(scene.failure(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_grow_again_after_a_slow_list() {
+    let late = Arc::new(Mutex::new(true));
+    let scene = Scene::new(move |uri| match is_watch(uri) {
+        // The stream is broken each time, so that everything is listed anew.
+        true => vec![(0, "no event\n".to_owned())],
+        false if uri.contains("limit=500") && std::mem::take(&mut *late.lock().unwrap()) => {
+            vec![(61, page(""))]
+        }
+        false => vec![(0, page(""))],
+    });
+    sleep(Duration::from_secs(1_800)).await;
+    let sizes = [500, 62, 124, 248, 496, 500].map(|size| format!("limit={size}&"));
+    let asked = scene.asked.lock().unwrap().clone();
+    let lists: Vec<&String> = asked.iter().filter(|uri| is_list(uri)).collect();
+    for (uri, size) in lists.iter().zip(&sizes) {
+        assert!(format!("{uri}&").contains(size), "{lists:?}");
+    }
+    assert!(lists.len() > sizes.len(), "{lists:?}");
+}
