@@ -9,6 +9,10 @@ use kube::discovery::{self, ApiCapabilities, Scope};
 use kube::error::DiscoveryError;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How often a kind is resolved again because its subresources may have changed.
+const DOUBTED: Duration = Duration::from_secs(30);
 
 /// The path of one kind.
 #[derive(Clone, Debug)]
@@ -40,13 +44,15 @@ pub(super) enum Unresolved {
 }
 
 /// By `apiVersion` and kind.
-type Known = BTreeMap<(String, String), Arc<Resource>>;
+type ByKind<T> = Arc<Mutex<BTreeMap<(String, String), T>>>;
 
 /// The kinds of one API server. Cheap to clone; all clones share one cache.
 #[derive(Clone)]
 pub(super) struct Resources {
     client: Client,
-    known: Arc<Mutex<Known>>,
+    known: ByKind<Arc<Resource>>,
+    /// When the subresources of a kind were doubted last.
+    doubted: ByKind<Instant>,
 }
 
 impl Resources {
@@ -55,6 +61,7 @@ impl Resources {
         Self {
             client,
             known: Arc::default(),
+            doubted: Arc::default(),
         }
     }
 
@@ -88,6 +95,22 @@ impl Resources {
     pub(super) fn forget(&self, api_version: &str, kind: &str) {
         let name = (api_version.to_owned(), kind.to_owned());
         locked(&self.known).remove(&name);
+    }
+
+    /// Forgets the path of a kind, because its CRD may have got a subresource or lost one. Not twice in 30 s: a policy for a
+    /// kind that never has the subresource must not resolve it with every write. Whether it was forgotten.
+    pub(super) fn doubt(&self, api_version: &str, kind: &str) -> bool {
+        let name = (api_version.to_owned(), kind.to_owned());
+        let mut doubted = locked(&self.doubted);
+        if doubted
+            .get(&name)
+            .is_some_and(|since| since.elapsed() < DOUBTED)
+        {
+            return false;
+        }
+        doubted.insert(name, Instant::now());
+        self.forget(api_version, kind);
+        true
     }
 
     /// The objects of a kind: those of a namespace, of all namespaces, or of the cluster.

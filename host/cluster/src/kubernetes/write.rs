@@ -138,9 +138,10 @@ impl Writer {
             });
         }
         self.standing.check(policy, step)?;
-        let resource = self.resource(step).await?;
+        let parts = request::parts(step);
+        let resource = self.resource_for(step, &parts).await?;
         let mut left: Option<Object> = None;
-        for part in request::parts(step) {
+        for part in parts {
             let part = match &left {
                 Some(left) => part.at(&left.version),
                 None => part,
@@ -185,7 +186,30 @@ impl Writer {
             Err(refusal) if step.kind() == WriteKind::Delete && failure::is_gone(&refusal) => {
                 Ok(None)
             }
-            Err(refusal) => Err(self.refused(step, &refusal)),
+            Err(refusal) => {
+                // Either the object is gone, or its kind no longer has the subresource: the answer is the same.
+                if part.subresource.is_some() && failure::is_gone(&refusal) {
+                    let target = step.target();
+                    self.resources.doubt(&target.api_version, &target.kind);
+                }
+                Err(self.refused(step, &refusal))
+            }
+        }
+    }
+
+    /// The kind of a step, resolved again if it lacks the subresource of a part.
+    async fn resource_for(
+        &self,
+        step: &Step,
+        parts: &[Part<'_>],
+    ) -> Result<Arc<Resource>, WriteFailure> {
+        let resource = self.resource(step).await?;
+        let mut subresources = parts.iter().filter_map(|part| part.subresource);
+        let target = step.target();
+        let lacks = subresources.any(|name| !resource.has(name));
+        match lacks && self.resources.doubt(&target.api_version, &target.kind) {
+            true => self.resource(step).await,
+            false => Ok(resource),
         }
     }
 
