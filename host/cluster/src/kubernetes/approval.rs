@@ -1,6 +1,7 @@
 //! Questions to the API server about who may do what: who the user of a client is, whether a user may approve a plan, and
 //! what guests ask.
 
+use super::cause::Cause;
 use crate::{ReadFailure, Verdict, review};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{
@@ -10,6 +11,7 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::json;
 use std::time::Duration;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use transom_api::{GROUP, KnownReason};
 use transom_core::contract::decide::Review;
@@ -47,7 +49,10 @@ impl Approvals {
         let review = SelfSubjectReview::default();
         let parameters = PostParams::default();
         let asked = timeout(PATIENCE, api.create(&parameters, &review)).await;
-        let user = answered(asked)?.status.and_then(|status| status.user_info);
+        let user = answered(asked)
+            .map_err(|cause| cause.message)?
+            .status
+            .and_then(|status| status.user_info);
         let user = user.unwrap_or_default();
         let name = user.username.unwrap_or_default();
         match name.is_empty() {
@@ -83,7 +88,7 @@ impl Approvals {
         let api = Api::<SubjectAccessReview>::all(self.client.clone());
         let parameters = PostParams::default();
         let asked = timeout(PATIENCE, api.create(&parameters, &review)).await;
-        let status = answered(asked)?.status;
+        let status = answered(asked).map_err(|cause| cause.message)?.status;
         Ok(status.is_some_and(|status| status.allowed && status.denied != Some(true)))
     }
 }
@@ -111,19 +116,13 @@ impl Approvals {
             );
             Err(ReadFailure { reason, message })
         };
-        let answer = match timeout(PATIENCE, api.create(&parameters, &asked)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-                return failed(KnownReason::ReadForbidden, status.message);
+        let answer = match answered(timeout(PATIENCE, api.create(&parameters, &asked)).await) {
+            Ok(answer) => answer,
+            // The API server does not serve the question: that says nothing about a kind that a policy names.
+            Err(cause) if cause.reason == KnownReason::KindMissing => {
+                return failed(KnownReason::ReadFailed, cause.message);
             }
-            Ok(Err(kube::Error::Api(status))) if status.code < 500 => {
-                return failed(KnownReason::ReadFailed, status.message);
-            }
-            Ok(Err(error)) => return failed(KnownReason::ServerUnavailable, error.to_string()),
-            Err(_) => {
-                let late = "it did not answer in time".to_owned();
-                return failed(KnownReason::ServerUnavailable, late);
-            }
+            Err(cause) => return failed(cause.reason, cause.message),
         };
         match answer.data.get("status").and_then(review::verdict) {
             Some(verdict) => Ok(verdict),
@@ -135,11 +134,83 @@ impl Approvals {
     }
 }
 
-fn answered<T>(asked: Result<kube::Result<T>, tokio::time::error::Elapsed>) -> Result<T, String> {
-    match asked {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(kube::Error::Api(status))) => Err(status.message),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("the API server did not answer in time".to_owned()),
+/// The answer, or why there is none, without the text of a proxy.
+fn answered<T>(asked: Result<kube::Result<T>, Elapsed>) -> Result<T, Cause> {
+    asked
+        .map_err(|_| Cause::late(PATIENCE))?
+        .map_err(|error| Cause::of(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{Request, Response};
+    use kube::client::Body;
+    use std::convert::Infallible;
+    use tower::service_fn;
+    use transom_core::contract::decide::Who;
+
+    /// What the page of a proxy holds.
+    const CANARY: &str = "c4n4ry-of-a-proxy";
+
+    fn answering(code: u16, body: String) -> Approvals {
+        let answer = move |_: Request<Body>| {
+            let body = Body::from(body.clone().into_bytes());
+            let mut answer = Response::new(body);
+            *answer.status_mut() = code.try_into().unwrap();
+            async { Ok::<_, Infallible>(answer) }
+        };
+        Approvals::new(Client::new(service_fn(answer), "default"))
+    }
+
+    async fn told(code: u16, body: &str) -> (KnownReason, [String; 3]) {
+        let at = || answering(code, body.to_owned());
+        let question = Review {
+            who: Who::Agent,
+            verb: "renew".to_owned(),
+            group: String::new(),
+            resource: "secrets".to_owned(),
+            subresource: None,
+            namespace: None,
+            name: None,
+        };
+        let asked = at().ask(&question, None).await.unwrap_err();
+        let whoami = at().whoami().await.unwrap_err();
+        let may = at().may(&User::default(), "p").await.unwrap_err();
+        (asked.reason, [asked.message, whoami, may])
+    }
+
+    #[tokio::test]
+    async fn a_failed_question_quotes_an_api_server_and_no_proxy() {
+        use KnownReason as R;
+        let page = format!("<html>{}</html>", CANARY.repeat(1_000));
+        let json = json!({"message": CANARY, "code": 403}).to_string();
+        for (code, reason) in [
+            (400, R::ReadFailed),
+            (403, R::ReadForbidden),
+            (404, R::ReadFailed),
+            (407, R::ReadFailed),
+            (502, R::ServerUnavailable),
+        ] {
+            for body in [&page, &json] {
+                let (told, messages) = told(code, body).await;
+                let is_page = *body == page;
+                assert!(!is_page || told == reason, "{code}: {told:?}");
+                for message in messages {
+                    assert!(
+                        !message.contains(CANARY) && message.len() < 200,
+                        "{message}"
+                    );
+                }
+            }
+        }
+        let why = "User \"u\" cannot create resource \"subjectaccessreviews\"";
+        let status = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": why});
+        let (reason, messages) = told(403, &status.to_string()).await;
+        assert_eq!(reason, R::ReadForbidden);
+        assert!(
+            messages.iter().all(|message| message.ends_with(why)),
+            "{messages:?}"
+        );
     }
 }

@@ -207,7 +207,9 @@ impl Cause {
 
 /// The message of an API server, on one line; only the status code if something else answered in its place.
 fn said(status: &Status) -> String {
-    if status.reason == "Failed to parse error data" || status.message.is_empty() {
+    // The client takes any JSON object for a Status; that of an API server always says that it failed.
+    let of_another = status.status.is_none() || status.reason == "Failed to parse error data";
+    if of_another || status.message.is_empty() {
         return format!(
             "the answer has code {} and is not a valid API server response",
             status.code
