@@ -31,7 +31,7 @@ pub use connect::{ConnectError, KubernetesOptions, Settings, Standing};
 pub use counts::{Counts, Purpose, Verb};
 pub use events::Events;
 pub use lease::{Leadership, Leading, LeaseOptions, Trouble};
-pub use policy_status::PolicyStatuses;
+pub use policy_status::{PolicyStatuses, Seen};
 pub use server::Server;
 pub use shared::Observations;
 pub use watching::{Health, WatchHealth};

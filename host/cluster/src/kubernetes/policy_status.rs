@@ -1,11 +1,13 @@
 //! Writes the status of FleetPolicy objects: the newest one, only if it differs, at most once in 5 s for each policy.
+//! Each only to the object as it was observed: a replica that was paused must not overwrite what the next leader wrote.
 
 use super::counts::{Purpose, Verb};
 use super::send::{Refusal, Sender};
 use super::write::failure;
 use super::{locked, millis};
 use http::Request;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::core::request::Error;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -24,11 +26,55 @@ const INTERVAL_MS: u64 = 5_000;
 /// One day: how long to wait when there is nothing to write.
 const LONG: Duration = Duration::from_secs(86_400);
 
+/// An object in one of its versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub version: String,
+}
+
+impl Seen {
+    /// An object in JSON; `None` if it has no uid or no version.
+    fn of(object: &Value) -> Option<Self> {
+        let text = |field: &str| Some(object.get("metadata")?.get(field)?.as_str()?.to_owned());
+        Some(Self {
+            uid: text("uid")?,
+            version: text("resourceVersion")?,
+        })
+    }
+}
+
+/// The status of one policy.
+struct Entry {
+    latest: Latest<Value>,
+    /// The object that the wanted status is about; `None` if it was not observed.
+    seen: Option<Seen>,
+}
+
+impl Entry {
+    fn new() -> Self {
+        Self {
+            latest: Latest::new(INTERVAL_MS),
+            seen: None,
+        }
+    }
+}
+
+/// Why a status was not written.
+enum Unwritten {
+    /// Its object is gone, or another one has its name.
+    Gone,
+    /// The API server refused.
+    Refused(Refusal),
+}
+
 /// Writes the status of the policies of one API server.
 pub struct PolicyStatuses {
     sender: Sender,
     read_only: bool,
-    by_policy: Mutex<BTreeMap<String, Latest<Value>>>,
+    by_policy: Mutex<BTreeMap<String, Entry>>,
     /// Held during writes, so that only one task writes.
     turn: tokio::sync::Mutex<()>,
     news: Notify,
@@ -51,23 +97,33 @@ impl PolicyStatuses {
 
     /// The status that a policy has on the server; the same one is not written again.
     pub fn found(&self, policy: &str, status: Value) {
-        self.latest(|all| of(all, policy).found(status));
+        self.entries(|all| of(all, policy).latest.found(status));
     }
 
-    /// Publishes the value of a policy's field `status`; [`Self::run`] writes it.
-    pub fn publish(&self, policy: &str, status: Value) {
+    /// Publishes the value of a policy's field `status`, for the object that was observed; [`Self::run`] writes it. An
+    /// object that was not observed is looked up first.
+    pub fn publish(&self, policy: &str, seen: Option<Seen>, status: Value) {
         if self.read_only {
             return;
         }
-        self.latest(|all| of(all, policy).want(status));
+        self.entries(|all| {
+            let entry = of(all, policy);
+            let uids = entry.seen.as_ref().zip(seen.as_ref());
+            // What was written to an earlier object of this name is not on this one.
+            if uids.is_some_and(|(before, now)| before.uid != now.uid) {
+                *entry = Entry::new();
+            }
+            entry.latest.want(status);
+            entry.seen = seen;
+        });
         self.news.notify_one();
     }
 
     /// Every other policy was deleted. What is still to be written stays: a policy may be newer than the list, and the
     /// write to a deleted one ends by itself.
     pub fn retain(&self, policies: &BTreeSet<String>) {
-        self.latest(|all| {
-            all.retain(|policy, latest| policies.contains(policy) || latest.left().is_some());
+        self.entries(|all| {
+            all.retain(|policy, entry| policies.contains(policy) || entry.latest.left().is_some());
         });
     }
 
@@ -86,10 +142,10 @@ impl PolicyStatuses {
     /// Writes every pending status once, without waiting for the interval; for the end of the process.
     pub async fn finish(&self, told: impl Fn(&str, &WriteFailure)) {
         let _turn = self.turn.lock().await;
-        let left = |(policy, latest): (&String, &Latest<Value>)| {
-            Some((policy.clone(), latest.left()?.clone()))
+        let left = |(policy, entry): (&String, &Entry)| {
+            Some((policy.clone(), entry.latest.left()?.clone()))
         };
-        let left: Vec<(String, Value)> = self.latest(|all| all.iter().filter_map(left).collect());
+        let left: Vec<(String, Value)> = self.entries(|all| all.iter().filter_map(left).collect());
         for (policy, status) in left {
             self.write(&policy, status, &told).await;
         }
@@ -101,9 +157,9 @@ impl PolicyStatuses {
         let mut wake_at = Instant::now() + LONG;
         let next: Vec<(String, Next<Value>)> = {
             let now_ms = self.now_ms();
-            self.latest(|all| {
+            self.entries(|all| {
                 all.iter()
-                    .map(|(policy, latest)| (policy.clone(), latest.next(now_ms)))
+                    .map(|(policy, entry)| (policy.clone(), entry.latest.next(now_ms)))
                     .collect()
             })
         };
@@ -121,36 +177,80 @@ impl PolicyStatuses {
     }
 
     async fn write(&self, policy: &str, status: Value, told: &impl Fn(&str, &WriteFailure)) {
-        let sent = match request(policy, &status) {
-            Ok(request) => {
-                self.sender
-                    .send(Verb::Patch, Purpose::Status, &request)
-                    .await
-            }
-            Err(error) => Err(Refusal::Silent(error.to_string())),
-        };
-        let now_ms = self.now_ms();
         let target = ObjectRef::local(API_VERSION, KIND, None, policy);
-        let failed = sent
-            .err()
-            .map(|refusal| failure::of(WriteKind::Patch, &target, &refusal));
+        let seen = self.entries(|all| all.get(policy).and_then(|entry| entry.seen.clone()));
+        let (failed, is_gone) = match self.sent(policy, seen.as_ref(), &status).await {
+            Ok(()) => (None, false),
+            Err(Unwritten::Gone) => (Some(failure::gone(WriteKind::Patch, &target)), true),
+            Err(Unwritten::Refused(refusal)) => {
+                let failed = failure::of(WriteKind::Patch, &target, &refusal);
+                let kind_missing = failed.reason == KnownReason::KindMissing;
+                (Some(failed), kind_missing)
+            }
+        };
         if let Some(failed) = &failed {
             told(policy, failed);
         }
-        let class = failed.as_ref().map(|failed| Class::of(failed.reason));
-        let kind_missing = failed.is_some_and(|failed| failed.reason == KnownReason::KindMissing);
-        self.latest(|all| match (all.get_mut(policy), class) {
-            // The policy is gone. If it is created again, its status is published again.
-            (Some(_), Some(Class::Conflict)) => drop(all.remove(policy)),
-            (Some(_), Some(_)) if kind_missing => drop(all.remove(policy)),
+        let now_ms = self.now_ms();
+        let class = failed.map(|failed| Class::of(failed.reason));
+        self.entries(|all| match (all.get_mut(policy), class) {
+            // If the policy is created again, its status is published again; it may have been meanwhile.
+            (Some(entry), _) if is_gone && entry.seen == seen => drop(all.remove(policy)),
+            (Some(_), _) if is_gone => {}
             // The server would refuse the same status again; the next one may be valid.
-            (Some(latest), None | Some(Class::Invalid)) => latest.done(status, true, now_ms),
-            (Some(latest), Some(_)) => latest.done(status, false, now_ms),
+            (Some(entry), None | Some(Class::Invalid)) => entry.latest.done(status, true, now_ms),
+            (Some(entry), Some(_)) => entry.latest.done(status, false, now_ms),
             (None, _) => {}
         });
     }
 
-    fn latest<R>(&self, change: impl FnOnce(&mut BTreeMap<String, Latest<Value>>) -> R) -> R {
+    /// Sends a status for the object that was observed; after a conflict for the same object as it is now, because each edit
+    /// of the policy makes a new version of it. The sender checks before each request whether this replica still leads.
+    async fn sent(
+        &self,
+        policy: &str,
+        seen: Option<&Seen>,
+        status: &Value,
+    ) -> Result<(), Unwritten> {
+        if let Some(seen) = seen {
+            match self.send(policy, seen, status).await {
+                Err(Unwritten::Refused(Refusal::Answered { code: 409, .. })) => {}
+                sent => return sent,
+            }
+        }
+        let same = |now: &Seen| seen.is_none_or(|seen| seen.uid == now.uid);
+        match self.look(policy).await?.filter(same) {
+            Some(now) => self.send(policy, &now, status).await,
+            None => Err(Unwritten::Gone),
+        }
+    }
+
+    async fn send(&self, policy: &str, seen: &Seen, status: &Value) -> Result<(), Unwritten> {
+        match self.ask(Verb::Patch, request(policy, seen, status)).await {
+            Ok(_) => Ok(()),
+            Err(refusal) if failure::is_gone(&refusal) => Err(Unwritten::Gone),
+            Err(refusal) => Err(Unwritten::Refused(refusal)),
+        }
+    }
+
+    /// The object of a policy as it is now. Sends a LIST of the one name, for which the rights of the watch suffice.
+    async fn look(&self, policy: &str) -> Result<Option<Seen>, Unwritten> {
+        let one = ListParams::default().fields(&format!("metadata.name={policy}"));
+        let found = self.ask(Verb::List, requests().list(&one)).await;
+        let found = found.map_err(Unwritten::Refused)?;
+        Ok(found.pointer("/items/0").and_then(Seen::of))
+    }
+
+    async fn ask(
+        &self,
+        verb: Verb,
+        request: Result<Request<Vec<u8>>, Error>,
+    ) -> Result<Value, Refusal> {
+        let request = request.map_err(|error| Refusal::Silent(error.to_string()))?;
+        self.sender.send(verb, Purpose::Status, &request).await
+    }
+
+    fn entries<R>(&self, change: impl FnOnce(&mut BTreeMap<String, Entry>) -> R) -> R {
         change(&mut locked(&self.by_policy))
     }
 
@@ -160,19 +260,95 @@ impl PolicyStatuses {
 }
 
 /// The entry of a policy.
-fn of<'a>(all: &'a mut BTreeMap<String, Latest<Value>>, policy: &str) -> &'a mut Latest<Value> {
-    all.entry(policy.to_owned())
-        .or_insert_with(|| Latest::new(INTERVAL_MS))
+fn of<'a>(all: &'a mut BTreeMap<String, Entry>, policy: &str) -> &'a mut Entry {
+    all.entry(policy.to_owned()).or_insert_with(Entry::new)
 }
 
-/// A server-side apply of the whole status, so that fields of an earlier agent are removed.
-fn request(policy: &str, status: &Value) -> Result<Request<Vec<u8>>, kube::core::request::Error> {
-    let requests = kube::core::Request::new(format!("/apis/{API_VERSION}/fleetpolicies"));
-    let body = json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": policy}, "status": status});
-    requests.patch_subresource(
+fn requests() -> kube::core::Request {
+    kube::core::Request::new(format!("/apis/{API_VERSION}/fleetpolicies"))
+}
+
+/// A server-side apply of the whole status, so that fields of an earlier agent are removed; only to this object in this
+/// version.
+fn request(policy: &str, seen: &Seen, status: &Value) -> Result<Request<Vec<u8>>, Error> {
+    let metadata = json!({"name": policy, "uid": seen.uid, "resourceVersion": seen.version});
+    let body =
+        json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "status": status});
+    requests().patch_subresource(
         "status",
         policy,
         &PatchParams::apply(FIELD_MANAGER).force(),
         &Patch::Apply(body),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Response;
+    use kube::Client;
+    use kube::client::Body;
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use tower::service_fn;
+
+    /// A server whose policy has these uid and version, and the version of each status that it is sent, with its verdict.
+    fn server(
+        uid: &'static str,
+        version: &'static str,
+    ) -> (PolicyStatuses, Arc<Mutex<Vec<String>>>) {
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&sent);
+        let answer = move |request: Request<Body>| {
+            let noted = Arc::clone(&noted);
+            async move {
+                let metadata = json!({"name": "p", "uid": uid, "resourceVersion": version});
+                let (code, body) = if request.method() == "GET" {
+                    noted.lock().unwrap().push("list".to_owned());
+                    (200, json!({"items": [{"metadata": metadata}]}))
+                } else {
+                    let body = request.into_body().collect_bytes().await.unwrap();
+                    let body: Value = serde_json::from_slice(&body).unwrap();
+                    let fits = body["metadata"] == metadata;
+                    noted
+                        .lock()
+                        .unwrap()
+                        .push(body["metadata"]["resourceVersion"].to_string());
+                    let failure = json!({"status": "Failure", "code": 409, "reason": "Conflict"});
+                    if fits { (200, body) } else { (409, failure) }
+                };
+                let mut answer = Response::new(Body::from(body.to_string().into_bytes()));
+                *answer.status_mut() = u16::try_into(code).unwrap();
+                Ok::<_, Infallible>(answer)
+            }
+        };
+        let client = Client::new(service_fn(answer), "default");
+        (PolicyStatuses::new(Sender::new(client), false), sent)
+    }
+
+    fn seen(uid: &str, version: &str) -> Option<Seen> {
+        let (uid, version) = (uid.to_owned(), version.to_owned());
+        Some(Seen { uid, version })
+    }
+
+    #[tokio::test]
+    async fn a_status_names_the_observed_object_and_is_decided_again_after_a_conflict() {
+        for (observed, expected) in [
+            (seen("u", "7"), &["\"7\""][..]),
+            (seen("u", "5"), &["\"5\"", "list", "\"7\""]),
+            (seen("before", "5"), &["\"5\"", "list"]),
+            (None, &["list", "\"7\""]),
+        ] {
+            let (statuses, sent) = server("u", "7");
+            statuses.publish("p", observed.clone(), json!({}));
+            let failures = Mutex::new(Vec::new());
+            statuses
+                .finish(|_, failure| failures.lock().unwrap().push(failure.reason))
+                .await;
+            assert_eq!(*sent.lock().unwrap(), expected, "{observed:?}");
+            let is_another = expected == ["\"5\"", "list"];
+            assert_eq!(failures.lock().unwrap().len(), usize::from(is_another));
+            assert!(statuses.entries(|all| all.contains_key("p") != is_another));
+        }
+    }
 }

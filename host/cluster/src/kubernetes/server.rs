@@ -1,6 +1,6 @@
 //! An API server as a replica uses it: it writes and publishes only while it leads.
 
-use super::{Events, Kubernetes, Leading, PolicyStatuses, Task, WatchHealth};
+use super::{Events, Kubernetes, Leading, PolicyStatuses, Seen, Task, WatchHealth};
 use crate::{Cluster, Patience, Read, ReadFailure, Verdict};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
@@ -269,8 +269,15 @@ impl Cluster for Server {
         let mut policies = self
             .list(API_VERSION, KIND, None, &Selector::default())
             .into_iter();
-        if policies.any(|object| object.name == policy) {
-            self.statuses.publish(policy, json!(status));
+        if let Some(object) = policies.find(|object| object.name == policy) {
+            let seen = self.kubernetes.shared.last_heard(&object);
+            let seen = seen.map(|seen| Seen {
+                uid: seen.uid().to_owned(),
+                version: seen.version,
+            });
+            // A policy that cannot be decoded has neither, and still gets its status.
+            let seen = seen.filter(|seen| !seen.uid.is_empty());
+            self.statuses.publish(policy, seen, json!(status));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use transom_api::{KnownReason, State};
-use transom_cluster::kubernetes::{Purpose, Verb};
+use transom_cluster::kubernetes::{Purpose, Seen, Verb};
 use transom_core::failure::Class;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
@@ -195,10 +195,10 @@ async fn a_policy_status_is_the_newest_and_not_written_twice() -> Result<()> {
         })
         .await
     };
-    statuses.publish("shown", status("one"));
+    statuses.publish("shown", None, status("one"));
     let one = shown("one").await?;
     for message in ["two", "three", "four"] {
-        statuses.publish("shown", status(message));
+        statuses.publish("shown", None, status(message));
     }
     let four = shown("four").await?;
     assert_eq!(
@@ -225,8 +225,8 @@ async fn a_policy_status_is_the_newest_and_not_written_twice() -> Result<()> {
 
     // A missing policy is reported and dropped; an equal status is not written.
     statuses.found("shown", status("five"));
-    statuses.publish("shown", status("five"));
-    statuses.publish("never-was", status("x"));
+    statuses.publish("shown", None, status("five"));
+    statuses.publish("never-was", None, status("x"));
     wait::until("the failure", DEADLINE, async || {
         Ok((!failures.lock().unwrap().is_empty()).then_some(()))
     })
@@ -240,4 +240,60 @@ async fn a_policy_status_is_the_newest_and_not_written_twice() -> Result<()> {
     assert_eq!(scene.there(&policies).await?.version, four.version);
     running.abort();
     Ok(())
+}
+
+#[tokio::test]
+async fn a_policy_status_is_written_only_to_the_object_that_was_observed() -> Result<()> {
+    let scene = Scene::new("status-seen").await?;
+    let reference = ObjectRef::local("transom.dev/v1alpha1", "FleetPolicy", None, "remade");
+    let mut manifest: Value = serde_yaml::from_str(include_str!(
+        "../../../../policies/external-managed-kubeconfig/policy.yaml"
+    ))?;
+    manifest["metadata"] = json!({"name": "remade"});
+    let first = scene.foreign(manifest.clone()).await?;
+    let seen = |object: &Object| {
+        Some(Seen {
+            uid: object.uid().to_owned(),
+            version: object.version.clone(),
+        })
+    };
+    let statuses = scene.agent.writer().policy_statuses();
+    let failures = Mutex::new(Vec::new());
+    let write = async |seen: Option<Seen>, message: &str| {
+        let condition = json!({"type": "Loaded", "status": "True", "reason": "Loaded", "message": message,
+            "lastTransitionTime": "2026-11-21T08:15:30Z"});
+        statuses.publish("remade", seen, json!({"conditions": [condition]}));
+        statuses
+            .finish(|_, failure| failures.lock().unwrap().push(failure.reason))
+            .await;
+        scene.there(&reference).await
+    };
+
+    // The policy was edited since it was observed: the status is written nevertheless.
+    let mut edited = manifest.clone();
+    edited["metadata"]["labels"] = json!({"team": "blue"});
+    scene.objects.apply(edited).await?;
+    let there = write(seen(&first), "one").await?;
+    assert_eq!(there.body["status"]["conditions"][0]["message"], "one");
+    assert_eq!(there.label("team"), Some("blue"));
+    let lists = || {
+        scene
+            .agent
+            .writer()
+            .counts()
+            .of(Verb::List, Purpose::Status)
+    };
+    assert_eq!(lists(), 1, "a conflict is looked at");
+
+    // It was deleted and created again: the status is about the one before.
+    scene.remove(&reference).await?;
+    let second = scene.foreign(manifest).await?;
+    let there = write(seen(&first), "two").await?;
+    assert_eq!(there.body.get("status"), None);
+    assert_eq!(*failures.lock().unwrap(), [KnownReason::WriteConflict]);
+    // Nothing is pending for the new one, and it gets the same status when it is observed.
+    let there = write(seen(&second), "one").await?;
+    assert_eq!(there.body["status"]["conditions"][0]["message"], "one");
+    assert_eq!((lists(), failures.lock().unwrap().len()), (2, 1));
+    scene.remove(&reference).await
 }

@@ -37,6 +37,7 @@ rules:
 - {apiGroups: ['*'], resources: [things], verbs: [get, list, watch]}
 - {apiGroups: [cluster.open-cluster-management.io], resources: [managedclusters], verbs: [patch]}
 - {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
+- {apiGroups: [transom.dev], resources: [fleetpolicies], verbs: [list, watch]}
 - {apiGroups: [transom.dev], resources: [fleetpolicies/status], verbs: [patch]}
 - {apiGroups: [admissionregistration.k8s.io], resources: [mutatingwebhookconfigurations], verbs: [list]}
 ---

@@ -12,6 +12,8 @@ use transom_core::reference::ObjectRef;
 /// A reason, and a message that quotes nothing that was sent.
 type Classified = (KnownReason, String);
 
+const GONE: &str = "it no longer exists";
+
 /// The failure for a refused write.
 pub(crate) fn of(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> WriteFailure {
     let (reason, mut why) = classify(kind, target, refusal);
@@ -41,8 +43,13 @@ pub(super) fn failed(
     }
 }
 
+/// The failure of a write to an object that is gone.
+pub(crate) fn gone(kind: WriteKind, target: &ObjectRef) -> WriteFailure {
+    failed(kind, target, KnownReason::WriteConflict, GONE)
+}
+
 /// Whether the object of a step or its namespace is gone.
-pub(super) fn is_gone(refusal: &Refusal) -> bool {
+pub(crate) fn is_gone(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Answered { code: 404, .. }) && !of_kind(refusal)
 }
 
@@ -87,7 +94,7 @@ fn classify(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Classifie
         ),
         // Nothing changed since the read: only a namespace that somebody creates ends this.
         404 if of_namespace(status) => (R::TargetNamespaceMissing, "its namespace does not exist"),
-        404 => (R::WriteConflict, "it no longer exists"),
+        404 => (R::WriteConflict, GONE),
         409 if kind == WriteKind::Create => (R::WriteConflict, "it already exists"),
         409 => (R::WriteConflict, "it changed since it was read"),
         413 => (R::ObjectTooLarge, "the API server rejected it as too large"),
