@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
-use http::HeaderValue;
 use http::header::AUTHORIZATION;
+use http::{HeaderValue, StatusCode};
 use kube::Config;
 use kube::client::{Body, Client};
 use kube::config::{ExecConfig, ExecInteractiveMode};
@@ -21,7 +21,7 @@ use std::io::IsTerminal as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tower::service_fn;
@@ -34,6 +34,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 const WAIT: Duration = Duration::from_secs(8);
 /// How long before its end a credential is renewed.
 const EARLY: Duration = Duration::from_secs(60);
+/// How often a credential that the API server refuses is replaced: a plugin may give the same one again.
+const REFUSED: Duration = Duration::from_secs(5);
 const LIMITS: Limits = Limits {
     bytes: 1 << 20,
     nodes: 1_000,
@@ -108,6 +110,8 @@ pub(super) struct Plugin {
     /// Program and arguments run in its place, with the plugin's command line appended; empty to run the plugin itself.
     guard: Vec<OsString>,
     run: Mutex<Option<Run>>,
+    /// When a credential was dropped last because the API server refused it.
+    refused: Mutex<Option<Instant>>,
 }
 
 impl Plugin {
@@ -117,6 +121,7 @@ impl Plugin {
             exec,
             guard: guard.to_vec(),
             run: Mutex::default(),
+            refused: Mutex::default(),
         })
     }
 
@@ -138,7 +143,8 @@ impl Plugin {
             async move {
                 let late =
                     |_| Err(plugin.error(format!("did not exit within {} s", WAIT.as_secs())));
-                let said = timeout(WAIT, plugin.run()).await.unwrap_or_else(late);
+                let run = plugin.run();
+                let said = timeout(WAIT, run.clone()).await.unwrap_or_else(late);
                 let client = said.and_then(|said| {
                     if let Some(header) = &said.header {
                         request.headers_mut().insert(AUTHORIZATION, header.clone());
@@ -147,10 +153,12 @@ impl Plugin {
                         plugin.error("returned a certificate or key that cannot be used")
                     })
                 });
-                client
-                    .map_err(|error| kube::Error::Service(error.into()))?
-                    .send(request)
-                    .await
+                let client = client.map_err(|error| kube::Error::Service(error.into()))?;
+                let answer = client.send(request).await?;
+                if answer.status() == StatusCode::UNAUTHORIZED {
+                    plugin.refused(&run);
+                }
+                Ok::<_, kube::Error>(answer)
             }
         };
         Ok(Client::new(service_fn(identified), namespace))
@@ -182,6 +190,19 @@ impl Plugin {
             .shared();
         *last = Some(run.clone());
         run
+    }
+
+    /// The API server does not accept the credential of a run: the next request runs the plugin again. Without that a
+    /// credential that names no end would be used for ever.
+    fn refused(&self, run: &Run) {
+        let mut last = locked(&self.run);
+        if !last.as_ref().is_some_and(|last| last.ptr_eq(run)) {
+            return;
+        }
+        let mut refused = locked(&self.refused);
+        if refused.is_none_or(|since| since.elapsed() >= REFUSED) {
+            (*refused, *last) = (Some(Instant::now()), None);
+        }
     }
 
     fn error(&self, message: impl Into<String>) -> PluginError {
@@ -294,6 +315,7 @@ fn bearer(token: &str) -> Result<HeaderValue, ()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use transom_test_cluster::{Answer, Hostile};
 
     fn sh(script: &str) -> ExecConfig {
         serde_json::from_value(json!({"command": "sh", "args": ["-c", script], "interactiveMode": "Never",
@@ -378,6 +400,45 @@ mod tests {
             let plugin = Plugin::new(sh(&format!("printf x >>{path}/runs; {script}")), &[]);
             drop((plugin.run().await, plugin.run().await));
             assert_eq!(runs(), before + 2, "{script}");
+        }
+    }
+    /// A client whose plugin gives the tokens `t1`, `t2` and so on without an end, and the folder in which it counts.
+    fn counting(address: &str) -> (Client, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("runs");
+        let runs = runs.display();
+        let script = format!(
+            "printf x >>{runs}; echo \"{{\\\"status\\\": {{\\\"token\\\": \\\"t$(wc -c <{runs})\\\"}}}}\""
+        );
+        let config = Config::new(format!("http://{address}").parse().unwrap());
+        let client = Plugin::new(sh(&script), &[]).client(config).unwrap();
+        (client, folder)
+    }
+
+    #[tokio::test]
+    async fn a_refused_credential_is_replaced_but_not_with_every_request() {
+        for (accepted, codes, runs) in [
+            ("Bearer t2", [401, 200, 200, 200], 2),
+            ("Bearer none", [401; 4], 2),
+            ("Bearer t1", [200; 4], 1),
+        ] {
+            let server = Hostile::start(move |head| {
+                let given = head.headers.get("authorization");
+                let is_good = given.is_some_and(|given| given == accepted);
+                Answer::new(if is_good { 200 } else { 401 }, "{}")
+            });
+            let server = server.await.unwrap();
+            let (client, folder) = counting(&server.address());
+            for code in codes {
+                let request = http::Request::get("/version").body(Body::empty()).unwrap();
+                assert_eq!(
+                    client.send(request).await.unwrap().status(),
+                    code,
+                    "{accepted}"
+                );
+            }
+            let ran = std::fs::read(folder.path().join("runs")).unwrap().len();
+            assert_eq!(ran, runs, "{accepted}");
         }
     }
 }
