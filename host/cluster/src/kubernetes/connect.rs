@@ -2,6 +2,7 @@
 //! Messages contain no credential of a kubeconfig.
 
 mod config;
+mod files;
 pub(super) mod plugin;
 
 use super::cause::{Backoff, Cause};
@@ -160,6 +161,7 @@ pub(super) fn client(settings: &Settings) -> Result<Client, ConnectError> {
     // kube would wait for a plugin without a limit, and block a thread that other tasks need.
     let made = match config.auth_info.exec.take() {
         Some(exec) => Plugin::new(exec, &settings.options.guard).client(config),
+        None if files::are_named(&config.auth_info) => files::client(config),
         None => Client::try_from(config),
     };
     made.map_err(|error| settings.failed(KnownReason::ReadFailed, cause(&error)))

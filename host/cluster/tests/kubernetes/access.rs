@@ -1,8 +1,12 @@
-//! Access to the admin server's paths, decided by a real API server. Shows no token.
+//! Access to the admin server's paths, decided by a real API server; and as whom the agent has access. Shows no token.
 
 use crate::support::{DEADLINE, cluster, connect};
 use anyhow::{Context as _, Result, ensure};
-use transom_cluster::kubernetes::Access;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use transom_cluster::kubernetes::{Access, Kubernetes, KubernetesOptions};
 use transom_test_cluster::{Cluster, Options, User, wait};
 
 /// The agent may send reviews; Prometheus may read metrics.
@@ -89,4 +93,62 @@ async fn without_permission_to_ask_access_is_unknown() -> Result<()> {
     let reviews = connect(cluster(), &agent).await?.reviews();
     ensure!(reviews.may(token(&agent)?, "/metrics").await == Access::Unknown);
     Ok(())
+}
+
+/// The certificate or key of a user, as its kubeconfig holds it.
+fn part(kubeconfig: &str, field: &str) -> Result<Vec<u8>> {
+    let parsed: Value = serde_yaml::from_str(kubeconfig)?;
+    let text = parsed["users"][0]["user"][field].as_str();
+    Ok(STANDARD.decode(text.context("no such field")?)?)
+}
+
+#[tokio::test]
+async fn uses_a_client_certificate_that_is_renewed_on_disk() -> Result<()> {
+    let cluster = cluster();
+    let folder = tempfile::tempdir()?;
+    let fields = ["client-certificate", "client-key"];
+    let users = ["renewed-first", "renewed-second"].map(|name| cluster.user(name, &[]));
+    let [first, second] = users;
+    let [first, second] = [cluster.kubeconfig(&first?)?, cluster.kubeconfig(&second?)?];
+    let write = |kubeconfig: &str, field: &str| {
+        let bytes = part(kubeconfig, &format!("{field}-data"))?;
+        std::fs::write(folder.path().join(field), bytes).context("failed to write a file")
+    };
+    let mut named: Value = serde_yaml::from_str(&first)?;
+    let user = named["users"][0]["user"]
+        .as_object_mut()
+        .context("a user")?;
+    for field in fields {
+        write(&first, field)?;
+        user.remove(&format!("{field}-data"));
+        // Relative to the kubeconfig.
+        user.insert(field.to_owned(), field.into());
+    }
+    let path = folder.path().join("kubeconfig");
+    std::fs::write(&path, named.to_string())?;
+    let options = KubernetesOptions {
+        name: "local".to_owned(),
+        kubeconfig: Some(path),
+        ..KubernetesOptions::default()
+    };
+    let connected = Kubernetes::connect(options).await?;
+    let whoami = async || {
+        let user = connected.approvals().whoami().await;
+        user.map(|user| user.name).map_err(anyhow::Error::msg)
+    };
+    ensure!(whoami().await? == "renewed-first");
+
+    // The certificate comes before its key: until both fit, the earlier pair is used.
+    write(&second, "client-certificate")?;
+    let before = Instant::now();
+    wait::until("a look at a half", DEADLINE, async || {
+        ensure!(whoami().await? == "renewed-first");
+        Ok((before.elapsed() > Duration::from_secs(11)).then_some(()))
+    })
+    .await?;
+    write(&second, "client-key")?;
+    wait::until("the new certificate", DEADLINE, async || {
+        Ok((whoami().await? == "renewed-second").then_some(()))
+    })
+    .await
 }
