@@ -11,7 +11,7 @@ use std::convert::Infallible;
 use std::sync::Mutex;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::timeout;
 use tower::service_fn;
 use transom_core::watches::Scope;
 
@@ -44,7 +44,7 @@ impl Scene {
                 let (mut sender, body) = Channel::<_, Infallible>::new(1);
                 tokio::spawn(async move {
                     for (pause, text) in script {
-                        sleep(Duration::from_secs(pause)).await;
+                        passes(pause).await;
                         if sender.send_data(text.into()).await.is_err() {
                             return;
                         }
@@ -99,6 +99,11 @@ impl Scene {
     }
 }
 
+/// Lets time pass on the paused clock: it jumps there when nothing else is left to do.
+async fn passes(seconds: u64) {
+    drop(timeout(Duration::from_secs(seconds), std::future::pending::<()>()).await);
+}
+
 fn kinds() -> String {
     let verbs = ["list", "watch"];
     let resources = json!([{"name": "configmaps", "singularName": "configmap", "namespaced": true, "kind": "ConfigMap", "verbs": verbs}]);
@@ -137,20 +142,20 @@ async fn a_watch_that_opens_and_always_stays_silent_is_reported_until_it_works()
         true => (6..12).map(|version| (20, event(version))).collect(),
         false => vec![(0, page(""))],
     });
-    sleep(Duration::from_secs(400)).await;
+    passes(400).await;
     for _ in 0..60 {
         assert_eq!(scene.failure(), Some(KnownReason::ServerUnavailable));
-        sleep(Duration::from_secs(10)).await;
+        passes(10).await;
     }
     // What is listed every few minutes counts nevertheless.
     let mut counted = 0;
     for _ in 0..100 {
         counted += usize::from(scene.is_complete());
-        sleep(Duration::from_secs(1)).await;
+        passes(1).await;
     }
     assert!(counted > 80, "{counted} of 100 s");
     *buffers.lock().unwrap() = false;
-    sleep(Duration::from_secs(150)).await;
+    passes(150).await;
     assert_eq!(scene.failure(), None);
 }
 
@@ -160,7 +165,7 @@ async fn a_stream_with_gaps_after_its_first_event_backs_off() {
         true => vec![(0, event(5)), (0, "no event\n".to_owned())],
         false => vec![(0, page(""))],
     });
-    sleep(Duration::from_secs(600)).await;
+    passes(600).await;
     let lists = scene.count(is_list);
     assert!((10..40).contains(&lists), "{lists} lists in 10 minutes");
     assert_eq!(scene.failure(), Some(KnownReason::ReadFailed));
@@ -172,7 +177,7 @@ async fn a_watch_that_the_server_ends_in_order_is_opened_again_at_once() {
         true => vec![end(60)],
         false => vec![(0, page(""))],
     });
-    sleep(Duration::from_secs(601)).await;
+    passes(601).await;
     assert_eq!((scene.count(is_list), scene.count(is_watch)), (1, 11));
     assert_eq!(scene.failure(), None);
 }
@@ -188,7 +193,7 @@ async fn pages_grow_again_after_a_slow_list() {
         }
         false => vec![(0, page(""))],
     });
-    sleep(Duration::from_secs(1_800)).await;
+    passes(1_800).await;
     let sizes = [500, 62, 124, 248, 496, 500].map(|size| format!("limit={size}&"));
     let asked = scene.asked.lock().unwrap().clone();
     let lists: Vec<&String> = asked.iter().filter(|uri| is_list(uri)).collect();
