@@ -1,4 +1,4 @@
-//! An open folder of the agent: everything below it is reached by name from its descriptor, never through a link.
+//! An open folder: everything below it is reached by name from its descriptor, never through a link.
 //! Opens, changes and removes only regular files and folders.
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
@@ -17,6 +17,12 @@ const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
+/// Opens a folder only to reach what is in it: where the system can, that needs no right to list the folder, and tells
+/// nobody who watches it.
+#[cfg(target_os = "linux")]
+const PASS: OFlags = FOLDER.union(OFlags::PATH);
+#[cfg(not(target_os = "linux"))]
+const PASS: OFlags = FOLDER;
 
 /// An open folder.
 #[derive(Debug)]
@@ -25,16 +31,33 @@ pub(super) struct Folder(OwnedFd);
 impl Folder {
     /// Opens a folder by its path. Follows links before its name, but not a link in place of the folder.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let name = path.file_name().unwrap_or(path.as_os_str());
-        let look = || rustix::fs::lstat(path);
-        rustix::fs::open(path, FOLDER, Mode::empty())
-            .map(Self)
-            .map_err(|error| refused(error, name, look))
+        Self::open_to(FOLDER, path)
     }
 
     /// Opens a folder in this one.
     pub(super) fn sub(&self, name: &OsStr) -> io::Result<Self> {
-        let opened = rustix::fs::openat(&self.0, name, FOLDER, Mode::empty());
+        self.sub_to(FOLDER, name)
+    }
+
+    /// Opens the folder at a path below another one, to reach what is in it. The other folder and every part of the path
+    /// must be real folders.
+    pub(super) fn reach(root: &Path, path: &Path) -> io::Result<Self> {
+        path.iter()
+            .try_fold(Self::open_to(PASS, root)?, |folder, name| {
+                folder.sub_to(PASS, name)
+            })
+    }
+
+    fn open_to(how: OFlags, path: &Path) -> io::Result<Self> {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        let look = || rustix::fs::lstat(path);
+        rustix::fs::open(path, how, Mode::empty())
+            .map(Self)
+            .map_err(|error| refused(error, name, look))
+    }
+
+    fn sub_to(&self, how: OFlags, name: &OsStr) -> io::Result<Self> {
+        let opened = rustix::fs::openat(&self.0, name, how, Mode::empty());
         opened
             .map(Self)
             .map_err(|error| refused(error, name, || self.look(name)))

@@ -1,23 +1,23 @@
 //! Decides which files of the tree count, and for which layer; lists and opens them.
 
+mod stamp;
+
+pub(super) use stamp::Stamp;
+
 use super::folder::Folder;
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{FileType, Stat};
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 use transom_core::redact::visible::visible;
 
 /// Folder of whole objects, in the agent's own folder.
 pub(super) const OBJECTS: &str = "objects";
 /// Folder of field patches, in the agent's own folder.
 pub(super) const PATCHES: &str = "patches";
-/// The least age of a modification time for which an equal stamp proves, on any system, that nothing changed.
-const TICK: Duration = Duration::from_millis(20);
 
 /// The role of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,47 +70,6 @@ impl fmt::Display for Place {
             &self.path
         };
         write!(f, "{folder}{}", visible(&path.to_string_lossy()))
-    }
-}
-
-/// Distinguishes a changed file from an unchanged one without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    modified: SystemTime,
-    bytes: u64,
-    /// Another file with the same name may have the same time and size.
-    inode: u64,
-}
-
-impl Stamp {
-    /// The stamp of a file; `None` if it changed so recently that an equal stamp would prove nothing.
-    pub(super) fn of(metadata: &Metadata) -> Option<Self> {
-        let modified = metadata.modified().ok()?;
-        let settled = SystemTime::now()
-            .duration_since(modified)
-            .is_ok_and(|age| age >= TICK);
-        settled.then(|| Self {
-            modified,
-            bytes: metadata.len(),
-            inode: metadata.ino(),
-        })
-    }
-
-    /// The same for an own file, from its metadata without opening it.
-    fn of_own(stat: &Stat) -> Option<Self> {
-        let (seconds, nanos) = (
-            u64::try_from(stat.st_mtime).ok()?,
-            u32::try_from(stat.st_mtime_nsec).ok()?,
-        );
-        let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))?;
-        let settled = SystemTime::now()
-            .duration_since(modified)
-            .is_ok_and(|age| age >= TICK);
-        settled.then(|| Self {
-            modified,
-            bytes: u64::try_from(stat.st_size).unwrap_or_default(),
-            inode: stat.st_ino,
-        })
     }
 }
 
@@ -199,21 +158,26 @@ impl Tree {
         if folder.layer != Layer::User {
             return self.list_own(folder, &path, each);
         }
+        // Open first, so that only a real folder is watched.
+        let open = self.users_folder(&folder.path)?;
         each(Step::Folder(&path));
         let mut folders = Vec::new();
-        for entry in std::fs::read_dir(&path)?.flatten() {
-            let Some(place) = self.place(&entry.path()) else {
+        for (name, kind) in open.entries()? {
+            let Some(place) = self.place(&path.join(name)) else {
                 continue;
             };
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if kind == FileType::Directory {
                 folders.push(place);
                 continue;
             }
-            match self.users_file(&place) {
-                Ok(Some((_, stamp))) => each(Step::File(place, stamp)),
+            let look = |folder: &Folder, name: &OsStr| Ok(folder.look(name)?);
+            match self.users_file(&open, &place, look) {
+                Ok(Some(stat)) if is_file(&stat) => {
+                    each(Step::File(place, Stamp::of_stat(&stat)));
+                }
                 // Reading it fails again, and tells why.
                 Err(error) if !gone(&error) => each(Step::File(place, None)),
-                Ok(None) | Err(_) => {}
+                Ok(_) | Err(_) => {}
             }
         }
         Ok(folders)
@@ -236,7 +200,7 @@ impl Tree {
                 FileType::Directory => folders.push(place),
                 FileType::RegularFile if is_manifest(&place.path) => {
                     if let Ok(stat) = open.look(&name) {
-                        each(Step::File(place, Stamp::of_own(&stat)));
+                        each(Step::File(place, Stamp::of_stat(&stat)));
                     }
                 }
                 _ => {}
@@ -256,60 +220,106 @@ impl Tree {
         Folder::open(own)?.descend(&Path::new(name).join(path))
     }
 
-    /// The real path and the stamp of a user's file that counts: it has the name of a manifest and is a regular file,
-    /// or a link to one in the user's folder. `None` for any other file.
+    /// Opens a user's folder to list it.
+    fn users_folder(&self, path: &Path) -> io::Result<Folder> {
+        match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => {
+                let parent = self.reach(parent)?;
+                parent.sub(name).map_err(no_folder)
+            }
+            _ => Folder::open(&self.root).map_err(no_folder),
+        }
+    }
+
+    /// Opens a user's folder to reach a file in it. A link in place of a folder is not followed: the folder is gone, or
+    /// it would be read twice, or it leads out of the root.
+    fn reach(&self, path: &Path) -> io::Result<Folder> {
+        Folder::reach(&self.root, path).map_err(no_folder)
+    }
+
+    /// Calls `act` with the folder and the name of a user's file that counts: it has the name of a manifest, and is a
+    /// regular file in this folder, or a link to something in the user's folder. `None` for any other file.
     ///
     /// # Errors
     /// When a link leads out of the folder: whoever wrote the folder may not read what the agent may.
-    fn users_file(&self, place: &Place) -> io::Result<Option<(PathBuf, Option<Stamp>)>> {
-        let mut path = self.path(place);
-        if !is_manifest(&path) {
+    fn users_file<T>(
+        &self,
+        folder: &Folder,
+        place: &Place,
+        act: impl FnOnce(&Folder, &OsStr) -> io::Result<T>,
+    ) -> io::Result<Option<T>> {
+        let name = place.path.file_name();
+        let Some(name) = name.filter(|_| is_manifest(&place.path)) else {
+            return Ok(None);
+        };
+        match FileType::from_raw_mode(folder.look(name)?.st_mode) {
+            FileType::RegularFile => act(folder, name).map(Some),
+            FileType::Symlink => {
+                let target = self.target(place)?;
+                let target = target.as_ref();
+                let parts = target.and_then(|path| Some((path.parent()?, path.file_name()?)));
+                // What takes the place of the target meanwhile is not followed again.
+                let act = |(parent, name)| act(&self.reach(parent)?, name);
+                parts.map(act).transpose()
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The path below the root to which a user's link leads; `None` if the agent's own folder holds it.
+    fn target(&self, link: &Place) -> io::Result<Option<PathBuf>> {
+        let path = self.path(link).canonicalize()?;
+        if self.own.as_ref().is_some_and(|own| path.starts_with(own)) {
             return Ok(None);
         }
-        let mut metadata = std::fs::symlink_metadata(&path)?;
-        if metadata.is_symlink() {
-            path = path.canonicalize()?;
-            if self.own.as_ref().is_some_and(|own| path.starts_with(own)) {
-                return Ok(None);
-            }
-            if !path.starts_with(&self.root) {
-                return Err(io::Error::other(
-                    "it is a link that leads out of the folder",
-                ));
-            }
-            metadata = std::fs::metadata(&path)?;
-        }
-        Ok(metadata.is_file().then(|| (path, Stamp::of(&metadata))))
+        let inside = path.strip_prefix(&self.root);
+        let inside =
+            inside.map_err(|_| io::Error::other("it is a link that leads out of the folder"))?;
+        Ok(Some(inside.to_owned()))
     }
 
     /// Opens a file that counts, and returns its metadata; `None` for any other file. Does not block on a pipe that
-    /// takes its place meanwhile, because the opened file is checked once more.
+    /// takes its place meanwhile.
     pub(super) fn open(&self, place: &Place) -> io::Result<Option<(File, Metadata)>> {
+        let (Some(folder), Some(name)) = (place.path.parent(), place.path.file_name()) else {
+            return Ok(None);
+        };
+        if !is_manifest(&place.path) {
+            return Ok(None);
+        }
         let file = if place.layer == Layer::User {
-            let Some((path, _)) = self.users_file(place)? else {
+            let open = |folder: &Folder, name: &OsStr| match folder.file(name) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+                file => file.map(Some),
+            };
+            let file = self.users_file(&self.reach(folder)?, place, open)?;
+            let Some(file) = file.flatten() else {
                 return Ok(None);
             };
-            let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-            File::options()
-                .read(true)
-                .custom_flags(nonblocking)
-                .open(path)?
+            file
         } else {
-            let (Some(folder), Some(name)) = (place.path.parent(), place.path.file_name()) else {
-                return Ok(None);
-            };
-            if !is_manifest(&place.path) {
-                return Ok(None);
-            }
             self.own_folder(place.layer, folder)?.file(name)?
         };
         let metadata = file.metadata()?;
-        Ok(metadata.is_file().then_some((file, metadata)))
+        Ok(Some((file, metadata)))
     }
 
     /// Whether the root exists. While it does not, no file in it counts as gone.
     pub(super) fn is_there(&self) -> bool {
         self.root.is_dir()
+    }
+}
+
+/// Whether it is the metadata of a regular file.
+fn is_file(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode).is_file()
+}
+
+/// A link or a file where a folder was: what was in the folder is gone from there.
+fn no_folder(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::InvalidInput => io::ErrorKind::NotADirectory.into(),
+        _ => error,
     }
 }
 

@@ -32,8 +32,14 @@ impl Watched {
     }
 
     fn of(folder: Folder) -> Self {
+        Self::below(folder, "")
+    }
+
+    /// Of a path below the folder.
+    fn below(folder: Folder, root: &str) -> Self {
         let settle = Duration::from_millis(20);
         let directory = Directory::open(DirectoryOptions {
+            root: folder.path(root),
             watch: true,
             settle,
             ..folder.options()
@@ -109,6 +115,31 @@ fn an_object_moved_to_another_file_is_not_deleted() {
     std::fs::rename(watched.folder.path("a.yaml"), watched.folder.path("b.yaml")).unwrap();
     watched.expect_silence();
     assert_eq!(value(&watched.directory, &map_ref("a")), json!(1));
+}
+
+#[test]
+fn a_folder_that_becomes_a_link_is_not_read_through() {
+    let folder = Folder::new(&[
+        ("outside/x.yaml", &map("stolen", "1")),
+        ("fleet/a/x.yaml", &map("a", "1")),
+        ("fleet/prod/y.yaml", &map("y", "1")),
+    ]);
+    let mut watched = Watched::below(folder, "fleet");
+    let path = |name: &str| watched.folder.path(&format!("fleet/{name}"));
+    let exchange = |from: &str, to: &str, link: &str| {
+        std::fs::rename(path(from), path(to)).unwrap();
+        std::os::unix::fs::symlink(link, path(from)).unwrap();
+    };
+    // The files of the folder are read where it is now, and only there.
+    exchange("prod", "prod-v2", "prod-v2");
+    exchange("a", "b", "../outside");
+    watched
+        .folder
+        .rename_in("fleet/prod-v2/y.yaml", &map("y", "2"));
+    watched.folder.rename_in("fleet/b/x.yaml", &map("a", "2"));
+    watched.expect(&["ConfigMap n/a 2", "ConfigMap n/y 2"]);
+    assert_eq!(watched.directory.unreadable(), []);
+    assert_eq!(read(&watched.directory, &map_ref("stolen")), None);
 }
 
 #[test]
