@@ -67,23 +67,16 @@ impl Signals {
         self.news.notify_one();
     }
 
-    /// Takes the events; waits for one until a time, or forever.
-    pub(super) fn wait(&self, until: Option<Instant>) -> Heard {
+    /// Takes the events; waits for one until a time.
+    pub(super) fn wait(&self, until: Instant) -> Heard {
         let mut heard = self.heard();
         while heard.is_empty() {
-            heard = match until.map(|until| until.saturating_duration_since(Instant::now())) {
-                None => self
-                    .news
-                    .wait(heard)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Some(left) if left.is_zero() => break,
-                Some(left) => {
-                    self.news
-                        .wait_timeout(heard, left)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
-                }
-            };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.news.wait_timeout(heard, left);
+            heard = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         std::mem::take(&mut heard)
     }
@@ -97,6 +90,7 @@ impl Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn many_signals_of_one_path_become_one_with_the_last_state() {
@@ -105,9 +99,9 @@ mod tests {
             signals.touch("a".into(), Touch::Writing);
             signals.touch("a".into(), Touch::Other);
         }
-        let heard = signals.wait(None);
+        let heard = signals.wait(Instant::now() + Duration::from_secs(60));
         assert_eq!(heard.touched, [("a".into(), Touch::Writing)].into());
-        assert!(!heard.rescan && signals.wait(Some(Instant::now())).is_empty());
+        assert!(!heard.rescan && signals.wait(Instant::now()).is_empty());
         signals.touch("a".into(), Touch::Writing);
         signals.touch("a".into(), Touch::Whole);
         assert_eq!(signals.take().touched, [("a".into(), Touch::Whole)].into());
@@ -136,7 +130,8 @@ mod tests {
     fn wakes_every_waiter() {
         let signals = std::sync::Arc::new(Signals::default());
         let other = std::sync::Arc::clone(&signals);
-        let waiting = std::thread::spawn(move || other.wait(None).stop);
+        let until = Instant::now() + Duration::from_secs(60);
+        let waiting = std::thread::spawn(move || other.wait(until).stop);
         signals.stop();
         assert!(waiting.join().unwrap());
     }

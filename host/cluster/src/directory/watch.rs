@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 
 /// How many settling times pass before a folder that could not be listed is tried again.
 const RETRY: u32 = 20;
+/// How often everything is scanned although no event asks for it: some file systems, such as NFS and CephFS, have no
+/// events of what another host writes.
+const ROUND: Duration = Duration::from_secs(180);
 /// How often a whole pass is put off because a file was touched while it was read.
 const PATIENCE: u32 = 3;
 /// Whether the system reports that a written file was closed.
@@ -83,8 +86,9 @@ struct Follower {
     watcher: RecommendedWatcher,
     settling: Settling,
     settle: Duration,
-    /// When everything is scanned again, because an event was missed or a folder could not be listed.
-    rescan: Option<Instant>,
+    /// When everything is scanned again: in the next round, or sooner because an event was missed or a folder could not be
+    /// listed.
+    rescan: Instant,
     /// How often the last pass was put off.
     put_off: u32,
     signals: Arc<Signals>,
@@ -105,7 +109,7 @@ impl Follower {
             watcher,
             settling,
             settle,
-            rescan: None,
+            rescan: Instant::now() + ROUND,
             put_off: 0,
             signals,
             stopped: false,
@@ -115,16 +119,12 @@ impl Follower {
     /// Follows the tree until it is told to stop.
     fn run(mut self) {
         while !self.stopped {
-            let due = self
-                .settling
-                .next_due()
-                .into_iter()
-                .chain(self.rescan)
-                .min();
+            let due = self.settling.next_due();
+            let due = due.map_or(self.rescan, |due| due.min(self.rescan));
             let heard = self.signals.wait(due);
             let now = Instant::now();
             self.note(heard, now);
-            if due.is_some_and(|due| due <= now) {
+            if due <= now {
                 self.look(now);
             }
         }
@@ -136,10 +136,14 @@ impl Follower {
             self.settling.note(path, touch, now);
         }
         if self.settling.crowd() || heard.rescan {
-            // An earlier time stays, so that a tree that never rests is scanned, too.
-            self.rescan = self.rescan.into_iter().chain([now + self.settle]).min();
+            self.rescan_by(now + self.settle);
         }
         self.stopped |= heard.stop;
+    }
+
+    /// Has everything scanned by a time. An earlier time stays, so that a tree that never rests is scanned, too.
+    fn rescan_by(&mut self, at: Instant) {
+        self.rescan = self.rescan.min(at);
     }
 
     /// Records everything that happened until now. The watcher's thread handles a request and passes on events in any
@@ -171,8 +175,9 @@ impl Follower {
     /// One pass: reads everything that is due, as one change.
     fn look(&mut self, now: Instant) {
         let mut found = Scanned::default();
-        let everything = self.rescan.take_if(|at| *at <= now).is_some();
+        let everything = self.rescan <= now;
         if everything {
+            self.rescan = now + ROUND;
             found.add(self.scan(None));
         }
         let due = self.settling.take_due(now);
@@ -189,9 +194,9 @@ impl Follower {
             self.put_off += 1;
             due.into_iter()
                 .for_each(|path| self.settling.note(path, Touch::Other, now));
-            self.rescan = self
-                .rescan
-                .or_else(|| everything.then(|| now + self.settle));
+            if everything {
+                self.rescan_by(now + self.settle);
+            }
         } else {
             self.put_off = 0;
             news.extend(load::take_over(&self.shared, edits));
@@ -201,8 +206,8 @@ impl Follower {
             // A failed write is repeated with the next change of what cannot be read; nothing depends on the file.
             drop(status::publish_unreadable(&self.shared));
         }
-        if self.rescan.is_none() && !self.shared.store().closed_folders(None).is_empty() {
-            self.rescan = Some(now + self.settle * RETRY);
+        if !self.shared.store().closed_folders(None).is_empty() {
+            self.rescan_by(now + self.settle * RETRY);
         }
     }
 
@@ -340,6 +345,24 @@ mod tests {
             |news| matches!(news, News::Unreadable(unreadable) if unreadable.place == "sub/c.yaml")
         ));
         assert_eq!(told.len(), 3);
+    }
+
+    #[test]
+    fn every_round_finds_what_no_event_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let mut follower = deaf(&root);
+        let there = |follower: &Follower| {
+            let store = follower.shared.store();
+            store.references().count()
+        };
+        let start = Instant::now();
+        follower.look(start + ROUND);
+        std::fs::write(root.join("a.yaml"), MAP).unwrap();
+        follower.look(start + ROUND * 2 - Duration::from_millis(1));
+        assert_eq!(there(&follower), 0);
+        follower.look(start + ROUND * 2);
+        assert_eq!(there(&follower), 1);
     }
 
     #[test]
