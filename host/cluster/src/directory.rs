@@ -46,9 +46,10 @@ use watch::Watch;
 pub struct DirectoryOptions {
     /// Name of the connection; it is the cluster of every reference.
     pub name: String,
-    /// A folder of manifests, or one file.
+    /// A folder of manifests, or one file. If the path leads through links, it is followed to wherever it leads.
     pub root: PathBuf,
-    /// The agent's own folder. `None` for `.transom` in the root, or for no folder if the root is a file.
+    /// The agent's own folder. `None` for `.transom` in the root, for `.transom-<name>` beside a root that is
+    /// a link, or for no folder if the root is a file.
     pub own: Option<PathBuf>,
     /// How long a file must be quiet before it is read.
     pub settle: Duration,
@@ -135,19 +136,21 @@ impl Directory {
         };
         let canonical = root.canonicalize().map_err(root_error)?;
         let is_file = !canonical.is_dir();
-        let own = own.or_else(|| (!is_file).then(|| canonical.join(".transom")));
+        let given = std::path::absolute(&root).map_err(root_error)?;
+        let own = own.or_else(|| (!is_file).then(|| tree::own_folder(&given, &canonical)));
         let (own, writer) = open_own(own, &canonical, writable)?;
-        let folder = if is_file {
-            canonical.parent().map(Path::to_owned).unwrap_or_default()
+        let (given, folder) = if is_file {
+            let folder = canonical.parent().map(Path::to_owned).unwrap_or_default();
+            (folder.clone(), folder)
         } else {
-            canonical.clone()
+            (given, canonical.clone())
         };
-        let shared = Arc::new(Shared::new(
-            name,
-            Tree { root: folder, own },
-            limits,
-            writer,
-        ));
+        let tree = Tree {
+            given,
+            root: folder,
+            own,
+        };
+        let shared = Arc::new(Shared::new(name, tree, limits, writer));
         load_all(&shared, &canonical, is_file).map_err(root_error)?;
         apply::forget_orphans(&shared);
         status::publish_unreadable(&shared).map_err(|cause| OpenError::Own {
@@ -171,6 +174,7 @@ impl Directory {
     /// The objects in the bytes of one file. `place` names the file in messages.
     pub fn from_bytes(name: &str, place: &str, bytes: &[u8], limits: Limits) -> Self {
         let tree = Tree {
+            given: PathBuf::new(),
             root: PathBuf::new(),
             own: None,
         };

@@ -1,7 +1,6 @@
 //! A directory as a cluster of the agent.
 
 use super::names::object_file;
-use super::shared::Shared;
 use super::status;
 use super::tree::{Layer, Place};
 use super::{Directory, load};
@@ -234,8 +233,7 @@ impl Directory {
     /// Reads some of the agent's files that may hold an object or fields of it again, and then the object. A directory
     /// that may not be written holds them in memory only; while the root is away, nothing below it counts as gone.
     fn read_again(&self, reference: &ObjectRef, which: impl Fn(&Place) -> bool) -> Read {
-        let Shared { own, tree, .. } = &*self.shared;
-        if own.is_some() && tree.is_there() {
+        if self.shared.own.is_some() && self.shared.tree().is_there() {
             let file = object_file(reference);
             let files = [Layer::Made, Layer::Patch].map(|layer| Place::new(layer, &file));
             load::refresh(&self.shared, files.into_iter().filter(which).collect());

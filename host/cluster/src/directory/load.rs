@@ -54,11 +54,12 @@ impl Scanned {
 
 /// Finds the files at or below a folder that are new, changed or gone. `folder` is `None` for all layers.
 pub(super) fn scan(shared: &Shared, folder: Option<&Place>, scan: Scan<'_>) -> Scanned {
+    let tree = shared.tree();
     let mut found = BTreeMap::new();
     let mut closed = Vec::new();
     let mut each = |step: Step<'_>| match step {
         Step::Folder(path) => {
-            if let (Err(error), Some(place)) = ((scan.folder)(path), shared.tree.place(path)) {
+            if let (Err(error), Some(place)) = ((scan.folder)(path), tree.place(path)) {
                 closed.push((place, error));
             }
         }
@@ -66,8 +67,8 @@ pub(super) fn scan(shared: &Shared, folder: Option<&Place>, scan: Scan<'_>) -> S
         Step::Closed(place, error) => closed.push((place, error)),
     };
     match folder {
-        Some(folder) => shared.tree.walk(folder, &mut each),
-        None => shared.tree.walk_all(&mut each),
+        Some(folder) => tree.walk(folder, &mut each),
+        None => tree.walk_all(&mut each),
     }
     let mut files = changed(shared, folder, &found, &closed);
     files.retain(|place| !(scan.later)(place));
@@ -167,7 +168,7 @@ pub(super) fn take_bytes(shared: &Shared, place: Place, bytes: &[u8]) {
 fn read(shared: &Shared, place: &Place) -> Edit {
     let mut read = open(shared, place);
     if place.layer == Layer::User && read.as_ref().is_err_and(gone) {
-        if !shared.tree.is_there() {
+        if !shared.tree().is_there() {
             return Edit::Keep;
         }
         // The file may only have been missing because the whole root was away for a moment.
@@ -207,7 +208,7 @@ fn read(shared: &Shared, place: &Place) -> Edit {
 
 /// The bytes of a file that counts, and its stamp from before they were read; `None` for other files.
 fn open(shared: &Shared, place: &Place) -> io::Result<Option<(Vec<u8>, Option<Stamp>)>> {
-    let Some((file, metadata)) = shared.tree.open(place)? else {
+    let Some((file, metadata)) = shared.tree().open(place)? else {
         return Ok(None);
     };
     let bytes = read_whole(file, &metadata, shared.limits.file_bytes)?;
@@ -289,7 +290,7 @@ mod tests {
             data in proptest::collection::btree_map(".{0,12}", "(?s).{0,40}|yes|012|1_000|<<|2001-01-01|~|-", 0..6),
             over in proptest::option::of("[a-z]{4}"),
         ) {
-            let shared = Shared::new("local".to_owned(), Tree { root: "".into(), own: None }, Limits::default(), None);
+            let shared = Shared::new("local".to_owned(), Tree { given: "".into(), root: "".into(), own: None }, Limits::default(), None);
             let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
             let over = over.map(|over| digest(over.as_bytes()).into());
             let made = Made { text: body.to_string().into(), weight: 0, over };

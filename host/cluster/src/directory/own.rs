@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 /// Folder of unfinished files.
 const UNFINISHED: &str = "tmp";
@@ -26,7 +26,7 @@ const MARKED: Mode = Mode::RWXU.union(Mode::SVTX);
 /// The agent's own folder, open for writing.
 #[derive(Debug)]
 pub(super) struct Own {
-    path: PathBuf,
+    path: RwLock<PathBuf>,
     next: AtomicU64,
     held: Mutex<Held>,
 }
@@ -45,7 +45,7 @@ impl Own {
     /// unfinished. An error of kind `WouldBlock` means that another agent uses it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let own = Self {
-            path: path.to_owned(),
+            path: RwLock::new(path.to_owned()),
             next: AtomicU64::new(0),
             held: Mutex::new(take(path)?),
         };
@@ -61,23 +61,34 @@ impl Own {
     /// and no other agent uses it.
     fn folder(&self) -> io::Result<Folder> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        match Folder::open(&self.path) {
+        let path = self.path();
+        match Folder::open(&path) {
             Ok(folder) if id(&folder)? == held.id => return Ok(folder),
             Err(error) if !gone(&error) => return Err(error),
             // If the root is gone, the folder is not made again.
-            Err(error) if !self.path.parent().is_some_and(Path::exists) => return Err(error),
+            Err(error) if !path.parent().is_some_and(Path::exists) => return Err(error),
             _ => {}
         }
-        *held = take(&self.path).map_err(|error| match error.kind() {
+        *held = take(&path).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => io::Error::other(format!(
                 "the agent's own folder `{}` was removed, and another agent is using the new one",
-                self.path.display()
+                path.display()
             )),
             _ => error,
         })?;
         drop(held);
         self.keep_from_git()?;
-        Folder::open(&self.path)
+        Folder::open(&path)
+    }
+
+    /// Uses another path from now on. The folder is made or taken there when it is needed.
+    pub(super) fn move_to(&self, path: &Path) {
+        path.clone_into(&mut self.path.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn path(&self) -> PathBuf {
+        let path = self.path.read().unwrap_or_else(PoisonError::into_inner);
+        path.clone()
     }
 
     /// Writes the file that keeps git from tracking credentials, unless it has the right content.
@@ -109,7 +120,7 @@ impl Own {
     /// The stamp of a file, to compare it with that of the file that was read; by its path, which is cheaper than to open
     /// each folder.
     pub(super) fn stamp(&self, file: &Path) -> Option<Stamp> {
-        let metadata = self.path.join(file).symlink_metadata();
+        let metadata = self.path().join(file).symlink_metadata();
         metadata.ok().and_then(|metadata| Stamp::of(&metadata))
     }
 

@@ -32,14 +32,14 @@ type Kinds = BTreeMap<(String, String), Keep>;
 pub(super) struct Shared {
     /// Name of the connection.
     pub(super) name: String,
-    /// Its folders.
-    pub(super) tree: Tree,
     /// The size limits.
     pub(super) limits: Limits,
     /// The own folder, if it may be written.
     pub(super) own: Option<Own>,
     /// Key of versions and prints, one per run.
     pub(super) key: RandomState,
+    /// Its folders; others once the given path leads to another one.
+    tree: RwLock<Arc<Tree>>,
     store: RwLock<Store>,
     feeds: Mutex<Vec<Weak<Feed>>>,
     /// API version and kind of the objects that are observed, with the parts that are read of them; `None` for all.
@@ -68,7 +68,7 @@ impl Shared {
         let stripes = (0..STRIPES).map(|_| Mutex::new(())).collect();
         Self {
             name,
-            tree,
+            tree: RwLock::new(Arc::new(tree)),
             limits,
             own,
             key,
@@ -87,8 +87,27 @@ impl Shared {
         Self {
             key,
             store,
-            ..Self::new(self.name.clone(), self.tree.clone(), self.limits, None)
+            ..Self::new(
+                self.name.clone(),
+                Tree::clone(&self.tree()),
+                self.limits,
+                None,
+            )
         }
+    }
+
+    /// The folders, as they are now.
+    pub(super) fn tree(&self) -> Arc<Tree> {
+        let tree = self.tree.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&tree)
+    }
+
+    /// Exchanges the folders. The caller scans all of them then.
+    pub(super) fn move_to(&self, tree: Tree) {
+        if let Some((own, path)) = self.own.as_ref().zip(tree.own.as_ref()) {
+            own.move_to(path);
+        }
+        *self.tree.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tree);
     }
 
     /// The state, for reading.

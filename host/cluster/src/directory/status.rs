@@ -142,7 +142,7 @@ pub(super) fn publish_policy(
 /// The present status of a policy; `None` if there is none, or it was made unreadable.
 pub(super) fn policy_status(shared: &Shared, policy: &str) -> io::Result<Option<PolicyStatus>> {
     let file = policy_file(policy);
-    let text = match (&shared.own, &shared.tree.own) {
+    let text = match (&shared.own, &shared.tree().own) {
         (Some(own), _) => read(own, &file)?,
         // One that may not be written, but read.
         (None, Some(own)) => file_in(own, &file)?.map(whole).transpose()?,
@@ -163,7 +163,7 @@ pub(super) fn reported(
     policy: &str,
     primary: &ObjectRef,
 ) -> io::Result<Option<PrimaryStatus>> {
-    let Some(own) = &shared.tree.own else {
+    let Some(own) = &shared.tree().own else {
         return Ok(None);
     };
     let Some(file) = file_in(own, &status_file(policy, primary))? else {

@@ -1,7 +1,9 @@
 //! Decides which files of the tree count, and for which layer; lists and opens them.
 
+mod root;
 mod stamp;
 
+pub(super) use root::own_folder;
 pub(super) use stamp::Stamp;
 
 use super::folder::Folder;
@@ -76,7 +78,9 @@ impl fmt::Display for Place {
 /// The folders of a directory.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
-    /// The user's folder, or the one file; canonical.
+    /// The path of the user's folder as it was given, absolute. It may lead through links.
+    pub(super) given: PathBuf,
+    /// The user's folder to which it leads, or that of the one file; canonical.
     pub(super) root: PathBuf,
     /// The agent's own folder, if there is one; canonical.
     pub(super) own: Option<PathBuf>,
@@ -303,11 +307,6 @@ impl Tree {
         let metadata = file.metadata()?;
         Ok(Some((file, metadata)))
     }
-
-    /// Whether the root exists. While it does not, no file in it counts as gone.
-    pub(super) fn is_there(&self) -> bool {
-        self.root.is_dir()
-    }
 }
 
 /// Whether it is the metadata of a regular file.
@@ -350,6 +349,7 @@ mod tests {
 
     fn tree() -> Tree {
         Tree {
+            given: "/r".into(),
             root: "/r".into(),
             own: Some("/r/.transom".into()),
         }

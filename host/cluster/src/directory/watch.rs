@@ -1,6 +1,8 @@
 //! Follows the tree: reads changed files once they are quiet, and scans for changes whose events were missed.
 //! Does not read an unchanged file.
 
+mod root;
+
 use super::Shared;
 use super::apply;
 use super::change::News;
@@ -12,7 +14,7 @@ use super::tree::{Layer, Place};
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -37,9 +39,7 @@ impl Watch {
     /// Watches every folder, finds what changed since the tree was read, and follows it from then on.
     pub(super) fn start(shared: &Arc<Shared>, settle: Duration) -> io::Result<Self> {
         let signals = Arc::new(Signals::default());
-        let tell = Arc::clone(&signals);
-        let watcher = notify::recommended_watcher(move |event| hear(&tell, event))
-            .map_err(io::Error::other)?;
+        let watcher = watcher(&signals).map_err(io::Error::other)?;
         let mut follower = Follower::new(Arc::clone(shared), watcher, settle, Arc::clone(&signals));
         follower.begin(Instant::now());
         let work = move || follower.run();
@@ -59,6 +59,12 @@ impl Drop for Watch {
         // It fails only if the thread panicked, which was reported.
         drop(self.thread.take().map(JoinHandle::join));
     }
+}
+
+/// A watcher of no folder yet.
+fn watcher(signals: &Arc<Signals>) -> notify::Result<RecommendedWatcher> {
+    let signals = Arc::clone(signals);
+    notify::recommended_watcher(move |event| hear(&signals, event))
 }
 
 /// Passes on the system's events that concern content.
@@ -84,6 +90,8 @@ fn hear(signals: &Signals, event: notify::Result<Event>) {
 struct Follower {
     shared: Arc<Shared>,
     watcher: RecommendedWatcher,
+    /// The links through which the given path leads.
+    links: Vec<PathBuf>,
     settling: Settling,
     settle: Duration,
     /// When everything is scanned again: in the next round, or sooner because an event was missed or a folder could not be
@@ -107,6 +115,7 @@ impl Follower {
         Self {
             shared,
             watcher,
+            links: Vec::new(),
             settling,
             settle,
             rescan: Instant::now() + ROUND,
@@ -133,6 +142,9 @@ impl Follower {
     /// Records events.
     fn note(&mut self, heard: Heard, now: Instant) {
         for (path, touch) in heard.touched {
+            if !self.concerns(&path) {
+                continue;
+            }
             self.settling.note(path, touch, now);
         }
         if self.settling.crowd() || heard.rescan {
@@ -153,7 +165,7 @@ impl Follower {
             // The result does not matter: the root is watched already, or it is away.
             drop(
                 self.watcher
-                    .watch(&self.shared.tree.root, RecursiveMode::NonRecursive),
+                    .watch(&self.shared.tree().root, RecursiveMode::NonRecursive),
             );
         }
         let heard = self.signals.take();
@@ -167,7 +179,7 @@ impl Follower {
         for place in std::mem::take(&mut missed.fresh) {
             missed.files.remove(&place);
             self.settling
-                .note(self.shared.tree.path(&place), Touch::Other, now);
+                .note(self.shared.tree().path(&place), Touch::Other, now);
         }
         load::refresh(&self.shared, missed.files);
     }
@@ -175,7 +187,8 @@ impl Follower {
     /// One pass: reads everything that is due, as one change.
     fn look(&mut self, now: Instant) {
         let mut found = Scanned::default();
-        let everything = self.rescan <= now;
+        let exchanged = self.follow_root();
+        let everything = exchanged || self.rescan <= now;
         if everything {
             self.rescan = now + ROUND;
             found.add(self.scan(None));
@@ -188,7 +201,7 @@ impl Follower {
         self.catch_up();
         let read = edits.len();
         // A file that was touched while it was read may be incomplete; it is due again.
-        edits.retain(|(place, _)| !self.settling.contains(&self.shared.tree.path(place)));
+        edits.retain(|(place, _)| !self.settling.contains(&self.shared.tree().path(place)));
         let mut news = found.news;
         if edits.len() < read && self.put_off < PATIENCE {
             self.put_off += 1;
@@ -214,12 +227,12 @@ impl Follower {
     /// The files to read after a change of one path: scans a folder, reads a file, and forgets the known files below a
     /// folder that is gone.
     fn look_at(&mut self, path: &Path) -> Scanned {
-        if self.shared.tree.own.as_deref() == Some(path) {
+        if self.shared.tree().own.as_deref() == Some(path) {
             let mut found = self.scan(Some(&Place::new(Layer::Made, Path::new(""))));
             found.add(self.scan(Some(&Place::new(Layer::Patch, Path::new("")))));
             return found;
         }
-        let Some(place) = self.shared.tree.place(path) else {
+        let Some(place) = self.shared.tree().place(path) else {
             return self.look_at_links(path);
         };
         let is_root = place.path.as_os_str().is_empty();
@@ -244,7 +257,7 @@ impl Follower {
         let folder = path
             .parent()
             .filter(|_| swapped)
-            .and_then(|folder| self.shared.tree.place(folder));
+            .and_then(|folder| self.shared.tree().place(folder));
         folder
             .map(|folder| self.scan(Some(&folder)))
             .unwrap_or_default()
@@ -252,6 +265,10 @@ impl Follower {
 
     /// Watches and scans a folder, or all of them. Leaves out files that are still settling.
     fn scan(&mut self, folder: Option<&Place>) -> Scanned {
+        if folder.is_none() {
+            self.watch_root();
+        }
+        let tree = self.shared.tree();
         let Self {
             shared,
             watcher,
@@ -259,13 +276,13 @@ impl Follower {
             ..
         } = self;
         let ours = folder.is_none_or(|folder| folder.layer != Layer::User);
-        if let Some(own) = shared.tree.own.as_ref().filter(|_| ours) {
+        if let Some(own) = tree.own.as_ref().filter(|_| ours) {
             // If nothing may be written it may not exist; then nothing below it exists either.
             drop(watcher.watch(own, RecursiveMode::NonRecursive));
         }
         let scan = Scan {
             folder: &mut |path| watch_folder(watcher, path),
-            later: &|place| settling.contains(&shared.tree.path(place)),
+            later: &|place| settling.contains(&tree.path(place)),
         };
         load::scan(shared, folder, scan)
     }
@@ -293,11 +310,12 @@ mod tests {
     use super::super::tree::Tree;
     use super::*;
 
-    const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+    pub(super) const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
 
     /// A follower that gets no events, so that only scans find changes.
-    fn deaf(root: &Path) -> Follower {
+    pub(super) fn deaf(root: &Path) -> Follower {
         let tree = Tree {
+            given: root.to_owned(),
             root: root.to_owned(),
             own: None,
         };
@@ -312,7 +330,7 @@ mod tests {
     }
 
     /// The events of a full scan.
-    fn news(follower: &mut Follower) -> Vec<News> {
+    pub(super) fn news(follower: &mut Follower) -> Vec<News> {
         let found = follower.scan(None);
         load::refresh(&follower.shared, found.files)
     }

@@ -4,6 +4,8 @@
 mod cluster;
 #[cfg(test)]
 mod own;
+#[cfg(test)]
+mod root;
 mod state;
 #[cfg(test)]
 mod support;

@@ -17,9 +17,9 @@ use transom_core::observation::Observation;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A watched folder and its observations.
-struct Watched {
-    folder: Folder,
-    directory: Directory,
+pub(crate) struct Watched {
+    pub(crate) folder: Folder,
+    pub(crate) directory: Directory,
     observations: Observations,
     runtime: Runtime,
     marks: usize,
@@ -36,7 +36,7 @@ impl Watched {
     }
 
     /// Of a path below the folder.
-    fn below(folder: Folder, root: &str) -> Self {
+    pub(crate) fn below(folder: Folder, root: &str) -> Self {
         let settle = Duration::from_millis(20);
         let directory = Directory::open(DirectoryOptions {
             root: folder.path(root),
@@ -59,7 +59,7 @@ impl Watched {
     }
 
     /// The next observation in short.
-    fn next(&mut self) -> String {
+    pub(crate) fn next(&mut self) -> String {
         let next = async { tokio::time::timeout(DEADLINE, self.observations.next()).await };
         match self.runtime.block_on(next).expect("an observation") {
             Observation::Present(object) => {
@@ -75,7 +75,7 @@ impl Watched {
     }
 
     /// The next observations are exactly these, in any order.
-    fn expect(&mut self, expected: &[&str]) {
+    pub(crate) fn expect(&mut self, expected: &[&str]) {
         let mut told: Vec<String> = expected.iter().map(|_| self.next()).collect();
         told.sort();
         let mut expected = expected.to_vec();
