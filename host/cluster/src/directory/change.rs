@@ -56,6 +56,13 @@ pub(super) enum Edit {
     Refuse(Option<Print>, Fault),
 }
 
+impl Edit {
+    /// Whether the file is another one than before, or is gone.
+    pub(super) fn is_change(&self) -> bool {
+        matches!(self, Self::Remove | Self::Put(..))
+    }
+}
+
 /// The report of objects that are in several files.
 pub(super) fn duplicate(files: &Arc<str>, objects: &BTreeSet<Arc<ObjectRef>>) -> Unreadable {
     let shown: Vec<String> = objects.iter().take(3).map(ToString::to_string).collect();

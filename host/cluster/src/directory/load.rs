@@ -15,6 +15,9 @@ use std::fs::{File, Metadata};
 use std::hash::BuildHasher as _;
 use std::io::{self, Read as _};
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+use transom_core::reference::ObjectRef;
 
 /// Start of the first line of a whole object's file, if the object was laid over a user's object.
 const OVER: &str = "# made of the user's object ";
@@ -140,8 +143,25 @@ pub(super) fn take_over(
     shared: &Shared,
     edits: impl IntoIterator<Item = (Place, Edit)>,
 ) -> Vec<News> {
+    take_over_at(shared, edits, None)
+}
+
+/// The same. With a time, objects that no user's file has any more are leaving since then, and not gone.
+pub(super) fn take_over_at(
+    shared: &Shared,
+    edits: impl IntoIterator<Item = (Place, Edit)>,
+    keep: Option<Instant>,
+) -> Vec<News> {
     let mut store = shared.store_mut();
-    let news = store.change(edits);
+    let news = store.change_at(edits, keep);
+    shared.tell(&store, &news);
+    news
+}
+
+/// Objects that are leaving are gone now.
+pub(super) fn let_go(shared: &Shared, objects: &BTreeSet<Arc<ObjectRef>>) -> Vec<News> {
+    let mut store = shared.store_mut();
+    let news = store.let_go(objects);
     shared.tell(&store, &news);
     news
 }

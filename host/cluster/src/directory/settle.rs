@@ -67,6 +67,11 @@ impl Settling {
         crowded
     }
 
+    /// Whether one of these paths changed and was not read since.
+    pub(super) fn any(&self, which: impl Fn(&Path) -> bool) -> bool {
+        self.changes.keys().any(|path| which(path))
+    }
+
     /// Whether a path changed and was not read since.
     pub(super) fn contains(&self, path: &Path) -> bool {
         self.changes.contains_key(path)

@@ -1,6 +1,7 @@
 //! The whole state in memory: the content of every file, and the effective state of every object.
 //! Keeps compact text and parses it on demand. A change returns news only of what differs after it. Does no I/O.
 
+mod leaving;
 mod unreadable;
 
 use super::change::{Content, Edit, News, Print};
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 use transom_core::observation::Unreadable;
 use transom_core::reference::ObjectRef;
 
@@ -32,7 +34,12 @@ pub(super) struct Store {
     duplicates: BTreeMap<Arc<str>, BTreeSet<Arc<ObjectRef>>>,
     /// Objects that are gone, but still have a field patch.
     orphans: BTreeSet<Arc<ObjectRef>>,
+    /// Objects that no user's file has any more, and since when. Their slots keep the last source.
+    leaving: BTreeMap<Arc<ObjectRef>, Instant>,
 }
+
+/// Sources that a change removed, if they are to be kept.
+type Taken = Option<BTreeMap<Arc<ObjectRef>, Vec<Source>>>;
 
 impl Store {
     /// An empty store; `key` is that of the versions.
@@ -45,6 +52,7 @@ impl Store {
             problems: BTreeMap::new(),
             duplicates: BTreeMap::new(),
             orphans: BTreeSet::new(),
+            leaving: BTreeMap::new(),
         }
     }
 
@@ -120,6 +128,7 @@ impl Store {
 
     /// Hides an object in users' files; for a state in memory only.
     pub(super) fn hide(&mut self, reference: &ObjectRef) -> Vec<News> {
+        self.leaving.remove(reference);
         if let Some(slot) = self.slots.get_mut(reference) {
             slot.users.clear();
         }
@@ -128,6 +137,17 @@ impl Store {
 
     /// Applies edits of several files as one change, so that an object that moved between them is not gone.
     pub(super) fn change(&mut self, edits: impl IntoIterator<Item = (Place, Edit)>) -> Vec<News> {
+        self.change_at(edits, None)
+    }
+
+    /// The same. With a time, an object that no user's file has any more stays as it is, and counts as leaving since
+    /// then.
+    pub(super) fn change_at(
+        &mut self,
+        edits: impl IntoIterator<Item = (Place, Edit)>,
+        keep: Option<Instant>,
+    ) -> Vec<News> {
+        let mut taken = keep.map(|_| BTreeMap::new());
         let mut news = Vec::new();
         let mut touched = BTreeSet::new();
         for (place, edit) in edits {
@@ -140,15 +160,18 @@ impl Store {
                 }
                 Edit::Refuse(print, fault) => news.extend(self.refuse(&place, print, fault)),
                 Edit::Remove => {
-                    touched.extend(self.take_out(&place));
+                    touched.extend(self.take_out(&place, &mut taken));
                     news.extend(self.mended(&place.to_string()));
                 }
                 Edit::Put(print, content) => {
-                    touched.extend(self.take_out(&place));
+                    touched.extend(self.take_out(&place, &mut taken));
                     touched.extend(self.put(&place, print, content));
                     news.extend(self.mended(&place.to_string()));
                 }
             }
+        }
+        if let Some((taken, now)) = taken.zip(keep) {
+            self.keep(taken, now);
         }
         news.extend(self.settle(touched));
         news
@@ -161,6 +184,7 @@ impl Store {
             Content::Objects(found) => {
                 objects.reserve_exact(found.len());
                 for found in found {
+                    self.found_again(&found.reference);
                     let (reference, slot) = self.entry(found.reference);
                     if slot.users.is_empty() {
                         // Nearly every object has exactly one source, so more room would be wasted.
@@ -224,7 +248,7 @@ impl Store {
     }
 
     /// Removes the content of a file from the slots.
-    fn take_out(&mut self, place: &Place) -> Vec<Arc<ObjectRef>> {
+    fn take_out(&mut self, place: &Place, taken: &mut Taken) -> Vec<Arc<ObjectRef>> {
         let Some(file) = self.files.remove(place) else {
             return Vec::new();
         };
@@ -233,7 +257,16 @@ impl Store {
                 continue;
             };
             match place.layer {
-                Layer::User => slot.users.retain(|user| *user.file != *place.path),
+                Layer::User => {
+                    let sources = slot.users.extract_if(.., |user| *user.file == *place.path);
+                    match taken {
+                        Some(taken) => taken
+                            .entry(Arc::clone(reference))
+                            .or_default()
+                            .extend(sources),
+                        None => sources.for_each(drop),
+                    }
+                }
                 Layer::Made => slot.made = None,
                 Layer::Patch => slot.patch = None,
             }
@@ -436,7 +469,42 @@ mod tests {
         }
     }
 
+    /// A store with all acts as one change.
+    fn at_once(key: &RandomState, acts: &[Act]) -> Store {
+        let mut fresh = Store::new(key.clone());
+        let mut last: BTreeMap<Place, &Act> = BTreeMap::new();
+        for act in acts.iter().filter(|act| !matches!(act, Act::Break(_))) {
+            last.insert(edit(act).0, act);
+        }
+        fresh.change(last.values().map(|act| edit(act)));
+        fresh
+    }
+
     proptest! {
+        /// For any order of changes: no object of a user is gone before it is let go, and then the state equals that of
+        /// the files.
+        #[test]
+        fn what_leaves_stays_until_it_is_let_go(acts in proptest::collection::vec(act(), 0..24), batch in 1..4usize) {
+            let mut store = Store::new(RandomState::new());
+            let now = Instant::now();
+            for acts in acts.chunks(batch) {
+                let made = |name| store.slot(&reference(name)).is_some_and(|slot| slot.made.is_some());
+                let was_made: Vec<bool> = (0..4).map(made).collect();
+                let before = seen(&store);
+                store.change_at(acts.iter().map(edit), Some(now));
+                for (name, now) in seen(&store) {
+                    let users = !was_made[usize::from(name)] && before[&name] != Seen::Absent;
+                    prop_assert!(!(users && now == Seen::Absent), "o{name} is gone");
+                }
+            }
+            let all = store.leaving(|_| true);
+            for news in store.let_go(&all) {
+                prop_assert!(!matches!(&news, News::Object(object) if !all.contains(object)));
+            }
+            prop_assert!(store.leaving(|_| true).is_empty());
+            prop_assert_eq!(seen(&store), seen(&at_once(&store.key, &acts)));
+        }
+
         /// For any order of changes: the state equals that of the files, a listener knows all of it, and no event was
         /// superfluous.
         #[test]
@@ -467,13 +535,7 @@ mod tests {
                 now.sort_by(|one, other| one.place.cmp(&other.place));
                 prop_assert_eq!(unreadable.values().cloned().collect::<Vec<_>>(), now);
             }
-            let mut fresh = Store::new(store.key.clone());
-            let mut last: BTreeMap<Place, &Act> = BTreeMap::new();
-            for act in acts.iter().filter(|act| !matches!(act, Act::Break(_))) {
-                last.insert(edit(act).0, act);
-            }
-            fresh.change(last.values().map(|act| edit(act)));
-            prop_assert_eq!(seen(&store), seen(&fresh));
+            prop_assert_eq!(seen(&store), seen(&at_once(&store.key, &acts)));
         }
     }
 }

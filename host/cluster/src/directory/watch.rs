@@ -1,6 +1,7 @@
 //! Follows the tree: reads changed files once they are quiet, and scans for changes whose events were missed.
 //! Does not read an unchanged file.
 
+mod gone;
 mod root;
 
 use super::Shared;
@@ -97,6 +98,8 @@ struct Follower {
     /// When everything is scanned again: in the next round, or sooner because an event was missed or a folder could not be
     /// listed.
     rescan: Instant,
+    /// When a file of the user changed.
+    changed: Instant,
     /// How often the last pass was put off.
     put_off: u32,
     signals: Arc<Signals>,
@@ -119,6 +122,7 @@ impl Follower {
             settling,
             settle,
             rescan: Instant::now() + ROUND,
+            changed: Instant::now(),
             put_off: 0,
             signals,
             stopped: false,
@@ -128,8 +132,8 @@ impl Follower {
     /// Follows the tree until it is told to stop.
     fn run(mut self) {
         while !self.stopped {
-            let due = self.settling.next_due();
-            let due = due.map_or(self.rescan, |due| due.min(self.rescan));
+            let due = self.settling.next_due().into_iter();
+            let due = due.chain(self.next_gone()).fold(self.rescan, Instant::min);
             let heard = self.signals.wait(due);
             let now = Instant::now();
             self.note(heard, now);
@@ -145,7 +149,13 @@ impl Follower {
             if !self.concerns(&path) {
                 continue;
             }
+            if self.is_users(&path) {
+                self.changed = now;
+            }
             self.settling.note(path, touch, now);
+        }
+        if heard.rescan {
+            self.changed = now;
         }
         if self.settling.crowd() || heard.rescan {
             self.rescan_by(now + self.settle);
@@ -181,14 +191,17 @@ impl Follower {
             self.settling
                 .note(self.shared.tree().path(&place), Touch::Other, now);
         }
-        load::refresh(&self.shared, missed.files);
+        let edits = load::read_files(&self.shared, missed.files);
+        load::take_over_at(&self.shared, edits, Some(now));
     }
 
     /// One pass: reads everything that is due, as one change.
     fn look(&mut self, now: Instant) {
         let mut found = Scanned::default();
         let exchanged = self.follow_root();
-        let everything = exchanged || self.rescan <= now;
+        let gone = self.gone(now);
+        // Before an object is gone, every file is looked for: no event may have told of the one that has it now.
+        let everything = exchanged || self.rescan <= now || !gone.is_empty();
         if everything {
             self.rescan = now + ROUND;
             found.add(self.scan(None));
@@ -212,7 +225,16 @@ impl Follower {
             }
         } else {
             self.put_off = 0;
-            news.extend(load::take_over(&self.shared, edits));
+            if everything && edits.iter().any(|(_, edit)| edit.is_change()) {
+                // No event may have told of it.
+                self.changed = now;
+            }
+            // Where all files were exchanged at once, none comes later.
+            let keep = (!exchanged).then_some(now);
+            news.extend(load::take_over_at(&self.shared, edits, keep));
+            // Those that are still away, and no change came meanwhile.
+            let gone = &gone & &self.gone(now);
+            news.extend(load::let_go(&self.shared, &gone));
             apply::forget_orphans(&self.shared);
         }
         if news.iter().any(|news| !matches!(news, News::Object(_))) {
