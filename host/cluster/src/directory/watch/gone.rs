@@ -1,6 +1,6 @@
 //! When an object is gone that no file has any more: once its folder is quiet, or it was away for long.
 
-use super::super::tree::Layer;
+use super::super::tree::{Layer, Place};
 use super::Follower;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,9 +26,18 @@ impl Follower {
         self.settling.any(|path| self.is_users(path))
     }
 
+    /// Since when the first object has been leaving. While the root cannot be listed, no object is gone: its files may
+    /// have been removed with the root.
+    fn leaving_since(&self) -> Option<Instant> {
+        let root = Place::new(Layer::User, Path::new(""));
+        let store = self.shared.store();
+        let is_open = !store.closed_folders(None).contains(&root);
+        store.leaving_since().filter(|_| is_open)
+    }
+
     /// When the next object is gone that no file has any more, if nothing changes.
     pub(super) fn next_gone(&self) -> Option<Instant> {
-        let since = self.shared.store().leaving_since()?;
+        let since = self.leaving_since()?;
         let late = since + self.settle * AWAY;
         let quiet = (!self.is_busy()).then(|| since.max(self.changed) + self.settle * QUIET);
         Some(quiet.map_or(late, |quiet| quiet.min(late)))
@@ -36,13 +45,12 @@ impl Follower {
 
     /// The objects that no file had for so long that they are gone.
     pub(super) fn gone(&self, now: Instant) -> BTreeSet<Arc<ObjectRef>> {
-        let store = self.shared.store();
-        if store.leaving_since().is_none() {
+        if self.leaving_since().is_none() {
             return BTreeSet::new();
         }
         let quiet = !self.is_busy() && self.changed + self.settle * QUIET <= now;
         let wait = self.settle * if quiet { QUIET } else { AWAY };
-        store.leaving(|since| since + wait <= now)
+        self.shared.store().leaving(|since| since + wait <= now)
     }
 }
 
@@ -126,6 +134,24 @@ mod tests {
         std::fs::write(root.join("z.yaml"), MAP).unwrap();
         let there = after(&mut follower, None, at(ROUND_AT + 4 * QUIET));
         assert_eq!(there.first().map(String::as_str), Some("z.yaml"));
+    }
+
+    #[test]
+    fn an_object_stays_while_the_root_is_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap().join("fleet");
+        std::fs::create_dir(&root).unwrap();
+        let (mut follower, at) = with_a(&root);
+        std::fs::remove_file(root.join("a.yaml")).unwrap();
+        after(&mut follower, Some(&root.join("a.yaml")), at(0));
+        after(&mut follower, None, at(1));
+        std::fs::remove_dir(&root).unwrap();
+        let there = after(&mut follower, None, at(1 + QUIET));
+        assert_eq!(there, ["a.yaml"]);
+        assert_eq!(follower.next_gone(), None);
+        std::fs::create_dir(&root).unwrap();
+        follower.look(at(2 * AWAY));
+        assert_eq!(after(&mut follower, None, at(3 * AWAY)), [""; 0]);
     }
 
     #[test]
