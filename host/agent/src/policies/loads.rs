@@ -100,6 +100,8 @@ pub(super) struct Done {
     pub(super) history: Option<History>,
     /// The active one of them, if it is not the result.
     pub(super) restored: Option<Loaded>,
+    /// Whether that may be restored by another try: where its components lie cannot be read now.
+    pub(super) unrestored: bool,
     /// The one before it, while the faults of the active one are watched.
     pub(super) before: Option<Loaded>,
     /// The components as they were before they were read.
@@ -108,6 +110,14 @@ pub(super) struct Done {
     pub(super) versions: Versions,
     /// Whether something could not be read, or a tag was resolved, so that reading it again may help.
     pub(super) incomplete: bool,
+}
+
+impl Done {
+    /// Whether another load may give more.
+    pub(super) fn asks_again(&self) -> bool {
+        let is_refused = self.result.is_err() || self.refused.is_some();
+        self.unrestored || self.incomplete && is_refused
+    }
 }
 
 /// What became of a job that ran.

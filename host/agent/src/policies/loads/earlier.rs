@@ -47,7 +47,11 @@ pub(super) fn before(
         active.any(|active| active.probation.is_some())
     });
     match history.and_then(History::previous).filter(|_| is_watched) {
-        Some(record) => restore(engine, components, job, gathered, record),
+        // Without it the active one works on, and cannot be taken back.
+        Some(record) => match restore(engine, components, job, gathered, record) {
+            Err(Unloaded::Refused(_)) => Ok(None),
+            restored => restored,
+        },
         None => Ok(None),
     }
 }

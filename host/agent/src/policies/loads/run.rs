@@ -67,6 +67,7 @@ fn unrecalled(job: Job, refusal: Refusal) -> Ran {
         result: Err(job.refusal.unwrap_or(refusal)),
         refused: None,
         history: None,
+        unrestored: false,
         restored: None,
         before: None,
         fingerprints: job.wanted.all().map(fingerprint).collect(),
@@ -80,16 +81,7 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
     let fingerprint = |component: &Location| (component.clone(), component.fingerprint());
     let fingerprints = job.wanted.all().map(fingerprint).collect();
     let mut gathered = job.gathered.take().unwrap_or_default();
-    for component in &job.wanted.components {
-        // Other bytes lie there now, but those that the policy demands were loaded before, as for a rollback.
-        let demanded = job.wanted.asker(component).digest;
-        let absent = |digest: &&str| component.fetch(Some(digest), &gathered).is_err();
-        if let Some(digest) = demanded.filter(absent)
-            && let Some(held) = components.kept().by_digest(digest)
-        {
-            gathered.kept.insert(component.clone(), held);
-        }
-    }
+    take_demanded(components, &job, &mut gathered);
     let newest = match (&job.policy, &job.refusal) {
         (Some(policy), None) => load_newest(engine, components, (&job, policy), &gathered),
         (_, refusal) => Ok((Err(refusal.clone().unwrap_or_else(bug)), None)),
@@ -114,6 +106,7 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
         (Some(refusal), Some(_)) => (Err(refusal), None),
         (refused, _) => (result, refused),
     };
+    let unread = job.earlier.as_ref().is_some_and(Gathered::is_incomplete);
     let refusal = refused.as_ref().or(result.as_ref().err());
     let incomplete = gathered.is_incomplete()
         || gathered.has_tags()
@@ -124,6 +117,7 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
         result,
         refused,
         history: job.history,
+        unrestored: unread && restored.is_none(),
         restored,
         before,
         fingerprints,
@@ -132,9 +126,25 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
     }))
 }
 
+/// Takes components that the policy demands by their digest from what was loaded before, as for a rollback: other bytes lie
+/// at their places now.
+fn take_demanded(components: &Components, job: &Job, gathered: &mut Gathered) {
+    for component in &job.wanted.components {
+        let demanded = job.wanted.asker(component).digest;
+        let absent = |digest: &&str| component.fetch(Some(digest), gathered).is_err();
+        if let Some(digest) = demanded.filter(absent)
+            && let Some(held) = components.kept().by_digest(digest)
+        {
+            gathered.kept.insert(component.clone(), held);
+        }
+    }
+}
+
 /// A job that takes longer than the engine waited.
 fn again(mut job: Job) -> Ran {
     job.slow = true;
+    // Read again as well.
+    job.recalls |= job.earlier.take().is_some();
     Ran::Again(Box::new(job))
 }
 

@@ -30,17 +30,17 @@ impl Swap {
 
     /// Takes a result, if it is that of the newest manifest.
     fn take_result(&mut self, done: Done) -> Changes {
+        let asks_again = done.asks_again();
         let (name, mut changes) = (done.policy, Changes::new());
         let counts = |newest: &&mut Newest| newest.number == done.number;
         let Some(newest) = self.newest.get_mut(&name).filter(counts) else {
             return changes;
         };
         newest.loading = None;
-        let is_refused = done.result.is_err() || done.refused.is_some();
         // These fingerprints are older than the load, so a component that changed during it counts as changed.
         newest.fingerprints = done.fingerprints;
         newest.versions = done.versions;
-        let unread_before = newest.retry_later(done.incomplete && is_refused, self.number);
+        let unread_before = newest.retry_later(asks_again, self.number);
         let was_loaded = newest.refusal.is_none();
         let failed = was_loaded && done.result.is_err();
         let failed_before = std::mem::replace(&mut newest.failed, failed);
