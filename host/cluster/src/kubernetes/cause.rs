@@ -40,6 +40,8 @@ pub(super) struct Cause {
     pub(super) next: Next,
     /// The wait that the API server asks for.
     pub(super) wait: Option<Duration>,
+    /// Whether the version that was asked for has expired.
+    pub(super) expired: bool,
 }
 
 impl From<Malformed> for Cause {
@@ -65,6 +67,7 @@ impl Cause {
             message: message.into(),
             next: Next::Again,
             wait: None,
+            expired: false,
         }
     }
 
@@ -183,6 +186,7 @@ impl Cause {
             message,
             next,
             wait,
+            expired: status.code == 410,
         }
     }
 

@@ -59,10 +59,25 @@ impl Progress {
         }
     }
 
-    /// Whether the stream of this turn delivered events for longer than the longest back-off.
+    /// Whether the stream of this turn was open for longer than the longest back-off.
+    fn endured(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() > LONGEST)
+    }
+
+    /// Whether it also delivered events.
     fn works(&self) -> bool {
-        self.since
-            .is_some_and(|since| self.heard && since.elapsed() > LONGEST)
+        self.heard && self.endured()
+    }
+
+    /// Whether the stream of this turn worked until it failed. One that always ends silent or with gaps does not work,
+    /// however long it lasts. One that broke need not have delivered an event: a proxy may cut every connection that is
+    /// idle for less than the minute between two bookmarks.
+    fn worked(&self, until: Next) -> bool {
+        match until {
+            Next::Silent | Next::Relist => false,
+            Next::Resume => self.endured(),
+            Next::Again => self.works(),
+        }
     }
 }
 
@@ -81,9 +96,9 @@ impl Follow {
                 self.shared.proved(self.number);
                 continue;
             };
-            // A stream that always ends silent or with gaps does not work, however long it lasts.
-            if progress.works() && !matches!(cause.next, Next::Silent | Next::Relist) {
+            if progress.worked(cause.next) {
                 backoff.reset();
+                self.shared.proved(self.number);
             }
             // A silent turn that did not advance the version: the server may not reach that version for a long time.
             let stuck = cause.next == Next::Silent && progress.position == before;
@@ -96,7 +111,8 @@ impl Follow {
                     .forget(&self.scope.api_version, &self.scope.kind);
             }
             let wait = backoff.wait(&cause);
-            let told = backoff.tells(&cause);
+            // A version that expired while the watch was away says nothing of its streams: the list that follows does.
+            let told = backoff.tells(&cause) && !(cause.expired && before.is_some());
             self.shared
                 .stopped(self.number, &cause, told, progress.since.is_some());
             tokio::time::sleep(wait).await;

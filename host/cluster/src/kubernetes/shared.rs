@@ -163,10 +163,11 @@ impl Shared {
     }
 
     /// Why the watch that certainly covers an object cannot be listed. A GET instead would need a right that the watch
-    /// does not, and would fail for the same cause.
+    /// does not, and would fail for the same cause. A watch that was listed and is only in doubt holds up no read.
     pub(super) fn unlisted(&self, reference: &ObjectRef) -> Option<ReadFailure> {
         let cache = self.cache();
-        let broken = |watched: &&Watched| watched.is_whole() && !watched.is_missing();
+        let broken =
+            |watched: &&Watched| watched.is_whole() && !watched.is_missing() && !watched.answered;
         let fault = cache
             .about(reference)
             .filter(broken)

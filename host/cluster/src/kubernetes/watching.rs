@@ -159,7 +159,9 @@ impl Shared {
 
     /// Waits until every watch that certainly covers an object was listed completely or is found unreadable.
     pub(super) async fn listed_about(&self, reference: &ObjectRef) {
-        let listing = |one: &Watched| one.is_whole() && !one.synced && one.failure.is_none();
+        let listing = |one: &Watched| {
+            one.is_whole() && !one.synced && (one.failure.is_none() || one.answered)
+        };
         self.wait_while(|cache| cache.about(reference).any(listing))
             .await;
     }

@@ -4,21 +4,25 @@ use super::*;
 use crate::kubernetes::resources::Resources;
 use http::{Request, Response};
 use http_body_util::Channel;
+use http_body_util::channel::Sender;
 use kube::Client;
 use kube::client::Body;
 use serde_json::json;
-use std::convert::Infallible;
+use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tower::service_fn;
+use transom_core::reference::ObjectRef;
 use transom_core::watches::Scope;
 
-/// What a server sends: pauses and texts, then the end of the body.
+/// What a server sends: pauses and texts, then the end of the body. If it is empty, the connection is refused.
 type Script = Vec<(u64, String)>;
 
 const HOUR: u64 = 3_600;
+/// In place of a text: the connection breaks.
+const CUT: &str = "cut";
 
 /// A server of ConfigMaps, and a watch of them.
 struct Scene {
@@ -41,16 +45,12 @@ impl Scene {
             };
             noted.lock().unwrap().push(uri);
             async move {
-                let (mut sender, body) = Channel::<_, Infallible>::new(1);
-                tokio::spawn(async move {
-                    for (pause, text) in script {
-                        passes(pause).await;
-                        if sender.send_data(text.into()).await.is_err() {
-                            return;
-                        }
-                    }
-                });
-                Ok::<_, Infallible>(Response::new(body))
+                if script.is_empty() {
+                    return Err(io::Error::from(io::ErrorKind::ConnectionRefused));
+                }
+                let (sender, body) = Channel::new(1);
+                tokio::spawn(sends(sender, script));
+                Ok(Response::new(body))
             }
         };
         let client = Client::new(service_fn(answer), "default");
@@ -99,6 +99,19 @@ impl Scene {
     }
 }
 
+/// Sends a script.
+async fn sends<D: From<String>>(mut sender: Sender<D, io::Error>, script: Script) {
+    for (pause, text) in script {
+        passes(pause).await;
+        if text == CUT {
+            return sender.abort(io::ErrorKind::ConnectionReset.into());
+        }
+        if sender.send_data(text.into()).await.is_err() {
+            return;
+        }
+    }
+}
+
 /// Lets time pass on the paused clock: it jumps there when nothing else is left to do.
 async fn passes(seconds: u64) {
     drop(timeout(Duration::from_secs(seconds), std::future::pending::<()>()).await);
@@ -126,6 +139,12 @@ fn event(version: u64) -> String {
     let metadata = json!({"name": "m", "namespace": "n", "resourceVersion": version.to_string()});
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
     format!("{}\n", json!({"type": "MODIFIED", "object": object}))
+}
+
+/// The error of a stream whose version has expired.
+fn expired() -> String {
+    let status = json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"});
+    format!("{}\n", json!({"type": "ERROR", "object": status}))
 }
 
 /// A pause after which the body ends.
@@ -201,4 +220,89 @@ async fn pages_grow_again_after_a_slow_list() {
         assert!(format!("{uri}&").contains(size), "{lists:?}");
     }
     assert!(lists.len() > sizes.len(), "{lists:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_of_the_server_leaves_no_failure_at_a_quiet_watch() {
+    let watches = Arc::new(Mutex::new(0));
+    let scene = Scene::new(move |uri| {
+        if is_list(uri) {
+            return vec![(0, page(""))];
+        }
+        let mut watches = watches.lock().unwrap();
+        *watches += 1;
+        match *watches {
+            1 => vec![(10, CUT.to_owned())],
+            2..7 => vec![],
+            7 => vec![(0, expired())],
+            _ => vec![end(60)],
+        }
+    });
+    let (mut failed, mut healthy) = (0, 0);
+    for _ in 0..60 {
+        passes(1).await;
+        // From the answer that the version has expired on.
+        if scene.count(is_watch) >= 7 {
+            assert_eq!(scene.failure(), None, "{healthy} s");
+            healthy += 1;
+        } else {
+            failed += u32::from(scene.failure().is_some());
+        }
+    }
+    assert!(failed > 0 && healthy > 30, "{failed} s, {healthy} s");
+    assert_eq!(scene.count(is_list), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_that_expire_at_once_after_each_list_are_reported() {
+    let scene = Scene::new(|uri| match is_watch(uri) {
+        true => vec![(0, expired())],
+        false => vec![(0, page(""))],
+    });
+    passes(60).await;
+    for _ in 0..60 {
+        passes(1).await;
+        assert_eq!(scene.failure(), Some(KnownReason::ServerUnavailable));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_watch_whose_idle_connection_is_always_cut_works() {
+    for (after, works) in [(50, true), (20, false)] {
+        let scene = Scene::new(move |uri| match is_watch(uri) {
+            true => vec![end(0), (after, CUT.to_owned())],
+            false => vec![(0, page(""))],
+        });
+        passes(600).await;
+        let reference = ObjectRef::local("v1", "ConfigMap", Some("n"), "m");
+        let mut readable = 0;
+        for _ in 0..100 {
+            passes(1).await;
+            assert_eq!(scene.failure().is_none(), works, "{after} s");
+            readable += u32::from(scene.shared.unlisted(&reference).is_none());
+        }
+        // A read finds what was listed while a stream is open, also if the watch is in doubt.
+        assert!(readable > 60, "{after} s: {readable} of 100 s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_in_doubt_works_once_its_connection_stays_open_for_long() {
+    let early = Arc::new(Mutex::new(8));
+    let scene = Scene::new(move |uri| {
+        if is_list(uri) {
+            return vec![(0, page(""))];
+        }
+        let mut early = early.lock().unwrap();
+        *early -= u64::from(*early > 0);
+        let after = if *early > 0 { 2 } else { 50 };
+        vec![(after, CUT.to_owned())]
+    });
+    passes(20).await;
+    assert!(scene.failure().is_some());
+    passes(100).await;
+    for _ in 0..200 {
+        passes(1).await;
+        assert_eq!(scene.failure(), None);
+    }
 }
