@@ -34,8 +34,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 const WAIT: Duration = Duration::from_secs(8);
 /// How long before its end a credential is renewed.
 const EARLY: Duration = Duration::from_secs(60);
-/// How often a credential that the API server refuses is replaced: a plugin may give the same one again.
+/// How soon a credential that the API server refuses is replaced again: a plugin may give the same one. Doubled with each
+/// refusal in a row, up to the longest.
 const REFUSED: Duration = Duration::from_secs(5);
+const REFUSED_LONGEST: Duration = Duration::from_secs(300);
 const LIMITS: Limits = Limits {
     bytes: 1 << 20,
     nodes: 1_000,
@@ -110,8 +112,8 @@ pub(super) struct Plugin {
     /// Program and arguments run in its place, with the plugin's command line appended; empty to run the plugin itself.
     guard: Vec<OsString>,
     run: Mutex<Option<Run>>,
-    /// When a credential was dropped last because the API server refused it.
-    refused: Mutex<Option<Instant>>,
+    /// When a credential was dropped last because the API server refused it, and how many in a row.
+    refused: Mutex<Option<(Instant, u32)>>,
 }
 
 impl Plugin {
@@ -155,8 +157,9 @@ impl Plugin {
                 });
                 let client = client.map_err(|error| kube::Error::Service(error.into()))?;
                 let answer = client.send(request).await?;
-                if answer.status() == StatusCode::UNAUTHORIZED {
-                    plugin.refused(&run);
+                match answer.status() {
+                    StatusCode::UNAUTHORIZED => plugin.refused(&run, Instant::now()),
+                    _ => plugin.accepted(),
                 }
                 Ok::<_, kube::Error>(answer)
             }
@@ -194,20 +197,38 @@ impl Plugin {
 
     /// The API server does not accept the credential of a run: the next request runs the plugin again. Without that a
     /// credential that names no end would be used for ever.
-    fn refused(&self, run: &Run) {
+    fn refused(&self, run: &Run, now: Instant) {
         let mut last = locked(&self.run);
         if !last.as_ref().is_some_and(|last| last.ptr_eq(run)) {
             return;
         }
         let mut refused = locked(&self.refused);
-        if refused.is_none_or(|since| since.elapsed() >= REFUSED) {
-            (*refused, *last) = (Some(Instant::now()), None);
+        let again = match *refused {
+            None => 1,
+            Some((since, again)) if now.saturating_duration_since(since) >= pause(again) => {
+                again.saturating_add(1)
+            }
+            Some(_) => return,
+        };
+        (*refused, *last) = (Some((now, again)), None);
+    }
+
+    /// The API server gave another answer. The shortest pause stays: a server may refuse only some of the requests.
+    fn accepted(&self) {
+        if let Some((_, again)) = locked(&self.refused).as_mut() {
+            *again = 0;
         }
     }
 
     fn error(&self, message: impl Into<String>) -> PluginError {
         error(&self.exec, message)
     }
+}
+
+/// How long a credential is kept after so many refusals in a row.
+fn pause(refusals: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(refusals.saturating_sub(1));
+    REFUSED.saturating_mul(doubled).min(REFUSED_LONGEST)
 }
 
 fn error(exec: &ExecConfig, message: impl Into<String>) -> PluginError {
@@ -413,6 +434,32 @@ mod tests {
         let config = Config::new(format!("http://{address}").parse().unwrap());
         let client = Plugin::new(sh(&script), &[]).client(config).unwrap();
         (client, folder)
+    }
+
+    #[tokio::test]
+    async fn a_credential_that_stays_refused_is_replaced_less_and_less_often() {
+        let plugin = Plugin::new(sh("echo '{\"status\": {\"token\": \"t\"}}'"), &[]);
+        // Two refusals each second for so many seconds; returns when the credential was replaced.
+        let mut now = Instant::now();
+        let mut replaced = |seconds: u64| {
+            let mut at = Vec::new();
+            for second in 0..seconds {
+                now += Duration::from_secs(1);
+                let run = plugin.run();
+                plugin.refused(&run, now);
+                plugin.refused(&run, now);
+                if locked(&plugin.run).is_none() {
+                    at.push(second);
+                }
+            }
+            at
+        };
+        let doubled = [0, 5, 15, 35, 75, 155, 315, 615, 915];
+        assert_eq!(replaced(1_000), doubled);
+        plugin.accepted();
+        assert_eq!(replaced(20), [0, 5, 15]);
+        plugin.accepted();
+        assert_eq!(replaced(3), [0], "the shortest pause stays");
     }
 
     #[tokio::test]
