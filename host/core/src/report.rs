@@ -14,6 +14,9 @@ use transom_api::{KnownReason, Reason, State};
 const SHORTEST_MS: u64 = 5_000;
 /// How often the back-off after a conflict doubles: up to four seconds.
 const CONFLICTS: u32 = 2;
+/// How often the back-off doubles for a namespace that is not there: up to half a minute, as no event tells when it
+/// appears.
+const NAMESPACES: u32 = 5;
 
 /// How a reconcile ended; the host acts by this. A guest cannot set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +158,7 @@ pub fn of(reconcile: Reconcile, result: Result<Success, Failure>, schedule: Sche
         Err(failure) => (Outcome::default(), failed(failure)),
     };
     let writes = outcome.steps.into_iter().filter(|step| step.result.is_ok());
-    let (failures, retry_ms) = retry(end.end, schedule);
+    let (failures, retry_ms) = retry(&end, schedule);
     let resync_after_ms = end
         .resynced()
         .then(|| backoff::resync_ms(schedule.resync_seconds, schedule.seed))
@@ -251,10 +254,16 @@ fn told(outcome: &Outcome) -> String {
 /// Failures in a row, and the delay before the retry: none after the first conflict, back-off for the rest. The
 /// back-off of conflicts stays short: the other writer's change was read already, so no event tells when that writer
 /// has stopped.
-fn retry(end: End, schedule: Schedule) -> (u32, Option<u64>) {
+fn retry(end: &Ending, schedule: Schedule) -> (u32, Option<u64>) {
     let Schedule { failures, seed, .. } = schedule;
-    let delay = match end {
-        End::Ended(Class::Missing | Class::Unreachable) => Some(backoff::delay_ms(failures, seed)),
+    let most = match end.reason {
+        Reason::Known(KnownReason::TargetNamespaceMissing) => NAMESPACES,
+        _ => u32::MAX,
+    };
+    let delay = match end.end {
+        End::Ended(Class::Missing | Class::Unreachable) => {
+            Some(backoff::delay_ms(failures.min(most), seed))
+        }
         End::Ended(Class::Conflict) => Some(
             failures
                 .checked_sub(1)
@@ -398,6 +407,11 @@ mod tests {
                 again(KnownReason::WriteConflict, failures),
                 Some(backoff::delay_ms(before, 7))
             );
+        }
+        for (failures, before) in [(0, 0), (4, 4), (5, 5), (6, 5), (50, 5)] {
+            let again = again(KnownReason::TargetNamespaceMissing, failures);
+            assert_eq!(again, Some(backoff::delay_ms(before, 7)));
+            assert!(again.is_some_and(|again| again <= 32_000));
         }
         assert_eq!(report(failure(KnownReason::ReadFailed), 4).failures, 5);
         assert_eq!(report(failure(KnownReason::OwnedByAnother), 4).failures, 0);
