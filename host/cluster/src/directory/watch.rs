@@ -199,6 +199,10 @@ impl Follower {
     fn look(&mut self, now: Instant) {
         let mut found = Scanned::default();
         let exchanged = self.follow_root();
+        if exchanged {
+            // The new folder may still be filled.
+            self.changed = now;
+        }
         let gone = self.gone(now);
         // Before an object is gone, every file is looked for: no event may have told of the one that has it now.
         let everything = exchanged || self.rescan <= now || !gone.is_empty();
@@ -229,9 +233,7 @@ impl Follower {
                 // No event may have told of it.
                 self.changed = now;
             }
-            // Where all files were exchanged at once, none comes later.
-            let keep = (!exchanged).then_some(now);
-            news.extend(load::take_over_at(&self.shared, edits, keep));
+            news.extend(load::take_over_at(&self.shared, edits, Some(now)));
             // Those that are still away, and no change came meanwhile.
             let gone = &gone & &self.gone(now);
             news.extend(load::let_go(&self.shared, &gone));

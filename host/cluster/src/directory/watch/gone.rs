@@ -155,6 +155,32 @@ mod tests {
     }
 
     #[test]
+    fn an_object_stays_while_the_next_version_is_filled() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap().join("fleet");
+        let next = root.with_file_name("next");
+        std::fs::create_dir_all(&root).unwrap();
+        std::fs::create_dir_all(&next).unwrap();
+        let (mut follower, at) = with_a(&root);
+        std::fs::rename(&root, root.with_file_name("last")).unwrap();
+        std::os::unix::fs::symlink("next", &root).unwrap();
+        follower.look(at(1));
+        assert_eq!(*follower.shared.tree().root, *next);
+        assert_eq!(after(&mut follower, None, at(QUIET)), ["a.yaml"]);
+        std::fs::write(next.join("b.yaml"), MAP).unwrap();
+        let found = (1..10).find(|more| after(&mut follower, None, at(QUIET + more)) == ["b.yaml"]);
+        assert!(found.is_some());
+        // And so again if nothing comes.
+        std::fs::create_dir(root.with_file_name("empty")).unwrap();
+        std::fs::remove_file(&root).unwrap();
+        std::os::unix::fs::symlink("empty", &root).unwrap();
+        follower.look(at(5 * QUIET));
+        let there = after(&mut follower, None, at(6 * QUIET - 1));
+        assert_eq!(there, ["b.yaml"]);
+        assert_eq!(after(&mut follower, None, at(6 * QUIET)), [""; 0]);
+    }
+
+    #[test]
     fn an_object_is_gone_once_its_folder_is_quiet_or_it_was_away_for_long() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
