@@ -48,8 +48,8 @@ pub struct DirectoryOptions {
     pub name: String,
     /// A folder of manifests, or one file. If the path leads through links, it is followed to wherever it leads.
     pub root: PathBuf,
-    /// The agent's own folder. `None` for `.transom` in the root, for `.transom-<name>` beside a root that is
-    /// a link, or for no folder if the root is a file.
+    /// The agent's own folder. `None` for `.transom` in the root; for `.transom-<name>` beside a root that is a link,
+    /// if it is there, or can be made and the root has none yet; or for no folder if the root is a file.
     pub own: Option<PathBuf>,
     /// How long a file must be quiet before it is read.
     pub settle: Duration,

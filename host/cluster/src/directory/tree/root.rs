@@ -2,11 +2,16 @@
 //! another version of all files: git-sync, the kubelet, a release script.
 
 use super::Tree;
+use rustix::fs::{Access, AtFlags, CWD};
 use std::ffi::OsString;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// The most links on a path; the system follows no more either.
 const LINKS: usize = 40;
+/// The sticky bit, which marks a folder that the agent made.
+const MARK: u32 = 0o1000;
 
 impl Tree {
     /// The same folders at the place to which the given path leads now; `None` if that is the same place, or none.
@@ -38,18 +43,43 @@ impl Tree {
 }
 
 /// The default of the agent's own folder. A path that names a link leads to one version of the files, with which the
-/// own folder would go, so the own folder is beside the link.
+/// own folder would go, so the own folder is beside the link. One that the agent made in the folder before stays, with
+/// what it remembers; so it is where nothing can be made beside the link.
 pub(in crate::directory) fn own_folder(given: &Path, root: &Path) -> PathBuf {
+    choose(given, root, can_write)
+}
+
+fn choose(given: &Path, root: &Path, can_write: impl Fn(&Path) -> bool) -> PathBuf {
+    let inside = root.join(".transom");
     // Without a slash at its end, which would follow the link.
     let given: PathBuf = given.components().collect();
-    match given.file_name() {
-        Some(name) if given.is_symlink() => {
-            let mut own = OsString::from(".transom-");
-            own.push(name);
-            given.with_file_name(own)
-        }
-        _ => root.join(".transom"),
+    let link = given
+        .is_symlink()
+        .then(|| given.parent().zip(given.file_name()));
+    let Some((parent, name)) = link.flatten() else {
+        return inside;
+    };
+    let mut own = OsString::from(".transom-");
+    own.push(name);
+    let beside = parent.join(own);
+    // Anything with this name is used, or refused with a reason.
+    if beside.symlink_metadata().is_ok() || (!is_made(&inside) && can_write(parent)) {
+        beside
+    } else {
+        inside
     }
+}
+
+/// Whether the agent made a folder: a version of the files may come with one of the same name.
+fn is_made(folder: &Path) -> bool {
+    let marked = |about: Metadata| about.is_dir() && about.mode() & MARK != 0;
+    folder.symlink_metadata().is_ok_and(marked)
+}
+
+/// Whether the agent may make a folder in another one.
+fn can_write(folder: &Path) -> bool {
+    let needed = Access::WRITE_OK | Access::EXEC_OK;
+    rustix::fs::accessat(CWD, folder, needed, AtFlags::EACCESS).is_ok()
 }
 
 /// The links of a path, as far as they can be followed.
@@ -80,7 +110,8 @@ fn links(given: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     #[test]
     fn names_every_link_of_a_path_in_its_real_folder() {
@@ -111,5 +142,24 @@ mod tests {
         for link in ["current", "current/", "current/."] {
             assert_eq!(own(link), root.join(".transom-current"), "{link}");
         }
+    }
+
+    #[test]
+    fn an_own_folder_of_before_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let inside = root.join("v1/.transom");
+        std::fs::create_dir_all(inside.join("objects")).unwrap();
+        symlink("v1", root.join("current")).unwrap();
+        let own = |can_write: bool| choose(&root.join("current"), &root.join("v1"), |_| can_write);
+        let beside = root.join(".transom-current");
+        // One that came with the files is not the agent's.
+        assert_eq!(own(true), beside);
+        // Nothing can be made beside the link.
+        assert_eq!(own(false), inside);
+        std::fs::set_permissions(&inside, Permissions::from_mode(0o1700)).unwrap();
+        assert_eq!(own(true), inside);
+        std::fs::create_dir(&beside).unwrap();
+        assert_eq!([own(true), own(false)], [beside.clone(), beside]);
     }
 }
