@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// The most settling times that a change waits for other changes.
 const RESTLESS: u32 = 5;
 /// How many settling times a program may keep a file open for writing; then it is read as it is.
-const OPEN: u32 = 600;
+pub(super) const OPEN: u32 = 600;
 
 /// What happened to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,18 @@ impl Settling {
     /// Whether a path changed and was not read since.
     pub(super) fn contains(&self, path: &Path) -> bool {
         self.changes.contains_key(path)
+    }
+
+    /// Whether one of these files is being written.
+    pub(super) fn writes(&self, which: impl Fn(&Path) -> bool) -> bool {
+        let mut written = self.changes.iter().filter(|(_, change)| change.writing);
+        written.any(|(path, _)| which(path))
+    }
+
+    /// Takes the complete paths, although more may follow.
+    pub(super) fn take_whole(&mut self) -> Vec<PathBuf> {
+        let whole = self.changes.extract_if(.., |_, change| !change.writing);
+        whole.map(|(path, _)| path).collect()
     }
 
     /// When the next path is due.

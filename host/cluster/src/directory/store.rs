@@ -73,6 +73,14 @@ impl Store {
             .collect()
     }
 
+    /// Whether a file is known at a path or below it.
+    pub(super) fn has_below(&self, folder: &Place) -> bool {
+        let first = self.files.range(folder.clone()..).next();
+        first.is_some_and(|(place, _)| {
+            place.layer == folder.layer && place.path.starts_with(&folder.path)
+        })
+    }
+
     /// Every object that exists, including duplicates.
     pub(super) fn references(&self) -> impl Iterator<Item = &Arc<ObjectRef>> {
         self.slots

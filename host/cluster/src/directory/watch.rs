@@ -6,14 +6,15 @@ mod root;
 
 use super::Shared;
 use super::apply;
-use super::change::News;
+use super::change::{Edit, News};
 use super::load::{self, Scan, Scanned};
 use super::settle::{Settling, Touch};
 use super::signals::{Heard, Signals};
 use super::status;
-use super::tree::{Layer, Place};
+use super::tree::{Layer, Place, is_manifest};
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -98,8 +99,10 @@ struct Follower {
     /// When everything is scanned again: in the next round, or sooner because an event was missed or a folder could not be
     /// listed.
     rescan: Instant,
-    /// When a file of the user changed.
+    /// When a manifest of the user changed.
     changed: Instant,
+    /// Before this, nothing is scanned only because objects may be gone.
+    next_search: Instant,
     /// How often the last pass was put off.
     put_off: u32,
     signals: Arc<Signals>,
@@ -123,6 +126,7 @@ impl Follower {
             settle,
             rescan: Instant::now() + ROUND,
             changed: Instant::now(),
+            next_search: Instant::now(),
             put_off: 0,
             signals,
             stopped: false,
@@ -203,24 +207,27 @@ impl Follower {
             // The new folder may still be filled.
             self.changed = now;
         }
-        let gone = self.gone(now);
-        // Before an object is gone, every file is looked for: no event may have told of the one that has it now.
-        let everything = exchanged || self.rescan <= now || !gone.is_empty();
+        let mut everything = exchanged || self.rescan <= now;
+        let mut gone = BTreeSet::new();
+        if everything || self.next_search <= now {
+            // Before an object is gone, every file is looked for: no event may have told of the one that has it now.
+            gone = self.gone(now);
+            everything |= !gone.is_empty();
+        }
         if everything {
-            self.rescan = now + ROUND;
-            found.add(self.scan(None));
+            found.add(self.scan_all(now));
         }
         let due = self.settling.take_due(now);
         for path in &due {
             found.add(self.look_at(path));
         }
-        let mut edits = load::read_files(&self.shared, found.files);
+        let edits = load::read_files(&self.shared, found.files);
         self.catch_up();
         let read = edits.len();
-        // A file that was touched while it was read may be incomplete; it is due again.
-        edits.retain(|(place, _)| !self.settling.contains(&self.shared.tree().path(place)));
+        let edits = self.complete(edits);
         let mut news = found.news;
-        if edits.len() < read && self.put_off < PATIENCE {
+        // A search is not put off: it takes long, and reads again itself what was touched.
+        if edits.len() < read && gone.is_empty() && self.put_off < PATIENCE {
             self.put_off += 1;
             due.into_iter()
                 .for_each(|path| self.settling.note(path, Touch::Other, now));
@@ -229,14 +236,9 @@ impl Follower {
             }
         } else {
             self.put_off = 0;
-            if everything && edits.iter().any(|(_, edit)| edit.is_change()) {
-                // No event may have told of it.
-                self.changed = now;
-            }
+            self.note_change(&edits, now);
             news.extend(load::take_over_at(&self.shared, edits, Some(now)));
-            // Those that are still away, and no change came meanwhile.
-            let gone = &gone & &self.gone(now);
-            news.extend(load::let_go(&self.shared, &gone));
+            news.extend(self.let_go(&gone, now));
             apply::forget_orphans(&self.shared);
         }
         if news.iter().any(|news| !matches!(news, News::Object(_))) {
@@ -246,6 +248,21 @@ impl Follower {
         if !self.shared.store().closed_folders(None).is_empty() {
             self.rescan_by(now + self.settle * RETRY);
         }
+    }
+
+    /// Records a change of a manifest of which no event may have told.
+    fn note_change(&mut self, edits: &[(Place, Edit)], now: Instant) {
+        let mut manifests = edits.iter().filter(|(place, _)| is_manifest(&place.path));
+        if manifests.any(|(_, edit)| edit.is_change()) {
+            self.changed = now;
+        }
+    }
+
+    /// Without those that were touched while they were read: they may be incomplete, and are due again.
+    fn complete(&self, mut edits: Vec<(Place, Edit)>) -> Vec<(Place, Edit)> {
+        let tree = self.shared.tree();
+        edits.retain(|(place, _)| !self.settling.contains(&tree.path(place)));
+        edits
     }
 
     /// The files to read after a change of one path: scans a folder, reads a file, and forgets the known files below a
