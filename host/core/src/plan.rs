@@ -6,6 +6,7 @@ mod agreed;
 pub mod brake;
 pub mod conditions;
 pub mod contention;
+mod course;
 pub mod desired;
 pub mod effect;
 mod fields;
@@ -28,6 +29,7 @@ use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::work::Key;
 use contention::Contentions;
+use course::{Hindered, Rest};
 use desired::Desired;
 use serde_json::Value;
 use std::sync::Arc;
@@ -92,9 +94,13 @@ pub struct Feasible {
     pub plan: Plan,
     /// Why the steps are not all: `TargetMissing`, when fields are wanted of an object that is not there; nothing that comes
     /// after it is planned. Or `Contended`, when others keep changing fields of an object of theirs; of what comes after it,
-    /// only fields of objects of others are planned. Or `TargetNotOwned`, when an object that the guest removes is another's;
-    /// nothing is held up by that.
+    /// only fields of objects of others are planned. Or `TargetNotOwned` or `OwnedByAnother`, when an object that is to be made
+    /// is another's; of what comes after it, only removals are planned. Or `OwnershipPending` or `Contended`, when an object that
+    /// the guest removes has to stay for now; nothing is held up by that.
     pub waits: Option<Failure>,
+    /// Why an object that the policy makes, and its guest removes, stays: it is another's.
+    /// Nothing is held up by that.
+    pub refused: Option<Failure>,
 }
 
 /// Plans all that is desired, in order: no step for what is right already. Records each object in `contentions`; call
@@ -116,58 +122,29 @@ pub fn plan(
     let mut feasible = Feasible {
         plan: Plan::new(wanting.key, None),
         waits: None,
+        refused: None,
     };
-    let mut refused = None;
+    let (mut rest, mut later) = (Rest::All, None);
     for one in desired {
-        let is_of_others =
-            matches!(one, Desired::Fields(one) if one.object != wanting.primary.reference);
-        if feasible.waits.is_some() && !is_of_others {
-            break;
+        match rest.has(one, &wanting.primary.reference) {
+            true => {}
+            false if rest == Rest::Removals => continue,
+            false => break,
         }
-        let step = match one {
-            Desired::Whole(one) => {
-                let contention = contentions.of(&wanting.key.policy, &one.object);
-                whole::plan(wanting, one, contention)?
+        match course::step(wanting, (one, desired), contentions) {
+            Ok(step) => feasible.plan.steps.extend(step),
+            Err(Hindered::Fails(failure)) => return Err(failure),
+            Err(Hindered::Waits(failure, next)) => {
+                feasible.waits.get_or_insert(failure);
+                rest = next;
             }
-            Desired::Fields(one) => match fields::plan(wanting, one, contentions) {
-                Ok(Planned::Step(step)) => step,
-                Err(failure) if is_of_others && failure.reason == KnownReason::Contended.into() => {
-                    feasible.waits.get_or_insert(failure);
-                    None
-                }
-                Err(failure) => return Err(failure),
-                Ok(Planned::Absent) => {
-                    // When it comes back, others made it anew.
-                    contentions.gone(wanting.key, &one.object);
-                    feasible.waits.get_or_insert(absent(&one.object));
-                    break;
-                }
-            },
-            Desired::Gone(object) => gone(wanting, object, &mut refused)?,
-            Desired::Finalizer => finalizer::keep(wanting),
-        };
-        feasible.plan.steps.extend(step);
+            Err(Hindered::Later(failure)) => drop(later.get_or_insert(failure)),
+            Err(Hindered::Refused(failure)) => drop(feasible.refused.get_or_insert(failure)),
+        }
     }
     agreed::note(wanting, desired, contentions);
-    feasible.waits = feasible.waits.or(refused);
+    feasible.waits = feasible.waits.or(later);
     Ok(feasible)
-}
-
-/// Plans a removal. That an object which the policy makes is another's is no failure of what comes before it: `refused`.
-fn gone(
-    wanting: &Wanting<'_>,
-    object: &ObjectRef,
-    refused: &mut Option<Failure>,
-) -> Result<Option<Step>, Failure> {
-    let mut targets = wanting.targets.iter();
-    let makes = targets.any(|claimed| claimed.object == *object);
-    match remove::plan(wanting, object) {
-        Err(failure) if makes && remove::is_of_another(&failure) => {
-            refused.get_or_insert(failure);
-            Ok(None)
-        }
-        step => step,
-    }
 }
 
 /// The objects of others, with those that the policy makes once: they are others' when they are there.

@@ -40,12 +40,14 @@ struct Desires {
     plan: Plan,
     /// The desired fields of the primary.
     fields: Vec<Fields>,
-    /// The objects that are made, and those that are removed by name: neither is left over.
+    /// The objects that are made, and those that are removed by name, unless that is left to pruning: neither is left over.
     made: BTreeSet<ObjectRef>,
     /// The step that releases the primary, if the policy keeps it and the answer does not.
     release: Option<Step>,
     /// What the guest waits for.
     waits: Option<Failure>,
+    /// Why something that it removes by name stays. That holds up nothing.
+    refused: Option<Failure>,
     /// Whether these are not all steps: until then nothing is left out that was made.
     partial: bool,
 }
@@ -59,6 +61,7 @@ impl Desires {
             made: BTreeSet::new(),
             release: None,
             waits: None,
+            refused: None,
             partial: false,
         }
     }
@@ -135,7 +138,8 @@ impl Controller {
         let Pruned { plan, kept, shared } = self.undesired(admitted, undesired);
         let kept = kept.or(desires.waits.take());
         let may_go = !policy.suspend && (is_left || kept.is_none());
-        (plan.steps, release.filter(|_| may_go), kept.or(shared))
+        let kept = kept.or(desires.refused.take()).or(shared);
+        (plan.steps, release.filter(|_| may_go), kept)
     }
 
     /// What an answer leads to.
@@ -173,12 +177,15 @@ impl Controller {
             time_added: subject.time_added,
             ..self.wanting(admitted, &subject.primary, &stamp)
         };
-        let Feasible { plan, waits } =
-            plan::plan(&wanting, &desired, &mut self.memory.lock().contentions)?;
+        let Feasible {
+            plan,
+            waits,
+            refused,
+        } = plan::plan(&wanting, &desired, &mut self.memory.lock().contentions)?;
         let partial = waits.is_some();
         // What is not there counts before what the guest waits for.
         let waits = waits.or(answered);
-        if let Some(waits) = &waits {
+        for waits in waits.iter().chain(&refused) {
             touched.ask_again(waits.ask_again_at);
             touched.waits_for(&waits.objects);
         }
@@ -189,11 +196,18 @@ impl Controller {
         let mut desires = Desires {
             plan,
             waits,
+            refused,
             release: finalizer::release(&revision.policy, &subject.primary),
             partial,
             ..Desires::none(wanting.key)
         };
-        for one in desired {
+        let is_left = |one: &Desired<'_>| match one {
+            Desired::Gone(object) => {
+                remove::is_left_to_prune(wanting.policy, object, &wanting.data)
+            }
+            _ => false,
+        };
+        for one in desired.into_iter().filter(|one| !is_left(one)) {
             desires.take(one, &subject.primary.reference);
         }
         Ok(desires)

@@ -216,8 +216,14 @@ impl Contentions {
             // It says nothing about the fields that are contended.
             step if step.is_of_finalizers() => None,
             Step::Delete { .. } => {
-                self.whole.remove(&written());
-                None
+                let removal = Some(Said::from(whole(None)));
+                let written = written();
+                let planned = self.whole.get(&written).map(|one| &one.planned);
+                if planned.is_none_or(|planned| *planned != removal) {
+                    // Pruned: nothing was counted for that.
+                    self.whole.remove(&written);
+                }
+                self.whole.get_mut(&written)
             }
             Step::Patch { reference, .. } => self.fields.get_mut(&(key.clone(), reference.clone())),
             Step::Create { .. } | Step::Update { .. } => self.whole.get_mut(&written()),

@@ -1,9 +1,12 @@
 //! Plans the removal of an object that others made, or that the policy itself makes.
 
+use super::contention::{self, Contentions};
 use super::{Claimed, Step, Wanting, adopt, finalizer, whole};
 use crate::failure::Failure;
 use crate::object::Object;
-use crate::policy::WriteRule;
+use crate::ownership::Rivals;
+use crate::pattern::TemplateData;
+use crate::policy::{Policy, WriteRule};
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use transom_api::KnownReason;
@@ -11,10 +14,14 @@ use transom_api::policy::{PruneSpec, Verb};
 
 /// Plans the removal: no step when the object is gone. Of one that is being deleted the granted finalizers are taken off.
 /// The API server confirms by uid and version that the object is the one that was read.
-pub(super) fn plan(wanting: &Wanting<'_>, object: &ObjectRef) -> Result<Option<Step>, Failure> {
+pub(super) fn plan(
+    wanting: &Wanting<'_>,
+    object: &ObjectRef,
+    contentions: &mut Contentions,
+) -> Result<Option<Step>, Failure> {
     let mut targets = wanting.targets.iter();
     if let Some(claimed) = targets.find(|claimed| claimed.object == *object) {
-        return own(wanting, claimed);
+        return own(wanting, claimed, contentions);
     }
     let mut others = wanting.others.iter();
     let Some(other) = others.find(|other| other.object == *object) else {
@@ -47,8 +54,13 @@ pub(super) fn plan(wanting: &Wanting<'_>, object: &ObjectRef) -> Result<Option<S
 }
 
 /// Plans the removal of an object that the policy makes, or could adopt: what others made before the policy came does not
-/// outlive what it decides. Of one that is being deleted the finalizers of the grant are taken off.
-fn own(wanting: &Wanting<'_>, claimed: &Claimed) -> Result<Option<Step>, Failure> {
+/// outlive what it decides. Of one that is being deleted the finalizers of the grant are taken off. What pruning spares, this
+/// spares too. A removal is a write like others: against who makes the object again and again it stops.
+fn own(
+    wanting: &Wanting<'_>,
+    claimed: &Claimed,
+    contentions: &mut Contentions,
+) -> Result<Option<Step>, Failure> {
     let (policy, object) = (wanting.policy, &claimed.object);
     let rule = policy.whole(object, &wanting.data)?;
     let Some(existing) = claimed.existing.as_deref() else {
@@ -59,6 +71,10 @@ fn own(wanting: &Wanting<'_>, claimed: &Claimed) -> Result<Option<Step>, Failure
     }
     let rivals = whole::owned(wanting, claimed)?;
     adopt::check_removal(wanting, existing, (rule, rivals))?;
+    spared(wanting, existing, rivals)?;
+    if is_left_to_prune(policy, object, &wanting.data) {
+        return Ok(None);
+    }
     if existing.deleting() {
         let finalizers = rule.finalizers();
         return Ok(finalizers.and_then(|names| finalizer::take(existing, names)));
@@ -67,13 +83,40 @@ fn own(wanting: &Wanting<'_>, claimed: &Claimed) -> Result<Option<Step>, Failure
         let message = format!("the policy does not grant the verb delete for {object}");
         return Err(Failure::known(KnownReason::WriteNotGranted, message));
     }
+    let (before, after) = (contention::whole(Some(existing)), contention::whole(None));
+    let contention = contentions.of(&wanting.key.policy, object);
+    contention.permit(object, before, after, wanting.now_seconds)?;
     Ok(Some(delete(existing)))
 }
 
-/// Whether a removal failed because the object is another's, or may be.
-pub(super) fn is_of_another(failure: &Failure) -> bool {
-    use KnownReason::{OwnedByAnother, OwnershipPending, TargetNotOwned};
-    [OwnedByAnother, OwnershipPending, TargetNotOwned]
+/// Checks that nobody else has the object: another primary claims it, or it was made for one. What is left to pruning bears
+/// the policy's stamp, or nobody would ever remove it.
+fn spared(wanting: &Wanting<'_>, existing: &Object, rivals: Rivals) -> Result<(), Failure> {
+    let object = &existing.reference;
+    if let Some(failure) = of_another(object, existing, wanting.primary) {
+        return Err(failure);
+    }
+    let left = is_left_to_prune(wanting.policy, object, &wanting.data);
+    let why = match (rivals, Stamp::read(existing)) {
+        (Rivals::OfPolicy | Rivals::OfOthers, _) => "another primary claims it",
+        (Rivals::None, None) if left => "it bears no stamp, and something else may still need it",
+        (Rivals::None, _) => return Ok(()),
+    };
+    let message = format!("{object} is not removed: {why}");
+    Err(Failure::known(KnownReason::TargetNotOwned, message).about([object.clone()]))
+}
+
+/// Whether a removal of an object that the policy makes waits for what only pruning looks at: what keeps the object, and
+/// what other primaries share it.
+pub fn is_left_to_prune(policy: &Policy, object: &ObjectRef, data: &TemplateData<'_>) -> bool {
+    let shared = policy.whole(object, data).is_ok_and(WriteRule::is_shared);
+    shared || !policy.own.keep_until_absent.is_empty()
+}
+
+/// Whether a write failed because the object is another's.
+pub(super) fn is_kept_from_us(failure: &Failure) -> bool {
+    use KnownReason::{OwnedByAnother, TargetNotOwned};
+    [OwnedByAnother, TargetNotOwned]
         .iter()
         .any(|reason| failure.reason == (*reason).into())
 }
@@ -132,9 +175,7 @@ fn refused(object: &ObjectRef, existing: &Object) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pattern::TemplateData;
     use crate::plan::{Other, TimeAdded};
-    use crate::policy::Policy;
     use crate::sample::{agent, object, objects_manifest, policy, stamp, with};
     use crate::work::Key;
     use serde_json::{Value, json};
@@ -198,7 +239,8 @@ mod tests {
 
     /// What becomes of a work with this metadata.
     fn removal(verbs: &[&str], works: Option<Value>) -> Result<Option<Step>, (String, String)> {
-        let plan = |wanting: &Wanting<'_>| super::plan(wanting, &work("w"));
+        let plan =
+            |wanting: &Wanting<'_>| super::plan(wanting, &work("w"), &mut Contentions::default());
         let planned = with_wanting(&removes(verbs), (json!({}), works), plan);
         planned.map_err(|failure| (failure.reason.to_string(), failure.message))
     }
@@ -276,7 +318,9 @@ mod tests {
         stamp("a", "uid").put(&mut made);
         let (reason, message) = removal(&["remove"], Some(made["metadata"].take())).unwrap_err();
         assert_eq!(reason, "TargetNotOwned", "{message}");
-        let other = |wanting: &Wanting<'_>| super::plan(wanting, &work("other"));
+        let other = |wanting: &Wanting<'_>| {
+            super::plan(wanting, &work("other"), &mut Contentions::default())
+        };
         let failure = with_wanting(&removes(&["remove"]), (json!({}), None), other).unwrap_err();
         assert_eq!(failure.reason.to_string(), "ContractBroken");
     }
@@ -303,7 +347,9 @@ mod tests {
             if deleting {
                 made["metadata"]["deletionTimestamp"] = json!(SINCE);
             }
-            let plan = |wanting: &Wanting<'_>| super::plan(wanting, &work("w"));
+            let plan = |wanting: &Wanting<'_>| {
+                super::plan(wanting, &work("w"), &mut Contentions::default())
+            };
             let planned = with_wanting(&policy, (json!({}), Some(made["metadata"].take())), plan);
             planned
                 .map(|step| step.is_some())

@@ -37,7 +37,7 @@ pub(super) fn plan(
         return Ok(None);
     }
     let wanted = Wanted::of(&wanting.policy.own, &whole.content, &rule.fields);
-    if rule.is_shared() && is_kept_by_another(wanting, claimed, whole, &wanted) {
+    if rule.is_shared() && is_kept_by_another(wanting, claimed, whole, (&wanted, rule)) {
         return Ok(None);
     }
     let rivals = owned(wanting, claimed)?;
@@ -87,20 +87,24 @@ fn granted(rule: &WriteRule, step: &Step) -> Result<(), Failure> {
 }
 
 /// Whether an object that all primaries share is there, as this primary wants it, kept for another primary of the policy.
-/// When that one goes, or wants it no longer, one of the others takes it over.
+/// When that one goes, or wants it no longer, one of the others takes it over. Nor need that one have taken it yet: it may
+/// fail before, which must not hold up all others.
 fn is_kept_by_another(
     wanting: &Wanting<'_>,
     claimed: &Claimed,
     whole: &Whole<'_>,
-    wanted: &Wanted,
+    (wanted, rule): (&Wanted, &WriteRule),
 ) -> bool {
     let policy = &wanting.key.policy;
     let (Ownership::OwnedBy { owner }, Some(existing)) = (&claimed.ownership, &claimed.existing)
     else {
         return false;
     };
-    let stamped = Stamp::read(existing).is_some_and(|stamp| *stamp.policy == **policy);
-    let right = stamped && !existing.deleting() && wanted.is_in(existing);
+    let ours = match Stamp::read(existing) {
+        Some(stamp) => *stamp.policy == **policy,
+        None => adopt::of_others(wanting, existing, (rule, Rivals::OfPolicy)).is_none(),
+    };
+    let right = ours && !existing.deleting() && wanted.is_in(existing);
     owner.policy == *policy && whole.data.is_empty() && right
 }
 

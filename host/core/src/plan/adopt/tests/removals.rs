@@ -1,0 +1,185 @@
+//! What a guest removes by name, and what else holds it up or not.
+
+use super::*;
+
+fn gone(there: &Object) -> Desired<'static> {
+    Desired::Gone(there.reference.clone())
+}
+
+#[test]
+fn a_guest_removes_nothing_that_pruning_would_spare() {
+    let removed = |policy: &Value, there: &Object, rivals| {
+        let removed = planned(&crate::sample::policy(policy), there, rivals, gone(there));
+        removed.map(|step| step.is_some())
+    };
+    let there = full(&json!({}));
+    assert_eq!(removed(&makes(), &there, Rivals::None), Ok(true));
+    let Ok(Some(Step::Update { desired: ours, .. })) =
+        planned(&policy(&makes()), &there, Rivals::None, wanted(&there))
+    else {
+        panic!("it is adopted")
+    };
+    assert_eq!(removed(&makes(), &ours, Rivals::None), Ok(true));
+    let claimed = removed(&makes(), &ours, Rivals::OfPolicy).unwrap_err();
+    assert!(claimed.ends_with("another primary claims it"), "{claimed}");
+    // It was made for another primary that does not claim it now.
+    let mut moved = ours.clone();
+    let source = json!({"cluster": "local", "apiVersion": "cluster.open-cluster-management.io/v1",
+        "kind": "ManagedCluster", "name": "c2", "uid": "other"});
+    moved.body["metadata"]["annotations"]["transom.dev/source"] = source.to_string().into();
+    let made = removed(&makes(), &moved, Rivals::None).unwrap_err();
+    assert!(made.contains("it was made for"), "{made}");
+    // What all share, and what is kept for something else, is left to pruning.
+    let shared = |mut there: Object| {
+        there.reference = role("shared");
+        there
+    };
+    assert_eq!(
+        removed(&makes(), &shared(ours.clone()), Rivals::None),
+        Ok(false)
+    );
+    assert!(removed(&makes(), &shared(there.clone()), Rivals::None).is_err());
+    let read =
+        json!([{"role": "r", "apiVersion": RBAC, "kind": "ClusterRole", "name": "{primary.name}"}]);
+    let keeps = with(
+        makes(),
+        &[
+            ("/spec/grant/read", read),
+            ("/spec/own", json!({"keepUntilAbsent": ["r"]})),
+        ],
+    );
+    assert_eq!(removed(&keeps, &ours, Rivals::None), Ok(false));
+    assert!(removed(&keeps, &there, Rivals::None).is_err());
+}
+
+#[test]
+fn a_removal_stops_when_another_makes_the_object_again_and_again() {
+    let (policy, there) = (policy(&makes()), full(&json!({})));
+    let key = {
+        let cluster = "cluster.open-cluster-management.io/v1";
+        Key::new(
+            &policy.name,
+            &ObjectRef::local(cluster, "ManagedCluster", None, "c1"),
+        )
+    };
+    let mut contentions = Contentions::default();
+    let mut remove = || {
+        let alone = Ownership::Owner {
+            rivals: Rivals::None,
+        };
+        let targets = [claimed(&there, alone)];
+        let planned = all(&policy, &targets, &[gone(&there)], &mut contentions).unwrap();
+        for step in &planned.plan.steps {
+            contentions.wrote(&key, step);
+        }
+        assert_eq!(planned.refused, None);
+        (planned.plan.steps.len(), planned.waits)
+    };
+    // The first one was there before; two were made again.
+    for _ in 0..3 {
+        assert_eq!(remove(), (1, None));
+    }
+    let (steps, waits) = remove();
+    assert_eq!(steps, 0);
+    assert_eq!(waits.unwrap().reason, KnownReason::Contended.into());
+    // What is pruned was no fight.
+    let mut pruned = Contentions::default();
+    let _ = pruned.of(&policy.name, &there.reference);
+    let delete = Step::Delete {
+        reference: there.reference.clone(),
+        version: String::new(),
+        uid: String::new(),
+        why: String::new(),
+    };
+    pruned.wrote(&key, &delete);
+    assert_eq!(
+        *pruned.of(&policy.name, &there.reference),
+        Default::default()
+    );
+}
+
+#[test]
+fn what_cannot_be_made_holds_up_no_removal() {
+    let (policy, there) = (policy(&makes()), full(&json!({})));
+    let plan = |ownership: Ownership, desired: &[Desired<'_>]| {
+        let targets = [claimed(&there, ownership)];
+        all(&policy, &targets, desired, &mut Contentions::default())
+    };
+    let owner = |rivals| Ownership::Owner { rivals };
+    // A refused removal is told beside what is waited for, and makes no plan partial.
+    let refused = plan(owner(Rivals::OfOthers), &[gone(&there)]).unwrap();
+    assert_eq!((refused.plan.steps.len(), refused.waits), (0, None));
+    let why = refused.refused.unwrap();
+    assert_eq!(why.reason, KnownReason::TargetNotOwned.into());
+    // What is not known yet may be removed later: until then the plan is partial.
+    let pending = plan(Ownership::Pending { remaining: 1 }, &[gone(&there)]).unwrap();
+    let why = pending.waits.unwrap();
+    assert_eq!(why.reason, KnownReason::OwnershipPending.into());
+    assert_eq!(pending.refused, None);
+}
+
+#[test]
+fn a_removal_goes_on_when_an_object_is_not_ours_to_make() {
+    let mut more = makes();
+    let mut extra = more["spec"]["grant"]["write"][0].clone();
+    extra["name"] = json!("extra-{primary.name}");
+    let grants = more["spec"]["grant"]["write"].as_array_mut().unwrap();
+    grants.push(extra);
+    let there = full(&json!({}));
+    let mut foreign = there.clone();
+    foreign.reference = role("extra-c1");
+    foreign.body["rules"] = json!([rule(&["delete"])]);
+    let plan = |desired: &[Desired<'_>]| {
+        let alone = || Ownership::Owner {
+            rivals: Rivals::None,
+        };
+        let targets = [claimed(&there, alone()), claimed(&foreign, alone())];
+        all(
+            &policy(&more),
+            &targets,
+            desired,
+            &mut Contentions::default(),
+        )
+    };
+    let planned = plan(&[wanted(&foreign), Desired::Finalizer, gone(&there)]).unwrap();
+    let why = planned.waits.expect("nothing of it counts as success");
+    assert_eq!(why.reason, KnownReason::TargetNotOwned.into());
+    let targets: Vec<_> = planned.plan.steps.iter().map(Step::target).collect();
+    assert_eq!(targets, [&there.reference]);
+    // Nothing else comes after it, and without a removal nothing is planned at all.
+    let planned = plan(&[wanted(&foreign), wanted(&there), gone(&foreign)]).unwrap();
+    assert_eq!(planned.plan.steps, []);
+    assert!(planned.waits.is_some() && planned.refused.is_some());
+    assert!(plan(&[wanted(&there), wanted(&foreign)]).is_err());
+}
+
+#[test]
+fn what_all_share_is_right_before_the_one_that_is_to_keep_it_has_taken_it() {
+    let policy = policy(&makes());
+    let planned = |metadata: Value, rules: Value| {
+        let there = object(
+            role("shared"),
+            json!({"metadata": metadata, "rules": rules}),
+        );
+        let cluster = "cluster.open-cluster-management.io/v1";
+        let other = ObjectRef::local(cluster, "ManagedCluster", None, "c0");
+        let owner = Ownership::OwnedBy {
+            owner: Key::new(&policy.name, &other),
+        };
+        let targets = [claimed(&there, owner)];
+        let planned = all(
+            &policy,
+            &targets,
+            &[wanted(&there)],
+            &mut Contentions::default(),
+        );
+        planned.map(|planned| planned.plan.steps.len()).ok()
+    };
+    let right = json!([rule(&["get"])]);
+    assert_eq!(planned(json!({}), right.clone()), Some(0));
+    assert_eq!(planned(json!({}), json!([rule(&["get", "update"])])), None);
+    let going = json!({"deletionTimestamp": "2026-03-05T09:00:00Z"});
+    assert_eq!(planned(going, right.clone()), None);
+    let owned = json!({"ownerReferences": [{"name": "o"}]});
+    assert_eq!(planned(owned, right), None);
+}

@@ -1,0 +1,108 @@
+//! Plans one of the things that are desired, and says what of the rest is planned when it cannot be.
+
+use super::contention::Contentions;
+use super::desired::Desired;
+use super::{Planned, Step, Wanting, absent, fields, finalizer, remove, whole};
+use crate::failure::Failure;
+use crate::reference::ObjectRef;
+use transom_api::KnownReason;
+
+/// What of the rest is planned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    All,
+    /// The fields of objects of others, until something else comes.
+    FieldsOfOthers,
+    /// What is taken away must not outlive that something else cannot be made.
+    Removals,
+    Nothing,
+}
+
+impl Rest {
+    pub(super) fn has(self, one: &Desired<'_>, primary: &ObjectRef) -> bool {
+        match self {
+            Self::All => true,
+            Self::FieldsOfOthers => is_of_others(one, primary),
+            Self::Removals => matches!(one, Desired::Gone(_)),
+            Self::Nothing => false,
+        }
+    }
+}
+
+/// Why there is no step to what is desired.
+pub(super) enum Hindered {
+    /// Nothing at all is planned.
+    Fails(Failure),
+    /// This of the rest is planned.
+    Waits(Failure, Rest),
+    /// All of the rest is planned, but the plan does not count as whole: it is a removal that may be possible later.
+    Later(Failure),
+    /// A removal that is none of ours holds nothing up.
+    Refused(Failure),
+}
+
+impl From<Failure> for Hindered {
+    fn from(failure: Failure) -> Self {
+        Self::Fails(failure)
+    }
+}
+
+/// Plans one of all that is desired.
+pub(super) fn step(
+    wanting: &Wanting<'_>,
+    (one, all): (&Desired<'_>, &[Desired<'_>]),
+    contentions: &mut Contentions,
+) -> Result<Option<Step>, Hindered> {
+    match one {
+        Desired::Whole(one) => {
+            let contention = contentions.of(&wanting.key.policy, &one.object);
+            let removes = all.iter().any(|one| matches!(one, Desired::Gone(_)));
+            whole::plan(wanting, one, contention).map_err(|failure| {
+                match removes && remove::is_kept_from_us(&failure) {
+                    true => Hindered::Waits(failure, Rest::Removals),
+                    false => Hindered::Fails(failure),
+                }
+            })
+        }
+        Desired::Fields(fields) => match fields::plan(wanting, fields, contentions) {
+            Ok(Planned::Step(step)) => Ok(step),
+            Ok(Planned::Absent) => {
+                // When it comes back, others made it anew.
+                contentions.gone(wanting.key, &fields.object);
+                Err(Hindered::Waits(absent(&fields.object), Rest::Nothing))
+            }
+            Err(failure)
+                if is_of_others(one, &wanting.primary.reference) && is_contended(&failure) =>
+            {
+                Err(Hindered::Waits(failure, Rest::FieldsOfOthers))
+            }
+            Err(failure) => Err(failure.into()),
+        },
+        Desired::Gone(object) => gone(wanting, object, contentions),
+        Desired::Finalizer => Ok(finalizer::keep(wanting)),
+    }
+}
+
+/// Plans a removal. That an object which the policy makes stays is no failure of what comes before it.
+fn gone(
+    wanting: &Wanting<'_>,
+    object: &ObjectRef,
+    contentions: &mut Contentions,
+) -> Result<Option<Step>, Hindered> {
+    let mut targets = wanting.targets.iter();
+    let makes = targets.any(|claimed| claimed.object == *object);
+    let pending = |failure: &Failure| failure.reason == KnownReason::OwnershipPending.into();
+    remove::plan(wanting, object, contentions).map_err(|failure| match makes {
+        true if remove::is_kept_from_us(&failure) => Hindered::Refused(failure),
+        true if pending(&failure) || is_contended(&failure) => Hindered::Later(failure),
+        _ => Hindered::Fails(failure),
+    })
+}
+
+fn is_of_others(one: &Desired<'_>, primary: &ObjectRef) -> bool {
+    matches!(one, Desired::Fields(one) if one.object != *primary)
+}
+
+fn is_contended(failure: &Failure) -> bool {
+    failure.reason == KnownReason::Contended.into()
+}
