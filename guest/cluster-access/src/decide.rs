@@ -129,7 +129,7 @@ impl World for ClusterAccess {
             apply,
             remove,
             // Without it the binding of the work agent would go with the cluster, before the agent has cleaned up.
-            keep_finalizer: decided == Decided::Accepted || known.works || known.binding.is_some(),
+            keep_finalizer: decided == Decided::Accepted || known.works || known.binding_ends(),
             wait: waits(&objects, decided, &known),
             ..Answer::default()
         })
@@ -169,7 +169,7 @@ fn waits(objects: &Objects<'_>, decided: Decided, known: &Known) -> Option<Waiti
             let problem = WORKS_REMAIN.problem("The cluster still has ManifestWorks.");
             return Some(problem.waiting(Vec::new()));
         }
-        Decided::Leaving => known.binding.is_some(),
+        Decided::Leaving => known.binding_ends(),
         Decided::Denied | Decided::Nothing => false,
     };
     ends.then(|| {

@@ -13,7 +13,11 @@ pub(crate) const READS: [Read; 3] = [
         "status.conditions[HubAcceptedManagedCluster]",
     ]),
     NAMESPACE.read(&[LABEL, "metadata.deletionTimestamp"]),
-    ROLE_BINDING.read(&["metadata.deletionTimestamp"]),
+    ROLE_BINDING.read(&[
+        "metadata.deletionTimestamp",
+        "metadata.finalizers",
+        r#"metadata.labels["app.kubernetes.io/managed-by"]"#,
+    ]),
 ];
 
 /// What a work agent applies to its cluster.

@@ -29,12 +29,27 @@ pub(crate) struct There {
 struct Metadata {
     labels: BTreeMap<String, String>,
     deletion_timestamp: Option<String>,
+    finalizers: Vec<String>,
 }
+
+/// What keeps the binding of a work agent until the agent has cleaned up.
+const CLEANUP: &str = "cluster.open-cluster-management.io/manifest-work-cleanup";
+/// The label that says who makes an object, and who makes what is made here.
+const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "transom");
 
 impl There {
     /// Whether it is being deleted.
     pub(crate) fn leaves(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether its end is waited for: it is held until the work agent has cleaned up, or is made here, so that it goes. Any
+    /// other one is removed before the cluster is released, or stays for ever.
+    fn ends(&self) -> bool {
+        let metadata = &self.metadata;
+        let (label, us) = MANAGED_BY;
+        let made = metadata.labels.get(label).is_some_and(|by| by == us);
+        made || metadata.finalizers.iter().any(|one| one == CLEANUP)
     }
 
     /// Whether it bears the name of this cluster.
@@ -57,6 +72,11 @@ impl Known {
     /// Whether the binding of the work agent is being deleted.
     pub(crate) fn binding_leaves(&self) -> bool {
         self.binding.as_ref().is_some_and(There::leaves)
+    }
+
+    /// Whether a cluster that is being deleted stays until the binding of the work agent is gone.
+    pub(crate) fn binding_ends(&self) -> bool {
+        self.binding.as_ref().is_some_and(There::ends)
     }
 
     /// Whether the works decide what becomes of that binding: it is being deleted with its namespace, where none can be made
