@@ -177,11 +177,24 @@ impl Controller {
             time_added: subject.time_added,
             ..self.wanting(admitted, &subject.primary, &stamp)
         };
+        let desires = self.feasible((&wanting, desired), answered, touched)?;
+        self.accounts
+            .would_write(wanting.key, &desires.plan.steps, subject.present());
+        Ok(desires)
+    }
+
+    /// What is planned of all that is desired, and what it waits for.
+    fn feasible(
+        &self,
+        (wanting, desired): (&Wanting<'_>, Vec<Desired<'_>>),
+        answered: Option<Failure>,
+        touched: &mut Touched,
+    ) -> Result<Desires, Failure> {
         let Feasible {
             plan,
             waits,
             refused,
-        } = plan::plan(&wanting, &desired, &mut self.memory.lock().contentions)?;
+        } = plan::plan(wanting, &desired, &mut self.memory.lock().contentions)?;
         let partial = waits.is_some();
         // What is not there counts before what the guest waits for.
         let waits = waits.or(answered);
@@ -189,15 +202,13 @@ impl Controller {
             touched.ask_again(waits.ask_again_at);
             touched.waits_for(&waits.objects);
         }
-        self.accounts
-            .would_write(wanting.key, &plan.steps, subject.present());
         let ends = desired.iter().filter_map(Desired::ends_seconds);
         touched.ends_seconds = touched.ends_seconds.into_iter().chain(ends).min();
         let mut desires = Desires {
             plan,
             waits,
             refused,
-            release: finalizer::release(&revision.policy, &subject.primary),
+            release: finalizer::release(wanting.policy, wanting.primary),
             partial,
             ..Desires::none(wanting.key)
         };
@@ -208,7 +219,7 @@ impl Controller {
             _ => false,
         };
         for one in desired.into_iter().filter(|one| !is_left(one)) {
-            desires.take(one, &subject.primary.reference);
+            desires.take(one, &wanting.primary.reference);
         }
         Ok(desires)
     }
