@@ -95,7 +95,7 @@ pub struct Feasible {
     /// Why the steps are not all: `TargetMissing`, when fields are wanted of an object that is not there; nothing that comes
     /// after it is planned. Or `Contended`, when others keep changing fields of an object of theirs; of what comes after it,
     /// only fields of objects of others are planned. Or `TargetNotOwned` or `OwnedByAnother`, when an object that is to be made
-    /// is another's; of what comes after it, only removals are planned. Or `OwnershipPending` or `Contended`, when an object that
+    /// is another's; of what comes after it, only removals of objects that the policy makes are planned. Or `OwnershipPending` or `Contended`, when an object that
     /// the guest removes has to stay for now; nothing is held up by that.
     pub waits: Option<Failure>,
     /// Why an object that the policy makes, and its guest removes, stays: it is another's.
@@ -126,7 +126,7 @@ pub fn plan(
     };
     let (mut rest, mut later) = (Rest::All, None);
     for one in desired {
-        match rest.has(one, &wanting.primary.reference) {
+        match rest.has(wanting, one) {
             true => {}
             false if rest == Rest::Removals => continue,
             false => break,

@@ -104,6 +104,7 @@ fn changed(
     let known = folders.iter().flat_map(|folder| store.below(folder));
     let mut changed: BTreeSet<Place> = known
         .filter(|place| !found.contains_key(place) && !unseen(place))
+        .cloned()
         .collect();
     changed.extend(found.iter().filter_map(|(place, stamp)| {
         let known = store.print(place).and_then(|print| print.stamp);

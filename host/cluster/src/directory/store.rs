@@ -62,23 +62,11 @@ impl Store {
     }
 
     /// The known files at a path or below it.
-    pub(super) fn below(&self, folder: &Place) -> Vec<Place> {
+    pub(super) fn below(&self, folder: &Place) -> impl Iterator<Item = &Place> {
         let inside =
             |place: &&Place| place.layer == folder.layer && place.path.starts_with(&folder.path);
-        self.files
-            .range(folder.clone()..)
-            .map(|(place, _)| place)
-            .take_while(inside)
-            .cloned()
-            .collect()
-    }
-
-    /// Whether a file is known at a path or below it.
-    pub(super) fn has_below(&self, folder: &Place) -> bool {
-        let first = self.files.range(folder.clone()..).next();
-        first.is_some_and(|(place, _)| {
-            place.layer == folder.layer && place.path.starts_with(&folder.path)
-        })
+        let places = self.files.range(folder.clone()..).map(|(place, _)| place);
+        places.take_while(inside)
     }
 
     /// Every object that exists, including duplicates.

@@ -281,7 +281,7 @@ impl Follower {
             return self.scan(Some(&place));
         }
         let news = self.shared.refuse_folders(Some(&place), Vec::new());
-        let known = self.shared.store().below(&place);
+        let known: Vec<_> = self.shared.store().below(&place).cloned().collect();
         Scanned {
             files: known.into_iter().chain([place]).collect(),
             fresh: Vec::new(),

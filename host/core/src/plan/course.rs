@@ -13,17 +13,18 @@ pub(super) enum Rest {
     All,
     /// The fields of objects of others, until something else comes.
     FieldsOfOthers,
-    /// What is taken away must not outlive that something else cannot be made.
+    /// The removals of objects that the policy makes: what is taken away must not outlive that something else cannot be
+    /// made. An object of others stays, because what replaces it may be just that.
     Removals,
     Nothing,
 }
 
 impl Rest {
-    pub(super) fn has(self, one: &Desired<'_>, primary: &ObjectRef) -> bool {
+    pub(super) fn has(self, wanting: &Wanting<'_>, one: &Desired<'_>) -> bool {
         match self {
             Self::All => true,
-            Self::FieldsOfOthers => is_of_others(one, primary),
-            Self::Removals => matches!(one, Desired::Gone(_)),
+            Self::FieldsOfOthers => is_of_others(one, &wanting.primary.reference),
+            Self::Removals => is_own_removal(wanting, one),
             Self::Nothing => false,
         }
     }
@@ -56,7 +57,7 @@ pub(super) fn step(
     match one {
         Desired::Whole(one) => {
             let contention = contentions.of(&wanting.key.policy, &one.object);
-            let removes = all.iter().any(|one| matches!(one, Desired::Gone(_)));
+            let removes = all.iter().any(|one| is_own_removal(wanting, one));
             whole::plan(wanting, one, contention).map_err(|failure| {
                 match removes && remove::is_kept_from_us(&failure) {
                     true => Hindered::Waits(failure, Rest::Removals),
@@ -89,14 +90,23 @@ fn gone(
     object: &ObjectRef,
     contentions: &mut Contentions,
 ) -> Result<Option<Step>, Hindered> {
-    let mut targets = wanting.targets.iter();
-    let makes = targets.any(|claimed| claimed.object == *object);
+    let makes = makes(wanting, object);
     let pending = |failure: &Failure| failure.reason == KnownReason::OwnershipPending.into();
     remove::plan(wanting, object, contentions).map_err(|failure| match makes {
         true if remove::is_kept_from_us(&failure) => Hindered::Refused(failure),
         true if pending(&failure) || is_contended(&failure) => Hindered::Later(failure),
         _ => Hindered::Fails(failure),
     })
+}
+
+/// Whether the policy makes an object.
+fn makes(wanting: &Wanting<'_>, object: &ObjectRef) -> bool {
+    let mut targets = wanting.targets.iter();
+    targets.any(|claimed| claimed.object == *object)
+}
+
+fn is_own_removal(wanting: &Wanting<'_>, one: &Desired<'_>) -> bool {
+    matches!(one, Desired::Gone(object) if makes(wanting, object))
 }
 
 fn is_of_others(one: &Desired<'_>, primary: &ObjectRef) -> bool {

@@ -28,7 +28,9 @@ impl Follower {
         let place = self.shared.tree().place(path);
         place
             .filter(|place| place.layer == Layer::User)
-            .is_some_and(|place| is_manifest(path) || self.shared.store().has_below(&place))
+            .is_some_and(|place| {
+                is_manifest(path) || self.shared.store().below(&place).next().is_some()
+            })
     }
 
     /// Whether a user's file changed and was not read since.
