@@ -373,6 +373,43 @@ impl Uninstall {
         Ok(())
     }
 
+    /// The binding of a work agent, which the policy `cluster-access` leaves with its finalizer.
+    fn binding(&self) -> Result<()> {
+        let namespace = home(0);
+        let name = format!("open-cluster-management:managedcluster:{namespace}:work");
+        let (group, finalizer) = (
+            "rbac.authorization.k8s.io",
+            "cluster.open-cluster-management.io/manifest-work-cleanup",
+        );
+        let binding = json!({"apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": namespace, "finalizers": [finalizer]},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "view"}});
+        let file = self.cluster.folder().join("binding.json");
+        fs::write(&file, binding.to_string())?;
+        said(
+            kubectl(&self.cluster)?
+                .args(["apply", "--filename"])
+                .arg(&file),
+        )?;
+        let words = ["patch rolebinding"];
+        run(
+            &self.cluster,
+            &self.page.command(&words, &[("<cluster>", &namespace)])?,
+        )?;
+        let mut get = kubectl(&self.cluster)?;
+        let get = get.args(["get", "rolebinding", &name, "--namespace", &namespace]);
+        let left = said(get.args(["--output", "jsonpath={.metadata.finalizers}"]))?;
+        ensure!(left.trim().is_empty(), "{left}");
+        said(kubectl(&self.cluster)?.args([
+            "delete",
+            "rolebinding",
+            &name,
+            "--namespace",
+            &namespace,
+        ]))?;
+        Ok(())
+    }
+
     /// Section 4: what Helm leaves.
     async fn rest(&self) -> Result<()> {
         self.follow(&["delete crd"])?;
@@ -456,6 +493,7 @@ async fn uninstall_removes_what_it_says_and_nothing_of_others() -> Result<()> {
     uninstall.agent().await?;
     uninstall.delete().await?;
     uninstall.taints().await?;
+    uninstall.binding()?;
     uninstall.rest().await?;
     uninstall.kustomize(&install).await?;
     uninstall.page.is_followed()
