@@ -90,6 +90,19 @@ impl Stage {
         Ok(())
     }
 
+    /// Takes the finalizers off the objects of a namespace: nobody can once it is gone.
+    async fn free(&self, kind: (&str, &str), namespace: &str) -> Result<()> {
+        let api = self.api(kind, Some(namespace)).await?;
+        for object in api.list_metadata(&ListParams::default()).await?.items {
+            if object.metadata.finalizers.is_some() {
+                let name = object.metadata.name.unwrap_or_default();
+                let free = json!({"metadata": {"finalizers": null}});
+                self.patch(kind, Some(namespace), &name, free).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Removes everything that a test created, repairs what it left broken, and plants objects that the next test must
     /// not change.
     pub(crate) async fn clear(&self) -> Result<()> {
@@ -129,6 +142,7 @@ impl Stage {
                         .await?;
                 }
             }
+            self.free(OUTLIVING[3], &name).await?;
             self.finalise(&name).await
         });
         gone.buffer_unordered(PARALLEL)
