@@ -234,6 +234,16 @@ pub enum Step {
 }
 
 impl Step {
+    /// The removal of an object as it was read.
+    fn delete(object: &Object, why: &str) -> Self {
+        Self::Delete {
+            reference: object.reference.clone(),
+            version: object.version.clone(),
+            uid: object.uid().to_owned(),
+            why: why.to_owned(),
+        }
+    }
+
     /// The object that the step writes.
     pub fn target(&self) -> &ObjectRef {
         match self {

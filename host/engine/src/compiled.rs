@@ -7,7 +7,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use wasmtime::component::Component;
 
-/// How many files are kept, and how many bytes; beyond that those are removed that were not used for longest. The chart gives 256 MiB to all caches.
+/// How many files are kept, and how many bytes; beyond that those are removed that were not used for longest. The chart
+/// gives 256 MiB to all caches.
 const FILES: usize = 256;
 const BYTES: u64 = 128 << 20;
 /// Bytes of the checksum in front of the code.

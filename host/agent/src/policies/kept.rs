@@ -102,12 +102,12 @@ impl Kept {
         let Some(record) = self.fitting(component, asker) else {
             return false;
         };
-        let evidence = file(&record.component, "json");
-        let has = |folder: &Option<PrivateFolder>, name: &str| {
-            folder.as_ref().is_some_and(|folder| folder.has(name))
+        let is_signed = || {
+            let evidence = file(&record.component, "json");
+            let folder = self.evidence.as_ref();
+            folder.is_some_and(|folder| folder.has(&evidence))
         };
-        has(&self.components, &name(&record.digest))
-            && (!asker.signed || has(&self.evidence, &evidence))
+        self.has_digest(&record.digest) && (!asker.signed || is_signed())
     }
 
     /// The bytes that were loaded from a place, if they have the demanded digest, and what was kept for verifying them.

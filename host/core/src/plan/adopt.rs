@@ -9,10 +9,9 @@ use crate::object::Object;
 use crate::ownership::Rivals;
 use crate::pattern::TemplateData;
 use crate::policy::WriteRule;
-use crate::policy::values::ValueRule;
 use crate::projection::path::{self, Path};
 use crate::stamp::Stamp;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use transom_api::policy::{AdoptSpec, OwnSpec};
 use transom_api::{KnownReason, labels};
 
@@ -106,7 +105,7 @@ pub(super) fn of_others(
 fn is_bounded(rule: &WriteRule, existing: &Object, data: &TemplateData<'_>) -> bool {
     let lists = |field: &Path| {
         let mut values = rule.values.iter();
-        values.any(|values| values.path.grants(field) && !is_free(values, data))
+        values.any(|values| values.path.grants(field) && !values.is_free(data))
     };
     // An empty list or map, and null, say nothing.
     let has = |field: &Path| {
@@ -126,33 +125,15 @@ fn is_bounded(rule: &WriteRule, existing: &Object, data: &TemplateData<'_>) -> b
         && values.all(|values| values.admits(&existing.body, data))
 }
 
-/// Whether listed values let anything in somewhere: a bare star bounds nothing.
-fn is_free(values: &ValueRule, data: &TemplateData<'_>) -> bool {
-    fn has_star(value: &Value) -> bool {
-        match value {
-            Value::String(text) => text == "*",
-            Value::Array(all) => all.iter().any(has_star),
-            Value::Object(all) => all.values().any(has_star),
-            _ => false,
-        }
-    }
-    serde_json::from_str(&values.shown(data)).map_or(true, |shown| has_star(&shown))
-}
-
 /// Why an object is not written over although its content is bounded: a tool keeps it, and would write it back. What is as
 /// wanted already gets only a stamp, which is no harm to the tool.
 fn of_tool(object: &Object) -> Option<&'static str> {
-    let keys = ["/metadata/labels", "/metadata/annotations"];
-    let marks = |(key, value): (&String, &Value)| {
+    let is_of_tool = |(key, value): (&String, &Value)| {
         let group = key.split_once('/').map_or("", |(group, _)| group);
         let manages = key == labels::MANAGED_BY && value.as_str() != Some(labels::MANAGER);
         manages || TOOLS.contains(&group) || group.ends_with(FLUX)
     };
-    let mut maps = keys.iter();
-    let marked = maps.any(|pointer| {
-        let map = object.body.pointer(pointer).and_then(Value::as_object);
-        map.into_iter().flatten().any(marks)
-    });
+    let marked = marks(object).any(is_of_tool);
     let rule = object.body.get("aggregationRule");
     let aggregated = rule.is_some_and(|rule| !rule.is_null());
     match (marked, aggregated) {
@@ -185,11 +166,14 @@ fn differs_in(existing: &Object, (key, content): (&String, &Content<'_>)) -> Opt
 const OTHER_CONTENT: &str = "its content is not what the policy would write";
 
 fn of_manifest_work(object: &Object) -> bool {
-    ["/metadata/labels", "/metadata/annotations"]
-        .iter()
-        .filter_map(|pointer| object.body.pointer(pointer)?.as_object())
-        .flat_map(Map::keys)
-        .any(|key| key.starts_with(MANIFEST_WORK))
+    marks(object).any(|(key, _)| key.starts_with(MANIFEST_WORK))
+}
+
+/// The labels and annotations of an object.
+fn marks(object: &Object) -> impl Iterator<Item = (&String, &Value)> {
+    let both = ["/metadata/labels", "/metadata/annotations"].into_iter();
+    both.filter_map(|pointer| object.body.pointer(pointer)?.as_object())
+        .flatten()
 }
 
 #[cfg(test)]

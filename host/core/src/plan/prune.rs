@@ -141,8 +141,13 @@ pub fn plan(
 
 /// Whether an output still has the key's stamp, is not being deleted, and no other key claims it.
 fn is_ours(object: &Object, key: &Key, ownership: &OwnershipIndex) -> bool {
+    !object.deleting() && is_left(object, key, ownership)
+}
+
+/// The same, whether it is being deleted or not.
+fn is_left(object: &Object, key: &Key, ownership: &OwnershipIndex) -> bool {
     let stamped = Stamp::read(object).is_some_and(|stamp| stamp.names(key));
-    stamped && !object.deleting() && !ownership.wanted_by_another(&object.reference, key)
+    stamped && !ownership.wanted_by_another(&object.reference, key)
 }
 
 /// The step that takes the finalizers of its grant off an output that is being deleted: nobody wants it any more.
@@ -153,10 +158,8 @@ fn released(
     ownership: &OwnershipIndex,
 ) -> Option<Step> {
     let object = &candidate.object;
-    let stamped = Stamp::read(object).is_some_and(|stamp| stamp.names(key));
-    let wanted = ownership.wanted_by_another(&object.reference, key);
     let may = policy.own.prune != PruneSpec::Never && candidate.kept_by.is_empty();
-    if !stamped || !object.deleting() || wanted || !may {
+    if !object.deleting() || !is_left(object, key, ownership) || !may {
         return None;
     }
     let rule = policy.made(&object.reference, &key.primary)?;
@@ -209,12 +212,7 @@ fn delete(object: &Object, why: Undesired) -> Step {
         Undesired::TargetMoved => "its source now has another target",
         Undesired::Withdrawn => "its guest has failed for too long",
     };
-    Step::Delete {
-        reference: object.reference.clone(),
-        version: object.version.clone(),
-        uid: object.uid().to_owned(),
-        why: why.to_owned(),
-    }
+    Step::delete(object, why)
 }
 
 /// A target with this policy's stamp for another primary than the one that claims it.

@@ -122,12 +122,7 @@ pub(super) fn is_kept_from_us(failure: &Failure) -> bool {
 }
 
 fn delete(existing: &Object) -> Step {
-    Step::Delete {
-        reference: existing.reference.clone(),
-        version: existing.version.clone(),
-        uid: existing.uid().to_owned(),
-        why: "its guest removes it".to_owned(),
-    }
+    Step::delete(existing, "its guest removes it")
 }
 
 /// Whether steps end something that others made: they remove an object, or take a finalizer off one that is not the

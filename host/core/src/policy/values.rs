@@ -83,6 +83,11 @@ impl ValueRule {
         }
     }
 
+    /// Whether a part of an allowed value may be any text: that bounds nothing.
+    pub(crate) fn is_free(&self, data: &TemplateData<'_>) -> bool {
+        self.allowed.iter().any(|allowed| allowed.is_free(data))
+    }
+
     /// The allowed values for a primary, for people.
     pub fn shown(&self, data: &TemplateData<'_>) -> String {
         let shown = self.allowed.iter().map(|allowed| allowed.shown(data));
@@ -123,6 +128,15 @@ impl Allowed {
             }
             (Self::Exactly(exact), value) => exact == value,
             _ => false,
+        }
+    }
+
+    fn is_free(&self, data: &TemplateData<'_>) -> bool {
+        match self {
+            Self::Text(pattern) => pattern.shown(data) == "*",
+            Self::List(allowed) => allowed.iter().any(|one| one.is_free(data)),
+            Self::Map(allowed) => allowed.values().any(|one| one.is_free(data)),
+            Self::Exactly(_) => false,
         }
     }
 

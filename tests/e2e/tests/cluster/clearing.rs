@@ -1,5 +1,6 @@
 //! The server of a stage, emptied before each test and repaired if a test left it broken. Does not restart it.
 
+use crate::access::BINDING;
 use crate::stage::{
     CRDS, HOME, HOSTED, KLUSTERLET, MANAGED, NAMESPACE, PARALLEL, SECRET, SERVICE, Stage,
 };
@@ -17,7 +18,7 @@ const OUTLIVING: [(&str, &str); 4] = [
     ("v1", "ConfigMap"),
     ("coordination.k8s.io/v1", "Lease"),
     ("rbac.authorization.k8s.io/v1", "Role"),
-    ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+    BINDING,
 ];
 const CRD: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
 /// Namespaces that always exist, and the agent's own.
@@ -142,7 +143,7 @@ impl Stage {
                         .await?;
                 }
             }
-            self.free(OUTLIVING[3], &name).await?;
+            self.free(BINDING, &name).await?;
             self.finalise(&name).await
         });
         gone.buffer_unordered(PARALLEL)

@@ -13,7 +13,7 @@ use transom_api::KnownReason as Reason;
 use transom_conformance::fixture::{component, hostile, taints_component, with_case, with_section};
 use transom_core::digest::Digest;
 use transom_core::rollout::Gate;
-use transom_e2e::agent::DEADLINE;
+use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
 use transom_support::wait;
@@ -255,6 +255,18 @@ fn a_builtin_component_with_the_digest_of_another_one_is_refused() -> Result<()>
     Ok(())
 }
 
+/// Has the active revision fail, and waits until the log tells why it stays.
+fn fails_and_stays(stage: &Stage, agent: &Agent, active: &Value) -> Result<()> {
+    put_cluster(stage, &"x".repeat(LONGEST + 1))?;
+    let told = || {
+        let log = agent.log().ok()?;
+        log.contains("going back to the revision").then_some(())
+    };
+    wait::until("why it is not taken back", DEADLINE, told)?;
+    ensure!(revision(stage)? == *active);
+    Ok(())
+}
+
 #[test]
 fn a_revision_that_was_not_verified_is_not_put_back_until_the_demand_is_taken_back() -> Result<()> {
     let stage = stage()?;
@@ -271,13 +283,7 @@ fn a_revision_that_was_not_verified_is_not_put_back_until_the_demand_is_taken_ba
     let demanding = candidate()?.with("/spec/verify", verify);
     demanding.put(&stage, "other.wasm")?;
     wait_for(&stage, "/candidate/reason", "SignatureMissing")?;
-    put_cluster(&stage, &"x".repeat(LONGEST + 1))?;
-    let told = || {
-        let log = agent.log().ok()?;
-        log.contains("going back to the revision").then_some(())
-    };
-    wait::until("why it is not taken back", DEADLINE, told)?;
-    ensure!(revision(&stage)? == active);
+    fails_and_stays(&stage, &agent, &active)?;
     candidate()?.put(&stage, "other.wasm")?;
     wait_for(&stage, "/candidate/reason", "RolledBack")?;
     ensure!(revision(&stage)? == first);
@@ -311,13 +317,7 @@ fn a_revision_that_a_key_verified_which_is_replaced_now_is_not_put_back() -> Res
     use_signed(failing()?, "second.wasm", "new")?;
     wait_for_taints(&stage, "a", 0)?;
     let active = revision(&stage)?;
-    put_cluster(&stage, &"x".repeat(LONGEST + 1))?;
-    let told = || {
-        let log = agent.log().ok()?;
-        log.contains("going back to the revision").then_some(())
-    };
-    wait::until("why it is not taken back", DEADLINE, told)?;
-    ensure!(revision(&stage)? == active);
+    fails_and_stays(&stage, &agent, &active)?;
     agent.stop().map(drop)
 }
 

@@ -34,6 +34,12 @@ pub(super) fn restored(
     }
 }
 
+/// The revision before the active one, where the faults of that one are watched.
+pub(super) fn watched_before(history: &History) -> Option<&Record> {
+    let watched = history.active()?.probation.is_some();
+    history.previous().filter(|_| watched)
+}
+
 /// The revision before the one that was active when the agent ended, where the faults of that one were watched.
 pub(super) fn before(
     engine: &Engine,
@@ -41,12 +47,7 @@ pub(super) fn before(
     job: &Job,
     gathered: &Gathered,
 ) -> Result<Option<Loaded>, Unloaded> {
-    let history = job.history.as_ref();
-    let is_watched = history.is_some_and(|history| {
-        let mut active = history.active().into_iter();
-        active.any(|active| active.probation.is_some())
-    });
-    match history.and_then(History::previous).filter(|_| is_watched) {
+    match job.history.as_ref().and_then(watched_before) {
         // Without it the active one works on, and cannot be taken back.
         Some(record) => match restore(engine, components, job, gathered, record) {
             Err(Unloaded::Refused(_)) => Ok(None),

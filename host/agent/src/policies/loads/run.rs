@@ -1,6 +1,6 @@
 //! Runs one job: reads components, loads the newest manifest, and restores what was active when the agent ended.
 
-use super::earlier::{before, earlier, restored};
+use super::earlier::{before, earlier, restored, watched_before};
 use super::{Done, Job, Ran};
 use crate::policies::cases::Passed;
 use crate::policies::components::{self, Components};
@@ -37,13 +37,9 @@ pub(super) async fn read(components: Components, mut job: Job) -> Ran {
 /// that may be gone with an earlier pod.
 async fn read_earlier(components: &Components, job: &mut Job) {
     let history = job.history.as_ref();
-    let records = history.into_iter().flat_map(|history| {
-        let active = history.active();
-        let watched = active.is_some_and(|active| active.probation.is_some());
-        active
-            .into_iter()
-            .chain(history.previous().filter(|_| watched))
-    });
+    let records = history
+        .into_iter()
+        .flat_map(|history| history.active().into_iter().chain(watched_before(history)));
     let unkept = records.flat_map(|record| revisions::unkept(components, &job.wanted, record));
     let unkept: BTreeMap<_, _> = unkept.collect();
     if unkept.is_empty() {

@@ -47,10 +47,8 @@ impl Store {
 
     /// Those of these objects that are leaving are gone now.
     pub(in crate::directory) fn let_go(&mut self, objects: &BTreeSet<Arc<ObjectRef>>) -> Vec<News> {
-        let mut gone = BTreeSet::new();
-        for object in objects.iter().filter(|one| self.leaving.contains_key(*one)) {
-            gone.insert(Arc::clone(object));
-        }
+        let mut gone = objects.clone();
+        gone.retain(|object| self.leaving.contains_key(object));
         gone.iter().for_each(|object| self.found_again(object));
         self.settle(gone)
     }

@@ -137,6 +137,14 @@ mod tests {
         (follower, move |at| start + settle * at)
     }
 
+    /// The same, after `a.yaml` was removed at 0.
+    fn without_a(root: &Path) -> (Follower, impl Fn(u32) -> Instant) {
+        let (mut follower, at) = with_a(root);
+        std::fs::remove_file(root.join("a.yaml")).unwrap();
+        after(&mut follower, Some(&root.join("a.yaml")), at(0));
+        (follower, at)
+    }
+
     /// The files whose object is there, after an event and a look.
     fn after(follower: &mut Follower, path: Option<&Path>, now: Instant) -> Vec<String> {
         let touched = path.map(|path| (path.to_owned(), Touch::Whole));
@@ -162,9 +170,7 @@ mod tests {
     fn an_object_that_moves_slowly_is_never_gone() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let (mut follower, at) = with_a(&root);
-        std::fs::remove_file(root.join("a.yaml")).unwrap();
-        after(&mut follower, Some(&root.join("a.yaml")), at(0));
+        let (mut follower, at) = without_a(&root);
         for step in 1..15 {
             assert_eq!(after(&mut follower, None, at(step)), ["a.yaml"]);
         }
@@ -245,9 +251,7 @@ mod tests {
     fn an_object_is_gone_once_its_folder_is_quiet_or_it_was_away_for_long() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let (mut follower, at) = with_a(&root);
-        std::fs::remove_file(root.join("a.yaml")).unwrap();
-        after(&mut follower, Some(&root.join("a.yaml")), at(0));
+        let (mut follower, at) = without_a(&root);
         assert_eq!(after(&mut follower, None, at(1)), ["a.yaml"]);
         assert_eq!(after(&mut follower, None, at(QUIET)), ["a.yaml"]);
         assert_eq!(after(&mut follower, None, at(1 + QUIET)), [""; 0]);
@@ -268,9 +272,7 @@ mod tests {
     fn a_busy_folder_has_no_object_deleted_and_made_again() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let (mut follower, at) = with_a(&root);
-        std::fs::remove_file(root.join("a.yaml")).unwrap();
-        after(&mut follower, Some(&root.join("a.yaml")), at(0));
+        let (mut follower, at) = without_a(&root);
         for step in 1..AWAY {
             after(&mut follower, Some(&root.join("b.yaml")), at(step));
         }
@@ -286,9 +288,7 @@ mod tests {
     fn no_object_is_gone_while_a_manifest_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let (mut follower, at) = with_a(&root);
-        std::fs::remove_file(root.join("a.yaml")).unwrap();
-        after(&mut follower, Some(&root.join("a.yaml")), at(0));
+        let (mut follower, at) = without_a(&root);
         after(&mut follower, None, at(1));
         let written = root.join("b.yaml");
         follower.settling.note(written, Touch::Writing, at(AWAY));
@@ -323,9 +323,7 @@ mod tests {
     fn a_search_of_many_files_is_not_repeated_soon() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let (mut follower, at) = with_a(&root);
-        std::fs::remove_file(root.join("a.yaml")).unwrap();
-        after(&mut follower, Some(&root.join("a.yaml")), at(0));
+        let (mut follower, at) = without_a(&root);
         after(&mut follower, None, at(1));
         follower.scanned(at(1), follower.settle * QUIET);
         assert_eq!(follower.next_gone(), Some(at(1 + SHARE * QUIET)));

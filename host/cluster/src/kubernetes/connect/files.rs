@@ -7,19 +7,22 @@ use base64::engine::general_purpose::STANDARD;
 use kube::client::{Body, Client};
 use kube::config::AuthInfo;
 use kube::{Config, Error};
-use sha2::{Digest as _, Sha256};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 use tower::service_fn;
+use transom_core::digest::Digest;
 
 /// How often the files are read again while requests are sent.
 const LOOK: Duration = Duration::from_secs(10);
 
+/// Digests of the certificate and of the key, where they are files.
+type Digests = [Option<Digest>; 2];
+
 /// A client for what the files hold.
 struct Made {
     client: Client,
-    digest: [u8; 32],
+    digest: Digests,
     looked: Instant,
 }
 
@@ -102,23 +105,18 @@ impl Files {
     }
 }
 
-/// A digest of the files, and the settings with their content in place of their paths.
-fn read(config: &Config) -> std::io::Result<([u8; 32], Config)> {
+/// Digests of the files, and the settings with their content in place of their paths.
+fn read(config: &Config) -> std::io::Result<(Digests, Config)> {
     let mut config = config.clone();
     let user = &mut config.auth_info;
-    let mut digest = Sha256::new();
-    let mut take = |path: &str| {
-        let bytes = std::fs::read(path)?;
-        digest.update(Sha256::digest(&bytes));
-        std::io::Result::Ok(STANDARD.encode(bytes))
-    };
-    let certificate = certificate(user).map(&mut take).transpose()?;
-    let key = key(user).map(&mut take).transpose()?;
+    let certificate = certificate(user).map(std::fs::read).transpose()?;
+    let key = key(user).map(std::fs::read).transpose()?;
+    let digests = [&certificate, &key].map(|file| file.as_deref().map(Digest::of_bytes));
     if let Some(certificate) = certificate {
-        user.client_certificate_data = Some(certificate);
+        user.client_certificate_data = Some(STANDARD.encode(certificate));
     }
     if let Some(key) = key {
-        user.client_key_data = Some(key.into());
+        user.client_key_data = Some(STANDARD.encode(key).into());
     }
-    Ok((digest.finalize().into(), config))
+    Ok((digests, config))
 }

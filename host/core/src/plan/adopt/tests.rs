@@ -12,7 +12,7 @@ use crate::reference::ObjectRef;
 use crate::sample::{agent, object, objects_manifest, policy, with};
 use crate::stamp::Source;
 use crate::work::Key;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
