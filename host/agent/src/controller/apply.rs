@@ -11,7 +11,7 @@ use transom_core::fingerprint;
 use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
 use transom_core::plan::desired::Fields;
-use transom_core::plan::{Outcome, Plan, Step, StepOutcome, TimeAdded, brake};
+use transom_core::plan::{Outcome, Plan, Step, StepOutcome, TimeAdded, WriteKind, brake};
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Success;
@@ -171,7 +171,7 @@ impl Controller {
         self.wrote(key, &steps, &outcome);
         for (at, step) in steps.iter().enumerate() {
             let seen = touched.objects.get_mut(step.target());
-            self.end_step(key, step.target(), outcome.steps.get(at), seen);
+            self.end_step(key, step, outcome.steps.get(at), seen);
         }
         outcome
     }
@@ -180,11 +180,14 @@ impl Controller {
     fn end_step(
         &self,
         key: &Key,
-        target: &ObjectRef,
+        step: &Step,
         done: Option<&StepOutcome>,
         seen: Option<&mut Seen>,
     ) {
+        let target = step.target();
         let left = done.and_then(|done| done.left.as_deref());
+        // What a delete leaves waits for its finalizers: the next reconcile takes off those that are the policy's.
+        let held = left.is_some() && step.kind() == WriteKind::Delete;
         let left = left.map(|left| (left, fingerprint::of(left)));
         let changed = {
             let memory = &mut self.memory.lock();
@@ -194,7 +197,7 @@ impl Controller {
             let aged = seen.as_ref().zip(left).is_some_and(|(seen, (left, _))| {
                 seen.is_aged_by(left, &mut memory.sightings, self.clock.now_seconds())
             });
-            memory.end_of_write(key, target, left) || aged
+            memory.end_of_write(key, target, left) || aged || held
         };
         if changed {
             let cause = Cause::Input(target.clone());
@@ -211,8 +214,8 @@ impl Controller {
     fn wrote(&self, key: &Key, steps: &[Step], outcome: &Outcome) {
         telemetry::wrote(key, outcome);
         let done = steps.iter().zip(&outcome.steps);
-        for (step, _) in done.filter(|(_, done)| done.result.is_ok()) {
-            let others = self.memory.lock().wrote(key, step);
+        for (step, done) in done.filter(|(_, done)| done.result.is_ok()) {
+            let others = self.memory.lock().wrote(key, step, done.left.as_deref());
             for other in others {
                 let cause = Cause::Input(step.target().clone());
                 self.queues.push(&other, Queued::Reconcile(cause));

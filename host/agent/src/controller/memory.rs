@@ -153,8 +153,8 @@ impl Memory {
         observed.is_some_and(|observed| fingerprint.is_none() || observed != fingerprint)
     }
 
-    /// Records a successful step; returns the other reconciles that depend on what it wrote.
-    pub(crate) fn wrote(&mut self, key: &Key, step: &Step) -> Vec<Key> {
+    /// Records a successful step, which left the object as `left`; returns the other reconciles that depend on what it wrote.
+    pub(crate) fn wrote(&mut self, key: &Key, step: &Step, left: Option<&Object>) -> Vec<Key> {
         let target = step.target();
         if let Some(written) = &mut self.written {
             let policies = written.entry(target.clone()).or_default();
@@ -164,7 +164,11 @@ impl Memory {
             Step::Create { desired } | Step::Update { desired, .. } => {
                 self.outputs.observe(desired);
             }
-            Step::Delete { reference, .. } => self.outputs.gone(reference),
+            Step::Delete { reference, .. } => match left {
+                // It waits for its finalizers, some of which may be the policy's to take off.
+                Some(left) => self.outputs.observe(left),
+                None => self.outputs.gone(reference),
+            },
             Step::Patch { .. } => {}
         }
         self.contentions.wrote(key, step);

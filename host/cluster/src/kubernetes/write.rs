@@ -44,13 +44,14 @@ impl Kubernetes {
         let asking = self.shared.asking(target);
         match self.writer.perform(policy, step).await {
             Ok(Some(object)) => {
-                match step {
-                    // The object waits for its finalizers; listeners are told.
-                    Step::Delete { .. } => self.shared.took(&object, &asking),
-                    _ => self.shared.wrote(&object, &asking),
+                // After a delete the object waits for its finalizers; listeners are told.
+                let deleted = step.kind() == WriteKind::Delete;
+                match deleted {
+                    true => self.shared.took(&object, &asking),
+                    false => self.shared.wrote(&object, &asking),
                 }
                 let now = self.shared.known(target).and_then(Result::ok).flatten();
-                Ok(now.filter(|now| now.version == object.version))
+                Ok(now.filter(|now| deleted || now.version == object.version))
             }
             Ok(None) => {
                 if let Step::Delete { version, .. } | Step::Patch { version, .. } = step {

@@ -18,6 +18,7 @@ use transom_test_cluster::{Fault, Line, Mark, Proxy, wait};
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const ACCEPTED: &str = "HubAcceptedManagedCluster";
+const CLOCK: &str = "ManagedClusterConditionClockSynced";
 const ACCEPTED_ON: &str = "open-cluster-management.io/automatically-accepted-on";
 /// What differs from object to object without meaning anything.
 const OF_ONE: [&str; 6] = [
@@ -125,6 +126,8 @@ async fn finish(stage: &Stage, half: Half) -> Result<()> {
         let is_accepted = |cluster: &Value| {
             cluster["metadata"]["annotations"][ACCEPTED_ON].is_string()
                 && crate::spoke::says(cluster, ACCEPTED, "True")
+                // Told of clusters that are available, and kept of others.
+                && crate::spoke::says(cluster, CLOCK, "True")
         };
         let came = objects.wait_for(MANAGED, (None, &name), is_accepted);
         came.await?;

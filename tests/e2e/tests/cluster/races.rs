@@ -1,9 +1,11 @@
 //! Other clients that write what the agent writes or reads, faster than the agent does, or revert a write before the
 //! agent has the response to it: everything becomes correct again without a resync.
 
+use crate::access;
 use crate::fleet::{POLICIES, all_right, fleet, name, ports, recovers};
 use crate::objects::{OUTPUT, home};
 use crate::stage::{DEADLINE, MANAGED, PARALLEL, SECRET, Stage, on_stage};
+use crate::status::wait_for_condition;
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Patch, PatchParams};
@@ -28,10 +30,68 @@ fn sets_a_taint_again_when_removed_before_its_write_was_answered() -> Result<()>
 }
 
 #[test]
+fn releases_what_its_own_delete_leaves_with_a_finalizer() -> Result<()> {
+    released(ROUNDS / 2)
+}
+
+#[test]
 #[ignore = "takes minutes: cargo xtask soak races"]
 fn soak() -> Result<()> {
-    (0..10).try_for_each(|_| deleted(50).and_then(|()| reverted(50)))
+    (0..10).try_for_each(|_| {
+        deleted(50)?;
+        reverted(50)?;
+        released(50)
+    })
 }
+
+/// The binding of the work agent bears a finalizer of the policy, so that its delete leaves it: the watch may tell of that
+/// before the delete is answered, at the same time, or later. Clusters are denied, deleted, or deleted by force.
+fn released(rounds: usize) -> Result<()> {
+    on_stage(async |stage| {
+        stage.cluster.install_crds(&[access::WORKS]).await?;
+        let words = ["--policies", &stage.unlimited("cluster-access")?];
+        stage.grant_exactly(&words).await?;
+        let proxy = Proxy::start(&stage.cluster).await?;
+        let agent = stage.start_agent_at(&proxy.server(), &words)?;
+        for late in [None, Some(LATE)] {
+            let names = (0..rounds).map(|index| format!("{}{index}", access::CLUSTERS));
+            let binding = |name: &str| format!("{}{name}:work", access::PREFIX);
+            let each = async |name: String, index: usize| {
+                access::undecided(stage, &name).await?;
+                access::accept(stage, &name, true).await?;
+                wait_for_condition(stage, MANAGED, &name, &access::decided(true)).await?;
+                proxy.answer_writes_late(late);
+                match index % 3 {
+                    0 => access::accept(stage, &name, false).await?,
+                    1 => stage.delete(MANAGED, None, &name).await?,
+                    _ => {
+                        stage.delete(MANAGED, None, &name).await?;
+                        let free = json!({"metadata": {"finalizers": null}});
+                        // The agent may have released it before.
+                        drop(stage.patch(MANAGED, None, &name, free).await);
+                    }
+                }
+                let place = (Some(&*name), &*binding(&name));
+                let gone = stage
+                    .objects()
+                    .wait_for(access::BINDING, place, Value::is_null);
+                gone.await?;
+                stage.delete(MANAGED, None, &name).await?;
+                let gone = stage
+                    .objects()
+                    .wait_for(MANAGED, (None, &*name), Value::is_null);
+                gone.await.map(drop)
+            };
+            let all = stream::iter(names.enumerate()).map(|(index, name)| each(name, index));
+            let all = all.buffer_unordered(PARALLEL).try_collect::<()>();
+            all.await.with_context(|| agent.tail())?;
+            proxy.answer_writes_late(None);
+        }
+        agent.stop()?;
+        stage.remove_crd(access::WORKS).await
+    })
+}
+
 /// Waits until an object exists that was created later than another one.
 async fn made_again(stage: &Stage, namespace: &str, before: &Value) -> Result<()> {
     wait::until(
